@@ -159,8 +159,8 @@ static int remaining_context(const struct remote *r, const struct api_call_error
         return 0;
     long prompt = strtol(value + strlen("value="), NULL, 10);
     if (prompt <= 0 || prompt >= r->max_model_len) return 0;
-    int room = r->max_model_len - (int)prompt;
-    return room < wanted ? room : 0;
+    int n_left = r->max_model_len - (int)prompt;
+    return n_left < wanted ? n_left : 0;
 }
 
 bool remote_ask(struct remote *r, const ey_request *request,
@@ -169,8 +169,8 @@ bool remote_ask(struct remote *r, const ey_request *request,
     struct api_call_error call_error;
     *answer = (ey_answer){0};
     if (ask_server(r, request, format, request->max_tokens, answer, &call_error, e)) return true;
-    int room = remaining_context(r, &call_error, request->max_tokens);
-    if (!room) return false;
+    int n_left = remaining_context(r, &call_error, request->max_tokens);
+    if (!n_left) return false;
     ey_answer_free(answer);
-    return ask_server(r, request, format, room, answer, &call_error, e);
+    return ask_server(r, request, format, n_left, answer, &call_error, e);
 }

@@ -14,14 +14,14 @@ struct remote_options {
     const char *model; /* as the server calls it; NULL: its first */
 };
 
-/* Asks the server for its models. Borrows nothing of `options` afterwards. */
+/* Asks the server for its models. Keeps no pointer into `options`. */
 bool remote_open(struct remote **remote, const struct remote_options *options, ey_err *e);
 void remote_close(struct remote **remote);
 
 const char *remote_model(const struct remote *remote);
 int remote_max_model_len(const struct remote *remote); /* 0: the server does not say */
 
-/* What an answer's text must be, as a server is told; at most one of them is there. */
+/* What the text of an answer must be, as sent to the server; at most one of them is set. */
 struct remote_response_format {
     const char *schema; /* JSON */
     const char *regex;
@@ -32,9 +32,9 @@ struct remote_response_format {
 /* ey_ask, with these differences: `form` (NULL: the answer is free) stands in for request->grammar,
  * and not every server heeds it; numbers of request->sampling that are NaN, and top_k < 0, are left
  * to the server; its only event besides the text are the phases "sending" and "waiting";
- * prefill_seconds is the time to the first token, the queue and the tower in it; an answer that was
- * cancelled has no usage. Messages hold text and pictures only, and no special tokens; ignore_eos,
- * fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */
+ * prefill_seconds is the time to the first token, queue and vision encoder included; an answer that
+ * was cancelled has no usage. Messages hold text and images only, and no special tokens;
+ * ignore_eos, fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 

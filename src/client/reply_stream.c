@@ -103,17 +103,17 @@ static bool read_token_logprobs(struct arena *arena, ey_token_logprobs *out,
     return ok;
 }
 
-/* Room for one more; what was outgrown dies with the answer. */
+/* Grows the array by one; the old one is freed with the answer. */
 static ey_token_logprobs *next_token_logprobs(struct reply_stream *r)
 {
     ey_answer *a = r->answer;
     if (a->n_logprobs == r->logprob_capacity) {
-        size_t room = r->logprob_capacity ? 2 * r->logprob_capacity : FIRST_LOGPROBS;
-        ey_token_logprobs *larger = arena_array(arena_of(r), room, sizeof(*larger));
+        size_t capacity = r->logprob_capacity ? 2 * r->logprob_capacity : FIRST_LOGPROBS;
+        ey_token_logprobs *larger = arena_array(arena_of(r), capacity, sizeof(*larger));
         if (!larger) return NULL;
         if (a->n_logprobs) memcpy(larger, a->logprobs, a->n_logprobs * sizeof(*larger));
         a->logprobs = larger;
-        r->logprob_capacity = room;
+        r->logprob_capacity = capacity;
     }
     return &a->logprobs[a->n_logprobs++];
 }
@@ -172,7 +172,7 @@ static bool read_images(struct reply_stream *r, const json_object *usage, ey_err
 {
     json_object *list = json_member_of_type(usage, "images", json_type_array);
     size_t n = array_length(list);
-    if (n > EY_MAX_IMAGES) return ey_fail(e, EY_IO, "the server says that it saw %zu pictures", n);
+    if (n > EY_MAX_IMAGES) return ey_fail(e, EY_IO, "the server says that it saw %zu images", n);
     ey_image_usage *images = arena_array(arena_of(r), n + 1, sizeof(*images));
     if (!images) return ey_fail_memory(e, "the answer", n * sizeof(*images));
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ey_request → JSON. Pictures go as they are, as data: URLs. */
+/* ey_request → JSON. Images are sent unchanged, as data: URLs. */
 #include "client/request_json.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static bool has_magic(const ey_part *part, size_t at, const char *magic, size_t n)
 {
@@ -178,6 +178,5 @@ bool request_json(struct buf *out, const ey_request *request,
     add_messages(out, request);
     return buf_add_text(out, "}") ||
            ey_fail(e, EY_TOO_LONG,
-                   "the pictures are too large together: a request has at most %zu bytes",
-                   out->max);
+                   "the images are too large together: a request has at most %zu bytes", out->max);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl as the rooms that speak HTTP as a client use it: opened with the first request, and with
- * it only. A program that is linked with it would start later by the thirty libraries that it
- * brings, and could not be carried to where it is missing. */
+/* libcurl for all modules that are HTTP clients, opened with the first request only. A program that
+ * is linked with it would start later by the thirty libraries that it brings, and could not be
+ * carried to where it is missing. */
 #ifndef EY_HTTP_LIBCURL_DL_H
 #define EY_HTTP_LIBCURL_DL_H
 

@@ -22,7 +22,7 @@
 
 /* ---- paths ---- */
 
-/* DIRECTORY/blobs/ETAG + ending; the model's directory was checked to leave room. */
+/* DIRECTORY/blobs/ETAG + ending; the model's directory was checked to leave space. */
 static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model,
                       const struct hub_file *file, const char *ending, ey_err *e)
 {
@@ -152,7 +152,7 @@ uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file
     return read_record(&done, model, file) ? byte_ranges_total(&done) : 0;
 }
 
-/* The room was taken when the download began, where that could be done. */
+/* The disk space was reserved when the download began, where the file system can. */
 uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file)
 {
     enum { BLOCK = 512 };
@@ -167,7 +167,7 @@ uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *
 
 /* ---- open, close ---- */
 
-/* Also what a kill between two steps has left beside a blob that is whole. */
+/* Also what a kill between two steps has left next to a complete blob. */
 static void remove_partial_files(const struct blob *b)
 {
     static const char *const endings[] = {RECORD, NEW_RECORD, PARTIAL};
@@ -176,8 +176,8 @@ static void remove_partial_files(const struct blob *b)
         if (blob_path(path, b->model, b->file, endings[i], NULL)) unlink(path);
 }
 
-/* Takes the room on the disk at once, where the file system can: then it is full before, not after,
- * an hour's download. */
+/* Reserves the disk space at once, where the file system can: a full disk shows before an hour's
+ * download, not after it. */
 static bool open_partial(struct blob *b, ey_err *e)
 {
     char path[EY_MAX_PATH];

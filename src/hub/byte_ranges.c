@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stretches of bytes, and the record of them that lies beside a file that is not whole yet. */
+/* Byte ranges, and the record of them that is kept next to an incomplete file. */
 #include "hub/byte_ranges.h"
 
 #include <inttypes.h>
@@ -71,11 +71,11 @@ static bool read_range_number(const char **at, char after, uint64_t *out)
 bool byte_ranges_read(struct byte_ranges *x, uint64_t size, const char *text)
 {
     static const char head[] = "eyelet 1 ";
-    uint64_t begin, end, past = 0, told;
+    uint64_t begin, end, past = 0, given;
     *x = (struct byte_ranges){0};
     if (strncmp(text, head, strlen(head)) != 0) return false;
     text += strlen(head);
-    if (!read_range_number(&text, '\n', &told) || told != size) return false;
+    if (!read_range_number(&text, '\n', &given) || given != size) return false;
     while (*text) {
         bool ok = x->n < MAX_BYTE_RANGES && read_range_number(&text, ' ', &begin) &&
                   read_range_number(&text, '\n', &end) && begin < end && end <= size &&

@@ -25,8 +25,8 @@ uint64_t byte_ranges_total(const struct byte_ranges *x);
 /* How far everything is there from the beginning. */
 uint64_t byte_ranges_prefix(const struct byte_ranges *x);
 
-/* As text: "eyelet 1 SIZE", then "BEGIN END" a line. Writing returns the length, less than `room`;
- * reading takes nothing but what writing made for a file of this size. */
+/* As text: "eyelet 1 SIZE", then "BEGIN END" a line. Writing returns the length, less than
+ * BYTE_RANGES_TEXT_BYTES; reading takes nothing but what writing made for a file of this size. */
 enum { BYTE_RANGES_TEXT_BYTES = 64 + MAX_BYTE_RANGES * 44 };
 size_t byte_ranges_write(const struct byte_ranges *x, uint64_t size,
                          char text[BYTE_RANGES_TEXT_BYTES]);

@@ -43,8 +43,8 @@ struct download_slot {
     struct download *download;
     struct hub_request request;
     struct download_item *item; /* NULL: free */
-    uint64_t begin, at, end;    /* asked for; at: where the next byte goes */
-    bool checked;               /* the reply is what was asked for */
+    uint64_t begin, at, end;    /* requested; at: where the next byte goes */
+    bool checked;               /* the reply is what was requested */
     bool no_ranges;             /* it is not, because the server knows none */
     int failures;               /* one after the other that brought nothing */
     double first_failure, retry_at;
@@ -78,13 +78,13 @@ static bool check_range(struct download_slot *s, ey_err *e)
     if (begin != s->begin || end > s->end)
         return ey_fail(
             e, EY_IO,
-            "%s: bytes %llu-%llu were asked for and %llu-%llu come; does a proxy stand between?",
+            "%s: bytes %llu-%llu were requested and %llu-%llu came; is a proxy in between?",
             s->item->file->name, (unsigned long long)s->begin, (unsigned long long)s->end - 1,
             (unsigned long long)begin, (unsigned long long)end - 1);
     return true;
 }
 
-/* All of the file where a part of it was asked for: this stream goes on to the end, others stop. */
+/* All of the file where a part of it was requested: this stream goes on to the end, others stop. */
 static bool check_whole(struct download_slot *s, ey_err *e)
 {
     const struct hub_response *r = &s->request.reply;
@@ -107,7 +107,7 @@ static bool check_reply(struct download_slot *s, ey_err *e)
     if (r->content_encoding[0] && strcmp(r->content_encoding, "identity") != 0)
         return ey_fail(
             e, EY_IO,
-            "%s: it comes compressed (%.31s), which was not asked for; does a proxy stand between?",
+            "%s: it came compressed (%.31s), which was not requested; is a proxy in between?",
             s->item->file->name, r->content_encoding);
     return r->status == 206 ? check_range(s, e) : check_whole(s, e);
 }
@@ -117,8 +117,7 @@ static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
     struct download_slot *s = user;
     if (!s->checked && !check_reply(s, e)) return false;
     if (n > s->end - s->at)
-        return ey_fail(e, EY_IO,
-                       "%s: more bytes come than were asked for; does a proxy stand between?",
+        return ey_fail(e, EY_IO, "%s: more bytes came than were requested; is a proxy in between?",
                        s->item->file->name);
     if (!blob_write(&s->item->blob, s->at, bytes, n, e)) return false;
     s->at += n;
@@ -128,7 +127,7 @@ static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
 
 /* ---- what to ask for next ---- */
 
-/* The first bytes that are neither there nor asked for; at most a piece. */
+/* The first bytes that are neither present nor requested; at most one range. */
 static bool next_range(const struct download *d, const struct download_item *item, uint64_t *begin,
                        uint64_t *end)
 {

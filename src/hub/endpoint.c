@@ -78,7 +78,7 @@ static bool read_url(struct endpoint *ep, ey_err *e)
 
 /* ---- the token ---- */
 
-/* HF_TOKEN_PATH, else beside the cache in HF_HOME; false: there is no such place. */
+/* HF_TOKEN_PATH, else next to the cache in HF_HOME; false: there is no such place. */
 static bool token_path(char *out, const char **source)
 {
     const char *given = env_or_null("HF_TOKEN_PATH"), *home = env_or_null("HF_HOME"),

@@ -12,7 +12,7 @@
 struct hub_options {
     /* Asked all the time; true: stop. NULL: never. */
     bool (*stop)(void *user);
-    /* How far the download is, several times a second: bytes that are here, bytes in all. */
+    /* How far the download is, several times a second: bytes present, bytes in total. */
     void (*progress)(void *user, uint64_t done, uint64_t total);
     /* Something worth a line: "waiting for another download of …". */
     void (*notice)(void *user, const char *text);

@@ -75,9 +75,9 @@ static size_t take_hub_header(char *line, size_t size, size_t n, void *user)
 static bool append_to_body(struct hub_request *r, const char *bytes, size_t n)
 {
     struct buf *out = r->body;
-    size_t room = r->max_bytes ? r->max_bytes - out->size : n;
-    r->truncated = n > room;
-    if (!buf_add(out, bytes, r->truncated ? room : n))
+    size_t left = r->max_bytes ? r->max_bytes - out->size : n;
+    r->truncated = n > left;
+    if (!buf_add(out, bytes, r->truncated ? left : n))
         return ey_fail(&r->stop_error, EY_IO, "the hub's answer is longer than %zu bytes",
                        out->max),
                r->truncated = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the hub answers, read: headers and JSON. The room's door: all of it is checked here. */
+/* The hub's responses, parsed: headers and JSON. All input from the network is validated here. */
 #ifndef EY_HUB_HUB_RESPONSE_H
 #define EY_HUB_HUB_RESPONSE_H
 
@@ -31,7 +31,7 @@ struct hub_file {
     uint64_t size;
 };
 
-/* Etag and size out of the reply to a HEAD; `commit` is the one that was asked for. */
+/* Etag and size out of the reply to a HEAD; `commit` is the requested one. */
 bool hub_response_metadata(const struct hub_response *r, const char *commit, struct hub_file *file,
                            ey_err *e);
 

@@ -21,7 +21,7 @@ bool is_etag_hash(const char *text);
 /* A file of the repository's own folder: letters, digits, '-', '_' and '.', no '.' or '-' first, no
  * "..". */
 bool is_safe_file_name(const char *text);
-/* As the hub allows them: is_safe_file_name()'s letters in each part, at most 96 in all, no "--".
+/* As the hub allows them: is_safe_file_name()'s letters in each part, at most 96 in total, no "--".
  */
 bool is_hub_repo_name(const char *name);
 /* `"x"` and `W/"x"` are x. Writes at most `size` bytes; false: it is longer. */

@@ -13,7 +13,7 @@ enum { MAX_LISTING_BYTES = 16 << 20 };
 #define INDEX_FILE "model.safetensors.index.json"
 #define SINGLE_FILE "model.safetensors"
 
-/* What eyelet reads, and what transformers and vLLM look for beside it: small, all of it. */
+/* What eyelet reads, and what transformers and vLLM look for along with it; all of it is small. */
 static const struct {
     const char *name, *must; /* must: why it cannot do without */
 } small_files[] = {

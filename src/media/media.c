@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kind of URL it is, and the memory that pictures' files are held in. */
+/* Which kind of URL it is, and the memory that holds image files. */
 #include "media/media_internal.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ bool media_reserve(struct media *out, size_t capacity, const struct media_policy
     void *bytes = realloc(out->bytes, capacity);
     if (!bytes) {
         if (policy->budget) ey_budget_release(policy->budget, more);
-        return ey_fail_memory(e, "a picture's file", capacity);
+        return ey_fail_memory(e, "an image file", capacity);
     }
     out->bytes = bytes;
     out->held = capacity;
@@ -87,9 +87,9 @@ static bool fail_url_kind(const char *url, size_t n, const struct media_policy *
 {
     const char *web = policy->n_domains ? ", an http(s) URL of an allowed host" : "";
     const char *file = policy->local_path ? ", a file:// URL" : "";
-    if (!n) return ey_fail(e, EY_BAD_REQUEST, "the picture's URL is empty");
+    if (!n) return ey_fail(e, EY_BAD_REQUEST, "the image's URL is empty");
     return ey_fail(e, EY_BAD_REQUEST,
-                   "a picture is given as a data:image/…;base64,… URL%s%s, not as \"%.*s\"%s", web,
+                   "an image is given as a data:image/…;base64,… URL%s%s, not as \"%.*s\"%s", web,
                    file, (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES), url,
                    n > SHOWN_BYTES ? " …" : "");
 }
@@ -99,7 +99,7 @@ static bool get_by_scheme(struct media *out, const char *url, size_t n,
 {
     if (url_starts_with(url, n, "data:")) return media_decode_data_url(out, url, n, policy, e);
     if (memchr(url, 0, n))
-        return ey_fail(e, EY_BAD_REQUEST, "the picture's URL has a NUL byte in it");
+        return ey_fail(e, EY_BAD_REQUEST, "the image's URL has a NUL byte in it");
     if (url_starts_with(url, n, "http://") || url_starts_with(url, n, "https://"))
         return media_fetch(out, url, n, policy, e);
     if (url_starts_with(url, n, "file:")) return media_read_file(out, url, n, policy, e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture of an image_url part: data: URLs, http(s) and file://, each only as far as the policy
+/* The image of an image_url part: data: URLs, http(s) and file://, each only as far as the policy
  * lets it. */
 #ifndef EY_MEDIA_MEDIA_H
 #define EY_MEDIA_MEDIA_H
@@ -13,8 +13,8 @@ struct media_policy {
     const char *const *domains; /* hosts that may be fetched from; a leading "." or "*." means all
                                    below it, not itself; an IPv6 address is without brackets */
     size_t n_domains;           /* none: http is off */
-    const char *local_path;     /* directory of file:// pictures; NULL: off */
-    size_t max_bytes;           /* of one picture's file; 0: EY_MAX_IMAGE_BYTES */
+    const char *local_path;     /* directory of file:// images; NULL: off */
+    size_t max_bytes;           /* of one image file; 0: EY_MAX_IMAGE_BYTES */
     int connect_seconds,
         total_seconds;        /* 0: as above; the total is that of all redirects together */
     bool (*gone)(void *user); /* asked while fetching or waiting; true stops it. NULL: never */
@@ -30,11 +30,11 @@ struct media {
     size_t held;       /* bytes of memory, taken from the budget */
 };
 
-/* Gets the picture that url[n] names. *out is to be freed also after an error, which takes nothing
+/* Gets the image that url[n] names. *out is to be freed also after an error, which takes nothing
  * then. Errors: EY_BAD_REQUEST  the URL is malformed, of an unknown kind, or not allowed
  *   EY_BAD_IMAGE    it is too large, or empty
  *   EY_IO           it could not be fetched or read
- *   EY_BUSY         other pictures fill the budget
+ *   EY_BUSY         other images fill the budget
  *   EY_CANCELLED    gone() said so
  * None tells more of this machine's network or files than the client's URL did. */
 bool media_get(struct media *out, const char *url, size_t n, const struct media_policy *policy,

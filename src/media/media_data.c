@@ -35,11 +35,11 @@ static bool check_head(const char *head, size_t length, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST,
                        "the data: URL is not base64: data:image/png;base64,… is what can be read");
     return may_be_image(head, type) ||
-           ey_fail(e, EY_BAD_REQUEST, "the data: URL is of type \"%.*s\", which is no picture's",
+           ey_fail(e, EY_BAD_REQUEST, "the data: URL is of type \"%.*s\", which is not an image's",
                    (int)type, head);
 }
 
-/* What follows the comma; NULL with a message where the head is not a picture's. */
+/* What follows the comma; NULL with a message where the head is not an image's. */
 static const char *find_base64_data(const char *url, size_t n, ey_err *e)
 {
     static const char scheme[] = "data:";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures by http(s), from allowed hosts at public addresses only.
+/* Images by http(s), from allowed hosts at public addresses only.
  *
  * libcurl parses the URL once, and what is checked is what it connects to by; the address is
  * checked where the socket is made, so a name that says something else the second time changes
@@ -91,13 +91,12 @@ static bool check_url(const struct media_transfer *f, ey_err *e)
     char *host = NULL;
     if (has_part(f, CURLUPART_USER) || has_part(f, CURLUPART_PASSWORD))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "the picture's URL has a user name or password in it, which is not allowed");
+                       "the image's URL has a user name or password in it, which is not allowed");
     bool ok = f->lib->curl_url_get(f->url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
               !has_part(f, CURLUPART_ZONEID);
     if (!ok || !plain_host(host))
-        ok = ey_fail(
-            e, EY_BAD_REQUEST,
-            "the host of the picture's URL is malformed; names are given in ASCII (xn--…)");
+        ok = ey_fail(e, EY_BAD_REQUEST,
+                     "the host of the image's URL is malformed; names are given in ASCII (xn--…)");
     else
         ok = check_host(f, host, e);
     f->lib->curl_free(host);
@@ -119,7 +118,7 @@ static bool set_url(struct media_transfer *f, const char *text, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST,
                        f->redirected
                            ? "Failed to fetch media from URL: it redirects to a malformed URL"
-                           : "the picture's URL is malformed");
+                           : "the image's URL is malformed");
     return check_url(f, e);
 }
 
@@ -303,7 +302,7 @@ static bool set_fetch_options(const struct media_transfer *f, ey_err *e)
               lib->curl_easy_setopt(f->curl, CURLOPT_MAXFILESIZE_LARGE,
                                     (curl_off_t)media_max_bytes(f->policy)) == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_CONNECTTIMEOUT, connect) == CURLE_OK;
-    return ok || ey_fail(e, EY_INTERNAL, "libcurl refuses an option that fetching pictures needs");
+    return ok || ey_fail(e, EY_INTERNAL, "libcurl refuses an option that fetching images needs");
 }
 
 static bool open_fetch_url(struct media_transfer *f, ey_err *e)
@@ -314,11 +313,11 @@ static bool open_fetch_url(struct media_transfer *f, ey_err *e)
     return f->url || ey_fail_memory(e, "a URL", 0);
 }
 
-/* The text as a string of its own; longer ones are no pictures' addresses. */
+/* The text as a string of its own; longer ones are rejected. */
 static bool copy_url(char *out, const char *url, size_t n, ey_err *e)
 {
     if (n > EY_MAX_URL_BYTES)
-        return ey_fail(e, EY_BAD_REQUEST, "the picture's URL is longer than %d bytes",
+        return ey_fail(e, EY_BAD_REQUEST, "the image's URL is longer than %d bytes",
                        EY_MAX_URL_BYTES);
     memcpy(out, url, n);
     out[n] = 0;
@@ -342,7 +341,7 @@ bool media_fetch(struct media *out, const char *url, size_t n, const struct medi
     if (!policy->n_domains)
         return ey_fail(
             e, EY_BAD_REQUEST,
-            "pictures are not fetched from http(s) URLs here; send a data:image/…;base64,… URL, or "
+            "images are not fetched from http(s) URLs here; send a data:image/…;base64,… URL, or "
             "start the server with --allowed-media-domains");
     f.deadline = seconds_now() +
                  (policy->total_seconds > 0 ? policy->total_seconds : MEDIA_TOTAL_SECONDS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file:// pictures, below one directory. The kernel resolves the path and refuses to leave it, so
+/* file:// images, below one directory. The kernel resolves the path and refuses to leave it, so
  * that no link and no ".." needs to be understood here, nor can be exchanged between a check and
  * the opening. */
 #include "media/media_internal.h"
@@ -69,7 +69,7 @@ bool media_file_path(char *out, const char *url, size_t n, ey_err *e)
     if (!n || url[0] != '/')
         return ey_fail(e, EY_BAD_REQUEST,
                        "a file:// URL names a file of the server by its whole path: "
-                       "file:///path/to/picture.png");
+                       "file:///path/to/image.png");
     return decode_path(out, url, n, e);
 }
 

@@ -7,8 +7,8 @@
 
 #include "media/media.h"
 
-/* Room for `capacity` bytes in all at out->bytes, taken from the budget first: waits for it, at
- * most some seconds. */
+/* Grows out->bytes to `capacity` bytes, taken from the budget first: waits for it, at most some
+ * seconds. */
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy,
                    ey_err *e);
 /* Gives back what is above out->n_bytes. */

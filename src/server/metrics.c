@@ -37,7 +37,7 @@ enum { MAX_BUCKETS = 24, MAX_STATUS = 600 };
     X(PROMPT, "vllm:request_prompt_tokens", "Tokens of a prompt.", COUNT_BOUNDS)                   \
     X(ANSWER, "vllm:request_generation_tokens", "Tokens of an answer.", COUNT_BOUNDS)              \
     X(VISION, "eyelet_vision_encode_seconds",                                                      \
-      "Time in the vision tower, of requests with pictures that were not cached.", REQUEST_BOUNDS)
+      "Time in the vision encoder, of requests with images that were not cached.", REQUEST_BOUNDS)
 
 enum histogram_name {
 #define HISTOGRAM_ENUM(id, name, help, ...) id,
@@ -202,11 +202,11 @@ static double metric_ratio(uint64_t part, uint64_t whole)
 }
 
 /* name in C, Prometheus' name, type, help, what it is; `s` are the model's counters, `r` is what
- * the keeper knows */
+ * the model manager knows */
 #define MODEL_METRICS(X)                                                                           \
     X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)             \
     X(waiting, "vllm:num_requests_waiting", "gauge",                                               \
-      "Requests that wait, those too that wait for the model to be loaded.",                       \
+      "Waiting requests, including those that wait for the model to be loaded.",                   \
       s->waiting + r->waiting)                                                                     \
     X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.",      \
       metric_ratio((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks))                           \
@@ -219,20 +219,20 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     X(prefix_hits, "vllm:prefix_cache_hits_total", "counter", "Tokens that were found there.",     \
       (double)s->cached_tokens)                                                                    \
     X(image_queries, "vllm:mm_cache_queries_total", "counter",                                     \
-      "Pictures that were looked up in the image cache.", (double)s->images)                       \
-    X(image_hits, "vllm:mm_cache_hits_total", "counter", "Pictures that were found there.",        \
+      "Images that were looked up in the image cache.", (double)s->images)                         \
+    X(image_hits, "vllm:mm_cache_hits_total", "counter", "Images that were found there.",          \
       (double)s->images_cached)                                                                    \
     X(preemptions, "vllm:num_preemptions_total", "counter",                                        \
-      "Sequences that gave way and were computed again.", (double)s->preemptions)                  \
+      "Sequences that were preempted and recomputed.", (double)s->preemptions)                     \
     X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.",                \
       r->state == MODEL_UNLOADED)                                                                  \
     X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.",  \
       r->load_seconds)                                                                             \
     X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                     \
     X(unloads, "eyelet_unloads_total", "counter",                                                  \
-      "How often it was unloaded, because nobody asked or another needed its room.", r->unloads)   \
-    X(paused, "eyelet_requests_paused", "gauge",                                                   \
-      "Requests that run, but whose client does not read.", s->paused)                             \
+      "Unloads of the model: it was idle, or another needed its memory.", r->unloads)              \
+    X(paused, "eyelet_requests_paused", "gauge", "Running requests whose client does not read.",   \
+      s->paused)                                                                                   \
     X(blocks, "eyelet_kv_blocks", "gauge", "Blocks of the KV cache, of 64 tokens.", s->kv_blocks)  \
     X(blocks_used, "eyelet_kv_blocks_used", "gauge", "Those that sequences hold.",                 \
       s->kv_blocks_used)                                                                           \
@@ -247,34 +247,33 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     X(step_age, "eyelet_step_age_seconds", "gauge",                                                \
       "Time since the engine last made a step; 0 when it has nothing to do.", s->heartbeat_age)    \
     X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)            \
-    X(steps_ahead, "eyelet_async_steps_total", "counter",                                          \
+    X(async_steps, "eyelet_async_steps_total", "counter",                                          \
       "Of them, enqueued before the tokens of the step before were known.",                        \
       (double)s->async_steps)                                                                      \
     X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.",               \
       s->step_seconds)                                                                             \
-    X(tower_runs, "eyelet_vision_encoder_runs_total", "counter",                                   \
-      "Pictures that went through the vision tower.", (double)s->encoder_runs)                     \
-    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision tower.",       \
+    X(encoder_runs, "eyelet_vision_encoder_runs_total", "counter",                                 \
+      "Images that went through the vision encoder.", (double)s->encoder_runs)                     \
+    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision encoder.",     \
       s->vision_seconds)
 
-/* Of a card, and while the model is loaded; looked at after loading and once a minute while it is
- * used. */
-#define GPU_METRICS(X)                                                                        \
-    X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                    \
-      "What the engine takes of the card, the driver's context counted in.",                  \
-      (double)r->memory.planned_bytes)                                                        \
-    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What it may take.",                 \
-      (double)r->memory.budget_bytes)                                                         \
-    X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The card's memory.",                  \
-      (double)r->memory.total_bytes)                                                          \
-    X(free, "eyelet_gpu_memory_free_bytes", "gauge",                                          \
-      "What of it nobody used when it was looked at last.", (double)r->memory.free_bytes)     \
-    X(spilled, "eyelet_gpu_memory_spilled", "gauge",                                          \
-      "1: parts of what the engine holds are far slower to read than the card's own memory.", \
-      r->memory.spilled)                                                                      \
-    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Those parts.",              \
-      (double)r->memory.spilled_bytes)                                                        \
-    X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge",                          \
+/* Of a GPU, while the model is loaded; checked after loading and once a minute while in use. */
+#define GPU_METRICS(X)                                                                           \
+    X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                       \
+      "What the engine takes of the GPU, including the driver's context.",                       \
+      (double)r->memory.planned_bytes)                                                           \
+    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What it may take.",                    \
+      (double)r->memory.budget_bytes)                                                            \
+    X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The GPU's memory.",                      \
+      (double)r->memory.total_bytes)                                                             \
+    X(free, "eyelet_gpu_memory_free_bytes", "gauge", "What of it was unused at the last check.", \
+      (double)r->memory.free_bytes)                                                              \
+    X(spilled, "eyelet_gpu_memory_spilled", "gauge",                                             \
+      "1: parts of what the engine holds are far slower to read than the GPU's own memory.",     \
+      r->memory.spilled)                                                                         \
+    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Those parts.",                 \
+      (double)r->memory.spilled_bytes)                                                           \
+    X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge",                             \
       "How fast the usual part is read.", r->memory.bytes_per_second)
 
 #define METRIC_GET(id, name, type, help, what)                           \
@@ -305,7 +304,7 @@ static void write_model_metrics(struct metrics_writer *w, const struct metric_de
     }
 }
 
-/* A model that is not on the card now has none of these. */
+/* A model that is not on the GPU now has none of these. */
 static void write_gpu_metrics(struct metrics_writer *w)
 {
     for (size_t i = 0; i < sizeof(gpu_metric_defs) / sizeof(gpu_metric_defs[0]); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What GET /metrics tells: histograms that the routes feed, beside the engine's own counters. Any
- * thread may call. */
+/* What GET /metrics tells: histograms that the routes feed, along with the engine's own counters.
+ * Any thread may call. */
 #ifndef EY_SERVER_METRICS_H
 #define EY_SERVER_METRICS_H
 

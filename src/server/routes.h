@@ -11,8 +11,8 @@ struct route {
     enum {
         ROUTE_OPEN = 1,    /* needs no key */
         ROUTE_ANY_END = 2, /* what comes after the path is an argument */
-        ROUTE_PROBE = 4,   /* asked by machines, over and over: not logged when all is well, let in
-                              when others are not */
+        ROUTE_PROBE = 4, /* polled by machines: not logged when all is well, served when the server
+                            is full */
     } flags;
 };
 

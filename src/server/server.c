@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server from its start to its end: the port, the keeper, the web; then signals. */
+/* The server from start to end: socket, model manager, HTTP server; then signals. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 enum { MAX_GRAMMAR_CACHE_BYTES = 32 << 20 };
 enum {
     MMAP_THRESHOLD_BYTES = 128 << 10
-}; /* bytes: pictures and bodies go back to the system, whichever thread freed them */
+}; /* images and bodies go back to the system, whichever thread freed them */
 static const uint64_t max_host_budget = (uint64_t)1 << 30;
 
 struct server_options server_defaults(void)
@@ -183,7 +183,7 @@ static bool drain(struct server *server, const sigset_t *signals)
     double until = seconds_now() + server->options->drain_seconds;
     http_server_drain(server->http_server);
     if (has_busy_connections(server))
-        log_line("told to stop: requests have %d s to end; a second signal stops at once",
+        log_line("stopping: requests have %d s to finish; a second signal stops at once",
                  server->options->drain_seconds);
     while (has_busy_connections(server) && seconds_now() < until) {
         if (wait_for_signal(signals, TICK_SECONDS / 10)) return false;

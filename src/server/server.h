@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server: what `eyelet serve` starts. Options in, an exit when it was told to stop. */
+/* The server: what `eyelet serve` starts. It runs until a signal stops it. */
 #ifndef EY_SERVER_SERVER_H
 #define EY_SERVER_SERVER_H
 
@@ -31,24 +31,24 @@ struct server_options {
     struct server_model
         models[SERVER_MAX_MODELS]; /* the first is the one of requests that name none */
     size_t n_models;
-    int max_loaded; /* models that are loaded at once; 0: as many as there is room for */
-    const char *keys[SERVER_MAX_KEYS]; /* any of them opens the door; none: it stands open */
+    int max_loaded; /* models that are loaded at once; 0: as many as fit in memory */
+    const char *keys[SERVER_MAX_KEYS]; /* any of them grants access; none: no key is needed */
     size_t n_keys;
     const char *host; /* "127.0.0.1" */
     int port;         /* 8000; 0: any free one */
     const char *ssl_keyfile, *ssl_certfile;
     const char *origins[SERVER_MAX_DOMAINS]; /* web pages that may call, or "*" */
     size_t n_origins;
-    const char *media_domains[SERVER_MAX_DOMAINS]; /* hosts that pictures may be fetched from; none:
+    const char *media_domains[SERVER_MAX_DOMAINS]; /* hosts that images may be fetched from; none:
                                                       http is off */
     size_t n_media_domains;
-    const char *local_media_path;          /* directory of file:// pictures; NULL: off */
+    const char *local_media_path;          /* directory of file:// images; NULL: off */
     const char *hosts[SERVER_MAX_DOMAINS]; /* further names that a Host header may have */
     size_t n_hosts;
     uint64_t
-        max_pixels; /* of a picture whose request has no budget of its own; 0: as its detail says */
+        max_pixels; /* of an image whose request has no budget of its own; 0: as its detail says */
     int64_t seed;   /* of requests that have none; < 0: a new one each */
-    uint64_t host_bytes; /* budget of bodies and decoded pictures in flight; 0: min(1 GiB, a quarter
+    uint64_t host_bytes; /* budget of bodies and decoded images in flight; 0: min(1 GiB, a quarter
                             of the memory) */
     int max_images;      /* of one request */
     int idle_unload_seconds; /* 0: never */
@@ -60,8 +60,8 @@ struct server_options {
     /* seconds: for a request's headers; for its body (longer at EY_BODY_BYTES_PER_SECOND); without
      * a request on an open connection; without the client taking or sending a byte */
     double header_seconds, body_seconds, idle_seconds, stall_seconds;
-    double turn_seconds; /* a model that is asked for all the time takes requests in for so long
-                            while another waits for its room */
+    double
+        turn_seconds; /* how long a busy model admits requests while another waits for its memory */
 };
 
 struct server_options server_defaults(void);

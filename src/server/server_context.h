@@ -12,23 +12,22 @@ struct server {
     struct model_manager *model_manager;
     struct metrics *metrics;
     ey_grammar_cache *grammars; /* of earlier requests */
-    ey_budget *budget; /* host bytes of bodies and pictures in flight; also what media_policy.budget
-                          is to be */
-    struct http_server *http_server; /* the connections (web.h) */
+    ey_budget *budget; /* host bytes of bodies and images in flight; media_policy.budget too */
+    struct http_server *http_server; /* the connections */
     long long started;               /* time of day, seconds */
-    bool watchdog;                   /* by a supervisor that wants to hear of progress */
+    bool watchdog;                   /* systemd expects signs of life */
 };
 
-/* An engine that was borrowed. */
+/* An engine that this exchange may use until it releases it. */
 struct lease {
     ey_engine *engine; /* NULL: none is */
     size_t model;
     bool waited; /* for it to be loaded */
 };
 
-/* The engine of a model for this exchange, to be given back (a stream does it in its close()).
- * Waits while the model is loading, for as long as the client waits; where it had to be loaded for
- * this, the reply gets a header that says how long that took. */
+/* Leases a model's engine to this exchange; release it (a stream does so in its close()). Waits
+ * while the model is loading, for as long as the client waits; if the model had to be loaded for
+ * this, a header of the reply says how long that took. */
 bool server_acquire_engine(struct server *server, size_t model, struct exchange *x,
                            struct lease *out, ey_err *e);
 void server_release_engine(struct server *server, struct lease *lease);
@@ -42,7 +41,7 @@ void server_unknown_model_message(const struct server *server, const char *asked
 /* What replies call a model. */
 const char *server_model_name(const struct server *server, size_t model);
 
-/* Told to stop: nothing new is taken in (the door sees to it), what runs may finish. */
+/* The server shuts down: it rejects new work, what runs may finish. */
 bool server_is_draining(const struct server *server);
 /* The time for that is over: answers end now, streams with a last error event; where no byte was
  * sent yet, with 503. */

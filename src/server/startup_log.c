@@ -59,7 +59,7 @@ void log_loaded_models(const struct server *server)
         if (report.info.loaded_once)
             log_loaded_model(server_model_name(server, i), &report);
         else
-            log_line("model %s takes turns: it needs %.1f MB and is loaded when it is asked for",
+            log_line("model %s takes turns: it needs %.1f MB and is loaded on demand",
                      server_model_name(server, i), (double)report.info.total_bytes / 1e6);
     }
     log_line("requests in flight have %.1f MB of the host, as they need it",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What systemd, or whatever else started the server with $NOTIFY_SOCKET, is told of it
+/* What systemd, or whatever else started the server with $NOTIFY_SOCKET, is notified of
  * (sd_notify(3)). */
 #ifndef EY_SERVER_SYSTEMD_NOTIFY_H
 #define EY_SERVER_SYSTEMD_NOTIFY_H

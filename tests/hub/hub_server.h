@@ -63,7 +63,7 @@ struct hub_script {
     int wrong_once;               /* the next so many answers of large files have a wrong byte */
     uint32_t bytes_per_ms;        /* of a body; 0: as fast as it goes */
     volatile uint64_t hold_after; /* bytes of bodies; what comes then waits; 0: nothing does */
-    int gather;                   /* large files wait until so many were asked for at once */
+    int gather;                   /* large files wait until so many are requested at once */
     unsigned seed;
     /* what happened */
     volatile unsigned requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;

@@ -395,9 +395,9 @@ static void test_complaints(void **state)
         {OTHER_COMMIT, NULL, "was asked for commit"},
         {NO_SIZE, NULL, "does not say how large it is"},
         {HUGE_SIZE, NULL, "GB more are needed"},
-        {WRONG_RANGE, NULL, "were asked for and"},
+        {WRONG_RANGE, NULL, "were requested and"},
         {OTHER_TOTAL, NULL, "where the hub keeps it"},
-        {COMPRESSED, NULL, "comes compressed (gzip)"},
+        {COMPRESSED, NULL, "came compressed (gzip)"},
         {LOGIN_PAGE, NULL, "is there a page to log in"},
         {REDIRECTS_ROUND, NULL, "redirects more than"},
         {REDIRECTS_NOWHERE, NULL, "leads nowhere"},
@@ -420,7 +420,7 @@ static void test_too_much(void **state)
 {
     (void)state;
     script->misbehaviour = TOO_MUCH;
-    expect_failure(NAME, "more bytes come than were asked for");
+    expect_failure(NAME, "more bytes came than were requested");
 }
 
 static void test_no_network(void **state)
@@ -677,7 +677,7 @@ static bool go_on_when_recorded(void *user)
     return false;
 }
 
-/* What the last record tells of is not asked for again. */
+/* What the last record tells of is not requested again. */
 static void test_full_disk_goes_on(void **state)
 {
     (void)state;

@@ -197,7 +197,7 @@ static void print_figures(struct load *l)
     printf("/health    p50 %.1f ms   p99 %.1f ms   max %.1f ms   of %zu, failed %zu\n",
            1e3 * samples_percentile(&t->health, 0.5), 1e3 * samples_percentile(&t->health, 0.99),
            1e3 * samples_percentile(&t->health, 1), t->health.n, t->health_failed);
-    printf("engine     %.0f preemptions, %.0f tower runs meanwhile\n",
+    printf("engine     %.0f preemptions, %.0f vision encoder runs meanwhile\n",
            b->preemptions - a->preemptions, b->vision_runs - a->vision_runs);
     printf("at rest    before -> after: running %.0f -> %.0f   waiting %.0f -> %.0f   KV blocks "
            "%.0f -> %.0f   budget %.0f -> %.0f bytes\n",

@@ -192,7 +192,7 @@ static void out_of_range(const struct making *k)
 
 static void too_many(const struct making *k)
 {
-    static const char *const names[] = {"stop", "tools", "stop_token_ids", "content", "pictures"};
+    static const char *const names[] = {"stop", "tools", "stop_token_ids", "content", "images"};
     static const char *const items[] = {
         "\"%zu\"", "{\"type\": \"function\", \"function\": {\"name\": \"f%zu\"}}", "%zu",
         "{\"type\": \"text\", \"text\": \"%zu\"}",
@@ -313,7 +313,7 @@ static void too_long(const struct making *k)
                   20000 + rng_below(k->dice, 60000), "\"}]}");
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static void bad_url(const struct making *k)
 {
@@ -386,7 +386,7 @@ static void put_u32(unsigned char *at, size_t value)
     at[3] = (unsigned char)value;
 }
 
-/* The true picture's first chunk with another size, its checksum right. */
+/* The true image's first chunk with another size, its checksum right. */
 static void png_bomb(const struct making *k)
 {
     unsigned char bytes[64];
@@ -675,11 +675,11 @@ static const struct kind {
     {"NUL in the body", nul_in_body, MAY_BE_REFUSED, THEN_READ},
     {"not offered", not_offered, MAY_BE_REFUSED, THEN_READ},
     {"prompt too long", too_long, MAY_BE_REFUSED, THEN_READ},
-    {"bad picture URL", bad_url, MAY_BE_REFUSED, THEN_READ},
+    {"bad image URL", bad_url, MAY_BE_REFUSED, THEN_READ},
     {"data: URL without base64", plain_data_url, MAY_BE_REFUSED | MAY_BE_UNKNOWN, THEN_READ},
     {"PNG cut off", cut_png, MAY_BE_REFUSED, THEN_READ},
     {"JPEG cut off", cut_jpeg, MAY_BE_REFUSED | MAY_BE_ANSWERED, THEN_READ},
-    {"picture with flipped bytes", flipped_bytes, MAY_BE_REFUSED | MAY_BE_ANSWERED, THEN_READ},
+    {"image with flipped bytes", flipped_bytes, MAY_BE_REFUSED | MAY_BE_ANSWERED, THEN_READ},
     {"PNG bomb", png_bomb, MAY_BE_REFUSED, THEN_READ},
     {"GIF bomb", gif_bomb, MAY_BE_REFUSED, THEN_READ},
     {"JPEG bomb", jpeg_bomb, MAY_BE_REFUSED, THEN_READ},

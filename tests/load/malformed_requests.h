@@ -28,7 +28,7 @@ struct malformed {
     double leave_after;
 };
 
-/* A picture that some kinds damage. */
+/* An image that some kinds damage. */
 struct sample {
     char *png, *jpeg;
     size_t n_png, n_jpeg;

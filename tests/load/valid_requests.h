@@ -19,7 +19,7 @@ struct valid_requests {
     bool mixed; /* of two models; which one is asked next is left to chance */
 };
 
-/* Reads the pictures of examples/ and makes all requests, to each of two models where `second` is
+/* Reads the images of examples/ and makes all requests, to each of two models where `second` is
  * not NULL. */
 bool valid_requests_make(struct valid_requests *out, const char *first, const char *second,
                          ey_err *e);

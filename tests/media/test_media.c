@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures from URLs, without a network: data: URLs, files, addresses, what is refused, and the
+/* Images from URLs, without a network: data: URLs, files, addresses, what is refused, and the
  * budget. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures by http, from a server of the test's own on loopback, which the policy of these tests
+/* Images by http, from a server of the test's own on loopback, which the policy of these tests
  * alone allows. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static void say_redirect(const struct loopback_request *r, int status, const cha
 static void say_image(const struct loopback_request *r)
 {
     loopback_say(r, "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: "
-                    "7\r\nConnection: close\r\n\r\npicture");
+                    "5\r\nConnection: close\r\n\r\nimage");
 }
 
 static void say_endless(const struct loopback_request *r, const char *head)
@@ -51,13 +51,13 @@ static void answer(const struct loopback_request *r)
     char path[200] = "", here[100];
     int hops;
     sscanf(r->head, "GET %199s", path);
-    if (strcmp(path, "/picture") == 0)
+    if (strcmp(path, "/image") == 0)
         say_image(r);
     else if (strcmp(path, "/chunked") == 0)
         loopback_say(r, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: "
-                        "close\r\n\r\n3\r\npic\r\n4\r\nture\r\n0\r\n\r\n");
+                        "close\r\n\r\n3\r\nima\r\n2\r\nge\r\n0\r\n\r\n");
     else if (strcmp(path, "/until-close") == 0)
-        loopback_say(r, "HTTP/1.0 200 OK\r\n\r\npicture");
+        loopback_say(r, "HTTP/1.0 200 OK\r\n\r\nimage");
     else if (strcmp(path, "/agent") == 0)
         say_header(r, "User-Agent:");
     else if (strcmp(path, "/cookie") == 0)
@@ -70,14 +70,14 @@ static void answer(const struct loopback_request *r)
         snprintf(here, sizeof(here), "http://127.0.0.1:%d/cookie\r\nSet-Cookie: a=b", port);
         say_redirect(r, 302, here);
     } else if (sscanf(path, "/redirect/%d", &hops) == 1) {
-        snprintf(here, sizeof(here), hops > 1 ? "/redirect/%d" : "../picture", hops - 1);
+        snprintf(here, sizeof(here), hops > 1 ? "/redirect/%d" : "../image", hops - 1);
         say_redirect(r, 301 + hops % 3, here);
     } else if (strncmp(path, "/to/", 4) == 0)
         say_redirect(r, 302, path + 4);
     else if (strcmp(path, "/nowhere") == 0)
         loopback_say(r, "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     else if (strcmp(path, "/redirect-endless") == 0)
-        say_endless(r, "HTTP/1.1 302 Found\r\nLocation: /picture");
+        say_endless(r, "HTTP/1.1 302 Found\r\nLocation: /image");
     else if (strcmp(path, "/endless") == 0)
         say_endless(r, "HTTP/1.1 200 OK");
     else if (strcmp(path, "/huge") == 0)
@@ -155,11 +155,11 @@ static void expect_failure(const char *path, const struct media_policy *policy, 
 static void images(void **state)
 {
     (void)state;
-    expect_bytes("/picture", "picture");
-    expect_bytes("/chunked", "picture");
-    expect_bytes("/until-close", "picture");
-    expect_bytes("/redirect/1", "picture");
-    expect_bytes("/redirect/3", "picture");
+    expect_bytes("/image", "image");
+    expect_bytes("/chunked", "image");
+    expect_bytes("/until-close", "image");
+    expect_bytes("/redirect/1", "image");
+    expect_bytes("/redirect/3", "image");
     expect_bytes("/agent", "User-Agent: eyelet/" EY_VERSION);
     expect_bytes("/authorization", "none");
     expect_bytes("/encoding", "none");
@@ -234,7 +234,7 @@ static void loopback_is_refused(void **state)
         char url[100];
         struct media m;
         ey_err e = {0};
-        snprintf(url, sizeof(url), "http://%s:%d/picture", hosts[i], port);
+        snprintf(url, sizeof(url), "http://%s:%d/image", hosts[i], port);
         if (media_get(&m, url, strlen(url), &policy, &e)) fail_msg("%s was taken", url);
         if (strcmp(hosts[i], "2130706433") == 0 || strcmp(hosts[i], "0x7f.1") == 0 ||
             strcmp(hosts[i], "127.1") == 0)
@@ -260,7 +260,7 @@ static void hosts_that_are_not_there(void **state)
     snprintf(url, sizeof(url), "http://127.0.0.1:1/");
     assert_false(media_get(&m, url, strlen(url), &policy, &e));
     expect_text(&e, EY_IO, "accepts no connection");
-    snprintf(url, sizeof(url), "https://127.0.0.1:%d/picture", port);
+    snprintf(url, sizeof(url), "https://127.0.0.1:%d/image", port);
     assert_false(media_get(&m, url, strlen(url), &policy, &e));
     assert_int_equal(e.code, EY_IO);
 }
@@ -270,7 +270,7 @@ static void proxies_are_not_used(void **state)
     (void)state;
     setenv("http_proxy", "http://127.0.0.1:1", 1);
     setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
-    expect_bytes("/picture", "picture");
+    expect_bytes("/image", "image");
     unsetenv("http_proxy");
     unsetenv("ALL_PROXY");
 }
@@ -309,8 +309,8 @@ static void budget(void **state)
     policy.budget = ey_budget_create(1 << 18);
     struct media m;
     ey_err e;
-    assert_true(get(&m, "/picture", &policy, &e));
-    assert_int_equal(ey_budget_used(policy.budget), 7);
+    assert_true(get(&m, "/image", &policy, &e));
+    assert_int_equal(ey_budget_used(policy.budget), 5);
     media_free(&m);
     expect_failure("/cut", &policy, EY_IO, "too early");
     assert_int_equal(ey_budget_used(policy.budget), 0);

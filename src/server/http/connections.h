@@ -37,7 +37,7 @@ struct connections {
 void connections_open(struct connections *all);
 void connections_close(struct connections *all);
 
-/* NULL: there is no room. */
+/* NULL: the table is full. */
 struct http_connection *connections_add(struct connections *all, int fd, double seconds);
 void connections_remove(struct connections *all, struct http_connection *c);
 /* The connection is at something else for at most so many seconds; 0: for as long as it takes. */

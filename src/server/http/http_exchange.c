@@ -207,14 +207,14 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
 /* ---- streams ---- */
 
 /* Called by the library when the client has taken what came before. */
-static ssize_t pull_stream(void *user, uint64_t position, char *out, size_t room)
+static ssize_t pull_stream(void *user, uint64_t position, char *out, size_t size)
 {
     struct exchange *x = user;
     ssize_t n;
     (void)position;
     connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
     do
-        n = x->stream.pull(x->stream.state, x, out, room);
+        n = x->stream.pull(x->stream.state, x, out, size);
     while (n == 0);
     connections_enter(x->connections, x->connection, PHASE_SENDING,
                       x->server->options->stall_seconds);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One HTTP exchange as a route sees it: the request that passed the door (web.c), and the one
- * answer to it.
+/* One HTTP exchange as a route sees it: the request, which http_server.c has checked, and the one
+ * reply to it.
  *
  * A route runs on its connection's own thread, when the whole body is there. It answers exactly
  * once: with exchange_reply, exchange_fail or exchange_stream. */
@@ -18,8 +18,7 @@ struct exchange;
 typedef void route_fn(struct server *server, struct exchange *x);
 
 const char *exchange_body(const struct exchange *x, size_t *n); /* NUL behind it */
-/* The body's memory is given back, for others to use: a route that has read it calls this before it
- * waits for long. */
+/* Releases the body's memory; a route that has parsed it calls this before it waits for long. */
 void exchange_drop_body(struct exchange *x);
 const char *exchange_query(struct exchange *x, const char *name); /* NULL: not there */
 /* What follows the path of a route that takes any end (/v1/models/…), without escapes. */
@@ -42,7 +41,7 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
  * returns how many bytes it wrote, at least one, or -1 at the end, or -2 where the connection is to
  * be cut. close() is called once, also when the client left. */
 struct response_stream {
-    ssize_t (*pull)(void *state, struct exchange *x, char *out, size_t room);
+    ssize_t (*pull)(void *state, struct exchange *x, char *out, size_t size);
     void (*close)(void *state);
     void *state;
 };

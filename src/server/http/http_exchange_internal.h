@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exchange from inside: shared by web.c, which receives it, and exchange.c, which answers it. */
+/* Internals of an exchange: http_server.c receives it, http_exchange.c replies to it. */
 #ifndef EY_SERVER_HTTP_EXCHANGE_INTERNAL_H
 #define EY_SERVER_HTTP_EXCHANGE_INTERNAL_H
 
@@ -10,9 +10,9 @@
 
 enum { MAX_REPLY_HEADERS = 16 };
 
-/* Why a request is not let in; said when its body, which nobody keeps, has come. */
+/* Why a request is rejected; sent after its body, which is discarded, has been received. */
 struct request_refusal {
-    int status; /* 0: it is let in */
+    int status; /* 0: it is accepted */
     char message[256];
     char name[24], value[64]; /* a header that goes with it; "": none */
 };

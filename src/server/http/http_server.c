@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exchanges as libmicrohttpd brings them: headers, body, answer, end. A refused request's body is
- * read and thrown away before it is told so: a connection that is closed with bytes unread takes
- * the answer back from the client. */
+/* Exchanges as libmicrohttpd brings them: headers, body, answer, end. The body of a rejected
+ * request is read and discarded before the reply is sent: closing a connection with unread bytes
+ * resets it, and the client loses the reply. */
 #include "server/http/http_server.h"
 
 #include <stdatomic.h>
@@ -20,8 +20,8 @@
 
 enum {
     CONNECTION_MEMORY = 2 * EY_MAX_HEADER_BYTES,
-    CONNECTION_STACK = 1 << 20, /* of a connection's thread: pictures are decoded on it; pages that
-                        are not touched cost nothing */
+    CONNECTION_STACK = 1 << 20, /* of a connection's thread: images are decoded on it; untouched
+                                   pages cost nothing */
     FIRST_BODY = 16 << 10,
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* of a body without a length */
@@ -253,7 +253,7 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
     check_request_headers(x, &h, method, version);
     connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
     bool waits = request_header_value(h.item, h.n, "Expect") !=
-                 NULL; /* the client sends its body only when it is let in */
+                 NULL; /* the client sends its body only when it is accepted */
     if (!x->refusal.status || !(x->closes_connection || waits || x->n_expected > EY_MAX_BODY_BYTES))
         return MHD_YES;
     send_refusal(x);
@@ -262,8 +262,8 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 
 /* ---- the body ---- */
 
-/* Room for n bytes more and a NUL, taken from the budget as it is needed: who only says that much
- * will come holds nothing. */
+/* Reserves n more bytes and a NUL from the budget, as they are needed: a client that only announces
+ * a large body holds nothing. */
 static bool reserve_body(struct exchange *x, size_t n)
 {
     const size_t most = (size_t)EY_MAX_BODY_BYTES + 1;

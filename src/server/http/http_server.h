@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP side of the server: libmicrohttpd with a thread for each connection, around the door and
- * the routes. */
+/* The HTTP side of the server: libmicrohttpd with a thread for each connection, request checks and
+ * routes. */
 #ifndef EY_SERVER_HTTP_SERVER_H
 #define EY_SERVER_HTTP_SERVER_H
 
@@ -10,7 +10,7 @@
 
 struct http_server;
 
-/* Starts answering what comes to the socket, which is the web's from then on, also after an error.
+/* Starts answering what comes to the socket, which it then owns, also after an error.
  * server->web is set. */
 bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e);
 /* Waits for the threads of all connections; cut or finish them before. */

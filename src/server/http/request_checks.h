@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request must be like to come in: checks of its headers, with no socket in sight. */
+/* Checks of a request's headers: framing, host, origin, API key, content type. No sockets here. */
 #ifndef EY_SERVER_REQUEST_CHECKS_H
 #define EY_SERVER_REQUEST_CHECKS_H
 
@@ -30,8 +30,8 @@ const char *request_header_value(const struct request_header *headers, size_t n,
  * server that it cannot know. */
 bool is_allowed_host(const struct server_options *options, const char *host);
 
-/* Whether a page of this Origin may call: the server's own (http or https at the Host that was
- * asked for, so that it works behind a proxy) or one of --allowed-origins. */
+/* Whether a page of this Origin may call: the server's own (http or https at the requested Host, so
+ * that it works behind a proxy) or one of --allowed-origins. */
 bool is_own_origin(const char *origin, const char *host);
 bool is_allowed_origin(const struct server_options *options, const char *origin);
 

@@ -39,8 +39,8 @@ static struct loaded_models loaded_models_of(const struct model_manager *k)
     return loaded;
 }
 
-/* A model that is too large for all of the room is tried alone, so that its engine says why it
- * cannot be. */
+/* A model that is too large for all of the memory is tried alone, so that its engine says why it
+ * cannot be loaded. */
 static bool fits_beside(const struct model_manager *k, struct loaded_models loaded,
                         const struct model_slot *m)
 {

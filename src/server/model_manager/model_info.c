@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the keeper learns of a model: its plan, its engine, its card's memory. */
+/* What the model manager records of a model: its plan, its engine, its GPU's memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "server/log.h"
 
 enum { DEFAULT_BATCHED_TOKENS = 512 };
-/* How often the card's memory is looked at where somebody asked since, or it had spilled; and while
- * requests run. */
+/* How often the GPU's memory is checked after requests or when it had spilled; and while requests
+ * run. */
 #define MEMORY_CHECK_SECONDS 60.0
 #define BUSY_MEMORY_CHECK_SECONDS 300.0
 
 /* ---- plan and engine ---- */
 
-/* A step computes max_num_batched_tokens rows or a slice of a picture; a machine does at least this
+/* A step computes max_num_batched_tokens rows or a slice of an image; a machine does at least this
  * many multiply-adds a second with a thread, ten times fewer than the slowest that was measured. */
 static double compute_stuck_seconds(const ey_engine *engine, const ey_engine_options *options,
                                     const ey_engine_info *info)
@@ -89,7 +89,7 @@ void model_stats_add(ey_stats *sum, const ey_stats *s)
     sum->step_seconds += s->step_seconds;
 }
 
-/* ---- the card's memory ---- */
+/* ---- the GPU's memory ---- */
 
 double model_slot_seconds_to_check(const struct model_slot *m)
 {
@@ -108,11 +108,11 @@ void model_slot_check_memory(struct model_slot *m)
     bool had_spilled = m->memory.spilled;
     pthread_mutex_unlock(&m->manager->lock);
     bool ok = ey_probe_gpu_memory(m->engine, &memory, &e);
-    if (!ok) log_line("the card's memory could not be looked at: %s", e.text);
+    if (!ok) log_line("the GPU's memory could not be checked: %s", e.text);
     if (ok && !had_spilled && ey_gpu_memory_warning(&memory, text, sizeof(text)))
         log_line("%s", text);
     if (ok && had_spilled && !memory.spilled)
-        log_line("all of the card's memory is as fast again as it should be");
+        log_line("all of the GPU's memory is as fast as it should be again");
     pthread_mutex_lock(&m->manager->lock);
     if (ok) m->memory = memory;
     m->memory_checked_at = seconds_now();

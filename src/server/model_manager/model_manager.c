@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper: one thread opens and closes engines; everybody else only counts up and down. */
+/* The model manager: one thread opens and closes engines; all others only count leases. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,20 +79,20 @@ static bool check_models_fit(const struct model_manager *k, const ey_plan *plan,
 static bool plan_all_models(struct model_manager *k, ey_err *e)
 {
     ey_engine_options options[SERVER_MAX_MODELS];
-    ey_multi_model_plan room;
+    ey_multi_model_plan combined;
     ey_plan *plan = calloc(k->n_models, sizeof(*plan));
     for (size_t i = 0; i < k->n_models; i++) {
         options[i] = k->model[i].options;
         options[i].progress = NULL;
         options[i].planned = NULL;
-        options[i].notice = NULL; /* they are told when it is loaded */
+        options[i].notice = NULL; /* reported when the model is loaded */
     }
     pthread_mutex_unlock(&k->lock);
-    bool ok = plan ? ey_multi_model_plan_make(options, k->n_models, plan, &room, e) &&
+    bool ok = plan ? ey_multi_model_plan_make(options, k->n_models, plan, &combined, e) &&
                          check_models_fit(k, plan, e)
                    : ey_fail_memory(e, "a plan", k->n_models * sizeof(*plan));
     pthread_mutex_lock(&k->lock);
-    if (ok) k->capacity_bytes = room.room_bytes;
+    if (ok) k->capacity_bytes = combined.room_bytes;
     for (size_t i = 0; ok && i < k->n_models; i++)
         apply_shared_plan(&k->model[i], &plan[i]);
     free(plan);
@@ -110,7 +110,7 @@ static void fail_all_models(struct model_manager *k, const ey_err *e)
 
 /* ---- loading and unloading ---- */
 
-/* Whoever waited until now is let in; where it failed, they are told why. */
+/* Admits all who waited until now. */
 static void admit_waiters(struct model_slot *m)
 {
     m->last_admitted = m->n_arrived;
@@ -181,12 +181,13 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
     if (requested)
-        log_line("%s was unloaded: %s is asked for and needs its room", m->label, requested->label);
+        log_line("%s was unloaded: %s was requested and needs its memory", m->label,
+                 requested->label);
     else
-        log_line("%s was unloaded: nobody asked for %d s; the next request loads it again",
+        log_line("%s was unloaded after %d s without a request; the next one loads it again",
                  m->label, k->idle_seconds);
     pthread_mutex_lock(&k->lock);
-    m->engine = NULL; /* now it takes no room */
+    m->engine = NULL; /* now it takes no memory */
 }
 
 /* ---- the thread ---- */
@@ -198,7 +199,7 @@ static double seconds_to_unload(const struct model_slot *m)
                : INFINITY;
 }
 
-/* Makes room for the model that is waited for, or loads it. False: nothing can be done before
+/* Loads the model that waiters need, or evicts another for it. False: nothing can be done before
  * *until. */
 static bool load_next_requested(struct model_manager *k, double *until)
 {
@@ -297,7 +298,7 @@ bool model_manager_open(struct model_manager **out, const struct server_options 
 {
     struct model_manager *k = *out = calloc(1, sizeof(*k));
     pthread_condattr_t monotonic;
-    if (!k) return ey_fail_memory(e, "the engines' keeper", sizeof(*k));
+    if (!k) return ey_fail_memory(e, "the model manager", sizeof(*k));
     k->n_models = options->n_models;
     for (size_t i = 0; i < k->n_models; i++)
         init_model_slot(k, options, i, budget);

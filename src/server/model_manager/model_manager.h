@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines' keeper: loads models behind the server's back, lends their engines to requests, puts
- * away what nobody wants or what has to give way. Models are numbered as in server_options. */
+/* The model manager loads models on its own thread, leases their engines to requests, and unloads
+ * models that are idle or that have to make space for another. Models are numbered as in
+ * server_options. */
 #ifndef EY_SERVER_MODEL_MANAGER_H
 #define EY_SERVER_MODEL_MANAGER_H
 
@@ -19,8 +20,7 @@ struct model_info {
     char budget_rule[160];
     char choice[EY_PLAN_CHOICES][160]; /* what the plan did to fit */
     size_t n_choices;
-    bool shares_memory; /* of several models: it does not fit beside those that are loaded at the
-                         start */
+    bool shares_memory; /* it does not fit with the models that are loaded at the start */
     bool loaded_once;   /* and since then, also while it is unloaded: */
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
@@ -37,27 +37,27 @@ struct model_status {
     int waiting;         /* requests that wait for it to be loaded */
     ey_err error;        /* FAILED */
     ey_gpu_memory
-        memory; /* of the card, as it was seen last; nothing known: no card, or not loaded */
+        memory; /* of the GPU at the last check; unknown without a GPU or while unloaded */
     struct model_info info;
 };
 
-/* Starts loading on a thread of its own: of several models first one plan over all is made, then
- * those are loaded that fit together; the others when they are asked for. `budget` is what the
- * engines take pictures in flight out of. */
+/* Starts loading on a thread of its own. For several models it first makes one plan over all, then
+ * loads those that fit together; the others are loaded on demand. The engines take the memory of
+ * images in flight from `budget`. */
 bool model_manager_open(struct model_manager **manager, const struct server_options *options,
                         ey_budget *budget, ey_err *e);
-/* Nobody gets an engine any more; those who wait for one are told so. */
+/* No engine is leased any more; waiters fail with EY_BUSY. */
 void model_manager_shutdown(struct model_manager *manager);
-/* Waits until all have been given back. */
+/* Waits until all leases have been released. */
 void model_manager_close(struct model_manager **manager);
 size_t model_manager_count(const struct model_manager *manager);
 struct model_status model_manager_status(struct model_manager *manager, size_t model);
 
-/* The engine of a model, for as long as it is not given back; waits while it is not loaded (asking
- * `gone` every 100 ms, which stops the wait when true). Where there is no room, models that are
- * idle give way, the least recently used first; one that is asked for all the time takes nothing
- * new in after turn_seconds until the other has been loaded. At most max_num_queued wait: *e of the
- * next is EY_BUSY. *waited: this one did. NULL: *e says why. */
+/* Leases the engine of a model until model_manager_release(). Waits while the model is not loaded,
+ * polling `gone` every 100 ms; true ends the wait. When memory is short, idle models are evicted,
+ * the least recently used first; a model that is always busy drains after turn_seconds until the
+ * other one has been loaded. At most max_num_queued requests wait; the next fails with EY_BUSY.
+ * *waited says whether this one did. NULL: *e says why. */
 ey_engine *model_manager_acquire(struct model_manager *manager, size_t model,
                                  bool (*gone)(void *user), void *user, bool *waited, ey_err *e);
 void model_manager_release(struct model_manager *manager, size_t model);

@@ -55,7 +55,7 @@ static void describe_part(struct buf *out, const ey_part *part)
     if (part->type == EY_PART_TEXT)
         buf_printf(out, " '%.*s'", (int)part->n_bytes, (const char *)part->bytes);
     else
-        buf_printf(out, " picture(%zu %s %llu..%llu)", part->n_bytes, details[part->detail],
+        buf_printf(out, " image(%zu %s %llu..%llu)", part->n_bytes, details[part->detail],
                    (unsigned long long)part->min_pixels, (unsigned long long)part->max_pixels);
 }
 
@@ -186,33 +186,33 @@ static void images(void **state)
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": {\"url\": \"" PNG "\"}}, "
          "{\"type\": \"text\", \"text\": \"?\"}]}]}",
-         "user: picture(8 auto 0..0) '?' |"},
+         "user: image(8 auto 0..0) '?' |"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": \"" PNG "\"}]}]}",
-         "user: picture(8 auto 0..0) |"},
+         "user: image(8 auto 0..0) |"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"image_url\": {\"url\": \"" PNG
          "\", \"detail\": \"auto\"}}]}]}",
-         "user: picture(8 auto 0..0) |"},
+         "user: image(8 auto 0..0) |"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": {\"url\": \"" PNG "\", \"detail\": \"low\"}}, "
          "{\"type\": \"image_url\", \"image_url\": {\"url\": \"" PNG
          "\", \"detail\": \"high\"}, \"uuid\": \"7\"}]}]}",
-         "user: picture(8 low 0..0) picture(8 high 0..0) |"},
+         "user: image(8 low 0..0) image(8 high 0..0) |"},
         {"{\"messages\": [{\"role\": \"tool\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": \"" PNG "\"}]}]}",
-         "tool: picture(8 auto 0..0) |"},
+         "tool: image(8 auto 0..0) |"},
         {"{\"mm_processor_kwargs\": {\"max_pixels\": 65536}, \"messages\": [{\"role\": \"user\", "
          "\"content\": [{\"type\": \"image_url\", "
          "\"image_url\": {\"url\": \"" PNG "\", \"detail\": \"high\"}}]}]}",
-         "user: picture(8 high 0..65536) |"},
+         "user: image(8 high 0..65536) |"},
         {"{\"mm_processor_kwargs\": {\"min_pixels\": 4096, \"max_pixels\": 65536}, \"messages\": "
          "[{\"role\": \"user\", \"content\": [{\"type\": "
          "\"image_url\", \"image_url\": \"" PNG "\"}]}]}",
-         "user: picture(8 auto 4096..65536) |"},
+         "user: image(8 auto 4096..65536) |"},
         {"{\"mm_processor_kwargs\": {\"size\": {\"shortest_edge\": 1024, \"longest_edge\": 2048}, "
          "\"fps\": 2}, \"messages\": [{\"role\": "
          "\"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": \"" PNG "\"}]}]}",
-         "user: picture(8 auto 1024..2048) | unknown=mm_processor_kwargs.fps"},
+         "user: image(8 auto 1024..2048) | unknown=mm_processor_kwargs.fps"},
     };
     CHECK_GOOD(API_CHAT, cases);
 }
@@ -821,7 +821,7 @@ static void rules_broken(void **state)
         {"{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": \"" PNG "\"}]}]}",
          "messages[0].content[0]",
-         "messages[0].content[0]: a picture cannot be in a message of the system"},
+         "messages[0].content[0]: an image cannot be in a message of the system"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"tool_calls\": [{\"function\": "
          "{\"name\": \"f\"}}]}]}",
          "messages[0].tool_calls",

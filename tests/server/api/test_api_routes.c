@@ -44,7 +44,7 @@ static struct {
                                         one again and again */
     ey_code prepare_fails, start_fails;
     int start_fails_at, start_fails_times; /* from the start number on, so many times */
-    int prompts, tickets, most_tickets, started, cancelled, borrowed, watches;
+    int prompts, running, most_running, started, cancelled, leased, watches;
     bool waited; /* for the model to be loaded */
     size_t n_prompt_tokens;
     uint64_t seeds[64];
@@ -107,21 +107,21 @@ void ey_prompt_free(ey_prompt **prompt)
 }
 
 bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
-                         ey_generation **ticket, ey_err *e)
+                         ey_generation **generation, ey_err *e)
 {
     (void)engine;
     assert_non_null(prompt);
     if (fake.start_fails && fake.started >= fake.start_fails_at && fake.start_fails_times-- > 0)
         return ey_fail(e, fake.start_fails, "it cannot be started");
-    *ticket = calloc(1, sizeof(**ticket));
-    (*ticket)->request = *request;
+    *generation = calloc(1, sizeof(**generation));
+    (*generation)->request = *request;
     size_t k = (size_t)fake.started;
     while (k && !fake.script[k])
         k--;
-    (*ticket)->script = fake.script[k];
+    (*generation)->script = fake.script[k];
     fake.grammars[fake.started] = request->grammar;
     fake.seeds[fake.started++] = request->sampling.seed;
-    if (++fake.tickets > fake.most_tickets) fake.most_tickets = fake.tickets;
+    if (++fake.running > fake.most_running) fake.most_running = fake.running;
     return true;
 }
 
@@ -168,9 +168,9 @@ static void fill_scores(ey_answer *answer, const ey_generation *t)
         answer->logprobs[i].chosen = (ey_logprob){(int)i, letters + 2 * i, -0.5f};
 }
 
-bool ey_generation_collect(ey_generation **ticket, ey_answer *answer, ey_err *e)
+bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err *e)
 {
-    ey_generation *t = *ticket;
+    ey_generation *t = *generation;
     const struct script *s = t->script;
     struct buf text = buf_with_max(1 << 16);
     buf_add_text(&text, "");
@@ -188,9 +188,9 @@ bool ey_generation_collect(ey_generation **ticket, ey_answer *answer, ey_err *e)
     if (t->request.top_logprobs >= 0) fill_scores(answer, t);
     answer->owner = answer->text;
     bool ok = !s->failure || ey_fail(e, s->failure, "it broke");
-    fake.tickets--;
+    fake.running--;
     free(t);
-    *ticket = NULL;
+    *generation = NULL;
     return ok;
 }
 
@@ -330,7 +330,7 @@ bool server_acquire_engine(struct server *server, size_t model, struct exchange 
     (void)server;
     (void)x;
     (void)e;
-    fake.borrowed++;
+    fake.leased++;
     *out = (struct lease){.engine = (ey_engine *)&fake, .model = model, .waited = fake.waited};
     return true;
 }
@@ -338,7 +338,7 @@ bool server_acquire_engine(struct server *server, size_t model, struct exchange 
 void server_release_engine(struct server *server, struct lease *loan)
 {
     (void)server;
-    fake.borrowed -= loan->engine != NULL;
+    fake.leased -= loan->engine != NULL;
 }
 
 bool server_is_ending(const struct server *server)
@@ -391,7 +391,7 @@ static void run(struct exchange *x, route_fn *route, const char *body)
     route(&server, x);
     assert_int_equal(x->replies, 1);
     if (x->streaming) send_stream(x);
-    assert_int_equal(fake.prompts + fake.tickets + fake.borrowed + fake.watches, 0);
+    assert_int_equal(fake.prompts + fake.running + fake.leased + fake.watches, 0);
 }
 
 static const char *text_of(json_object *object, const char *key)
@@ -597,7 +597,7 @@ static void many_prompts_do_not_fill_the_queue(void **state)
     buf_add_text(&wanted, "usage 60+60; ");
     run(&x, route_completions, body.data);
     check(&x, wanted.data);
-    assert_int_equal(fake.most_tickets, EY_MAX_REQUEST_CHOICES);
+    assert_int_equal(fake.most_running, EY_MAX_REQUEST_CHOICES);
     buf_free(&body);
     buf_free(&wanted);
 }

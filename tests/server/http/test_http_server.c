@@ -701,7 +701,7 @@ static void stopping_lets_answers_finish(void **state)
                                       "\"stream\": true}");
     free(web_hear_until(stream, "\"content\":\""));
     server_signal(&s, SIGTERM);
-    server_await_log(&s, "told to stop");
+    server_await_log(&s, "stopping: ");
     struct reply r = web_ask(s.port, "POST", "/v1/chat/completions", json_type, long_stream);
     assert_int_equal(r.status, 503);
     assert_true(reply_has(&r, "Connection: close"));
@@ -745,7 +745,7 @@ static void a_second_signal_stops_at_once(void **state)
     int stream = start_stream(s.port, long_stream);
     free(web_hear_until(stream, "\"content\":\""));
     server_signal(&s, SIGTERM);
-    server_await_log(&s, "told to stop");
+    server_await_log(&s, "stopping: ");
     server_signal(&s, SIGTERM);
     server_await_log(&s, "stopped at once");
     assert_int_equal(server_wait(&s), 0);

@@ -240,7 +240,7 @@ static void requests_choose_by_name(void **state)
     server_stop(&s);
 }
 
-/* With room for one, the other is loaded when it is asked for. */
+/* With memory for one, the other is loaded on demand. */
 static void models_take_turns(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void models_take_turns(void **state)
         assert_truth(&r, model, i % QUESTIONS);
         assert_true(is_resident(s.port, names[model]) && !is_resident(s.port, names[1 - model]));
     }
-    server_await_log(&s, "model demo was unloaded: model tiny is asked for and needs its room");
+    server_await_log(&s, "model demo was unloaded: model tiny was requested and needs its memory");
     assert_int_equal(web_metric(s.port, "eyelet_loads_total"), 3); /* the first line: demo's */
     struct reply ready = web_ask(s.port, "GET", "/ready", NULL, NULL);
     assert_int_equal(ready.status, 200);
@@ -387,8 +387,8 @@ static void idle_models_are_unloaded_each_for_itself(void **state)
     struct server_options o = options_of(true, true);
     o.idle_unload_seconds = 1;
     struct running s = server_start(&o);
-    server_await_log(&s, "model demo was unloaded: nobody asked for 1 s");
-    server_await_log(&s, "model tiny was unloaded: nobody asked for 1 s");
+    server_await_log(&s, "model demo was unloaded after 1 s without a request");
+    server_await_log(&s, "model tiny was unloaded after 1 s without a request");
     struct reply r = hear(ask(s.port, "tiny", questions[2], TOKENS, false));
     assert_non_null(strstr(r.head, "X-Eyelet-Reload-Seconds: "));
     assert_truth(&r, 1, 2);
@@ -410,7 +410,7 @@ static void drains_what_waits(void **state)
     int other = ask(s.port, "tiny", questions[0], TOKENS, false);
     await_waiting(s.port, "tiny", 1);
     server_signal(&s, SIGTERM);
-    server_await_log(&s, "told to stop");
+    server_await_log(&s, "stopping: ");
     pace_set(0);
     struct reply r = hear(other);
     assert_truth(&r, 1, 0);

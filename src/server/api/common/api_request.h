@@ -48,7 +48,7 @@ struct api_request {
     size_t n_prompts;
     struct buf
         unknown; /* names of fields that were not understood, ", " between; for a Warning header */
-    struct media *media; /* [n_media] the pictures' files */
+    struct media *media; /* [n_media] the image files */
     size_t n_media;
     void *memory; /* what all of the above lies in */
 };
@@ -56,9 +56,8 @@ struct api_request {
 struct api_limits {
     ey_request
         defaults; /* what a request has that does not say otherwise; its sampling is the model's */
-    int max_images; /* of one request */
-    uint64_t
-        max_pixels; /* of a picture whose request has no budget for it; 0: as its detail says */
+    int max_images;      /* of one request */
+    uint64_t max_pixels; /* of an image whose request has no budget; 0: as its detail says */
     int vocab_size;
     bool strict; /* fields that are not known are refused */
     const struct media_policy *media;
@@ -69,12 +68,12 @@ struct api_limits {
  * path. Free it in both cases. */
 bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n,
               struct api_error *error);
-/* Reads the rest of what was opened, by that model's limits, and gets its pictures. */
+/* Reads the rest of what was opened, by that model's limits, and gets its images. */
 bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error);
 /* Both, where the model is known beforehand. */
 bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n,
                const struct api_limits *limits, struct api_error *error);
-/* Lets go of messages, prompts and pictures, which can be large: ey_prompt_prepare has made of them
+/* Frees messages, prompts and images, which can be large: ey_prompt_prepare has made of them
  * what it needs. */
 void api_request_drop_prompts(struct api_request *request);
 void api_request_free(struct api_request *request);

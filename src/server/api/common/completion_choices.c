@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts and tickets of one exchange. */
+/* Prompts and generations of one exchange. */
 #include "server/api/common/completion_choices.h"
 
 #include <stdio.h>
@@ -108,7 +108,7 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
     return true;
 }
 
-/* ---- tickets
+/* ---- generations
  * ------------------------------------------------------------------------------------- */
 
 static bool start_choice(struct completion_choices *a, struct choice_slot *slot, ey_err *e)
@@ -125,8 +125,8 @@ static bool start_choice(struct completion_choices *a, struct choice_slot *slot,
     return true;
 }
 
-/* Starts as many as may run. A full queue is no error while others of ours run: they make room; nor
- * for whom was let in before. */
+/* Starts as many as may run. A full queue is no error while others of ours run, which will end, nor
+ * after waiting for the model. */
 static bool start_choices(struct completion_choices *a, struct api_error *error)
 {
     ey_err e;
@@ -142,7 +142,7 @@ bool completion_choices_start(struct completion_choices *a, struct api_error *er
     return start_choices(a, error);
 }
 
-/* "cancelled" is for those who asked for it; here it is the engine that goes. */
+/* The client did not cancel; the engine is closing. */
 static bool collect_choice(struct completion_choices *a, struct choice_slot *slot,
                            struct api_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answers that one exchange asked for: its prompts, their tickets, and what came of them. A few
- * run at a time; the rest is started as they end, so that one exchange does not fill the queue. */
+/* The choices of one exchange: its prompts, their generations and their answers. A few run at a
+ * time and the rest start as they end, so that one exchange does not fill the queue. */
 #ifndef EY_SERVER_COMPLETION_CHOICES_H
 #define EY_SERVER_COMPLETION_CHOICES_H
 
@@ -20,19 +20,18 @@ struct completion_choices {
     struct server *server;
     ey_engine *engine;
     size_t model;
-    bool waited_for_load; /* it waited for the model to be loaded: a full queue does not turn it
-                             away now */
+    bool waited_for_load; /* for the model: a full queue does not reject it now */
     const struct api_request *request;
     ey_prompt **prompt; /* [n_prompts], each until its last answer was started */
     size_t n_prompts;
     struct choice_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_done;
-    size_t next_polled;  /* whose event is asked for first */
+    size_t next_polled;  /* which slot is polled first */
     double requested_at; /* when the request came */
 };
 
-/* The request's pictures decoded, its prompts made ids: errors of the request come here. The
- * request's prompts are dropped then. */
+/* Decodes the request's images and tokenizes its prompts, which are dropped then. Errors of the
+ * request come from here. */
 bool completion_choices_prepare(struct completion_choices *a, struct server *server,
                                 const struct lease *lease, struct api_request *request,
                                 double requested_at, struct api_error *error);
@@ -48,8 +47,8 @@ void completion_choices_close(struct completion_choices *a, bool hung_up);
 /* What they cost together; each prompt counts once. */
 void completion_choices_usage(const struct completion_choices *a, struct api_usage *out);
 
-/* Writes the path of the field that a picture which cannot be read came from; leaves `param` alone
- * after other errors. */
+/* Writes the path of the field that an unreadable image came from; leaves `param` alone after other
+ * errors. */
 enum { API_PARAM_BYTES = 160 };
 void api_image_param(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e);
 /* What the API says of an error of the engine about the field `param` ("": it is about none). */

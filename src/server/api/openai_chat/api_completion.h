@@ -14,7 +14,7 @@ struct echo_text {
 struct completion {
     struct server *server;
     struct lease lease;
-    ey_engine *engine; /* of the loan */
+    ey_engine *engine; /* of the lease */
     struct api_request request;
     struct completion_choices choices;
     struct api_reply reply;
@@ -24,7 +24,7 @@ struct completion {
     struct api_error error;
 };
 
-/* Reads the request and borrows the engine of its model. NULL: the exchange is answered already. */
+/* Reads the request and leases the engine of its model. NULL: the exchange is answered already. */
 struct completion *completion_open(struct server *server, struct exchange *x, enum api_kind kind);
 void completion_close(struct completion *a);
 /* Answers the exchange with a->error. */
@@ -35,7 +35,7 @@ struct reply_end completion_finish(const struct completion *a, const ey_answer *
                                    int n_calls);
 /* The prompt in front of choice `index`; empty unless it is to come back. */
 struct echo_text completion_echo(const struct completion *a, int index);
-/* False with a->error: the server is told to stop, and time is up. */
+/* False with a->error: the server is shutting down and time is up. */
 bool completion_may_continue(struct completion *a);
 
 /* Answers the exchange by a stream that takes over `a`, whose answers have been started. */

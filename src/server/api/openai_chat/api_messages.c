@@ -126,7 +126,7 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
     if (strcmp(type, "image_url") != 0) return refuse_part(r, path, part, type);
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return api_fail(r->error, path->text,
-                        "%s: a picture cannot be in a message of the %s; put it in one of the user",
+                        "%s: an image cannot be in a message of the %s; put it in one of the user",
                         path->text, role);
     return read_image_part(r, images, path, part, out);
 }
@@ -295,7 +295,7 @@ bool tools_read(const struct api_reading *r, json_object *value)
     return true;
 }
 
-/* ---- pictures
+/* ---- images
  * ------------------------------------------------------------------------------------ */
 
 /* What could not be fetched is the client's affair, not a fault of this machine. */
@@ -324,8 +324,7 @@ bool images_load(const struct api_reading *r, const struct image_refs *images,
         ref->part->max_pixels = budget->max_pixels  ? budget->max_pixels
                                 : ref->detail_given ? 0
                                                     : r->limits->max_pixels;
-        json_object_object_del(ref->holder,
-                               ref->member); /* a data: URL is larger than its picture */
+        json_object_object_del(ref->holder, ref->member); /* a data: URL is larger than its image */
     }
     return true;
 }

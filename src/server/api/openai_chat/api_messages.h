@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conversation of a chat request: messages and their parts, tools, and the pictures that they
+/* The conversation of a chat request: messages and their parts, tools, and the images that they
  * point to. */
 #ifndef EY_SERVER_API_MESSAGES_H
 #define EY_SERVER_API_MESSAGES_H
 
 #include "server/api/common/api_fields.h"
 
-/* A picture that the messages name and that is not here yet. */
+/* An image that the messages name and that has not been fetched yet. */
 struct image_ref {
     ey_part *part;
-    json_object
-        *holder; /* whose member `member` is the URL; it is dropped when the picture is here */
+    json_object *holder; /* whose member `member` is the URL; dropped once the image is fetched */
     const char *member;
     const char *url;
     size_t n_url;
@@ -26,11 +25,11 @@ struct image_refs {
 bool messages_read(const struct api_reading *r, struct image_refs *images, json_object *value);
 bool tools_read(const struct api_reading *r, json_object *value);
 
-/* The request's own budget for its pictures (mm_processor_kwargs); 0: not said. */
+/* The request's own budget for its images (mm_processor_kwargs); 0: not said. */
 struct pixel_budget {
     uint64_t min_pixels, max_pixels;
 };
-/* Gets the pictures, one after the other; the last thing a request is worth doing for. */
+/* Fetches the images one after the other, after all else in the request was found valid. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget);
 

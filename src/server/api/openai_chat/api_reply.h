@@ -32,7 +32,7 @@ struct reply_end {
 };
 
 /* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL
- * tokens: none were asked for. */
+ * tokens: none were requested. */
 struct reply_logprobs {
     const ey_token_logprobs *tokens;
     size_t n;

@@ -26,7 +26,7 @@ struct completion_stream {
     size_t sent;
     double last_write,
         last_check;    /* when something was last written, when the client was last looked after */
-    const char *phase; /* that the client was told of */
+    const char *phase; /* last reported to the client */
     bool ended;
 };
 
@@ -207,7 +207,7 @@ static bool client_has_left(struct completion_stream *s, struct exchange *x)
     return s->a->hung_up = exchange_hung_up(x);
 }
 
-static ssize_t pull_completion(void *state, struct exchange *x, char *out, size_t room)
+static ssize_t pull_completion(void *state, struct exchange *x, char *out, size_t size)
 {
     struct completion_stream *s = state;
     while (s->sent == s->out.size) {
@@ -219,7 +219,7 @@ static ssize_t pull_completion(void *state, struct exchange *x, char *out, size_
         if (s->out.failed) return -2;
         if (s->out.size) s->last_write = seconds_now();
     }
-    size_t n = s->out.size - s->sent < room ? s->out.size - s->sent : room;
+    size_t n = s->out.size - s->sent < size ? s->out.size - s->sent : size;
     memcpy(out, s->out.data + s->sent, n);
     s->sent += n;
     return (ssize_t)n;

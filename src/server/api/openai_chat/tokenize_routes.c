@@ -32,7 +32,7 @@ static void reply_tokens(struct completion *a, struct exchange *x, const int *id
     buf_free(&out);
 }
 
-/* The engine refuses ids of pictures' tokens; it looks at as many at a time as an answer's prompt
+/* The engine refuses ids of image tokens; it looks at as many at a time as an answer's prompt
  * may have. */
 static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err *e)
 {
