@@ -12,7 +12,8 @@ struct range4 {
     int bits;
 };
 
-#define IPV4(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+#define IPV4(a, b, c, d) \
+    ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (uint32_t)(d))
 
 static const struct range4 loopback4 = {IPV4(127, 0, 0, 0), 8};
 

@@ -414,7 +414,7 @@ bool metrics_write(struct metrics *m, const struct metrics_sources *sources, str
     write_plan(w);
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < N_HISTOGRAMS; i++)
-        write_histogram(w, histogram_defs[i].name, i);
+        write_histogram(w, histogram_defs[i].name, (enum histogram_name)i);
     /* the name that older dashboards know it by */
     write_histogram(w, "vllm:time_per_output_token_seconds", BETWEEN_TOKENS);
     write_server(w, sources);

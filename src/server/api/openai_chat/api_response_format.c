@@ -21,8 +21,8 @@ static bool format_text_is(json_object *value, const char *wanted)
 }
 
 /* An answer can keep to one thing only. */
-static bool choose_format(const struct api_reading *r, struct api_response_format *format, int kind,
-                          const char *path, json_object *value)
+static bool choose_format(const struct api_reading *r, struct api_response_format *format,
+                          enum api_format_kind kind, const char *path, json_object *value)
 {
     if (format->kind)
         return api_fail(r->error, path,

@@ -6,16 +6,18 @@
 
 #include "server/api/common/api_fields.h"
 
+enum api_format_kind {
+    FORMAT_FREE,
+    FORMAT_SCHEMA,
+    FORMAT_OBJECT,
+    FORMAT_REGEX,
+    FORMAT_CHOICE,
+    FORMAT_CALLS,
+};
+
 /* What the request says of it; one of its fields may. The values stay the JSON's. */
 struct api_response_format {
-    enum {
-        FORMAT_FREE,
-        FORMAT_SCHEMA,
-        FORMAT_OBJECT,
-        FORMAT_REGEX,
-        FORMAT_CHOICE,
-        FORMAT_CALLS
-    } kind;
+    enum api_format_kind kind;
     struct field_path path; /* of the field that says it */
     json_object *value;     /* schema, pattern or choices; of CALLS all tools */
     const char *tool;       /* of CALLS: the one to call; NULL: any, and more than one */
