@@ -25,7 +25,7 @@ const about = (name, text = 'Describe this image.') => [
 ];
 const common = () => ({ model, temperature: 0, maxRetries: 0 });
 
-test('generateText about a picture, with usage', async () => {
+test('generateText about an image, with usage', async () => {
   const { text, finishReason, usage } = await generateText({ ...common(), messages: about('shapes-4.png') });
   assert.equal(text, expected['shapes-4.png']);
   assert.equal(finishReason, 'stop');
@@ -33,7 +33,7 @@ test('generateText about a picture, with usage', async () => {
   assert.ok(usage.outputTokens > 5);
 });
 
-test('streamText about a picture, with usage', async () => {
+test('streamText about an image, with usage', async () => {
   const result = streamText({ ...common(), messages: about('shapes-4.png') });
   let text = '';
   for await (const piece of result.textStream) text += piece; // one piece where the reader was slow: what is ready goes out at once
@@ -139,7 +139,7 @@ test('errors are APICallError with the status and the words of the server', asyn
   };
   await fails(generateText({ ...common(), model: provider('gpt-5'), prompt: 'Hello' }), 404, /gpt-5.*does not exist/);
   await fails(generateText({ ...common(), temperature: 9, prompt: 'Hello' }), 400, /temperature/);
-  const broken = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: Buffer.from('not a picture') }, { type: 'text', text: 'x' }] }];
+  const broken = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: Buffer.from('not an image') }, { type: 'text', text: 'x' }] }];
   await fails(generateText({ ...common(), messages: broken }), 400, /image|picture/i);
   const nobody = createOpenAICompatible({ name: 'eyelet', baseURL: 'http://127.0.0.1:1/v1' });
   const error = await generateText({ ...common(), model: nobody('demo'), prompt: 'Hello' }).then(() => null, (thrown) => thrown);

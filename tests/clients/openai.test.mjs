@@ -27,13 +27,13 @@ before(async () => {
 });
 after(() => Promise.all([server?.stop(), slow?.stop()]));
 
-function picture(name) {
+function image(name) {
   const type = name.endsWith('.jpg') ? 'jpeg' : 'png';
   return { type: 'image_url', image_url: { url: `data:image/${type};base64,${readFileSync(`${examples}/${name}`).toString('base64')}` } };
 }
 
 const says = (...parts) => [{ role: 'user', content: parts.map((part) => (typeof part === 'string' ? { type: 'text', text: part } : part)) }];
-const describe = (name) => says(picture(name), 'Describe this image.');
+const describe = (name) => says(image(name), 'Describe this image.');
 const ask = (more, by = client) => by.chat.completions.create({ model, temperature: 0, messages: describe('shapes-4.png'), ...more });
 const idle = (of = slow) => until(async () => (await of.metric('vllm:num_requests_running')) + (await of.metric('vllm:num_requests_waiting')) === 0,
   'no request runs or waits');
@@ -83,10 +83,10 @@ for (const name of ['shapes-4.png', 'word-2.jpg'])
     assert.ok(usage.images[0].used_width > 0 && usage.prompt_tokens > usage.images[0].tokens);
   });
 
-test('chat: a second question about a picture skips the vision tower', async () => {
+test('chat: a second question about an image skips the vision encoder', async () => {
   await ask({ messages: describe('shapes-5.png') });
   const runs = await server.metric('eyelet_vision_encoder_runs_total');
-  const { usage, choices } = await ask({ messages: says(picture('shapes-5.png'), 'How many shapes are there?') });
+  const { usage, choices } = await ask({ messages: says(image('shapes-5.png'), 'How many shapes are there?') });
   assert.match(choices[0].message.content, /5|five/i);
   assert.equal(usage.images[0].cached, true);
   assert.ok(usage.prompt_tokens_details.cached_tokens > 0);
@@ -95,7 +95,7 @@ test('chat: a second question about a picture skips the vision tower', async () 
 
 test('chat: detail low uses fewer tokens than high', async () => {
   const tokens = async (detail) => {
-    const part = picture('both-1.png');
+    const part = image('both-1.png');
     part.image_url.detail = detail;
     return (await ask({ messages: says(part, 'Describe this image.'), max_tokens: 1 })).usage.images[0];
   };
@@ -104,13 +104,13 @@ test('chat: detail low uses fewer tokens than high', async () => {
   assert.deepEqual([low.width, low.height], [high.width, high.height]);
 });
 
-test('chat: several pictures, a system message and an earlier turn', async () => {
+test('chat: several images, a system message and an earlier turn', async () => {
   const answer = await ask({
     messages: [
       { role: 'system', content: 'You look at pictures.' },
       ...describe('shapes-3.png'),
       { role: 'assistant', content: expected['shapes-3.png'] },
-      ...says(picture('word-2.jpg'), picture('shapes-4.png'), 'Describe this image.'),
+      ...says(image('word-2.jpg'), image('shapes-4.png'), 'Describe this image.'),
     ],
   });
   assert.equal(answer.usage.images.length, 3);
@@ -216,8 +216,8 @@ const Shape = z.object({
   place: z.object({ x: z.number().int().min(0).max(1000), y: z.number().int().min(0).max(1000) }),
   note: z.string().max(12).nullable(),
 });
-const Picture = z.object({ title: z.string().max(20), shapes: z.array(Shape).min(1).max(3) });
-const picture_format = zodResponseFormat(Picture, 'picture');
+const ImageAnswer = z.object({ title: z.string().max(20), shapes: z.array(Shape).min(1).max(3) });
+const image_format = zodResponseFormat(ImageAnswer, 'image');
 const WILD = { temperature: 1.5, top_p: 1, top_k: 0, max_tokens: 600 };
 const Weather = z.object({ place: z.string().max(16), unit: z.enum(['C', 'F']), days: z.number().int().min(1).max(9) });
 const weather = zodFunction({ name: 'get_weather', parameters: Weather });
@@ -225,15 +225,15 @@ const ping = { type: 'function', function: { name: 'ping', strict: true, paramet
 
 test('parse: an answer by a zod schema, at any temperature', async () => {
   for (const more of [{ max_tokens: 600 }, ...Array.from({ length: 6 }, (_, seed) => ({ ...WILD, seed }))]) {
-    const answer = await client.chat.completions.parse({ model, temperature: 0, messages: describe('shapes-4.png'), response_format: picture_format, ...more });
+    const answer = await client.chat.completions.parse({ model, temperature: 0, messages: describe('shapes-4.png'), response_format: image_format, ...more });
     const { message, finish_reason } = answer.choices[0];
     assert.equal(finish_reason, 'stop');
-    assert.deepEqual(Picture.parse(JSON.parse(message.content)), message.parsed);
+    assert.deepEqual(ImageAnswer.parse(JSON.parse(message.content)), message.parsed);
   }
 });
 
 test('parse: the same streamed, with n and logprobs', async () => {
-  const stream = client.chat.completions.stream({ model, messages: describe('shapes-4.png'), response_format: picture_format, ...WILD, seed: 9, n: 2, logprobs: true });
+  const stream = client.chat.completions.stream({ model, messages: describe('shapes-4.png'), response_format: image_format, ...WILD, seed: 9, n: 2, logprobs: true });
   const { choices } = await stream.finalChatCompletion();
   assert.equal(choices.length, 2);
   for (const { message, finish_reason, logprobs } of choices) {
@@ -244,7 +244,7 @@ test('parse: the same streamed, with n and logprobs', async () => {
 });
 
 test('parse: one that is cut says so', async () => {
-  await assert.rejects(client.chat.completions.parse({ model, messages: says('Hello'), response_format: picture_format, max_tokens: 3 }), LengthFinishReasonError);
+  await assert.rejects(client.chat.completions.parse({ model, messages: says('Hello'), response_format: image_format, max_tokens: 3 }), LengthFinishReasonError);
 });
 
 test('json_object is an object', async () => {
@@ -360,15 +360,15 @@ const errors = [
   ['top_logprobs out of range', { logprobs: true, top_logprobs: 21 }, BadRequestError, 400, 'top_logprobs', /20/],
   ['no messages', { messages: [] }, BadRequestError, 400, 'messages', /messages/],
   ['an unknown role', { messages: [{ role: 'wizard', content: 'x' }] }, BadRequestError, 400, 'messages[0].role', /wizard/],
-  ['a picture that is none', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,bm90IGEgcGljdHVyZQ==' } }, 'x') },
+  ['an image that is none', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,bm90IGEgcGljdHVyZQ==' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /image|picture/i],
   ['base64 that is none', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,####' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /base64/],
-  ['a picture from the network', { messages: says({ type: 'image_url', image_url: { url: 'http://example.com/a.png' } }, 'x') },
+  ['an image from the network', { messages: says({ type: 'image_url', image_url: { url: 'http://example.com/a.png' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /allowed-media-domains/],
-  ['a picture from a file', { messages: says({ type: 'image_url', image_url: { url: 'file:///etc/passwd' } }, 'x') },
+  ['an image from a file', { messages: says({ type: 'image_url', image_url: { url: 'file:///etc/passwd' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /allowed-local-media-path/],
-  ['too many pictures', { messages: says(...Array.from({ length: 17 }, () => picture('word-2.jpg')), 'x') }, BadRequestError, 400, undefined, /16 image/],
+  ['too many images', { messages: says(...Array.from({ length: 17 }, () => image('word-2.jpg')), 'x') }, BadRequestError, 400, undefined, /16 image/],
   ['a prompt that is too long', { messages: says('a circle '.repeat(20000)) }, BadRequestError, 400, undefined, /maximum context length is \d+ tokens/],
   ['a video', { messages: says({ type: 'video_url', video_url: { url: 'data:video/mp4;base64,AAAA' } }) }, BadRequestError, 400, undefined, /video_url/],
   ['tool_choice required without tools', { tool_choice: 'required' }, BadRequestError, 400, 'tool_choice', /tools/],

@@ -12,7 +12,7 @@ import { root, startServer, until } from '../node/server.mjs';
 
 const CLIENTS = 8;
 const names = ['shapes-1.png', 'shapes-4.png', 'word-1.png', 'both-1.png'];
-const pictures = names.map((name) => `data:image/png;base64,${readFileSync(`${root}/examples/${name}`).toString('base64')}`);
+const images = names.map((name) => `data:image/png;base64,${readFileSync(`${root}/examples/${name}`).toString('base64')}`);
 const expected = JSON.parse(readFileSync(`${root}/examples/expected.json`));
 const folder = mkdtempSync(join(tmpdir(), 'eyelet-nginx-'));
 let first, second, nginx, url;
@@ -54,7 +54,7 @@ function post(k, more) {
   return fetch(`${url}/v1/chat/completions`, {
     method: 'POST', headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ temperature: 0, ...more, messages: [{ role: 'user', content: [
-      { type: 'image_url', image_url: { url: pictures[k] } }, { type: 'text', text: 'Describe this image.' }] }] }),
+      { type: 'image_url', image_url: { url: images[k] } }, { type: 'text', text: 'Describe this image.' }] }] }),
   });
 }
 
@@ -114,7 +114,7 @@ test('it comes back and gets requests again', async (t) => {
 
 test('one is told to stop under load: no request is lost, and no stream', async (t) => {
   await underLoad('one replaced', t, async () => {
-    const streams = await Promise.all(pictures.map((_, k) => post(k, { stream: true })));
+    const streams = await Promise.all(images.map((_, k) => post(k, { stream: true })));
     const stopped = first.stop();
     const texts = await Promise.all(streams.map((reply) => reply.text()));
     for (const text of texts) assert.ok(text.trim().endsWith('data: [DONE]'), text.slice(-300));
