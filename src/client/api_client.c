@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls by libcurl, and what can go wrong with them as a sentence for whoever typed --server. */
+/* Calls through libcurl; failures become sentences for the user of --server. */
 #include "client/api_client.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP calls to one server, one after the other over a connection that is kept. */
+/* HTTP calls to one server, one after the other over a persistent connection. */
 #ifndef EY_CLIENT_API_CLIENT_H
 #define EY_CLIENT_API_CLIENT_H
 

@@ -70,7 +70,7 @@ CURL *http_new_handle(const struct libcurl *lib, ey_err *e)
               lib->curl_easy_setopt(curl, CURLOPT_USERAGENT, "eyelet/" EY_VERSION) == CURLE_OK;
     if (ok)
         lib->curl_easy_setopt(curl, CURLOPT_QUICK_EXIT,
-                              1L); /* from 7.87: a name server that is silent holds up nobody */
+                              1L); /* from 7.87: a silent name server does not delay the exit */
     if (ok) return curl;
     if (curl) lib->curl_easy_cleanup(curl);
     ey_fail_memory(e, "an HTTP request", 0);

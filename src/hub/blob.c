@@ -85,7 +85,7 @@ bool blob_make_directories(const struct hub_model *model, ey_err *e)
 
 /* ---- the lock ---- */
 
-/* The file may have been removed between opening and locking it: then the lock is nobody's. */
+/* The file may have been removed between opening and locking it: then the lock protects nothing. */
 static bool is_same_file(int fd, const char *path)
 {
     struct stat ours, there;
@@ -232,7 +232,7 @@ bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err
         done += (size_t)wrote;
     }
     return byte_ranges_add(&b->ranges, at, at + n) ||
-           ey_fail(e, EY_INTERNAL, "%s: more than %d stretches", b->file->name, MAX_BYTE_RANGES);
+           ey_fail(e, EY_INTERNAL, "%s: more than %d byte ranges", b->file->name, MAX_BYTE_RANGES);
 }
 
 bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok)

@@ -39,7 +39,7 @@ enum blob_state { BLOB_FAILED, BLOB_OPEN, BLOB_COMPLETE, BLOB_BUSY };
 /* OPEN: it is ours to fill. WHOLE: it is there already. BUSY: somebody else downloads it now. */
 enum blob_state blob_open(struct blob *b, const struct hub_model *model,
                           const struct hub_file *file, ey_err *e);
-/* Keeps what is there, with its record, and lets go of the lock. */
+/* Keeps what is there, with its record, and releases the lock. */
 void blob_close(struct blob *b);
 
 bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err *e);
@@ -51,8 +51,8 @@ bool blob_is_complete(const struct blob *b);
 /* Writes the record, at most once in `seconds`. */
 void blob_record(struct blob *b, double seconds);
 enum blob_end { BLOB_END_FAILED, BLOB_END_STORED, BLOB_END_MISMATCH };
-/* Of a whole blob: KEPT: its hash is right, and it has its name. WRONG: it is not, and nothing of
- * it was kept; `found` is its hash. */
+/* For a complete blob. STORED: its hash is right, and it has its name. MISMATCH: its hash is
+ * `found` and it was deleted. */
 enum blob_end blob_finish(struct blob *b, char found[HUB_ETAG_BYTES + 1], ey_err *e);
 
 #endif

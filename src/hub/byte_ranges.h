@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of a file are there: stretches in order, none touching the next. */
+/* Which bytes of a file are present: ranges in order, none touching the next. */
 #ifndef EY_HUB_BYTE_RANGES_H
 #define EY_HUB_BYTE_RANGES_H
 
@@ -16,9 +16,9 @@ struct byte_ranges {
     size_t n;
 };
 
-/* False: there are too many stretches; nothing was added. */
+/* False: there are too many ranges; nothing was added. */
 bool byte_ranges_add(struct byte_ranges *x, uint64_t begin, uint64_t end);
-/* The first stretch that is not there, below `size`; false: all is. */
+/* The first missing range below `size`; false: none is missing. */
 bool byte_ranges_first_gap(const struct byte_ranges *x, uint64_t size, uint64_t *begin,
                            uint64_t *end);
 uint64_t byte_ranges_total(const struct byte_ranges *x);

@@ -398,9 +398,9 @@ static bool perform_with_retries(struct hub_request *r, const char *what, const 
         bool final;
         if (perform_with_redirects(r, url, head, &code, &final, e)) return true;
         if (final) return false;
-        bool nobody = code == CURLE_COULDNT_RESOLVE_HOST ||
-                      code == CURLE_COULDNT_CONNECT; /* said at once to who is not online */
-        if (!left || nobody || !hub_request_may_retry(r, code))
+        bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST ||
+                           code == CURLE_COULDNT_CONNECT; /* said at once to who is not online */
+        if (!left || unreachable || !hub_request_may_retry(r, code))
             return hub_request_fail(r, code, what, e);
         if (!hub_pause(r->hub, hub_response_retry_after(&r->reply, pause), e)) return false;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hub's headers and JSON, read. Nothing of them is trusted: what becomes a path has passed
- * names.h, what becomes a length a range. */
+ * name_checks.h, what becomes a length a range. */
 #include "hub/hub_response.h"
 
 #include <ctype.h>

@@ -142,7 +142,7 @@ static bool count_missing_bytes(struct hub_model *model, ey_err *e)
     return true;
 }
 
-/* ---- the survey ---- */
+/* ---- the listing as a whole ---- */
 
 static bool check_repo_name(const struct repository *r, ey_err *e)
 {

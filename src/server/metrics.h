@@ -25,8 +25,8 @@ struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, 
 /* The answer has n_tokens by now; called for each event with text, it keeps the time to the first
  * token and the gaps. */
 void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens);
-/* The answer is over, as ey_generation_collect gave it; NULL: it failed. `client_hung_up`: nobody
- * waited for it any more. */
+/* The answer is over, as ey_generation_collect gave it; NULL: it failed. `hung_up`: the client left
+ * before its end. */
 void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, bool hung_up);
 
 /* A reply went out. */

@@ -81,7 +81,7 @@ void server_release_engine(struct server *server, struct lease *lease)
 
 /* ---- signals ---- */
 
-/* SIGTERM and SIGINT, unless whoever started us keeps Ctrl-C from us, as shells do with &. */
+/* SIGTERM and SIGINT, unless the parent process ignores SIGINT for us, as shells do with &. */
 static sigset_t stop_signals(void)
 {
     sigset_t set;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /* Sends lines of NAME=VALUE to the socket of $NOTIFY_SOCKET, a path or an abstract name after @.
- * Nothing where there is none; a supervisor that does not listen is not waited for. */
+ * Nothing where there is none; systemd is not waited for when it does not listen. */
 void systemd_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Whether it wants to hear WATCHDOG=1 again and again, and starts us anew when it does not. */
 bool systemd_watchdog_enabled(void);

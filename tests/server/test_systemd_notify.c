@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a supervisor is told: datagrams to a path or an abstract name, and nothing where there is no
+/* What systemd is sent: datagrams to a path or an abstract name, and nothing where there is no
  * such place. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void tells_a_path(void **state)
 {
     (void)state;
     char name[64];
-    snprintf(name, sizeof(name), "/tmp/eyelet-supervisor-%d", (int)getpid());
+    snprintf(name, sizeof(name), "/tmp/eyelet-systemd-%d", (int)getpid());
     int fd = listen_as(name);
     systemd_notify("READY=1\nSTATUS=%s\n", "demo");
     assert_told(fd, "READY=1\nSTATUS=demo\n");
@@ -56,7 +56,7 @@ static void tells_an_abstract_name(void **state)
 {
     (void)state;
     char name[64];
-    snprintf(name, sizeof(name), "@eyelet-supervisor-%d", (int)getpid());
+    snprintf(name, sizeof(name), "@eyelet-systemd-%d", (int)getpid());
     int fd = listen_as(name);
     systemd_notify("STOPPING=1\n");
     assert_told(fd, "STOPPING=1\n");

@@ -50,8 +50,8 @@ void connections_progress(struct connections *all, struct http_connection *c, si
 /* Whether the client has closed its end, or the connection was cut. */
 bool connections_hung_up(struct connections *all, struct http_connection *c);
 
-/* Cuts those whose time is over. Where nearly all places are taken, idle ones give way after a
- * second. */
+/* Cuts those whose time is over. When the table is nearly full, idle ones are cut after a second.
+ */
 void connections_sweep(struct connections *all);
 /* Cuts all, also those that are still to come. */
 void connections_cut_all(struct connections *all);

@@ -10,7 +10,6 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
-#include "server/server.h"
 
 struct server;
 struct exchange;
@@ -26,7 +25,7 @@ const char *exchange_argument(const struct exchange *x);
 const char *exchange_request_header(struct exchange *x, const char *name);
 /* When its headers had come; seconds_now(). */
 double exchange_started(const struct exchange *x);
-/* The client has closed its end: nobody waits for the answer. Cheap; ask it every 100 ms or so. */
+/* The client has closed its end. Cheap; poll it every 100 ms or so. */
 bool exchange_hung_up(struct exchange *x);
 
 void exchange_add_header(struct exchange *x, const char *name, const char *value);

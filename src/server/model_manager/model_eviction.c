@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose turn it is: which model is loaded next, and which give way to it. */
+/* Which model is loaded next, and which are evicted for it. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -54,7 +54,7 @@ bool model_manager_fits(const struct model_manager *k, const struct model_slot *
     return fits_beside(k, loaded_models_of(k), requested);
 }
 
-/* Whether a gives way before b: idle ones first, by when they were last used; of busy ones the one
+/* Whether a is evicted before b: idle ones first, by when they were last used; of busy ones the one
  * that has been there longest. */
 static bool is_evicted_before(const struct model_slot *a, const struct model_slot *b)
 {

@@ -75,7 +75,7 @@ static bool check_models_fit(const struct model_manager *k, const ey_plan *plan,
     return true;
 }
 
-/* Called and returns with the lock held, which it lets go of while it reads files. */
+/* Called and returns with the lock held, which it releases while it reads files. */
 static bool plan_all_models(struct model_manager *k, ey_err *e)
 {
     ey_engine_options options[SERVER_MAX_MODELS];
@@ -142,7 +142,7 @@ static void load_failed(struct model_slot *m, bool at_start, const ey_err *e)
     m->state = at_start ? MODEL_FAILED : MODEL_UNLOADED;
 }
 
-/* Called and returns with the lock held, which it lets go of while it loads. */
+/* Called and returns with the lock held, which it releases while it loads. */
 static void load_model(struct model_slot *m, bool at_start)
 {
     struct model_manager *k = m->manager;
@@ -177,7 +177,7 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
     m->state = MODEL_UNLOADED;
     m->unloads++;
     m->memory = (ey_gpu_memory){0};
-    if (m->n_waiting) m->requested_at = seconds_now(); /* at its door while it was shut */
+    if (m->n_waiting) m->requested_at = seconds_now(); /* they came while it drained */
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
     if (requested)
@@ -400,8 +400,7 @@ static bool wait_for_engine(struct model_slot *m, bool (*gone)(void *user), void
     }
     m->n_waiting--;
     if (number <= m->last_admitted) m->n_pending--;
-    if (!m->n_waiting && m->state == MODEL_UNLOADED)
-        m->requested_at = 0; /* nobody wants it any more */
+    if (!m->n_waiting && m->state == MODEL_UNLOADED) m->requested_at = 0; /* no waiter is left */
     pthread_cond_broadcast(&k->changed);
     return !stop || ey_fail(e, EY_CANCELLED, "the client left while the model was loading");
 }

@@ -335,10 +335,10 @@ bool server_acquire_engine(struct server *server, size_t model, struct exchange 
     return true;
 }
 
-void server_release_engine(struct server *server, struct lease *loan)
+void server_release_engine(struct server *server, struct lease *lease)
 {
     (void)server;
-    fake.leased -= loan->engine != NULL;
+    fake.leased -= lease->engine != NULL;
 }
 
 bool server_is_ending(const struct server *server)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door's checks, one header at a time. */
+/* The checks of a request, one header at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

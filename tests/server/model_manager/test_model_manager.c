@@ -180,8 +180,8 @@ static void hear_tokens(int fd)
     reply_free(&r);
 }
 
-/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits at
- * its door; returns the connection of that one. Nothing else may wait for the model. */
+/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits for
+ * it to drain; returns the connection of that one. Nothing else may wait for the model. */
 static int await_end_of_turn(int port, const char *model)
 {
     char body[128];
@@ -278,7 +278,7 @@ static void answers_come_to_their_end(void **state)
     int other = ask(s.port, "tiny", questions[0], TOKENS, false);
     web_await_metric(s.port, "eyelet_loads_total", 1);
     await_waiting(s.port, "tiny", 1);
-    int door = await_end_of_turn(s.port, "demo");
+    int waiting = await_end_of_turn(s.port, "demo");
     int late = ask(s.port, "demo", questions[1], TOKENS, false);
     await_waiting(s.port, "demo", 2); /* behind the other model's request */
     pace_set(0);
@@ -290,7 +290,7 @@ static void answers_come_to_their_end(void **state)
     assert_truth(&r, 1, 0);
     r = hear(late);
     assert_truth(&r, 0, 1);
-    hear_tokens(door);
+    hear_tokens(waiting);
     server_stop(&s);
 }
 
@@ -368,9 +368,9 @@ static void wishes_end_with_those_who_had_them(void **state)
     free(web_hear_until(stream, "\"content\":"));
     int other = ask(s.port, "tiny", questions[0], TOKENS, false);
     await_waiting(s.port, "tiny", 1);
-    int door = await_end_of_turn(s.port, "demo");
+    int waiting = await_end_of_turn(s.port, "demo");
     close(other);
-    hear_tokens(door); /* the door is open again */
+    hear_tokens(waiting); /* it admits requests again */
     await_waiting(s.port, "tiny", 0);
     struct reply r = hear(ask(s.port, "demo", questions[1], TOKENS, false));
     assert_truth(&r, 0, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The OpenAI API between JSON and the engine's structs. Nothing here knows of HTTP or sockets: text
- * in, structs out, and the other way round (reply.h), so that all of it can be tested and fuzzed
- * alone. */
+ * in, structs out, and the other way round (api_reply.h), so that all of it can be tested and
+ * fuzzed alone. */
 #ifndef EY_SERVER_API_REQUEST_H
 #define EY_SERVER_API_REQUEST_H
 

@@ -14,7 +14,7 @@
 
 #define FINGERPRINT "eyelet-" EY_VERSION
 
-/* prefix and 32 hexadecimal digits that nobody can guess. */
+/* prefix and 32 random hexadecimal digits. */
 static void random_id(char out[48], const char *prefix)
 {
     unsigned char bytes[16] = {0};

@@ -151,7 +151,7 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
     return true;
 }
 
-/* Whoever waits for the first word learns what is done meanwhile. */
+/* Until the first token, comments report what the engine is doing. */
 static void on_phase(struct completion_stream *s, const struct choice_slot *slot,
                      const ey_event *event)
 {
