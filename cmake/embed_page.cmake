@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The page's files → the C table that src/server/page.h declares:
+# The page's files → the C table that src/server/page/page_files.h declares:
 #   cmake -DFOLDER=src/server/page -DFILES="index.html,app.js" -DOUT=page_files.c -P embed_page.cmake
 set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml)
 string(REPLACE "," ";" files "${FILES}")
@@ -27,7 +27,7 @@ foreach(file ${files})
   math(EXPR n "${n} + 1")
 endforeach()
 file(WRITE ${OUT} "/* Made by embed_page.cmake. */
-#include \"server/page.h\"
+#include \"server/page/page_files.h\"
 
 ${bytes}
 const struct page_file page_files[] = {

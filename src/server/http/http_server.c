@@ -14,7 +14,7 @@
 #include "server/http/request_checks.h"
 #include "server/http/http_exchange_internal.h"
 #include "server/log.h"
-#include "server/page.h"
+#include "server/page/page_files.h"
 #include "server/routes.h"
 #include "server/http/microhttpd_dl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of the page that the program carries in itself; the build makes the table from
  * src/server/page. */
-#ifndef EY_SERVER_PAGE_H
-#define EY_SERVER_PAGE_H
+#ifndef EY_SERVER_PAGE_FILES_H
+#define EY_SERVER_PAGE_FILES_H
 
 #include <stddef.h>
 
