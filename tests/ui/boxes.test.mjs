@@ -8,17 +8,20 @@ const read = (path) => readFileSync(new URL(path, import.meta.url), 'utf8');
 const { readBoxes } = await import(`data:text/javascript,${encodeURIComponent(read('../../src/server/page/boxes.js'))}`); // a .js that is a module
 const source = read('../cli/test_boxes.c');
 
-// The inside of a C string literal, which may spell bytes → the text that the page would get.
-function fromC(literal) {
+const INSIDE = '(?:\\\\.|[^"\\\\])*';
+const STRING = `((?:"${INSIDE}"\\s*)+)`;
+
+// C string literals, one or several in a row, which may spell bytes → the text that the page would get.
+function fromC(literals) {
+  const inside = [...literals.matchAll(new RegExp(`"(${INSIDE})"`, 'g'))].map(([, text]) => text).join('');
   const bytes = [];
-  for (const [, hex, escaped, plain] of literal.matchAll(/\\x([\da-f]{2})|\\(.)|([^\\]+)/g)) {
+  for (const [, hex, escaped, plain] of inside.matchAll(/\\x([\da-f]{2})|\\(.)|([^\\]+)/g)) {
     if (hex) bytes.push(parseInt(hex, 16));
     else bytes.push(...Buffer.from(plain ?? ({ n: '\n', t: '\t' }[escaped] || escaped)));
   }
   return Buffer.from(bytes).toString('utf8');
 }
 
-const STRING = '"((?:\\\\.|[^"\\\\])*)"';
 const cases = [...source.matchAll(new RegExp(`\\{${STRING},\\s*${STRING}\\},`, 'g'))].map(([, answer, boxes]) => [fromC(answer), fromC(boxes)]);
 
 function describe({ boxes, none }) {
