@@ -48,7 +48,7 @@ async function fillHub() {
   }
 }
 
-/* A folder with what the documents' readers have: pictures, and eyelet on the PATH. */
+/* A folder with what the documents' readers have: images, and eyelet on the PATH. */
 function workplace() {
   const folder = mkdtempSync(join(tmpdir(), 'eyelet-docs-'));
   mkdirSync(join(folder, 'bin'));

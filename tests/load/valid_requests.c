@@ -68,8 +68,8 @@ static const struct shape {
 };
 
 static const struct shape questions[] = {
-    {"image", "Describe the picture.", 1, "\"temperature\": 0, \"max_tokens\": 64"},
-    {"image, sampled", "What is in the picture?", 1,
+    {"image", "Describe the image.", 1, "\"temperature\": 0, \"max_tokens\": 64"},
+    {"image, sampled", "What is in the image?", 1,
      "\"temperature\": 1, \"seed\": 21, \"max_tokens\": 48"},
 };
 

@@ -825,8 +825,11 @@ static void models_that_cannot_come_back_are_tried_again(void **state)
 static void what_cannot_start_says_why(void **state)
 {
     (void)state;
-    struct server_options taken = demo_options(), lost = demo_options(), wide = demo_options(),
-                          half = demo_options(), nowhere = demo_options();
+    struct server_options taken = demo_options();
+    struct server_options lost = demo_options();
+    struct server_options wide = demo_options();
+    struct server_options half = demo_options();
+    struct server_options nowhere = demo_options();
     ey_err e;
     taken.port = open_server.port;
     assert_false(server_run(&taken, &e));
