@@ -475,7 +475,7 @@ static void collect_cancelled(struct concurrent_request *m)
 }
 
 /* While a large image is in the vision encoder, another answer grows: a token a tile. */
-static void tokens_with_a_encoder(void **state)
+static void tokens_between_vision_tiles(void **state)
 {
     (void)state;
     static struct question endless, seeing;
@@ -546,7 +546,7 @@ int main(void)
         cmocka_unit_test(other_images_share_nothing),
         cmocka_unit_test(images_are_kept),
         cmocka_unit_test(many_answers_to_one_prompt),
-        cmocka_unit_test(tokens_with_a_encoder),
+        cmocka_unit_test(tokens_between_vision_tiles),
         cmocka_unit_test(tokens_with_a_prompt),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

@@ -326,7 +326,7 @@ static void one_of_several_cancelled(void **state)
 
 /* Two wait for one image. One is cancelled while it is in the vision encoder: the other has it,
  * after one run. Both: the run stops. */
-static void cancelled_with_a_shared_image(void **state)
+static void cancelled_sharing_an_image(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(2, 0);
@@ -646,7 +646,7 @@ int main(void)
         cmocka_unit_test(cancelled_while_waiting),
         cmocka_unit_test(all_cancelled_at_once),
         cmocka_unit_test(one_of_several_cancelled),
-        cmocka_unit_test(cancelled_with_a_shared_image),
+        cmocka_unit_test(cancelled_sharing_an_image),
         cmocka_unit_test(cancelled_too_late),
         cmocka_unit_test(a_failing_device),
         cmocka_unit_test(who_does_not_read_waits_alone),
