@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A caption for each picture of a folder, as a CSV: node caption-folder.mjs photos captions.csv
+// A caption for each image of a folder, as a CSV: node caption-folder.mjs photos captions.csv
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ask, each, isPicture, options } from './eyelet-client.mjs';
+import { ask, each, isImage, options } from './eyelet-client.mjs';
 
 const o = options('caption-folder.mjs FOLDER OUT.csv', 2);
 const [folder, out] = o.positionals;
-const paths = readdirSync(folder).filter(isPicture).sort().map((name) => join(folder, name));
-const results = await each(o['at-once'], paths, (path) => ask(o, path, 'Describe this image in one sentence.', { temperature: 0, max_tokens: 128 }));
+const paths = readdirSync(folder).filter(isImage).sort().map((name) => join(folder, name));
+const question = 'Describe this image in one sentence.';
+const results = await each(o['at-once'], paths, (path) => ask(o, path, question, { temperature: 0, max_tokens: 128 }));
 
 const cell = (text = '') => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-const rows = [['picture', 'caption', 'error'], ...results.map(({ path, value, error }) => [path, value, error])];
+const rows = [['image', 'caption', 'error'], ...results.map(({ path, value, error }) => [path, value, error])];
 writeFileSync(out, rows.map((row) => `${row.map(cell).join(',')}\r\n`).join(''));
 process.exitCode = results.some(({ error }) => error) ? 1 : 0;

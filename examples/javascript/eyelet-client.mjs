@@ -4,7 +4,9 @@ import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import { parseArgs } from 'node:util';
 
-const TYPES = { '.jpg': 'jpeg', '.jpeg': 'jpeg', '.png': 'png', '.webp': 'webp', '.gif': 'gif', '.heic': 'heic', '.avif': 'avif' };
+const TYPES = {
+  '.jpg': 'jpeg', '.jpeg': 'jpeg', '.png': 'png', '.webp': 'webp', '.gif': 'gif', '.heic': 'heic', '.avif': 'avif',
+};
 const TRIES = 5;
 
 /* --server, --key and --at-once, and the other arguments in order; says how to call it when there are too few. */
@@ -24,10 +26,13 @@ export function options(usage, least) {
   return { ...values, positionals };
 }
 
-export const isPicture = (path) => extname(path).toLowerCase() in TYPES;
-export const dataUrl = (path) => `data:image/${TYPES[extname(path).toLowerCase()] || 'jpeg'};base64,${readFileSync(path).toString('base64')}`;
+export const isImage = (path) => extname(path).toLowerCase() in TYPES;
+export function dataUrl(path) {
+  const type = TYPES[extname(path).toLowerCase()] || 'jpeg';
+  return `data:image/${type};base64,${readFileSync(path).toString('base64')}`;
+}
 
-/* The answer's text about one picture. A server that is full is asked again; other errors are thrown with its own words. */
+/* The answer's text about one image. When the server is full it tries again; other errors are thrown as they came. */
 export async function ask({ server, key }, path, question, more) {
   const content = [{ type: 'image_url', image_url: { url: dataUrl(path) } }, { type: 'text', text: question }];
   const body = JSON.stringify({ messages: [{ role: 'user', content }], ...more });

@@ -10,28 +10,30 @@ import time
 import urllib.error
 import urllib.request
 
-PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".heic", ".avif")
+IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".heic", ".avif")
 TRIES = 5
 
 
 def arguments(what):
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--server", default="http://localhost:8000", help="http://localhost:8000")
-    parser.add_argument("--key", default=os.environ.get("EYELET_API_KEY", ""), help="the server's key, if it has one ($EYELET_API_KEY)")
-    parser.add_argument("--at-once", type=int, default=4, help="requests at once: the server's --max-num-seqs")
+    parser.add_argument("--key", default=os.environ.get("EYELET_API_KEY", ""),
+                        help="the server's key, if it has one ($EYELET_API_KEY)")
+    parser.add_argument("--at-once", type=int, default=4, help="requests at the same time: the server's --max-num-seqs")
     return parser
 
 
-def picture(path):
+def image_part(path):
     """The part of a message that is this file."""
     kind = mimetypes.guess_type(path)[0] or "image/jpeg"
     with open(path, "rb") as file:
-        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(file.read()).decode()}"}}
+        data = base64.b64encode(file.read()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
 
 
 def ask(options, path, question, **more):
-    """The answer's text about one picture. A server that is full is asked again; other errors are raised with its own words."""
-    content = [picture(path), {"type": "text", "text": question}]
+    """The answer's text about one image. A server that is full is tried again; other errors are raised."""
+    content = [image_part(path), {"type": "text", "text": question}]
     body = json.dumps({"messages": [{"role": "user", "content": content}], **more}).encode()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {options.key or 'none'}"}
     for attempt in range(TRIES):
@@ -45,8 +47,8 @@ def ask(options, path, question, **more):
             time.sleep(float(error.headers.get("Retry-After", 1)))
 
 
-def pictures_in(folder):
-    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.lower().endswith(PICTURES))
+def images_in(folder):
+    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.lower().endswith(IMAGES))
 
 
 def each(options, paths, answer):

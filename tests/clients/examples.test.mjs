@@ -17,7 +17,7 @@ before(async () => {
   server = await startServer('--api-key', 'a-key');
   mkdirSync(join(folder, 'photos'));
   for (const name of names) copyFileSync(`${root}/examples/${name}`, join(folder, 'photos', name));
-  writeFileSync(join(folder, 'photos/broken.png'), 'this is no picture');
+  writeFileSync(join(folder, 'photos/broken.png'), 'this is no image');
   writeFileSync(join(folder, 'label.json'), JSON.stringify({
     type: 'object', properties: { kind: { enum: ['label', 'shapes'] }, count: { type: 'integer', minimum: 0, maximum: 9 } }, required: ['kind', 'count'],
   }));
@@ -39,11 +39,11 @@ const lines = (out) => out.trim().split('\n').map((line) => JSON.parse(line));
 const photos = names.map((name) => `photos/${name}`);
 
 for (const program of ['caption_folder.py', 'caption-folder.mjs'])
-  test(`${program}: a row a picture; a broken one is told and the others go on`, async () => {
+  test(`${program}: a row for each image; a broken one gets an error and the others go on`, async () => {
     const { status, err } = await run(program, 'photos', 'captions.csv');
     assert.equal(status, 1, err);
     const rows = readFileSync(join(folder, 'captions.csv'), 'utf8').trim().split('\r\n');
-    assert.equal(rows[0], 'picture,caption,error');
+    assert.equal(rows[0], 'image,caption,error');
     assert.match(rows[1], /^photos\/broken\.png,,.*image/i);
     // the demo model knows this question in other words only, so what counts is that its answer came whole
     assert.match(rows[2], /^photos\/shapes-4\.png,.*(square|heart).*,$/);
@@ -56,7 +56,7 @@ for (const program of ['extract_fields.py', 'extract-fields.mjs'])
     const { status, out, err } = await run(program, 'label.json', ...photos);
     assert.equal(status, 0, err);
     const found = lines(out);
-    assert.deepEqual(found.map(({ picture }) => picture), photos);
+    assert.deepEqual(found.map(({ image }) => image), photos);
     for (const { fields } of found) {
       assert.deepEqual(Object.keys(fields), ['kind', 'count']);
       assert.ok(['label', 'shapes'].includes(fields.kind) && Number.isInteger(fields.count));
