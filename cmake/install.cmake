@@ -24,15 +24,15 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "the authors of eyelet <eyelet@maintainers.invalid>")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "vision-language models on an 8 GB card or a processor
-eyelet answers questions about pictures with the Qwen3-VL models, on the
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "vision-language models on an 8 GB GPU or a CPU
+eyelet answers questions about images with the Qwen3-VL models, on the
 command line and through the OpenAI API, with a memory plan that is known
 before anything is loaded. No Python; of NVIDIA's software the driver only.
 .
-A demo model of 20 MB that knows coloured shapes and printed words comes
+A demo model of 20 MB that knows colored shapes and printed words comes
 with it.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# opened at run time: for serve; for pictures from the web and --server; for HEIC and AVIF
+# opened at run time: for serve; for images from the web and --server; for HEIC and AVIF
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libmicrohttpd12")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4, libheif1, ca-certificates")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares eyelet with transformers (float32) on a checkpoint and a picture of yours, in one command.
+"""Compares eyelet with transformers (float32) on a checkpoint and an image of yours, in one command.
 
-    tools/check_real.py MODEL PICTURE [QUESTION] [--eyelet build/eyelet] [--torch-device cpu|cuda] [--tokens 16]
+    tools/check_real.py MODEL IMAGE [QUESTION] [--eyelet build/eyelet] [--torch-device cpu|cuda] [--tokens 16]
 
 MODEL is a directory. Needs torch, transformers and tokenizers. Prints the two answers and the largest difference
 of log-probabilities; exit status 0 when the greedy tokens are the same (or first differ at a near-tie) and the log-probabilities
@@ -24,7 +24,7 @@ def eyelet_answer(a):
         context = min(32768, json.load(f)["text_config"]["max_position_embeddings"])
     command = [a.eyelet, "ask", "--model", a.model, "--device", "ref", "--max-pixels", "native", "--max-tokens", str(a.tokens),
                "--max-model-len", str(context), "--temperature", "0", "--repetition-penalty", "1", "--logprobs", "5", "--json",
-               a.picture, a.question]
+               a.image, a.question]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 
@@ -34,8 +34,8 @@ def reference_answer(a):
     import torch
     import make_golden
     make_golden.NEW_TOKENS = a.tokens
-    golden = make_golden.Golden(a.model, os.path.dirname(os.path.abspath(a.picture)), a.torch_device, "sdpa")
-    messages = [make_golden.user(make_golden.picture(a.picture), make_golden.text(a.question))]
+    golden = make_golden.Golden(a.model, os.path.dirname(os.path.abspath(a.image)), a.torch_device, "sdpa")
+    messages = [make_golden.user(make_golden.picture(a.image), make_golden.text(a.question))]
     with torch.inference_mode():
         patches = golden.patches(messages)
         ids, feed = golden.inputs(messages, patches)
@@ -61,7 +61,7 @@ def compare(got, tokenizer, ids, answer, logprobs, gaps):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model"), p.add_argument("picture"), p.add_argument("question", nargs="?", default="Describe this image.")
+    p.add_argument("model"), p.add_argument("image"), p.add_argument("question", nargs="?", default="Describe this image.")
     p.add_argument("--eyelet", default="build/eyelet"), p.add_argument("--torch-device", default="cpu")
     p.add_argument("--tokens", type=int, default=16)
     a = p.parse_args()
