@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated schemas, of all that docs/structured.md lists, and ajv: texts drawn at random from the grammars' masks, and answers of the demo model
+// Generated schemas, of all that docs/guides/structured.md lists, and ajv: texts drawn at random from the grammars' masks, and answers of the demo model
 // and of one that was never trained, at temperature 1.5. SCHEMAS and SEED in the environment say how many and which.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the documents say is run: blocks of code marked `run` in docs/*.md, and what they print is what stands in the block marked
+// What the documents say is run: blocks of code marked `run` in docs/**/*.md, and what they print is what stands in the block marked
 // `output` behind them. Also: no block of commands is without a mark, and no link leads nowhere.
 //
 //   ```sh run          run by bash, python or node, in one folder a document, against one server; `…` in its output is any text
@@ -16,7 +16,7 @@ import { root, startServer } from '../node/server.mjs';
 
 const EYELET = process.env.EYELET || `${root}/build/eyelet`;
 const LANGUAGES = { sh: ['bash', '-euo', 'pipefail', '-c'], python: ['python3', '-c'], javascript: ['node', '--input-type=module', '-e'] };
-const documents = readdirSync(`${root}/docs`).filter((name) => name.endsWith('.md'));
+const documents = readdirSync(`${root}/docs`, { recursive: true }).filter((name) => name.endsWith('.md'));
 const hub = mkdtempSync(join(tmpdir(), 'eyelet-hub-'));
 after(() => rmSync(hub, { recursive: true, force: true }));
 
@@ -87,7 +87,7 @@ for (const document of documents) {
   const all = blocks(document);
   test(`${document}: links lead somewhere`, () => {
     const text = readFileSync(`${root}/docs/${document}`, 'utf8');
-    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#\s]+)[^)]*\)/g)) assert.ok(existsSync(`${root}/docs/${target}`), `${document}: ${target}`);
+    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#\s]+)[^)]*\)/g)) assert.ok(existsSync(join(root, 'docs', dirname(document), target)), `${document}: ${target}`);
   });
   if (!all.some(({ language }) => language)) continue;
 

@@ -31,7 +31,7 @@ row() { # row CARD MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
 choosing() {
   local kind card memory count model size
   for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" >/dev/null; done
-  echo '| card | model | download | on the card | context | given up |'
+  echo '| GPU | model | download | on the GPU | context | given up |'
   echo '| --- | --- | --- | --- | --- | --- |'
   while read -r memory count card; do
     for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do
@@ -66,6 +66,6 @@ document() { # document FILE COMMAND: prints the table
 
 vllm_flags() { "$pages" vllm; }
 
-document choosing-a-model.md choosing
-document from-vllm.md vllm_flags
+document guides/choosing-a-model.md choosing
+document guides/from-vllm.md vllm_flags
 exit $failed

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What docs/memory.md says fits a small card, tried on a larger one: tests/gpu/small_gpus.sh EYELET MKCHECKPOINT [CASE...]. Another process fills the
+# What docs/guides/memory.md says fits a small card, tried on a larger one: tests/gpu/small_gpus.sh EYELET MKCHECKPOINT [CASE...]. Another process fills the
 # card's memory until as much is free as the case has; eyelet's own context comes out of that. Each model is made (random weights of the official shapes),
 # served, and asked several things at once. Prints a line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder,
 # where ballast and make_image are too. Needs curl, and 20 GB of disk for the largest model.

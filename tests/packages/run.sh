@@ -40,7 +40,7 @@ unit_is_accepted() {
 unit_is_hardened() { systemd-analyze security --offline=true --threshold=25 "$work/eyelet.service"; }
 unit_options_exist() { # serve takes what the document tells people to write into /etc/default/eyelet
   local options
-  options=$(sed -n 's/^EYELET_OPTIONS="\(.*\)"$/\1/p' docs/operating.md | head -1)
+  options=$(sed -n 's/^EYELET_OPTIONS="\(.*\)"$/\1/p' docs/guides/operating.md | head -1)
   # shellcheck disable=SC2086
   [ -n "$options" ] && "$build/eyelet" serve $options --help
 }
@@ -49,7 +49,7 @@ check "make install" installs
 check "what is installed runs" runs_demo "$work/a prefix/bin/eyelet"
 check "the unit is accepted by systemd" unit_is_accepted
 check "the unit is hardened (exposure at most 2.5 of 10)" unit_is_hardened
-[ ! -e docs/operating.md ] || check "the options in the document" unit_options_exist
+[ ! -e docs/guides/operating.md ] || check "the options in the document" unit_options_exist
 check "READY, WATCHDOG and STOPPING are told" python3 "$here/supervisor.py" "$build/eyelet"
 
 # ---- the package ----

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of docs/from-vllm.md: what becomes of each flag of vLLM that is no option of serve. */
+/* The table of docs/guides/from-vllm.md: what serve does with each option of vLLM that it lacks. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "cli/options/vllm_flags.h"
@@ -27,19 +28,33 @@ static void add_refused(FILE *out, const struct vllm_flag *flag)
     fprintf(out, " | %s |\n", flag->reason);
 }
 
+/* Options that are ignored with any value, in lines of at most `WIDTH` columns. */
+static void add_ignored(FILE *out)
+{
+    enum { WIDTH = 120 };
+    const struct vllm_flag *flag;
+    const char *separator = "";
+    int column = fprintf(out, "\nIgnored with any value:");
+    for (size_t i = 0; (flag = vllm_flag_at(i)); i++) {
+        if (flag->ignored_values[0]) continue;
+        const char *dashes = strlen(flag->name) < 3 ? "-" : "--";
+        int length = (int)(strlen(dashes) + strlen(flag->name)) + 3; /* two backquotes, a comma */
+        fputs(separator, out);
+        bool fits = column + 1 + length <= WIDTH;
+        fputc(fits ? ' ' : '\n', out);
+        fprintf(out, "`%s%s`", dashes, flag->name);
+        column = fits ? column + 1 + length : length;
+        separator = ",";
+    }
+    fputs(".\n", out);
+}
+
 void write_vllm_table(FILE *out)
 {
     const struct vllm_flag *flag;
-    const char *separator = "";
-    fputs("| flag | passed over with | other values are refused, because |\n| --- | --- | --- |\n",
+    fputs("| option | ignored with | other values are refused, because |\n| --- | --- | --- |\n",
           out);
     for (size_t i = 0; (flag = vllm_flag_at(i)); i++)
         if (flag->ignored_values[0]) add_refused(out, flag);
-    fputs("\nPassed over with any value: ", out);
-    for (size_t i = 0; (flag = vllm_flag_at(i)); i++) {
-        if (flag->ignored_values[0]) continue;
-        fprintf(out, "%s`%s%s`", separator, strlen(flag->name) < 3 ? "-" : "--", flag->name);
-        separator = ", ";
-    }
-    fputs(".\n", out);
+    add_ignored(out);
 }
