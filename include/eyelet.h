@@ -121,9 +121,9 @@ typedef struct {
     bool serving; /* a server: the KV pool is at least 8,192 tokens where kv_tokens is 0, and what
                     makes later requests faster does not wait for the first ones */
     const char *quantize; /* the decoder's matrices while loading: "fp8" or "int4"
-                             (docs/quantization.md); NULL or "none": as stored */
+                             (docs/guides/quantization.md); NULL or "none": as stored */
     int group_size;       /* of int4: 32, 64 or 128; 0: 128 */
-    /* of a card; NULL or "auto": what the plan needs (docs/memory.md) */
+    /* of a card; NULL or "auto": what the plan needs (docs/guides/memory.md) */
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
     const char *lm_head;        /* "bf16" or "8bit" */
     const char *lm_head_rows;   /* beside "8bit": who reads the stored rows, the card from "pinned"
@@ -343,7 +343,7 @@ void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kerne
  * what is not supported, and where. */
 typedef struct grammar ey_grammar;
 
-/* The values of a JSON schema (docs/structured.md has the subset). */
+/* The values of a JSON schema (docs/guides/structured.md has the subset). */
 bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *err);
 /* Any JSON object. */
 bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);

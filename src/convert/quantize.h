@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* On-load quantization: block FP8 as the official files have it, or int4 in groups
- * (docs/quantization.md has the formulas). Knows weights, not models: src/models/
+ * (docs/guides/quantization.md has the formulas). Knows weights, not models: src/models/
  * on_load_quantization.c chooses the matrices. */
 #ifndef EY_QUANTIZE_H
 #define EY_QUANTIZE_H

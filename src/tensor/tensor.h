@@ -43,7 +43,7 @@ struct weight {
     const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] multipliers; int8: [rows];
                            NULL otherwise */
     /* int4: value = (code - zero) · multiplier, both of the code's group of columns
-     * (docs/quantization.md); at any address, as files have them */
+     * (docs/guides/quantization.md); at any address, as files have them */
     int group_size; /* columns of a group: 32, 64 or 128, which divides cols; 0 otherwise */
     const void *group_scale; /* BF16 [rows, cols/group] */
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of

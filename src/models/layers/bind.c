@@ -95,7 +95,7 @@ static bool bind_scale(struct binder *b, struct weight *w, const char *name, ey_
     return true;
 }
 
-/* ---- four bits: the pack-quantized layout of compressed-tensors (docs/quantization.md) ---- */
+/* ---- four bits: pack-quantized, of compressed-tensors (docs/guides/quantization.md) ---- */
 
 /* NAME_part of that shape and dtype; *out stays NULL where it is absent and need not be there. */
 static bool find_int4_tensor(const struct binder *b, const struct tensor_view **out,
