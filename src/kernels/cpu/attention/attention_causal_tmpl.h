@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of a few queries over a block of keys; a part of kernels_body.h. */
+/* Causal attention of a few queries over a block of keys. */
+#include "kernels/cpu/attention/online_softmax_tmpl.h"
 
 /* LANES floats of place i of row `row`, rows `stride` apart; BF16 rows lie in pairs, element by
  * element. */

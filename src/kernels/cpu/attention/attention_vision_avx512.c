@@ -11,11 +11,6 @@
 
 enum { PATCHES_PER_WORD = 2 }; /* of a word */
 
-INLINE size_t padded_dim(int dim)
-{
-    return ((size_t)dim + LANES - 1) / LANES * LANES;
-}
-
 static size_t value_bytes_bf16(int dim)
 {
     return padded_dim(dim) * sizeof(uint16_t);
@@ -43,14 +38,14 @@ static void store_values_bf16(void *values, size_t patch, const float *in, size_
     }
 }
 
-INLINE vf fma_values(vf acc, vf values, const float *weight)
+INLINE vf fma_values_bf16(vf acc, vf values, const float *weight)
 {
     int pair;
     memcpy(&pair, weight, sizeof(pair));
     return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)values, (__m512bh)_mm512_set1_epi32(pair));
 }
 
-INLINE void store_weights(float *words, const vf weights[KEY_BLOCK_VECTORS])
+INLINE void store_weights_bf16(float *words, const vf weights[KEY_BLOCK_VECTORS])
 {
     UNROLL
     for (int u = 0; u < KEY_BLOCK_VECTORS; u += 2)
@@ -58,6 +53,8 @@ INLINE void store_weights(float *words, const vf weights[KEY_BLOCK_VECTORS])
                                                        (__m512)weights[u + 1], (__m512)weights[u]));
 }
 
+#define FMA_VALUES fma_values_bf16
+#define STORE_WEIGHTS store_weights_bf16
 #include "kernels/cpu/attention/attention_vision_tmpl.h"
 
 const struct vision_attention_kernels cpu_vision_attention_avx512 = {

@@ -10,11 +10,6 @@
 
 enum { PATCHES_PER_WORD = 1 }; /* of a word */
 
-INLINE size_t padded_dim(int dim)
-{
-    return ((size_t)dim + LANES - 1) / LANES * LANES;
-}
-
 static size_t value_bytes_f32(int dim)
 {
     return padded_dim(dim) * sizeof(float);
@@ -29,18 +24,20 @@ static void store_values_f32(void *values, size_t patch, const float *in, size_t
             store_vf(out, (vf)load_padded(in, d, (size_t)dim));
 }
 
-INLINE vf fma_values(vf acc, vf values, const float *weight)
+INLINE vf fma_values_f32(vf acc, vf values, const float *weight)
 {
     return acc + values * *weight;
 }
 
-INLINE void store_weights(float *words, const vf weights[KEY_BLOCK_VECTORS])
+INLINE void store_weights_f32(float *words, const vf weights[KEY_BLOCK_VECTORS])
 {
     UNROLL
     for (int u = 0; u < KEY_BLOCK_VECTORS; u++)
         store_vf(words + u * LANES, weights[u]);
 }
 
+#define FMA_VALUES fma_values_f32
+#define STORE_WEIGHTS store_weights_f32
 #include "kernels/cpu/attention/attention_vision_tmpl.h"
 
 const struct vision_attention_kernels VISION_ATTENTION = {

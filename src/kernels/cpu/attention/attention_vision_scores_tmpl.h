@@ -26,6 +26,12 @@ INLINE size_t pairs_of(int dim)
     return ((size_t)dim + 1) / 2;
 }
 
+/* Columns of values, padded to whole vectors. */
+INLINE size_t padded_dim(int dim)
+{
+    return ((size_t)dim + LANES - 1) / LANES * LANES;
+}
+
 static size_t vision_key_bytes(int dim)
 {
     return pairs_of(dim) * sizeof(uint32_t) + sizeof(float);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tile of queries of a picture's attention, where values lie as words of PATCHES patches each,
  * [words, amx_padded_dim()], as their weights do; a part of kernels for pictures. What includes it
- * has fma_values(), which adds a vector of values times a word of weights, and store_weights(),
+ * has FMA_VALUES(), which adds a vector of values times a word of weights, and STORE_WEIGHTS(),
  * which makes words of a block's. */
 
 /* ---- a tile ---- */
@@ -35,7 +35,7 @@ INLINE void vision_add_values(float *o, const float *v, size_t stride,
         for (int r = 0; r < rows; r++)
             UNROLL
         for (int u = 0; u < width; u++)
-            acc[r][u] = fma_values(acc[r][u], row[u], &weights[r][j]);
+            acc[r][u] = FMA_VALUES(acc[r][u], row[u], &weights[r][j]);
     }
     UNROLL
     for (int i = 0; i < width * rows; i++)
@@ -53,7 +53,7 @@ INLINE void vision_attention_rows(struct vision_state *state, const struct visio
     UNROLL
     for (int r = 0; r < rows; r++) {
         softmax_vision_row(&state->queries, first + r, scores[r]);
-        store_weights(state->weights[r], scores[r]);
+        STORE_WEIGHTS(state->weights[r], scores[r]);
     }
     for (size_t d = 0; d < padded; d += VECTORS_AT_ONCE * LANES) {
         float *o = state->o + (size_t)first * padded + d;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights
  * is 16 rows of 32 columns. */
+#ifndef EY_KERNELS_CPU_AMX_TMPL_H
+#define EY_KERNELS_CPU_AMX_TMPL_H
+
 #define LANES 16
-#include "kernels/cpu/common/simd_tmpl.h"
-
-#include "tensor/bf12.h"
 #include "kernels/cpu/common/bf12_decode_tmpl.h"
-
 #include "kernels/cpu/common/to_bf16_tmpl.h"
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
@@ -152,3 +151,5 @@ INLINE void store_amx_tile(float *out, size_t out_stride, const float sums[AMX_R
     for (int b = 0; b < n; b++)
         _mm512_storeu_si512(out + (size_t)b * out_stride, put[b]);
 }
+
+#endif

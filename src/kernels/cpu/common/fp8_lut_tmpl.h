@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of weights looked up, 64 at a time, with AVX-512's byte permutes (VBMI). */
+#ifndef EY_KERNELS_CPU_FP8_LUT_TMPL_H
+#define EY_KERNELS_CPU_FP8_LUT_TMPL_H
+
+#include "kernels/cpu/common/simd_tmpl.h"
 
 /* BF16 bits of e4m3 magnitudes (spec 2.5), every one exact: subnormals m · 2^-9, then (8 + m) ·
  * 2^(e-10); 0x7f is NaN. In two tables of bytes, because that is what a byte permute looks up. */
@@ -57,3 +61,5 @@ INLINE void f32_in_fp8_order(vf x[4])
     }
     memcpy(x, out, sizeof(out));
 }
+
+#endif

@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms and activations, row by row; a part of kernels_body.h. */
-#include "kernels/cpu/attention/online_softmax_tmpl.h"
+/* Row kernels: bias and accumulation, norms, activations. */
+#ifndef EY_KERNELS_CPU_NORM_ACTIVATION_TMPL_H
+#define EY_KERNELS_CPU_NORM_ACTIVATION_TMPL_H
+
+#include "kernels/cpu/common/exp_tmpl.h"
+
+static void accumulate(float *y, const float *sums, const float *more, const float *bias, size_t n,
+                       bool add)
+{
+    for (size_t i = 0; i < n; i++) {
+        float value = sums[i];
+        if (more) value += more[i];
+        if (bias) value += bias[i];
+        y[i] = add ? y[i] + value : value;
+    }
+}
 
 /* Four sums side by side, so that the adds do not wait for each other. */
 static float sum_shifted(const float *x, size_t n, float minus, bool squares)
@@ -83,3 +97,5 @@ static void gelu_erf_row(float *x, size_t n)
     for (size_t i = 0; i < n; i++)
         x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.7071067811865476f));
 }
+
+#endif

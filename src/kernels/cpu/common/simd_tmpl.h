@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of LANES floats and their sums; a part of kernels_body.h. */
+/* Vectors of LANES floats, their sums and maxima, transposition. What includes it sets LANES to 4,
+ * 8 or 16, once a translation unit. */
+#ifndef EY_KERNELS_CPU_SIMD_TMPL_H
+#define EY_KERNELS_CPU_SIMD_TMPL_H
+
 #include <math.h>
 #include <string.h>
 
-#include "tensor/dequantize.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "tensor/dequantize.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -271,35 +275,14 @@ INLINE void transpose_floats(vf v[LANES])
 }
 #endif
 
-/* ---- four-bit weights ---- */
-
-/* A row and, of the group that it is in now, scale and -zero · scale. Codes times scale, and that
- * added, are exact: few bits meet. */
-struct int4_row {
-    const uint8_t *nibbles;
-    const uint16_t *scales;
-    const uint32_t *zeros;
-    int shift;
-    float scale, offset;
-};
-
-INLINE struct int4_row int4_row_at(const struct weight *w, int64_t row)
+/* LANES columns of a row from k on, zeros after its end. */
+INLINE vf x_lanes(const struct packing_args *p, int row, size_t k)
 {
-    const int64_t groups = weight_groups(w);
-    return (struct int4_row){(const uint8_t *)w->data + row * (w->cols / 2),
-                             (const uint16_t *)w->group_scale + row * groups,
-                             (const uint32_t *)w->group_zero + row / 8 * groups,
-                             (int)(row % 8 * 4),
-                             0,
-                             0};
+    const float *x = p->x + (size_t)row * p->x_stride;
+    float some[LANES] = {0};
+    if (k + LANES <= p->width) return load_vf(x + k);
+    if (k < p->width) memcpy(some, x + k, (p->width - k) * sizeof(float));
+    return load_vf(some);
 }
 
-INLINE void int4_enter_group(struct int4_row *r, size_t group)
-{
-    uint16_t bits;
-    uint32_t word;
-    memcpy(&bits, r->scales + group, sizeof(bits));
-    memcpy(&word, r->zeros + group, sizeof(word));
-    r->scale = bf16_to_f32(bits);
-    r->offset = -r->scale * (float)(int)(word >> r->shift & 15);
-}
+#endif

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by products of
  * vectors and of tiles. */
+#ifndef EY_KERNELS_CPU_TO_BF16_TMPL_H
+#define EY_KERNELS_CPU_TO_BF16_TMPL_H
+
 #include "kernels/cpu/common/fp8_lut_tmpl.h"
+#include "kernels/cpu/common/int4_tmpl.h"
 
 static const uint8_t fp8_low[128] = {MAGNITUDES(LOW_BYTE)}, fp8_high[128] = {MAGNITUDES(HIGH_BYTE)};
 
@@ -128,3 +132,5 @@ INLINE void bf16_step(__m512i out[2], const struct packing_args *p, const float 
     out[1] = bf16_half_step(p, x, k + 32, factor, low);
     if (p->fp8_order) bf16_in_fp8_order(out);
 }
+
+#endif

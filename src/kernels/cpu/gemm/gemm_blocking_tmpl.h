@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How products of many rows are cut; a part of kernels_body.h, whose body_blocks.h says why. */
+/* How GEMM kernels block their operands; gemm_words_tmpl.h says why. */
+#ifndef EY_KERNELS_CPU_GEMM_BLOCKING_TMPL_H
+#define EY_KERNELS_CPU_GEMM_BLOCKING_TMPL_H
+
+#include "kernels/cpu/common/simd_tmpl.h"
 
 enum {
     DEPTH = LANES == 16  ? 4
@@ -57,9 +61,10 @@ struct gemm_prefetch {
     switch (n) {                                                                             \
         MR_CASE(call, 1)                                                                     \
         MR_CASE(call, 2)                                                                     \
-        MR_CASE(call, 3) MR_CASE(call, 4) MR_CASE(call, 5) MR_CASE(call, 6) MR_CASE(call, 7) \
-            MR_CASE(call, 8) MR_CASE(call, 9) MR_CASE(call, 10) MR_CASE(call, 11) default    \
-            : call(MR);                                                                      \
+        MR_CASE(call, 3)                                                                     \
+        MR_CASE(call, 4)                                                                     \
+        MR_CASE(call, 5) MR_CASE(call, 6) MR_CASE(call, 7) MR_CASE(call, 8) MR_CASE(call, 9) \
+            MR_CASE(call, 10) MR_CASE(call, 11) default : call(MR);                          \
     }
 
 static void store_gemm_tile(float *out, size_t out_stride, const float *sums, int n_w, int first,
@@ -70,3 +75,5 @@ static void store_gemm_tile(float *out, size_t out_stride, const float *sums, in
             memcpy(out + i * out_stride + row,
                    sums + (row / NR * M_TILE_ROWS + (size_t)first + i) * NR, NR * sizeof(float));
 }
+
+#endif

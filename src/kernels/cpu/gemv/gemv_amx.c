@@ -14,8 +14,8 @@
 enum {
     STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
     MAX_BLOCKS_BESIDE = 4,
-    STREAM_PREFETCH_BYTES = 3200, /* bytes, of rows in few places */
-    BF12_PREFETCH_BYTES = 3072,   /* of strips of twelve bits */
+    STREAM_PREFETCH_BYTES = 3200,      /* bytes, of rows in few places */
+    BF12_STREAM_PREFETCH_BYTES = 3072, /* of strips of twelve bits */
     HEAD_LINES = offsetof(struct bf12_block, outlier) / 64 +
                  1 /* of such a strip, and its first odd weights */
 };
@@ -210,9 +210,9 @@ INLINE void gemv_bf12_blocks_amx(float sums[][AMX_ROWS * AMX_ROWS], const struct
     _tile_zero(0);
     _tile_zero(1);
     for (size_t k = 0; k <= t->k; k += CPU_K_STEP, turn ^= 1, step += BF12_STEP) {
-        const uint8_t *ahead = step + BF12_PREFETCH_BYTES < end
-                                   ? step + BF12_PREFETCH_BYTES
-                                   : step + BF12_PREFETCH_BYTES + (size_t)(n - 1) * strip;
+        const uint8_t *ahead = step + BF12_STREAM_PREFETCH_BYTES < end
+                                   ? step + BF12_STREAM_PREFETCH_BYTES
+                                   : step + BF12_STREAM_PREFETCH_BYTES + (size_t)(n - 1) * strip;
         const size_t line = k / CPU_K_STEP; /* of the heads of the strips that come then */
         if (line < 2 * HEAD_LINES)
             __builtin_prefetch((const char *)(s + n + line / HEAD_LINES) + line % HEAD_LINES * 64);

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of few rows with strips of twelve bits (bf12.h); a part of kernels_body.h. What includes
- * it has few_step(), which multiplies 64 columns of up to BF12_ROWS_AT_ONCE rows, and few_stored()
- * for rows as they lie in the file. */
+/* GEMV with BF12 blocks (tensor/bf12.h). A template with parameters: GEMV_BF12_STEP multiplies 64
+ * columns of up to BF12_ROWS_AT_ONCE rows, GEMV_BF12_UNCOMPRESSED takes rows as they lie in the
+ * file. */
 
-enum {
-    STEPS_PER_CHUNK = 8, /* steps of a strip, which stay in the first-level cache while its rows are
-                  taken a few at a time */
-    /* Bytes from what is read to what is asked for, into the second-level cache: strips lie one
-     * after the other. No processor reads ahead by itself what is read in this order, and asked for
-     * into the first-level cache it came at 24 GB/s instead of 47 (two cores of a Zen 4, best of 5
-     * s). */
-    BF12_PREFETCH_BYTES = 16 * BF12_STEP
-};
+/* Steps of a block that stay in the first-level cache while its rows are taken a few at a time. */
+enum { STEPS_PER_CHUNK = 8 };
 
 /* 64 columns of `count` rows of a strip; asks for as many of the step that is `ahead`. */
 INLINE void bf12_decode_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_block *s,
@@ -68,7 +61,8 @@ INLINE void gemv_bf12_block(float *out, size_t out_stride, const struct gemv_arg
                     bf12_vector wv[BF12_ROWS_AT_ONCE][BF12_VECTORS];
                     const int count = p.n - a < BF12_ROWS_AT_ONCE ? p.n - a : BF12_ROWS_AT_ONCE;
                     bf12_decode_rows(wv, s, step, ahead, first, next, k, group + a, count);
-                    gemv_step(acc, (const bf12_vector(*)[BF12_VECTORS])wv, t, k, &p, a, count, n);
+                    GEMV_BF12_STEP(acc, (const bf12_vector(*)[BF12_VECTORS])wv, t, k, &p, a, count,
+                                   n);
                 }
             }
             UNROLL
@@ -88,7 +82,7 @@ static void gemv_uncompressed_block(float *out, size_t out_stride, const struct 
     strip.w += (size_t)row * t->w_stride;
     strip.row += row;
     strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
-    gemv_uncompressed(out, out_stride, &strip);
+    GEMV_BF12_UNCOMPRESSED(out, out_stride, &strip);
 }
 
 INLINE void gemv_bf12_blocks(float *out, size_t out_stride, const struct gemv_args *t, int n)

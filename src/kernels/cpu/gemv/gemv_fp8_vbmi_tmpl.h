@@ -2,6 +2,11 @@
 /* FP8 weights as float32 by lookup; a part of kernels_body.h. In half the instructions of
  * load_fp8_pair(), and NaN codes come out as NaN. Their columns are in an order of their own, 64 by
  * 64, and so is what they are multiplied with (packing.codes). */
+#ifndef EY_KERNELS_CPU_GEMV_FP8_VBMI_TMPL_H
+#define EY_KERNELS_CPU_GEMV_FP8_VBMI_TMPL_H
+
+#include "kernels/cpu/common/fp8_lut_tmpl.h"
+#include "kernels/cpu/gemv/gemv_sums_tmpl.h"
 
 /* BF16 bits divided by FP8_LOAD_FACTOR: what is packed for FP8 weights is multiplied by that. */
 #define SCALED_HIGH_BYTE(bits) \
@@ -96,3 +101,5 @@ INLINE void gemv_streams_fp8_lut(float *out, size_t out_stride, const struct gem
     }
     store_streams(out, out_stride, acc, NULL, &p, t, n);
 }
+
+#endif

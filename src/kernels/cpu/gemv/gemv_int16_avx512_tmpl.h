@@ -5,6 +5,7 @@
  * [padded] int16 in the order in which codes are unpacked, then as [blocks, MAX_GEMV_ROWS] steps.
  */
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
+#include "kernels/cpu/gemv/gemv_streams_tmpl.h"
 
 enum { HALF_STEP = CPU_K_STEP / 2, SUM_VECTORS = 8 /* vectors that are added up together */ };
 

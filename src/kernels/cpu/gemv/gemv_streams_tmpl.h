@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where products of few rows read weights in place; a part of kernels_body.h. */
+/* How GEMV kernels stream weights in place.
+ *
+ * A block of weight rows is read by several streams, each of which walks its share of the rows, one
+ * after the other: hardware prefetchers follow a few long streams by themselves, but a single
+ * stream does not saturate memory, and two in one page defeat them. Software prefetch covers the
+ * rest. */
+#ifndef EY_KERNELS_CPU_GEMV_STREAMS_TMPL_H
+#define EY_KERNELS_CPU_GEMV_STREAMS_TMPL_H
 
-/* A block of weight rows is read in several places at once, each of which goes through its share of
- * the rows, one after the other: processors read ahead by themselves in a few long streams, but
- * neither in one alone fast enough, nor where two are in one page. What they miss is asked for. */
+#include "kernels/cpu/common/simd_tmpl.h"
+
 enum { MAX_WEIGHT_STREAMS = LANES == 4 ? 2 : 8, MAX_GEMV_ROWS = LANES == 16 ? 8 : 4 };
 
 /* AMD's processors, which BF16 vectors are for, have few lines on their way to the first-level
@@ -128,3 +134,5 @@ static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t
     case 3: GEMV_INSTANCE(body, dtype, 3);                                    \
     case 4: GEMV_INSTANCE(body, dtype, 4); GEMV_INSTANCES_FROM_5(body, dtype) \
     }
+
+#endif

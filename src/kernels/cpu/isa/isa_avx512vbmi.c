@@ -1,9 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for AVX-512 with byte permutes (VBMI), integer products (VNNI) and GFNI. */
+/* The kernels for AVX-512 with byte permutes (VBMI), integer dot products (VNNI) and GFNI. Its
+ * float32 matmuls serve the later levels, too. */
 #define LANES 16
-#define KERNEL_SET cpu_kernels_avx512vbmi
-#define LEVEL CPU_AVX512VBMI
-#define LEVEL_NAME "avx512vbmi"
-#define MATMUL_F32 cpu_matmul_f32_avx512vbmi
 #define HAVE_VBMI
-#include "kernels/cpu/isa/kernel_set_tmpl.h"
+#define MATMUL_F32 cpu_matmul_f32_avx512vbmi
+#include "kernels/cpu/isa/matmul_f32_tmpl.h"
+#include "kernels/cpu/isa/matmul_int16_tmpl.h"
+#include "kernels/cpu/isa/row_kernels_tmpl.h"
+
+static const struct matmul_kernels matmul_int16_vision = {
+    .scales_sums = true,
+    .gemm_rows = M_TILE_ROWS,
+    .panel_element = sizeof(uint16_t),
+    .x_element = sizeof(float),
+    .panel_tail = CPU_INT16_PANEL_END,
+    .n_blocks = 1,
+    .max_panel_bytes = 768 << 10,
+    .whole_k = CPU_INT16_COLUMNS,
+    .kc = CPU_INT16_COLUMNS,
+    .pack_gemm = cpu_pack_gemm_int16,
+    .x_offset = cpu_x_offset_int16,
+    .pack_panel = cpu_pack_panel_bf16_int16,
+    .gemm = cpu_gemm_int16,
+    .store_gemm = cpu_store_gemm_int16,
+    .gemm_sums = cpu_gemm_sums_int16,
+};
+
+const struct cpu_kernels cpu_kernels_avx512vbmi = {
+    .level = CPU_AVX512VBMI,
+    .name = "avx512vbmi",
+    .f32 = &cpu_matmul_f32_avx512vbmi,
+    .fp8 = &matmul_int16,
+    .vision = &matmul_int16_vision,
+    .attention = causal_attention,
+    .vision_attention = &cpu_vision_attention_avx512vbmi,
+    ROW_KERNELS,
+};

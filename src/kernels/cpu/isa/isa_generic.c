@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels for any machine. */
 #define LANES 4
-#define KERNEL_SET cpu_kernels_generic
-#define LEVEL CPU_GENERIC
-#define LEVEL_NAME "generic"
 #define MATMUL_F32 cpu_matmul_f32_generic
-#include "kernels/cpu/isa/kernel_set_tmpl.h"
+#include "kernels/cpu/isa/matmul_f32_tmpl.h"
+#include "kernels/cpu/isa/row_kernels_tmpl.h"
+
+const struct cpu_kernels cpu_kernels_generic = {
+    .level = CPU_GENERIC,
+    .name = "generic",
+    .f32 = &cpu_matmul_f32_generic,
+    .attention = causal_attention,
+    ROW_KERNELS,
+};

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of four-bit weights, group by group. */
+#ifndef EY_KERNELS_CPU_INT4_TMPL_H
+#define EY_KERNELS_CPU_INT4_TMPL_H
+
+#include "kernels/cpu/common/simd_tmpl.h"
+
+/* A row and, of the group that it is in now, scale and -zero · scale. Codes times scale, and that
+ * added, are exact: few bits meet. */
+struct int4_row {
+    const uint8_t *nibbles;
+    const uint16_t *scales;
+    const uint32_t *zeros;
+    int shift;
+    float scale, offset;
+};
+
+INLINE struct int4_row int4_row_at(const struct weight *w, int64_t row)
+{
+    const int64_t groups = weight_groups(w);
+    return (struct int4_row){(const uint8_t *)w->data + row * (w->cols / 2),
+                             (const uint16_t *)w->group_scale + row * groups,
+                             (const uint32_t *)w->group_zero + row / 8 * groups,
+                             (int)(row % 8 * 4),
+                             0,
+                             0};
+}
+
+INLINE void int4_enter_group(struct int4_row *r, size_t group)
+{
+    uint16_t bits;
+    uint32_t word;
+    memcpy(&bits, r->scales + group, sizeof(bits));
+    memcpy(&word, r->zeros + group, sizeof(word));
+    r->scale = bf16_to_f32(bits);
+    r->offset = -r->scale * (float)(int)(word >> r->shift & 15);
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels for AMX: matmuls and attention in BF16 with tiles, and the rest with AVX-512. */
+#define LANES 16
+#include "kernels/cpu/isa/row_kernels_tmpl.h"
+
+static const struct matmul_kernels matmul_amx = {
+    .bf12 = true,
+    .int8_interleaved = true,
+    .gemm_rows = CPU_AMX_GEMM_ROWS,
+    .gemv_rows = CPU_AMX_GEMV_ROWS,
+    .gemv_tile_bytes = 2 << 20,
+    .gemv_max_rows = CPU_AMX_GEMV_MAX_ROWS,
+    .panel_element = sizeof(uint16_t),
+    .x_element = sizeof(uint16_t),
+    .pack_gemv_columns = cpu_pack_gemv_amx,
+    .gemv = cpu_gemv_amx,
+    .n_blocks = 2,
+    .max_panel_bytes = 3 << 20,
+    .whole_k = 2048,
+    .kc = 1024,
+    .pack_gemm = cpu_pack_gemm_amx,
+    .x_offset = cpu_x_offset_amx,
+    .pack_panel = cpu_pack_panel_amx,
+    .gemm = cpu_gemm_amx,
+    .store_gemm = cpu_store_gemm_amx,
+    .gemm_sums = cpu_gemm_sums_amx,
+};
+
+static void attention_amx(struct attention_tile *t, const void *keys, const void *values,
+                          enum kv_layout kind)
+{
+    if (kind == KV_LAYOUT_F32)
+        causal_attention(t, keys, values, kind);
+    else
+        cpu_attention_amx(t, keys, values, kind);
+}
+
+const struct cpu_kernels cpu_kernels_amx = {
+    .level = CPU_AMX,
+    .name = "amx",
+    .f32 = &cpu_matmul_f32_avx512vbmi,
+    .low_precision = &matmul_amx,
+    .two_pass = true,
+    .attention = attention_amx,
+    .vision_attention = &cpu_vision_attention_amx,
+    ROW_KERNELS,
+};

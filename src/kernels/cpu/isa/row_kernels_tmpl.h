@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels of every instruction set that are not matmuls: rows of weights and activations, and
+ * causal attention. What includes it sets LANES and names them in its table by ROW_KERNELS. */
+#ifndef EY_KERNELS_CPU_ROW_KERNELS_TMPL_H
+#define EY_KERNELS_CPU_ROW_KERNELS_TMPL_H
+
+#include "kernels/cpu/attention/attention_causal_tmpl.h"
+#include "kernels/cpu/common/dequantize_tmpl.h"
+#include "kernels/cpu/common/norm_activation_tmpl.h"
+
+static void dequantize_row(float *out, const struct weight *w, int64_t row)
+{
+    size_t n = (size_t)w->cols;
+    if (w->dtype == DTYPE_INT4) {
+        dequantize_columns(out, w, row, 0, n);
+        return;
+    }
+    if (w->bf12) {
+        bf12_decode_row(out, w, row);
+        return;
+    }
+    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype);
+    if (w->dtype != DTYPE_F8_E4M3) {
+        elements_to_f32(out, in, w->dtype, n);
+        return;
+    }
+    fp8_to_f32(out, in, n, FP8_LOAD_FACTOR);
+    const float *scale = weight_row_scale(w, row);
+    for (size_t k = 0; k < n; k++)
+        out[k] *= scale[k / FP8_BLOCK];
+}
+
+static void to_bf16(uint16_t *out, const float *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = f32_to_bf16(in[i]);
+}
+
+#define ROW_KERNELS                                                                 \
+    .to_bf16 = to_bf16, .dequantize_row = dequantize_row, .accumulate = accumulate, \
+    .rms_norm = rms_norm, .layer_norm = layer_norm, .silu_mul = silu_mul_row,       \
+    .gelu_tanh = gelu_tanh_row, .gelu_erf = gelu_erf_row
+
+#endif
