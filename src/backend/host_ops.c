@@ -66,3 +66,12 @@ void host_add_features(struct backend *be, dev x, dev features, const struct bat
             row[d] += add[d];
     }
 }
+
+void host_aligned_corner(int i, int n, int side, int *low, int *high, float *fraction)
+{
+    float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
+    float at = i < n / 2 ? step * (float)i : last - step * (float)(n - 1 - i);
+    *low = (int)at;
+    *high = *low + 1 < side ? *low + 1 : side - 1;
+    *fraction = at - (float)*low;
+}

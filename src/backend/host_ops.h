@@ -18,4 +18,8 @@ dev host_at(struct backend *be, dev p, enum element kind, size_t n);
 void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
                        int hidden);
 
+/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3).
+ */
+void host_aligned_corner(int i, int n, int side, int *low, int *high, float *fraction);
+
 #endif

@@ -16,15 +16,15 @@ static int bf16_exponent(uint16_t word)
 /* The exponent that a row's number 0 would be, did it not stand for zero's. */
 static int least_exponent(const uint8_t *row, size_t cols)
 {
-    uint16_t max_exponent[CPU_K_STEP] = {0}, words[CPU_K_STEP], largest = 0;
-    for (size_t k = 0; k < cols; k += CPU_K_STEP) {
+    uint16_t max_exponent[BF12_COLUMNS] = {0}, words[BF12_COLUMNS], largest = 0;
+    for (size_t k = 0; k < cols; k += BF12_COLUMNS) {
         memcpy(words, row + k * sizeof(uint16_t), sizeof(words));
-        for (size_t c = 0; c < CPU_K_STEP; c++) {
+        for (size_t c = 0; c < BF12_COLUMNS; c++) {
             const uint16_t exponent = words[c] & 0x7f80;
             max_exponent[c] = exponent > max_exponent[c] ? exponent : max_exponent[c];
         }
     }
-    for (size_t c = 0; c < CPU_K_STEP; c++)
+    for (size_t c = 0; c < BF12_COLUMNS; c++)
         largest = max_exponent[c] > largest ? max_exponent[c] : largest;
     return bf16_exponent(largest) < BF12_EXPONENTS ? 0
                                                    : bf16_exponent(largest) - BF12_EXPONENTS + 1;
@@ -32,11 +32,11 @@ static int least_exponent(const uint8_t *row, size_t cols)
 
 /* What 64 columns become: signs and fractions, and numbers of exponents. True: there are odd ones
  * among them. */
-static bool encode_columns(uint8_t bytes[CPU_K_STEP], uint8_t numbers[CPU_K_STEP],
-                           const uint16_t words[CPU_K_STEP], int least)
+static bool encode_columns(uint8_t bytes[BF12_COLUMNS], uint8_t numbers[BF12_COLUMNS],
+                           const uint16_t words[BF12_COLUMNS], int least)
 {
     uint16_t outliers = 0;
-    for (size_t c = 0; c < CPU_K_STEP; c++) {
+    for (size_t c = 0; c < BF12_COLUMNS; c++) {
         const int16_t exponent = words[c] >> 7 & 0xff, number = (int16_t)(exponent - least),
                       fits = -(number > 0 && exponent > 0);
         bytes[c] = (uint8_t)((words[c] & 0x7f) | (words[c] >> 8 & 0x80));
@@ -47,10 +47,10 @@ static bool encode_columns(uint8_t bytes[CPU_K_STEP], uint8_t numbers[CPU_K_STEP
 }
 
 /* False: there are too many. */
-static bool add_outlier(struct bf12_block *s, const uint16_t words[CPU_K_STEP], int least, size_t k,
-                        int row)
+static bool add_outlier(struct bf12_block *s, const uint16_t words[BF12_COLUMNS], int least,
+                        size_t k, int row)
 {
-    for (size_t c = 0; c < CPU_K_STEP; c++) {
+    for (size_t c = 0; c < BF12_COLUMNS; c++) {
         if (bf16_exponent(words[c]) == 0 || bf16_exponent(words[c]) > least) continue;
         if (s->n_outliers == BF12_MAX_OUTLIERS) return false;
         s->outlier[s->n_outliers].at = (uint32_t)((k + c) * BF12_ROWS) + (uint32_t)row;
@@ -60,10 +60,10 @@ static bool add_outlier(struct bf12_block *s, const uint16_t words[CPU_K_STEP], 
 }
 
 /* Columns go to their places in eights. */
-static void bf12_put_columns(uint8_t *to, const uint8_t from[CPU_K_STEP])
+static void bf12_put_columns(uint8_t *to, const uint8_t from[BF12_COLUMNS])
 {
-    for (size_t c = 0; c < CPU_K_STEP; c += 8)
-        memcpy(to + cpu_unpack_column(c), from + c, 8);
+    for (size_t c = 0; c < BF12_COLUMNS; c += 8)
+        memcpy(to + bf12_column_at(c), from + c, 8);
 }
 
 void bf12_encode(void *to, const struct weight *w, int64_t row)
@@ -83,11 +83,11 @@ void bf12_encode(void *to, const struct weight *w, int64_t row)
             s->row[a].low[i] = (uint8_t)((least[a] + i) << 7);
         }
     }
-    for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
+    for (size_t k = 0; k < cols; k += BF12_COLUMNS, step += BF12_STEP)
         for (int a = 0; a < BF12_ROWS; a += 2) {
-            uint8_t bytes[CPU_K_STEP], numbers[2][CPU_K_STEP];
+            uint8_t bytes[BF12_COLUMNS], numbers[2][BF12_COLUMNS];
             for (int i = 0; i < 2; i++) {
-                uint16_t words[CPU_K_STEP] = {0};
+                uint16_t words[BF12_COLUMNS] = {0};
                 if (a + i < n)
                     memcpy(words, in + (size_t)(a + i) * stride + k * sizeof(uint16_t),
                            sizeof(words));
@@ -96,11 +96,11 @@ void bf12_encode(void *to, const struct weight *w, int64_t row)
                     s->n_outliers = BF12_UNCOMPRESSED;
                     return;
                 }
-                bf12_put_columns(step + (a + i) * CPU_K_STEP, bytes);
+                bf12_put_columns(step + (a + i) * BF12_COLUMNS, bytes);
             }
-            for (size_t c = 0; c < CPU_K_STEP; c++)
+            for (size_t c = 0; c < BF12_COLUMNS; c++)
                 numbers[0][c] |= (uint8_t)(numbers[1][c] << 4);
-            bf12_put_columns(step + BF12_SIGN_BYTES + a / 2 * CPU_K_STEP, numbers[0]);
+            bf12_put_columns(step + BF12_SIGN_BYTES + a / 2 * BF12_COLUMNS, numbers[0]);
         }
 }
 
@@ -116,12 +116,13 @@ void bf12_decode_row(float *out, const struct weight *w, int64_t row)
         return;
     }
     const uint8_t *step = bf12_steps(w, row);
-    for (size_t k = 0; k < cols; k += CPU_K_STEP, step += BF12_STEP)
-        for (size_t c = 0; c < CPU_K_STEP; c++) {
-            const size_t at = cpu_unpack_column(c);
-            const uint8_t byte = step[r * CPU_K_STEP + at],
-                          number =
-                              (step[BF12_SIGN_BYTES + r / 2 * CPU_K_STEP + at] >> (r % 2 * 4)) & 15;
+    for (size_t k = 0; k < cols; k += BF12_COLUMNS, step += BF12_STEP)
+        for (size_t c = 0; c < BF12_COLUMNS; c++) {
+            const size_t at = bf12_column_at(c);
+            const uint8_t byte = step[r * BF12_COLUMNS + at],
+                          number = (step[BF12_SIGN_BYTES + r / 2 * BF12_COLUMNS + at] >>
+                                    (r % 2 * 4)) &
+                                   15;
             const unsigned high = (byte & 0x80u) | s->row[r].high[number],
                            low = (byte & 0x7fu) | s->row[r].low[number];
             out[k + c] = bf16_to_f32((uint16_t)(high << 8 | low));

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 matrices in twelve bits a weight, without loss: three quarters of what a step has to read.
+/* BF12: BF16 matrices in twelve bits a weight, without loss; a step reads three quarters of the
+ * bytes.
  *
- * Weights of a row have few exponents: from the row's largest downward fifteen of them, and that of
- * zero and denormals, have a number of four bits. Sign and fraction take a byte. The few weights
- * with smaller exponents are odd ones, which stand beside with all of their bits. A strip of 16
- * rows that has too many of these (rows of infinities, or of numbers of all sizes) is read where it
- * is stored.
+ * The weights of a row have few exponents. The row's 15 largest ones, and that of zero and
+ * denormals, get a number of four bits; sign and fraction take a byte. The few weights with smaller
+ * exponents are outliers, stored alongside with all their bits. A block of 16 rows with too many
+ * outliers (rows of infinities, or of numbers of all sizes) is read uncompressed.
  *
- * Strips lie one after the other, as steps of 64 columns: 16 rows of 64 bytes, then eight pairs of
- * rows with the first one's numbers in the low halves. Within 64 bytes column c is at
- * cpu_unpack_column(c). */
-#ifndef EY_BACKEND_CPU_BF12_H
-#define EY_BACKEND_CPU_BF12_H
+ * Blocks follow each other as steps of 64 columns: 16 rows of 64 bytes, then eight pairs of rows
+ * with the first row's numbers in the low halves. Within 64 bytes column c is at bf12_column_at(c).
+ */
+#ifndef EY_TENSOR_BF12_H
+#define EY_TENSOR_BF12_H
 
-#include "kernels/cpu/cpu_kernels.h"
+#include "tensor/tensor.h"
 
 enum {
     BF12_EXPONENTS = 16,
-    BF12_SIGN_BYTES = BF12_ROWS * CPU_K_STEP, /* signs and fractions of a step */
+    BF12_COLUMNS = 64,                          /* of a step */
+    BF12_SIGN_BYTES = BF12_ROWS * BF12_COLUMNS, /* signs and fractions of a step */
     BF12_STEP = BF12_SIGN_BYTES + BF12_SIGN_BYTES / 2,
     BF12_MAX_OUTLIERS = 63,
     BF12_PAGE = 4096
@@ -32,14 +33,21 @@ struct bf12_block {
     uint32_t n_outliers, reserved; /* BF12_UNCOMPRESSED: all of them are read from weight.data */
     struct {
         uint32_t at,
-            bits; /* column · BF12_ROWS + row of the strip, ascending by steps of columns */
+            bits; /* column · BF12_ROWS + row of the block, ascending by steps of columns */
     } outlier[BF12_MAX_OUTLIERS];
 };
-_Static_assert(sizeof(struct bf12_block) == 1024, "strips of a matrix lie in an array");
+_Static_assert(sizeof(struct bf12_block) == 1024, "blocks of a matrix lie in an array");
+
+/* Byte lookups of 64 columns fill two vectors: byte `at` of both has this column. Interleaved int8
+ * rows lie likewise. */
+static inline size_t bf12_column_at(size_t at)
+{
+    return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
+}
 
 static inline size_t bf12_block_bytes(const struct weight *w)
 {
-    return (size_t)w->cols / CPU_K_STEP * BF12_STEP;
+    return (size_t)w->cols / BF12_COLUMNS * BF12_STEP;
 }
 
 /* Steps begin with a page. */
@@ -54,7 +62,7 @@ static inline size_t bf12_bytes(const struct weight *w)
     return bf12_data_offset(w) + weight_bf12_blocks(w) * bf12_block_bytes(w);
 }
 
-/* Of the strip that begins with `row`. */
+/* Of the block that begins with `row`. */
 static inline const struct bf12_block *bf12_block_at(const struct weight *w, int64_t row)
 {
     return (const struct bf12_block *)w->bf12 + row / BF12_ROWS;
@@ -69,10 +77,10 @@ static inline const uint8_t *bf12_steps(const struct weight *w, int64_t row)
 /* Any matrix of BF16 whose columns are whole steps. */
 static inline bool bf12_supports(const struct weight *w)
 {
-    return w->dtype == DTYPE_BF16 && !w->packed && !w->recipe && w->cols % CPU_K_STEP == 0;
+    return w->dtype == DTYPE_BF16 && !w->packed && !w->recipe && w->cols % BF12_COLUMNS == 0;
 }
 
-/* Writes the strip that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at
+/* Writes the block that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at
  * `to`: bf12_bytes(w). */
 void bf12_encode(void *to, const struct weight *w, int64_t row);
 /* One row as float32. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "tensor/bf12.h"
 #include "tensor/dequantize.h"
 #include "backend/host_ops.h"
 #include "base/file.h"
@@ -68,7 +69,7 @@ static void quantize_int8_row(const struct int8_job *j, int64_t row)
         int8_t step[CPU_K_STEP], *out = j->quantized + (size_t)row * n + k;
         round_to_int8(step, memcpy(x, in + 2 * k, sizeof(x)), most > 0 ? INT8_LARGEST / most : 0);
         for (size_t at = 0; at < CPU_K_STEP; at += 8)
-            memcpy(out + (j->interleaved ? cpu_unpack_column(at) : at), step + at, 8);
+            memcpy(out + (j->interleaved ? bf12_column_at(at) : at), step + at, 8);
     }
 }
 

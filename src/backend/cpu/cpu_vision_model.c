@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tensor/dequantize.h"
+#include "backend/host_ops.h"
 #include "backend/cpu/cpu_backend.h"
 
 static struct cpu_input vision_input(const float *x, int n, int width)
@@ -38,17 +39,6 @@ static void multiply_affine(struct cpu *c, const struct cpu_input *in, const str
 
 /* ---- patches ---- */
 
-/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3).
- */
-static void cpu_aligned_corner(int i, int n, int side, int *low, int *high, float *fraction)
-{
-    float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
-    float at = i < n / 2 ? step * (float)i : last - step * (float)(n - 1 - i);
-    *low = (int)at;
-    *high = *low + 1 < side ? *low + 1 : side - 1;
-    *fraction = at - (float)*low;
-}
-
 struct position_job {
     struct cpu *c;
     float *x;
@@ -75,8 +65,8 @@ static void position_rows(void *context, size_t begin, size_t end, int thread)
     for (size_t i = begin; i < end; i++) {
         int n = j->first + (int)i, block = n / group, inside = n % group, y0, y1, x0, x1;
         float dy, dx, *x = j->x + i * (size_t)j->shape->hidden;
-        cpu_aligned_corner(block / across * merge + inside / merge, j->rows, side, &y0, &y1, &dy);
-        cpu_aligned_corner(block % across * merge + inside % merge, j->cols, side, &x0, &x1, &dx);
+        host_aligned_corner(block / across * merge + inside / merge, j->rows, side, &y0, &y1, &dy);
+        host_aligned_corner(block % across * merge + inside % merge, j->cols, side, &x0, &x1, &dx);
         cpu_add_table_row(j, x, scratch, y0 * side + x0, (1 - dy) * (1 - dx));
         cpu_add_table_row(j, x, scratch, y0 * side + x1, (1 - dy) * dx);
         cpu_add_table_row(j, x, scratch, y1 * side + x0, dy * (1 - dx));

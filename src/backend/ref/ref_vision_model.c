@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/host_ops.h"
 #include "backend/ref/ref_backend.h"
 
 /* Place of a patch row in its grid: merge-block order (spec 4.1). */
@@ -11,17 +12,6 @@ static void patch_position(int n, int cols, int merge, int *row, int *col)
     int group = merge * merge, block = n / group, inside = n % group, blocks_across = cols / merge;
     *row = block / blocks_across * merge + inside / merge;
     *col = block % blocks_across * merge + inside % merge;
-}
-
-/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3).
- */
-static void ref_aligned_corner(int i, int n, int side, int *low, int *high, float *fraction)
-{
-    float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
-    float at = i < n / 2 ? step * (float)i : last - step * (float)(n - 1 - i);
-    *low = (int)at;
-    *high = *low + 1 < side ? *low + 1 : side - 1;
-    *fraction = at - (float)*low;
 }
 
 static void ref_add_table_row(float *x, float *scratch, const struct weight *table, int row,
@@ -37,8 +27,8 @@ static void add_position(float *x, float *scratch, const struct weight *table, i
 {
     int y0, y1, x0, x1;
     float dy, dx;
-    ref_aligned_corner(row, rows, side, &y0, &y1, &dy);
-    ref_aligned_corner(col, cols, side, &x0, &x1, &dx);
+    host_aligned_corner(row, rows, side, &y0, &y1, &dy);
+    host_aligned_corner(col, cols, side, &x0, &x1, &dx);
     ref_add_table_row(x, scratch, table, y0 * side + x0, (1 - dy) * (1 - dx));
     ref_add_table_row(x, scratch, table, y0 * side + x1, (1 - dy) * dx);
     ref_add_table_row(x, scratch, table, y1 * side + x0, dy * (1 - dx));

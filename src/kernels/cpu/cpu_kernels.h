@@ -35,13 +35,6 @@ enum {
                           4 /* bytes: a step a weight row and block */
 };
 
-/* Kernels that look bytes up make two vectors of 64: place `at` of both has the column of this
- * byte. */
-static inline size_t cpu_unpack_column(size_t at)
-{
-    return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
-}
-
 /* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI.
  * AVX-512 is taken with VBMI, VNNI and GFNI only: processors that have less of it take AVX2.
  * CPU_AVX512 has BF16 products, too. */
@@ -110,7 +103,7 @@ struct matmul_kernels {
     bool bf12; /* BF16 matrices in twelve bits a weight (bf12.h), too: float32 products take them
                   where narrow ones do */
     bool scales_sums;       /* scales multiply sums: rows are packed once for all weights */
-    bool int8_interleaved;  /* int8 weights lie in the order of cpu_unpack_column() */
+    bool int8_interleaved;  /* int8 weights lie in the order of bf12_column_at() */
     int gemm_rows;          /* rows of a packed tile of gemm(), at most CPU_GEMM_MAX_ROWS */
     int gemv_rows;          /* rows of a packed tile of few() */
     size_t gemv_tile_bytes; /* a tile of few() may have several blocks of weight rows of FP8 or

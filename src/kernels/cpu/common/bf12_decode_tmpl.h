@@ -6,6 +6,8 @@
 #include "kernels/cpu/common/simd_tmpl.h"
 #include "tensor/bf12.h"
 
+_Static_assert((int)BF12_COLUMNS == (int)CPU_K_STEP, "a step of BF12 is a step of k");
+
 #if LANES == 16
 typedef __m512i bf12_vector;
 #else
