@@ -34,8 +34,8 @@ enum placement {
 
 enum { KV_BLOCK = 64 }; /* tokens of one KV block */
 
-/* Rows of one decoder step: tokens of one or several sequences. Host memory, read before the call
- * returns. */
+/* Rows of one step of the text model: tokens of one or several sequences. Host memory, read before
+ * the call returns. */
 struct batch {
     int n_rows, n_seqs, max_blocks;
     const int32_t *token;    /* [n_rows] id, or -1: the row is visual */
@@ -91,7 +91,7 @@ struct rope {
     int n_pairs;
 };
 
-/* A picture of the model's size, as bytes: what patches are cut from. */
+/* An image of the model's size, as bytes: what patches are cut from. */
 struct rgb_image {
     const uint8_t *rgb;    /* [rows · patch, cols · patch, 3] */
     int rows, cols;        /* patches */
@@ -109,12 +109,12 @@ struct kv_cache {
 };
 
 struct backend_limits {
-    int max_rows;          /* rows of one call, decoder or vision tile */
-    int max_seqs;          /* sequences of one step, and rows of one head() */
+    int max_rows;          /* rows of one call, text step or vision tile */
+    int max_seqs;          /* sequences of one step, and rows of one lm_head() */
     int max_blocks;        /* KV blocks of one sequence */
     int max_keys;          /* keys an attention row may see */
     int max_width;         /* widest row of any intermediate */
-    int max_patches;       /* of one picture; a multiple of KV_BLOCK */
+    int max_patches;       /* of one image; a multiple of KV_BLOCK */
     bool int4;             /* matrices of four bits are among the weights */
     bool read_pinned_rows; /* the device is to read what stays of embedding and head in the file
                          itself, where it can (reads_pinned_rows()) */
@@ -158,7 +158,7 @@ struct backend_ops {
     const char *name;
     size_t element_size[ELEMENT_KINDS];              /* bytes */
     const char *(*detail)(const struct backend *be); /* which kernels */
-    bool (*measure_roofline)(struct backend *be, struct device_roofline *limits, ey_err *e);
+    bool (*measure_roofline)(struct backend *be, struct device_roofline *roofline, ey_err *e);
     void (*destroy)(struct backend *be);
     /* The calling thread will use the backend (one at a time does); NULL: any may. The one that
      * made it need not ask. */
@@ -189,7 +189,7 @@ struct backend_ops {
     /* Bytes of a smaller form of a matrix in the checkpoint, without loss, which steps read once
      * weight.bf12 points to it; 0: it has none. Either NULL: no matrix has. */
     size_t (*bf12_bytes)(const struct backend *be, const struct weight *w);
-    /* Writes that of strips begin .. end-1, of BF12_ROWS rows each (backend/cpu/bf12.h). */
+    /* Writes blocks begin .. end-1 of that form, of BF12_ROWS rows each (tensor/bf12.h). */
     void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin,
                        size_t end);
     /* Weights placed as streamed from here on belong together; the place of a group has `bytes`,
@@ -200,42 +200,41 @@ struct backend_ops {
     void (*write)(struct backend *be, dev out, const float *in, enum element kind, size_t n);
     void (*read_logits)(struct backend *be, float *out, const float *in,
                         size_t n); /* after finish(): float32 as it is */
-    /* The best of row `row` of the last head(), without fetching all logits; NULL: backends on
-     * which that is no gain. After finish(). */
+    /* The top-k logits of row `row` of the last lm_head(), without copying all logits; after
+     * finish(). NULL on backends where that is no gain. */
     void (*topk)(struct backend *be, struct topk_logits *out, int row);
     /* Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT left in the file
-     * itself; after reserve(). Then best() of an 8-bit head is scored again (backend/exact.h) and
+     * itself; after reserve(). Then topk() of an 8-bit head is scored again (backend/rescore.h) and
      * nothing is looked up by the host; otherwise the former is the caller's affair, and *why_not
-     * says why where it was asked for. NULL: never. */
+     * says why if it was requested. NULL: never. */
     bool (*reads_pinned_rows)(const struct backend *be, const char **why_not);
     bool (*finish)(struct backend *be, ey_err *e);
     /* The address of element n of a buffer. */
     dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
 
-    /* ---- steps that are known beforehand; all NULL on backends that gain nothing by it ---- */
-    /* Between these two a step of one row of each of n sequences is written down instead of run.
-     * False: this one is not worth it. */
+    /* ---- graphs and speculative steps; all NULL on backends that gain nothing by them ---- */
+    /* Captures one decode step (a row of each of n sequences) as a graph instead of running it.
+     * begin returns false if the step is not worth a graph. */
     bool (*capture_begin)(struct backend *be, int n_seqs);
     bool (*capture_end)(struct backend *be, ey_err *e);
-    /* Runs the step that was written down for such a batch, with logits of each row. False: none
-     * was. */
+    /* Launches the graph captured for such a batch, with logits of each row. False: there is none.
+     */
     bool (*launch_graph)(struct backend *be, const struct batch *batch, int n_out);
-    /* Behind a replayed step that is under way, the next of the same rows: each goes on with a
-     * token that the device draws from the logits of the step under way (batch->token is not looked
-     * at). The host draws too, and takes this step's results only where both agree. */
+    /* Enqueues the next step of the same rows behind the running graph. Each row continues with a
+     * token that the device samples from the running step's logits (batch->token is ignored). The
+     * host samples too and uses this step's results only where both agree. */
     bool (*enqueue_speculative)(struct backend *be, const struct batch *batch,
                                 const struct token_sampling *sampling);
-    /* Waits for the step before the one that enqueue_speculative() put behind it; best() is then of
-     * that one. */
+    /* Waits for the step before the speculative one; topk() then returns that step's logits. */
     bool (*wait_previous)(struct backend *be, ey_err *e);
-    /* That next step is the step under way from here on, and should have gone on with these tokens.
-     */
+    /* Makes the speculative step the running one. `token`: what the host sampled, checked by
+     * verify_speculative(). */
     void (*commit_speculative)(struct backend *be, const int32_t *token, int n);
-    /* Whether it did; after finish() or wait_previous(). Also true of a step that was not put
-     * behind another. */
+    /* Whether the device continued with those tokens; after finish() or wait_previous(). Also true
+     * of a step that was not speculative. */
     bool (*verify_speculative)(struct backend *be);
 
-    /* ---- decoder (spec 3) ---- */
+    /* ---- text model (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
     void (*embed)(struct backend *be, dev x, const struct weight *table, dev features,
                   const struct batch *batch);
@@ -269,14 +268,15 @@ struct backend_ops {
                     const struct weight *norm, const struct weight *head,
                     const struct text_shape *shape);
 
-    /* ---- vision tower (spec 4); rows in merge-block order, n a multiple of a token's patches ----
+    /* ---- vision encoder (spec 4); rows in merge-block order, n a multiple of a token's patches
+     * ----
      */
     /* x[n, hidden] = pixels[n, patch_width] · wᵀ + b + the position table, bilinear with aligned
      * corners, at the patches first .. first+n-1 of a grid of rows x cols patches */
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
                         const struct weight *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n);
-    /* The same from the picture itself; NULL: the host makes pixels of it. */
+    /* The same from the image itself; NULL: the host makes pixels of it. */
     void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_image *image,
                             const struct affine *w, const struct weight *table,
                             const struct vision_shape *shape, int first, int n);
@@ -309,14 +309,12 @@ bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
  * cpu_best_level(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
-/* The card, with all that its context takes taken; `eager`: steps are not recorded beforehand.
- * EY_NO_DEVICE: there is none that can be used. */
+/* Opens the GPU, its context's memory included. `eager`: no graphs. EY_NO_DEVICE: no usable GPU. */
 bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
-/* A backend that answers questions about sizes and can do nothing else, so that a plan needs no
- * card. */
+/* A simulated GPU: it answers questions about sizes only, so that a plan needs no GPU. */
 bool backend_cuda_create_simulated(struct backend **be, ey_err *e);
 
-/* The card's memory as it is now, this process's context in it. */
+/* The GPU and its memory now, this process's context included. */
 struct cuda_device_info {
     char name[160];
     char bus[32]; /* where it is plugged in; "": not known */
@@ -325,24 +323,24 @@ struct cuda_device_info {
     double rated_reads; /* bytes a second by its clock and width; 0: not known */
 };
 bool backend_cuda_device_info(const struct backend *be, struct cuda_device_info *out, ey_err *e);
-/* Whether the card could read these themselves where they are mapped, as far as pinning a page of
- * them tells; nothing stays pinned. */
+/* Whether the GPU could read these where they are mapped. Pins a page of each to find out; nothing
+ * stays pinned. */
 bool backend_cuda_can_pin_rows(struct backend *be, const struct weight *head,
                                const struct weight *embed);
 
-/* Bytes of the arena, and the time that reading a slice of it takes. Nothing of a step under way is
- * disturbed but its time. */
+/* Bytes of the arena, and the time to read a slice of it. A running step is slowed, not disturbed.
+ */
 size_t backend_cuda_arena_bytes(const struct backend *be);
 bool backend_cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds,
                             ey_err *e);
 
-/* The trial of a card's kernels, family by family, against loops on the host. */
+/* The self-test of a GPU's kernels, one by one, against loops on the host. */
 enum { SELFTEST_MAX_KERNELS = 64 };
 
 struct selftest_result {
     char name[32];
-    float error; /* relative, root mean square; infinite: no number came */
-    bool absent; /* not of this kind of card */
+    float error; /* relative, root mean square; infinite if the kernel returned none */
+    bool absent; /* this kind of GPU has no such kernel */
     bool was_run, failed;
     const char *fallback; /* what is used where it failed; NULL: nothing can be */
 };
@@ -350,12 +348,12 @@ struct selftest_result {
 struct selftest_report {
     struct selftest_result kernel[SELFTEST_MAX_KERNELS];
     int n, n_failed;
-    bool cached;    /* held before, on a card of this kind, with this build */
+    bool cached;    /* from an earlier run of this build on this kind of GPU */
     double seconds; /* that it took */
 };
 
-/* Before anything is allocated: what failed on cards like this one is not used from here on.
- * `again`: tried again, whatever is known. False: the card cannot be used. */
+/* Call before anything is allocated: kernels that fail on this kind of GPU are not used from here
+ * on. `again` ignores cached results. Returns false if the GPU cannot be used. */
 bool backend_cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e);
 
 #endif

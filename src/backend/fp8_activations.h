@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activations rounded to e4m3, as limits.fp8_prompts has it (backend.h), in plain arithmetic: what
- * a card's kernels are held to. */
+ * a GPU's kernels are held to. */
 #ifndef EY_BACKEND_ACTIVATIONS_H
 #define EY_BACKEND_ACTIVATIONS_H
 

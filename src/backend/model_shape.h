@@ -19,7 +19,7 @@ struct text_shape {
 };
 
 struct vision_shape {
-    int hidden, depth, n_heads, head_dim, mlp, out_hidden; /* depth 0: no vision tower */
+    int hidden, depth, n_heads, head_dim, mlp, out_hidden; /* depth 0: no vision encoder */
     int patch, temporal, merge, channels;
     int position_side; /* the learned table is position_side x position_side */
     int n_deepstack, deepstack[EY_MAX_DEEPSTACK]; /* blocks whose output is tapped, ascending */

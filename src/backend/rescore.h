@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logits computed again from a head's stored rows, beside a head of 8 bits (PLACE_EIGHT_BIT). The
- * host and the card (cuda/candidates.cu) do it with the same bits, so that an answer does not
- * depend on which of them did: float32, every product and sum rounded by itself, and one order of
- * sums.
+/* Logits computed again from a head's BF16 rows, beside a head of 8 bits (PLACE_EIGHT_BIT). The
+ * host and the GPU (kernels/cuda/sampling/topk.cu) do it with the same bits, so that an answer does
+ * not depend on which of them did: float32, every product and sum rounded by itself, and one order
+ * of sums.
  *
  * A sum over n values has RESCORE_STRIDE partial sums: value i goes to i % RESCORE_STRIDE, in
  * ascending order. Of these each RESCORE_NEIGHBORS neighbours are added as (0 + 1) + (2 + 3), and

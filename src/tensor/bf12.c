@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 rows as strips of twelve bits a weight, and back (bf12.h). */
+/* BF16 rows to BF12 blocks, and back (bf12.h). */
 #include "tensor/bf12.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static int least_exponent(const uint8_t *row, size_t cols)
                                                    : bf16_exponent(largest) - BF12_EXPONENTS + 1;
 }
 
-/* What 64 columns become: signs and fractions, and numbers of exponents. True: there are odd ones
+/* What 64 columns become: signs and fractions, and numbers of exponents. True: there are outliers
  * among them. */
 static bool encode_columns(uint8_t bytes[BF12_COLUMNS], uint8_t numbers[BF12_COLUMNS],
                            const uint16_t words[BF12_COLUMNS], int least)

@@ -18,7 +18,7 @@ static float f16_to_f32(uint16_t bits)
     return f;
 }
 
-/* e4m3fn (spec 2.5), all 256 codes: no infinities, 0x7f and 0xff are NaN. */
+/* e4m3fn (spec 2.5), all 256 quantized values: no infinities, 0x7f and 0xff are NaN. */
 #define E4M3_MAGNITUDE(b)                                                                \
     (((b)&127) == 127  ? __builtin_nanf("")                                              \
      : ((b) >> 3 & 15) ? (float)(8 + ((b)&7)) * 0x1p-10f * (float)(1 << ((b) >> 3 & 15)) \

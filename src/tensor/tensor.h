@@ -40,21 +40,21 @@ struct weight {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols;
-    const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] multipliers; int8: [rows];
+    const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] scales; int8: [rows];
                            NULL otherwise */
-    /* int4: value = (code - zero) · multiplier, both of the code's group of columns
+    /* int4: value = (code - zero) · scale, both of the code's group of columns
      * (docs/guides/quantization.md); at any address, as files have them */
     int group_size; /* columns of a group: 32, 64 or 128, which divides cols; 0 otherwise */
     const void *group_scale; /* BF16 [rows, cols/group] */
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
                                 [ceil(rows/8), cols/group] */
-    float global_scale;      /* int4 on a card: what its multipliers are times this
+    float global_scale;      /* int4 on a GPU: what its scales are times this
                                 (backend/cuda/kernels.h) */
     bool packed;             /* lies in an order of the backend's own */
     uint8_t *int16_eligibility; /* NULL, or where the cpu backend keeps what it found out about FP8
-                       codes (backend/cpu/cpu_fp8.c); 0 at first */
-    const void *bf12; /* NULL, or the same in twelve bits a weight, which the cpu backend reads
-                         instead (backend/cpu/bf12.h) */
+                       quantized values (backend/cpu/cpu_fp8_as_int16.c); 0 at first */
+    const void *bf12;           /* NULL, or the same in BF12, which the cpu backend reads
+                                   instead (tensor/bf12.h) */
     int streamed; /* 0: always there; otherwise a number of the backend's: it comes to the device
                      when it is needed */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it
@@ -80,7 +80,7 @@ static inline int64_t weight_groups(const struct weight *w)
     return w->cols / w->group_size;
 }
 
-/* Bytes of the multipliers and zeros of a four-bit matrix. */
+/* Bytes of the scales and zeros of a four-bit matrix. */
 static inline size_t weight_group_scale_bytes(const struct weight *w)
 {
     return (size_t)(w->rows * weight_groups(w)) * sizeof(uint16_t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table on a card: `cuda` against `ref`. Inputs, outputs and what lies between are BF16 there,
+/* The table on a GPU: `cuda` against `ref`. Inputs, outputs and what lies between are BF16 there,
  * so nearness is judged by that; which kernel a row goes through depends on how many there are, so
  * nothing is said of equal bits. */
 #include <float.h>
@@ -24,7 +24,7 @@ static bool is_left_out(struct gpu_suite *s, const struct test_case *c)
     return s->sample > 1 && (s->n_rows++ % s->sample || (int64_t)c->n * c->k * c->m > LARGE);
 }
 
-/* The card has F16 matrices as BF16, which does not hold every code. */
+/* The GPU has F16 matrices as BF16, which does not hold every code. */
 static bool is_exact(const struct problem *p)
 {
     return p->exact && p->c->op != &op_embed && p->c->op != &op_add_features &&
@@ -59,7 +59,7 @@ static bool runs_prompts(const struct gpu_suite *s, const struct test_case *c)
 /* Against ref with the same rounding. The matrix unit adds 32 products at a time and cuts each at
  * some 13 bits behind the largest of them: 2^-13 of a partial sum at most, of which there are as
  * many as of what is summed up, so 2^-24 of the power, with room. Where the norm comes first the
- * card has BF16 of what ref rounds to e4m3: one value in 32 (2^-9 of 2^-4) falls on the other side
+ * GPU has BF16 of what ref rounds to e4m3: one value in 32 (2^-9 of 2^-4) falls on the other side
  * and is off by 2^-4 to 2^-3, a power of 2^-5 · 2^-7. */
 static double prompt_bound(const struct problem *p)
 {
@@ -127,7 +127,7 @@ static void check_gpu_case(void *context, const struct test_case *c)
     p.limits.vision = p.vision;
     p.limits.max_seqs = p.batch.n_seqs > p.fill.n_seqs ? p.batch.n_seqs : p.fill.n_seqs;
     p.limits.max_blocks = p.batch.max_blocks;
-    if (c->op == &op_project_add) /* what the card gets of it is what ref has too */
+    if (c->op == &op_project_add) /* what the GPU gets of it is what ref has too */
         for (size_t i = 0; i < (size_t)c->n * (size_t)c->k; i++)
             p.x[i] = bf16_to_f32(f32_to_bf16(p.x[i]));
     size_t n = (size_t)p.n * (size_t)p.out_width;

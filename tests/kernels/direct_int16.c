@@ -2,7 +2,7 @@
 /* Matrices in int16: which FP8 ones are, and that products are as near as steps allow, at worst and
  * not by luck: every result against float64, few rows and many, whatever power of four the matrix
  * has room for, and where sums come as near to 2^31 as they can. BF16 ones where rows are of
- * pictures. */
+ * images. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct matmul_fixture {
     struct weight w;
     uint8_t quantized[ROWS * COLS], eligibility;
     uint16_t bf16[ROWS * COLS];
-    bool vision; /* BF16, and rows of a picture */
+    bool vision; /* BF16, and rows of an image */
     float value[ROWS * COLS], scale[(ROWS + FP8_BLOCK - 1) / FP8_BLOCK * BLOCKS], x[MOST * COLS],
         y[MOST * ROWS];
 };
@@ -67,7 +67,8 @@ static void run_matmul(struct matmul_fixture *p, int n)
 
 /* ---- which matrices ---- */
 
-/* All codes `code`, but of block 1 of the first rows `other`, and one code there `one`. */
+/* All quantized values `code`, but of block 1 of the first rows `other`, and one code there `one`.
+ */
 static int eligibility_of(struct matmul_fixture *p, uint8_t quantized, uint8_t other, uint8_t one)
 {
     for (int i = 0; i < ROWS * COLS; i++)
@@ -116,7 +117,7 @@ static double step_of_block(double squares, double largest, double most)
     return fmax(sqrt(squares) / most, largest / INT16_MAX);
 }
 
-/* Half a step of every activation; of every weight half a 16th of a code's unit, or of a picture's
+/* Half a step of every activation; of every weight half a 16th of a code's unit, or of an image's
  * half a step; and what float32 loses. */
 static double allowed_error(const struct matmul_fixture *p, int row, const float *x, double *want)
 {

@@ -27,7 +27,8 @@ static bool bytes_are(const uint8_t *p, uint8_t value, size_t n)
     return true;
 }
 
-/* ---- decode: all codes, rows that end at the end of memory, nothing beyond the last element ----
+/* ---- decode: all quantized values, rows that end at the end of memory, nothing beyond the last
+ * element ----
  */
 
 static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, int64_t row)
@@ -505,7 +506,7 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
     for (int i = 0; i < BF12_TEST_MAX_X; i++)
         one[i * BF12_TEST_COLS +
             outlier_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] =
-            1; /* odd ones are small: alone they count */
+            1; /* outliers are small: alone they count */
     size_t bytes = be->ops->bf12_bytes(be, &plain);
     if (!(k->low_precision ? k->low_precision : k->f32)->bf12) return bytes == 0;
     REQUIRE(bytes < sizeof(w), "twelve bits: %zu bytes", bytes);

@@ -166,8 +166,8 @@ struct direct_test {
 extern const struct direct_test direct_tests[], attention_tests[],
     int16_tests[]; /* ended by a NULL name */
 
-/* ---- the table on a card (card.c) ---- */
-/* Every row, or with a `sample` above 1 each so manyth, and none of the large ones: a card that is
+/* ---- the table on a GPU (cases_on_gpu.c) ---- */
+/* Every row, or with a `sample` above 1 each so manyth, and none of the large ones: a GPU that is
  * emulated takes long. */
 int gpu_main(struct backend *gpu, struct backend *ref, const char *filter, uint64_t seed,
              int sample);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder's steps that take rows and give rows: products, embedding, rope table, features. */
+/* The text model's steps that take rows and give rows: products, embedding, rope table, features.
+ */
 #include "kernels/kernel_tests.h"
 
 /* Of rows first .. first+n-1 the last so many are of prompts. */

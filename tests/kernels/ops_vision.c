@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision tower's steps. Rows come in merge blocks of four. */
+/* The vision encoder's steps. Rows come in merge blocks of four. */
 #include "kernels/kernel_tests.h"
 
 enum { MERGE = 2, GROUP = MERGE * MERGE, SIDE = 7 };

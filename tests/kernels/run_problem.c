@@ -170,15 +170,15 @@ static bool multiplies_image(const struct problem *p)
  *
  * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum
  * whose power grows with its length: eps^2/4 · K/8, twice (ref's own error too), and a few eps^2
- * for norms, exp and scales. BF16 products: activations rounded to 8 bits, relative error at most
+ * for norms, exp and scales. BF16 matmuls: activations rounded to 8 bits, relative error at most
  * 2^-9, and independent: 2^-18 = 4e-6 at worst (mean square 7e-7). With their remainders
  * (`precise`) the square of that. Four-bit weights times their scales are rounded to 8 bits too.
  * The keys and values of the cache are as coarse in every variant, and a score's error grows with
- * the score, so 4 times that. Where a picture's attention is in BF16, its values and their weights
+ * the score, so 4 times that. Where image attention is in BF16, its values and their weights
  * are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|,
  * which is 9e-6 sqrt(dim) of their standard deviation. FP8 weights in int16: 128 activations have
  * steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose
- * less than that, but a few 2^-22. A picture's BF16 weights have steps of an 80000th of their
+ * less than that, but a few 2^-22. A vision model's BF16 weights have steps of an 80000th of their
  * length, or a 32767th of the largest. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the card that
+/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the GPU that
  * is here, against ref test_kernels [--seed N] [filter]            every row against ref, every way
  * of cutting it against itself test_kernels --bench [--threads N] [filter] the time of the timed
  * rows, beside what the machine can do */
@@ -113,7 +113,7 @@ static bool check_values(const struct variant *v, const struct problem *p, const
 {
     const char *variant = v->kernels->name;
     double floor = 2 * (double)FLT_MIN *
-                   (p->exact ? 1 : p->c->k + 1); /* of BF16 products: denormals count as 0 */
+                   (p->exact ? 1 : p->c->k + 1); /* of BF16 matmuls: denormals count as 0 */
     if (p->exact) return check_near(name, variant, got, want, n, p->out_width, 0, floor);
     size_t plain = p->from_cache ? p->from_cache : n;
     bool ok = check_near(name, variant, got, want, plain, p->out_width,
@@ -204,7 +204,7 @@ static int test_main(const char *filter, uint64_t seed)
     return s.failed || !s.passed;
 }
 
-/* On the card that is here. */
+/* On the GPU that is here. */
 static int cuda_main(const char *filter, uint64_t seed, int sample)
 {
     ey_err e = {0};

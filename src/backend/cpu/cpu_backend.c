@@ -44,7 +44,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Rows for few(), a tile at most: remainders make two rows of one. */
+/* Rows for gemv(), a tile at most: remainders make two rows of one. */
 static size_t gemv_scratch_bytes(const struct backend_limits *l)
 {
     return CPU_GEMV_MAX_ROWS * max_padded_width(l) * sizeof(uint16_t);

@@ -22,14 +22,14 @@ struct cpu {
     const struct cpu_kernels *k;
     struct backend_limits limits;
     size_t stride;  /* elements of a packed row: max_width padded to CPU_K_STEP */
-    void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of few(): the input of the
+    void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of gemv(): the input of the
                        next products */
     float *rows[2]; /* [max_rows, stride] intermediates */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;            /* [threads, scratch_size] */
     size_t scratch_size;
-    void *int8_lm_head;                        /* the head's codes and multipliers, or NULL */
-    struct int16_eligibilities *eligibilities; /* of FP8 matrices (cpu_fp8.c) */
+    void *int8_lm_head;                        /* the head's quantized values and scales, or NULL */
+    struct int16_eligibilities *eligibilities; /* of FP8 matrices (cpu_fp8_as_int16.c) */
 };
 
 static inline struct cpu *cpu_of(struct backend *be)
@@ -44,7 +44,7 @@ static inline void *cpu_scratch(const struct cpu *c, int thread)
 
 const float *cpu_vector(struct cpu *c, int slot, const struct weight *w);
 
-/* ---- inputs of products ---- */
+/* ---- inputs of matmuls ---- */
 enum cpu_norm { CPU_NO_NORM, CPU_RMS_NORM, CPU_LAYER_NORM };
 
 struct cpu_input {
@@ -55,10 +55,10 @@ struct cpu_input {
     const float *w, *b; /* of the norm */
     float eps;
     bool needs_f32; /* BF16 would be too coarse: what attention's softmax is sharp on */
-    bool vision;    /* rows of a picture */
+    bool vision;    /* rows of an image */
 };
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 enum cpu_epilogue {
     CPU_STORE,     /* y = sum + bias */
     CPU_ADD,       /* y += sum + bias */
@@ -80,8 +80,8 @@ struct cpu_linear {
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);
 
-/* ---- FP8 matrices (cpu_fp8.c): where weight.known is, for as long as the backend; NULL: out of
- * memory ---- */
+/* ---- FP8 matrices (cpu_fp8_as_int16.c): where weight.known is, for as long as the backend; NULL:
+ * out of memory ---- */
 uint8_t *cpu_new_eligibility(struct cpu *c);
 void cpu_free_eligibilities(struct cpu *c);
 
@@ -119,7 +119,7 @@ void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affi
 void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,
                const struct vision_shape *shape, int n);
 
-/* Tiles of a picture's queries that go through a head's keys and values together: each block of
+/* Tiles of an image's queries that go through a head's keys and values together: each block of
  * these is read once for all of them. */
 enum { CPU_SHARED_TILES = 4 };
 

@@ -18,8 +18,8 @@ enum {
 
 struct fp8_range_job {
     const struct weight *w;
-    uint8_t max[EY_MAX_THREADS], min_block_max[EY_MAX_THREADS]; /* of blocks' largest codes, but for
-                                                                   those of nothing but zeros */
+    uint8_t max[EY_MAX_THREADS],
+        min_block_max[EY_MAX_THREADS]; /* of blocks' largest magnitudes, but for blocks of zeros */
 };
 
 static uint8_t largest_e4m3(const uint8_t *quantized, size_t stride, size_t rows, size_t n)

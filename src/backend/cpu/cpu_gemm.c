@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of many rows, in blocks. A thread takes a group of weight rows: it decodes a panel of
+/* GEMM: many rows of x, in blocks. A thread takes a group of weight rows: it decodes a panel of
  * them, as many columns as the second-level cache has room for, and multiplies it with all packed
  * rows before it goes on to the next columns; sums that are not complete wait in its scratch. What
  * the products are finished with is applied to a tile's outputs while these are near. */
@@ -113,7 +113,7 @@ static void pack_tiles(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 static void pack_panels(const struct cpu_matmul_job *j, const struct n_group *g)
 {

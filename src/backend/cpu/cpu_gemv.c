@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a few rows, which take as long as reading the weights does. Weights are multiplied as
+/* GEMV: few rows of x, which take as long as reading the weights does. Weights are multiplied as
  * they lie in the file and read once for all rows (from the cache again where a pass takes fewer),
  * in long runs of neighbouring rows: each thread reads a few streams. */
 #include "tensor/bf12.h"
@@ -110,7 +110,7 @@ static const void *packed_rows(const struct cpu_matmul_job *j, const struct weig
     return packed;
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 static const uint8_t *row_at(const struct weight *w, int64_t row)
 {

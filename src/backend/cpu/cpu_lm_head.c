@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head as int8 rows with a multiplier each, made while loading: half of what a token reads of
- * it. Its logits are approximate; the engine scores the best of them again from the stored rows
- * (backend/exact.h). */
+/* The head as int8 rows with a scale each, made while loading: half of what a token reads of
+ * it. Its logits are approximate; the engine scores the best of them again from the BF16 rows
+ * (backend/rescore.h). */
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -30,7 +30,7 @@ struct int8_job {
     const struct weight *in;
     int8_t *quantized;
     float *scale;
-    bool interleaved; /* columns lie so that unpacked codes are in order */
+    bool interleaved; /* columns lie so that unpacked quantized values are in order */
 };
 
 /* The largest magnitude of CPU_K_STEP numbers, and `most`, as bits: they are in the same order.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one input with one or several weights in one run of the thread team. The input is
  * normed row by row; a few rows of it are multiplied with weights as they lie in the file
- * (cpu_few.c), more with panels of decoded weights that stay in a cache while the rows go by
- * (cpu_blocks.c). Few and many give the same bits. */
+ * (cpu_gemv.c), more with panels of decoded weights that stay in a cache while the rows go by
+ * (cpu_gemm.c). Few and many give the same bits. */
 #include "backend/cpu/cpu_matmul.h"
 
 /* ---- input ---- */
@@ -33,7 +33,7 @@ static void cpu_norm_input(struct cpu_matmul_job *j)
     j->x_stride = j->c->stride;
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 void cpu_accumulate_sums(const struct cpu_matmul_job *j, const struct cpu_linear *p,
                          const float *sums, size_t stride, int64_t row, int n_w, int first, int n)
@@ -61,8 +61,8 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
 }
 
 /* How the input is multiplied with a weight, and whether its remainders are, too. F16 and F32
- * weights would lose bits in BF16 products. FP8 weights always have scales here; int8 ones have
- * codes of at most 127 and meet few rows only. */
+ * weights would lose bits in BF16 matmuls. FP8 weights always have scales here; int8 ones have
+ * values of at most 127 and meet few rows only. */
 static const struct matmul_kernels *cpu_select_matmul(const struct cpu *c,
                                                       const struct cpu_input *in,
                                                       const struct weight *w, bool *two_pass)

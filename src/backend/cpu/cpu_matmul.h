@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What products of few rows (cpu_few.c) and of many (cpu_matmul.c, cpu_blocks.c) share. */
+/* What GEMV (cpu_gemv.c), GEMM (cpu_gemm.c) and cpu_matmul() share. */
 #ifndef EY_BACKEND_CPU_MULTIPLY_H
 #define EY_BACKEND_CPU_MULTIPLY_H
 

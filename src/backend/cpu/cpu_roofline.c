@@ -30,7 +30,7 @@ typedef uint64_t words __attribute__((vector_size(64)));
  * for what memory would give. */
 enum { MAX_STREAMS = 8 };
 static const struct stream_pattern {
-    size_t streams, prefetch_distance; /* bytes that are asked for before they are read */
+    size_t streams, prefetch_distance; /* bytes that are prefetched before they are read */
 } READ_PATTERNS[] = {
     {1, 4 * CPU_PREFETCH_BYTES}, {4, 4 * CPU_PREFETCH_BYTES}, {MAX_STREAMS, CPU_PREFETCH_BYTES}};
 

@@ -9,7 +9,7 @@
 #include "base/pool.h"
 
 /* The kernels that are fastest here: the best instruction set that there is, but where float32
- * products are faster than BF16 ones, vectors of float32. That takes about a millisecond, once a
+ * matmuls are faster than BF16 ones, vectors of float32. That takes about a millisecond, once a
  * process; it always finds the same on the same processor. */
 enum cpu_level cpu_best_level(void);
 /* Bytes a second that all threads read from `bytes` of memory, a MiB at least; the best of a few

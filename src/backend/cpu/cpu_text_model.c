@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder's steps on the cpu backend: fused products, paged BF16 keys and values, attention
- * with a running softmax over blocks of 64 keys. */
+/* The text model's steps on the cpu backend: fused matmuls, paged BF16 keys and values, attention
+ * with an online softmax over blocks of 64 keys. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -392,7 +392,7 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
     cpu_matmul(c, &in, products, 2, CPU_SILU_MUL);
 }
 
-/* As many rows at a time as are few anywhere; the multipliers of weight rows come last. */
+/* As many rows at a time as are few anywhere; the scales of weight rows come last. */
 static void int8_lm_head(struct cpu *c, float *logits, const struct cpu_input *in,
                          const struct weight *head)
 {

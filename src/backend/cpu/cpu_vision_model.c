@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision tower's steps on the cpu backend. Queries, keys and values of all patches lie by head:
- * queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim, 64],
- * values [head, patch, dim]; or keys and values as the kernels for pictures store them. */
+/* The vision encoder's steps on the cpu backend. Queries, keys and values of all patches lie by
+ * head: queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim,
+ * 64], values [head, patch, dim]; or keys and values as the kernels for images store them. */
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ struct vision_layout {
     size_t patches;                /* room, a multiple of CPU_KEY_BLOCK */
 };
 
-/* The kernels that take this model's pictures in one piece: what they store of a patch must fit in
+/* The kernels that take this model's images in one piece: what they store of a patch must fit in
  * the room of two rows. */
 static const struct vision_attention_kernels *vision_attention_kernels_for(
     const struct cpu *c, const struct vision_shape *shape)

@@ -23,7 +23,7 @@ static inline struct ref *ref_of(struct backend *be)
     return (struct ref *)be;
 }
 
-/* Decodes one row of a weight to float32, times its multipliers. */
+/* Decodes one row of a weight to float32, times its scales. */
 void ref_weight_row(float *out, const struct weight *w, int64_t row);
 
 /* y[n, rows(w)] = x[n, cols(w)] · wᵀ + bias; y rows are `stride` floats apart. bias may be NULL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder's steps in float32, as spec 3 writes them. One loop over rows each; threads take
+/* The text model's steps in float32, as spec 3 writes them. One loop over rows each; threads take
  * rows. */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision tower's steps in float32, as spec 4 writes them. */
+/* The vision encoder's steps in float32, as spec 4 writes them. */
 #include <math.h>
 #include <string.h>
 

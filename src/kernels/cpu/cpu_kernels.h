@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hot loops of the cpu backend, as a table that is filled once for the machine
- * (cpu_kernels_for). One body (kernels_body.h) is compiled for each instruction set; the last two
- * also multiply in BF16, by vectors and by tiles. All but generic and tiles take most FP8 weights
- * in int16, and of these, those without BF16 vectors a picture's BF16 weights, too.
+/* The hot loops of the cpu backend: a kernel set for each instruction set (isa/), of which one is
+ * chosen for the machine (cpu_kernels_for). Arithmetic by weights:
+ *
+ *   level          BF16, int4, int8   FP8              BF16 of the vision model
+ *   generic        float32            float32          float32
+ *   avx2, avxvnni  float32            int16 (most)     int16
+ *   avx512vbmi     float32            int16 (most)     int16
+ *   avx512         BF16               int16 (most)     BF16
+ *   amx            BF16 tiles         BF16 tiles       BF16 tiles
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or
  * over keys, in an order that depends on neither the number of rows nor the tile. */
-#ifndef EY_BACKEND_CPU_KERNELS_H
-#define EY_BACKEND_CPU_KERNELS_H
+#ifndef EY_KERNELS_CPU_KERNELS_H
+#define EY_KERNELS_CPU_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,28 +21,25 @@
 #include "tensor/tensor.h"
 
 enum {
-    CPU_N_ALIGN = 16, /* products write sums of weight rows up to a multiple of this many */
-    CPU_PANEL_NR = 2 * CPU_N_ALIGN, /* weight rows of a panel are rounded up to a multiple of so
-                                          many; a slab has no fewer */
-    CPU_GEMV_ROWS = 8,       /* rows that are multiplied with weights in place whatever these are */
-    CPU_GEMV_MAX_ROWS = 32,  /* packed rows of a tile of few(), remainders included */
-    CPU_GEMM_MAX_ROWS = 60,  /* packed rows of a tile of gemm() */
-    CPU_N_BLOCK = FP8_BLOCK, /* weight rows of a block: they share their scales */
-    CPU_K_STEP =
-        64, /* packed rows and panels are zero-padded to a multiple of this many elements */
-    CPU_PREFETCH_BYTES =
-        512,            /* bytes from what is read of a stream of weights to what is asked for */
-    CPU_KEY_BLOCK = 64, /* keys of an attention block; KV_BLOCK */
-    CPU_Q_ROWS = 32,    /* query rows of an attention tile */
-    CPU_HEAD_PAD = 16,  /* rows of values are read in steps of this many elements */
-    CPU_INT16_COLUMNS = 2048, /* of a panel of int16 */
-    CPU_INT16_PANEL_END = CPU_N_BLOCK * CPU_INT16_COLUMNS / FP8_BLOCK *
-                          4 /* bytes: a step a weight row and block */
+    CPU_N_ALIGN = 16,               /* sums are written for multiples of this many weight rows */
+    CPU_PANEL_NR = 2 * CPU_N_ALIGN, /* panels hold multiples of this many weight rows */
+    CPU_GEMV_ROWS = 8,              /* rows of x that are few on every instruction set */
+    CPU_GEMV_MAX_ROWS = 32,         /* packed rows of a gemv() tile, remainders included */
+    CPU_GEMM_MAX_ROWS = 60,         /* packed rows of a gemm() tile */
+    CPU_N_BLOCK = FP8_BLOCK,        /* weight rows of an N-block: they share their scales */
+    CPU_K_STEP = 64,          /* packed rows and panels are zero-padded to multiples of this */
+    CPU_PREFETCH_BYTES = 512, /* how far a stream of weights is prefetched */
+    CPU_KEY_BLOCK = 64,       /* keys of an attention block; KV_BLOCK */
+    CPU_Q_ROWS = 32,          /* query rows of an attention tile */
+    CPU_HEAD_PAD = 16,        /* rows of values are read in steps of this many elements */
+    CPU_INT16_COLUMNS = 2048, /* of an int16 panel */
+    /* bytes after an int16 panel: a step for each weight row and block of scales */
+    CPU_INT16_PANEL_END = CPU_N_BLOCK * CPU_INT16_COLUMNS / FP8_BLOCK * 4
 };
 
 /* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI.
  * AVX-512 is taken with VBMI, VNNI and GFNI only: processors that have less of it take AVX2.
- * CPU_AVX512 has BF16 products, too. */
+ * CPU_AVX512 has BF16 matmuls, too. */
 enum cpu_level {
     CPU_GENERIC,
     CPU_AVX2,
@@ -48,17 +50,16 @@ enum cpu_level {
     CPU_LEVELS
 };
 
-/* Rows of activations to be packed. Block scales of FP8 weights are the same for 128 weight rows;
- * kernels see exact weights. Where products add blocks of scales one by one they multiply the sums;
- * else the activations are packed again for each 128 weight rows, times these scales: x · (s w) =
- * (x s) · w, with one rounding either way. */
+/* Rows of activations to be packed. 128 weight rows share the block scales of FP8 weights. Kernels
+ * apply the scales to the partial sums of a block or, if they cannot, to x, which is then repacked
+ * for each 128 weight rows: x · (s w) = (x s) · w, with one rounding either way. */
 struct packing_args {
     const float *x; /* [n, width], rows x_stride apart */
     size_t x_stride, width, padded;
     int n;
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
     bool weights_8bit;  /* for FP8 or int8 weights */
-    bool fp8_order;     /* for FP8 weights: in the order in which their codes are unpacked */
+    bool fp8_order;     /* for FP8 weights: in the order in which FP8 weights are unpacked */
     bool two_pass;      /* n more rows follow, with what rounding to BF16 left of the first n */
 };
 
@@ -72,9 +73,9 @@ struct gemv_args {
     int n_w, n_x;
     size_t k; /* elements of a row: a multiple of CPU_K_STEP */
     const void *x;
-    const float *scale;  /* of the first row, one a FP8_BLOCK columns, of products that multiply
-                            their sums; NULL: none */
-    const uint8_t *next; /* of few(): weights that are multiplied after these; NULL: not known */
+    const float
+        *scale; /* of the first row, one for FP8_BLOCK columns, where scales_sums; NULL: none */
+    const uint8_t *next; /* of gemv(): weights that are multiplied after these; NULL: not known */
 };
 
 /* Columns of up to CPU_N_BLOCK weight rows against those of a packed tile. */
@@ -87,8 +88,8 @@ struct gemm_args {
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
 };
 
-/* What is known of an FP8 matrix (cpu_fp8.c): else 1 + the powers of four that its codes are
- * multiplied with in int16 products. */
+/* weight.int16_eligibility of an FP8 matrix (cpu_fp8_as_int16.c): one of these, or 1 + the powers
+ * of four that scale its values to int16. */
 enum { CPU_INT16_UNKNOWN = 0, CPU_INT16_NO = 255 };
 
 static inline int cpu_fp8_powers(const struct weight *w)
@@ -96,24 +97,21 @@ static inline int cpu_fp8_powers(const struct weight *w)
     return *w->int16_eligibility - 1;
 }
 
-/* One way of multiplying: a few rows with weights in place, many with panels of decoded weights.
- * The order in which few() and gemm() add is the same. out[x][w], rows out_stride apart,
- * has room for n_w rounded up to CPU_N_ALIGN, of store_gemm() to CPU_PANEL_NR. */
+/* The matmul kernels of one arithmetic: GEMV multiplies a few rows with weights in place, GEMM many
+ * rows with panels of unpacked weights. Both add in the same order. out[x][w], rows out_stride
+ * apart, has room for n_w rounded up to CPU_N_ALIGN (store_gemm(): to CPU_PANEL_NR). */
 struct matmul_kernels {
-    bool bf12; /* BF16 matrices in twelve bits a weight (bf12.h), too: float32 products take them
-                  where narrow ones do */
-    bool scales_sums;       /* scales multiply sums: rows are packed once for all weights */
-    bool int8_interleaved;  /* int8 weights lie in the order of bf12_column_at() */
-    int gemm_rows;          /* rows of a packed tile of gemm(), at most CPU_GEMM_MAX_ROWS */
-    int gemv_rows;          /* rows of a packed tile of few() */
-    size_t gemv_tile_bytes; /* a tile of few() may have several blocks of weight rows of FP8 or
-                         int8, so many bytes; 0: one */
-    int gemv_max_rows;    /* for so many few() is faster, in a pass for each tile: the weights come
-                        from the    cache again */
-    size_t panel_element; /* bytes of an element of a panel */
-    size_t x_element;     /* of one that pack() or pack_gemm() writes, at most, with what follows
-                                them */
-    /* Rows of a tile for few(), whose `padded` is their width: in the products' own layout. */
+    bool bf12;             /* takes BF12 matrices (tensor/bf12.h), in float32 as in low precision */
+    bool scales_sums;      /* scales multiply sums, so x is packed once */
+    bool int8_interleaved; /* int8 weights lie in the order of bf12_column_at() */
+    int gemm_rows;         /* rows of a packed tile of gemm(), at most CPU_GEMM_MAX_ROWS */
+    int gemv_rows;         /* rows of a packed tile of gemv() */
+    size_t gemv_tile_bytes; /* 8-bit weight rows of a gemv() tile, in bytes; 0: one N-block */
+    int gemv_max_rows;      /* up to so many rows GEMV is faster, in a pass a tile: later passes
+                               read the weights from a cache */
+    size_t panel_element;   /* bytes of an element of a panel */
+    size_t x_element;       /* of packed x, at most, what follows the rows included */
+    /* Rows of a tile for gemv(), whose `padded` is their width: in the kernels' own layout. */
     void (*pack_gemv)(void *out, const struct packing_args *p);
     /* Or else columns begin .. end-1, multiples of CPU_K_STEP, of all of them. */
     void (*pack_gemv_columns)(void *out, const struct packing_args *p, size_t begin, size_t end);
@@ -122,9 +120,8 @@ struct matmul_kernels {
 
     size_t panel_tail; /* bytes that follow a panel */
     int n_blocks;      /* each time packed rows are read they meet as many panels of weight rows */
-    size_t max_panel_bytes; /* bytes of a group's, at most, unless its fewest rows take more */
-    size_t whole_k, kc;     /* columns of a panel: all of them, where they are no more than `whole`,
-                               else `part` */
+    size_t max_panel_bytes; /* of an N-group, unless its fewest rows take more */
+    size_t whole_k, kc;     /* columns of a panel: all of them up to whole_k, else kc */
     /* Rows of a tile, at most gemm_rows of `padded` elements. */
     void (*pack_gemm)(void *out, const struct packing_args *p);
     /* Bytes from its beginning to column k0, of a tile of n packed rows; NULL: panels have all
@@ -133,8 +130,8 @@ struct matmul_kernels {
     /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to
      * a multiple of CPU_PANEL_NR. */
     void (*pack_panel)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
-    /* Sums of a tile with a slab, in the way's own order: those of the first columns begin, others
-     * are added to what is there. */
+    /* Sums of a tile with an N-block, in the kernels' own order. The first columns begin the sums,
+     * others add to them. */
     void (*gemm)(float *sums, const struct gemm_args *b);
     /* Those of rows first .. first+n-1. */
     void (*store_gemm)(float *out, size_t out_stride, const float *sums, int n_w, int first, int n);
@@ -142,23 +139,24 @@ struct matmul_kernels {
 };
 
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEY_BLOCK], values are
- * [CPU_KEY_BLOCK, dim]; BF16 rows lie in pairs, [rows / 2, columns, 2], which is what tile products
+ * [CPU_KEY_BLOCK, dim]; BF16 rows lie in pairs, [rows / 2, columns, 2], which is what tile matmuls
  * read. */
 enum kv_layout {
     KV_LAYOUT_F32,
     KV_LAYOUT_BF16,
-    KV_LAYOUT_TWO_PASS, /* BF16; after the keys what rounding left of them: for kernels with `split`
+    KV_LAYOUT_TWO_PASS, /* BF16; after the keys what rounding left of them: for kernels with
+                         * two_pass
                          */
 };
 
-/* Query rows against one block of keys, with a running softmax. */
+/* Query rows against one block of keys, with an online softmax. */
 struct attention_tile {
     int n_rows, dim;
-    bool q_is_packed;           /* set by the kernel with the first block: q is in `room` */
+    bool q_is_packed;           /* set by the kernel with the first block: q is in `scratch` */
     uint16_t *scratch;          /* cpu_attention_scratch_size(dim) elements, aligned to 64 bytes */
     const float *q[CPU_Q_ROWS]; /* [dim] times the softmax scale */
-    int first_key[CPU_Q_ROWS], end_key[CPU_Q_ROWS]; /* keys from .. end_key-1 of this block are
-                                                 seen; end_key 0 leaves the row as it is */
+    int first_key[CPU_Q_ROWS], end_key[CPU_Q_ROWS]; /* keys first_key .. end_key-1 are seen; end_key
+                                                       0 leaves the row as it is */
     float max[CPU_Q_ROWS], sum[CPU_Q_ROWS];
     float *o; /* [CPU_Q_ROWS, o_stride] unnormalised; o_stride a multiple of CPU_HEAD_PAD */
     size_t o_stride;
@@ -172,7 +170,7 @@ static inline size_t cpu_attention_scratch_size(int dim)
     return (CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEY_BLOCK) * ((size_t)dim + 32);
 }
 
-/* Queries of one head of a picture against all of its keys, which see each other. Keys and values
+/* Queries of one head of an image against all of its keys, which see each other. Keys and values
  * as the kernels store them. */
 enum { CPU_VISION_MAX_DIM = 256 }; /* the widest head */
 
@@ -184,7 +182,7 @@ struct vision_attention_tile {
     size_t o_stride;
 };
 
-/* A picture's attention in one piece. */
+/* Image attention in one piece. */
 struct vision_attention_kernels {
     size_t (*key_bytes)(int dim),
         (*value_bytes)(int dim);   /* of a patch: for multiples of CPU_KEY_BLOCK patches */
@@ -193,7 +191,7 @@ struct vision_attention_kernels {
     /* n rows of `in`, `stride` apart, from `patch` on, within CPU_PATCH_GROUP aligned ones */
     void (*store_values)(void *values, size_t patch, const float *in, size_t stride, int n,
                          int dim);
-    void (*attention)(const struct vision_attention_tile *t, void *room);
+    void (*attention)(const struct vision_attention_tile *t, void *scratch);
 };
 enum { CPU_PATCH_GROUP = 16 };
 
@@ -201,14 +199,13 @@ struct cpu_kernels {
     enum cpu_level level;
     const char *name;
     const struct matmul_kernels *f32;           /* weights of any dtype */
-    const struct matmul_kernels *low_precision; /* those of 16 bits, for BF16, FP8 and int8 weights;
-                                                   NULL: float32 ones are used */
-    const struct matmul_kernels *fp8; /* others for FP8 weights that cpu_use_int16(); NULL: none */
-    const struct matmul_kernels
-        *vision;   /* others for BF16 weights and rows of a picture; NULL: none */
-    bool two_pass; /* where BF16 would be too coarse narrow products keep 16 bits of activations by
-                    * packing.split; else float32 ones are used. Attention likewise: pictures' keys
-                    * and values are KV_LAYOUT_TWO_PASS; else KV_LAYOUT_F32 */
+    const struct matmul_kernels *low_precision; /* 16 bits, for BF16, FP8, int8 and int4
+                                                   weights; NULL: float32 */
+    const struct matmul_kernels *fp8;    /* for FP8 weights that cpu_use_int16(); NULL: none */
+    const struct matmul_kernels *vision; /* for BF16 weights and rows of an image; NULL: none */
+    bool two_pass; /* where BF16 is too coarse, multiply x's BF16 rounding errors, too
+                    * (packing_args.two_pass), instead of float32; images' keys and values are then
+                    * KV_LAYOUT_TWO_PASS instead of KV_LAYOUT_F32 */
 
     void (*to_bf16)(uint16_t *out, const float *in,
                     size_t n); /* nearest, ties to even; denormals stay */
@@ -228,7 +225,7 @@ struct cpu_kernels {
     void (*attention)(struct attention_tile *t, const void *keys, const void *values,
                       enum kv_layout kind);
     const struct vision_attention_kernels
-        *vision_attention; /* NULL: attend() with KV_LAYOUT_TWO_PASS or KV_LAYOUT_F32 */
+        *vision_attention; /* NULL: attention() with KV_LAYOUT_TWO_PASS or KV_LAYOUT_F32 */
 };
 
 /* The best level of this machine that is at most `most`. */
@@ -241,7 +238,7 @@ bool cpu_level_by_name(const char *name, enum cpu_level *level);
 extern const struct cpu_kernels cpu_kernels_generic;
 extern const struct matmul_kernels cpu_matmul_f32_generic;
 #if defined(__x86_64__)
-/* Products in tiles (kernels_amx.c), for the table of kernels_avx512.c. */
+/* gemm/gemm_amx.c */
 enum { CPU_AMX_GEMM_ROWS = 32, CPU_AMX_GEMV_ROWS = 16, CPU_AMX_GEMV_MAX_ROWS = 32 };
 void cpu_pack_gemm_amx(void *out, const struct packing_args *p);
 void cpu_pack_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
@@ -250,13 +247,12 @@ void cpu_store_gemm_amx(float *out, size_t out_stride, const float *sums, int n_
                         int n_x);
 size_t cpu_gemm_sums_amx(size_t width);
 size_t cpu_x_offset_amx(size_t k0, int n);
-/* kernels_amx_few.c */
+/* gemv/gemv_amx.c and attention/attention_causal_amx.c */
 void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, size_t end);
 void cpu_gemv_amx(float *out, size_t out_stride, const struct gemv_args *t);
 void cpu_attention_amx(struct attention_tile *t, const void *keys, const void *values,
                        enum kv_layout kind);
-/* Products of many rows in int16 (kernels_int16.c), for the tables of kernels_avx512vbmi.c and
- * kernels_avx512.c. */
+/* gemm/gemm_int16_avx512.c */
 void cpu_pack_gemm_int16(void *out, const struct packing_args *p);
 size_t cpu_x_offset_int16(size_t k0, int n);
 void cpu_pack_panel_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0,
@@ -270,14 +266,13 @@ size_t cpu_gemm_sums_int16(size_t width);
 
 extern const struct vision_attention_kernels cpu_vision_attention_avx2,
     cpu_vision_attention_avxvnni,
-    cpu_vision_attention_avx512vbmi; /* kernels_avx2_picture.c and so on */
-extern const struct vision_attention_kernels cpu_vision_attention_amx; /* kernels_amx_picture.c */
+    cpu_vision_attention_avx512vbmi; /* attention_vision_avx2.c and so on */
+extern const struct vision_attention_kernels cpu_vision_attention_amx; /* attention_vision_amx.c */
 extern const struct vision_attention_kernels
-    cpu_vision_attention_avx512; /* kernels_bf16_picture.c */
+    cpu_vision_attention_avx512; /* attention_vision_avx512.c */
 
 extern const struct matmul_kernels cpu_matmul_int16_avx2, cpu_matmul_int16_avxvnni,
-    cpu_matmul_vision_avx2,
-    cpu_matmul_vision_avxvnni; /* kernels_int16_avx2.c, kernels_int16_avxvnni.c */
+    cpu_matmul_vision_avx2, cpu_matmul_vision_avxvnni; /* gemm_int16_avx2.c, gemm_int16_avxvnni.c */
 extern const struct matmul_kernels cpu_matmul_f32_avx2,
     cpu_matmul_f32_avx512vbmi; /* the latter of all later levels, too */
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512vbmi,

@@ -49,8 +49,8 @@ static void amx_pack_queries(struct attention_tile *t)
     t->q_is_packed = true;
 }
 
-/* Of a few queries' attention most is reading. What is read next is asked for beside what is
- * multiplied, a few lines at a time, as processors drop what is asked for in bursts, and of keys
+/* Of a few queries' attention most is reading. What is read next is prefetched beside what is
+ * multiplied, a few lines at a time, as processors drop what is prefetched in bursts, and of keys
  * and values at once, as memory gives more to two streams. */
 struct kv_prefetch {
     const char *at;     /* of keys; NULL: of nothing */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of a picture's patches to all of them, with tiles (AMX). Scores are computed with keys
+/* Attention of an image's patches to all of them, with tiles (AMX). Scores are computed with keys
  * as rows and queries as columns, so that a row of 16 queries is a vector and the softmax needs no
  * sums across lanes; so are the values' sums, [dim, queries].
  *

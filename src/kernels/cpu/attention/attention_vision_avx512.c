@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A picture's attention with values and their weights in BF16 (AVX512-BF16: 32 products an
- * instruction); scores come from int16 (body_picture.h).
+/* Image attention with values and their weights in BF16 (AVX512-BF16: 32 products an
+ * instruction); scores come from int16 (attention_vision_scores_tmpl.h).
  *
  * A block's values are [CPU_KEY_BLOCK / 2, dim rounded up to LANES, 2] BF16: two patches side by
  * side, as products take them. Of an odd number of patches the last one's neighbour is zero. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A picture's attention for AVX-512 with VNNI. */
+/* Image attention for AVX-512 with VNNI. */
 #define LANES 16
 #define VISION_ATTENTION cpu_vision_attention_avx512vbmi
 #include "kernels/cpu/attention/attention_vision_f32_tmpl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A picture's attention with values in float32 and scores from int16 (body_picture.h); included by
- * a small file for each way of multiplying pairs, which sets LANES and VISION_ATTENTION (the
- * table's name).
+/* Image attention with values in float32 and scores from int16 (attention_vision_scores_tmpl.h);
+ * included by a small file for each way of multiplying pairs, which sets LANES and VISION_ATTENTION
+ * (the table's name).
  *
  * Values are [patches, dim rounded up to LANES]. */
 #include "kernels/cpu/common/simd_tmpl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A picture's attention: scores from int16 numbers (body_int16.h) and their softmax; a part of
- * kernels for pictures, whose values are narrower. Scores are sharp: a softmax of large ones would
+/* Image attention: scores from int16 numbers (int16_tmpl.h) and their softmax; a part of
+ * kernels for images, whose values are narrower. Scores are sharp: a softmax of large ones would
  * turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their
  * lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 3e-4 (64 columns).
  *
@@ -60,7 +60,7 @@ static void store_vision_key(void *keys, size_t patch, const float *key, int dim
     memcpy(block + pairs * CPU_KEY_BLOCK + at, &step, sizeof(step));
 }
 
-/* A tile's queries and running softmax. */
+/* A tile's queries and online softmax. */
 struct vision_queries {
     uint32_t words[CPU_Q_ROWS][QK_MAX_PAIRS];
     float step[CPU_Q_ROWS], max[CPU_Q_ROWS];

@@ -17,8 +17,8 @@ INLINE void amx_memory(const void *p)
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
-/* v, asking for a line of memory on the way: processors drop what is asked for in bursts, so each
- * line is asked for where one is read, and compilers leave it there. */
+/* v, asking for a line of memory on the way: processors drop what is prefetched in bursts, so each
+ * line is prefetched where one is read, and compilers leave it there. */
 INLINE __m512i load_and_prefetch(__m512i v, const void *line)
 {
     __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)line));
@@ -112,8 +112,8 @@ INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_
     }
 }
 
-/* 64 columns of a strip of twelve bits as two tiles, `apart` elements from each other, but for odd
- * ones; asks for what is `ahead` from there on. */
+/* 64 columns of a BF12 block as two tiles, `apart` elements from each other, but for outliers;
+ * prefetches what is `ahead` from there on. */
 INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_block *s, const uint8_t *step,
                             const uint8_t *ahead, size_t apart)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of strips of twelve bits (bf12.h) as BF16 words. */
+/* Rows of BF12 blocks (bf12.h) as BF16 words. */
 #ifndef EY_KERNELS_CPU_BF12_DECODE_TMPL_H
 #define EY_KERNELS_CPU_BF12_DECODE_TMPL_H
 
@@ -28,7 +28,7 @@ INLINE size_t bf12_word_at(size_t column)
                        : column / 16 * 16 + column / 4 % 2 * 8 + column / 8 % 2 * 4 + column % 4;
 }
 
-/* 64 columns of row a of a strip, but for odd ones. */
+/* 64 columns of row a of a strip, but for outliers. */
 #if LANES == 16
 INLINE void bf12_to_words(__m512i out[2], const struct bf12_block *s, const uint8_t *step, int a)
 {
@@ -87,7 +87,7 @@ INLINE uint32_t next_outlier(const struct bf12_block *s, uint32_t odd, size_t k)
     return odd;
 }
 
-/* Rows first .. first+count-1 of a strip get their odd weights number `odd` .. end-1, of 64 columns
+/* Rows first .. first+count-1 of a strip get their outliers number `odd` .. end-1, of 64 columns
  * from k on. */
 static __attribute__((noinline, unused)) void patch_outliers(bf12_vector (*rows)[BF12_VECTORS],
                                                              const struct bf12_block *s,

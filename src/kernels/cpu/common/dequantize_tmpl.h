@@ -26,8 +26,8 @@ INLINE vf f16_to_vf(const uint8_t *bits)
 }
 #endif
 
-/* Two vectors of e4m3 codes as float32 times 2^-8: their bits moved into a half's fields,
- * subnormals included. What they are multiplied with carries the unit, 2^8. The NaN codes come out
+/* Two vectors of e4m3 values as float32 times 2^-8: their bits moved into a half's fields,
+ * subnormals included. What they are multiplied with carries the unit, 2^8. The NaNs come out
  * as 480 · 2^-8: see has_nan_e4m3(). */
 enum { FP8_LOAD_FACTOR = 256 };
 
@@ -51,7 +51,7 @@ INLINE void load_fp8_pair(vf out[2], const uint8_t *quantized)
 #endif
 }
 
-/* Two vectors of int8 codes. */
+/* Two vectors of int8 values. */
 INLINE void load_int8_pair(vf out[2], const uint8_t *quantized)
 {
 #if LANES == 16
@@ -93,7 +93,7 @@ INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
 
 enum { STEP = 2 * LANES };
 
-/* The largest magnitudes of CPU_K_STEP codes, lane by lane, joined to `most`. */
+/* The largest magnitudes of CPU_K_STEP quantized values, lane by lane, joined to `most`. */
 typedef uint8_t magnitudes __attribute__((vector_size(4 * LANES)));
 
 INLINE magnitudes max_magnitudes(magnitudes most, const uint8_t *quantized)
@@ -128,7 +128,7 @@ INLINE bool has_nan_e4m3(magnitudes most)
 #endif
 }
 
-/* n codes as float32 times `unit` / FP8_LOAD_FACTOR, without scales. */
+/* n quantized values as float32 times `unit` / FP8_LOAD_FACTOR, without scales. */
 static void fp8_to_f32(float *out, const uint8_t *quantized, size_t n, float unit)
 {
     for (size_t k = 0; k < n; k += STEP) {

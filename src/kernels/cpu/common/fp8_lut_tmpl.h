@@ -25,16 +25,16 @@ struct byte_tables {
     __m512i low[2], high[2];
 };
 
-/* 64 codes → 64 BF16. Unpacking works within quarters, so the first vector has codes 0-7, 16-23,
- * 32-39 and 48-55, the second the rest; what they are multiplied with lies likewise:
- * bf16_in_fp8_order(), f32_in_fp8_order(). */
+/* 64 quantized values → 64 BF16. Unpacking works within quarters, so the first vector has quantized
+ * values 0-7, 16-23, 32-39 and 48-55, the second the rest; what they are multiplied with lies
+ * likewise: bf16_in_fp8_order(), f32_in_fp8_order(). */
 INLINE void bytes_to_bf16(__m512i out[2], __m512i quantized, __m512i index,
                           const struct byte_tables *t)
 {
     __m512i low = _mm512_permutex2var_epi8(t->low[0], index, t->low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->high[0], index, t->high[1]);
     high = _mm512_ternarylogic_epi64(high, quantized, _mm512_set1_epi8((char)0x80),
-                                     0xf8); /* high | (codes & 0x80) */
+                                     0xf8); /* high | (quantized & 0x80) */
     out[0] = _mm512_unpacklo_epi8(low, high);
     out[1] = _mm512_unpackhi_epi8(low, high);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FP8 weights as int16, and rows that they are multiplied with.
  *
- * A code is its value times 16 and as many powers of four as the matrix has room for (cpu_fp8.c),
- * to the nearest whole number: where the largest one is 448, all from 1/2 on are exact, and a
- * smaller one is off by 1/32 at most. A block of scales of a row of activations has steps of its
- * own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be 26000 steps
- * long. Scales multiply the sums of blocks, so that a row is packed once for all weights. */
+ * A code is its value times 16 and as many powers of four as the matrix has room for
+ * (cpu_fp8_as_int16.c), to the nearest whole number: where the largest one is 448, all from 1/2 on
+ * are exact, and a smaller one is off by 1/32 at most. A block of scales of a row of activations
+ * has steps of its own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be
+ * 26000 steps long. Scales multiply the sums of blocks, so that a row is packed once for all
+ * weights. */
 #include "kernels/cpu/common/int16_tmpl.h"
 
 enum { E4M3_UNIT = 16, MAX_POWERS = 7, X_BLOCK_LENGTH = 26000 };
@@ -35,8 +36,8 @@ static const uint8_t first_bytes[(16 + 2 * (MAX_POWERS + 1)) * 8] = {
 static const uint8_t subnormal_bytes[MAX_POWERS + 1][8] = {
     SUBNORMAL_BYTES(1), SUBNORMAL_BYTES(3),  SUBNORMAL_BYTES(5),  SUBNORMAL_BYTES(7),
     SUBNORMAL_BYTES(9), SUBNORMAL_BYTES(11), SUBNORMAL_BYTES(13), SUBNORMAL_BYTES(15)};
-static const int8_t second_bytes[8 + MAX_POWERS] = {1, 1,  1, 1, 1,
-                                                    4, 16, 64}; /* what follows no code asks for */
+static const int8_t second_bytes[8 + MAX_POWERS] = {1, 1, 1,  1,
+                                                    1, 4, 16, 64}; /* the rest is never looked up */
 
 struct e4m3_tables {
     __m512i first[2], second;
@@ -52,11 +53,11 @@ INLINE struct e4m3_tables e4m3_tables_load(int powers)
         _mm512_broadcast_i32x4(_mm_unpacklo_epi64(plus, _mm_sub_epi8(_mm_setzero_si128(), plus)))};
 }
 
-/* 64 codes → 64 int16, every second one from the first on, then the others. */
+/* 64 quantized values → 64 int16, every second one from the first on, then the others. */
 INLINE void e4m3_to_int16(__m512i out[2], __m512i quantized, const struct e4m3_tables *t)
 {
     const __m512i upper = _mm512_gf2p8affine_epi64_epi8(
-        quantized, _mm512_set1_epi64(0x1020408000000000), 0); /* codes >> 4 */
+        quantized, _mm512_set1_epi64(0x1020408000000000), 0); /* quantized >> 4 */
     const __m512i first = _mm512_permutex2var_epi8(t->first[0], quantized, t->first[1]),
                   second = _mm512_shuffle_epi8(t->second, upper);
     out[0] = _mm512_maddubs_epi16(_mm512_and_si512(first, _mm512_set1_epi16(0x00ff)), second);
@@ -113,7 +114,7 @@ INLINE struct e4m3_tables e4m3_tables_load(int powers)
                                 table_of(upper_bytes[powers])};
 }
 
-/* 32 codes → 32 int16: the first eight of either half, then the others. */
+/* 32 quantized values → 32 int16: the first eight of either half, then the others. */
 INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_tables *t)
 {
     const __m256i exponent = _mm256_and_si256(_mm256_srli_epi16(quantized, 3),
@@ -132,7 +133,7 @@ INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_t
 }
 #endif
 
-/* What sums are multiplied with for the codes' unit. */
+/* What sums are multiplied with for the quantized values' unit. */
 INLINE float e4m3_int16_scale(int powers)
 {
     return 1.0f / (float)(E4M3_UNIT << 2 * powers);
@@ -152,7 +153,7 @@ INLINE float quantize_block(int_vector words[BLOCK_VECTORS], const float *x, siz
     return step;
 }
 
-/* The same columns in the order in which codes of CPU_K_STEP columns come. */
+/* The same columns in the order in which quantized values of CPU_K_STEP columns come. */
 INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
 {
 #if LANES == 16

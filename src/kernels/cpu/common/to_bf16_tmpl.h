@@ -45,7 +45,7 @@ INLINE void int8_to_bf16(__m512i out[2], __m512i quantized, const struct byte_ta
     const __m512i low = _mm512_mask_permutexvar_epi8(_mm512_add_epi8(index, index), below, index,
                                                      t->low[0]);
     __m512i high = _mm512_mask_permutexvar_epi8(_mm512_set1_epi8(0x42), below, index, t->high[0]);
-    high = _mm512_ternarylogic_epi64(high, quantized, sign, 0xf8); /* high | (codes & sign) */
+    high = _mm512_ternarylogic_epi64(high, quantized, sign, 0xf8); /* high | (quantized & sign) */
     out[0] = _mm512_unpacklo_epi8(low, high);
     out[1] = _mm512_unpackhi_epi8(low, high);
 }
@@ -73,7 +73,7 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
     }
 }
 
-/* The BF16 of all sixteen codes of the row's group, as a table for 16-bit permutes. */
+/* The BF16 of all sixteen quantized values of the row's group, as a table for 16-bit permutes. */
 INLINE __m512i int4_table(const struct int4_row *r)
 {
     const __m512 quantized = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -81,7 +81,7 @@ INLINE __m512i int4_table(const struct int4_row *r)
     return _mm512_castsi256_si512((__m256i)_mm512_cvtneps_pbh(values));
 }
 
-/* 32 codes → 32 BF16 */
+/* 32 quantized values → 32 BF16 */
 INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
 {
     __m512i q = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));

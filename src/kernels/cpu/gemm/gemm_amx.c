@@ -43,7 +43,7 @@ void cpu_pack_gemm_amx(void *out, const struct packing_args *p)
     if (wide) pack_columns((uint16_t *)out + AMX_TILE, p, AMX_ROWS, 2 * AMX_TILE);
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 /* Columns of k that are multiplied with all weights of a panel before the next ones are: packed
  * rows stay in the first-level cache. */
@@ -79,7 +79,7 @@ static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row,
         load_int4_tiles(out, &s, i, (size_t)w->cols - i, 2 * AMX_TILE);
 }
 
-/* A strip of twelve bits; false: it is read where it is stored. */
+/* A BF12 block; false: it is read where it is stored. */
 static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row, size_t k0,
                              size_t k)
 {
@@ -96,7 +96,7 @@ static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row,
     return true;
 }
 
-/* As multiply() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
+/* As gemm() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
 void cpu_pack_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t begin,
                         size_t k)
 {

@@ -9,8 +9,8 @@
 #include "kernels/cpu/gemv/gemv_streams_tmpl.h"
 
 /* 64 columns of a row as words: BF16 in out[0] and out[1], or, where the weights have scales,
- * float32 in the order in which codes are unpacked: first elements in out[0] and out[2], second
- * ones in the others. */
+ * float32 in the order in which quantized values are unpacked: first elements in out[0] and out[2],
+ * second ones in the others. */
 INLINE void x_words(vf out[4], const struct packing_args *p, int row, size_t k)
 {
     if (!p->fp8_order) {

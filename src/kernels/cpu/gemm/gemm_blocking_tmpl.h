@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How GEMM kernels block their operands; gemm_words_tmpl.h says why. */
+/* How GEMM kernels block their operands: micro-panels of NR weight rows, M-blocks of MR rows of x;
+ * gemm_words_tmpl.h says why. */
 #ifndef EY_KERNELS_CPU_GEMM_BLOCKING_TMPL_H
 #define EY_KERNELS_CPU_GEMM_BLOCKING_TMPL_H
 
@@ -17,7 +18,7 @@ enum {
     TILE_SUMS = M_TILE_ROWS * CPU_N_BLOCK
 };
 
-/* The pass that does what lane l of few() does, and the other way round: the bits of one are those
+/* The pass that does what lane l of gemv() does, and the other way round: the bits of one are those
  * of the other reversed. */
 INLINE size_t phase_of_lane(size_t lane)
 {
@@ -44,7 +45,7 @@ static inline size_t gemm_sums_size(size_t width)
     return DEPTH * TILE_SUMS + M_TILE_ROWS * width / LANES;
 }
 
-/* What is asked for meanwhile, so many bytes two steps: of the part's next pass, and of the next
+/* What is prefetched meanwhile, so many bytes two steps: of the part's next pass, and of the next
  * strip. */
 struct gemm_prefetch {
     const char *from[2];
@@ -53,19 +54,18 @@ struct gemm_prefetch {
 
 /* One instance of `call` for each number of rows that a part may have, so that its sums stay in
  * registers. */
-#define MR_CASE(call, rows)            \
-    case rows:                         \
-        call((rows < MR ? rows : MR)); \
-        break;
-#define FOR_MR(n, call)                                                                      \
-    switch (n) {                                                                             \
-        MR_CASE(call, 1)                                                                     \
-        MR_CASE(call, 2)                                                                     \
-        MR_CASE(call, 3)                                                                     \
-        MR_CASE(call, 4)                                                                     \
-        MR_CASE(call, 5) MR_CASE(call, 6) MR_CASE(call, 7) MR_CASE(call, 8) MR_CASE(call, 9) \
-            MR_CASE(call, 10) MR_CASE(call, 11) default : call(MR);                          \
+#define MR_CASE(call, rows) \
+    case rows: call((rows < MR ? rows : MR)); break;
+/* clang-format off */
+#define FOR_MR(n, call)                                                    \
+    switch (n) {                                                           \
+        MR_CASE(call, 1) MR_CASE(call, 2) MR_CASE(call, 3)                 \
+        MR_CASE(call, 4) MR_CASE(call, 5) MR_CASE(call, 6)                 \
+        MR_CASE(call, 7) MR_CASE(call, 8) MR_CASE(call, 9)                 \
+        MR_CASE(call, 10) MR_CASE(call, 11)                                \
+    default: call(MR);                                                     \
     }
+/* clang-format on */
 
 static void store_gemm_tile(float *out, size_t out_stride, const float *sums, int n_w, int first,
                             int n)

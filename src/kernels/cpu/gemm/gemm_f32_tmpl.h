@@ -144,7 +144,7 @@ static void pack_panel_f32(void *out, const struct weight *w, int64_t row, int n
         }
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 static void gemm_f32(float *sums, const struct gemm_args *b)
 {

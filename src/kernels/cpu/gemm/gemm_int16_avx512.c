@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of many rows in int16 for AVX-512 with VNNI. */
+/* GEMM (many rows of x) in int16 for AVX-512 with VNNI. */
 #define LANES 16
 #include "kernels/cpu/common/simd_tmpl.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of many rows in int16 (body_int16.h), with FP8 weights or, for pictures, with BF16 ones.
+/* GEMM (many rows of x) in int16 (int16_tmpl.h), with FP8 weights or, for images, with BF16 ones.
  * Block by block of scales the sums are exact, so they are those of few rows in whatever order they
  * come, and blocks are added in theirs.
  *
  * A packed tile is, block by block, [part][pairs of columns][rows of the part, 2] int16, then a
  * step for each row; a panel [block][strip]([pairs of columns][STRIP, 2] int16, then a step for
- * each weight row). Pairs come in the order in which codes are unpacked. */
+ * each weight row). Pairs come in the order in which quantized values are unpacked. */
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
@@ -78,7 +78,7 @@ INLINE uint32_t *panel_offset(void *panel, size_t k, size_t pairs, size_t strips
     return (uint32_t *)panel + before * NR + at % NR;
 }
 
-/* 2 · LANES codes of a weight row from column k on, zeros after its end. */
+/* 2 · LANES quantized values of a weight row from column k on, zeros after its end. */
 INLINE int_vector load_fp8_padded(const struct weight *w, int64_t row, size_t k)
 {
     uint8_t some[sizeof(int_vector)] = {0};
@@ -166,7 +166,7 @@ SHARED void NAMED(pack_panel_bf16)(void *out, const struct weight *w, int64_t ro
     pack_any_panel(out, w, row, n, k0, k, false);
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 /* acc[n][2] += two columns of a strip times those of n rows. */
 INLINE void gemm_int16_pair(int_vector (*acc)[2], const uint32_t *w, const uint32_t *x, int n)
@@ -221,7 +221,7 @@ SHARED void NAMED(gemm)(float *sums, const struct gemm_args *b)
     for (size_t k = 0, pairs; k < b->k; k += 2 * pairs, x += (pairs + 1) * n) {
         pairs = block_pairs(k, b->k);
         const float *steps = (const float *)(const void *)(x + pairs * n);
-        /* what is asked for: a share of the next block's rows, and of the next strip */
+        /* what is prefetched: a share of the next block's rows, and of the next strip */
         struct gemm_prefetch next = {
             {(const char *)(x + (pairs + 1) * n), NULL},
             {2 * n * sizeof(uint32_t) / (strips * m_blocks), 2 * NR * sizeof(uint32_t) / m_blocks}};

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of many rows, with panels of decoded weights; a part of kernels_body.h.
+/* GEMM (many rows of x), with panels of decoded weights.
  *
- * few() has columns in lanes: lane l adds up every LANES-th word of two rows, and in the end the
- * lanes are added. Here the lanes are weight rows, and what few() has in one lane is a pass: LANES
- * passes, whose sums are added in the order of sum_lanes_of(). Nothing is added across lanes, and
- * what a pass reads is a LANES-th of the rows, which the first-level cache has room for. Passes
- * come as that tree of sums is walked, so that at most DEPTH sums wait. A word is a float32, or two
- * BF16.
+ * gemv() has columns in lanes: lane l adds every LANES-th word of two rows, and the lanes are added
+ * at the end. Here the lanes are weight rows, and a lane of gemv() becomes a k-phase: LANES phases,
+ * whose sums are added in the order of sum_lanes_of(). Nothing is added across lanes, and a phase
+ * reads a LANES-th of the rows, which fits into the first-level cache. Phases run in the order of
+ * that tree of sums, so that at most DEPTH sums are pending. A word is a float32, or two BF16.
  *
- * Packed rows lie in parts of a few, [part][pass][steps][rows of the part] words; panels are
- * [pass][strip][steps][STRIP] words. Rows whose weights have scales are packed as float32 and get
- * them a pass at a time, as few() does: before they are rounded. */
+ * Packed rows are [M-block][phase][steps][rows of the M-block] words, panels are
+ * [phase][micro-panel][steps][NR] words. Rows whose weights have scales are packed as float32 and
+ * scaled a phase at a time, before they are rounded, as gemv() does. */
 #ifndef EY_KERNELS_CPU_GEMM_WORDS_TMPL_H
 #define EY_KERNELS_CPU_GEMM_WORDS_TMPL_H
 
@@ -76,7 +75,7 @@ INLINE void scale_phase(uint32_t *out, const float *x, size_t n, size_t block, c
     }
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 INLINE vf fma_word(vf sum, vf w, const uint32_t *x, bool bf16)
 {
@@ -175,7 +174,7 @@ INLINE void gemm_words(float *sums, const struct gemm_args *b, bool bf16)
     const size_t steps = b->k / (bf16 ? 2 * LANES : LANES), strips = ((size_t)b->n_w + NR - 1) / NR;
     const size_t n = (size_t)n_m_blocks(b->n_x),
                  share = 2 * NR * sizeof(float) /
-                         n; /* of the next strip, that each part asks for */
+                         n; /* of the next strip, that each part prefetches */
     struct m_block m_blocks[M_TILE_ROWS / MR + 1] = {{0}};
     const float *w = b->w;
     for (int i = 0; i < (int)n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a few rows with weights as they lie in the file, with tiles (AMX). FP8 and four-bit
+/* GEMV (few rows of x) with weights as they lie in the file, with tiles (AMX). FP8 and four-bit
  * rows go through the first-level cache, because tiles are loaded from memory only, a step or two
  * of 64 columns before they are multiplied: a tile that is loaded right after it was stored would
  * wait.
@@ -15,9 +15,9 @@ enum {
     STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
     MAX_BLOCKS_BESIDE = 4,
     STREAM_PREFETCH_BYTES = 3200,      /* bytes, of rows in few places */
-    BF12_STREAM_PREFETCH_BYTES = 3072, /* of strips of twelve bits */
+    BF12_STREAM_PREFETCH_BYTES = 3072, /* of BF12 blocks */
     HEAD_LINES = offsetof(struct bf12_block, outlier) / 64 +
-                 1 /* of such a strip, and its first odd weights */
+                 1 /* of such a strip, and its first outliers */
 };
 
 /* ---- packed rows ---- */
@@ -91,7 +91,7 @@ INLINE void weight_strip_at(struct weight_strip *s, const struct gemv_args *t, i
     s->next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
 }
 
-/* Asks for what is some way on in each place. */
+/* Prefetches what is some way on in each place. */
 INLINE void prefetch_strip(const struct weight_strip *s, size_t at, size_t lines)
 {
     const uint8_t *ahead = s->w + at + CPU_PREFETCH_BYTES;
@@ -120,7 +120,7 @@ INLINE void decode_strip_step(uint16_t *out, struct weight_strip *s, size_t k, e
     amx_memory(out);
 }
 
-/* ---- products ---- */
+/* ---- matmul ---- */
 
 /* Tile 0 += 64 columns of weights, `row` bytes from row to row, the second 32 at w + half, times
  * packed rows. */
@@ -193,7 +193,7 @@ INLINE void gemv_strips(float *out, size_t out_stride, const struct gemv_args *t
     }
 }
 
-/* ---- strips of twelve bits (bf12.h) ---- */
+/* ---- BF12 blocks (bf12.h) ---- */
 
 /* Sums of n <= 2 strips from `row` of the matrix on, [strip][row][n_x]: two are read in two
  * streams. */
@@ -289,7 +289,7 @@ INLINE void gemv_bf12_amx(float *out, size_t out_stride, const struct gemv_args 
  * weight rows, and of each several blocks of columns side by side: row (j, i) of it is block j of
  * weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only
  * those of equal blocks are wanted. Of each block a row is read two lines at a time, as they lie.
- * Blocks are those of FP8's scales; int8 rows, whose multiplier comes last, have as many, with 1
+ * Blocks are those of FP8's scales; int8 rows, whose scale comes last, have as many, with 1
  * for a scale. */
 
 enum {
@@ -299,7 +299,7 @@ enum {
     FOLD_LANES = 8
 };
 
-/* What unusual codes become, by their low six bits: subnormals, and NaN. */
+/* What unusual quantized values become, by their low six bits: subnormals, and NaN. */
 #define UNUSUAL(F) SUBNORMALS(F), [63] = F(0x7fc0)
 static const uint8_t unusual_low[64] = {UNUSUAL(LOW_BYTE)}, unusual_high[64] = {UNUSUAL(HIGH_BYTE)};
 
@@ -311,10 +311,10 @@ INLINE __mmask64 unusual_e4m3(__m512i quantized)
     return _mm512_cmpgt_epu8_mask(ranked, _mm512_set1_epi8((char)0xed));
 }
 
-/* fp8_to_bf16() of 64 codes without turns of the port that looks bytes up, but for unusual ones:
- * bits of normal numbers are XORs of bits of their codes. BF16's exponent is e4m3's plus 120, so of
- * its upper seven bits the first is e's first, the next four are the contrary of that, then come
- * the second and third of e; the fourth and m lead the other byte. */
+/* fp8_to_bf16() of 64 quantized values without turns of the port that looks bytes up, but for
+ * unusual ones: bits of normal numbers are XORs of bits of their values. BF16's exponent is e4m3's
+ * plus 120, so of its upper seven bits the first is e's first, the next four are the contrary of
+ * that, then come the second and third of e; the fourth and m lead the other byte. */
 INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
 {
     const __m512i high = _mm512_gf2p8affine_epi64_epi8(quantized,
@@ -325,8 +325,8 @@ INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
     out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* The same of any codes. Of weights that are spread like a bell and fill the range one in ten
- * thousand is unusual. */
+/* The same of any quantized values. Of weights that are spread like a bell and fill the range one
+ * in ten thousand is unusual. */
 static __attribute__((noinline, cold)) void any_e4m3_to_bf16(uint16_t *first, uint16_t *second,
                                                              const uint8_t *p)
 {
@@ -338,12 +338,12 @@ static __attribute__((noinline, cold)) void any_e4m3_to_bf16(uint16_t *first, ui
                                                 0);
     high = _mm512_mask_permutexvar_epi8(high, unusual, quantized, _mm512_loadu_si512(unusual_high));
     low = _mm512_mask_permutexvar_epi8(low, unusual, quantized, _mm512_loadu_si512(unusual_low));
-    high = _mm512_ternarylogic_epi64(high, quantized, sign, 0xf8); /* high | (codes & sign) */
+    high = _mm512_ternarylogic_epi64(high, quantized, sign, 0xf8); /* high | (quantized & sign) */
     _mm512_store_si512(first, _mm512_unpacklo_epi8(low, high));
     _mm512_store_si512(second, _mm512_unpackhi_epi8(low, high));
 }
 
-/* n lines, 64 codes each, of a row; asks for as many `ahead`. */
+/* n lines, 64 quantized values each, of a row; prefetches as many `ahead`. */
 INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, const int n,
                          enum dtype dtype, const struct byte_tables *tables)
 {
@@ -367,8 +367,8 @@ INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, 
                              w + i * CPU_K_STEP);
 }
 
-/* The columns of `beside` blocks of AMX_ROWS / beside weight rows, from `at` on; asks for the lines
- * some way on in every place. */
+/* The columns of `beside` blocks of AMX_ROWS / beside weight rows, from `at` on; prefetches the
+ * lines some way on in every place. */
 INLINE void decode_fp8_group(uint16_t *out, const struct weight_strip *s, size_t at,
                              const int beside, enum dtype dtype, const struct byte_tables *tables)
 {

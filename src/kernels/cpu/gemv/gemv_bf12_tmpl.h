@@ -6,7 +6,7 @@
 /* Steps of a block that stay in the first-level cache while its rows are taken a few at a time. */
 enum { STEPS_PER_CHUNK = 8 };
 
-/* 64 columns of `count` rows of a strip; asks for as many of the step that is `ahead`. */
+/* 64 columns of `count` rows of a strip; prefetches as many of the step that is `ahead`. */
 INLINE void bf12_decode_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_block *s,
                              const uint8_t *step, const uint8_t *ahead, uint32_t outlier,
                              uint32_t end, size_t k, int first, int count)

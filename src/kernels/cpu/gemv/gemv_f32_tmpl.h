@@ -144,7 +144,7 @@ static void gemv_uncompressed_f32(float *out, size_t out_stride, const struct ge
 
 /* ---- four-bit weights ---- */
 
-/* LANES four-bit codes as numbers. */
+/* LANES four-bit values as numbers. */
 INLINE vf load_int4(const uint8_t *p)
 {
 #if LANES == 16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FP8 weights as float32 by lookup; a part of kernels_body.h. In half the instructions of
- * load_fp8_pair(), and NaN codes come out as NaN. Their columns are in an order of their own, 64 by
- * 64, and so is what they are multiplied with (packing.codes). */
+/* FP8 weights as float32 by lookup. In half the instructions of
+ * load_fp8_pair(), and NaNs come out as NaN. Their columns are in an order of their own, 64 by
+ * 64, and so is what they are multiplied with (packing_args.fp8_order). */
 #ifndef EY_KERNELS_CPU_GEMV_FP8_VBMI_TMPL_H
 #define EY_KERNELS_CPU_GEMV_FP8_VBMI_TMPL_H
 
@@ -28,7 +28,7 @@ INLINE vf bf16_half_to_f32(__m512i words, int second)
                        : _mm512_slli_epi32(words, 16));
 }
 
-/* 64 codes as float32 divided by FP8_LOAD_FACTOR, in the order of f32_in_fp8_order(). */
+/* 64 quantized values as float32 divided by FP8_LOAD_FACTOR, in the order of f32_in_fp8_order(). */
 INLINE void fp8_lut_to_f32(vf out[4], const uint8_t *p, const struct byte_tables *t)
 {
     __m512i words[2];

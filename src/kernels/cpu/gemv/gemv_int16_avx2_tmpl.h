@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of few rows with FP8 weights in int16 (body_int16_codes.h) by vectors of eight whole
+/* GEMV (few rows of x) with FP8 weights in int16 (fp8_to_int16_tmpl.h) by vectors of eight whole
  * numbers, and the tables of these; included by a small file for each way of multiplying pairs. A
  * vector has columns of one weight row. Packed rows lie one after the other, as [padded] int16 in
- * the order in which codes are unpacked, then as [blocks, LANES] steps. */
+ * the order in which quantized values are unpacked, then as [blocks, LANES] steps. */
 #define LANES 8
 #include "kernels/cpu/common/simd_tmpl.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of few rows with FP8 weights in int16 (body_int16_codes.h); a part of kernels_body.h. A
+/* GEMV (few rows of x) with FP8 weights in int16 (fp8_to_int16_tmpl.h). A
  * vector holds 32 columns of each of two weight rows, and so does a vector of their sums: half as
  * many have to be added across lanes at the end of a block. Packed rows lie one after the other, as
- * [padded] int16 in the order in which codes are unpacked, then as [blocks, MAX_GEMV_ROWS] steps.
+ * [padded] int16 in the order in which quantized values are unpacked, then as [blocks,
+ * MAX_GEMV_ROWS] steps.
  */
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemv/gemv_streams_tmpl.h"

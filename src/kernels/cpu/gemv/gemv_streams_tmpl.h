@@ -13,7 +13,7 @@
 enum { MAX_WEIGHT_STREAMS = LANES == 4 ? 2 : 8, MAX_GEMV_ROWS = LANES == 16 ? 8 : 4 };
 
 /* AMD's processors, which BF16 vectors are for, have few lines on their way to the first-level
- * cache: asked for into the second-level one, earlier, weights come at 36 instead of 31 GB/s (two
+ * cache: prefetched into the second-level one, earlier, weights come at 36 instead of 31 GB/s (two
  * cores of a Zen 4). Intel's lose a tenth by that. */
 #ifdef HAVE_BF16
 #define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + 4 * CPU_PREFETCH_BYTES, 0, 2)
@@ -61,7 +61,7 @@ INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t l
 }
 
 /* Of a panel's rows LANES are read side by side, too many places for processors to read ahead in:
- * what comes next in a row is asked for, and the same columns of the row that takes its place. */
+ * what comes next in a row is prefetched, and the same columns of the row that takes its place. */
 INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) {

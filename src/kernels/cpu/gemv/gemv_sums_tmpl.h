@@ -8,9 +8,9 @@
 
 enum { ROWS_DECODED = LANES == 16 ? 4 : 2 }; /* rows, in registers */
 
-enum { LINE_NIBBLES = 128 }; /* four-bit codes of 64 bytes */
+enum { LINE_NIBBLES = 128 }; /* four-bit values of 64 bytes */
 
-/* Makes sums NaN where their rows have NaN codes. */
+/* Makes sums NaN where their rows have NaNs. */
 static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w,
                                                const struct weight_streams *p,
                                                const struct gemv_args *t, int n)
@@ -24,7 +24,7 @@ static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w
     }
 }
 
-/* nan_codes: rows of FP8 of which some have NaN codes; NULL: there are none. */
+/* nan_codes: rows of FP8 of which some have NaNs; NULL: there are none. */
 INLINE void store_streams(float *out, size_t out_stride, const vf *acc,
                           const uint8_t *const *nan_codes, const struct weight_streams *p,
                           const struct gemv_args *t, int n)
