@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The narrow waist: everything a model's forward pass asks of a device, one function a fused step.
  *
- * A family's pass (src/models) is written once against this table; `ref` (plain C in float32, kept
- * as the truth of every test) and `cpu` implement it. Work is enqueued in order; finish() waits and
- * says whether all went well. Buffers are made by alloc() before the first step, never afterwards;
- * a `dev` pointer is only ever handed back to the backend that made it. Shapes in comments are
- * row-major; [n] rows of a call are independent: a row's result does not depend on which other rows
- * are in the call. */
+ * A family's forward pass (src/models) is written once against this table; `ref` (plain C in
+ * float32, kept as the truth of every test) and `cpu` implement it. Work is enqueued in order;
+ * finish() waits and says whether all went well. Buffers are made by alloc() before the first step,
+ * never afterwards; a `dev` pointer is only ever handed back to the backend that made it. Shapes in
+ * comments are row-major; [n] rows of a call are independent: a row's result does not depend on
+ * which other rows are in the call. */
 #ifndef EY_BACKEND_H
 #define EY_BACKEND_H
 

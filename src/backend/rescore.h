@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logits computed again from a head's BF16 rows, beside a head of 8 bits (PLACE_EIGHT_BIT). The
+/* Rescoring: top-k logits of an 8-bit head (PLACE_EIGHT_BIT), recomputed from the BF16 rows. The
  * host and the GPU (kernels/cuda/sampling/topk.cu) do it with the same bits, so that an answer does
  * not depend on which of them did: float32, every product and sum rounded by itself, and one order
  * of sums.

@@ -42,7 +42,7 @@ struct weight {
     int64_t rows, cols;
     const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] scales; int8: [rows];
                            NULL otherwise */
-    /* int4: value = (code - zero) · scale, both of the code's group of columns
+    /* int4: weight = (nibble - zero) · scale, both of its group of columns
      * (docs/guides/quantization.md); at any address, as files have them */
     int group_size; /* columns of a group: 32, 64 or 128, which divides cols; 0 otherwise */
     const void *group_scale; /* BF16 [rows, cols/group] */
@@ -72,7 +72,7 @@ struct weight_recipe {
 enum {
     FP8_BLOCK = 128,
     ZEROS_PER_WORD = 8 /* rows whose four-bit zeros share a word */,
-    BF12_ROWS = 16 /* of a strip of weight.bf12 */
+    BF12_ROWS = 16 /* of a block of weight.bf12 */
 };
 
 static inline int64_t weight_groups(const struct weight *w)
@@ -98,7 +98,7 @@ static inline const float *weight_row_scale(const struct weight *w, int64_t row)
     return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
 }
 
-/* Strips of weight.bf12. */
+/* Blocks of weight.bf12. */
 static inline size_t weight_bf12_blocks(const struct weight *w)
 {
     return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;

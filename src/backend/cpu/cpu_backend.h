@@ -23,7 +23,7 @@ struct cpu {
     struct backend_limits limits;
     size_t stride;  /* elements of a packed row: max_width padded to CPU_K_STEP */
     void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of gemv(): the input of the
-                       next products */
+                       next matmul */
     float *rows[2]; /* [max_rows, stride] intermediates */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;            /* [threads, scratch_size] */
@@ -75,7 +75,7 @@ struct cpu_linear {
     size_t y_stride;
 };
 
-/* products[n_linears] of the same input, in one run of the thread team. SILU_MUL: two products of
+/* linears[n_linears] of the same input, in one run of the thread team. SILU_MUL: two matrices of
  * equal shape; the second's y is scratch. */
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);

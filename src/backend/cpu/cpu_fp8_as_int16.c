@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which FP8 matrices are multiplied in int16, whose steps are the same for all of a matrix: those
- * that come close to FP8's largest number in all of their blocks of scales, when as many powers of
- * four as all have room for are multiplied in. Quantising each block by its largest weight makes
- * them so. A matrix is looked at when it is multiplied for the first time, as reading all of them
- * would make a start late. */
+/* Selects the FP8 matrices that are multiplied in int16. One int16 step serves a whole matrix, so
+ * every block of scales must use nearly the full e4m3 range after a common shift by powers of four;
+ * per-block absmax quantization does. A matrix is checked at its first matmul: reading all of them
+ * would delay the start. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu_matmul.h"

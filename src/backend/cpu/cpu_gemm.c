@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM: many rows of x, in blocks. A thread takes a group of weight rows: it decodes a panel of
- * them, as many columns as the second-level cache has room for, and multiplies it with all packed
- * rows before it goes on to the next columns; sums that are not complete wait in its scratch. What
- * the products are finished with is applied to a tile's outputs while these are near. */
+/* GEMM: many rows of x, in blocks. A thread takes an N-group of weight rows, packs a panel of as
+ * many columns as fit into the second-level cache, and multiplies it with all packed rows before it
+ * goes on to the next columns; partial sums stay in its scratch. The epilogue is applied to a
+ * tile's outputs while they are in a cache. */
 #include <string.h>
 
 #include "backend/cpu/cpu_matmul.h"
@@ -20,11 +20,11 @@ struct n_block {
     uint8_t *panel;
 };
 
-/* A group's slabs and the columns that they hold now. */
+/* The N-blocks of a group, and the columns that their panels hold now. */
 struct n_group {
     struct n_block block[MAX_N_BLOCKS];
     int n;
-    float *sums; /* [TILES, SLABS] where sums wait, one else */
+    float *sums; /* [M_TILES, MAX_N_BLOCKS] of partial sums, or one */
     size_t width, k0, k;
 };
 
@@ -38,7 +38,7 @@ static size_t panel_kc(const struct matmul_kernels *kernels, size_t width)
     return width <= kernels->whole_k ? width : kernels->kc;
 }
 
-/* Weight rows of a slab, a part of CPU_N_BLOCK, where a group has so many. */
+/* Weight rows of an N-block, a part of CPU_N_BLOCK, where a group has n_blocks of them. */
 static int n_block_rows(const struct matmul_kernels *kernels, size_t width, int n_blocks)
 {
     const size_t bytes = (size_t)n_blocks * panel_kc(kernels, width) * kernels->panel_element;
@@ -187,7 +187,7 @@ static void gemm_n_group(const struct cpu_matmul_job *j, struct n_group *g)
 
 /* ---- groups ---- */
 
-/* Where a second product belongs to the first, its rows are the second slab. */
+/* Where a second matrix belongs to the first, its rows are the second N-block. */
 static int n_group_blocks(const struct cpu_matmul_job *j)
 {
     return j->epilogue == CPU_SILU_MUL ? 2 : j->kernels->n_blocks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMV: few rows of x, which take as long as reading the weights does. Weights are multiplied as
- * they lie in the file and read once for all rows (from the cache again where a pass takes fewer),
+ * they lie in the file and read once for all rows (later passes read them from a cache),
  * in long runs of neighbouring rows: each thread reads a few streams. */
 #include "tensor/bf12.h"
 #include "backend/cpu/cpu_matmul.h"
@@ -174,8 +174,7 @@ static int64_t tile_end(const struct cpu_matmul_job *j, int64_t row, int64_t end
     return tile < end ? tile : end;
 }
 
-/* Weight rows begin .. end-1 of product i, beside those of the next where the two belong together.
- */
+/* Weight rows begin .. end-1 of matrix i, with those of the next where the two belong together. */
 static void gemv_run(const struct cpu_matmul_job *j, int i, int64_t begin, int64_t end, int thread)
 {
     const struct cpu_linear *p = j->linears + i,

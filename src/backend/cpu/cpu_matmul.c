@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of one input with one or several weights in one run of the thread team. The input is
+/* Matmuls of one input with one or several weights, in one run of the thread team. The input is
  * normed row by row; a few rows of it are multiplied with weights as they lie in the file
  * (cpu_gemv.c), more with panels of decoded weights that stay in a cache while the rows go by
  * (cpu_gemm.c). Few and many give the same bits. */
@@ -60,7 +60,7 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
     }
 }
 
-/* How the input is multiplied with a weight, and whether its remainders are, too. F16 and F32
+/* Selects the matmul kernels. *two_pass: also multiply the BF16 rounding errors of x. F16 and F32
  * weights would lose bits in BF16 matmuls. FP8 weights always have scales here; int8 ones have
  * values of at most 127 and meet few rows only. */
 static const struct matmul_kernels *cpu_select_matmul(const struct cpu *c,

@@ -26,7 +26,7 @@ enum {
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* Some processors get most from one stream, others from several; without asking ahead, cores wait
+/* Some processors get most from one stream, others from several; without prefetching, cores wait
  * for what memory would give. */
 enum { MAX_STREAMS = 8 };
 static const struct stream_pattern {
@@ -219,7 +219,7 @@ double cpu_measure_flops(struct pool *pool, enum cpu_level level, bool low_preci
     return best;
 }
 
-/* Seconds that the caller's core takes for as many products. */
+/* Seconds a FLOP on the caller's core, or `best` if that is less. */
 static double time_short_loop(enum cpu_level level, bool low_precision, double best)
 {
     double flops;

@@ -187,11 +187,11 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
     float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
     struct cpu_input in = rms_input(c, x, &w->input_norm, batch->n_rows, shape->norm_eps);
     in.needs_f32 = true;
-    struct cpu_linear products[3] = {
+    struct cpu_linear linears[3] = {
         {&w->q, bias_of(c, 1, &w->q_bias), q, (size_t)text_q_width(shape)},
         {&w->k, bias_of(c, 2, &w->k_bias), k, kv_width},
         {&w->v, bias_of(c, 3, &w->v_bias), v, kv_width}};
-    cpu_matmul(c, &in, products, 3, CPU_STORE);
+    cpu_matmul(c, &in, linears, 3, CPU_STORE);
     struct qkv_job job = {c,
                           q,
                           k,
@@ -377,8 +377,8 @@ void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, 
     struct cpu *c = cpu_of(be);
     (void)n_prompt; /* all rows alike */
     struct cpu_input input = {.x = in, .x_stride = (size_t)w->cols, .n = n, .width = (int)w->cols};
-    struct cpu_linear product = {w, NULL, x, (size_t)w->rows};
-    cpu_matmul(c, &input, &product, 1, CPU_ADD);
+    struct cpu_linear linear = {w, NULL, x, (size_t)w->rows};
+    cpu_matmul(c, &input, &linear, 1, CPU_ADD);
 }
 
 void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
@@ -388,8 +388,8 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
     (void)n_prompt; /* all rows alike */
     size_t mlp = (size_t)shape->mlp;
     struct cpu_input in = rms_input(c, x, &w->post_norm, n, shape->norm_eps);
-    struct cpu_linear products[2] = {{&w->gate, NULL, h, mlp}, {&w->up, NULL, c->rows[1], mlp}};
-    cpu_matmul(c, &in, products, 2, CPU_SILU_MUL);
+    struct cpu_linear linears[2] = {{&w->gate, NULL, h, mlp}, {&w->up, NULL, c->rows[1], mlp}};
+    cpu_matmul(c, &in, linears, 2, CPU_SILU_MUL);
 }
 
 /* As many rows at a time as are few anywhere; the scales of weight rows come last. */
@@ -403,8 +403,8 @@ static void int8_lm_head(struct cpu *c, float *logits, const struct cpu_input *i
         struct cpu_input some = *in;
         some.x += (size_t)first * in->x_stride;
         some.n = in->n - first < CPU_GEMV_ROWS ? in->n - first : CPU_GEMV_ROWS;
-        struct cpu_linear product = {&quantized, NULL, logits + (size_t)first * n_logits, n_logits};
-        cpu_matmul(c, &some, &product, 1, CPU_STORE);
+        struct cpu_linear linear = {&quantized, NULL, logits + (size_t)first * n_logits, n_logits};
+        cpu_matmul(c, &some, &linear, 1, CPU_STORE);
     }
     for (int i = 0; i < in->n; i++)
         for (size_t r = 0; r < n_logits; r++)
@@ -425,6 +425,6 @@ void cpu_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, 
         int8_lm_head(c, logits, &in, head);
         return;
     }
-    struct cpu_linear product = {head, NULL, logits, (size_t)head->rows};
-    cpu_matmul(c, &in, &product, 1, CPU_STORE);
+    struct cpu_linear linear = {head, NULL, logits, (size_t)head->rows};
+    cpu_matmul(c, &in, &linear, 1, CPU_STORE);
 }

@@ -33,8 +33,8 @@ static struct cpu_input layer_norm_input(struct cpu *c, const float *x,
 static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w,
                             float *y, enum cpu_epilogue epilogue)
 {
-    struct cpu_linear product = {&w->w, cpu_vector(c, 2, &w->b), y, (size_t)w->w.rows};
-    cpu_matmul(c, in, &product, 1, epilogue);
+    struct cpu_linear linear = {&w->w, cpu_vector(c, 2, &w->b), y, (size_t)w->w.rows};
+    cpu_matmul(c, in, &linear, 1, epilogue);
 }
 
 /* ---- patches ---- */
@@ -91,11 +91,11 @@ struct vision_layout {
     float *q;
     uint8_t *keys, *values;
     size_t key_bytes, value_bytes; /* of a patch of a head */
-    size_t patches;                /* room, a multiple of CPU_KEY_BLOCK */
+    size_t patches;                /* capacity, a multiple of CPU_KEY_BLOCK */
 };
 
-/* The kernels that take this model's images in one piece: what they store of a patch must fit in
- * the room of two rows. */
+/* The kernels that take this model's images in one piece: a patch's key and value must fit into two
+ * float32 rows. */
 static const struct vision_attention_kernels *vision_attention_kernels_for(
     const struct cpu *c, const struct vision_shape *shape)
 {
@@ -151,7 +151,7 @@ static void store_kv_f32(void *keys, void *values, const float *key, const float
     memcpy((float *)values + slot * dim, value, dim * sizeof(float));
 }
 
-/* The same, KV_LAYOUT_TWO_PASS, in no more room. */
+/* The same, KV_LAYOUT_TWO_PASS, in no more space. */
 static void store_kv_two_pass(void *keys, void *values, const float *key, const float *value,
                               size_t dim, size_t slot)
 {

@@ -49,15 +49,15 @@ static void amx_pack_queries(struct attention_tile *t)
     t->q_is_packed = true;
 }
 
-/* Of a few queries' attention most is reading. What is read next is prefetched beside what is
- * multiplied, a few lines at a time, as processors drop what is prefetched in bursts, and of keys
- * and values at once, as memory gives more to two streams. */
+/* Attention of a few queries is mostly reading. The next block is prefetched between the tile
+ * products, a few lines at a time, because processors drop bursts of prefetches, and keys together
+ * with values, because two streams get more of the memory's bandwidth. */
 struct kv_prefetch {
     const char *at;     /* of keys; NULL: of nothing */
     size_t half, lines; /* bytes from keys to values; lines of each that are left */
 };
-/* Lines of each beside so many columns of 16 keys, or half as many of values; and beside the
- * softmax, an eighth. */
+/* Lines of each with so many columns of 16 keys, or half as many of values; an eighth with the
+ * softmax. */
 enum { PREFETCH_WITH_SCORES = 6, PREFETCH_WITH_VALUES = 8, PREFETCH_WITH_WEIGHTS = 8 };
 
 INLINE void prefetch_kv(struct kv_prefetch *a, size_t lines)

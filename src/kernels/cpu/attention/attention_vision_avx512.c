@@ -3,7 +3,7 @@
  * instruction); scores come from int16 (attention_vision_scores_tmpl.h).
  *
  * A block's values are [CPU_KEY_BLOCK / 2, dim rounded up to LANES, 2] BF16: two patches side by
- * side, as products take them. Of an odd number of patches the last one's neighbour is zero. */
+ * side, as dot products read them. Of an odd number of patches the last one's neighbour is zero. */
 #define LANES 16
 #include "kernels/cpu/common/simd_tmpl.h"
 

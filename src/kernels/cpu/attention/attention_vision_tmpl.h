@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile of queries of image attention, where values lie as words of PATCHES patches each,
- * [words, amx_padded_dim()], as their weights do; a part of kernels for images. What includes it
+/* A tile of queries of image attention, where values lie as words of PATCHES_PER_WORD patches each,
+ * [words, padded_dim()], as their weights do; a part of kernels for images. What includes it
  * has FMA_VALUES(), which adds a vector of values times a word of weights, and STORE_WEIGHTS(),
  * which makes words of a block's. */
 

@@ -17,15 +17,15 @@ INLINE void amx_memory(const void *p)
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
-/* v, asking for a line of memory on the way: processors drop what is prefetched in bursts, so each
- * line is prefetched where one is read, and compilers leave it there. */
+/* Returns v and prefetches one line. The prefetch is tied to the load: processors drop bursts of
+ * prefetches, and compilers would gather them. */
 INLINE __m512i load_and_prefetch(__m512i v, const void *line)
 {
     __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)line));
     return v;
 }
 
-/* The same beside nothing that is read. */
+/* The same without a load. */
 INLINE void prefetch_line(const void *line)
 {
     __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));

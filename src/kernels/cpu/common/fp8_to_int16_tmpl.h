@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FP8 weights as int16, and rows that they are multiplied with.
  *
- * A code is its value times 16 and as many powers of four as the matrix has room for
+ * An e4m3 value becomes itself times 16 and as many powers of four as the matrix has room for
  * (cpu_fp8_as_int16.c), to the nearest whole number: where the largest one is 448, all from 1/2 on
  * are exact, and a smaller one is off by 1/32 at most. A block of scales of a row of activations
  * has steps of its own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be
@@ -12,7 +12,7 @@
 enum { E4M3_UNIT = 16, MAX_POWERS = 7, X_BLOCK_LENGTH = 26000 };
 
 #if LANES == 16
-/* A code is the product of two bytes: one is looked up by all bits but the sign, the other by the
+/* An int16 is the product of two bytes: one is looked up by all bits but the sign, the other by the
  * sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
  * four raise exponents by two: then the lookups begin so much later. */
 #define LEFT(e) ((e) >= 8 ? 2 + (e) % 2 : (e) / 7)
@@ -72,10 +72,10 @@ INLINE __m512i even_before_odd(__m512i words)
                               _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)), 1);
 }
 #else
-/* A code is its four leading bits, 1 and three of the fraction (0 before those of a subnormal),
- * times two to the power of its exponent. Multiplied as 2^11 times the former and 4 times the
- * latter, of whose product the upper half is kept, rounded. Both are looked up by the exponent;
- * what has less than half a unit has 0. */
+/* An e4m3 value is its four leading bits, 1 and three of the fraction (0 before those of a
+ * subnormal), times two to the power of its exponent. Multiplied as 2^11 times the former and 4
+ * times the latter, of whose product the upper half is kept, rounded. Both are looked up by the
+ * exponent; what has less than half a unit has 0. */
 #define POWER(e) ((e) < 16 ? 1 << (e) >> 2 : 0)
 #define POWERS_FROM(e, shift)                                                             \
     {                                                                                     \

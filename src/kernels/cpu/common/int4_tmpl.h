@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* A row and, of the group that it is in now, scale and -zero · scale. Codes times scale, and that
+/* A row and, of the group that it is in now, scale and -zero · scale. Values times scale, and that
  * added, are exact: few bits meet. */
 struct int4_row {
     const uint8_t *nibbles;

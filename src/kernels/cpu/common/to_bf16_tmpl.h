@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by products of
- * vectors and of tiles. */
+/* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by matmuls with
+ * vectors and with tiles. */
 #ifndef EY_KERNELS_CPU_TO_BF16_TMPL_H
 #define EY_KERNELS_CPU_TO_BF16_TMPL_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products and attention in BF16 with tiles (AMX), beside the kernels for AVX-512 with BF16. A tile
- * product adds, to 16 x 16 sums, 32 products each.
+/* GEMM in BF16 with tiles (AMX). A tile product adds 32 products to each of 16 x 16 sums.
  *
  * Weights are the rows of the first factor, so that rows in place and decoded ones are the same;
  * packed rows of the input are the columns of the second, whose layout wants pairs of elements: [32

@@ -24,8 +24,8 @@ INLINE void x_words(vf out[4], const struct packing_args *p, int row, size_t k)
     f32_in_fp8_order(out);
 }
 
-/* Of rows whose weights have scales a pass of a part is first elements of all words, then second
- * ones. */
+/* Where weights have scales, a phase of an M-block is the first elements of all words, then the
+ * second. */
 static void pack_gemm_bf16(void *out, const struct packing_args *p)
 {
     const size_t steps = p->padded / 32, size = p->fp8_order ? sizeof(float) : sizeof(uint16_t);

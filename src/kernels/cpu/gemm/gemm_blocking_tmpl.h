@@ -10,7 +10,7 @@ enum {
     DEPTH = LANES == 16  ? 4
             : LANES == 8 ? 3
                          : 2,
-    NR = 2 * LANES, /* weight rows whose sums with those of a part stay in registers */
+    NR = 2 * LANES, /* weight rows whose sums with MR rows of x stay in registers */
     MR = LANES == 16  ? 12
          : LANES == 8 ? 6
                       : 4,           /* of the input, at most */
@@ -18,8 +18,8 @@ enum {
     TILE_SUMS = M_TILE_ROWS * CPU_N_BLOCK
 };
 
-/* The pass that does what lane l of gemv() does, and the other way round: the bits of one are those
- * of the other reversed. */
+/* The phase that does what lane l of gemv() does, and the reverse: the bits of one are the reversed
+ * bits of the other. */
 INLINE size_t phase_of_lane(size_t lane)
 {
     size_t phase = 0;
@@ -28,7 +28,7 @@ INLINE size_t phase_of_lane(size_t lane)
     return phase;
 }
 
-/* n rows in as many parts as are needed, of about the same size. */
+/* n rows in as few M-blocks as possible, of about the same size. */
 INLINE int n_m_blocks(int n)
 {
     return (n + MR - 1) / MR;
@@ -39,21 +39,21 @@ INLINE int m_block_begin(int n, int m_block)
     return n * m_block / n_m_blocks(n);
 }
 
-/* Sums of a tile on all levels, and a pass of its rows. */
+/* Sums of a tile on all levels, and a phase of its rows. */
 static inline size_t gemm_sums_size(size_t width)
 {
     return DEPTH * TILE_SUMS + M_TILE_ROWS * width / LANES;
 }
 
-/* What is prefetched meanwhile, so many bytes two steps: of the part's next pass, and of the next
- * strip. */
+/* What is prefetched, so many bytes for two steps: the M-block's next phase and the next
+ * micro-panel. */
 struct gemm_prefetch {
     const char *from[2];
     size_t step[2];
 };
 
-/* One instance of `call` for each number of rows that a part may have, so that its sums stay in
- * registers. */
+/* One instance of `call` for each number of rows of an M-block, so that its sums stay in registers.
+ */
 #define MR_CASE(call, rows) \
     case rows: call((rows < MR ? rows : MR)); break;
 /* clang-format off */

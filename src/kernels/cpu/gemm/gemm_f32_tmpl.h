@@ -74,8 +74,8 @@ static void unpack_weights(float *out, const struct weight *w, int64_t row, size
     memset(out + n, 0, (CPU_K_STEP - n) * sizeof(float));
 }
 
-/* The same of LANES rows, all of which are there, as all columns are; false: there is a code among
- * them that is no number. */
+/* The same of LANES rows, all of which are there, as all columns are; false: there is a NaN among
+ * them. */
 INLINE bool unpack_full_rows(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride,
                              enum dtype dtype)
 {

@@ -3,9 +3,9 @@
  * Block by block of scales the sums are exact, so they are those of few rows in whatever order they
  * come, and blocks are added in theirs.
  *
- * A packed tile is, block by block, [part][pairs of columns][rows of the part, 2] int16, then a
- * step for each row; a panel [block][strip]([pairs of columns][STRIP, 2] int16, then a step for
- * each weight row). Pairs come in the order in which quantized values are unpacked. */
+ * A packed tile is, block by block, [M-block][pairs of columns][rows of the M-block, 2] int16, then
+ * a step for each row; a panel [block][micro-panel]([pairs of columns][NR, 2] int16, then a step
+ * for each weight row). Pairs come in the order in which quantized values are unpacked. */
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
@@ -37,7 +37,7 @@ INLINE void store_int16_columns(uint32_t *out, size_t stride, int_vector (*words
         store_first((float *)(void *)(out + l * stride), column[l], n);
 }
 
-/* A part's rows become columns. */
+/* The rows of an M-block become columns. */
 static void pack_int16_m_block(uint32_t *out, float *steps, const struct packing_args *p, size_t k,
                                int begin, int n)
 {
@@ -179,7 +179,7 @@ INLINE void gemm_int16_pair(int_vector (*acc)[2], const uint32_t *w, const uint3
     }
 }
 
-/* sums[n][STRIP] += a block of a strip of weight rows with n packed rows. */
+/* sums[n][NR] += a block of scales of a micro-panel with n packed rows. */
 INLINE void gemm_int16_m_block(float *sums, const uint32_t *w, const uint32_t *x,
                                const float *steps, size_t pairs, int n, struct gemm_prefetch next)
 {
@@ -221,7 +221,7 @@ SHARED void NAMED(gemm)(float *sums, const struct gemm_args *b)
     for (size_t k = 0, pairs; k < b->k; k += 2 * pairs, x += (pairs + 1) * n) {
         pairs = block_pairs(k, b->k);
         const float *steps = (const float *)(const void *)(x + pairs * n);
-        /* what is prefetched: a share of the next block's rows, and of the next strip */
+        /* what is prefetched: a share of the next block's rows, and of the next micro-panel */
         struct gemm_prefetch next = {
             {(const char *)(x + (pairs + 1) * n), NULL},
             {2 * n * sizeof(uint32_t) / (strips * m_blocks), 2 * NR * sizeof(uint32_t) / m_blocks}};

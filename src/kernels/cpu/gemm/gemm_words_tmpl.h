@@ -21,7 +21,8 @@
 
 /* ---- packing ---- */
 
-/* LANES words of each row of a part, rows as columns: what of them each pass has at `step`. */
+/* LANES words of each row of an M-block, rows as columns: what each phase reads of them at `step`.
+ */
 INLINE void store_phases(float *m_block, vf words[LANES], size_t step, size_t steps, int n)
 {
     transpose_floats(words);
@@ -59,7 +60,7 @@ INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, s
 }
 #endif
 
-/* A pass of a part, n words, times the scales of `block` words each. */
+/* A phase of an M-block, n words, times the scales of `block` words each. */
 INLINE void scale_phase(uint32_t *out, const float *x, size_t n, size_t block, const float *scale,
                         bool bf16)
 {
@@ -97,10 +98,10 @@ INLINE const uint32_t *same_address(const uint32_t *x)
     return x;
 }
 
-/* acc[n][2] += a step of a strip times those of n rows. Where products take a word of memory for
+/* acc[n][2] += a step of a micro-panel times those of n rows. Where FMAs take a word of memory for
  * all lanes, nearly every row's word is read in that way, from `again`, the same place, for the
- * second product: few instructions are left beside the sums. Every sixth row's is not: there is
- * time for as many reads as there are products. */
+ * second product: few instructions are left besides the FMAs. Every sixth row's is not: there is
+ * time for as many reads as there are FMAs. */
 INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n,
                       bool bf16)
 {
@@ -111,8 +112,8 @@ INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uin
     }
 }
 
-/* One pass of a strip of weight rows with n packed rows. sums: of level 0; those that wait for this
- * pass are added to it. Steps are even. */
+/* One phase of a micro-panel with n packed rows. sums: of level 0; pending sums of lower levels are
+ * added to it. Steps are even. */
 INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint32_t *x,
                          size_t steps, int n, const struct gemm_prefetch *next, bool bf16)
 {
@@ -147,15 +148,15 @@ INLINE void gemm_m_block_of(float *sums, unsigned phase, const float *w, const u
     FOR_MR(n, GEMM_M_BLOCK)
 }
 
-/* A block's rows, part by part. */
+/* A tile's rows, M-block by M-block. */
 struct m_block {
     size_t begin, n;
-    const uint32_t *x; /* of this pass, scaled */
+    const uint32_t *x; /* of this phase, scaled */
     struct gemm_prefetch next;
 };
 
-/* Words of a pass, which are scaled into `room`: part by part, so that they are near when the first
- * strip is multiplied. */
+/* Scales the words of a phase into `scratch`, M-block by M-block, so that they are in a cache when
+ * the first micro-panel is multiplied. */
 INLINE void m_block_enter(struct m_block *p, const struct gemm_args *b, size_t phase,
                           uint32_t *scratch, size_t steps, size_t strips, bool bf16)
 {
@@ -174,7 +175,7 @@ INLINE void gemm_words(float *sums, const struct gemm_args *b, bool bf16)
     const size_t steps = b->k / (bf16 ? 2 * LANES : LANES), strips = ((size_t)b->n_w + NR - 1) / NR;
     const size_t n = (size_t)n_m_blocks(b->n_x),
                  share = 2 * NR * sizeof(float) /
-                         n; /* of the next strip, that each part prefetches */
+                         n; /* of the next micro-panel, which each M-block prefetches */
     struct m_block m_blocks[M_TILE_ROWS / MR + 1] = {{0}};
     const float *w = b->w;
     for (int i = 0; i < (int)n; i++) {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (few rows of x) with weights as they lie in the file, with tiles (AMX). FP8 and four-bit
- * rows go through the first-level cache, because tiles are loaded from memory only, a step or two
- * of 64 columns before they are multiplied: a tile that is loaded right after it was stored would
- * wait.
+/* GEMV (few rows of x) with weights as they lie in the file, with tiles (AMX). Tiles load from
+ * memory only, so FP8 and four-bit rows are unpacked into the first-level cache, a step or two of
+ * 64 columns ahead: a load right after the store would stall.
  *
- * A strip of 16 weight rows is read column by column, 16 places at once. Processors read ahead by
- * themselves in long streams, and in one place of a page only, so the rows of a strip are as far
- * apart as there are rows: those between them, of the next strips, then follow in each place.
+ * A strip of 16 weight rows is read column by column, 16 streams at once. Hardware prefetchers
+ * follow long streams, and one stream a page, so the rows of a strip are as far apart as there are
+ * rows: the rows between them, of the next strips, continue each stream.
  *
  * Packed rows lie [columns of k, two by two][rows][2]: as narrow as they are few. */
 #include "kernels/cpu/common/amx_tmpl.h"
@@ -404,7 +403,7 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
 }
 
 /* Sums of two blocks of scales from number `at` on, [block, row][block, x], times the scales of
- * each row are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies beside it
+ * each row are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies next to it
  * may be numbers that take a hundred times as long to add. */
 INLINE void fold_two(float *sums, const float *block, const float *const *scale, size_t at, int n_x)
 {

@@ -53,7 +53,7 @@ INLINE void unpack_fp8_step(float (*out)[CPU_K_STEP], const uint8_t *in, size_t 
     }
 }
 
-/* For several products: compilers would rather read it once for each. */
+/* For several FMAs: compilers would rather read it once for each. */
 INLINE vf load_once(const float *p)
 {
     vf x = load_vf(p);

@@ -47,7 +47,7 @@ INLINE int_vector sum_int_lanes(int_vector *v, int count)
                             _mm256_permute2x128_si256(v[0], other, 0x31));
 }
 
-/* acc[n, places] += CODES columns from k on. */
+/* acc[n, streams] += FP8_AT_ONCE columns from k on. */
 INLINE void gemv_int16_step_avx2(int_vector *acc, const uint8_t *const *w,
                                  const struct gemv_args *t, size_t k, int streams, int n,
                                  const struct e4m3_tables *tables)

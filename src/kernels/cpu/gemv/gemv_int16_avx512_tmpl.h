@@ -90,7 +90,7 @@ INLINE __m512 block_scales(const float *steps, float scale, int pairs, int at)
                          _mm512_set1_ps(scale));
 }
 
-/* Of vectors 8 · at and following, `vectors` in all. */
+/* Of vectors 8 · at and following, `vectors` in total. */
 INLINE void store_int16_sums(float *out, size_t out_stride, __m512 sums, int at, int vectors,
                              const struct weight_streams *p, const struct gemv_args *t)
 {

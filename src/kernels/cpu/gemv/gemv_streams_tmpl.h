@@ -13,15 +13,15 @@
 enum { MAX_WEIGHT_STREAMS = LANES == 4 ? 2 : 8, MAX_GEMV_ROWS = LANES == 16 ? 8 : 4 };
 
 /* AMD's processors, which BF16 vectors are for, have few lines on their way to the first-level
- * cache: prefetched into the second-level one, earlier, weights come at 36 instead of 31 GB/s (two
- * cores of a Zen 4). Intel's lose a tenth by that. */
+ * cache: prefetched into the second-level one, earlier, weights arrive at 36 instead of 31 GB/s
+ * (two cores of a Zen 4). Intel's lose a tenth by that. */
 #ifdef HAVE_BF16
 #define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + 4 * CPU_PREFETCH_BYTES, 0, 2)
 #else
 #define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + CPU_PREFETCH_BYTES)
 #endif
 
-/* Places that leave registers for what is decoded: each has a sum for each of the n rows. */
+/* Streams that leave registers for what is decoded: each has a sum for each of the n rows. */
 #define STREAMS_FOR(n)                 \
     (LANES == 4   ? MAX_WEIGHT_STREAMS \
      : LANES == 8 ? (n == 1   ? 8      \
@@ -31,7 +31,7 @@ enum { MAX_WEIGHT_STREAMS = LANES == 4 ? 2 : 8, MAX_GEMV_ROWS = LANES == 16 ? 8 
      : n <= 5     ? 4                  \
                   : 2)
 
-/* The weight rows that are read now: one every `apart`, from `row` on. Those that are not there are
+/* The weight rows that are read now: one every `stride`, from `row` on. Rows past the last one are
  * the last one again. */
 struct weight_streams {
     int row, stride, n;
@@ -60,8 +60,8 @@ INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t l
         PREFETCH_WEIGHTS(w[a] + at + 64 * i);
 }
 
-/* Of a panel's rows LANES are read side by side, too many places for processors to read ahead in:
- * what comes next in a row is prefetched, and the same columns of the row that takes its place. */
+/* LANES rows of a panel are read side by side, too many streams for hardware prefetchers.
+ * Prefetches what comes next in a row, and the same columns of the row that follows it. */
 INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) {
@@ -70,7 +70,7 @@ INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
     }
 }
 
-/* Lanes [n][places] are added up and go to out[n][rows]; v is used up. */
+/* Adds lanes [n][streams] and stores them to out[n][rows]; v is used up. */
 static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t out_stride, vf *v,
                                                               const struct weight_streams *p,
                                                               const struct gemv_args *t, int n)
