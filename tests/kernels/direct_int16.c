@@ -255,13 +255,13 @@ static bool check_vision_weights(struct matmul_fixture *p, uint64_t seed)
     random_rows(p, &seed);
     for (int i = 0; i < MOST * COLS; i++)
         if (fabsf(p->x[i]) > 1e10f) p->x[i] *= 1e-20f; /* products stay finite */
-    if (!check_all_counts(p, "pictures")) return false;
+    if (!check_all_counts(p, "images")) return false;
     for (int sign = 0; sign < 2; sign++) { /* rows that lie in the direction of all weights */
         for (int i = 0; i < ROWS * COLS; i++)
             p->bf16[i] = f32_to_bf16(i * 7 % 3 == sign ? -0.3f : 0.3f);
         for (int i = 0; i < MOST * COLS; i++)
             p->x[i] = i % COLS * 7 % 3 == sign ? 3.3f : -3.3f;
-        if (!check_all_counts(p, "pictures, sums near 2^31")) return false;
+        if (!check_all_counts(p, "images, sums near 2^31")) return false;
     }
     return true;
 }
@@ -294,6 +294,6 @@ static bool check_int16_vision(const struct cpu_kernels *k, uint64_t seed)
 }
 
 const struct direct_test int16_tests[] = {{"int16 or not", check_int16_choice},
-                                          {"int16 products", check_int16},
-                                          {"int16 products of pictures", check_int16_vision},
+                                          {"int16 matmuls", check_int16},
+                                          {"int16 matmuls of images", check_int16_vision},
                                           {NULL, NULL}};

@@ -11,6 +11,14 @@
 
 enum { E4M3_UNIT = 16, MAX_POWERS = 7, X_BLOCK_LENGTH = 26000 };
 
+struct e4m3_tables {
+#if LANES == 16
+    __m512i first[2], second;
+#else
+    __m256i leading, lower, upper;
+#endif
+};
+
 #if LANES == 16
 /* An int16 is the product of two bytes: one is looked up by all bits but the sign, the other by the
  * sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
@@ -38,10 +46,6 @@ static const uint8_t subnormal_bytes[MAX_POWERS + 1][8] = {
     SUBNORMAL_BYTES(9), SUBNORMAL_BYTES(11), SUBNORMAL_BYTES(13), SUBNORMAL_BYTES(15)};
 static const int8_t second_bytes[8 + MAX_POWERS] = {1, 1, 1,  1,
                                                     1, 4, 16, 64}; /* the rest is never looked up */
-
-struct e4m3_tables {
-    __m512i first[2], second;
-};
 
 INLINE struct e4m3_tables e4m3_tables_load(int powers)
 {
@@ -98,10 +102,6 @@ static const uint8_t lower_bytes[MAX_POWERS + 1][16] = POWERS(0),
                                               upper_bytes[MAX_POWERS + 1][16] = POWERS(8);
 static const uint8_t leading_ones[16] = {0,    0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40,
                                          0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40};
-
-struct e4m3_tables {
-    __m256i leading, lower, upper;
-};
 
 INLINE __m256i table_of(const uint8_t bytes[16])
 {
