@@ -38,7 +38,7 @@ static bool encode_columns(uint8_t bytes[BF12_COLUMNS], uint8_t numbers[BF12_COL
     uint16_t outliers = 0;
     for (size_t c = 0; c < BF12_COLUMNS; c++) {
         const int16_t exponent = words[c] >> 7 & 0xff, number = (int16_t)(exponent - least),
-                      fits = -(number > 0 && exponent > 0);
+                      fits = (int16_t) - (number > 0 && exponent > 0);
         bytes[c] = (uint8_t)((words[c] & 0x7f) | (words[c] >> 8 & 0x80));
         numbers[c] = (uint8_t)(number & fits);
         outliers |= (uint16_t)(~fits & exponent);
