@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the scripts that fill a card's memory beside eyelet: sourced by them with eyelet set. Leaves the shell in a folder of its own, which goes at the end.
+# For the scripts that fill a GPU's memory next to eyelet: sourced by them with eyelet set. Leaves the shell in a
+# folder of its own, which goes at the end.
 tools=$(dirname "$eyelet")/tests/gpu
 work=$(mktemp -d)
 server="" ballast="" failed=0
@@ -60,10 +61,10 @@ tell() {
 # What a failed server or request said.
 complaints() { { tail -n 5 serve.log ./*.err; head -qc 400 ./*.json; } 2>/dev/null | sed 's/^/    /'; }
 
-# planned MODEL OPTION...: the MiB that a plan for the card as it is says
+# planned MODEL OPTION...: the MiB that a plan for the GPU as it is says
 planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }
 
-# at_once N COMMAND...: COMMAND 1 to COMMAND N beside one another; fails where one of them does
+# at_once N COMMAND...: COMMAND 1 to COMMAND N concurrently; fails where one of them does
 at_once() {
   local n=$1 i job jobs=() status=0
   shift
@@ -75,7 +76,8 @@ at_once() {
   return $status
 }
 
-# case_of NAME FREE_MIB QUESTIONS SAYS MODEL OPTION...: with so much free, the model is served and the function QUESTIONS asks it; SAYS prints what to tell of that
+# case_of NAME FREE_MIB QUESTIONS SAYS MODEL OPTION...: with so much free, the model is served and the function
+# QUESTIONS asks it; SAYS prints what to tell of that
 case_of() {
   local name=$1 free=$2 questions=$3 says=$4 ok=ok plan
   shift 4

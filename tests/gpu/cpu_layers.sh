@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A decoder divided between card and CPU: tests/gpu/cpu_layers.sh EYELET MODEL [LAYERS]. Prints what the plan expects of LAYERS layers on the card (the half where
-# none is said) beside what is measured, and fails where they are more than 25 % apart. Without MODEL the shapes of Qwen3-VL-8B-FP8 with random
-# weights: tests/gpu/cpu_layers.sh EYELET (mkcheckpoint lies beside it).
+# A text model split between GPU and CPU: tests/gpu/cpu_layers.sh EYELET MODEL [LAYERS]. Prints what the plan expects
+# of LAYERS layers on the GPU (the half where none is said) and what is measured, and fails where they are more than
+# 25 % apart. Without MODEL the shapes of Qwen3-VL-8B-FP8 with random weights: tests/gpu/cpu_layers.sh EYELET
+# (mkcheckpoint lies next to it).
 set -eu
 [ $# -ge 1 ] || { echo "usage: $0 EYELET [MODEL [LAYERS]]" >&2; exit 2; }
 eyelet=$(realpath "$1") layers=${3:-18}

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The 2B and the 4B model on a card of eight gigabytes, tried on a larger one: tests/gpu/eight_gb.sh EYELET MODEL2B MODEL4B. Another process
-# fills the card's memory until as much is free as on an 8,151 MiB card whose desktop holds 1,151; eyelet's own context comes out of that. Prints a
-# line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where ballast and make_image are too.
+# The 2B and the 4B model on a GPU of eight gigabytes, tried on a larger one: tests/gpu/eight_gb.sh EYELET MODEL2B
+# MODEL4B. Another process fills the GPU's memory until as much is free as on an 8,151 MiB GPU whose desktop holds
+# 1,151; eyelet's own context comes out of that. Prints a line for each case; the exit status is 1 when one of them
+# failed. EYELET is in its build folder, where ballast and make_image are too.
 set -u
 [ $# = 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B" >&2; exit 2; }
 here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
@@ -20,7 +21,7 @@ ask() {
 number() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1.json"; }
 
 many() { ask "many$1" small.png "$1 $long_question" "$answer_tokens"; }
-# One small and one very large picture, then four requests at once with long questions.
+# One small and one very large image, then four requests at once with long questions.
 questions() {
   local status=0
   ask small small.png 'What is this?' 32 || status=1

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A server on a card of 7,000 MiB free under clients with pictures: tests/gpu/sixteen_clients.py EYELET MODEL [--seconds 300] [--clients 16] [--free 7000].
+"""A server on a GPU of 7,000 MiB free under clients with images: tests/gpu/sixteen_clients.py EYELET MODEL [--seconds
+300] [--clients 16] [--free 7000].
 
-A ballast process fills the card until so much is free, as in eight_gb.sh. Each client asks about a picture of its own, again and again, with other words and sometimes a
-picture that others have too; a tenth hang up in the middle. At the end: answers, refusals by status, tokens a second, latency, and the card's and the
-server's memory at the start and the end. Exit status 1 when anything but answers came, or memory grew.
+A ballast process fills the GPU until so much is free, as in eight_gb.sh. Each client asks about an image of its
+own, again and again, with other words and sometimes a image that others have too; a tenth hang up in the middle. At
+the end: answers, refusals by status, tokens a second, latency, and the GPU's and the server's memory at the start
+and the end. Exit status 1 when anything but answers came, or memory grew.
 """
 import argparse
 import base64
@@ -22,7 +24,7 @@ import urllib.error
 import urllib.request
 
 
-def picture(tools, folder, width, height):
+def make_image(tools, folder, width, height):
     path = os.path.join(folder, f"{width}x{height}.png")
     if not os.path.exists(path):
         subprocess.run([os.path.join(tools, "make_image"), str(width), str(height), path], check=True)
@@ -30,7 +32,7 @@ def picture(tools, folder, width, height):
         return base64.b64encode(f.read()).decode()
 
 
-def card_mib():
+def gpu_mib():
     out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], stdout=subprocess.PIPE, check=True)
     return int(out.stdout.split()[0])
 
@@ -41,13 +43,13 @@ def resident_mib(pid):
 
 
 class Client(threading.Thread):
-    def __init__(self, number, url, pictures, until):
+    def __init__(self, number, url, images, until):
         super().__init__(daemon=True)
-        self.random, self.url, self.pictures, self.until = random.Random(number), url, pictures, until
+        self.random, self.url, self.images, self.until = random.Random(number), url, images, until
         self.seconds, self.tokens, self.statuses, self.left = [], 0, {}, 0
 
     def ask(self):
-        image = self.random.choice(self.pictures)
+        image = self.random.choice(self.images)
         words = " ".join(self.random.choice(["describe", "what", "colour", "count", "where", "shape", "read", "why"]) for _ in range(self.random.randint(3, 40)))
         body = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + image}}, {"type": "text", "text": words}]}],
                 "max_tokens": self.random.randint(8, 96), "temperature": self.random.choice([0, 0.8]), "stream": True}
@@ -80,7 +82,7 @@ def main():
     a = p.parse_args()
     tools = os.path.join(os.path.dirname(os.path.abspath(a.eyelet)), "tests", "gpu")
     with tempfile.TemporaryDirectory() as folder:
-        pictures = [picture(tools, folder, w, h) for w, h in ((320, 240), (640, 480), (1024, 768), (480, 1024), (1024, 1024))]
+        images = [make_image(tools, folder, w, h) for w, h in ((320, 240), (640, 480), (1024, 768), (480, 1024), (1024, 1024))]
         ballast = subprocess.Popen([os.path.join(tools, "ballast"), str(a.free)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         ballast.stdout.readline()
         with open(os.path.join(folder, "log"), "w+b") as log:
@@ -95,15 +97,15 @@ def main():
                 log.seek(0)
                 sys.exit(log.read().decode())
             before = None
-            clients = [Client(i, url, pictures, time.monotonic() + a.seconds) for i in range(a.clients)]
+            clients = [Client(i, url, images, time.monotonic() + a.seconds) for i in range(a.clients)]
             start = time.monotonic()
             for c in clients:
                 c.start()
             while any(c.is_alive() for c in clients):
                 time.sleep(1)
                 if before is None and time.monotonic() - start > min(30, a.seconds / 3):
-                    before = card_mib(), resident_mib(server.pid)
-            after = card_mib(), resident_mib(server.pid)
+                    before = gpu_mib(), resident_mib(server.pid)
+            after = gpu_mib(), resident_mib(server.pid)
             seconds = time.monotonic() - start
             server.terminate()
             server.wait()
@@ -119,7 +121,7 @@ def main():
     took = sorted(s for c in clients for s in c.seconds)
     print(f"{a.clients} clients, {seconds:.0f} s: {statuses}, {sum(c.left for c in clients)} of them left in the middle, {sum(c.tokens for c in clients) / seconds:.0f} tokens/s")
     print(f"an answer took {statistics.median(took):.2f} s (p99 {took[int(len(took) * 0.99)]:.2f})")
-    print(f"card {before[0]} MiB in use after the first while, {after[0]} at the end; server resident {before[1]} and {after[1]} MiB")
+    print(f"GPU {before[0]} MiB in use after the first while, {after[0]} at the end; server resident {before[1]} and {after[1]} MiB")
     sys.exit(0 if set(statuses) == {200} and after[0] == before[0] and after[1] - before[1] < 64 else 1)
 
 

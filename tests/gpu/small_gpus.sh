@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What docs/guides/memory.md says fits a small card, tried on a larger one: tests/gpu/small_gpus.sh EYELET MKCHECKPOINT [CASE...]. Another process fills the
-# card's memory until as much is free as the case has; eyelet's own context comes out of that. Each model is made (random weights of the official shapes),
-# served, and asked several things at once. Prints a line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder,
-# where ballast and make_image are too. Needs curl, and 20 GB of disk for the largest model.
+# What docs/guides/memory.md says fits a small GPU, tried on a larger one: tests/gpu/small_gpus.sh EYELET MKCHECKPOINT
+# [CASE...]. Another process fills the GPU's memory until as much is free as the case has; eyelet's own context comes
+# out of that. Each model is made (random weights of the official shapes), served, and asked several things at once.
+# Prints a line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where
+# ballast and make_image are too. Needs curl, and 20 GB of disk for the largest model.
 set -u
 [ $# -ge 2 ] || { echo "usage: $0 EYELET MKCHECKPOINT [CASE...]" >&2; exit 2; }
 here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2")
 shift 2
 cases=" $* "
 . "$here/beside_ballast.sh"
-"$tools/make_image" 1024 1024 picture.png || exit 1
-image="data:image/png;base64,$(base64 -w0 picture.png)"
+"$tools/make_image" 1024 1024 image.png || exit 1
+image="data:image/png;base64,$(base64 -w0 image.png)"
 
 # post NUMBER: answerNUMBER.json is the answer to a message of $content
 post() {
@@ -22,7 +23,8 @@ post() {
 questions() { at_once "$askers" post; }
 said() { echo "$askers at once"; }
 
-# fits CASE FREE_MIB KIND at-once OPTION...: the model is served and answers so many at once, about the picture where it sees
+# fits CASE FREE_MIB KIND at-once OPTION...: the model is served and answers so many at once, about the image where it
+# sees
 fits() {
   local name=$1 free=$2 kind=$3 askers=$4 content
   shift 4
