@@ -119,8 +119,10 @@ void fiber_begin(struct fiber *self)
     const void *stack;
     size_t size;
     __sanitizer_finish_switch_fiber(self->sanitizer_stack, &stack, &size);
-    if (left_fiber && !left_fiber->stack_size)
-        left_fiber->stack = const_cast<void *>(stack), left_fiber->stack_size = size;
+    if (left_fiber && !left_fiber->stack_size) {
+        left_fiber->stack = const_cast<void *>(stack);
+        left_fiber->stack_size = size;
+    }
 }
 #else
 static void swap(struct fiber *from, struct fiber *to, bool)

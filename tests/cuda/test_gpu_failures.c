@@ -234,7 +234,7 @@ static void no_usable_gpu(void **state)
         CUresult result;
         const char *words;
     } starts[] = {{CUDA_ERROR_NO_DEVICE, "CUDA_VISIBLE_DEVICES"},
-                  {CUDA_ERROR_NOT_PERMITTED, "rights of /dev/nvidia*"},
+                  {CUDA_ERROR_NOT_PERMITTED, "permissions of /dev/nvidia*"},
                   {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "restart"},
                   {999, "it cannot be used"}};
     for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
@@ -247,7 +247,7 @@ static void no_usable_gpu(void **state)
     expect("cuda", NULL, EY_NO_DEVICE,
            "this build has kernels for sm_emulated, and the GPU is sm_120");
     expect("auto", "cuda", EY_OK, NULL);
-    assert_all_is_given_back("after cards that cannot be used");
+    assert_all_is_given_back("after GPUs that cannot be used");
     fake_open_gpu(&fake_small_gpu);
 }
 
