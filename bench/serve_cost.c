@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "eyelet/request.h"
 #include "serve.h"
 
 enum { BLOCK = 20, MAX_REQUEST = 4096 };

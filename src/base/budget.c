@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "eyelet.h"
+#include "eyelet/budget.h"
 
 struct ey_budget {
     pthread_mutex_t lock;

@@ -3,7 +3,7 @@
 #ifndef EY_BASE_ERR_H
 #define EY_BASE_ERR_H
 
-#include "eyelet.h"
+#include "eyelet/error.h"
 
 /* Fills *e (which may be NULL) and returns false, so that a checked path is one line:
  *     if (n > limit) return ey_fail(e, EY_BAD_MODEL, "%s: %zu is more than %zu", path, n, limit);

@@ -9,6 +9,7 @@
 #include "cli/options/options.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/term.h"
+#include "eyelet/request.h"
 
 struct cli_engine {
     const struct options *options; /* borrowed */

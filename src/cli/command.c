@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/terminal/term.h"
+#include "eyelet/engine.h"
 
 static const struct command commands[] = {
     {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several pictures",

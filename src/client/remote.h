@@ -5,6 +5,7 @@
 #define EY_CLIENT_REMOTE_H
 
 #include "base/err.h"
+#include "eyelet/request.h"
 
 struct remote;
 

@@ -4,6 +4,7 @@
 #define EY_CLIENT_REPLY_STREAM_H
 
 #include "base/buf.h"
+#include "eyelet/request.h"
 
 struct reply_stream {
     const ey_request *request;

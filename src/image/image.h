@@ -5,6 +5,7 @@
 #define EY_IMAGE_H
 
 #include "base/err.h"
+#include "eyelet/budget.h"
 
 struct image {
     int width, height;

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "eyelet/budget.h"
 
 enum { MEDIA_CONNECT_SECONDS = 5, MEDIA_TOTAL_SECONDS = 30, MEDIA_MAX_REDIRECTS = 3 };
 

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "base/buf.h"
 #include "checkpoint/checkpoint.h"
+#include "eyelet/request.h"
 #include "image/image.h"
 #include "models/chat/prompt_pieces.h"
 #include "tokenizer/tokenizer.h"

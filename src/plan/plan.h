@@ -9,6 +9,7 @@
 #define EY_PLAN_H
 
 #include "backend/backend.h"
+#include "eyelet/plan.h"
 #include "models/vision_model.h"
 #include "plan/device_info.h"
 

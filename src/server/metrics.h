@@ -5,6 +5,7 @@
 #define EY_SERVER_METRICS_H
 
 #include "base/buf.h"
+#include "eyelet/request.h"
 #include "server/model_manager/model_manager.h"
 
 struct metrics;

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "eyelet/plan.h"
 
 enum {
     SERVER_MAX_MODELS = EY_MAX_MODELS,

@@ -39,7 +39,7 @@ static struct health read_health(struct server *server)
         h.spilled |= k.memory.spilled;
         if (k.memory.spilled) {
             h.spilled_bytes += k.memory.spilled_bytes;
-            h.held_bytes += k.memory.held_bytes;
+            h.held_bytes += k.memory.allocated_bytes;
         }
     }
     return h;

@@ -157,7 +157,7 @@ static void keep_model(const char *model, const char *quantize, int group)
     assert_int_equal(system(command), 0);
     o.model = model;
     if (!ey_quantize(&o, kept, &report, &e)) fail_msg("%s", e.text);
-    assert_true(report.n_made > 0 && report.bytes < report.bytes_before);
+    assert_true(report.n_quantized > 0 && report.bytes < report.bytes_before);
 }
 
 static void keep_as(const char *kind, const char *quantize, int group)

@@ -207,7 +207,7 @@ static void spilled_memory_is_seen(void **state)
     ey_err e;
     char text[400];
     (void)state;
-    assert_true(m.known && !m.spilled && m.held_bytes == engine->plan.arena_bytes);
+    assert_true(m.known && !m.spilled && m.allocated_bytes == engine->plan.arena_bytes);
     assert_true(m.planned_bytes == engine->plan.allocated && m.total_bytes == fake_small_gpu.total);
     assert_true(m.bytes_per_second > 0.5 * FAKE_READ_RATE &&
                 m.bytes_per_second < 1.1 * FAKE_READ_RATE);
@@ -215,18 +215,18 @@ static void spilled_memory_is_seen(void **state)
     assert_string_equal(noticed, "");
     struct fake_counts before = fake_driver_counts();
 
-    fake_driver_spill(m.held_bytes / 2, m.held_bytes / 4);
+    fake_driver_spill(m.allocated_bytes / 2, m.allocated_bytes / 4);
     assert_true(ey_probe_gpu_memory(engine, &m, &e));
-    assert_true(m.spilled && m.spilled_bytes >= m.held_bytes / 8 &&
-                m.spilled_bytes <= m.held_bytes / 2 + (64 << 20));
+    assert_true(m.spilled && m.spilled_bytes >= m.allocated_bytes / 8 &&
+                m.spilled_bytes <= m.allocated_bytes / 2 + (64 << 20));
     assert_true(ey_gpu_memory_warning(&m, text, sizeof(text)));
     assert_non_null(strstr(text, "SPILLED"));
     assert_true(ey_last_gpu_memory(engine).spilled);
 
     fake_driver_spill(
-        0, m.held_bytes); /* all of it: no part is left that shows how fast it should be */
+        0, m.allocated_bytes); /* all of it: no part is left that shows how fast it should be */
     assert_true(ey_probe_gpu_memory(engine, &m, &e));
-    assert_true(m.spilled && m.spilled_bytes + 16 * 64 >= m.held_bytes);
+    assert_true(m.spilled && m.spilled_bytes + 16 * 64 >= m.allocated_bytes);
 
     fake_driver_spill(0, 0);
     assert_true(ey_probe_gpu_memory(engine, &m, &e));

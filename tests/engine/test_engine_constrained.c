@@ -122,9 +122,9 @@ static void percentiles_are_the_ends_of_steps(void **state)
 {
     (void)state;
     ey_mask_stats s = {.count = 100};
-    s.steps[4] = 50;
-    s.steps[8] = 49;
-    s.steps[12] = 1;
+    s.buckets[4] = 50;
+    s.buckets[8] = 49;
+    s.buckets[12] = 1;
     assert_true(fabs(ey_mask_percentile(&s, 0.5) - 0.5e-6) < 1e-12);
     assert_true(fabs(ey_mask_percentile(&s, 0.99) - 1e-6) < 1e-12);
     assert_true(fabs(ey_mask_percentile(&s, 1) - 2e-6) < 1e-12);

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/options/model_default.h"
 #include "cli/terminal/term.h"
+#include "eyelet/diagnose.h"
 
 static const char *const levels[] = {[EY_FINDING_GOOD] = "ok",
                                      [EY_FINDING_NOTE] = "note",

@@ -7,6 +7,7 @@
 #include "cli/output/answer_json.h"
 #include "cli/command.h"
 #include "cli/terminal/term.h"
+#include "eyelet/plan.h"
 
 /* ---- whether they fit ---- */
 

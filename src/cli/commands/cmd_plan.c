@@ -47,8 +47,8 @@ static void plan_table_add_models(struct buf *out, const ey_plan *p, size_t n,
                                   const ey_multi_model_plan *all)
 {
     buf_printf(out, "together: %.1f of %.1f MiB beside what they share",
-               (double)all->taken_bytes / MIB, (double)all->room_bytes / MIB);
-    if (all->together)
+               (double)all->resident_bytes / MIB, (double)all->capacity_bytes / MIB);
+    if (all->all_resident)
         buf_add_text(out, "; all stay loaded\n");
     else
         buf_add_text(
@@ -119,8 +119,8 @@ static void plan_json_add_models(struct buf *out, const ey_plan *p, size_t n,
                                  const ey_multi_model_plan *all)
 {
     buf_printf(out, "{\"together\": %s, \"room_bytes\": %llu, \"taken_bytes\": %llu, \"models\": [",
-               all->together ? "true" : "false", (unsigned long long)all->room_bytes,
-               (unsigned long long)all->taken_bytes);
+               all->all_resident ? "true" : "false", (unsigned long long)all->capacity_bytes,
+               (unsigned long long)all->resident_bytes);
     for (size_t i = 0; i < n; i++) {
         if (i) buf_add_text(out, ", ");
         plan_json_add(out, &p[i]);

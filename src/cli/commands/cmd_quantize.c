@@ -46,19 +46,21 @@ int cmd_quantize(const struct options *o)
         buf_printf(&text,
                    "{\"matrices\": %d, \"kept\": %d, \"bytes_before\": %llu, \"bytes\": %llu, "
                    "\"mean_error\": %.6f, \"worst_error\": %.6f, \"kept_names\": ",
-                   report.n_made, report.n_kept, (unsigned long long)report.bytes_before,
+                   report.n_quantized, report.n_unchanged, (unsigned long long)report.bytes_before,
                    (unsigned long long)report.bytes, report.mean_error, report.worst_error);
-        json_add_text(&text, report.kept);
+        json_add_text(&text, report.unchanged_names);
         buf_add_text(&text, "}\n");
     } else {
-        buf_printf(&text, "%s: %d matrices, %.1f MB instead of %.1f", o->args[1], report.n_made,
-                   (double)report.bytes / 1e6, (double)report.bytes_before / 1e6);
+        buf_printf(&text, "%s: %d matrices, %.1f MB instead of %.1f", o->args[1],
+                   report.n_quantized, (double)report.bytes / 1e6,
+                   (double)report.bytes_before / 1e6);
         if (report.worst_error > 0)
             buf_printf(&text, "; relative error of samples %.4f, at most %.4f", report.mean_error,
                        report.worst_error);
         buf_add_text(&text, "\n");
-        if (report.n_kept)
-            buf_printf(&text, "%d would lose too much and stay: %s\n", report.n_kept, report.kept);
+        if (report.n_unchanged)
+            buf_printf(&text, "%d would lose too much and stay: %s\n", report.n_unchanged,
+                       report.unchanged_names);
     }
     term_write(&out, text.data, text.size);
     buf_free(&text);

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "eyelet/request.h"
 
 struct conversation {
     ey_message *message; /* [EY_MAX_MESSAGES], n of them used; all that they point to is ours */

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/options/vllm_flags.h"
+#include "eyelet/plan.h"
 
 enum option_type {
     TEXT,

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "client/remote.h"
+#include "eyelet/grammar.h"
 
 struct cli_response_format {
     ey_grammar *grammar; /* NULL: the answer is free */

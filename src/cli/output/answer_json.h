@@ -4,6 +4,7 @@
 #define EY_CLI_ANSWER_JSON_H
 
 #include "base/buf.h"
+#include "eyelet/request.h"
 
 /* {"prompt_tokens", "completion_tokens", "prompt_tokens_details", "images"} */
 bool json_add_usage(struct buf *out, const ey_answer *answer);

@@ -4,6 +4,7 @@
 #define EY_CLI_VERDICT_H
 
 #include "base/buf.h"
+#include "eyelet/plan.h"
 
 /* "fits; may be used: …", or by how much it does not; and whether the weights have room too, where
  * they are read from files. */

@@ -146,7 +146,7 @@ static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *
                        .budget_bytes = engine->plan.budget.bytes,
                        .total_bytes = gpu->total,
                        .free_bytes = gpu->free,
-                       .held_bytes = s->bytes,
+                       .allocated_bytes = s->bytes,
                        .bytes_per_second = median,
                        .rated_bytes_per_second = gpu->rated_reads,
                        .usual_bytes_per_second = expected};
@@ -207,7 +207,7 @@ bool ey_gpu_memory_warning(const ey_gpu_memory *m, char *text, size_t size)
              "%.0f, because the system has moved them to the "
              "computer's memory: close what else uses the GPU, or let eyelet take less of it "
              "(eyelet doctor; --gpu-memory)",
-             (double)m->spilled_bytes / (1 << 20), (double)m->held_bytes / (1 << 20),
+             (double)m->spilled_bytes / (1 << 20), (double)m->allocated_bytes / (1 << 20),
              m->spilled_bytes_per_second / 1e9, m->usual_bytes_per_second / 1e9);
     return true;
 }

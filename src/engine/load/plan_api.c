@@ -89,14 +89,16 @@ static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi
 {
     const ey_engine *first = all->engine[0];
     if (!plan_multi_model(all->member, all->n, first->be, &first->device_info, e)) return false;
-    *out = (ey_multi_model_plan){.room_bytes = all->member[0].plan.budget.bytes, .together = true};
+    *out = (ey_multi_model_plan){.capacity_bytes = all->member[0].plan.budget.bytes,
+                                 .all_resident = true};
     for (size_t i = 0; i < all->n; i++) {
         export_member(&plans[i], all, i);
-        out->together &= plans[i].resident;
-        if (plans[i].resident) out->taken_bytes += plans[i].shared_bytes;
+        out->all_resident &= plans[i].resident;
+        if (plans[i].resident) out->resident_bytes += plans[i].shared_bytes;
     }
-    out->room_bytes -= first->device_info.context < out->room_bytes ? first->device_info.context
-                                                                    : out->room_bytes;
+    out->capacity_bytes -= first->device_info.context < out->capacity_bytes
+                               ? first->device_info.context
+                               : out->capacity_bytes;
     return true;
 }
 

@@ -37,13 +37,14 @@ bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_
         ok = quantized_checkpoint_write(&source, out, &bytes, e);
     }
     if (ok) {
-        *report = (ey_quantize_report){.n_made = r.n_quantized,
-                                       .n_kept = r.n_unquantized,
+        *report = (ey_quantize_report){.n_quantized = r.n_quantized,
+                                       .n_unchanged = r.n_unquantized,
                                        .bytes_before = before,
                                        .bytes = bytes,
                                        .worst_error = r.max_error,
                                        .mean_error = r.mean_error};
-        snprintf(report->kept, sizeof(report->kept), "%s", r.unquantized_names);
+        snprintf(report->unchanged_names, sizeof(report->unchanged_names), "%s",
+                 r.unquantized_names);
     }
     ey_engine_close(&engine);
     return ok;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "engine/cache/digest.h"
+#include "eyelet/request.h"
 #include "models/model.h"
 #include "models/qwen3vl/mrope_positions.h"
 

@@ -20,8 +20,8 @@ double ey_mask_percentile(const ey_mask_stats *stats, double share)
 {
     uint64_t left = (uint64_t)ceil(share * (double)stats->count);
     int i = 0;
-    for (; i < EY_MASK_BUCKETS - 1 && stats->steps[i] < left; i++)
-        left -= stats->steps[i];
+    for (; i < EY_MASK_BUCKETS - 1 && stats->buckets[i] < left; i++)
+        left -= stats->buckets[i];
     return stats->count ? EY_MASK_FIRST_US * exp2((double)i / EY_MASK_BUCKETS_PER_OCTAVE) * 1e-6
                         : 0;
 }
@@ -36,7 +36,7 @@ static void compute_next_mask(struct grammar_masks *m)
     double seconds = seconds_now() - start;
     pthread_mutex_lock(&m->lock);
     m->stats.count++;
-    m->stats.steps[histogram_bucket(seconds)]++;
+    m->stats.buckets[histogram_bucket(seconds)]++;
     if (++m->n_done == m->n) pthread_cond_signal(&m->ready);
 }
 

@@ -4,6 +4,7 @@
 #ifndef EY_MODELS_CHAT_H
 #define EY_MODELS_CHAT_H
 
+#include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
 /* After a failure all calls do nothing, and the error is the first one's. */

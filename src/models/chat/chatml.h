@@ -3,6 +3,7 @@
 #ifndef EY_MODELS_CHATML_H
 #define EY_MODELS_CHATML_H
 
+#include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
 /* In what their templates differ. */

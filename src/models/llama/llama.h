@@ -3,6 +3,7 @@
 #ifndef EY_LLAMA_H
 #define EY_LLAMA_H
 
+#include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
 /* As chatml_prompt(). Users and assistants must take turns. */

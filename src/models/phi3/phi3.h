@@ -3,6 +3,7 @@
 #ifndef EY_PHI3_H
 #define EY_PHI3_H
 
+#include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
 /* As chatml_prompt(). */

@@ -3,6 +3,7 @@
 #ifndef EY_MODELS_QWEN3VL_CHAT_H
 #define EY_MODELS_QWEN3VL_CHAT_H
 
+#include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
 extern const struct vision_marks qwen3vl_vision_marks;

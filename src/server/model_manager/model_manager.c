@@ -92,7 +92,7 @@ static bool plan_all_models(struct model_manager *k, ey_err *e)
                          check_models_fit(k, plan, e)
                    : ey_fail_memory(e, "a plan", k->n_models * sizeof(*plan));
     pthread_mutex_lock(&k->lock);
-    if (ok) k->capacity_bytes = combined.room_bytes;
+    if (ok) k->capacity_bytes = combined.capacity_bytes;
     for (size_t i = 0; ok && i < k->n_models; i++)
         apply_shared_plan(&k->model[i], &plan[i]);
     free(plan);

@@ -5,6 +5,8 @@
 #ifndef EY_SERVER_MODEL_MANAGER_H
 #define EY_SERVER_MODEL_MANAGER_H
 
+#include "eyelet/diagnose.h"
+#include "eyelet/plan.h"
 #include "server/server.h"
 
 struct model_manager;

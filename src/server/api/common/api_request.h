@@ -6,6 +6,7 @@
 #define EY_SERVER_API_REQUEST_H
 
 #include "base/buf.h"
+#include "eyelet/request.h"
 #include "media/media.h"
 
 /* What is wrong with a request, as the API says it. */

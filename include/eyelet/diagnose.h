@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an engine and its machine are doing: statistics, GPU memory, speed limits, diagnosis.
+ *
+ * Everything here is optional; no request needs it. */
+#ifndef EYELET_DIAGNOSE_H
+#define EYELET_DIAGNOSE_H
+
+#include "eyelet/engine.h"
+
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+typedef struct {
+    /* now */
+    int running; /* requests */
+    int waiting;
+    int paused;    /* of the running ones: nobody fetches their text */
+    int kv_blocks; /* of 64 tokens */
+    int kv_blocks_used;
+    int kv_blocks_cached;   /* of finished requests; evicted on demand */
+    int image_cache_tokens; /* image tokens that the image cache can hold */
+    int image_cache_tokens_used;
+    uint64_t image_cache_bytes;
+    /* since the start */
+    uint64_t prompt_tokens;
+    uint64_t cached_tokens;
+    uint64_t generated_tokens;
+    uint64_t preemptions;
+    uint64_t steps;
+    uint64_t async_steps; /* of them, enqueued before the previous step's tokens were known */
+    uint64_t images;
+    uint64_t images_cached;
+    uint64_t encoder_runs; /* of the vision encoder */
+    uint64_t finished_stop;
+    uint64_t finished_length;
+    uint64_t finished_cancelled;
+    uint64_t failed;
+    double vision_seconds; /* time that the device was busy */
+    double step_seconds;
+    double heartbeat_age; /* seconds since the last step; 0 if the engine is idle */
+} ey_stats;
+
+ey_stats ey_engine_stats(const ey_engine *engine);
+
+/* Histogram of the time to compute one grammar mask. Bucket i ends at
+ * EY_MASK_FIRST_US * 2^(i / EY_MASK_BUCKETS_PER_OCTAVE) microseconds; the last one is unbounded. */
+enum { EY_MASK_BUCKETS = 72, EY_MASK_BUCKETS_PER_OCTAVE = 4 };
+#define EY_MASK_FIRST_US 0.25
+typedef struct {
+    uint64_t count;
+    uint64_t buckets[EY_MASK_BUCKETS];
+    double step_wait_seconds; /* that finished steps waited for masks */
+} ey_mask_stats;
+ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
+/* Upper bound in seconds of the time that this share (0 to 1) of the masks took. */
+double ey_mask_percentile(const ey_mask_stats *stats, double share);
+
+/* ---- GPU memory ------------------------------------------------------------------------------ */
+
+/* Memory in use by all processes, and the GPU's total. Returns false if the engine has no GPU. */
+bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total);
+
+/* Result of the last probe. Windows may move GPU memory to host memory at any time, without notice:
+ * everything still works, but slowly. The probe finds that by reading. */
+typedef struct {
+    bool known;   /* false: never probed, or no GPU; everything else is 0 */
+    bool spilled; /* some of it reads far slower than GPU memory */
+    uint64_t planned_bytes;
+    uint64_t budget_bytes;
+    uint64_t total_bytes; /* of the GPU */
+    uint64_t free_bytes;
+    uint64_t allocated_bytes;        /* by the engine, without its context */
+    uint64_t spilled_bytes;          /* of them, slow */
+    double bytes_per_second;         /* read bandwidth of the median slice */
+    double spilled_bytes_per_second; /* of the slow slices */
+    double usual_bytes_per_second;   /* what slices are compared with */
+    double start_bytes_per_second;   /* the median after loading */
+    double rated_bytes_per_second;   /* from the memory's clock and width; 0: unknown */
+    double age_seconds;
+} ey_gpu_memory;
+
+/* Reads all of the engine's GPU memory once, in slices between which requests run. Thread-safe.
+ * Without a GPU it returns true with known = false. */
+bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *err);
+/* The result of the last probe: after loading, or by ey_probe_gpu_memory. */
+ey_gpu_memory ey_last_gpu_memory(ey_engine *engine);
+/* Writes a warning that memory has spilled, and what to do. Returns false if it has not. */
+bool ey_gpu_memory_warning(const ey_gpu_memory *memory, char *text, size_t size);
+
+/* ---- cost and roofline (for benchmarks) ------------------------------------------------------ */
+
+typedef struct {
+    double vision_flops;  /* vision encoder and mergers for one image, attention included */
+    double prefill_flops; /* matmuls and attention of the text model for the prompt; LM head once */
+    double decode_bytes;  /* weights and KV cache read for one token after the prompt */
+} ey_cost_estimate;
+
+/* The least work that a request needs: prompt_tokens, with one image of width x height as the model
+ * sees it (ignored by text-only models). */
+ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height,
+                                  int prompt_tokens);
+
+typedef struct {
+    double read_bytes_per_second; /* plain reads of 1 GiB by all threads */
+    double flops_per_second;      /* multiply-adds from registers with the best instruction */
+    /* The same with vector instructions, if the best one multiplies tiles; else 0. */
+    double vector_flops_per_second;
+} ey_roofline;
+
+/* Measures the device's limits for about a second. */
+bool ey_measure_roofline(ey_engine *engine, ey_roofline *roofline, ey_err *err);
+
+/* ---- doctor ---------------------------------------------------------------------------------- */
+
+typedef enum {
+    EY_FINDING_GOOD,
+    EY_FINDING_NOTE,
+    EY_FINDING_WARNING,
+    EY_FINDING_BAD
+} ey_finding_level;
+
+typedef struct {
+    char name[32]; /* "gpu_memory": for programs */
+    ey_finding_level level;
+    char text[512];   /* what was found */
+    char remedy[256]; /* what helps; "": nothing needs to be done */
+    double value;     /* the number in `text` */
+    const char *unit; /* of it: "bytes", "bytes/s"; "": no number */
+} ey_finding;
+
+enum { EY_MAX_FINDINGS = 128 };
+
+typedef struct {
+    ey_finding findings[EY_MAX_FINDINGS];
+    size_t n;
+    bool usable; /* the model of the options can run here; without one, some model can */
+} ey_diagnosis;
+
+/* Checks what this machine has for running models, what is wrong, and what helps: GPU, processes
+ * that use its memory, memory bandwidth, processor, host memory, disks. Uses the options model
+ * (NULL: none is planned) and device. With `kernels`, repeats the GPU kernels' self-test and
+ * reports each. */
+void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An engine: one loaded model on one device.
+ *
+ * ey_engine_open loads a checkpoint, ey_engine_close frees everything. Any number of threads may
+ * use an open engine at the same time. The model's files stay mapped until it is closed: replacing
+ * them is fine, changing them in place is not. */
+#ifndef EYELET_ENGINE_H
+#define EYELET_ENGINE_H
+
+#include "eyelet/budget.h"
+#include "eyelet/error.h"
+
+const char *ey_version(void);
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+typedef struct ey_engine ey_engine;
+typedef struct ey_plan ey_plan; /* plan.h */
+
+/* Progress of loading a model; `phase` is a static string ("loading"). Requests report theirs as
+ * events (request.h). */
+typedef void ey_progress_fn(void *user, const char *phase, uint64_t done, uint64_t total);
+
+/* Called once while a model is opened, before it allocates anything; also if it does not fit. */
+typedef void ey_planned_fn(void *user, const ey_plan *plan);
+
+/* A warning or remark for the user of an engine, as one sentence. */
+typedef void ey_notice_fn(void *user, const char *text);
+
+enum { EY_LAYERS_AUTO = -1 }; /* as many layers as fit */
+
+/* Every option's zero value means its default. */
+typedef struct {
+    const char *model;  /* checkpoint directory, or a repository name in the Hugging Face cache */
+    const char *device; /* "auto", "cuda", "cpu" or "ref" */
+    /* Highest instruction set to use: "generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx".
+     * NULL: all that the processor has. */
+    const char *cpu_mask;
+    int threads; /* 0: one per physical core that this process may use */
+    /* Read weights from the mapped file, which processes of the same model share, instead of
+     * copying them to huge pages. CPU only. */
+    bool no_huge_pages;
+
+    /* Context of one request. 0: min(8192, the model's limit); on a GPU 16384 or what fits. */
+    int max_model_len;
+    /* Size of the KV cache that all requests share. 0: max_model_len; on a GPU up to max_num_seqs
+     * times that, as far as it fits. */
+    int kv_tokens;
+    int max_num_seqs;   /* requests that run at the same time; 0: 1, on a GPU 4 */
+    int max_num_queued; /* requests that may wait; 0: 64 */
+    /* Token rows of one step, 64 to 4096. 0: 512; on a GPU 2048, 1024 or 512, as it fits. */
+    int max_num_batched_tokens;
+    int max_images; /* per request; 0: 16 */
+    /* Pixels of the largest image, if more than the 4,194,304 that a GPU reserves memory for. */
+    uint64_t max_pixels;
+    /* A server's engine: the KV cache holds at least 8192 tokens if kv_tokens is 0, and preparation
+     * that speeds up later requests does not wait for the first ones. */
+    bool serving;
+
+    /* Quantize the text model's matrices while loading: "fp8" or "int4" (docs/quantization.md).
+     * NULL or "none": as stored. */
+    const char *quantize;
+    int group_size; /* of int4: 32, 64 or 128; 0: 128 */
+
+    /* GPU only. NULL or "auto": what the plan needs (docs/memory.md). */
+    const char *kv_cache_dtype; /* "bf16" or "fp8" */
+    const char *lm_head;        /* "bf16" or "8bit" */
+    /* With an 8-bit LM head, who reads the BF16 rows for rescoring: the GPU, from "pinned" pages of
+     * the file, or the "host". */
+    const char *lm_head_rows;
+    const char *vision_weights; /* "resident", "streamed" or "host" */
+    /* Last layers of the text model, on the GPU; the first run on the CPU. 0: all. */
+    int gpu_layers;
+    /* Memory for the layers on the CPU, weights included. 0: what is available. */
+    uint64_t cpu_memory;
+    /* How prompts are multiplied with block-FP8 matrices: "bf16", or "fp8", which also rounds
+     * activations. NULL: bf16. */
+    const char *prefill_math;
+    bool enforce_eager;            /* do not capture CUDA graphs */
+    double gpu_memory_utilization; /* share of the GPU's memory to use at most; 0: 0.92 */
+    uint64_t gpu_memory;           /* the same in bytes; 0: as the share says */
+
+    /* ey_plan_make only: a simulated GPU. */
+    uint64_t vram;      /* its memory; 0: the GPU that is present */
+    uint64_t vram_used; /* of it, used by other processes */
+    int sm_count;       /* its multiprocessors */
+
+    ey_budget *budget; /* limits host bytes of images in flight (borrowed); NULL: no limit */
+    ey_progress_fn *progress;
+    void *progress_user;
+    ey_planned_fn *planned;
+    void *planned_user;
+    ey_notice_fn *notice; /* while the model is opened */
+    void *notice_user;
+} ey_engine_options;
+
+ey_engine_options ey_engine_defaults(void);
+
+/* ---- open, close, describe ------------------------------------------------------------------- */
+
+/* Opens a model. On success *engine belongs to the caller. Keeps no pointer into `options` other
+ * than `budget`. */
+bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
+/* Frees the engine and sets *engine to NULL. Accepts NULL and half-built engines. */
+void ey_engine_close(ey_engine **engine);
+
+typedef struct {
+    const char *directory;    /* where the checkpoint was found */
+    const char *architecture; /* as config.json names it */
+    const char *device;
+    const char *device_detail; /* instruction set, or the GPU's name */
+    int threads;
+    int max_model_len;
+    int kv_tokens;
+    int max_num_seqs;
+    int vocab_size;    /* token ids are less than this */
+    bool reads_images; /* false: a text-only model, which refuses requests with images */
+    uint64_t weight_bytes;
+    uint64_t kv_bytes;
+    uint64_t workspace_bytes;
+    double load_seconds;      /* total time to open the model */
+    double device_seconds;    /* of it, creating the GPU's context and loading its kernels */
+    uint64_t device_bytes;    /* planned on the GPU, context included; 0: no GPU */
+    int n_layers;             /* of the text model */
+    int gpu_layers;           /* of them on the GPU, if they are split; else n_layers */
+    const char *lm_head_rows; /* of an 8-bit LM head: "pinned" or "host"; NULL: BF16 LM head */
+    double tokens_per_second; /* if layers are split: expected decode speed; 0: unknown */
+} ey_engine_info;
+
+/* Properties of an open engine. The strings live as long as the engine. */
+ey_engine_info ey_engine_describe(const ey_engine *engine);
+
+/* A thread copies the weights that the CPU reads in every step to huge pages after the engine was
+ * opened. Waits for it and returns the bytes copied. Requests need not wait. Thread-safe. */
+uint64_t ey_engine_wait_huge_pages(ey_engine *engine);
+
+/* ---- tokenizer ------------------------------------------------------------------------------- */
+
+/* Tokenizes a text into *ids (the caller frees) and *n. */
+bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special,
+                 int **ids, size_t *n, ey_err *err);
+/* Writes the text of token ids to *text (the caller frees; NUL-terminated) and its length to *n.
+ * Bytes that are not UTF-8 become U+FFFD. Fails for ids outside the vocabulary. */
+bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
+                   ey_err *err);
+/* The text of one token, as in ey_logprob. Lives as long as the engine. */
+const char *ey_token_text(const ey_engine *engine, int id);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors: a code for programs and a sentence for people, in a value on the caller's stack.
+ *
+ * A function that can fail returns bool and takes an ey_err *; it fills *err only when it returns
+ * false. Nothing has to be freed. */
+#ifndef EYELET_ERROR_H
+#define EYELET_ERROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(name, HTTP status, exit status of a command) */
+#define EY_CODES(X)                                                                          \
+    X(EY_OK, 200, 0)          /* no error */                                                 \
+    X(EY_BAD_REQUEST, 400, 2) /* the request is invalid */                                   \
+    X(EY_BAD_IMAGE, 400, 1)   /* an image cannot be decoded */                               \
+    X(EY_TOO_LONG, 400, 1)    /* prompt and answer do not fit the context */                 \
+    X(EY_NOT_FOUND, 404, 1)   /* no such model or file */                                    \
+    X(EY_BAD_MODEL, 500, 1)   /* a checkpoint or tokenizer file is damaged or unsupported */ \
+    X(EY_NO_MEMORY, 503, 1)   /* an allocation failed, or a plan does not fit */             \
+    X(EY_NO_DEVICE, 503, 1)   /* no usable GPU */                                            \
+    X(EY_BUSY, 503, 1)        /* the queue is full; the same request may succeed later */    \
+    X(EY_CANCELLED, 499, 1)   /* the caller canceled the request */                          \
+    X(EY_IO, 500, 1)          /* the system refused to read or write */                      \
+    X(EY_INTERNAL, 500, 1)    /* a bug in eyelet */
+
+typedef enum {
+#define EY_CODE_ENUM(name, http, status) name,
+    EY_CODES(EY_CODE_ENUM)
+#undef EY_CODE_ENUM
+} ey_code;
+
+typedef struct {
+    ey_code code;
+    char text[768]; /* what is wrong, with which value, and what to do; whole characters */
+} ey_err;
+
+/* Exit status of a command that ends with this code. */
+int ey_code_exit_status(ey_code code);
+/* HTTP status of a response that carries this code. */
+int ey_code_http_status(ey_code code);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grammars: what the text of an answer may be.
+ *
+ * At each step the sampler only considers tokens that keep the text a prefix of a valid one. A
+ * grammar is compiled once and may be used by any number of answers, engines and threads. Errors
+ * with EY_BAD_REQUEST name the unsupported part and its location. */
+#ifndef EYELET_GRAMMAR_H
+#define EYELET_GRAMMAR_H
+
+#include "eyelet/error.h"
+
+typedef struct grammar ey_grammar;
+
+/* Values of a JSON schema (docs/structured.md lists the supported subset). */
+bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *err);
+/* Any JSON object. */
+bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);
+/* Texts that a regular expression matches entirely; no look-around, no back-references. */
+bool ey_grammar_of_regex(ey_grammar **grammar, const char *pattern, size_t n, ey_err *err);
+/* One of n texts. */
+bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, size_t n, ey_err *err);
+
+typedef struct {
+    const char *name;
+    const char *schema; /* JSON schema of its arguments; NULL: any object */
+} ey_tool;
+/* A call of one of the tools in the model's own format; with `parallel`, one or more calls. */
+bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
+                              ey_err *err);
+
+/* Releases the caller's reference. Requests that use the grammar keep theirs. */
+void ey_grammar_free(ey_grammar **grammar);
+
+/* An LRU cache of compiled grammars and their token masks, limited in entries and bytes.
+ * Thread-safe. The key must contain everything that the grammar was made of. */
+typedef struct ey_grammar_cache ey_grammar_cache;
+enum { EY_GRAMMAR_CACHE_ENTRIES = 64 };
+bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t max_bytes, ey_err *err);
+void ey_grammar_cache_close(ey_grammar_cache **cache);
+/* Returns a new reference, which the caller frees, or NULL. */
+ey_grammar *ey_grammar_cache_find(ey_grammar_cache *cache, const char *key, size_t n);
+/* Adds a reference of its own. Does nothing for a grammar larger than the cache. */
+void ey_grammar_cache_put(ey_grammar_cache *cache, const char *key, size_t n, ey_grammar *grammar);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests and answers.
+ *
+ * ey_ask answers one request and blocks until it is done. Programs that serve many requests use the
+ * same in steps: ey_prompt_prepare, ey_generation_start, ey_generation_next and
+ * ey_generation_collect. Requests of several threads to one engine run in one batch. */
+#ifndef EYELET_REQUEST_H
+#define EYELET_REQUEST_H
+
+#include "eyelet/engine.h"
+#include "eyelet/grammar.h"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+typedef enum { EY_PART_TEXT, EY_PART_IMAGE } ey_part_type;
+
+/* The most pixels that an image keeps: AUTO 1,310,720, LOW 262,144, HIGH 4,194,304, NATIVE the
+ * checkpoint's own limit (what the reference implementation uses). Never more than the checkpoint's
+ * limit, nor than the image's share of half the context; an image that cannot be made that small is
+ * refused. */
+typedef enum { EY_DETAIL_AUTO, EY_DETAIL_LOW, EY_DETAIL_HIGH, EY_DETAIL_NATIVE } ey_detail;
+
+typedef struct {
+    ey_part_type type;
+    const void *bytes; /* text: UTF-8; image: a JPEG, PNG, WebP, GIF, HEIC or AVIF file */
+    size_t n_bytes;
+    ey_detail detail;    /* images */
+    uint64_t max_pixels; /* images: if not 0, replaces the limit of `detail` */
+    uint64_t min_pixels; /* images: if not 0, smaller ones are enlarged to this many pixels */
+} ey_part;
+
+ey_part ey_text_part(const char *text);
+ey_part ey_image_part(const void *bytes, size_t n_bytes);
+
+typedef struct {
+    const char *name;
+    const char *arguments; /* JSON, passed to the model unchanged */
+} ey_tool_call;
+
+typedef struct {
+    const char *role; /* "system", "user", "assistant" or "tool" */
+    const ey_part *parts;
+    size_t n_parts;
+    const ey_tool_call *tool_calls; /* assistant */
+    size_t n_tool_calls;
+} ey_message;
+
+/* ---- sampling -------------------------------------------------------------------------------- */
+
+/* Applied in this order: penalties, temperature, top_k, top_p, min_p, then the draw. */
+typedef struct {
+    float temperature;        /* 0: greedy */
+    int top_k;                /* keep the k most likely (ties included); 0: all */
+    float top_p;              /* keep the fewest whose probabilities sum to this; 1: all */
+    float min_p;              /* keep those with this share of the best one's probability; 0: all */
+    float repetition_penalty; /* of ids in prompt or answer: logit / r if > 0, else r * logit */
+    float presence_penalty;   /* subtracted once from ids in the answer */
+    float frequency_penalty;  /* subtracted for each occurrence in the answer */
+    uint64_t seed;            /* same seed, request and model: same answer */
+} ey_sampling;
+
+ey_sampling ey_sampling_greedy(void);
+/* The recommendation of the model's generation_config.json, with seed 0. */
+ey_sampling ey_model_sampling(const ey_engine *engine);
+/* A seed from the system's random number generator. */
+uint64_t ey_random_seed(void);
+
+typedef struct {
+    int id;
+    float bias; /* added to the token's logit, after penalties */
+} ey_logit_bias;
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+typedef struct ey_event ey_event;
+/* Called as the answer grows, on the thread that called ey_ask. Returning false cancels the request
+ * within one step; ey_ask then succeeds with finish_reason "cancelled" and the text so far. */
+typedef bool ey_event_fn(void *user, const ey_event *event);
+
+typedef struct {
+    /* The prompt: messages, or a text, or token ids. Text and ids cannot have image tokens. */
+    const ey_message *messages;
+    size_t n_messages;
+    const char *text;
+    size_t n_text;
+    const int *ids;
+    size_t n_ids;
+
+    const char *const *tools; /* JSON objects, one per tool */
+    size_t n_tools;
+    bool add_vision_id;        /* "Picture 1: " before each image, as the chat template has it */
+    bool add_bos;              /* before `text`: the tokenizer's BOS token, if it has one */
+    bool parse_special_tokens; /* false: text that spells a special token stays text */
+    int max_tokens;            /* of the answer; 0: as many as the context holds */
+    bool no_prefix_cache;      /* compute the whole prompt even if its KV blocks are cached */
+    bool ignore_eos;           /* continue after a stop token (benchmarks) */
+    ey_sampling sampling;      /* ey_request_defaults: greedy */
+    const char *const *stop;   /* texts that end the answer and are not part of it */
+    size_t n_stop;             /* at most 16, each of at most 1024 bytes */
+    const int *stop_ids;       /* tokens that end the answer, in addition to the model's own */
+    size_t n_stop_ids;         /* at most 64 */
+    const ey_logit_bias *logit_bias;
+    size_t n_logit_bias; /* at most 1024 */
+    ey_grammar *grammar; /* constrains the answer, which keeps a reference; NULL: none */
+    int top_logprobs;    /* < 0: none; else the chosen token's and this many alternatives (<= 20) */
+    ey_event_fn *on_event;
+    void *event_user;
+} ey_request;
+
+ey_request ey_request_defaults(void);
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+typedef struct {
+    int id;
+    const char *token; /* its text; bytes that are not UTF-8 by themselves become U+FFFD */
+    float logprob;     /* from the raw logits, before penalties and temperature */
+} ey_logprob;
+
+typedef struct {
+    ey_logprob chosen;
+    const ey_logprob *top; /* [n_top], most likely first */
+    size_t n_top;
+} ey_token_logprobs;
+
+struct ey_event {
+    enum { EY_EVENT_NONE, EY_EVENT_PHASE, EY_EVENT_TEXT, EY_EVENT_DONE } type;
+    const char *phase; /* PHASE: "queue", "vision", "prefill", "decode" */
+    int done;          /* PHASE: progress, of `total` */
+    int total;
+    const char *text; /* TEXT: whole characters; valid until the callback or the next call ends */
+    size_t n_text;
+    int n_tokens; /* of the answer so far, including those of this text */
+};
+
+typedef struct {
+    int width; /* of the upright original */
+    int height;
+    int used_width; /* of what the model saw */
+    int used_height;
+    int tokens;
+    bool cached; /* its features, or the KV blocks of all of its tokens, were cached */
+} ey_image_usage;
+
+typedef struct {
+    char *text;
+    size_t n_text;
+    bool approximate;          /* a token was sampled from more than an 8-bit LM head rescores */
+    const char *finish_reason; /* "stop" (a stop token or text), "length" or "cancelled" */
+    uint64_t seed;             /* as requested */
+    int *tokens;               /* ids of the answer, without the stop token */
+    int n_tokens;
+    int prompt_tokens;
+    int completion_tokens;
+    int image_tokens;
+    int cached_tokens; /* of the prompt, found in the KV cache */
+    ey_image_usage *images;
+    size_t n_images;
+    ey_token_logprobs *logprobs; /* [n_logprobs], one per token of the answer and the stop token */
+    size_t n_logprobs;
+    const char *stop_text; /* the text of request.stop that ended the answer; NULL: none did */
+    int stop_id;           /* the token that ended the answer, or -1 */
+    double queue_seconds;
+    double vision_seconds;
+    double prefill_seconds;
+    double decode_seconds;
+    void *owner; /* memory of everything above */
+} ey_answer;
+
+/* Answers one request and blocks until it is done. The caller frees the answer, also after an
+ * error. Thread-safe. */
+bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
+void ey_answer_free(ey_answer *answer);
+
+/* ---- in steps --------------------------------------------------------------------------------
+ *
+ * ey_prompt_prepare decodes images and tokenizes the prompt on the caller's thread, without the
+ * device. ey_generation_start queues an answer to it, ey_generation_next waits for its events, and
+ * ey_generation_collect ends it. Only one thread at a time may use a generation, except that
+ * ey_generation_cancel may be called from any. */
+
+typedef struct ey_prompt ey_prompt;
+typedef struct ey_generation ey_generation;
+
+typedef struct {
+    const int *ids; /* [n_ids] */
+    size_t n_ids;
+    const ey_image_usage *images; /* [n_images] */
+    size_t n_images;
+    int image_tokens;
+    uint64_t kv_bytes; /* of the KV cache that the prompt takes */
+} ey_prompt_info;
+
+/* Makes a prompt from the messages, text or ids of the request, whose other fields are ignored.
+ * Fails if the prompt can never fit the context. */
+bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt,
+                       ey_err *err);
+ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* valid as long as the prompt */
+void ey_prompt_free(ey_prompt **prompt);
+
+/* Queues one answer to the prompt, which may be freed afterwards or started again for further
+ * choices. Uses the fields of the request that concern the answer (max_tokens, sampling, stop, ...)
+ * and copies what they point to. Fails with EY_BUSY if the queue is full. */
+bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
+                         ey_generation **generation, ey_err *err);
+/* Waits up to timeout_ms for the next event: NONE after a timeout, DONE once the answer is
+ * complete. A generation whose text is not fetched for long is paused; the others continue. */
+void ey_generation_next(ey_generation *generation, int timeout_ms, ey_event *event);
+/* Log-probabilities of token i < event.n_tokens; `top` has space for top_logprobs. */
+ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i, ey_logprob *top);
+/* Ends the generation within one step; the answer is the text so far. */
+void ey_generation_cancel(ey_generation *generation);
+/* Waits for the end, returns the answer as ey_ask does, and frees the generation. */
+bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err *err);
+
+#endif
