@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet: the program's door. */
+/* The eyelet program. */
 #include "cli/command.h"
 
 int main(int argc, char **argv)

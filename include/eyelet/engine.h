@@ -57,12 +57,12 @@ typedef struct {
      * that speeds up later requests does not wait for the first ones. */
     bool serving;
 
-    /* Quantize the text model's matrices while loading: "fp8" or "int4" (docs/quantization.md).
+    /* Quantize the text model's matrices while loading: "fp8" or "int4" (docs/guides/quantization.md).
      * NULL or "none": as stored. */
     const char *quantize;
     int group_size; /* of int4: 32, 64 or 128; 0: 128 */
 
-    /* GPU only. NULL or "auto": what the plan needs (docs/memory.md). */
+    /* GPU only. NULL or "auto": what the plan needs (docs/guides/memory.md). */
     const char *kv_cache_dtype; /* "bf16" or "fp8" */
     const char *lm_head;        /* "bf16" or "8bit" */
     /* With an 8-bit LM head, who reads the BF16 rows for rescoring: the GPU, from "pinned" pages of

@@ -11,7 +11,7 @@
 
 typedef struct grammar ey_grammar;
 
-/* Values of a JSON schema (docs/structured.md lists the supported subset). */
+/* Values of a JSON schema (docs/guides/structured.md lists the supported subset). */
 bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *err);
 /* Any JSON object. */
 bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);

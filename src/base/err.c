@@ -71,7 +71,7 @@ bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
 bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
 {
     return ey_fail(e, EY_NO_MEMORY,
-                   "no memory for %s (%zu bytes); close other programs, or use smaller pictures or "
+                   "no memory for %s (%zu bytes); close other programs, or use smaller images or "
                    "a smaller --max-model-len",
                    what, bytes);
 }

@@ -23,7 +23,7 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
 
 /* Writes all of it at the descriptor's place; false with errno as write() left it. */
 bool file_write(int fd, const void *bytes, size_t n);
-/* What failed just now found no room: the disk is full, or the user's share of it. */
+/* True if errno says that the disk, or the user's quota, is full. */
 bool errno_is_disk_full(void);
 
 /* dir + "/" + name in `out` of EY_MAX_PATH bytes; false with a message when too long. */

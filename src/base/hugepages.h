@@ -19,7 +19,7 @@ void hugepages_advise(void *data, size_t size);
 /* Memory of its own that begins with a huge page, and gets them as it is written; NULL: there is
  * none. */
 void *hugepages_alloc(size_t size);
-/* room NULL: nothing happens. */
+/* Accepts NULL. */
 void hugepages_free(void *memory, size_t size);
 
 #endif

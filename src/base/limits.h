@@ -62,7 +62,7 @@ enum {
     EY_MAX_SCHEMA_BRANCHES = 1024,   /* of anyOf, oneOf; properties of an object; prefixItems */
     EY_MAX_SCHEMA_DEPTH =
         64, /* alternatives and references in each other without an object or array between */
-    EY_MAX_SCHEMA_VISITS = 1 << 17, /* schemas that references and alternatives lead to in all */
+    EY_MAX_SCHEMA_VISITS = 1 << 17, /* schemas reached by references and alternatives in total */
     EY_MAX_SCHEMA_COUNT = 1 << 30,  /* of maxLength and such; more is the same as this */
     EY_MAX_PROPERTY_BYTES = 512,
     EY_MAX_MULTIPLE_OF = 1000,
@@ -80,7 +80,7 @@ enum {
     EY_MAX_GRAMMAR_PARTS = 2048, /* that a grammar is put together from */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
-#define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* a picture's file */
+#define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* an image's file */
 #define EY_MAX_IMAGE_PIXELS \
     ((size_t)178956970) /* as Pillow's decompression bomb limit, twice its warning */
 

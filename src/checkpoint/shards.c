@@ -57,7 +57,7 @@ bool checkpoint_json(struct checkpoint *c, const char *name, const json_object *
     json_object *value = NULL;
     *out = NULL;
     if (c->n_json == MAX_JSON_FILES)
-        return ey_fail(e, EY_INTERNAL, "%s: more than %d JSON files are asked for", name,
+        return ey_fail(e, EY_INTERNAL, "%s: the limit is %d JSON files per checkpoint", name,
                        MAX_JSON_FILES);
     if (!path_join(path, c->directory, name, e)) return false;
     if (path_is_file(path) && !load_object(&value, path, e)) return false;

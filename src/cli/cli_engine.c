@@ -181,17 +181,29 @@ static bool on_answer_event(void *user, const ey_event *event)
     return !cancel_requested() && !s->out.closed;
 }
 
-/* The engine knows images by number ("image 2: …", or "the image: …"); a person knows them by
- * name. */
+/* Length of "image 2" or "the image" at the start of an error, and in *at the image's number; 0 if
+ * the error names no image. Servers of earlier versions say "picture". */
+static size_t image_name_length(const char *text, size_t n_images, size_t *at)
+{
+    static const char *const words[] = {"image", "picture"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        char format[24];
+        int length = 0;
+        snprintf(format, sizeof(format), "%s %%zu%%n", words[i]);
+        if (sscanf(text, format, at, &length) == 1 && text[length] == ':') return (size_t)length;
+        length = snprintf(format, sizeof(format), "the %s:", words[i]);
+        *at = 1;
+        if (n_images == 1 && strncmp(text, format, (size_t)length) == 0) return (size_t)length - 1;
+    }
+    return 0;
+}
+
+/* Errors number the images; people know them by name. */
 static void name_failed_image(ey_err *e, const struct question *question)
 {
-    size_t at = 1;
-    int length = 0;
-    if (question->n_images == 1 && strncmp(e->text, "the image:", 10) == 0)
-        length = 11;
-    else if (sscanf(e->text, "image %zu%n", &at, &length) != 1 || e->text[length] != ':')
-        return;
-    if (!at || at > question->n_images) return;
+    size_t at = 0;
+    size_t length = image_name_length(e->text, question->n_images, &at);
+    if (!length || !at || at > question->n_images) return;
     ey_err numbered = *e;
     ey_fail(e, e->code, "%s%s", question->images[at - 1].name, numbered.text + length);
 }
@@ -201,7 +213,7 @@ static void override(float *field, double given)
     if (!isnan(given)) *field = (float)given;
 }
 
-static ey_sampling servers_own(void)
+static ey_sampling leave_sampling_to_server(void)
 {
     return (ey_sampling){NAN, -1, NAN, NAN, NAN, NAN, NAN, 0};
 }
@@ -210,7 +222,7 @@ ey_sampling cli_engine_sampling(const struct cli_engine *s, bool greedy)
 {
     const struct options *o = s->options;
     ey_sampling x = greedy      ? ey_sampling_greedy()
-                    : s->remote ? servers_own()
+                    : s->remote ? leave_sampling_to_server()
                                 : ey_model_sampling(s->engine);
     override(&x.temperature, o->temperature);
     override(&x.top_p, o->top_p);

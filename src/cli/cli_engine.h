@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the commands that answer share: an engine opened as the options say, or a server that has
- * one, and questions about pictures put to it. */
+ * one, and questions about images put to it. */
 #ifndef EY_CLI_SESSION_H
 #define EY_CLI_SESSION_H
 
@@ -18,10 +18,10 @@ struct cli_engine {
     ey_engine *engine;     /* NULL until cli_engine_load … */
     struct remote *remote; /* … and with --server, where this is there instead */
     char model[4096];      /* EY_MAX_PATH */
-    uint64_t seed;         /* of all answers of this run: as asked for, else random */
+    uint64_t seed;         /* of all answers of this run: --seed, else random */
     bool sampled;          /* an answer was drawn with it */
     bool ignore_eos;       /* answers go on to their longest */
-    int max_images;        /* pictures of one request; 1 unless set before cli_engine_load */
+    int max_images;        /* images of one request; 1 unless set before cli_engine_load */
 };
 
 void cli_engine_init(struct cli_engine *s, const struct options *options);
@@ -55,11 +55,11 @@ struct answer_sink {
 ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, size_t n,
                               bool greedy, struct answer_sink *sink);
 
-/* A picture as a part of a message, at the size that the options say; borrows its bytes. */
+/* An image as a part of a message, at the size that the options say; borrows its bytes. */
 ey_part cli_engine_image_part(const struct cli_engine *s, const struct input *image);
 
-/* Puts a request to the engine or the server; Ctrl-C and a reader that went away cancel it. `form`
- * is the question's. */
+/* Puts a request to the engine or the server; Ctrl-C and a reader that went away cancel it.
+ * `format` is the question's. */
 bool cli_engine_send(struct cli_engine *s, const ey_request *request,
                      const struct cli_response_format *format, ey_answer *answer, ey_err *e);
 

@@ -36,7 +36,7 @@ done
 try "help of nothing" 2 - 'no command "nothing"' help nothing
 try "--version" 0 '^eyelet [0-9]+\.[0-9]+\.[0-9]+$' - --version
 try "unknown command" 2 - 'did you mean caption' captoin x
-try "a picture as command" 2 - 'eyelet ask red.png' red.png
+try "an image as command" 2 - 'eyelet ask red.png' red.png
 try "unknown option" 2 - 'did you mean --max-tokens' ask --max-token 3 hello
 try "option of another command" 2 - 'not an option of caption' caption --logprobs red.png
 try "value out of range" 2 - 'from 1 to 1048576' ask --max-tokens 0 hello
@@ -47,12 +47,12 @@ try "ask without question" 2 - 'question is missing' ask red.png
 try "ask two without question" 2 - 'question is missing' ask red.png blue.png
 try "ask a directory" 2 - 'photos is a directory.*photos/\*' ask photos what
 try "question that is no UTF-8" 2 - 'not UTF-8' ask red.png $'\xff\xfe'
-try "stdin twice" 2 - 'one picture only' ask - - what
-try "caption nothing" 2 - 'needs a picture' caption
+try "stdin twice" 2 - 'one image only' ask - - what
+try "caption nothing" 2 - 'needs an image' caption
 try "caption a directory" 2 - 'eyelet caption photos/\*' caption photos/
 try "tokenize two" 2 - 'one text, not 2' tokenize a b
 try "list something" 2 - 'no arguments' list x
-try "missing picture, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
+try "missing image, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
 try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
 try "a file as model" 1 - 'red.png is a file; give' ask --model red.png hello
@@ -65,7 +65,7 @@ try "unknown device" 2 - 'auto\|cuda\|cpu\|ref' ask --device tpu hello
 # ---- ask ----
 export EYELET_MODEL=$work/tiny
 try "ask text" 0 . - ask --max-tokens 3 hello
-try "ask about a picture" 0 . - ask red.png --max-tokens 3 'What is this?'
+try "ask about an image" 0 . - ask red.png --max-tokens 3 'What is this?'
 cp out plain
 try "ask again" 0 . - ask --max-tokens=3 --model=tiny red.png -- 'What is this?'
 cmp -s plain out
@@ -75,7 +75,7 @@ say "the answer ends its line"
 status=0
 "$eyelet" ask - 'What is this?' --max-tokens 3 <red.png >out 2>err
 cmp -s plain out
-say "a picture from standard input"
+say "an image from standard input"
 try "ask --json" 0 '^\{' - ask red.png blue.png --json --max-tokens 2 --logprobs 3 'What is this?'
 same "members" "answer,finish_reason,seed,usage,timings,logprobs" keys
 same "usage" "$(printf 'prompt_tokens,completion_tokens,prompt_tokens_details,images\tcached_tokens,multimodal_tokens\t2')" \
@@ -99,31 +99,31 @@ try "a seed is used" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1
 try "the same seed" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
 "$json_at" answer <out | cmp -s - first
 say "the same seed gives the same answer"
-try "a random seed is told" 0 '"seed": [0-9]+,' - ask --json --max-tokens 2 --temperature 1.5 hello
+try "a random seed is reported" 0 '"seed": [0-9]+,' - ask --json --max-tokens 2 --temperature 1.5 hello
 try "greedy has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
 try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e hello
 try "top_p of 0" 2 - 'top_p is 0' ask --top-p 0 hello
 try "temperature that is none" 2 - 'temperature takes a number' ask --temperature warm hello
 try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
 try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png
-try "scene takes one picture" 2 - 'one picture' scene red.png blue.png
+try "scene takes one image" 2 - 'one image' scene red.png blue.png
 try "bench" 0 'share_of_limit' - bench --model tiny --json --runs 1 --max-tokens 3
 
-try "a picture that is none" 1 - '^eyelet: text.jpg: ' ask text.jpg what
+try "an image that is none" 1 - '^eyelet: text.jpg: ' ask text.jpg what
 try "the bad one of two is named" 1 - '^eyelet: cut.png: ' ask red.png cut.png what
-try "an empty picture" 1 - 'empty.png' ask empty.png what
+try "an empty image" 1 - 'empty.png' ask empty.png what
 try "a name with a line end" 1 - 'new\\x0aline.png: No such' ask "new${nl}line.png" what
 
 # ---- caption ----
 try "one caption" 0 . - caption red.png --max-tokens 3
 ! grep -q 'red.png: ' out
-say "one picture has no name before it"
+say "one image has no name before it"
 try "many, one bad" 1 '^blue.png: ' 'text.jpg: .*' caption red.png text.jpg blue.png --max-tokens 3
-[ "$(grep -c '^\(red\|blue\).png: ' out)" -eq 2 ] && grep -q '1 of 3 pictures failed' err
+[ "$(grep -c '^\(red\|blue\).png: ' out)" -eq 2 ] && grep -q '1 of 3 images failed' err
 say "the others were captioned"
 try "many, one missing, JSON" 1 . - caption red.png nope.png blue.png --max-tokens 3 --json --quiet
 [ "$("$json_at" image <out | tr '\n' ' ')" = '"red.png" "nope.png" "blue.png" ' ]
-say "a line a picture, in order"
+say "a line an image, in order"
 [ "$("$json_at" keys <out | tr '\n' ' ')" = 'image,caption,usage,timings image,error image,caption,usage,timings ' ]
 say "members of a line"
 try "all missing: no load" 1 - 'a.png.*' caption --model nowhere a.png b.png
@@ -136,7 +136,7 @@ echo '{"type": "object", "properties": {"kind": {"enum": ["heart", "square"], "d
   "maximum": 99}, "words": {"type": "array", "items": {"type": "string", "maxLength": 6}, "maxItems": 2}}, "required": ["kind", "count", "words"],
   "additionalProperties": false}' >fields.json
 echo '{"type": "object", "properties": {"x": {"not": {}}}}' >odd.json
-try "extract nothing" 2 - 'needs a picture' extract --schema fields.json
+try "extract nothing" 2 - 'needs an image' extract --schema fields.json
 try "extract without schema" 2 - 'needs a JSON schema' extract red.png
 try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema nope.json
 try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model nowhere red.png --schema odd.json
@@ -145,9 +145,9 @@ try "stdin twice" 2 - 'not both' extract - --schema -
 try "extract a directory" 2 - 'eyelet extract photos/\*' extract photos --schema fields.json
 try "extract" 0 '^\{"image": "red.png", "data": \{"kind":.*\}\}$' - extract red.png --schema fields.json
 same "members of the data" "$(printf 'image,data\tkind,count,words')" keys data.keys
-try "extract many, one bad" 1 . '1 of 3 pictures failed' extract red.png text.jpg blue.png --schema fields.json
+try "extract many, one bad" 1 . '1 of 3 images failed' extract red.png text.jpg blue.png --schema fields.json
 [ "$("$json_at" keys <out | tr '\n' ' ')" = 'image,data image,error image,data ' ]
-say "a line a picture"
+say "a line an image"
 try "extract --json, a question" 0 . - extract red.png --schema fields.json --json --prompt 'What is it?'
 same "members" image,data,usage,timings keys
 cp fields.json in

@@ -9,17 +9,17 @@ export HOME=$work HF_HOME=$work/no-cache
 
 # ---- detect ----
 scene=$examples/shapes-4.png # 224 x 400; its pink square is at 97, 134, 183, 220
-try "detect nothing" 2 - 'needs a picture and what' detect "$scene"
+try "detect nothing" 2 - 'needs an image and what' detect "$scene"
 try "detect three" 2 - 'not 3 arguments' detect "$scene" circle square
 try "detect blanks" 2 - 'is empty' detect "$scene" ' , '
 try "detect in a directory" 2 - 'is a directory' detect "$examples" circle
 try "detect in what is not there" 1 - 'nope.png: No such file' detect nope.png circle
 try "detect has no sampling" 2 - 'not an option of detect' detect "$scene" circle --temperature 1
 cp "$scene" scene.png && ln -s scene.png link.png
-try "drawing over the picture" 2 - 'overwrite the picture' detect scene.png circle --draw scene.png
-try "drawing over the picture by another name" 2 - 'overwrite the picture' detect scene.png circle --draw link.png
+try "drawing over the image" 2 - 'overwrite the image' detect scene.png circle --draw scene.png
+try "drawing over the image by another name" 2 - 'overwrite the image' detect scene.png circle --draw link.png
 cmp -s scene.png "$scene"
-say "the picture is as it was"
+say "the image is as it was"
 try "drawing to what is no PNG" 2 - 'does not end in .png' detect scene.png circle --draw out.jpg
 try "drawing where nothing can be, before any load" 1 - 'cannot write no/where.png' detect --model nowhere scene.png circle --draw no/where.png
 try "drawing is tried without a trace" 1 - 'nowhere' detect --model nowhere scene.png circle --draw new.png
@@ -40,7 +40,7 @@ cp out plain
 try "detect --json is the same" 0 . - detect scene.png 'pink square' --json
 cmp -s out plain
 say "the same line"
-try "what was drawn is a picture" 0 '"width": 224, "height": 400' - ask --json --max-tokens 1 found.png what
+try "what was drawn is an image" 0 '"width": 224, "height": 400' - ask --json --max-tokens 1 found.png what
 ! cmp -s found.png scene.png
 say "with boxes in it"
 try "an upright original" 0 '^\[\{.*\}\]$' - detect "$examples/turned.jpg" heart --draw upright.png
@@ -48,7 +48,7 @@ try "is drawn upright" 0 '"width": 300, "height": 420' - ask --json --max-tokens
 status=0
 "$eyelet" detect - 'pink square' <scene.png >out 2>err
 cmp -s out plain
-say "a picture from standard input"
+say "an image from standard input"
 try "an answer that has no end" 1 '^\[\]$' 'cut after 5 tokens' detect scene.png 'pink square' --max-tokens 5
 grep -q 'no boxes that can be understood: "' err
 say "its beginning is shown"
@@ -67,17 +67,17 @@ talk() {
 }
 lines() { [ "$(wc -l <out)" -eq "$1" ]; }
 
-try "chat with a missing picture" 1 - 'nope.png: No such file' chat nope.png
-try "chat with standard input as picture" 2 - 'a picture needs a file' chat -
+try "chat with a missing image" 1 - 'nope.png: No such file' chat nope.png
+try "chat with standard input as image" 2 - 'an image needs a file' chat -
 try "chat has no --json" 2 - 'not an option of chat' chat --json
 talk "no line" 0 - - ''
 talk "blank lines" 0 - - '\n  \n\n'
-talk "two turns about a picture" 0 'pink square' - '/image scene.png\nDescribe this image.\nHow many shapes are there?\n'
+talk "two turns about an image" 0 'pink square' - '/image scene.png\nDescribe this image.\nHow many shapes are there?\n'
 lines 2
 say "a line an answer"
 tail -1 out >with
 cp out turns
-talk "the picture as an argument" 0 'pink square' - 'Describe this image.\nHow many shapes are there?\n' scene.png
+talk "the image as an argument" 0 'pink square' - 'Describe this image.\nHow many shapes are there?\n' scene.png
 cmp -s out turns
 say "says the same"
 talk "no end of the last line, DOS ends of the others" 0 'pink square' - 'Describe this image.\r\nHow many shapes are there?' scene.png
@@ -86,7 +86,7 @@ say "says the same, too"
 talk "/clear" 0 . - '/image scene.png\nDescribe this image.\n/clear\nHow many shapes are there?\n'
 tail -1 out | cmp -s - with
 [ $? -eq 1 ] && lines 2
-say "forgets the picture"
+say "forgets the image"
 talk "/quit" 0 - - '/quit\nDescribe this image.\n'
 talk "/help" 0 - '^/image PATH' '/help\n'
 talk "an unknown command" 1 . 'no command /foo; /help' '/foo\nDescribe this image.\n' scene.png
@@ -95,7 +95,7 @@ say "does not end the conversation"
 talk "a mistyped one" 1 - 'did you mean /image' '/imgae x.png\n'
 talk "a message that begins with a slash" 0 . - ' /image is a command\n'
 echo 'no picture' >text.png
-talk "pictures that are none" 1 'pink square' 'text.png: ' '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
+talk "images that are none" 1 'pink square' 'text.png: ' '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
 [ "$(wc -l <err)" -eq 3 ] && lines 1
 say "each is said, and the next one counts"
 cp scene.png 'my scene.png'
@@ -139,7 +139,7 @@ status=$?
 say "Ctrl-C ends a conversation from a pipe"
 rm in
 
-# ---- the doctor, on the processor: a card may or may not be here ----
+# ---- the doctor, on the processor: a GPU may or may not be here ----
 try "what is there" 0 '^ok +processor .* kernels for ' - doctor --device cpu
 matches out '^models can be run$'
 say "and that it will do"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# plan for cards that are not here, with the official models' headers: run_plan.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP.
+# plan for GPUs that are not here, with the official models' headers: run_plan.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
 . "$(dirname "$(realpath "$0")")/common.sh"
@@ -38,10 +38,10 @@ grep -q '"choices": \["--head 8bit: .*", "--vision-weights streamed: .*", "--kv-
 say "the choices, in their order"
 awk '{ n = split($0, at, /"device": "cuda:0", "bytes": /); sum = 0; for (i = 2; i <= n; i++) sum += at[i]; match($0, /"total_bytes": [0-9]+/);
        exit sum != substr($0, RSTART + 15, RLENGTH - 15) + 0 }' out
-say "the total is the sum of the card's rows"
+say "the total is the sum of the GPU's rows"
 
 # ---- what does not fit ----
-try "too small a card" 1 'does not fit, [0-9.]+ MiB too many' - plan 4b --vram 3000MiB
+try "too small a GPU" 1 'does not fit, [0-9.]+ MiB too many' - plan 4b --vram 3000MiB
 grep -qE 'with --model Qwen/Qwen3-VL-2B-Instruct-FP8 +[0-9.]+ MiB  fits' out && grep -qE 'with --device cpu ' out && grep -qE 'with --max-num-seqs 1 ' out
 say "what would change it"
 # shellcheck disable=SC2086
@@ -53,7 +53,7 @@ try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop -
 
 # ---- what an 8-bit head leaves in the file ----
 # shellcheck disable=SC2086
-try "the card may read it" 0 'chosen: --head-rows pinned: the GPU reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
+try "the GPU may read it" 0 'chosen: --head-rows pinned: the GPU reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
 grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out && grep -qE '^  weights read when needed +file +0.0 MiB' out
 say "its pages are the host's memory"
 # shellcheck disable=SC2086
@@ -62,9 +62,9 @@ try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' - plan 4
 try "no such reader" 2 - 'takes auto.pinned.host' plan 4b $desktop --head-rows card
 
 # shellcheck disable=SC2086
-try "the tower on the CPU" 0 '^  vision workspace +host ' - plan 4b $desktop --vision-weights host
+try "the vision encoder on the CPU" 0 '^  vision workspace +host ' - plan 4b $desktop --vision-weights host
 grep -qE '^  prefill workspace +cuda:0 ' out && ! grep -q 'vision weights' out
-say "the card has nothing of it"
+say "the GPU has nothing of it"
 
 # ---- quantised while loading ----
 "$mkcheckpoint" --like qwen3-vl-4b-bf16 --sparse 4b-bf16 >/dev/null
@@ -72,13 +72,13 @@ say "the card has nothing of it"
 try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 --vision-weights resident
 # shellcheck disable=SC2086
 try "made FP8 it does" 0 '^  weight on its way, quantized +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
-grep -E '^  (text model weights|all on the card)' out > made
+grep -E '^  (text model weights|all on the GPU)' out > made
 # shellcheck disable=SC2086
-"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (text model weights|all on the card)' | cmp -s - made
+"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (text model weights|all on the GPU)' | cmp -s - made
 say "in the same memory as the FP8 files"
 
 # ---- layers on the CPU ----
-try "half of the layers on the card" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU .at least 3, which take the images., with [0-9]+ MiB of its memory(; at most [0-9.]+ tokens a second)?$' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
+try "half of the layers on the GPU" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU .at least 3, which take the images., with [0-9]+ MiB of its memory(; at most [0-9.]+ tokens a second)?$' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
 grep -qE "^  KV cache of the CPU's layers +host " out && grep -qE "^  workspace, the CPU's layers +host " out
 say "both sides are shown"
 try "as many as fit" 0 'chosen: --gpu-layers [0-9]+ of 36' - plan 4b --vram 3500MiB --gpu-layers auto --max-model-len 4096
@@ -91,10 +91,10 @@ try "no number of layers" 2 - 'takes auto or a number' plan 4b --vram 8GiB --gpu
 # ---- several models ----
 # shellcheck disable=SC2086
 try "two that fit together" 0 '; all stay loaded' - plan 2b 2b $desktop
-[ "$(grep -cE '^  stays +[0-9.]+ MiB' out)" = 2 ]
+[ "$(grep -cE '^  resident +[0-9.]+ MiB' out)" = 2 ]
 say "both stay"
 # shellcheck disable=SC2086
-try "two that do not" 0 '^  takes turns +[0-9.]+ MiB  .*4b' - plan 2b 4b $desktop
+try "two that do not" 0 '^  on demand +[0-9.]+ MiB  .*4b' - plan 2b 4b $desktop
 # shellcheck disable=SC2086
 try "the same as JSON" 0 '^."together": false' - plan 2b 4b $desktop --json
 same "which stays" true$'\t'false models.0.resident models.1.resident
@@ -102,9 +102,9 @@ try "one that never fits" 1 'never fits' - plan 2b 4b --vram 4000MiB
 try "one whose context is shorter" 2 - 'the context of this model|this model has at most' plan 2b 4b --vram 24GiB --max-model-len 999999
 
 # ---- wrong calls ----
-try "used without a card" 2 - 'of the card that --vram tells of' plan 2b --vram-used 1G
+try "used without a GPU" 2 - 'describe the GPU of --vram' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than all of --vram' plan 2b --vram 1G --vram-used 2G
-try "a card and another device" 2 - 'tells of a GPU' plan 2b --vram 8G --device cpu
+try "a GPU and another device" 2 - 'tells of a GPU' plan 2b --vram 8G --device cpu
 try "a size without sense" 2 - 'takes a size from 64M' plan 2b --vram 8151QiB
 try "no such choice" 2 - 'takes auto.bf16.8bit' plan 2b --head 4bit
 try "a share above all" 2 - 'takes a number from 0 to 1' plan 2b --gpu-memory-utilization 2
@@ -112,7 +112,7 @@ try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vr
 
 # ---- the CPU is planned as before ----
 try "on the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu
-try "options of a card" 0 'chosen: .*of a GPU, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
+try "options of a GPU" 0 'chosen: .*of a GPU, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
 try "but for its 8-bit head" 0 '^  head +host +297.3 MiB' - plan 2b --device cpu --head 8bit
 
 echo "1..$ran"

@@ -61,8 +61,8 @@ both "captions" caption --temperature 0 *.png *.jpg
 both "captions as JSON, a bad one among them" caption --json --temperature 0 shapes-1.png text.png cut.jpg word-2.jpg nope.png
 both "an answer" ask --temperature 0 shapes-5.png 'How many shapes are there?'
 both "an answer as JSON" ask --json --temperature 0 shapes-6.jpg 'How many shapes are there?'
-both "two pictures" ask --json --temperature 0 shapes-1.png transparent.png 'What has changed?'
-both "no picture" ask --json --temperature 0 'What is this?'
+both "two images" ask --json --temperature 0 shapes-1.png transparent.png 'What has changed?'
+both "no image" ask --json --temperature 0 'What is this?'
 both "the model's own sampling" ask --json --seed 5 turned.jpg 'What is this?'
 both "warm" ask --json --seed 6 --temperature 1.5 --top-k 0 --top-p 1 both-1.png 'What is this?'
 both "penalties" ask --json --temperature 0 --repetition-penalty 1.4 --presence-penalty 0.5 --frequency-penalty 0.25 --min-p 0.1 both-2.png 'What is this?'
@@ -77,16 +77,16 @@ both "special tokens stay text" ask --json --temperature 0 '<|image_pad|><|im_en
 both "scene" scene --json --temperature 0 shapes-2.jpg
 both "read" read --json word-2.jpg
 both "boxes" detect shapes-4.png 'pink square'
-both "boxes of a turned picture" detect turned.jpg 'heart'
+both "boxes of a turned image" detect turned.jpg 'heart'
 both "an answer without boxes" detect shapes-4.png 'pink square' --max-tokens 5
 both "choices" ask --json shapes-4.png 'Is there a heart?' --choice yes --choice no
 both "a schema" ask --json shapes-4.png 'What is it?' --schema fields.json
 both "extract" extract shapes-4.png text.png word-1.png --schema fields.json --json
 both "extract, drawn" extract shapes-4.png --schema fields.json --temperature 1.5 --seed 3
 both "extract, cut" extract shapes-4.png --schema fields.json --max-tokens 3
-both "a picture that is none" ask text.png 'What is this?'
+both "an image that is none" ask text.png 'What is this?'
 both "the bad one of two" ask shapes-1.png cut.jpg 'What is this?'
-both "a picture that is not there" ask nope.png 'What is this?'
+both "an image that is not there" ask nope.png 'What is this?'
 printf '/image shapes-4.png\nDescribe this image.\nHow many shapes are there?\n/image text.png\n/clear\nHello\n' >in
 both "a conversation" chat --temperature 0
 { printf 'x%.0s' {1..1700}; printf '\n'; printf 'and y%.0s' {1..1700}; printf '\n'; printf 'again %.0s' {1..600}; printf '\nz\n'; } >in

@@ -13,5 +13,5 @@ model=${2:-$work/8b}
 [ -n "${2:-}" ] || "$(dirname "$eyelet")/mkcheckpoint" --like qwen3-vl-8b-fp8 --seed 1 "$model" >/dev/null
 "$eyelet" plan "$model" --device cuda --gpu-layers "$layers" --max-model-len 4096 | grep -E 'chosen: --gpu-layers|CPU'
 "$eyelet" bench --model "$model" --device cuda --gpu-layers "$layers" --max-model-len 4096 --picture 64x64 --runs 3 --max-tokens 32 | tee "$work/bench"
-awk '/^divided / { for (i = 1; i < NF; i++) if ($(i + 1) == "%") share = $i } END { exit !(share >= 75 && share <= 125) }' "$work/bench" ||
+awk '/^split / { for (i = 1; i < NF; i++) if ($(i + 1) == "%") share = $i } END { exit !(share >= 75 && share <= 125) }' "$work/bench" ||
   { echo "expected and measured are more than 25 % apart" >&2; exit 1; }

@@ -49,7 +49,7 @@ printf '\n' >keys
 refused 'has no key' --api-key-file keys
 try 'no such model' 1 - 'nonexistent' serve /nonexistent --port 0
 
-# A server with all that scripts for vLLM have: it starts, says what it passed over, and stops when it is told to.
+# A server with all that scripts for vLLM have: it starts, lists what it ignored, and stops when it is told to.
 printf 'first\r\nsecond\n' >keys
 "$eyelet" serve "$model" --port 0 --trust-remote-code --swap-space 4 --enforce-eager --gpu-memory-utilization 0.9 -O3 -tp 1 \
   --tensor_parallel_size=1 --dtype auto --max_model_len 2k --kv-tokens 4K --enable-chunked-prefill False --no-enable-prefix-caching \
@@ -65,8 +65,8 @@ wait "$server"
 status=$?
 [ $status -eq 0 ]
 say 'stops when told to'
-grep -qF 'eyelet: flags of vLLM that mean nothing here: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
-say 'names what it passed over'
+grep -qF 'eyelet: ignored options of vLLM: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
+say 'lists what it ignored'
 grep -q -- '--gpu-memory-utilization, --gpu-memory: of a GPU, not used here' err
 say 'says which options are of a card'
 grep -q 'model one (Qwen3VL' err

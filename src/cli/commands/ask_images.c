@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question about pictures, as ask, scene and read put it: read them, load, stream the answer or
+/* One question about images, as ask, scene and read put it: read them, load, stream the answer or
  * print JSON. */
 #include "cli/commands/ask_images.h"
 
@@ -64,7 +64,7 @@ static void finish_text(struct cli_engine *s, const ey_answer *answer)
     print_logprobs(answer);
 }
 
-/* A form was asked for, and this is only its beginning. */
+/* A constrained answer that was cut does not match its format. */
 static int print_incomplete(const ey_answer *answer)
 {
     fprintf(stderr,
@@ -92,8 +92,7 @@ static int print_answer(struct cli_engine *s, const ey_answer *answer, bool cons
 static bool read_question_images(struct image_question *a, char *const *names, ey_err *e)
 {
     a->images = calloc(a->n_images + 1, sizeof(*a->images));
-    if (!a->images)
-        return ey_fail_memory(e, "the pictures", (a->n_images + 1) * sizeof(*a->images));
+    if (!a->images) return ey_fail_memory(e, "the images", (a->n_images + 1) * sizeof(*a->images));
     for (size_t i = 0; i < a->n_images; i++)
         if (!input_read(&a->images[i], names[i], EY_MAX_IMAGE_BYTES, e)) return false;
     return true;

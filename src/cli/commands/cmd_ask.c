@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "cli/commands/ask_images.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
 
-/* What can be said without reading a picture or loading a model. */
+/* Checks everything that can be checked without reading an image or loading a model. */
 static bool ask_check_arguments(const struct options *o, ey_err *e)
 {
     static const char example[] = "eyelet ask photo.jpg \"What is this?\"";
@@ -22,13 +22,13 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
                        "%s \"What is this?\"",
                        question, question);
     if (o->n_args - 1 > EY_MAX_IMAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures; at most %d go in one question",
+        return ey_fail(e, EY_BAD_REQUEST, "%zu images; at most %d go in one question",
                        o->n_args - 1, EY_MAX_IMAGES);
     if (o->schema && strcmp(o->schema, "-") == 0)
         for (size_t i = 0; i + 1 < o->n_args; i++)
             if (strcmp(o->args[i], "-") == 0)
                 return ey_fail(e, EY_BAD_REQUEST,
-                               "- (standard input) can be a picture or the schema, not both");
+                               "- (standard input) can be an image or the schema, not both");
     return input_check_text(question, strlen(question), "the question", e) &&
            input_check_images(o->args, o->n_args - 1, "ask", e);
 }
@@ -37,7 +37,7 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
 static bool ask_check_format(const struct options *o, ey_err *e)
 {
     if (o->choices.n && o->schema)
-        return ey_fail(e, EY_BAD_REQUEST, "--choice and --schema: an answer has one form");
+        return ey_fail(e, EY_BAD_REQUEST, "--choice and --schema exclude each other");
     for (size_t i = 0; i < o->choices.n; i++) {
         const char *choice = o->choices.item[i];
         if (!input_check_text(choice, strlen(choice), "a choice", e)) return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet bench: load, vision, prefill and decode on a picture of its own, or a text for a model
+/* eyelet bench: load, vision, prefill and decode on an image of its own, or a text for a model
  * that reads text only, each as a share of what the machine can do at most, measured in the same
  * run; and decoding held to a schema. Random or toy weights cost what real ones of their shape
  * cost. */
@@ -13,7 +13,7 @@
 #include "cli/output/answer_json.h"
 #include "cli/commands/bench_streams.h"
 #include "cli/terminal/cancel.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/cli_engine.h"
 #include "image/image.h"
 
@@ -40,8 +40,8 @@ struct bench {
     struct cli_response_format boxes;
     struct bench_phase vision, prefill, decode, constrained, streams;
     ey_mask_stats masks;    /* of the constrained ones */
-    bool reads_images;      /* the model takes pictures */
-    int width, height;      /* of the picture */
+    bool reads_images;      /* the model takes images */
+    int width, height;      /* of the image */
     double huge_page_bytes; /* of weights, to huge pages */
     double first_token;     /* seconds of the first run until then */
     ey_roofline roofline;
@@ -51,14 +51,14 @@ struct bench {
     char machine[160];
 };
 
-/* ---- a picture ---- */
+/* ---- an image ---- */
 
-/* Smooth colours: the tower's time does not depend on what it sees. */
+/* Smooth colors: the vision encoder's time does not depend on the content. */
 static bool bench_draw_image(struct image *image, int width, int height, ey_err *e)
 {
     size_t bytes = (size_t)width * (size_t)height * 3;
     *image = (struct image){width, height, malloc(bytes)};
-    if (!image->rgb) return ey_fail_memory(e, "a picture", bytes);
+    if (!image->rgb) return ey_fail_memory(e, "an image", bytes);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
@@ -79,7 +79,7 @@ static bool bench_make_image(struct input *out, int width, int height, ey_err *e
     int fd = mkstemp(path);
     if (fd < 0)
         return ey_fail(e, EY_IO,
-                       "%s: cannot make a file there for the picture; set TMPDIR to a folder that "
+                       "%s: cannot make a file there for the image; set TMPDIR to a folder that "
                        "can be written",
                        folder);
     close(fd);
@@ -94,7 +94,7 @@ static bool bench_make_image(struct input *out, int width, int height, ey_err *e
 
 enum { TEXT_BYTES = 4096 };
 
-/* A token has at least a byte, so half of a context has room for as many bytes as it has tokens. */
+/* A token has at least a byte, so as many bytes as half the context has tokens always fit. */
 static void make_bench_text(char out[TEXT_BYTES + 1], int context)
 {
     static const char words[] =
@@ -302,7 +302,7 @@ static void print_phase(const struct bench *b, const char *name, struct bench_ph
 static void print_streams(struct bench *b)
 {
     double seconds = median(&b->streams);
-    printf("%lld at %-4lld %8.3f ms  %9.1f tok/s in all %8.1f GB/s  %3.0f %% of the limit  (%.1f "
+    printf("%lld at %-4lld %8.3f ms  %9.1f tok/s total %8.1f GB/s  %3.0f %% of the limit  (%.1f "
            "to %.1f tok/s in %d runs)\n",
            (long long)b->cli.options->streams, (long long)b->cli.options->depth,
            1e3 * seconds * (double)b->cli.options->streams, 1 / seconds,
@@ -315,30 +315,30 @@ static void print_gpu(struct bench *b)
     uint64_t used, total;
     ey_stats stats = ey_engine_stats(b->cli.engine);
     if (!ey_gpu_memory_usage(b->cli.engine, &used, &total)) return;
-    printf("steps    %8llu, %llu of them enqueued before the tokens of the one before were known\n",
+    printf("steps    %8llu, %llu of them enqueued before the previous tokens were known\n",
            (unsigned long long)stats.steps, (unsigned long long)stats.async_steps);
-    printf("card     %8.0f MiB planned, %.0f of %.0f in use by all\n",
+    printf("GPU      %8.0f MiB planned, %.0f of %.0f in use by all\n",
            (double)ey_engine_describe(b->cli.engine).device_bytes / (1 << 20),
            (double)used / (1 << 20), (double)total / (1 << 20));
 }
 
-/* Who scores the candidates of an 8-bit head again. */
+/* Who rescores the candidates of an 8-bit LM head. */
 static void print_lm_head(struct bench *b)
 {
     const char *rows = ey_engine_describe(b->cli.engine).lm_head_rows;
     if (!rows) return;
-    printf("head     8 bits; candidates are scored again %s\n",
-           strcmp(rows, "pinned") == 0 ? "by the card, from rows in pinned memory of the host"
+    printf("lm_head  8 bits; candidates are rescored %s\n",
+           strcmp(rows, "pinned") == 0 ? "by the GPU, from rows in pinned host memory"
                                        : "by the host, one round trip a token");
 }
 
-/* What the plan said of a decoder that is divided, beside what it was. */
+/* For layers split between GPU and CPU: expected and measured speed. */
 static void print_gpu_layers(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->cli.engine);
     const double measured = b->decode.tokens / median(&b->decode);
     if (info.gpu_layers == info.n_layers) return;
-    printf("divided  %d of %d layers on the card: %.2f tok/s expected of the two memories, %.2f "
+    printf("split    %d of %d layers on the GPU: %.2f tok/s expected, %.2f "
            "measured, %.0f %%\n",
            info.gpu_layers, info.n_layers, info.tokens_per_second, measured,
            info.tokens_per_second > 0 ? 100 * measured / info.tokens_per_second : 0);
@@ -356,7 +356,7 @@ static void bench_print_text(struct bench *b)
     printf("load     %8.3f s, of which %.3f s for the device itself\n", info.load_seconds,
            info.device_seconds);
     if (b->reads_images)
-        printf("picture  %dx%d, %d tokens; prompt %d tokens\n", b->image_usage.used_width,
+        printf("image    %dx%d, %d tokens; prompt %d tokens\n", b->image_usage.used_width,
                b->image_usage.used_height, b->image_usage.tokens, b->prompt_tokens);
     else
         printf("text     prompt %d tokens\n", b->prompt_tokens);
@@ -365,8 +365,9 @@ static void bench_print_text(struct bench *b)
     print_phase(b, "decode", &b->decode);
     print_gpu_layers(b);
     print_phase(b, "schema", &b->constrained);
-    printf("masks    %8.1f us at p50, %.1f us at p99 (upper ends), beside the steps, which waited "
-           "%.2f ms for %llu masks in all\n",
+    printf("masks    %8.1f us at p50, %.1f us at p99 (upper bounds), computed during steps, which "
+           "waited "
+           "%.2f ms for %llu masks in total\n",
            1e6 * ey_mask_percentile(&b->masks, 0.5), 1e6 * ey_mask_percentile(&b->masks, 0.99),
            1e3 * b->masks.step_wait_seconds, (unsigned long long)b->masks.count);
     if (b->streams.n) print_streams(b);

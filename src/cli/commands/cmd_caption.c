@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet caption IMAGE...: one load, a sentence for each picture; a bad one is reported and the
+/* eyelet caption IMAGE...: one load, a sentence for each image; a bad one is reported and the
  * rest go on. */
 #include <unistd.h>
 
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/image_batch.h"
 #include "cli/terminal/preview.h"
 
 static bool caption_check_arguments(const struct options *o, ey_err *e)
 {
     if (!o->n_args)
-        return ey_fail(e, EY_BAD_REQUEST, "caption needs a picture: eyelet caption photo.jpg");
+        return ey_fail(e, EY_BAD_REQUEST, "caption needs an image: eyelet caption photo.jpg");
     return input_check_images(o->args, o->n_args, "caption", e);
 }
 
@@ -32,8 +32,8 @@ enum { PREVIEW_COLUMNS = 44, PREVIEW_LINES = 14 };
 static void print_preview(struct cli_engine *s, const struct input *image)
 {
     struct buf cells = buf_with_max(MAX_JSON_LINE);
-    int room = terminal_columns(STDOUT_FILENO) - 3,
-        columns = room < PREVIEW_COLUMNS ? room : PREVIEW_COLUMNS;
+    int available = terminal_columns(STDOUT_FILENO) - 3,
+        columns = available < PREVIEW_COLUMNS ? available : PREVIEW_COLUMNS;
     progress_clear(&s->progress);
     if (s->out.terminal && columns > 3)
         preview_add(&cells, image->bytes, image->size, columns, PREVIEW_LINES, preview_colors());

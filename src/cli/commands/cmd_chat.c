@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "cli/terminal/cancel.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/conversation.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/cli_engine.h"
@@ -32,7 +32,7 @@ static void chat_complain(struct chat *c, const ey_err *e)
     c->failed = true;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 /* Decoded once to see that it can be, before anything is said about it. */
 static bool chat_add_image(struct chat *c, const char *path, struct image *seen, ey_err *e)
@@ -82,7 +82,7 @@ static void chat_image_command(struct chat *c, const char *argument)
     struct buf name = buf_with_max(4 * EY_MAX_PATH);
     char *path = typed_path(argument);
     bool ok = path && strcmp(path, "-") != 0;
-    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "/image needs the path of a picture: /image photo.jpg");
+    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "/image needs the path of an image: /image photo.jpg");
     ok = ok && chat_add_image(c, path, &seen, &e);
     if (!ok) chat_complain(c, &e);
     if (ok) term_add_name(&name, path);
@@ -115,7 +115,7 @@ static const struct slash_command {
     void (*run)(struct chat *c, const char *argument);
     const char *help;
 } slash_commands[] = {
-    {"/image", chat_image_command, "/image PATH   a picture for the next message"},
+    {"/image", chat_image_command, "/image PATH   an image for the next message"},
     {"/clear", clear_all, "/clear        forget all that was said and shown"},
     {"/help", print_slash_commands, "/help         this"},
     {"/quit", leave, "/quit         leave, as Ctrl-D does"},
@@ -268,12 +268,12 @@ static void chat_handle_line(struct chat *c, bool too_long)
 static bool chat_check_arguments(const struct options *o, ey_err *e)
 {
     if (o->n_args > EY_MAX_IMAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu pictures; at most %d go in one conversation",
+        return ey_fail(e, EY_BAD_REQUEST, "%zu images; at most %d go in one conversation",
                        o->n_args, EY_MAX_IMAGES);
     for (size_t i = 0; i < o->n_args; i++)
         if (strcmp(o->args[i], "-") == 0)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "standard input is where messages come from; a picture needs a file");
+                           "standard input is where messages come from; an image needs a file");
     return input_check_images(o->args, o->n_args, "chat", e);
 }
 

@@ -14,7 +14,7 @@
 #include "cli/output/answer_json.h"
 #include "cli/output/boxes.h"
 #include "cli/terminal/cancel.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/output/draw_boxes.h"
 #include "cli/cli_engine.h"
 
@@ -57,7 +57,7 @@ static bool check_drawing(const char *out, const char *image, ey_err *e)
     if (n < 4 || strcasecmp(out + n - 4, ".png") != 0)
         return ey_fail(e, EY_BAD_REQUEST, "--draw writes a PNG file; %s does not end in .png", out);
     if (same_file(out, image))
-        return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the picture itself, %s", image);
+        return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the image itself, %s", image);
     return check_writable(out, e);
 }
 
@@ -65,11 +65,11 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
 {
     static const char example[] = "eyelet detect photo.jpg \"car, person\"";
     if (o->n_args < 2)
-        return ey_fail(e, EY_BAD_REQUEST, "detect needs a picture and what to look for: %s",
+        return ey_fail(e, EY_BAD_REQUEST, "detect needs an image and what to look for: %s",
                        example);
     if (o->n_args > 2)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "detect takes one picture and one list of things, not %zu arguments: %s",
+                       "detect takes one image and one list of things, not %zu arguments: %s",
                        o->n_args, example);
     if (!o->args[1][strspn(o->args[1], " ,")])
         return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
@@ -108,14 +108,15 @@ static int to_pixels(double thousandths, int side)
     return (int)lround(thousandths / 1000 * side);
 }
 
-/* Of the upright picture. A server that is not eyelet's does not tell it. */
+/* Of the upright image. A server that is not eyelet's does not tell it. */
 static bool image_size(const struct detection *d, int *width, int *height, ey_err *e)
 {
     struct image image = {0};
-    bool told = d->answer.n_images == 1;
-    if (!told && !image_decode(&image, d->file.bytes, d->file.size, d->file.name, e)) return false;
-    *width = told ? d->answer.images[0].width : image.width;
-    *height = told ? d->answer.images[0].height : image.height;
+    bool reported = d->answer.n_images == 1;
+    if (!reported && !image_decode(&image, d->file.bytes, d->file.size, d->file.name, e))
+        return false;
+    *width = reported ? d->answer.images[0].width : image.width;
+    *height = reported ? d->answer.images[0].height : image.height;
     image_free(&image);
     return true;
 }
@@ -199,7 +200,7 @@ static bool detect_draw(struct detection *d, const char *path, ey_err *e)
     return ok;
 }
 
-/* The JSON comes first: a picture that cannot be written does not cost the boxes. */
+/* The JSON comes first: an image that cannot be written does not cost the boxes. */
 static bool detect_print(struct detection *d, const struct options *o, ey_err *e)
 {
     progress_clear(&d->cli.progress);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/options/model_default.h"
 #include "cli/terminal/term.h"
 #include "eyelet/diagnose.h"

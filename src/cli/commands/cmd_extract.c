@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet extract IMAGE... --schema FILE: one load, and from each picture the fields of a JSON
+/* eyelet extract IMAGE... --schema FILE: one load, and from each image the fields of a JSON
  * schema as a line of JSON. */
 #include <string.h>
 
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/image_batch.h"
 
 enum {
@@ -20,14 +20,14 @@ static bool extract_check_arguments(const struct options *o, ey_err *e)
 {
     static const char example[] = "eyelet extract invoice.jpg --schema invoice.json";
     bool reads_stdin = o->schema && strcmp(o->schema, "-") == 0;
-    if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "extract needs a picture: %s", example);
+    if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "extract needs an image: %s", example);
     if (!o->schema)
         return ey_fail(e, EY_BAD_REQUEST, "extract needs a JSON schema of what to look for: %s",
                        example);
     for (size_t i = 0; i < o->n_args; i++)
         if (reads_stdin && strcmp(o->args[i], "-") == 0)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "- (standard input) can be a picture or the schema, not both");
+                           "- (standard input) can be an image or the schema, not both");
     return (!o->prompt || input_check_text(o->prompt, strlen(o->prompt), "--prompt", e)) &&
            input_check_images(o->args, o->n_args, "extract", e);
 }
@@ -41,7 +41,7 @@ static json_object *fields_of(const json_object *schema)
     return json_member_of_type(items ? items : schema, "properties", json_type_object);
 }
 
-/* "total (the sum to be paid), items (name, price)"; whole fields, as many as there is room for. */
+/* "total (the sum to be paid), items (name, price)"; whole fields, as many as fit. */
 static void add_fields(struct buf *out, json_object *fields, int levels)
 {
     const char *separator = "";

@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/term.h"
 #include "eyelet/plan.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
 #include "cli/terminal/term.h"
@@ -27,13 +27,13 @@ static void plan_table_add(struct buf *out, const ey_plan *p)
                p->directory, p->device, p->max_model_len, p->kv_tokens, p->max_num_seqs,
                p->max_num_seqs == 1 ? "" : "s");
     if (p->max_pixels)
-        buf_printf(out, "pictures up to %llu pixels\n", (unsigned long long)p->max_pixels);
+        buf_printf(out, "images up to %llu pixels\n", (unsigned long long)p->max_pixels);
     else
         buf_add_text(out, "text only\n");
     for (size_t i = 0; i < p->n_items; i++)
         plan_table_add_row(out, p->items[i].name, p->items[i].device, p->items[i].bytes,
                            p->items[i].lifetime);
-    plan_table_add_row(out, on_gpu ? "all on the card" : "allocated", "", p->total_bytes, "");
+    plan_table_add_row(out, on_gpu ? "all on the GPU" : "allocated", "", p->total_bytes, "");
     for (size_t i = 0; i < p->n_choices; i++)
         buf_printf(out, "  chosen: %s\n", p->choices[i]);
     add_fit_message(out, p);
@@ -46,18 +46,16 @@ static void plan_table_add(struct buf *out, const ey_plan *p)
 static void plan_table_add_models(struct buf *out, const ey_plan *p, size_t n,
                                   const ey_multi_model_plan *all)
 {
-    buf_printf(out, "together: %.1f of %.1f MiB beside what they share",
+    buf_printf(out, "together: %.1f of %.1f MiB besides what they share",
                (double)all->resident_bytes / MIB, (double)all->capacity_bytes / MIB);
     if (all->all_resident)
         buf_add_text(out, "; all stay loaded\n");
     else
-        buf_add_text(
-            out,
-            "; the others are loaded when they are asked for, and those that are idle give way\n");
+        buf_add_text(out, "; the others are loaded on demand, and idle ones are evicted\n");
     for (size_t i = 0; i < n; i++)
         buf_printf(out, "  %-12s %10.1f MiB  %s\n",
-                   p[i].resident ? "stays"
-                   : p[i].fits   ? "takes turns"
+                   p[i].resident ? "resident"
+                   : p[i].fits   ? "on demand"
                                  : "never fits",
                    (double)p[i].shared_bytes / MIB, p[i].directory);
 }
@@ -148,8 +146,7 @@ static bool make_plans(struct plan_command *p, const struct options *o, ey_err *
         return ey_fail(e, EY_BAD_REQUEST, "plan takes at most %d models, not %zu", EY_MAX_MODELS,
                        o->n_args);
     if ((o->vram_used || o->sm_count) && !o->vram)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "--vram-used and --sm-count are of the card that --vram tells of");
+        return ey_fail(e, EY_BAD_REQUEST, "--vram-used and --sm-count describe the GPU of --vram");
     for (p->n = 0; p->n < o->n_args || !p->n; p->n++) {
         ey_engine_options *engine = &p->engine[p->n];
         *engine = ey_engine_defaults();

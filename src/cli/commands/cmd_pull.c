@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/terminal/cancel.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/pull_model.h"
 #include "cli/options/repository_option.h"
 #include "cli/terminal/term.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
 #include "cli/terminal/progress.h"

@@ -2,7 +2,7 @@
 /* eyelet rm MODEL: a model out of the Hugging Face cache. */
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/confirm.h"
 #include "cli/options/repository_option.h"
 #include "cli/terminal/term.h"

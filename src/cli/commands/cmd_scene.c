@@ -3,14 +3,14 @@
 #include <string.h>
 
 #include "cli/commands/ask_images.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
 
 static bool scene_check_arguments(const struct options *o, const char *command, ey_err *e)
 {
     if (o->n_args == 1) return input_check_images(o->args, 1, command, e);
-    return ey_fail(e, EY_BAD_REQUEST, "%s takes one picture, not %zu: eyelet %s photo.jpg", command,
+    return ey_fail(e, EY_BAD_REQUEST, "%s takes one image, not %zu: eyelet %s photo.jpg", command,
                    o->n_args, command);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
 #include "cli/commands/pull_model.h"
@@ -93,7 +93,7 @@ static bool fail_limit(const char *text, ey_err *e)
 {
     return ey_fail(
         e, EY_BAD_REQUEST,
-        "--limit-mm-per-prompt takes 0 to %d pictures, as {\"image\": 4}, image=4 or 4, not \"%s\"",
+        "--limit-mm-per-prompt takes 0 to %d images, as {\"image\": 4}, image=4 or 4, not \"%s\"",
         EY_MAX_IMAGES, text);
 }
 

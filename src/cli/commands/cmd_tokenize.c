@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "cli/output/answer_json.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/cli_engine.h"
 
 static bool tokenize_check_arguments(const struct options *o, ey_err *e)

@@ -45,14 +45,14 @@ bool conversation_add_image(struct conversation *c, ey_part image, ey_err *e)
 {
     if (c->n_images == EY_MAX_IMAGES)
         return ey_fail(e, EY_TOO_LONG,
-                       "the conversation has %d pictures already, and more do not go in one",
+                       "the conversation has %d images already, and more do not go in one",
                        EY_MAX_IMAGES);
     c->draft[c->n_draft++] = image;
     c->n_images++;
     return true;
 }
 
-/* Appends a message of the pictures, whose bytes it takes, and a copy of the text. */
+/* Appends a message of the images, whose bytes it takes, and a copy of the text. */
 static bool conversation_append(struct conversation *c, const char *role, const ey_part *images,
                                 size_t n_images, const char *text, size_t n, ey_err *e)
 {

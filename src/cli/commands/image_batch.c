@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures one after the other; lines as they come. */
+/* Images one after the other; lines as they come. */
 #include "cli/commands/image_batch.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ void batch_begin_json_line(struct buf *line, const char *name, const char *key)
     buf_printf(line, ", \"%s\": ", key);
 }
 
-/* ---- a picture that failed ---- */
+/* ---- an image that failed ---- */
 
 static void print_error_json(struct cli_engine *s, const char *name, const ey_err *e)
 {
@@ -53,7 +53,7 @@ static void print_error(struct cli_engine *s, const char *name, const ey_err *e)
 
 struct tally {
     size_t done, failed;
-    bool model_failed; /* no picture can be asked about: stop */
+    bool model_failed; /* no image can be asked about: stop */
 };
 
 static bool ask_one(struct cli_engine *s, const struct image_batch *batch, const char *name,
@@ -96,7 +96,7 @@ static int ask_all(struct cli_engine *s, const struct image_batch *batch)
     }
     progress_clear(&s->progress);
     if (tally.failed && o->n_args > 1 && !o->quiet)
-        fprintf(stderr, "eyelet: %zu of %zu pictures failed\n", tally.failed,
+        fprintf(stderr, "eyelet: %zu of %zu images failed\n", tally.failed,
                 tally.done + tally.failed);
     return term_finish(&s->out, cancel_requested() ? EXIT_INTERRUPTED : tally.failed ? 1 : 0);
 }

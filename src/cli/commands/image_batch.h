@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What caption and extract have in common: one load, a line for each picture, and one that fails
+/* What caption and extract have in common: one load, a line for each image, and one that fails
  * does not stop the rest. */
 #ifndef EY_CLI_EACH_PICTURE_H
 #define EY_CLI_EACH_PICTURE_H
@@ -11,14 +11,14 @@ struct image_batch {
     const char *prompt;
     const struct cli_response_format *format; /* NULL: answers are free */
     bool greedy;
-    bool json; /* lines are JSON, those of pictures that fail too */
+    bool json; /* lines are JSON, those of images that fail too */
     /* Prints an answer's line. load_seconds is 0 but for the first, so that the times of all lines
      * add up. False: the answer is none, which *e says. */
     bool (*print)(struct cli_engine *s, const struct input *image, const ey_answer *answer,
                   double load_seconds, ey_err *e);
 };
 
-/* Puts the prompt with each of the arguments as the picture. Returns the exit status. */
+/* Puts the prompt with each of the arguments as the image. Returns the exit status. */
 int image_batch_run(const struct options *o, const struct image_batch *batch);
 
 enum { MAX_JSON_LINE = 64 << 20 };

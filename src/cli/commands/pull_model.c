@@ -80,7 +80,7 @@ static void drop_directory(ey_err *e, const char *directory)
     memmove(at, at + n, strlen(at + n) + 1);
 }
 
-/* False with EY_OK: it was told, and the person decides. */
+/* Returns false with EY_OK if it does not fit, which was reported: the person decides. */
 static bool will_run(struct pull_state *p, ey_err *e)
 {
     ey_plan plan;

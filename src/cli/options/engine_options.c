@@ -25,7 +25,7 @@ static bool read_layers(int *out, const char *text, ey_err *e)
         (!isdigit((unsigned char)text[0]) || *end || n < 1 || n > EY_MAX_LAYERS))
         return ey_fail(e, EY_BAD_REQUEST,
                        "--gpu-layers takes auto or a number from 1 to %d, not \"%.40s\"; with none "
-                       "on the card use --device cpu",
+                       "on the GPU use --device cpu",
                        EY_MAX_LAYERS, text);
     *out = (int)n;
     return true;

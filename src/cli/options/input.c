@@ -56,11 +56,10 @@ bool input_check_images(char *const *names, size_t n, const char *command, ey_er
         n_stdin += strcmp(names[i], "-") == 0;
         if (path_is_directory(names[i]))
             return ey_fail(e, EY_BAD_REQUEST,
-                           "%s is a directory; name the pictures in it: eyelet %s %.*s/*", names[i],
+                           "%s is a directory; name the images in it: eyelet %s %.*s/*", names[i],
                            command, (int)length, names[i]);
     }
-    if (n_stdin > 1)
-        return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be one picture only");
+    if (n_stdin > 1) return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be one image only");
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures and texts that a person names: files, or "-" for standard input. */
+/* Images and texts that a person names: files, or "-" for standard input. */
 #ifndef EY_CLI_INPUT_H
 #define EY_CLI_INPUT_H
 
@@ -15,7 +15,7 @@ struct input {
 bool input_read(struct input *in, const char *name, size_t max, ey_err *e);
 void input_free(struct input *in);
 
-/* What is wrong with a list of pictures before any is read: a directory among them, standard input
+/* What is wrong with a list of images before any is read: a directory among them, standard input
  * twice. */
 bool input_check_images(char *const *names, size_t n, const char *command, ey_err *e);
 /* Text must be UTF-8; `what` names it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model nobody named: the best of the cache, else the demo that lies beside the program. */
+/* The default model: the largest one in the cache that runs, else the demo next to the program. */
 #include "cli/options/model_default.h"
 
 #include <stdio.h>
@@ -66,11 +66,11 @@ static bool is_whole(const struct model_listing *model, bool quiet)
     bool ok = checkpoint_open(&ckpt, model->directory, &e);
     checkpoint_close(ckpt);
     if (!ok && !quiet)
-        fprintf(stderr, "eyelet: passing over %s in the cache: %s\n", model->name, e.text);
+        fprintf(stderr, "eyelet: skipping %s in the cache: %s\n", model->name, e.text);
     return ok;
 }
 
-/* The largest model of the cache that eyelet runs, a half-downloaded one passed over; false when
+/* The largest model of the cache that eyelet runs, skipping incomplete ones; false when
  * there is none. */
 static bool find_in_cache(char *out, bool quiet, ey_err *e)
 {
@@ -92,13 +92,14 @@ bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
     if (find_demo(out)) {
         if (!demo && !quiet)
             fprintf(stderr,
-                    "eyelet: using the demo model, a toy that knows coloured shapes and printed "
+                    "eyelet: using the demo model, a toy that knows colored shapes and printed "
                     "words; for photos: %s\n",
                     suggestion);
         return true;
     }
     if (demo)
-        return ey_fail(e, EY_NOT_FOUND, "the demo model is not beside the program (models/demo)");
+        return ey_fail(e, EY_NOT_FOUND,
+                       "the demo model is missing: models/demo is not next to the program");
     return ey_fail(e, EY_NOT_FOUND,
                    "no model: none is named with --model or EYELET_MODEL, and the Hugging Face "
                    "cache has no Qwen3-VL; get one with: %s",

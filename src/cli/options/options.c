@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "cli/command.h"
+#include "cli/command_table.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/options/vllm_flags.h"
 #include "eyelet/plan.h"
@@ -40,12 +40,13 @@ struct option_row {
 };
 
 static const struct option_row rows[] = {
-#define OPTION(name, field, type, value, fallback, environment, least, most, commands, help) \
-    {name,     offsetof(struct options, field),                                              \
-     type,     value,                                                                        \
-     fallback, environment,                                                                  \
-     least,    most,                                                                         \
-     commands, help},
+#define OPTION(name, field, type, value, fallback, environment, min, max, commands, help) \
+    {                                                                                     \
+        name,     offsetof(struct options, field),                                        \
+        type,     value,                                                                  \
+        fallback, environment,                                                            \
+        min,      max,                                                                    \
+        commands, help},
 #include "cli/options/options.def"
 #undef OPTION
 };
@@ -374,11 +375,11 @@ bool option_info(struct option_info *out, size_t i)
 {
     if (i >= N_ROWS) return false;
     const struct option_row *row = &rows[i];
-    bool told = row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0;
+    bool shown = row->fallback && row->fallback[0] != '-' && strcmp(row->fallback, "0") != 0;
     *out = (struct option_info){row->name,
                                 row->value,
                                 row->help,
-                                told ? row->fallback : NULL,
+                                shown ? row->fallback : NULL,
                                 row->environment,
                                 row->type == CHOICE,
                                 row->type == OPTIONAL_INT,

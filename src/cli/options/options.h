@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of the commands: one table (options.def) that is parsed by and explained from. */
+/* Options of the commands. One table, options.def, drives parsing, help, manuals and completions.
+ */
 #ifndef EY_CLI_OPTIONS_H
 #define EY_CLI_OPTIONS_H
 
@@ -8,7 +9,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-/* One bit a command, for the table's column of who takes an option. */
+/* One bit per command, for the column of options.def that says which commands take an option. */
 enum command_bit {
     ASK = 1,
     CAPTION = 2,
@@ -27,14 +28,14 @@ enum command_bit {
     PULL = 16384,
     RM = 32768
 };
-/* Commands that answer about pictures, and those of them that sample as the model recommends. */
+/* Commands that answer questions about images; the ones that sample as the model recommends. */
 enum {
     ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT,
     SAMPLED = ASK | CAPTION | SCENE | CHAT
 };
-/* Commands that use a model, and so may find that it is not here. */
+/* Commands that use a model, and may have to download it. */
 enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE };
-/* Commands that open an engine, or ask what it would take. */
+/* Commands that open an engine or plan one. */
 enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE };
 
 enum { MAX_PIXELS_NATIVE = -1 };
@@ -57,7 +58,7 @@ struct options {
     double gpu_memory_utilization;  /* NaN: not given */
     int64_t gpu_memory, cpu_memory; /* bytes; 0: not given */
     bool enforce_eager;
-    int64_t vram, vram_used, sm_count; /* of a card that need not be here; 0: not given */
+    int64_t vram, vram_used, sm_count; /* of a simulated GPU; 0: not given */
     int64_t max_pixels;                /* 0: as detail says */
     int64_t logprobs;                  /* < 0: none */
     int64_t top_k, seed;               /* < 0: not given */
@@ -72,7 +73,7 @@ struct options {
     int64_t host_memory, max_loaded, port, max_num_queued, drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains;
     bool language_only, insecure, strict, log_requests;
-    const char *ignored_flags[64]; /* flags of vLLM that mean nothing here */
+    const char *ignored_flags[64]; /* options of vLLM that have no effect here */
     size_t n_ignored_flags;
     bool kernels;         /* doctor */
     const char *revision; /* pull, rm */
@@ -89,9 +90,8 @@ void options_free(struct options *o);
 void options_print(FILE *out, enum command_bit command);
 /* A row of the table, for manuals and completions. */
 struct option_info {
-    const char *name, *value, *help; /* value: as help shows it, NULL: a flag */
-    const char *fallback,
-        *environment; /* where a value comes from when none is given; NULL: not told */
+    const char *name, *value, *help;          /* value: as help shows it, NULL: a flag */
+    const char *fallback, *environment;       /* where the default comes from; NULL: not shown */
     bool is_choice, is_optional, is_repeated; /* one of the words in `value`; may stand without it;
                                                  may be given several times */
     unsigned commands;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passing over flags of vLLM, by the table in vllm_flags.def. */
+/* Ignores options of vLLM, by the table in vllm_flags.def. */
 #include "cli/options/vllm_flags.h"
 
 #include <stdio.h>
@@ -88,7 +88,7 @@ bool vllm_flag_ignore(struct options *o, char **at, int *used, ey_err *e)
 void vllm_flags_print_ignored(const struct options *o)
 {
     if (!o->n_ignored_flags) return;
-    fprintf(stderr, "eyelet: flags of vLLM that mean nothing here:");
+    fprintf(stderr, "eyelet: ignored options of vLLM:");
     for (size_t i = 0; i < o->n_ignored_flags; i++)
         fprintf(stderr, "%s %.*s", i ? "," : "", (int)strcspn(o->ignored_flags[i], "="),
                 o->ignored_flags[i]);

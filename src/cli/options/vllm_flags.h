@@ -9,7 +9,7 @@ struct vllm_flag {
     const char *name;
     bool has_value;
     const char *ignored_values,
-        *reason; /* values that are passed over, "": any; why others are refused */
+        *reason; /* values that are ignored, "": any; why others are refused */
 };
 /* A row of the table; NULL: there are no more. */
 const struct vllm_flag *vllm_flag_at(size_t i);

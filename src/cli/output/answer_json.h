@@ -12,7 +12,7 @@ bool json_add_usage(struct buf *out, const ey_answer *answer);
 bool json_add_timings(struct buf *out, const ey_answer *answer, double load_seconds);
 /* , "usage": …, "timings": …: members of an object that has some already */
 bool json_add_usage_and_timings(struct buf *out, const ey_answer *answer, double load_seconds);
-/* [{"token", "logprob", "top": [{"token", "logprob"}]}], or null when none were asked for */
+/* [{"token", "logprob", "top": [{"token", "logprob"}]}], or null if none were requested */
 bool json_add_logprobs(struct buf *out, const ey_answer *answer, bool wanted);
 bool json_add_text(struct buf *out, const char *text);
 

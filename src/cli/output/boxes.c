@@ -11,7 +11,7 @@
 
 #include "base/utf8.h"
 
-#define SCALE 1000.0 /* Qwen3-VL's coordinates, whatever the picture's size and shape */
+#define SCALE 1000.0 /* Qwen3-VL's coordinates, whatever the image's size and shape */
 
 struct boxes_span {
     const char *text; /* as spelled, escapes and all; NULL: none */
@@ -161,7 +161,7 @@ static double clamp_coordinate(double v)
     return v < 0 ? 0 : v > SCALE ? SCALE : v;
 }
 
-/* Numbers of 0..1 are shares of the whole; then into the picture, corners in order. */
+/* Numbers of 0..1 are shares of the whole; then into the image, corners in order. */
 static void normalize_box(double v[4], bool any_real)
 {
     bool shares = any_real && v[0] <= 1 && v[1] <= 1 && v[2] <= 1 && v[3] <= 1;

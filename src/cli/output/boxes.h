@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model says where things are → boxes. Pure: text in, numbers out; knows no picture and no
+/* What a model says where things are → boxes. Pure: text in, numbers out; knows no image and no
  * model. */
 #ifndef EY_CLI_BOXES_H
 #define EY_CLI_BOXES_H
@@ -8,7 +8,7 @@
 #include "base/limits.h"
 
 struct box {
-    double x1, y1, x2, y2; /* 0..1000 of the picture's width and height; x1 <= x2, y1 <= y2 */
+    double x1, y1, x2, y2; /* 0..1000 of the image's width and height; x1 <= x2, y1 <= y2 */
     const char *label;     /* UTF-8 without control characters; "" when the model gave none */
 };
 

@@ -77,7 +77,7 @@ static const uint8_t font[FONT_LAST - FONT_FIRST + 1][GLYPH_WIDTH] = {
 
 static const uint8_t black[3] = {0, 0, 0}, white[3] = {255, 255, 255};
 
-/* Told apart by most eyes, neighbours in the list most of all. */
+/* Colors that most people can distinguish, adjacent ones best. */
 static const uint8_t palette[][3] = {
     {230, 25, 75},  {60, 180, 75},  {0, 130, 200}, {255, 225, 25}, {145, 30, 180}, {245, 130, 48},
     {70, 240, 240}, {240, 50, 230}, {128, 128, 0}, {0, 0, 128},    {210, 245, 60}, {170, 110, 40}};
@@ -171,7 +171,7 @@ static const uint8_t *readable_on(const uint8_t color[3])
     return 299 * color[0] + 587 * color[1] + 114 * color[2] > 140 * 1000 ? black : white;
 }
 
-/* A thin line round the outside keeps a box visible on its own colour. */
+/* A thin line round the outside keeps a box visible on its own color. */
 static void draw_box(struct image *image, const struct drawn_box *box, struct pen pen,
                      const uint8_t color[3])
 {
@@ -181,15 +181,15 @@ static void draw_box(struct image *image, const struct drawn_box *box, struct pe
     draw_frame(image, box->x1, box->y1, box->x2, box->y2, pen.line, color);
 }
 
-/* The label on a ground of the box's colour: above the box, else inside at its top; moved left to
- * end in the picture. */
+/* The label on a ground of the box's color: above the box, else inside at its top; moved left to
+ * end in the image. */
 static void draw_label(struct image *image, const struct drawn_box *box, struct pen pen,
                        const uint8_t color[3])
 {
     int margin = 2 * pen.scale, height = GLYPH_HEIGHT * pen.scale + 2 * margin, width;
     size_t n = fitting_bytes(box->label, pen.scale, image->width - 2 * margin, &width);
     int x = box->x1, y = box->y1 - height >= 0 ? box->y1 - height : box->y1;
-    if (!n) return; /* no label, or a picture narrower than a letter */
+    if (!n) return; /* no label, or an image narrower than a letter */
     width += 2 * margin;
     if (x + width > image->width) x = image->width - width;
     if (x < 0) x = 0;

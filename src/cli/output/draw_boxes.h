@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labelled boxes painted into a picture. */
+/* Labelled boxes painted into an image. */
 #ifndef EY_CLI_DRAW_H
 #define EY_CLI_DRAW_H
 
@@ -11,8 +11,8 @@ struct drawn_box {
     size_t color;       /* draw_boxes' own */
 };
 
-/* A colour for each different label, lines and letters by the picture's size, all clipped at its
- * borders. Labels stand above their box, or inside of it where there is no room. */
+/* A color for each different label, lines and letters by the image's size, all clipped at its
+ * borders. Labels stand above their box, or inside it if there is no space. */
 void draw_boxes(struct image *image, struct drawn_box *boxes, size_t n);
 
 #endif

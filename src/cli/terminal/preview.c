@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures as half blocks: the upper pixel is the foreground of U+2580, the lower one its
+/* Images as half blocks: the upper pixel is the foreground of U+2580, the lower one its
  * background. */
 #include "cli/terminal/preview.h"
 
@@ -17,7 +17,7 @@ enum preview_colors preview_colors(void)
     return strstr(term, "256color") ? PREVIEW_256 : PREVIEW_NONE;
 }
 
-/* Nearest of the 6x6x6 colour cube. */
+/* Nearest of the 6x6x6 color cube. */
 static int cube_index(const uint8_t *rgb)
 {
     int index = 16, weight = 36;

@@ -10,7 +10,7 @@
 struct progress_line {
     bool enabled, shown;
     double started, drawn; /* seconds */
-    size_t done, total;    /* pictures; total 0: no bar */
+    size_t done, total;    /* images; total 0: no bar */
     const char *phase;     /* static text, or NULL */
     int percent;           /* of the phase; -1: not known */
     size_t sampled_done;   /* of bytes: when the rate was last measured */
@@ -19,7 +19,7 @@ struct progress_line {
 
 /* Nothing is ever drawn when `quiet`, or when standard error is no terminal. */
 struct progress_line progress_start(bool quiet);
-/* A bar over `total` pictures with rate and time left; the clock starts with the first call. */
+/* A bar over `total` images with rate and time left; the clock starts with the first call. */
 void progress_count(struct progress_line *p, size_t done, size_t total);
 /* A bar over bytes, with the rate of the last seconds; the first call says where it begins. */
 void progress_bytes(struct progress_line *p, uint64_t done, uint64_t total);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every command, in the order in which the overview lists them. */
+#include "cli/command_table.h"
+
+#include "cli/commands/commands.h"
+
+static const struct command commands[] = {
+    {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several images",
+     "The last argument is the question; the ones before it are images: JPEG, PNG, WebP, GIF, "
+     "HEIC\n"
+     "or AVIF files, or - for standard input. The answer is printed as it grows; Ctrl-C stops it.\n"
+     "\n"
+     "  eyelet ask photo.jpg \"What is this?\"\n"
+     "  eyelet ask before.png after.png \"What has changed?\" --json\n"
+     "  eyelet ask door.jpg \"Is the door open?\" --choice yes --choice no\n"
+     "\n"
+     "--choice and --schema constrain the answer, which is then greedy unless --temperature is\n"
+     "given. If --max-tokens cuts such an answer, a message says so and the exit status is 1.\n"},
+    {"caption", CAPTION, cmd_caption, "IMAGE...", "a sentence for each image",
+     "The model is loaded once. An image that cannot be read is reported and the others continue;\n"
+     "the exit status is then 1. --json prints one object a line.\n"
+     "\n"
+     "  eyelet caption photos/*.jpg\n"},
+    {"extract", EXTRACT, cmd_extract, "IMAGE...", "fields of a JSON schema from each image",
+     "Prints one line per image, {\"image\": NAME, \"data\": ...}, whose data matches --schema. "
+     "The\n"
+     "model is loaded once, after the schema was checked. If an image cannot be read, or\n"
+     "--max-tokens cuts its answer, the line has \"error\" instead of \"data\", the other images\n"
+     "continue, and the exit status is 1. --json adds usage and timings.\n"
+     "\n"
+     "  eyelet extract invoices/*.jpg --schema invoice.json\n"
+     "  eyelet extract meter.jpg --schema meter.json --prompt \"Read the meter.\" | jq .data\n"},
+    {"scene", SCENE, cmd_scene, "IMAGE", "a full description",
+     "The same as ask with the question \"Describe this image in detail.\"\n"},
+    {"read", READ, cmd_read, "IMAGE", "the text in the image",
+     "The same as ask with the question \"Read all the text in the image.\", greedy and at high\n"
+     "detail.\n"},
+    {"detect", DETECT, cmd_detect, "IMAGE WHAT", "boxes as JSON, in pixels",
+     "WHAT is one thing, or several separated by commas. Prints one line of JSON: for each box a\n"
+     "label and its corners x1, y1, x2, y2 in pixels of the upright image; [] if there is none. "
+     "The\n"
+     "model can only answer with boxes. If its answer is cut before the first one, the answer "
+     "goes\n"
+     "to standard error and the exit status is 1. --draw draws the boxes into a copy of the "
+     "image.\n"
+     "\n"
+     "  eyelet detect street.jpg \"car, person\" --draw found.png\n"},
+    {"chat", CHAT, cmd_chat, "[IMAGE...]", "a conversation in the terminal",
+     "Each line is a message. Images go with the first one, or with the next one after /image "
+     "PATH.\n"
+     "Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands. If standard input is not a\n"
+     "terminal, answers are printed without prompts, and the exit status is 1 if a line failed.\n"
+     "\n"
+     "  eyelet chat photo.jpg\n"},
+    {"serve", SERVE, cmd_serve, "[MODEL...]", "the OpenAI API, metrics and a web page on port 8000",
+     "The port is open at once; requests wait until the model is loaded. Ctrl-C or SIGTERM lets\n"
+     "running requests finish, a second one stops at once. Options of vLLM that have no effect "
+     "here\n"
+     "are listed and ignored. With several models, \"model\" in a request selects one; models "
+     "that\n"
+     "fit together stay loaded, the others are loaded on demand.\n"
+     "\n"
+     "  eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8 --max-model-len 4096\n"
+     "  curl http://localhost:8000/v1/models\n"},
+    {"plan", PLAN, cmd_plan, "[MODEL...]",
+     "what would be allocated where, and what would make it fit",
+     "Reads only the checkpoint's headers and allocates nothing. With --vram it plans for a GPU "
+     "that\n"
+     "need not be present. Lists the options that the plan chose to fit, or, if it does not fit,\n"
+     "those that would change that; the exit status is then 1. With several models: which of them\n"
+     "fit together, and which are loaded on demand.\n"
+     "\n"
+     "  eyelet plan Qwen/Qwen3-VL-2B-Instruct-FP8 --max-num-seqs 4\n"
+     "  eyelet plan Qwen/Qwen3-VL-4B-Instruct-FP8 --vram 8151MiB --vram-used 1151MiB --sm-count "
+     "30\n"},
+    {"quantize", QUANTIZE, cmd_quantize, "MODEL OUT",
+     "writes a checkpoint with 4-bit or 8-bit weights",
+     "Writes what --quantize makes while loading to the new directory OUT; loaded from there, the\n"
+     "model gives the same answers. int4 uses the layout of compressed-tensors (pack-quantized), "
+     "fp8\n"
+     "that of the official files. Matrices that would lose too much in four bits are listed and\n"
+     "stay as they are.\n"
+     "\n"
+     "  eyelet quantize Qwen/Qwen3-VL-8B-Instruct-FP8 qwen3-vl-8b-int4 --group-size 64\n"},
+    {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
+     "Runs each phase on a generated image and prints its share of what this machine can do at "
+     "most,\n"
+     "measured in the same run: memory bandwidth for decode, multiply-adds for vision and "
+     "prefill.\n"},
+    {"tokenize", TOKENIZE, cmd_tokenize, "TEXT", "the tokens of a text, one a line",
+     "TEXT may be - for standard input. Each line is an id, a tab and the token's text as a JSON\n"
+     "string.\n"},
+    {"doctor", DOCTOR, cmd_doctor, "",
+     "what this machine has for models, what is wrong, and what helps",
+     "Checks the GPU, the processes that use its memory, its bandwidth, the processor, host "
+     "memory,\n"
+     "disks and WSL2; with --model also whether that model would start. The exit status is 0 if "
+     "some\n"
+     "model, or the given one, can run.\n"
+     "\n"
+     "  eyelet doctor --model Qwen/Qwen3-VL-4B-Instruct-FP8\n"},
+    {"pull", PULL, cmd_pull, "MODEL", "download a model into the Hugging Face cache",
+     "MODEL is owner/name, as on the hub. Downloads the files that eyelet and transformers read "
+     "into\n"
+     "the cache of Hugging Face's tools, so that all of them share them. First reads the headers "
+     "and\n"
+     "says whether the model will run here. An interrupted download continues when the command is\n"
+     "repeated; the hash of each file is checked. Prints the directory.\n"
+     "\n"
+     "  eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8\n"
+     "\n"
+     "HF_TOKEN (or the token of `hf auth login`) is sent only to HF_ENDPOINT, by default\n"
+     "https://huggingface.co. HTTPS_PROXY and NO_PROXY select a proxy, SSL_CERT_FILE the trusted\n"
+     "certificates; with HF_HUB_OFFLINE=1 nothing is downloaded.\n"},
+    {"list", LIST, cmd_list, "",
+     "the models in the Hugging Face cache, and whether they fit this machine",
+     "The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else\n"
+     "~/.cache/huggingface/hub.\n"},
+    {"rm", RM, cmd_rm, "MODEL", "remove a model from the Hugging Face cache",
+     "Asks first. With --revision, files that other revisions share stay. Does not follow "
+     "links.\n"},
+};
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+const struct command *command_at(size_t i)
+{
+    return i < N_COMMANDS ? &commands[i] : NULL;
+}
+
+const char *command_name(unsigned bit)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (commands[i].bit == bit) return commands[i].name;
+    return "";
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of commands: name, function, help. Help, manual pages and completions read it. */
+#ifndef EY_CLI_COMMAND_TABLE_H
+#define EY_CLI_COMMAND_TABLE_H
+
+#include "cli/options/options.h"
+
+struct command {
+    const char *name;
+    enum command_bit bit;
+    int (*run)(const struct options *options); /* returns the exit status */
+    const char *arguments;
+    const char *summary;
+    const char *text; /* what help prints between the summary and the options */
+};
+
+/* Command i in the order of the overview, or NULL past the last one. */
+const struct command *command_at(size_t i);
+/* The name of the command with this bit. */
+const char *command_name(unsigned bit);
+
+#endif
