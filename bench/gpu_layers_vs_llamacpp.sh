@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A decoder divided between card and CPU, eyelet beside llama.cpp, in turns: bench/gpu_layers_vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF [LAYERS]
+# A text model split between GPU and CPU, eyelet and llama.cpp, in turns: bench/gpu_layers_vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF [LAYERS]
 # MODEL is made by mkcheckpoint --like qwen3-vl-8b-fp8 (random weights), GGUF has the same shapes, LLAMA_BIN is the folder of a built llama.cpp. LAYERS (18)
-# of the decoder and the head are on the card. ROUNDS (3) and THREADS (all) may be set. Prints medians, least and most.
+# of the text model and the head are on the GPU. ROUNDS (3) and THREADS (all) may be set. Prints medians, least and most.
 set -u
 [ $# -ge 4 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF [LAYERS]" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 layers=${5:-18}
@@ -31,7 +31,7 @@ row() {
 }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1
-echo "$threads threads, $rounds rounds, $layers layers and the head on the card"
+echo "$threads threads, $rounds rounds, $layers layers and the head on the GPU"
 row "decode, $answer tokens" "$(cat "$out"/eyelet-* | sed -n 's/^decode  *[0-9.]* s  *\([0-9.]*\) tok.s.*/\1/p')" "$(of_bench 0 $answer)"
 row "prefill, about $prompt" "$(cat "$out"/eyelet-* | sed -n 's/^prefill  *[0-9.]* s  *\([0-9.]*\) tok.s.*/\1/p')" "$(of_bench $prompt 0)"
 grep -h '^divided' "$out"/eyelet-*

@@ -28,8 +28,8 @@ static const char usage[] =
     "  --streams N[,N...]     at once (default: 1,8,32)\n"
     "  --tokens N             of an answer (default: 64)\n"
     "  --rounds N             of each measurement (default: 5)\n"
-    "  --picture WxH          of streams with a picture (default: 448x448; 0x0: text alone)\n"
-    "  --big-picture WxH      that may make others wait (default: 1024x768)\n"
+    "  --image WxH            of streams with an image (default: 448x448; 0x0: text alone)\n"
+    "  --big-image WxH        that may make others wait (default: 1024x768)\n"
     "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not "
     "measure)\n"
     "  --cost N               requests of one token (default: 400; 0: do not measure)\n"
@@ -110,6 +110,8 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
                                           {"rounds", required_argument, NULL, 'r'},
                                           {"picture", required_argument, NULL, 'i'},
                                           {"big-picture", required_argument, NULL, 'b'},
+                                          {"image", required_argument, NULL, 'i'},
+                                          {"big-image", required_argument, NULL, 'b'},
                                           {"stall-tokens", required_argument, NULL, 'S'},
                                           {"cost", required_argument, NULL, 'c'},
                                           {"patience", required_argument, NULL, 'P'},

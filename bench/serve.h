@@ -11,14 +11,15 @@ enum { SERVE_MAX_STREAMS = 256, SERVE_MAX_COUNTS = 16 };
 struct serve_settings {
     const char *url;    /* of a server that runs; NULL: one is started */
     const char *server; /* the program to start */
-    const char *model; /* directory: for the server that is started, and for the engine beside it */
-    const char *name;  /* what requests call the model; NULL: nothing */
-    char **more;       /* [n_more] options of the server that is started */
+    const char
+        *model;       /* directory: for the server that is started, and for the engine next to it */
+    const char *name; /* what requests call the model; NULL: nothing */
+    char **more;      /* [n_more] options of the server that is started */
     int n_more;
     int streams[SERVE_MAX_COUNTS];
     int n_counts;
     int rounds, tokens;        /* of each measurement, of each answer */
-    int width, height;         /* of the pictures of streams */
+    int width, height;         /* of the images of streams */
     int big_width, big_height; /* of the one that may make others wait */
     int stall_tokens;          /* of the answer that may have to wait */
     int cost_requests;
@@ -41,7 +42,7 @@ struct stream {
 };
 struct stream stream_make(void);
 void stream_free(struct stream *s);
-/* Asks in words that were not used before, about a picture of this size if there is one. */
+/* Asks in words that were not used before, about an image of this size if there is one. */
 bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
                   ey_err *e);
 bool stream_is_over(const struct stream *s);
@@ -51,9 +52,9 @@ bool stream_check(const struct stream *s, ey_err *e); /* it has its answer */
 int64_t stream_tokens(const struct stream *s);
 
 /* Time to the first token, from token to token, tokens a second: so many streams at once, with and
- * without a picture. */
+ * without an image. */
 bool measure_streams(struct serve *b, ey_err *e);
-/* How long others' tokens wait for a big picture. */
+/* How long others' tokens wait for a big image. */
 bool measure_stall(struct serve *b, ey_err *e);
 /* What the server adds to the engine's own time for one token. */
 bool measure_cost(struct serve *b, ey_err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many streams at once; a picture beside a stream. */
+/* Many streams at once; an image alongside a stream. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -62,7 +62,7 @@ static bool run_round(struct serve *b, int n, bool with_image, struct row *row, 
 static void print_row(int n, bool with_image, struct row *r)
 {
     printf("%7d  %-7s  %8.1f %8.1f  (%.1f to %.1f)  %7.2f %8.2f %8.2f  %8.1f  (%.1f to %.1f)\n", n,
-           with_image ? "picture" : "text", 1e3 * samples_percentile(&r->first, 0.5),
+           with_image ? "image" : "text", 1e3 * samples_percentile(&r->first, 0.5),
            1e3 * samples_percentile(&r->first, 0.99), 1e3 * samples_percentile(&r->round_first, 0),
            1e3 * samples_percentile(&r->round_first, 1), 1e3 * samples_percentile(&r->gaps, 0.5),
            1e3 * samples_percentile(&r->gaps, 0.99), 1e3 * samples_percentile(&r->gaps, 1),
@@ -89,7 +89,7 @@ bool measure_streams(struct serve *b, ey_err *e)
 {
     const struct serve_settings *o = b->settings;
     bool ok = true;
-    printf("\n%d tokens a stream, pictures %dx%d, %d rounds; milliseconds, medians of rounds in "
+    printf("\n%d tokens a stream, images %dx%d, %d rounds; milliseconds, medians of rounds in "
            "brackets: least to most\n",
            o->tokens, o->width, o->height, o->rounds);
     printf("streams           first token: p50, p99            token to token: p50, p99, max    "
@@ -100,15 +100,15 @@ bool measure_streams(struct serve *b, ey_err *e)
     return ok;
 }
 
-/* ---- one picture beside one stream ---- */
+/* ---- one image alongside one stream ---- */
 
 struct stall {
-    struct samples alone, beside,
-        first; /* longest gap of a round without and with the picture; the picture's first token */
+    struct samples alone, with_image,
+        first; /* longest gap of a round without and with the image; the image's first token */
     struct samples usual; /* all gaps without */
 };
 
-/* Waits until the stream is in its stride, or, where there is a picture, for its answer; the stream
+/* Waits until the stream is in its stride, or, where there is an image, for its answer; the stream
  * must not end before. */
 static bool wait_for(struct serve *b, struct stream *text, struct stream *with_image, ey_err *e)
 {
@@ -121,7 +121,7 @@ static bool wait_for(struct serve *b, struct stream *text, struct stream *with_i
             if (!stream_check(text, e)) return false;
             return ey_fail(
                 e, EY_IO,
-                "the stream ended before the picture's answer; give it more with --stall-tokens");
+                "the stream ended before the image's answer; give it more with --stall-tokens");
         }
         if (seconds_now() - start > b->settings->patience)
             return ey_fail(e, EY_IO, "nothing after %.0f s", b->settings->patience);
@@ -144,7 +144,7 @@ static bool run_stall(struct serve *b, struct stall *out, ey_err *e)
     if (ok) {
         double now = seconds_now();
         samples_add(&text.gaps, now - text.last); /* it may be in the middle of one */
-        samples_add(&out->beside, samples_percentile(&text.gaps, 1));
+        samples_add(&out->with_image, samples_percentile(&text.gaps, 1));
         samples_add(&out->first, with_image.first - with_image.sent);
     }
     wire_close(&text.wire, false);
@@ -161,23 +161,23 @@ bool measure_stall(struct serve *b, ey_err *e)
     for (int i = 0; ok && i < o->rounds; i++)
         ok = run_stall(b, &s, e);
     if (ok) {
-        printf(
-            "\nA stream while another client sends a picture of %dx%d, %d rounds; milliseconds\n",
-            o->big_width, o->big_height, o->rounds);
+        printf("\nA stream while another client sends an image of %dx%d, %d rounds; milliseconds\n",
+               o->big_width, o->big_height, o->rounds);
         printf(
             "alone          token to token: median %.2f, longest of a round %.1f (%.1f to %.1f)\n",
             1e3 * samples_percentile(&s.usual, 0.5), 1e3 * samples_percentile(&s.alone, 0.5),
             1e3 * samples_percentile(&s.alone, 0), 1e3 * samples_percentile(&s.alone, 1));
-        printf("with the picture               longest of a round %.1f (%.1f to %.1f)\n",
-               1e3 * samples_percentile(&s.beside, 0.5), 1e3 * samples_percentile(&s.beside, 0),
-               1e3 * samples_percentile(&s.beside, 1));
-        printf("the picture's own first token after %.0f (%.0f to %.0f)\n",
+        printf("with the image                 longest of a round %.1f (%.1f to %.1f)\n",
+               1e3 * samples_percentile(&s.with_image, 0.5),
+               1e3 * samples_percentile(&s.with_image, 0),
+               1e3 * samples_percentile(&s.with_image, 1));
+        printf("the image's own first token after %.0f (%.0f to %.0f)\n",
                1e3 * samples_percentile(&s.first, 0.5), 1e3 * samples_percentile(&s.first, 0),
                1e3 * samples_percentile(&s.first, 1));
         fflush(stdout);
     }
     samples_free(&s.alone);
-    samples_free(&s.beside);
+    samples_free(&s.with_image);
     samples_free(&s.first);
     samples_free(&s.usual);
     return ok;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of answers, and the pictures that they are about. */
+/* Streams of answers, and the images that they are about. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@
 
 enum { MAX_BODY = 64 << 20, MAX_FILE = 32 << 20, MAX_WAIT_MS = 100 };
 
-/* Smooth colours that no other picture has: neither tower nor features come from a cache. */
+/* Smooth colors that no other image has, so that no cache answers. */
 static bool draw_image(struct image *image, uint64_t number, int width, int height, ey_err *e)
 {
     struct rng rng = {number};
     unsigned red = (unsigned)rng_below(&rng, 256), green = (unsigned)rng_below(&rng, 256),
              blue = (unsigned)rng_below(&rng, 256);
     *image = (struct image){width, height, malloc((size_t)width * (size_t)height * 3)};
-    if (!image->rgb) return ey_fail_memory(e, "a picture", (size_t)width * (size_t)height * 3);
+    if (!image->rgb) return ey_fail_memory(e, "an image", (size_t)width * (size_t)height * 3);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             uint8_t *p = image->rgb + 3 * ((size_t)y * (size_t)width + (size_t)x);
@@ -37,8 +37,8 @@ static bool add_image_part(struct buf *out, uint64_t number, int width, int heig
     struct image image = {0};
     char path[64], *bytes = NULL;
     size_t n;
-    int fd = memfd_create("picture", MFD_CLOEXEC);
-    if (fd < 0) return ey_fail(e, EY_IO, "no file for a picture");
+    int fd = memfd_create("image", MFD_CLOEXEC);
+    if (fd < 0) return ey_fail(e, EY_IO, "no file for an image");
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     bool ok = draw_image(&image, number, width, height, e) && image_write_png(&image, path, e) &&
               file_read(&bytes, &n, path, MAX_FILE, e);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers on a card, on random weights of the official shapes: time to the first token of a picture, decoding, memory.
+"""transformers on a GPU, on random weights of the official shapes: time to the first token of an image, decoding, memory.
 
     python3 bench/transformers_gpu.py 2b|4b [--side 1024] [--tokens 64]
 
-BF16, SDPA, one sequence, patches already on the card: what its users have without another kernel package. Prints medians.
+BF16, SDPA, one sequence, patches already on the GPU: what its users have without another kernel package. Prints medians.
 """
 import argparse
 import statistics
@@ -60,7 +60,7 @@ def main():
         whole = statistics.median(seconds_of(model, feed, 1 + a.tokens) for _ in range(3))
     free, total = torch.cuda.mem_get_info()
     print(f"transformers {a.size} BF16 SDPA: first token {1e3 * first:.1f} ms, decode {a.tokens / (whole - first):.1f} tok/s, "
-          f"{(total - free) / 2**20:.0f} MiB of the card in use")
+          f"{(total - free) / 2**20:.0f} MiB of the GPU in use")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet beside llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ
+# eyelet and llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ
 # MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built llama.cpp, GGUF and MMPROJ its files of
 # the same shapes. EYELET and bench_serve are in their build folder. Prints medians, least and most, and ratios. In the environment:
 #   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP already; beyond ROUNDS it only prints
-#   OPTIONS="--head 8bit ..." of eyelet in other rows beside the plain ones    GGUF_BF16=FILE: llama.cpp with the weights as they were
+#   OPTIONS="--head 8bit ..." of eyelet in further rows    GGUF_BF16=FILE: llama.cpp with the weights as they were
 #   SERVERS=1: when both servers are ready, too (LLAMA_BIN has llama-server), and what clients get of eyelet's; llama-server ends most streams of random
 #   weights with an error, as it cannot parse them, so that the other side of that row is llama-batched-bench with prompts as long, without a server
 set -u
@@ -25,7 +25,7 @@ leave() {
 }
 trap leave EXIT
 
-# a picture of that size as a PPM: what is on it costs nothing
+# an image of that size as a PPM: what is on it costs nothing
 { printf 'P6\n%s %s\n255\n' "${picture%x*}" "${picture#*x}"; head -c $((${picture%x*} * ${picture#*x} * 3)) /dev/zero | tr '\0' '\177'; } >"$out/picture.ppm"
 
 # bench_eyelet NAME OPTION...: one run
@@ -33,7 +33,7 @@ bench_eyelet() {
   "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
-# bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then a picture with a question
+# bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then an image with a question
 bench_llama() {
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p 0 -n $answer -d $prompt -r 1 -o csv >>"$out/$1-$round.csv" 2>/dev/null || exit 1
@@ -93,12 +93,12 @@ llama_rate() {
     /avg_ts/ {for (i = 1; i <= NF; i++) at[$i] = i; next}
     $at["n_prompt"] == p && $at["n_gen"] == n {print $at["avg_ts"]}'
 }
-together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) tok.s in all.*/\1/p"; }
+together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) tok.s total.*/\1/p"; }
 # tokens a second of all answers, prompts included
 llama_served() { all "$1-batch" txt | awk -F'|' -v b=$streams -v n=$answer '$4 + 0 == b {print b * n / $10}'; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
 llama_vision() { all "$1-picture" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
-# the picture's tower and all of the prompt through the decoder; the tower is in llama.cpp's prompt time where text that comes before it waits in the same queue
+# the image's vision encoder and all of the prompt through the text model; the vision encoder is in llama.cpp's prompt time where text that comes before it waits in the same queue
 llama_first() {
   for r in $(seq "$rounds"); do
     awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") tower += $(i + 1)}
@@ -125,10 +125,10 @@ row() {
 # rows OURS THEIRS
 rows() {
   row "decode, $answer behind $prompt" tok/s more "$(rate "$1" decode)" "$(llama_rate "$2" 0 $answer)"
-  row "decode, $streams at $depth in all" tok/s more "$(together "$1")" "$(llama_together "$2")"
+  row "decode, $streams at $depth in total" tok/s more "$(together "$1")" "$(llama_together "$2")"
   row "prefill, $prompt tokens" tok/s more "$(rate "$1" prefill)" "$(llama_rate "$2" $prompt 0)"
   row "vision, $picture" s less "$(vision "$1")" "$(llama_vision "$2")"
-  row "picture to the first token" s less "$(first "$1")" "$(llama_first "$2")"
+  row "image to the first token" s less "$(first "$1")" "$(llama_first "$2")"
   row "memory at the peak" MB less "$(peak "$1")" "$(llama_peak "$2")"
 }
 
@@ -147,7 +147,7 @@ fi
 if [ -n "${SERVERS:-}" ]; then
   echo "the servers"
   row "ready" s less "$(ready eyelet)" "$(ready llama)"
-  row "$streams streams of text in all" tok/s more "$(served)" "$(llama_served clients)"
+  row "$streams streams of text in total" tok/s more "$(served)" "$(llama_served clients)"
   [ -z "${GGUF_BF16:-}" ] || row "the same, against BF16" tok/s more "$(served)" "$(llama_served clients-bf16)"
 fi
 grep -h '^limits' "$out/eyelet-1.txt"

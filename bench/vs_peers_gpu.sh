@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet beside llama.cpp and transformers on one card, the same shapes, in one run: bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]
+# eyelet and llama.cpp and transformers on one GPU, the same shapes, in one run: bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]
 # MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8 (random weights). LLAMA_BIN is the folder of a built llama.cpp and
 # GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and mmproj-4b.gguf of the same shapes; without them its rows are left out. transformers' rows need python3
 # with torch and transformers. ROUNDS (3) and TRANSFORMERS_ROUNDS (as many; 0 leaves it out) may be set; KEEP is a folder for the programs' own output.
@@ -19,7 +19,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 date -u +%F
 
 bench() { "$eyelet" bench --device cuda --model "$1" --picture 1024x1024 --depth 1024 --max-tokens 128 --runs 5 "${@:2}"; }
-# most_in_use FILE COMMAND...: runs it; FILE gets the most MiB of the card that were in use meanwhile
+# most_in_use FILE COMMAND...: runs it; FILE gets the most MiB of the GPU that were in use meanwhile
 most_in_use() {
   local file=$1 watcher
   shift
@@ -37,7 +37,7 @@ for round in $(seq "$rounds"); do
     bench "${!model}" --max-model-len 2048 >"$out/eyelet-$size-$round" || exit 1
     if [ -n "$llama" ]; then
       "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv >"$out/llama-$size-$round" 2>/dev/null
-      # the same picture twice: the first one, and one when all is warm
+      # the same image twice: the first one, and one when all is warm
       most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
         --image "$picture,$picture" -p 'What is this?' -n 2 --temp 0 >"$out/llama-picture-$size-$round" 2>&1
     fi
@@ -61,7 +61,7 @@ of_bench() { # SIZE PROMPT GENERATED DEPTH: tokens a second of llama-bench
     $at["n_prompt"] == p && $at["n_gen"] == n && $at["n_depth"] == d {print $at["avg_ts"]}'
 }
 of_batch() { [ -z "$llama" ] || cat "$out"/llama-batch-? | awk -F'|' -v b="$1" '$4 + 0 == b {print $9 + 0}'; }
-# the milliseconds that the first or the second picture of each round took in all: WHICH SIZE
+# the milliseconds that the first or the second image of each round took in total: WHICH SIZE
 of_picture() {
   [ -z "$llama" ] || for r in $(seq "$rounds"); do
     sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' "$out/llama-picture-$2-$r" | sed -n "$1p"
@@ -79,19 +79,19 @@ row() {
   echo
 }
 for size in 2b 4b; do
-  decode=$(of_eyelet $size '1 at 1024 .* ms *\([0-9.]*\) tok.s in all')
+  decode=$(of_eyelet $size '1 at 1024 .* ms *\([0-9.]*\) tok.s total')
   row "$size decode, 1 at 1,024" tok/s more "$decode" "$(of_bench $size 0 128 1024)"
   row "$size prefill" tok/s more "$(of_eyelet $size 'prefill  *[0-9.]* s *\([0-9.]*\) tok.s')" "$(of_bench $size $tokens 0 0)"
-  row "$size picture's tower, 1024x1024" ms less "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_picture 2 $size)"
-  row "$size the first picture's tower" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_picture 1 $size)"
-  row "$size card in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
+  row "$size image's vision encoder, 1024x1024" ms less "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_picture 2 $size)"
+  row "$size the first image's vision encoder" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_picture 1 $size)"
+  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
   row "$size decode" tok/s more "$decode" "$(of_transformers $size 'decode \([0-9.]*\) tok')" transformers
   row "$size first token" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_transformers $size 'first token \([0-9.]*\) ms')" transformers
-  row "$size card in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$(of_transformers $size ' \([0-9]*\) MiB of the card')" transformers
+  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$(of_transformers $size ' \([0-9]*\) MiB of the GPU')" transformers
   row "$size load without the device's own" s less "$(cat "$out/eyelet-$size"-? | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' | awk '{print $1 - $2}')" ""
 done
 for streams in 8 32; do
-  row "2b decode, $streams at 1,024 in all" tok/s more "$(of_eyelet $streams "$streams at 1024 .* ms *\([0-9.]*\) tok.s in all")" "$(of_batch $streams)"
+  row "2b decode, $streams at 1,024 in total" tok/s more "$(of_eyelet $streams "$streams at 1024 .* ms *\([0-9.]*\) tok.s total")" "$(of_batch $streams)"
 done
-echo "(the first picture: eyelet to the first token, all told; llama.cpp's tower alone)"
+echo "(the first image: eyelet to the first token, in total; llama.cpp's vision encoder alone)"
 grep -h '^limits' "$out/eyelet-2b-1"

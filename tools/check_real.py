@@ -35,7 +35,7 @@ def reference_answer(a):
     import make_golden
     make_golden.NEW_TOKENS = a.tokens
     golden = make_golden.Golden(a.model, os.path.dirname(os.path.abspath(a.image)), a.torch_device, "sdpa")
-    messages = [make_golden.user(make_golden.picture(a.image), make_golden.text(a.question))]
+    messages = [make_golden.user(make_golden.image_part(a.image), make_golden.text(a.question))]
     with torch.inference_mode():
         patches = golden.patches(messages)
         ids, feed = golden.inputs(messages, patches)

@@ -45,7 +45,7 @@ runs() { # ... EXPECTED PROGRAM ARGUMENT...: from another directory, without an 
   (cd / && env -i "$@") | grep -q "$expected"
 }
 
-# The picture, then the name of a library that reading it must have mapped.
+# The image, then the name of a library that reading it must have mapped.
 reads() {
   local said
   said=$(cd / && env -i LD_DEBUG=libs "$folder/eyelet" ask --model "$work/tiny" --max-tokens 1 "$1" hello 2>&1 >/dev/null) || true

@@ -13,8 +13,8 @@ enum { MAX_TEXT = 16 << 20 };
 
 bool chat_add_data_url(struct buf *out, const char *type, const void *bytes, size_t n)
 {
-    size_t room = (n + 2) / 3 * 4;
-    if (!buf_printf(out, "data:%s;base64,", type) || !buf_reserve(out, room)) return false;
+    size_t encoded_bytes = (n + 2) / 3 * 4;
+    if (!buf_printf(out, "data:%s;base64,", type) || !buf_reserve(out, encoded_bytes)) return false;
     out->size += (size_t)EVP_EncodeBlock((unsigned char *)out->data + out->size, bytes, (int)n);
     return true;
 }

@@ -7,7 +7,7 @@
 
 enum { CHAT_MAX_CHOICES = 8 };
 
-/* A picture's file as a data: URL at the end of `out`. */
+/* An image's file as a data: URL at the end of `out`. */
 bool chat_add_data_url(struct buf *out, const char *type, const void *bytes, size_t n);
 
 /* POST of a JSON body at the end of `out`. */
@@ -21,7 +21,7 @@ struct chat_answer {
         struct buf text;
         char finish[24]; /* "": not yet */
     } choice[CHAT_MAX_CHOICES];
-    int64_t prompt_tokens, completion_tokens; /* -1: not told */
+    int64_t prompt_tokens, completion_tokens; /* -1: not reported */
     struct buf choices;                       /* of a whole answer: its "choices" as JSON */
     size_t read;                              /* of a stream's body */
     int n_texts;                              /* chunks with text so far */

@@ -30,11 +30,11 @@ double rng_between(struct rng *d, double lo, double hi)
 void samples_add(struct samples *f, double value)
 {
     if (f->n == f->capacity) {
-        size_t room = f->capacity ? 2 * f->capacity : 256;
-        double *more = realloc(f->value, room * sizeof(*more));
+        size_t capacity = f->capacity ? 2 * f->capacity : 256;
+        double *more = realloc(f->value, capacity * sizeof(*more));
         if (!more) abort();
         f->value = more;
-        f->capacity = room;
+        f->capacity = capacity;
     }
     f->value[f->n++] = value;
     f->sorted = false;

@@ -170,7 +170,7 @@ say "a choice however it is drawn"
 try "a choice as JSON" 0 '"answer": "yes", "finish_reason": "stop", "seed": null' - ask --json hello --choice yes
 try "ask with a schema" 0 '^\{"kind":.*\}$' - ask red.png what --schema fields.json
 try "ask with a schema, cut" 1 . 'cut after 2 tokens' ask red.png what --schema fields.json --max-tokens 2
-try "two forms" 2 - 'one form' ask hello --choice a --schema fields.json
+try "two formats" 2 - 'exclude each other' ask hello --choice a --schema fields.json
 try "a choice of two lines" 2 - 'takes one line' ask hello --choice "a${nl}b"
 try "a choice that is no UTF-8" 2 - 'not UTF-8' ask hello --choice $'\xff'
 try "choices of caption" 2 - 'not an option of caption, but of ask' caption red.png --choice a
@@ -212,13 +212,13 @@ unset EYELET_MODEL
 try "the model of the cache" 0 . - ask --max-tokens 1 hello
 
 # ---- the demo beside the program ----
-# a larger model whose download stopped is passed over for a whole one
+# a larger model whose download stopped is skipped in favor of a complete one
 broken=$work/cache/hub/models--big--broken/snapshots/aaaa
 mkdir -p "$broken" "$work/cache/hub/models--big--broken/refs"
 printf aaaa >"$work/cache/hub/models--big--broken/refs/main"
 "$mkcheckpoint" --like tiny-gqa4-f32 --seed 1 made >/dev/null
 cp made/*.json "$broken" && head -c 20000000 made/model.safetensors >"$broken/model.safetensors"
-EYELET_MODEL= try "a half-downloaded model" 0 . 'passing over big/broken in the cache: .*model.safetensors' ask --max-tokens 1 hello
+EYELET_MODEL= try "a half-downloaded model" 0 . 'skipping big/broken in the cache: .*model.safetensors' ask --max-tokens 1 hello
 rm "$broken/config.json" && ln -s nowhere "$broken/config.json"
 try "a link to nothing" 1 - 'config.json: a link to nothing' ask --model big/broken hello
 rm -r "$work/cache/hub/models--big--broken"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the golden pictures: awkward sizes, smooth and sharp content, small files.
+"""Draws the golden images: awkward sizes, smooth and sharp content, small files.
 
     python3 tools/golden/images.py tests/golden/pictures
 """
@@ -22,23 +22,23 @@ def draw(width, height, seed):
     corner = [[r.randrange(256) for _ in range(3)] for _ in range(4)]
     small = Image.new("RGB", (2, 2))
     small.putdata([tuple(c) for c in corner])
-    picture = small.resize((width, height), Image.BILINEAR)
-    pen = ImageDraw.Draw(picture)
+    image = small.resize((width, height), Image.BILINEAR)
+    pen = ImageDraw.Draw(image)
     for _ in range(r.randint(4, 9)):
         x0, y0 = r.randrange(width), r.randrange(height)
         x1, y1 = x0 + r.randint(1, max(2, width // 2)), y0 + r.randint(1, max(2, height // 2))
         colour = tuple(r.randrange(256) for _ in range(3))
         getattr(pen, r.choice(["ellipse", "rectangle"]))([x0, y0, x1, y1], fill=colour)
         pen.line([x1, y0, x0, y1], fill=tuple(255 - c for c in colour), width=r.randint(1, 3))
-    return picture
+    return image
 
 
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     for i, (width, height) in enumerate(SIZES):
         path = os.path.join(folder, f"{i:02d}-{width}x{height}.{'jpg' if i in JPEG else 'png'}")
-        picture = draw(width, height, 1000 + i)
-        picture.save(path, quality=90) if i in JPEG else picture.save(path, optimize=True)
+        image = draw(width, height, 1000 + i)
+        image.save(path, quality=90) if i in JPEG else image.save(path, optimize=True)
 
 
 if __name__ == "__main__":

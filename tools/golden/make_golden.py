@@ -28,7 +28,7 @@ def text(words):
     return {"text": words}
 
 
-def picture(path):
+def image_part(path):
     return {"image": os.path.basename(path)}
 
 
@@ -41,23 +41,23 @@ def assistant(words):
 
 
 def cases_for(paths, amount):
-    """One question a picture; then several pictures, several turns, text alone."""
+    """One question an image; then several images, several turns, text alone."""
     if amount == "few":
-        return [[user(picture(paths[4]), text(QUESTIONS[1]))], [user(picture(paths[7]), picture(paths[0]), text(QUESTIONS[3]))]]
+        return [[user(image_part(paths[4]), text(QUESTIONS[1]))], [user(image_part(paths[7]), image_part(paths[0]), text(QUESTIONS[3]))]]
     chosen = paths if amount == "all" else paths[::4]
-    cases = [[user(picture(p), text(QUESTIONS[i % len(QUESTIONS)]))] for i, p in enumerate(chosen)]
+    cases = [[user(image_part(p), text(QUESTIONS[i % len(QUESTIONS)]))] for i, p in enumerate(chosen)]
     p = paths
-    cases.append([user(picture(p[6]), picture(p[1]), text("Which is larger?"))])
-    cases.append([user(text("First:"), picture(p[4]), text(" second:"), picture(p[0]), picture(p[10]), text("Compare the three."))])
-    cases.append([{"role": "system", "parts": [text("You answer in one word.")]}, user(picture(p[7]), text("Colour?")),
-                  assistant("Red."), user(picture(p[9]), text("And this?"))])
-    cases.append([user(picture(p[8]), text("hi")), assistant("Hello."), user(text("What did I show you?"))])
+    cases.append([user(image_part(p[6]), image_part(p[1]), text("Which is larger?"))])
+    cases.append([user(text("First:"), image_part(p[4]), text(" second:"), image_part(p[0]), image_part(p[10]), text("Compare the three."))])
+    cases.append([{"role": "system", "parts": [text("You answer in one word.")]}, user(image_part(p[7]), text("Colour?")),
+                  assistant("Red."), user(image_part(p[9]), text("And this?"))])
+    cases.append([user(image_part(p[8]), text("hi")), assistant("Hello."), user(text("What did I show you?"))])
     cases.append([user(text("Hello, who are you?"))])
     return cases
 
 
 def rendered(messages, counts):
-    """The chat format (spec 7.1) with the pads of each picture in place."""
+    """The chat format (spec 7.1) with the pads of each image in place."""
     out, n = "", 0
     for m in messages:
         out += f"<|im_start|>{m['role']}\n"
@@ -100,7 +100,7 @@ class Golden:
         self.eos = eos if isinstance(eos, list) else [eos]
 
     def patches(self, messages):
-        """[(pixel rows, grid)] of all pictures in order."""
+        """[(pixel rows, grid)] of all images in order."""
         out = []
         for m in messages:
             for part in m["parts"]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes every golden of tests/golden/list.txt (KIND SEED [FLAGS]) and, when it is there, the demo model's.
 #     tools/golden/run.sh MKCHECKPOINT OUT
-# Needs torch, transformers and one CUDA card. The checkpoints are made here, from the same kind and seed as the tests'.
+# Needs torch, transformers and a CUDA GPU. The checkpoints are made here, from the same kind and seed as the tests'.
 set -eu
 mkcheckpoint=$1 out=$2 here=$(dirname "$0") work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -6,7 +6,7 @@
 
 As make_golden.py: transformers in float32 with eager attention, no cache. The layout is described in tests/golden/README.md. With
 --bf16-error the same answers are run through the model in BF16 (SDPA attention) and compared with what OUT has: the measure for
-eyelet's own BF16 paths, as bf16_error.py is for pictures.
+eyelet's own BF16 paths, as bf16_error.py is for images.
 """
 import argparse
 import json

@@ -90,7 +90,7 @@ static void add_vision_config(struct buf *b, const struct kind *k)
 
 /* ---- quantization_config ---- */
 
-/* Every vision linear, under both spellings of the tower, as the official files list them. */
+/* Every vision linear, under both of its prefixes, as the official files list them. */
 static void add_ignored_vision(struct buf *b, const struct kind *k, const char *prefix)
 {
     static const char *const linears[] = {"attn.proj", "attn.qkv", "attn.qkv_proj",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON files beside the tensors, but the tokenizer. */
+/* Writes config.json and the other JSON files, except the tokenizer. */
 #ifndef MK_CONFIG_H
 #define MK_CONFIG_H
 

@@ -78,7 +78,7 @@ static const struct kind kinds[] = {
      .family = "tiny-ragged", TINY_VOCABULARY, .theta = 5000000, .hidden = 192, .layers = 3,
      .heads = 3, .kv_heads = 1, .mlp = 320, .tied = true, .tied_in_text_config = true, TINY_VISION,
      .deepstack = {0, 1, 2}, SMALL_BUDGET, .plain = DTYPE_BF16, .scales = DTYPE_F32, .shards = 1},
-    {"tiny-untied-bf16", "its own lm_head; pictures of at most 262,144 pixels",
+    {"tiny-untied-bf16", "its own lm_head; images of at most 262,144 pixels",
      .family = "tiny-untied", TINY_VOCABULARY, .theta = 5000000, .hidden = 256, .layers = 4,
      .heads = 2, .kv_heads = 1, .mlp = 512, .head_stored = true, TINY_VISION,
      .deepstack = {0, 2, 3}, SMALL_BUDGET, .plain = DTYPE_BF16, .shards = 1},

@@ -4,8 +4,8 @@
  * The gains keep a forward pass in range: layer inputs are normalised, so weights of 1/sqrt(fan_in)
  * give numbers about 1, and attention or MLP outputs about 0.5. What they add to the residual
  * stream is scaled so that its end is about 2 whatever the depth: much less, and a tied head would
- * find little but the input token. What the vision tower hands over has the size of embeddings. The
- * head gives logits of a standard deviation about 3. */
+ * find little but the input token. What the vision encoder hands over has the size of embeddings.
+ * The head gives logits of a standard deviation about 3. */
 #include "mk_tensors.h"
 
 #include <stdarg.h>
@@ -169,7 +169,7 @@ static void add_decoder_layer(struct mk_list *l, int i)
     add_mlp(l, i);
 }
 
-/* A head beside a tied embedding is a copy of it, so it takes the embedding's key. */
+/* A stored head of a tied embedding is a copy of it, so it takes the embedding's key. */
 static void add_head(struct mk_list *l, uint64_t embedding_key)
 {
     const struct kind *k = l->kind;

@@ -7,7 +7,7 @@
 #include "mk_kinds.h"
 #include "mk_output.h"
 
-/* `file` NULL: the real tokenizer where it lies beside the tree and the kind has its vocabulary,
+/* `file` NULL: the real tokenizer where it lies next to the tree and the kind has its vocabulary,
  * else a made-up one. */
 bool tokenizer_write(struct mk_output *o, const struct kind *k, const char *file, ey_err *e);
 

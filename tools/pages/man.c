@@ -88,11 +88,11 @@ static void add_environment(FILE *out)
 {
     struct option_info option, earlier;
     for (size_t i = 0; option_info(&option, i); i++) {
-        bool told = !option.environment;
+        bool listed = !option.environment;
         for (size_t k = 0; k < i && option_info(&earlier, k); k++)
-            told = told ||
-                   (earlier.environment && strcmp(earlier.environment, option.environment) == 0);
-        if (told) continue;
+            listed = listed ||
+                     (earlier.environment && strcmp(earlier.environment, option.environment) == 0);
+        if (listed) continue;
         fputc('*', out);
         add_text(out, option.environment);
         fprintf(out, "*\n\tthe value of *--%s* where none is given\n\n", option.name);
@@ -108,9 +108,9 @@ static void add_environment(FILE *out)
 void write_overview_page(FILE *out)
 {
     const struct command *c;
-    add_title(out, "", "", "pictures and text in, text out, with Qwen3-VL models");
+    add_title(out, "", "", "images and text in, text out, with Qwen3-VL models");
     fputs("*eyelet* _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n"
-          "eyelet runs vision-language models on a graphics card or a processor and serves them "
+          "eyelet runs vision-language models on a GPU or a CPU and serves them "
           "through the OpenAI API. "
           "Answers go to standard output, everything else to standard error.\n\n# COMMANDS\n\n",
           out);
