@@ -1,12 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet and llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ
-# MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built llama.cpp, GGUF and MMPROJ its files of
-# the same shapes. EYELET and bench_serve are in their build folder. Prints medians, least and most, and ratios. In the environment:
-#   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP already; beyond ROUNDS it only prints
+# eyelet and llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN
+# GGUF MMPROJ
+# MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built llama.cpp,
+# GGUF and MMPROJ its files of
+# the same shapes. EYELET and bench_serve are in their build folder. Prints medians, least and most, and ratios. In
+# the environment:
+#   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP
+# already; beyond ROUNDS it only prints
 #   OPTIONS="--head 8bit ..." of eyelet in further rows    GGUF_BF16=FILE: llama.cpp with the weights as they were
-#   SERVERS=1: when both servers are ready, too (LLAMA_BIN has llama-server), and what clients get of eyelet's; llama-server ends most streams of random
-#   weights with an error, as it cannot parse them, so that the other side of that row is llama-batched-bench with prompts as long, without a server
+#   SERVERS=1: when both servers are ready, too (LLAMA_BIN has llama-server), and what clients get of eyelet's;
+# llama-server ends most streams of random
+#   weights with an error, as it cannot parse them, so that the other side of that row is llama-batched-bench with
+# prompts as long, without a server
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
@@ -33,7 +39,8 @@ bench_eyelet() {
   "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
-# bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then an image with a question
+# bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then an
+# image with a question
 bench_llama() {
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p 0 -n $answer -d $prompt -r 1 -o csv >>"$out/$1-$round.csv" 2>/dev/null || exit 1
@@ -98,7 +105,8 @@ together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) to
 llama_served() { all "$1-batch" txt | awk -F'|' -v b=$streams -v n=$answer '$4 + 0 == b {print b * n / $10}'; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
 llama_vision() { all "$1-picture" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
-# the image's vision encoder and all of the prompt through the text model; the vision encoder is in llama.cpp's prompt time where text that comes before it waits in the same queue
+# the image's vision encoder and all of the prompt through the text model; the vision encoder is in llama.cpp's prompt
+# time where text that comes before it waits in the same queue
 llama_first() {
   for r in $(seq "$rounds"); do
     awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") tower += $(i + 1)}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compiles CUDA kernels by nvcc for the two ends of what is supported (sm_80, sm_90a): tools/compile_kernels.sh [all]. Without `all` only
+# Compiles CUDA kernels by nvcc for the two ends of what is supported (sm_80, sm_90a): tools/compile_kernels.sh [all].
+# Without `all` only
 # those that changed since tests/cuda/kernels.stamp; with it all of them, and the stamp is written when they pass.
 # Last line: "N passed, N failed".
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The long checks, one part at a time: tools/nightly.sh [PART...]; without a name all of them. Each takes at most 30 minutes on two cores and,
+# The long checks, one part at a time: tools/nightly.sh [PART...]; without a name all of them. Each takes at most 30
+# minutes on two cores and,
 # when it passes, adds a line to tests/nightly.log: date, commit, processor, counts and seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."

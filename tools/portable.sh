@@ -29,7 +29,8 @@ stub_library() {
 }
 
 # Debian 12's libstdc++ takes arc4random from glibc 2.36, for std::random_device only. Its version is taken off, the
-# note that 2.36 is wanted becomes one that 2.34 is (name and ELF hash of the name), and a library of ours has the function.
+# note that 2.36 is wanted becomes one that 2.34 is (name and ELF hash of the name), and a library of ours has the
+# function.
 lower_libstdcxx() {
   local library=$out/lib/libstdc++.so.6
   patchelf --clear-symbol-version arc4random "$library"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests the portable folder: tools/portable_check.sh DIST. No symbol newer than GLIBC_2.35, no library from outside of
-# the folder but glibc's, and it runs, moved elsewhere, with nothing in the environment. Last line: "N passed, N failed".
+# the folder but glibc's, and it runs, moved elsewhere, with nothing in the environment. Last line: "N passed, N
+# failed".
 set -euo pipefail
 archive=$(ls "$1"/eyelet-*.tar.xz)
 newest=2.35

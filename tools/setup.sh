@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui] [install] [packages]. Installs what is missing when
+# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
+# [install] [packages]. Installs what is missing when
 # root, else prints the command that would. Silent when all are there; does nothing where there is no dpkg.
 set -eu
 

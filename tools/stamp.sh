@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Says whether what a long test run depends on has changed since that run last passed, so that `make test` can leave it out.
+# Says whether what a long test run depends on has changed since that run last passed, so that `make test` can leave
+# it out.
 #   tools/stamp.sh check  emulated    exit 0: nothing has changed; 1: it must run
 #   tools/stamp.sh write  emulated    the run has just passed (only the targets that run it call this)
 #   tools/stamp.sh stale-kernels      the .cu files that nvcc has not compiled since they or what they include changed

@@ -49,7 +49,8 @@ await() {
 # ended PID: of a child
 ended() { ! kill -0 "$1" 2>/dev/null; }
 
-# listens PID: is it the program, and does it catch SIGINT? Its name first: the shell it is started from catches SIGINT, too.
+# listens PID: is it the program, and does it catch SIGINT? Its name first: the shell it is started from catches
+# SIGINT, too.
 listens() {
   local caught
   [ "$(readlink "/proc/$1/exe")" = "$eyelet" ] && caught=$(awk '/^SigCgt/ {print substr($2, 9)}' "/proc/$1/status" 2>/dev/null) && (((16#0$caught & 2) != 0))

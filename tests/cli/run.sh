@@ -259,7 +259,8 @@ fi
 
 # at_work PID listens|writes; or it has ended
 at_work() { ended $1 || { listens $1 && { [ "$2" = listens ] || [ -s out ]; }; }; }
-# interrupted listens|writes ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers, or has written something, too
+# interrupted listens|writes ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers, or
+# has written something, too
 interrupted() {
   local when=$1
   shift

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# detect and chat as a person calls them, with the demo model: run_more.sh EYELET JSON_AT, in the source tree. Prints TAP.
+# detect and chat as a person calls them, with the demo model: run_more.sh EYELET JSON_AT, in the source tree. Prints
+# TAP.
 set -u
 eyelet=$(realpath "$1") json_at=$(realpath "$2") examples=$PWD/examples
 export EYELET_MODEL=$PWD/models/demo

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# plan for GPUs that are not here, with the official models' headers: run_plan.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP.
+# plan for GPUs that are not here, with the official models' headers: run_plan.sh EYELET MKCHECKPOINT JSON_AT. Prints
+# TAP.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
 . "$(dirname "$(realpath "$0")")/common.sh"

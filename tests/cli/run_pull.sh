@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# pull, list, rm and the offer to pull, with a hub of our own: run_pull.sh EYELET MKCHECKPOINT JSON_AT SERVE_FOLDER. Prints TAP.
+# pull, list, rm and the offer to pull, with a hub of our own: run_pull.sh EYELET MKCHECKPOINT JSON_AT SERVE_FOLDER.
+# Prints TAP.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") serve_folder=$(realpath "$4")
 . "$(dirname "$(realpath "$0")")/common.sh"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tables of the documents that the program makes: tests/docs/tables.sh EYELET MKCHECKPOINT PAGES [--write], in the source tree. Compares
+# The tables of the documents that the program makes: tests/docs/tables.sh EYELET MKCHECKPOINT PAGES [--write], in the
+# source tree. Compares
 # each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it there.
 set -euo pipefail
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") pages=$(realpath "$3") write=${4-} source=$PWD
@@ -19,7 +20,7 @@ given_up() {
   echo "${names:-–}"
 }
 
-row() { # row CARD MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
+row() { # row GPU MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
   plan=$("$eyelet" plan "$work/$4" --vram "$2MiB" --vram-used 1151MiB --sm-count "$3" --json --quiet) || true
   if [[ $plan == '{"fits": true'* ]]; then
     echo "| $1 | $5 | $6 GB | $(grouped "$(mib "$(number total_bytes)")") of $(grouped "$(mib "$(number budget_bytes)")") MiB | $(grouped "$(number max_model_len)") | $(given_up) |"
@@ -29,15 +30,15 @@ row() { # row CARD MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
 }
 
 choosing() {
-  local kind card memory count model size
+  local kind gpu memory count model size
   for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" >/dev/null; done
   echo '| GPU | model | download | on the GPU | context | given up |'
   echo '| --- | --- | --- | --- | --- | --- |'
-  while read -r memory count card; do
+  while read -r memory count gpu; do
     for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do
       size=$((($(du -bc "$work/$kind"/*.safetensors | tail -1 | cut -f1) + 5000000) / 10000000))
       model=$(tr a-z A-Z <<<"$kind")
-      row "$card" "$memory" "$count" "$kind" "$model" "$((size / 100)).$(printf '%02d' $((size % 100)))"
+      row "$gpu" "$memory" "$count" "$kind" "$model" "$((size / 100)).$(printf '%02d' $((size % 100)))"
     done
   done <<'END'
 6141 20 6 GB (RTX 4050)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes of coloured shapes and printed words: what is in them (make_scene) and how they look (render).
+"""Scenes of colored shapes and printed words: what is in them (make_scene) and how they look (render).
 
 A Scene is the truth from which the questions and answers of questions.py are made; its coordinates are pixels
-of a picture of Scene.width x Scene.height, and render can draw it at any scale.
+of an image of Scene.width x Scene.height, and render can draw it at any scale.
 """
 import functools
 import glob
@@ -194,7 +194,7 @@ def jittered(rng, name):
 
 
 def render(rng, scene, scale=1.0):
-    """Draws the scene with slightly varied colours; the picture is scale times the scene's size."""
+    """Draws the scene with slightly varied colors; the image is scale times the scene's size."""
     size = round(scene.width * scale), round(scene.height * scale)
     image = Image.new('RGB', size, jittered(rng, scene.background))
     draw = ImageDraw.Draw(image)
@@ -223,7 +223,7 @@ def noise_tile():
 
 
 def degrade(rng, image):
-    """Sometimes adds sensor noise, a change of brightness across the picture, or JPEG artefacts."""
+    """Sometimes adds sensor noise, a change of brightness across the image, or JPEG artefacts."""
     if rng.random() < 0.2:
         pixels = np.asarray(image, np.float32)
         height, width = pixels.shape[:2]
@@ -241,14 +241,14 @@ def degrade(rng, image):
 
 
 def training_picture(rng, width, height, difficulty=1.0, kind=None, rows=None):
-    """A scene and its picture of width x height pixels, drawn larger or smaller first and then resized to that."""
+    """A scene and its image of width x height pixels, drawn larger or smaller first and then resized to that."""
     scene = make_scene(rng, width * rng.uniform(0.95, 1.05), height * rng.uniform(0.95, 1.05), difficulty, kind, rows)
     image = degrade(rng, render(rng, scene, rng.uniform(0.8, 1.45)))
     return scene, image.resize((width, height), Image.BICUBIC)
 
 
 def model_size(width, height, least=65536, most=131072, multiple=32):
-    """The size to which the processor resizes a picture: Qwen's smart_resize."""
+    """The size to which the processor resizes an image: Qwen's smart_resize."""
     high, wide = round(height / multiple) * multiple, round(width / multiple) * multiple
     if high * wide > most:
         ratio = math.sqrt(height * width / most)
@@ -262,7 +262,7 @@ def model_size(width, height, least=65536, most=131072, multiple=32):
 
 
 def finished_picture(rng, width, height, kind=None, rows=None):
-    """A scene and its smooth picture of any size, as a user would bring it; the model sees it through its processor."""
+    """A scene and its smooth image of any size, as a user would bring it; the model sees it through its processor."""
     wide, high = model_size(width, height)
     ratio = math.sqrt(wide * high / (width * height))
     scene = make_scene(rng, width * ratio, height * ratio, 1.0, kind, rows)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the exported model on pictures from seeds that training never uses, with transformers as the reference.
+"""Measures the exported model on images from seeds that training never uses, with transformers as the reference.
 
     python3 evaluate.py MODEL_FOLDER [--cases N] [--seed TEXT] [--write FOLDER] [--report FILE]
 
---write saves the pictures and cases.json (file, task, question, answer), so that another program can be
-measured alike; --plain measures without transformers (plain.py).
+--write saves the images and cases.json (file, task, question, answer), so that another program can be
+measured alike; --plain measures without transformers (float32_reference.py).
 """
 import argparse
 import functools
@@ -23,7 +23,7 @@ DESCRIBE, READ = 'Describe this image.', 'Read all the text in the image.'
 
 
 def any_size(rng):
-    """A picture size such as people have: 200 to 640 pixels a side, at most twice as long as wide."""
+    """An image size such as people have: 200 to 640 pixels a side, at most twice as long as wide."""
     while True:
         width, height = rng.randint(200, 640), rng.randint(200, 640)
         if max(width, height) <= 2 * min(width, height):
@@ -31,7 +31,7 @@ def any_size(rng):
 
 
 def until_asked(rng, ask, kind='shapes'):
-    """A picture for which the kind of question makes sense, with the question and its answer."""
+    """An image for which the kind of question makes sense, with the question and its answer."""
     while True:
         scene, image = finished_picture(rng, *any_size(rng), kind=kind)
         pair = ask(rng, scene)
@@ -146,7 +146,7 @@ def make_cases(seed, count, tasks):
 
 
 def write_cases(cases, folder):
-    """Saves the pictures as PNG files and the questions with their true answers as cases.json."""
+    """Saves the images as PNG files and the questions with their true answers as cases.json."""
     os.makedirs(folder, exist_ok=True)
     listed = []
     for number, (task, rows) in enumerate(cases.items()):
@@ -162,8 +162,8 @@ def write_cases(cases, folder):
 def load_reference(folder, plain):
     """transformers' implementation, on a GPU if there is one, or the plain one."""
     if plain:
-        from plain import PlainReference
-        return PlainReference(folder)
+        from float32_reference import Float32Reference
+        return Float32Reference(folder)
     import torch
     from reference import Reference
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -195,11 +195,11 @@ def main():
     parser.add_argument('model')
     parser.add_argument('--cases', type=int, default=300, help='cases for each task')
     parser.add_argument('--seed', default='held out')
-    parser.add_argument('--write', help='folder for the pictures and cases.json')
+    parser.add_argument('--write', help='folder for the images and cases.json')
     parser.add_argument('--report', help='JSON file for the scores')
-    parser.add_argument('--plain', action='store_true', help='use plain.py and not transformers')
+    parser.add_argument('--plain', action='store_true', help='use float32_reference.py and not transformers')
     parser.add_argument('--tasks', nargs='*', help='only these tasks, by name')
-    parser.add_argument('--no-run', action='store_true', help='only draw the pictures')
+    parser.add_argument('--no-run', action='store_true', help='only draw the images')
     options = parser.parse_args()
     cases = make_cases(options.seed, options.cases, options.tasks or TASKS)
     if options.write:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the example pictures and expected.json, which holds the true caption of each.
+"""Draws the example images and expected.json, which holds the true caption of each.
 
     python3 examples.py EXAMPLES_FOLDER
 
-What a picture shows follows from the seed and its number alone; no model has a say in the choice.
+What an image shows follows from the seed and its number alone; no model has a say in the choice.
 """
 import json
 import os
@@ -26,7 +26,7 @@ WHITE, ORIENTATION, TURN_RIGHT = (255, 255, 255), 0x0112, 6
 
 
 def make(name, width, height, kind):
-    """The scene and picture of one example; the transparent one is on a white background."""
+    """The scene and image of one example; the transparent one is on a white background."""
     for attempt in range(1000):
         rng = random.Random(f'{SEED} {name} {attempt}')
         scene, image = finished_picture(rng, width, height, kind)
@@ -36,7 +36,7 @@ def make(name, width, height, kind):
 
 
 def with_clear_background(image):
-    """The picture with its background transparent; the colour under it is white, however alpha is treated."""
+    """The image with its background transparent; the color under it is white, however alpha is treated."""
     ground = image.getpixel((0, 0))
     alpha = Image.new('L', image.size, 255)
     clear = [p == ground for p in image.getdata()]

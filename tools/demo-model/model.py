@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen3-VL in plain PyTorch, for training with pictures of one size per batch.
+"""Qwen3-VL in plain PyTorch, for training with images of one size per batch.
 
 The arithmetic and the parameter names are those of the released checkpoints (evaluate.py runs the trained weights
-with transformers' own implementation); only the batch layout is special: one picture per row, at a fixed place.
+with transformers' own implementation); only the batch layout is special: one image per row, at a fixed place.
 """
 import json
 import math
@@ -78,7 +78,7 @@ class VisionBlock(nn.Module):
 
 
 class Merger(nn.Module):
-    """Turns each 2x2 block of patches into one vector of the decoder's width."""
+    """Turns each 2x2 block of patches into one vector of the text model's width."""
 
     def __init__(self, c, after_shuffle):
         super().__init__()
@@ -209,7 +209,7 @@ class DemoModel(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, pixels, ids, positions, mask, start, tables):
-        """Hidden states of batch x length; the picture's features stand at start, start + 1, ... in every row."""
+        """Hidden states of batch x length; the image's features stand at start, start + 1, ... in every row."""
         decoder = self.model.language_model
         features, extra = self.model.visual(patches_of(pixels), tables)
         count = features.shape[1]
@@ -243,7 +243,7 @@ def block_order(table):
 
 
 def vision_tables(config, rows, columns, device):
-    """Position-embedding corners and weights and the rotary tables of a picture of rows x columns patches."""
+    """Position-embedding corners and weights and the rotary tables of an image of rows x columns patches."""
     side = math.isqrt(config['num_position_embeddings'])
     y = torch.linspace(0, side - 1, rows)[:, None].expand(rows, columns)
     x = torch.linspace(0, side - 1, columns)[None].expand(rows, columns)

@@ -36,7 +36,7 @@ class Reference:
                                           for text in ('<|image_pad|>', '<|im_end|>', '<|endoftext|>'))
 
     def inputs(self, pictures, questions):
-        """Left-padded model inputs; a picture may be None, but not for some rows only."""
+        """Left-padded model inputs; an image may be None, but not for some rows only."""
         features, rows, place = {}, [], 0
         if pictures[0] is not None:
             made = self.processor(images=pictures, return_tensors='pt')
@@ -56,7 +56,7 @@ class Reference:
 
     @torch.inference_mode()
     def answers(self, pictures, questions, longest=220):
-        """Greedy answers to one question for each picture."""
+        """Greedy answers to one question for each image."""
         inputs = self.inputs(pictures, questions)
         out = self.model.generate(**inputs, max_new_tokens=longest, do_sample=False, eos_token_id=self.end,
                                   pad_token_id=self.pad)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the demo model from random weights on pictures that are drawn while it trains.
+"""Trains the demo model from random weights on images that are drawn while it trains.
 
     python3 train.py MODEL_FOLDER OUTPUT_FOLDER --seconds 590 --total 1190 --state STATE_FILE
 
@@ -8,9 +8,9 @@ cut into several calls: each loads STATE_FILE if it exists and leaves it for the
 to OUTPUT_FOLDER, where export.py takes them up. --start goes on from such weights with a new schedule of --total
 seconds and printed words of full difficulty.
 
-One row of a batch is one picture followed by several independent questions and answers ("branches"): each branch sees
-the picture and itself only and has the positions that it would have as the sole question, so a picture is encoded once
-for all of its questions. A few branches hold two turns, and a few are questions without a picture.
+One row of a batch is one image followed by several independent questions and answers ("branches"): each branch sees
+the image and itself only and has the positions that it would have as the sole question, so an image is encoded once
+for all of its questions. A few branches hold two turns, and a few are questions without an image.
 """
 import argparse
 import functools
@@ -46,7 +46,7 @@ REPORT_EVERY = 200
 
 
 class Rows:
-    """Turns pictures and their questions into rows of tokens, targets, weights, positions and branch numbers."""
+    """Turns images and their questions into rows of tokens, targets, weights, positions and branch numbers."""
 
     def __init__(self, folder):
         tokenizer = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
@@ -63,7 +63,7 @@ class Rows:
         return asked + said, (False,) * len(asked) + (True,) * len(said)
 
     def branch(self, rng, scene, questions):
-        """Tokens, their said-flags, and whether the branch sees the picture."""
+        """Tokens, their said-flags, and whether the branch sees the image."""
         if rng.random() < 0.012:
             return *self.turn(*talk_without_picture(rng), opening=self.encode(ASK)), False
         tokens, said = self.turn(*next(questions))
@@ -104,7 +104,7 @@ class Rows:
 
 
 class Batches(IterableDataset):
-    """Batches of freshly drawn pictures; progress is a shared number from 0 to 1 that makes the text harder."""
+    """Batches of freshly drawn images; progress is a shared number from 0 to 1 that makes the text harder."""
 
     def __init__(self, folder, size, name, progress, easy_until):
         self.folder, self.size, self.name, self.progress, self.easy_until = folder, size, name, progress, easy_until
@@ -202,7 +202,7 @@ class Optimizer:
 
 
 def branch_mask(branches):
-    """Additive mask of batch x 1 x length x length: causal, own branch, and the picture for branches that see it."""
+    """Additive mask of batch x 1 x length x length: causal, own branch, and the image for branches that see it."""
     length = branches.shape[1]
     query, key = branches[:, :, None], branches[:, None, :]
     causal = torch.ones(length, length, dtype=torch.bool, device=branches.device).tril()
@@ -254,9 +254,9 @@ def parse_arguments():
     parser.add_argument('--total', type=float, required=True, help='training time of all calls together')
     parser.add_argument('--state', required=True, help='file to go on from, if there, and to leave behind')
     parser.add_argument('--start', help='folder of weights to begin with instead of random ones')
-    parser.add_argument('--batch', type=int, default=160, help='pictures in a batch')
+    parser.add_argument('--batch', type=int, default=160, help='images in a batch')
     parser.add_argument('--workers', type=int, default=14, help='processes that draw')
-    parser.add_argument('--dynamic', action='store_true', help='compile once for all picture sizes')
+    parser.add_argument('--dynamic', action='store_true', help='compile once for all image sizes')
     return parser.parse_args()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words that appear as printed text in the drawn pictures.
+"""The words that appear as printed text in the drawn images.
 
 Every HELD_OUT_STEP-th dictionary word is never used in training, so that reading can also be
 measured on words that the model has not seen.

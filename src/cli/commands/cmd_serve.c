@@ -28,23 +28,13 @@ struct serve_setup {
 
 /* ---- numbers with units ---- */
 
-/* A decimal number and what follows it; false: there is none, or it is negative. */
-static bool serve_read_amount(const char *text, double *number, const char **unit)
-{
-    char *end;
-    if (!isdigit((unsigned char)text[0])) return false;
-    *number = strtod(text, &end);
-    *unit = end;
-    return isfinite(*number);
-}
-
 static bool read_seconds(int *out, const char *text, ey_err *e)
 {
     enum { MAX_SECONDS = 30 * 86400 };
     double number;
     const char *unit;
     if (!text) return true;
-    bool ok = serve_read_amount(text, &number, &unit);
+    bool ok = option_read_amount(text, &number, &unit);
     if (ok && strcmp(unit, "m") == 0)
         number *= 60;
     else if (ok && strcmp(unit, "h") == 0)

@@ -136,8 +136,7 @@ static bool set_real(double *field, const struct option_row *row, const char *va
                    row->name, (long long)row->min, (long long)row->max, value);
 }
 
-/* A decimal number and what follows it; false: there is none, or it is negative. */
-static bool option_read_amount(const char *text, double *number, const char **unit)
+bool option_read_amount(const char *text, double *number, const char **unit)
 {
     char *end;
     if (!isdigit((unsigned char)text[0])) return false;

@@ -101,4 +101,8 @@ bool option_info(struct option_info *out, size_t i);
 /* Bits of the commands that take the option `name` of n bytes; 0: there is no such option. */
 unsigned option_commands(const char *name, size_t n);
 
+/* Reads a decimal number and returns what follows it in *unit. Returns false if there is none, or
+ * if it is negative. */
+bool option_read_amount(const char *text, double *number, const char **unit);
+
 #endif

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a checkpoint on the processor with PyTorch, numpy and PIL alone, in float32: a second, independent reference.
 
-Written from the description of the architecture and not from model.py, with a key-value cache and one picture at
+Written from the description of the architecture and not from model.py, with a key-value cache and one image at
 a time. The splitting of text is exact for letters, digits and signs of ASCII, which is all that the toy world uses.
 """
 import functools
@@ -79,7 +79,7 @@ def attention(q, k, v, mask=None):
     return (scores if mask is None else scores + mask).softmax(-1) @ v
 
 
-class PlainReference:
+class Float32Reference:
     def __init__(self, folder, device='cpu'):
         with open(os.path.join(folder, 'config.json')) as file:
             config = json.load(file)
@@ -104,7 +104,7 @@ class PlainReference:
         return F.interpolate(table, (rows, columns), mode='bilinear', align_corners=True)[0].permute(1, 2, 0)
 
     def see(self, image):
-        """Features of a picture for the decoder's input and for DeepStack, and its grid of tokens (rows, columns)."""
+        """Features of an image for the text model's input and for DeepStack, and its grid of tokens (rows, columns)."""
         image = image.resize(model_size(*image.size), Image.BICUBIC)
         pixels = torch.from_numpy(np.array(image)).float() / 127.5 - 1
         rows, columns = pixels.shape[0] // 16, pixels.shape[1] // 16
@@ -206,5 +206,5 @@ class PlainReference:
         return self.tokenizer.decode(said).strip()
 
     def answers(self, pictures, questions, longest=220):
-        """Greedy answers to one question for each picture."""
+        """Greedy answers to one question for each image."""
         return [self.answer(image, question, longest) for image, question in zip(pictures, questions)]
