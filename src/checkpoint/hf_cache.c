@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of models → directories: a directory itself, or a repository in the cache that Hugging
- * Face's tools keep (models--owner--name/refs/REVISION holds a commit, snapshots/COMMIT its files,
- * mostly links into blobs/). Only reads, and never leaves the cache by what a name or a file of it
- * says. */
+/* A name is a directory, or a repository in the cache: models--owner--name/refs/REVISION holds a
+ * commit, and snapshots/COMMIT its files, mostly links into blobs/. */
+#include "checkpoint/hf_cache.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
+#include "base/json.h"
+#include "base/limits.h"
 
 enum { MAX_REPOSITORY = REPOSITORY_NAME_BYTES, MAX_REVISION = REPOSITORY_REVISION_BYTES };
 

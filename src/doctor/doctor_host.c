@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "base/memory.h"
 #include "base/system.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 #include "doctor/doctor_findings.h"
 
 #define GIB 1073741824.0

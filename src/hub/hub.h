@@ -5,7 +5,7 @@
 #ifndef EY_HUB_HUB_H
 #define EY_HUB_HUB_H
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 #include "hub/endpoint.h"
 #include "hub/hub_response.h"
 

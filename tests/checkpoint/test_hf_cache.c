@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/checkpoint.h"
+#include "base/limits.h"
+#include "checkpoint/hf_cache.h"
 #include "temp_dir.h"
 
 #define REPO "models--Qwen--Qwen3-VL-2B-Instruct-FP8"

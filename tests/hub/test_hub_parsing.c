@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 #include "hub/byte_ranges.h"
 #include "hub/hub_response.h"
 

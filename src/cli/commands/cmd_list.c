@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 #include "cli/output/answer_json.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/term.h"

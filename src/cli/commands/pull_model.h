@@ -3,7 +3,7 @@
 #ifndef EY_CLI_PULLING_H
 #define EY_CLI_PULLING_H
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 #include "cli/options/options.h"
 
 /* Says what will come and whether it will run here, asks when it will not (--yes: goes on),

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 
 static const char architecture[] = "Qwen3VLForConditionalGeneration";
 static const char suggestion[] = "eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8";

@@ -3,7 +3,7 @@
 #ifndef EY_CLI_REPOSITORY_OPTION_H
 #define EY_CLI_REPOSITORY_OPTION_H
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_cache.h"
 #include "cli/options/options.h"
 
 /* Out of the one argument, owner/name or owner/name@revision, and --revision. */

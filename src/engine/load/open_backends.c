@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "checkpoint/hf_cache.h"
 #include "engine/load/load.h"
 
 bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
