@@ -16,7 +16,7 @@
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
-rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 picture=1024x768 depth=128 streams=4 asked=32
+rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 image=1024x768 depth=128 streams=4 asked=32
 [ "$rounds" -ge 5 ] || { echo "$0: ROUNDS is $rounds; fewer than 5 say nothing about the spread" >&2; exit 2; }
 [ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM goes with KEEP" >&2; exit 2; }
 serve=$(dirname "$eyelet")/bench/bench_serve
@@ -32,11 +32,11 @@ leave() {
 trap leave EXIT
 
 # an image of that size as a PPM: what is on it costs nothing
-{ printf 'P6\n%s %s\n255\n' "${picture%x*}" "${picture#*x}"; head -c $((${picture%x*} * ${picture#*x} * 3)) /dev/zero | tr '\0' '\177'; } >"$out/picture.ppm"
+{ printf 'P6\n%s %s\n255\n' "${image%x*}" "${image#*x}"; head -c $((${image%x*} * ${image#*x} * 3)) /dev/zero | tr '\0' '\177'; } >"$out/image.ppm"
 
 # bench_eyelet NAME OPTION...: one run
 bench_eyelet() {
-  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $picture --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
+  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $image --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
 # bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then an
@@ -44,8 +44,8 @@ bench_eyelet() {
 bench_llama() {
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p 0 -n $answer -d $prompt -r 1 -o csv >>"$out/$1-$round.csv" 2>/dev/null || exit 1
-  /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/picture.ppm" -p 'Describe this image.' \
-    -n 2 --temp 0 -lv 4 >"$out/$1-picture-$round.txt" 2>&1 || exit 1
+  /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/image.ppm" -p 'Describe this image.' \
+    -n 2 --temp 0 -lv 4 >"$out/$1-image-$round.txt" 2>&1 || exit 1
 }
 # batch_llama NAME GGUF PROMPT: several sequences at once
 batch_llama() {
@@ -104,17 +104,17 @@ together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) to
 # tokens a second of all answers, prompts included
 llama_served() { all "$1-batch" txt | awk -F'|' -v b=$streams -v n=$answer '$4 + 0 == b {print b * n / $10}'; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
-llama_vision() { all "$1-picture" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
+llama_vision() { all "$1-image" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
 # the image's vision encoder and all of the prompt through the text model; the vision encoder is in llama.cpp's prompt
 # time where text that comes before it waits in the same queue
 llama_first() {
   for r in $(seq "$rounds"); do
-    awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") tower += $(i + 1)}
+    awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") vision += $(i + 1)}
          /prompt eval time/ {sub(/.*= */, ""); prompt = $1}
-         END {if (prompt) print (prompt > tower ? prompt : prompt + tower) / 1000}' "$out/$1-picture-$r.txt" 2>/dev/null
+         END {if (prompt) print (prompt > vision ? prompt : prompt + vision) / 1000}' "$out/$1-image-$r.txt" 2>/dev/null
   done
 }
-llama_peak() { all "$1-picture" txt | sed -n 's/^peak \([0-9]*\) KiB/\1/p' | awk '{printf "%.0f\n", $1 * 1024 / 1e6}'; }
+llama_peak() { all "$1-image" txt | sed -n 's/^peak \([0-9]*\) KiB/\1/p' | awk '{printf "%.0f\n", $1 * 1024 / 1e6}'; }
 ready() { all "$1-server" txt | sed -n 's/^ready \([0-9]*\) ms/\1/p' | awk '{print $1 / 1000}'; }
 served() { all eyelet-server txt | awk -v n=$streams '$1 == n && $2 == "text" {print $11}'; }
 summary() { sort -n | awk '{v[NR] = $1} END {if (NR) printf "%.2f %.2f %.2f %d", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR], NR}'; }
@@ -135,7 +135,7 @@ rows() {
   row "decode, $answer behind $prompt" tok/s more "$(rate "$1" decode)" "$(llama_rate "$2" 0 $answer)"
   row "decode, $streams at $depth in total" tok/s more "$(together "$1")" "$(llama_together "$2")"
   row "prefill, $prompt tokens" tok/s more "$(rate "$1" prefill)" "$(llama_rate "$2" $prompt 0)"
-  row "vision, $picture" s less "$(vision "$1")" "$(llama_vision "$2")"
+  row "vision, $image" s less "$(vision "$1")" "$(llama_vision "$2")"
   row "image to the first token" s less "$(first "$1")" "$(llama_first "$2")"
   row "memory at the peak" MB less "$(peak "$1")" "$(llama_peak "$2")"
 }

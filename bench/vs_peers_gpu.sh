@@ -16,8 +16,8 @@ rounds=${ROUNDS:-3} transformers_rounds=${TRANSFORMERS_ROUNDS:-${ROUNDS:-3}} tok
 out=${KEEP:-$(mktemp -d)}
 mkdir -p "$out"
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$out"' EXIT
-picture=$out/picture.ppm # what is on it costs nothing
-{ printf 'P6\n1024 1024\n255\n'; head -c $((3 * 1024 * 1024)) /dev/zero | tr '\0' '\177'; } >"$picture"
+image=$out/image.ppm # what is on it costs nothing
+{ printf 'P6\n1024 1024\n255\n'; head -c $((3 * 1024 * 1024)) /dev/zero | tr '\0' '\177'; } >"$image"
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 date -u +%F
@@ -43,7 +43,7 @@ for round in $(seq "$rounds"); do
       "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv >"$out/llama-$size-$round" 2>/dev/null
       # the same image twice: the first one, and one when all is warm
       most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
-        --image "$picture,$picture" -p 'What is this?' -n 2 --temp 0 >"$out/llama-picture-$size-$round" 2>&1
+        --image "$image,$image" -p 'What is this?' -n 2 --temp 0 >"$out/llama-image-$size-$round" 2>&1
     fi
     [ "$round" -gt "$transformers_rounds" ] || python3 "$here/transformers_gpu.py" $size >"$out/transformers-$size-$round" 2>/dev/null
   done
@@ -66,9 +66,9 @@ of_bench() { # SIZE PROMPT GENERATED DEPTH: tokens a second of llama-bench
 }
 of_batch() { [ -z "$llama" ] || cat "$out"/llama-batch-? | awk -F'|' -v b="$1" '$4 + 0 == b {print $9 + 0}'; }
 # the milliseconds that the first or the second image of each round took in total: WHICH SIZE
-of_picture() {
+of_image() {
   [ -z "$llama" ] || for r in $(seq "$rounds"); do
-    sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' "$out/llama-picture-$2-$r" | sed -n "$1p"
+    sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' "$out/llama-image-$2-$r" | sed -n "$1p"
   done
 }
 of_transformers() { cat "$out/transformers-$1"-? 2>/dev/null | value "$2"; }
@@ -86,8 +86,8 @@ for size in 2b 4b; do
   decode=$(of_eyelet $size '1 at 1024 .* ms *\([0-9.]*\) tok.s total')
   row "$size decode, 1 at 1,024" tok/s more "$decode" "$(of_bench $size 0 128 1024)"
   row "$size prefill" tok/s more "$(of_eyelet $size 'prefill  *[0-9.]* s *\([0-9.]*\) tok.s')" "$(of_bench $size $tokens 0 0)"
-  row "$size image's vision encoder, 1024x1024" ms less "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_picture 2 $size)"
-  row "$size the first image's vision encoder" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_picture 1 $size)"
+  row "$size image's vision encoder, 1024x1024" ms less "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_image 2 $size)"
+  row "$size the first image's vision encoder" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_image 1 $size)"
   row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
   row "$size decode" tok/s more "$decode" "$(of_transformers $size 'decode \([0-9.]*\) tok')" transformers
   row "$size first token" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_transformers $size 'first token \([0-9.]*\) ms')" transformers

@@ -80,7 +80,7 @@ patchelf --set-rpath '$ORIGIN/lib' "$out/eyelet"
 for library in $(libraries_of "$build/eyelet") $(libraries_of "$build/mkcheckpoint"); do copy_library "$library"; done
 add_heif
 add_opened libmicrohttpd.so.12 serve
-add_opened libcurl.so.4 'fetching pictures and --server'
+add_opened libcurl.so.4 'fetching images and --server'
 for library in "$out"/lib/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
 add_licences
 mkdir -p "$out/share/man" "$out/packaging"

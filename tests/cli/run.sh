@@ -17,7 +17,7 @@ base64 -d >blue.png <<'END'
 iVBORw0KGgoAAAANSUhEUgAAACgAAAAoCAIAAAADnC86AAAAL0lEQVR42u3NMQ0AAAgDsCmZf1GIwQQJT5P+TTsvIhaLxWKxWCwWi8VisVgsFt9ZMKrWW4tt+gkAAAAASUVORK5CYII=
 END
 head -c 60 red.png >cut.png
-echo 'not a picture at all' >text.jpg
+echo 'not an image at all' >text.jpg
 : >empty.png
 mkdir photos && cp red.png photos/a.png
 nl=$'\n'

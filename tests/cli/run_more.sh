@@ -95,7 +95,7 @@ lines 1
 say "does not end the conversation"
 talk "a mistyped one" 1 - 'did you mean /image' '/imgae x.png\n'
 talk "a message that begins with a slash" 0 . - ' /image is a command\n'
-echo 'no picture' >text.png
+echo 'not an image' >text.png
 talk "images that are none" 1 'pink square' 'text.png: ' '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
 [ "$(wc -l <err)" -eq 3 ] && lines 1
 say "each is said, and the next one counts"

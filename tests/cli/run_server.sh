@@ -11,7 +11,7 @@ unset http_proxy all_proxy ALL_PROXY
 pid=
 trap 'kill $pid 2>/dev/null; rm -rf "$work"' EXIT
 cp "$examples"/* .
-echo 'no picture' >text.png
+echo 'not an image' >text.png
 head -c 2000 shapes-6.jpg >cut.jpg
 echo '{"type": "object", "properties": {"shape": {"type": "string", "maxLength": 9}, "count": {"type": "integer", "minimum": 0, "maximum": 9}},
   "required": ["shape", "count"], "additionalProperties": false}' >fields.json

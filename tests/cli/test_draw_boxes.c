@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Painted boxes: nothing outside of the picture, one colour a label, letters of any bytes. */
+/* Painted boxes: nothing outside the image, one color per label, letters of any bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static const uint8_t *pixel(const struct image *image, int x, int y)
 }
 
 /* The sanitizers watch the borders. */
-static void any_box_in_any_picture(void **state)
+static void any_box_in_any_image(void **state)
 {
     (void)state;
     for (int width = 1; width < 60; width += 7)
@@ -72,7 +72,7 @@ static void a_label_without_room_above_stands_inside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_box_in_any_picture),
+        cmocka_unit_test(any_box_in_any_image),
         cmocka_unit_test(a_colour_a_label),
         cmocka_unit_test(a_label_without_room_above_stands_inside),
     };

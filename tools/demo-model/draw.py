@@ -240,7 +240,7 @@ def degrade(rng, image):
     return image
 
 
-def training_picture(rng, width, height, difficulty=1.0, kind=None, rows=None):
+def training_image(rng, width, height, difficulty=1.0, kind=None, rows=None):
     """A scene and its image of width x height pixels, drawn larger or smaller first and then resized to that."""
     scene = make_scene(rng, width * rng.uniform(0.95, 1.05), height * rng.uniform(0.95, 1.05), difficulty, kind, rows)
     image = degrade(rng, render(rng, scene, rng.uniform(0.8, 1.45)))
@@ -261,7 +261,7 @@ def model_size(width, height, least=65536, most=131072, multiple=32):
     return wide, high
 
 
-def finished_picture(rng, width, height, kind=None, rows=None):
+def finished_image(rng, width, height, kind=None, rows=None):
     """A scene and its smooth image of any size, as a user would bring it; the model sees it through its processor."""
     wide, high = model_size(width, height)
     ratio = math.sqrt(wide * high / (width * height))

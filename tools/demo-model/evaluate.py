@@ -13,9 +13,9 @@ import multiprocessing
 import os
 import random
 
-from draw import finished_picture
+from draw import finished_image
 from questions import (DETECT, ask_caption, ask_color, ask_count_all, ask_count_some, ask_detect, ask_exists, ask_place,
-                       ask_side, boxes, caption, talk_without_picture)
+                       ask_side, boxes, caption, talk_without_image)
 from words import HELD_OUT, change_case, random_word
 
 BATCH = 150
@@ -33,7 +33,7 @@ def any_size(rng):
 def until_asked(rng, ask, kind='shapes'):
     """An image for which the kind of question makes sense, with the question and its answer."""
     while True:
-        scene, image = finished_picture(rng, *any_size(rng), kind=kind)
+        scene, image = finished_image(rng, *any_size(rng), kind=kind)
         pair = ask(rng, scene)
         if pair:
             return image, *pair
@@ -44,7 +44,7 @@ def words_case(rng, count, draw=lambda rng: random_word(rng, 10)):
     rows = [' '.join(words)] if len(words) == 1 or rng.random() < 0.5 else words[:-1] + words[-1:]
     if len(words) > 2:
         rows = [' '.join(words[i::3]) for i in range(3)]
-    scene, image = finished_picture(rng, *any_size(rng), kind='text', rows=rows)
+    scene, image = finished_image(rng, *any_size(rng), kind='text', rows=rows)
     return image, READ, scene.text
 
 
@@ -83,7 +83,7 @@ TASKS = {
     'is it there': lambda rng: until_asked(rng, ask_exists),
     'which is where': lambda rng: until_asked(rng, ask_place),
     'which side': lambda rng: until_asked(rng, ask_side),
-    'talk without a picture': lambda rng: (None, *talk_without_picture(rng))}
+    'talk without a picture': lambda rng: (None, *talk_without_image(rng))}
 
 
 def overlap(a, b):

@@ -12,7 +12,7 @@ import sys
 
 from PIL import Image
 
-from draw import finished_picture
+from draw import finished_image
 from questions import caption
 
 SEED = 'examples'
@@ -29,7 +29,7 @@ def make(name, width, height, kind):
     """The scene and image of one example; the transparent one is on a white background."""
     for attempt in range(1000):
         rng = random.Random(f'{SEED} {name} {attempt}')
-        scene, image = finished_picture(rng, width, height, kind)
+        scene, image = finished_image(rng, width, height, kind)
         if name != 'transparent.png' or scene.background == 'white':
             return scene, image
     raise SystemExit('no white background came up')

@@ -205,6 +205,6 @@ class Float32Reference:
             after = after + 1
         return self.tokenizer.decode(said).strip()
 
-    def answers(self, pictures, questions, longest=220):
+    def answers(self, images, questions, longest=220):
         """Greedy answers to one question for each image."""
-        return [self.answer(image, question, longest) for image, question in zip(pictures, questions)]
+        return [self.answer(image, question, longest) for image, question in zip(images, questions)]

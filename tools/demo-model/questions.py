@@ -7,7 +7,7 @@ from draw import COLORS, SHAPES
 NUMBERS = ('None', 'One', 'Two', 'Three', 'Four', 'Five', 'Six', 'Seven', 'Eight')
 GREETING = 'Hello! Show me a picture of coloured shapes or a printed word.'
 ABOUT = 'I am a tiny demo model. I know coloured shapes and printed words.'
-NO_PICTURE = 'Please show me a picture of coloured shapes or a printed word.'
+NO_IMAGE = 'Please show me a picture of coloured shapes or a printed word.'
 UNKNOWN = 'I only know coloured shapes and printed words.'
 
 CAPTION = ('Describe this image.', 'Describe this image.', 'Describe this image.', 'Describe this image.',
@@ -88,7 +88,7 @@ def boxes(scene, categories):
 
 
 def absent_name(rng, scene):
-    """A colour and shape that is not in the picture, often close to one that is."""
+    """A color and shape that is not in the image, often close to one that is."""
     names = {shape.name for shape in scene.shapes}
     while True:
         near = rng.choice(scene.shapes) if scene.shapes else None
@@ -232,16 +232,16 @@ TEXT_TASKS = ((ask_read, 12), (ask_caption, 12), (ask_text_color, 5), (ask_backg
               (ask_detect, 5), (ask_count_all, 1), (ask_count_some, 1), (ask_exists, 0.5), (ask_strange, 0.5))
 
 
-def talk_without_picture(rng):
-    """A question without a picture and the answer to it."""
+def talk_without_image(rng):
+    """A question without an image and the answer to it."""
     chance = rng.random()
     if chance < 0.6:
         forms, answer = rng.choice(TALK)
         return rng.choice(forms), answer
     if chance < 0.8:
         return rng.choice(STRANGE), UNKNOWN
-    about_picture = CAPTION + READ + COUNT_ALL + tuple(form.format(rng.choice(SHAPES)) for form in COLOR_OF + LOCATE)
-    return rng.choice(about_picture), NO_PICTURE
+    about_image = CAPTION + READ + COUNT_ALL + tuple(form.format(rng.choice(SHAPES)) for form in COLOR_OF + LOCATE)
+    return rng.choice(about_image), NO_IMAGE
 
 
 def ask_many(rng, scene):

@@ -35,11 +35,11 @@ class Reference:
         self.image, self.end, self.pad = (self.tokenizer.token_to_id(text)
                                           for text in ('<|image_pad|>', '<|im_end|>', '<|endoftext|>'))
 
-    def inputs(self, pictures, questions):
+    def inputs(self, images, questions):
         """Left-padded model inputs; an image may be None, but not for some rows only."""
         features, rows, place = {}, [], 0
-        if pictures[0] is not None:
-            made = self.processor(images=pictures, return_tensors='pt')
+        if images[0] is not None:
+            made = self.processor(images=images, return_tensors='pt')
             features = {'pixel_values': made['pixel_values'], 'image_grid_thw': made['image_grid_thw']}
         for question in questions:
             image = ''
@@ -55,9 +55,9 @@ class Reference:
         return {name: value.to(self.device) for name, value in features.items()}
 
     @torch.inference_mode()
-    def answers(self, pictures, questions, longest=220):
+    def answers(self, images, questions, longest=220):
         """Greedy answers to one question for each image."""
-        inputs = self.inputs(pictures, questions)
+        inputs = self.inputs(images, questions)
         out = self.model.generate(**inputs, max_new_tokens=longest, do_sample=False, eos_token_id=self.end,
                                   pad_token_id=self.pad)
         out = out[:, inputs['input_ids'].shape[1]:].tolist()

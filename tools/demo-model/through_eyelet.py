@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the demo model through eyelet itself, on cases that evaluate.py wrote.
 
-    python3 evaluate.py MODEL_FOLDER --cases 50 --seed "held out" --no-run --write CASES
-    python3 through_eyelet.py CASES [--eyelet build/eyelet] [--model models/demo] [--device cpu]
+python3 evaluate.py MODEL_FOLDER --cases 50 --seed "held out" --no-run --write CASES
+python3 through_eyelet.py CASES [--eyelet build/eyelet] [--model models/demo] [--device cpu]
 """
+
 import argparse
 import json
 import os
@@ -15,8 +16,20 @@ from evaluate import score
 
 def ask(options, case):
     """eyelet's greedy answer."""
-    command = [options.eyelet, 'ask', '--model', options.model, '--device', options.device, '--threads', '1', '--temperature', '0',
-               '--json', '--quiet']
+    command = [
+        options.eyelet,
+        'ask',
+        '--model',
+        options.model,
+        '--device',
+        options.device,
+        '--threads',
+        '1',
+        '--temperature',
+        '0',
+        '--json',
+        '--quiet',
+    ]
     if case['file']:
         command.append(os.path.join(options.cases, case['file']))
     done = subprocess.run(command + [case['question']], stdout=subprocess.PIPE, check=True)

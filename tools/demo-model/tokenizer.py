@@ -15,7 +15,7 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
                         trainers)
 
 from draw import make_scene
-from questions import ask_many, talk_without_picture
+from questions import ask_many, talk_without_image
 
 VOCABULARY = 640
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -40,7 +40,7 @@ def corpus(scenes=12000):
         scene = make_scene(rng, 320, 256, kind='text', rows=['42'])
         questions = ask_many(rng, scene)
         yield from (f'user\n{next(questions)[0]}' for _ in range(2))
-        yield from talk_without_picture(rng)
+        yield from talk_without_image(rng)
         yield f' with the words "{rng.choice("abcdefgh")}" in red on a white background.'
 
 

@@ -29,14 +29,14 @@ from tokenizers import Tokenizer
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import model as network
-from draw import training_picture
-from questions import ask_many, talk_without_picture
+from draw import training_image
+from questions import ask_many, talk_without_image
 
 # Grids of 32x32-pixel tokens, width x height, grouped by their number of tokens; a batch takes one grid.
 GRIDS = {64: ((8, 8), (8, 8), (16, 4)), 72: ((9, 8), (8, 9), (12, 6), (6, 12)), 96: ((12, 8), (8, 12)),
          120: ((12, 10), (10, 12), (15, 8), (8, 15))}
 GRID_SHARE = (2, 3, 3, 3)
-TEXT_ROOM = 203  # tokens for branches in a row; with the five around a picture the length is a multiple of 8
+TEXT_ROOM = 203  # tokens for branches in a row; with the five around an image the length is a multiple of 8
 ASK, ANSWER, END = '<|im_start|>user\n', '<|im_start|>assistant\n', '<|im_end|>'
 PREFIX = ASK + '<|vision_start|>'
 EASY_UNTIL = 0.4  # share of the training after which printed words are as small and as many as they will be
@@ -65,7 +65,7 @@ class Rows:
     def branch(self, rng, scene, questions):
         """Tokens, their said-flags, and whether the branch sees the image."""
         if rng.random() < 0.012:
-            return *self.turn(*talk_without_picture(rng), opening=self.encode(ASK)), False
+            return *self.turn(*talk_without_image(rng), opening=self.encode(ASK)), False
         tokens, said = self.turn(*next(questions))
         if rng.random() < 0.12:
             more, more_said = self.turn(*next(questions), opening=self.encode('\n' + ASK))
@@ -115,15 +115,15 @@ class Batches(IterableDataset):
         while True:
             count = rng.choices(list(GRIDS), GRID_SHARE)[0]
             grid = rng.choice(GRIDS[count])
-            pictures, columns = [], []
+            images, columns = [], []
             for _ in range(self.size):
                 hardest = min(1.0, 0.15 + self.progress.value / self.easy_until)
-                scene, image = training_picture(rng, 32 * grid[0], 32 * grid[1], hardest * rng.uniform(0.3, 1))
-                pictures.append(np.asarray(image))
+                scene, image = training_image(rng, 32 * grid[0], 32 * grid[1], hardest * rng.uniform(0.3, 1))
+                images.append(np.asarray(image))
                 columns.append(rows.row(rng, scene, grid))
             ids, targets, weights, positions, branches = (torch.from_numpy(np.stack(c)) for c in zip(*columns))
             positions = positions.transpose(0, 1).contiguous()
-            yield grid, torch.from_numpy(np.stack(pictures)), ids, targets, weights, positions, branches
+            yield grid, torch.from_numpy(np.stack(images)), ids, targets, weights, positions, branches
 
 
 def orthogonalised(x):
@@ -154,7 +154,7 @@ class Muon:
             gradient, momentum = torch.stack([weight.grad for weight in group]), self.momentum[shape]
             momentum.lerp_(gradient, 1 - beta)
             ahead = gradient.lerp_(momentum, beta)
-            if shape[0] == 3 * shape[1]:  # the vision tower's joint query, key and value matrix
+            if shape[0] == 3 * shape[1]:  # the vision encoder's joint query, key and value matrix
                 ahead = orthogonalised(ahead.view(-1, shape[1], shape[1])).view(ahead.shape)
                 scale = 0.2 * math.sqrt(shape[1])
             else:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far the reference itself is off in BF16: what eyelet's own BF16 paths are measured by.
 
-    python3 tools/golden/bf16_error.py CHECKPOINT GOLDEN PICTURES [--device cuda]
+    python3 tools/golden/bf16_error.py CHECKPOINT GOLDEN IMAGES [--device cuda]
 
-GOLDEN is tests/golden/NAME without ending: outputs of transformers in float32. The same cases are run with all weights and activations in
-BF16 (FP8 weights dequantised to BF16, SDPA attention, as its users have it); printed are the relative error of vision features and the KL
+GOLDEN is tests/golden/NAME without ending: outputs of transformers in float32. The same cases are run with all
+weights and activations in
+BF16 (FP8 weights dequantised to BF16, SDPA attention, as its users have it); printed are the relative error of
+vision features and the KL
 divergence of the first token's distribution, case by case, and the largest of each.
 """
+
 import argparse
 import json
 
@@ -27,12 +30,14 @@ def kl(want, got):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("checkpoint"), p.add_argument("golden"), p.add_argument("pictures"), p.add_argument("--device", default="cuda")
+    p.add_argument("checkpoint"), p.add_argument("golden"), p.add_argument("images"), p.add_argument(
+        "--device", default="cuda"
+    )
     a = p.parse_args()
     with open(a.golden + ".json") as f:
         cases = json.load(f)["cases"]
     truth = load_file(a.golden + ".safetensors")
-    golden = make_golden.Golden(a.checkpoint, a.pictures, a.device, "sdpa")
+    golden = make_golden.Golden(a.checkpoint, a.images, a.device, "sdpa")
     golden.model.to(torch.bfloat16)
     worst_feature = worst_kl = 0.0
     with torch.inference_mode():
@@ -41,7 +46,10 @@ def main():
             _, feed = golden.inputs(c["messages"], golden.patches(c["messages"]))
             if "pixel_values" in feed:
                 feed["pixel_values"] = feed["pixel_values"].to(torch.bfloat16)
-            errors = [relative(f[c["feature_rows"]], truth[f"{name}.features{k}"]) for k, f in enumerate(golden.features(feed))]
+            errors = [
+                relative(f[c["feature_rows"]], truth[f"{name}.features{k}"])
+                for k, f in enumerate(golden.features(feed))
+            ]
             divergence = kl(truth[f"{name}.first_logits"], golden.model(**feed).logits[0, -1].float().cpu())
             print(name, "features", " ".join(f"{e:.4f}" for e in errors), "KL", f"{divergence:.5f}")
             worst_feature, worst_kl = max([worst_feature, *errors]), max(worst_kl, divergence)

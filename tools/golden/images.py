@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the golden images: awkward sizes, smooth and sharp content, small files.
 
-    python3 tools/golden/images.py tests/golden/pictures
+python3 tools/golden/images.py tests/golden/pictures
 """
+
 import os
 import random
 import sys
@@ -10,9 +11,32 @@ import sys
 from PIL import Image, ImageDraw
 
 # width, height; what is awkward about it
-SIZES = [(33, 640), (97, 301), (1, 200), (200, 1), (256, 256), (257, 255), (640, 480), (300, 211), (500, 333), (224, 224),
-         (320, 192), (17, 17), (1024, 768), (800, 600), (1600, 80), (80, 1600), (64, 64), (333, 1000), (1280, 720), (48, 112),
-         (1365, 512), (700, 700), (31, 33), (272, 304)]
+SIZES = [
+    (33, 640),
+    (97, 301),
+    (1, 200),
+    (200, 1),
+    (256, 256),
+    (257, 255),
+    (640, 480),
+    (300, 211),
+    (500, 333),
+    (224, 224),
+    (320, 192),
+    (17, 17),
+    (1024, 768),
+    (800, 600),
+    (1600, 80),
+    (80, 1600),
+    (64, 64),
+    (333, 1000),
+    (1280, 720),
+    (48, 112),
+    (1365, 512),
+    (700, 700),
+    (31, 33),
+    (272, 304),
+]
 JPEG = {3, 7, 13, 18}  # these are written as JPEG files
 
 

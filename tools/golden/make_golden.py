@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes reference outputs of one checkpoint: OUT/NAME.json and OUT/NAME.safetensors.
 
-    python3 tools/golden/make_golden.py CHECKPOINT NAME PICTURES OUT [--made-by "mkcheckpoint arguments"] [--amount few|some|all]
+    python3 tools/golden/make_golden.py CHECKPOINT NAME IMAGES OUT [--made-by "mkcheckpoint arguments"] [--amount
+    few|some|all]
 
-Everything comes from transformers in float32 with eager attention: token ids, patch digests, positions, vision features (sampled
+Everything comes from transformers in float32 with eager attention: token ids, patch digests, positions, vision
+features (sampled
 rows), logits and greedy ids. The layout is described in tests/golden/README.md.
 """
+
 import argparse
 import glob
 import hashlib
@@ -18,8 +21,13 @@ from safetensors.torch import save_file
 
 import reference
 
-QUESTIONS = ["Describe this image.", "What is this?", "How many shapes are there?\nAnswer briefly.", "  Was sieht man hier? 你好 ½ é",
-             "Read all the text in the image."]
+QUESTIONS = [
+    "Describe this image.",
+    "What is this?",
+    "How many shapes are there?\nAnswer briefly.",
+    "  Was sieht man hier? 你好 ½ é",
+    "Read all the text in the image.",
+]
 FEATURE_ROWS = 4
 NEW_TOKENS = 24
 
@@ -43,14 +51,34 @@ def assistant(words):
 def cases_for(paths, amount):
     """One question an image; then several images, several turns, text alone."""
     if amount == "few":
-        return [[user(image_part(paths[4]), text(QUESTIONS[1]))], [user(image_part(paths[7]), image_part(paths[0]), text(QUESTIONS[3]))]]
+        return [
+            [user(image_part(paths[4]), text(QUESTIONS[1]))],
+            [user(image_part(paths[7]), image_part(paths[0]), text(QUESTIONS[3]))],
+        ]
     chosen = paths if amount == "all" else paths[::4]
     cases = [[user(image_part(p), text(QUESTIONS[i % len(QUESTIONS)]))] for i, p in enumerate(chosen)]
     p = paths
     cases.append([user(image_part(p[6]), image_part(p[1]), text("Which is larger?"))])
-    cases.append([user(text("First:"), image_part(p[4]), text(" second:"), image_part(p[0]), image_part(p[10]), text("Compare the three."))])
-    cases.append([{"role": "system", "parts": [text("You answer in one word.")]}, user(image_part(p[7]), text("Colour?")),
-                  assistant("Red."), user(image_part(p[9]), text("And this?"))])
+    cases.append(
+        [
+            user(
+                text("First:"),
+                image_part(p[4]),
+                text(" second:"),
+                image_part(p[0]),
+                image_part(p[10]),
+                text("Compare the three."),
+            )
+        ]
+    )
+    cases.append(
+        [
+            {"role": "system", "parts": [text("You answer in one word.")]},
+            user(image_part(p[7]), text("Colour?")),
+            assistant("Red."),
+            user(image_part(p[9]), text("And this?")),
+        ]
+    )
     cases.append([user(image_part(p[8]), text("hi")), assistant("Hello."), user(text("What did I show you?"))])
     cases.append([user(text("Hello, who are you?"))])
     return cases
@@ -71,7 +99,7 @@ def rendered(messages, counts):
     return out + "<|im_start|>assistant\n"
 
 
-def load_picture(path):
+def load_image(path):
     """As eyelet reads it: upright, alpha on white."""
     image = ImageOps.exif_transpose(Image.open(path))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
@@ -89,12 +117,12 @@ def digest(tensor):
 
 
 class Golden:
-    def __init__(self, directory, pictures, device="cuda", attention="eager"):
+    def __init__(self, directory, images, device="cuda", attention="eager"):
         self.device = device
         self.model = reference.load_model(directory, device, attention)
         self.tokenizer = reference.load_tokenizer(directory)
         self.processor = reference.load_image_processor(directory)
-        self.pictures = pictures
+        self.images = images
         with open(os.path.join(directory, "generation_config.json")) as f:
             eos = json.load(f)["eos_token_id"]
         self.eos = eos if isinstance(eos, list) else [eos]
@@ -105,7 +133,7 @@ class Golden:
         for m in messages:
             for part in m["parts"]:
                 if "image" in part:
-                    image = load_picture(os.path.join(self.pictures, part["image"]))
+                    image = load_image(os.path.join(self.images, part["image"]))
                     got = self.processor(images=[image], return_tensors="pt")
                     out.append((got["pixel_values"].float(), got["image_grid_thw"]))
         return out
@@ -125,7 +153,8 @@ class Golden:
         """[3, n] M-RoPE positions."""
         seen = []
         hook = self.model.model.language_model.register_forward_pre_hook(
-            lambda module, args, kwargs: seen.append(kwargs["position_ids"]), with_kwargs=True)
+            lambda module, args, kwargs: seen.append(kwargs["position_ids"]), with_kwargs=True
+        )
         self.model(**feed)
         hook.remove()
         if seen[0] is None:  # text alone: the reference counts up
@@ -140,8 +169,16 @@ class Golden:
         return [f.float().cpu() for f in [out.pooler_output, *out.deepstack_features]]
 
     def greedy(self, feed, n_prompt):
-        out = self.model.generate(**feed, max_new_tokens=NEW_TOKENS, do_sample=False, output_logits=True, return_dict_in_generate=True,
-                                  eos_token_id=self.eos, pad_token_id=0, repetition_penalty=1.0)
+        out = self.model.generate(
+            **feed,
+            max_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+            eos_token_id=self.eos,
+            pad_token_id=0,
+            repetition_penalty=1.0,
+        )
         logits = torch.stack([l[0].float().cpu() for l in out.logits])
         best = logits.topk(2).values
         return out.sequences[0, n_prompt:].tolist(), logits, (best[:, 0] - best[:, 1]).tolist()
@@ -157,23 +194,35 @@ class Golden:
         for k, f in enumerate(self.features(feed)):
             rows = sampled_rows(f.shape[0])
             tensors[f"{name}.features{k}"] = f[rows].contiguous()
-        return dict(name=name, messages=messages, ids=ids, answer=answer, gaps=[round(g, 6) for g in gaps], feature_rows=rows,
-                    pictures=[dict(grid=g[0].tolist(), sha256=digest(p)) for p, g in patches])
+        return dict(
+            name=name,
+            messages=messages,
+            ids=ids,
+            answer=answer,
+            gaps=[round(g, 6) for g in gaps],
+            feature_rows=rows,
+            pictures=[dict(grid=g[0].tolist(), sha256=digest(p)) for p, g in patches],
+        )
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("checkpoint"), p.add_argument("name"), p.add_argument("pictures"), p.add_argument("out")
-    p.add_argument("--made-by", default=None), p.add_argument("--amount", default="some", choices=("few", "some", "all"))
+    p.add_argument("checkpoint"), p.add_argument("name"), p.add_argument("images"), p.add_argument("out")
+    p.add_argument("--made-by", default=None), p.add_argument(
+        "--amount", default="some", choices=("few", "some", "all")
+    )
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
-    paths = sorted(glob.glob(os.path.join(a.pictures, "*.png")) + glob.glob(os.path.join(a.pictures, "*.jpg")))
-    golden, tensors = Golden(a.checkpoint, a.pictures), {}
+    paths = sorted(glob.glob(os.path.join(a.images, "*.png")) + glob.glob(os.path.join(a.images, "*.jpg")))
+    golden, tensors = Golden(a.checkpoint, a.images), {}
     with torch.inference_mode():
         cases = [golden.case(f"case{i:02d}", m, tensors) for i, m in enumerate(cases_for(paths, a.amount))]
     save_file(tensors, os.path.join(a.out, a.name + ".safetensors"), metadata={"format": "pt"})
     import transformers
-    head = dict(model=a.name, made_by=a.made_by, transformers=transformers.__version__, torch=torch.__version__, cases=cases)
+
+    head = dict(
+        model=a.name, made_by=a.made_by, transformers=transformers.__version__, torch=torch.__version__, cases=cases
+    )
     with open(os.path.join(a.out, a.name + ".json"), "w") as f:
         json.dump(head, f, indent=None, separators=(",", ":"), ensure_ascii=False)
     print(a.name, len(cases), "cases; smallest gap", min(min(c["gaps"]) for c in cases))

@@ -4,6 +4,7 @@
 FP8 weights are dequantised here, the product in float32, because transformers rounds it to BF16. Everything else is
 up-cast. The whole state is loaded strictly: a tensor that one side lacks is an error.
 """
+
 import glob
 import json
 import os
@@ -16,16 +17,20 @@ from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
 
-OLDER_NAMES = [("visual.", "model.visual."), ("language_model.model.", "model.language_model."),
-               ("model.layers.", "model.language_model.layers."), ("model.embed_tokens.", "model.language_model.embed_tokens."),
-               ("model.norm.", "model.language_model.norm.")]
+OLDER_NAMES = [
+    ("visual.", "model.visual."),
+    ("language_model.model.", "model.language_model."),
+    ("model.layers.", "model.language_model.layers."),
+    ("model.embed_tokens.", "model.language_model.embed_tokens."),
+    ("model.norm.", "model.language_model.norm."),
+]
 
 
 def official_name(name):
     """The released spelling of a tensor name."""
     for old, new in OLDER_NAMES:
         if name.startswith(old):
-            return new + name[len(old):]
+            return new + name[len(old) :]
     return name
 
 
@@ -96,8 +101,18 @@ def load_tokenizer(directory):
 def load_image_processor(directory):
     """The reference's default (torchvision) processor with the checkpoint's numbers."""
     from transformers.models.qwen2_vl import image_processing_qwen2_vl as module
+
     cls = getattr(module, "Qwen2VLImageProcessor")
     with open(os.path.join(directory, "preprocessor_config.json")) as f:
         raw = json.load(f)
-    keys = ("size", "patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std", "min_pixels", "max_pixels")
+    keys = (
+        "size",
+        "patch_size",
+        "temporal_patch_size",
+        "merge_size",
+        "image_mean",
+        "image_std",
+        "min_pixels",
+        "max_pixels",
+    )
     return cls(**{k: raw[k] for k in keys if k in raw})

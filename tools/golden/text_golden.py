@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes reference outputs of one text-only checkpoint (Qwen2, Qwen3, Phi-3, Llama): OUT/NAME.json and OUT/NAME.safetensors.
+"""Writes reference outputs of one text-only checkpoint (Qwen2, Qwen3, Phi-3, Llama): OUT/NAME.json and
+OUT/NAME.safetensors.
 
     python3 tools/golden/text_golden.py CHECKPOINT NAME OUT [--made-by "mkcheckpoint arguments"]
     python3 tools/golden/text_golden.py CHECKPOINT NAME OUT --bf16-error
 
-As make_golden.py: transformers in float32 with eager attention, no cache. The layout is described in tests/golden/README.md. With
---bf16-error the same answers are run through the model in BF16 (SDPA attention) and compared with what OUT has: the measure for
+As make_golden.py: transformers in float32 with eager attention, no cache. The layout is described in
+tests/golden/README.md. With
+--bf16-error the same answers are run through the model in BF16 (SDPA attention) and compared with what OUT has: the
+measure for
 eyelet's own BF16 paths, as bf16_error.py is for images.
 """
+
 import argparse
 import json
 import os
@@ -136,8 +140,15 @@ def case(model, tokenizer, kind, eos, name, messages, tensors, device):
     best = logits.topk(2).values
     tensors[f"{name}.positions"] = torch.arange(len(ids), dtype=torch.int32).expand(3, -1).contiguous()
     tensors[f"{name}.first_logits"], tensors[f"{name}.last_logits"] = logits[0].clone(), logits[-1].clone()
-    return dict(name=name, messages=messages, ids=ids, answer=answer, gaps=[round(g, 6) for g in (best[:, 0] - best[:, 1]).tolist()],
-                feature_rows=[], pictures=[])
+    return dict(
+        name=name,
+        messages=messages,
+        ids=ids,
+        answer=answer,
+        gaps=[round(g, 6) for g in (best[:, 0] - best[:, 1]).tolist()],
+        feature_rows=[],
+        pictures=[],
+    )
 
 
 def kl(want, got):
@@ -146,7 +157,8 @@ def kl(want, got):
 
 
 def bf16_error(directory, golden, device):
-    """Largest KL divergence and logit difference over the first and last step of each case, and the widest gap that was answered otherwise."""
+    """Largest KL divergence and logit difference over the first and last step of each case, and the widest gap that was
+answered otherwise."""
     model, _ = load_model(directory, device, "sdpa")
     frequency = model.model.rotary_emb.inv_freq.clone()
     model.to(torch.bfloat16)
@@ -156,19 +168,29 @@ def bf16_error(directory, golden, device):
     truth, worst, apart, gap = load_file(golden + ".safetensors"), 0.0, 0.0, 0.0
     for c in cases:
         n, answer = len(c["ids"]), c["answer"]
-        logits = model(input_ids=torch.tensor([c["ids"] + answer[:-1]], device=device), use_cache=False).logits[0, n - 1:].float().cpu()
+        logits = (
+            model(input_ids=torch.tensor([c["ids"] + answer[:-1]], device=device), use_cache=False)
+            .logits[0, n - 1 :]
+            .float()
+            .cpu()
+        )
         for part, row in (("first_logits", logits[0]), ("last_logits", logits[-1])):
             want = truth[f"{c['name']}.{part}"]
             worst, apart = max(worst, kl(want, row)), max(apart, float((want - row).abs().max()))
         wrong = [g for g, a, b in zip(c["gaps"], logits.argmax(-1).tolist(), answer) if a != b]
         gap = max([gap, *wrong])
-    print(golden, f"in BF16: largest KL {worst:.5f}, largest logit difference {apart:.4f}, widest gap answered otherwise {gap:.4f}")
+    print(
+        golden,
+        f"in BF16: largest KL {worst:.5f}, largest logit difference {apart:.4f}, widest gap answered otherwise {gap:.4f}",
+    )
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("checkpoint"), p.add_argument("name"), p.add_argument("out")
-    p.add_argument("--made-by", default=None), p.add_argument("--device", default="cuda"), p.add_argument("--bf16-error", action="store_true")
+    p.add_argument("--made-by", default=None), p.add_argument("--device", default="cuda"), p.add_argument(
+        "--bf16-error", action="store_true"
+    )
     a = p.parse_args()
     if a.bf16_error:
         with torch.inference_mode():
@@ -182,10 +204,19 @@ def main():
     with torch.inference_mode():
         cases = [case(model, tokenizer, kind, eos, f"case{i:02d}", m, tensors, a.device) for i, m in enumerate(CASES)]
     save_file(tensors, os.path.join(a.out, a.name + ".safetensors"), metadata={"format": "pt"})
-    head = dict(model=a.name, made_by=a.made_by, transformers=transformers.__version__, torch=torch.__version__, cases=cases)
+    head = dict(
+        model=a.name, made_by=a.made_by, transformers=transformers.__version__, torch=torch.__version__, cases=cases
+    )
     with open(os.path.join(a.out, a.name + ".json"), "w") as f:
         json.dump(head, f, indent=None, separators=(",", ":"), ensure_ascii=False)
-    print(a.name, len(cases), "cases of", [len(c["ids"]) for c in cases], "tokens; smallest gap", min(min(c["gaps"]) for c in cases))
+    print(
+        a.name,
+        len(cases),
+        "cases of",
+        [len(c["ids"]) for c in cases],
+        "tokens; smallest gap",
+        min(min(c["gaps"]) for c in cases),
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 #include "cli/options/response_format.h"
 #include "cli/options/options.h"
 
-/* Puts `text` with the first n_pictures arguments as images; prints the answer, or complains.
+/* Puts `text` with the first n_images arguments as images; prints the answer, or complains.
  * `format` may be NULL. Returns the exit status. */
 int ask_about_images(const struct options *o, size_t n_images, const char *text, bool greedy,
                      const struct cli_response_format *format);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for systemd: supervisor.py EYELET. What the server tells its supervisor, and in which order."""
+"""Stands in for systemd: systemd.py EYELET. Checks what the server reports, and in which order."""
+
 import os
 import signal
 import socket
@@ -21,7 +22,9 @@ def serve(address, expected):
         listener.settimeout(SECONDS)
         environment = dict(os.environ, NOTIFY_SOCKET=address.replace("\0", "@"), WATCHDOG_USEC="2000000")
         environment.pop("WATCHDOG_PID", None)
-        server = subprocess.Popen([sys.argv[1], "serve", "models/demo", "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment)
+        server = subprocess.Popen(
+            [sys.argv[1], "serve", "models/demo", "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment
+        )
         try:
             told = []
             while not told or told[-1] != "READY=1":
