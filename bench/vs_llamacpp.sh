@@ -16,11 +16,13 @@
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
-rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 image=1024x768 depth=128 streams=4 asked=32
+rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 image=1024x768 depth=128 streams=4 \
+  asked=32
 [ "$rounds" -ge 5 ] || { echo "$0: ROUNDS is $rounds; fewer than 5 say nothing about the spread" >&2; exit 2; }
 [ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM goes with KEEP" >&2; exit 2; }
 serve=$(dirname "$eyelet")/bench/bench_serve
-for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli" "$llama/llama-batched-bench" ${SERVERS:+"$llama/llama-server" "$serve"}; do
+for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli" "$llama/llama-batched-bench" \
+  ${SERVERS:+"$llama/llama-server" "$serve"}; do
   [ -x "$program" ] || { echo "$0: $program is not a program" >&2; exit 2; }
 done
 out=${KEEP:-$(mktemp -d)} server=
@@ -32,24 +34,30 @@ leave() {
 trap leave EXIT
 
 # an image of that size as a PPM: what is on it costs nothing
-{ printf 'P6\n%s %s\n255\n' "${image%x*}" "${image#*x}"; head -c $((${image%x*} * ${image#*x} * 3)) /dev/zero | tr '\0' '\177'; } >"$out/image.ppm"
+{ printf 'P6\n%s %s\n255\n' "${image%x*}" "${image#*x}"; head -c $((${image%x*} * ${image#*x} * 3)) /dev/zero |
+  tr '\0' '\177'; } >"$out/image.ppm"
 
 # bench_eyelet NAME OPTION...: one run
 bench_eyelet() {
-  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $image --max-tokens $answer --runs 1 --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
+  "$eyelet" bench --device cpu --model "$model" --threads "$threads" --picture $image --max-tokens $answer --runs 1 \
+    --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
 # bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then an
 # image with a question
 bench_llama() {
-  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null || exit 1
-  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p 0 -n $answer -d $prompt -r 1 -o csv >>"$out/$1-$round.csv" 2>/dev/null || exit 1
-  /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 --image "$out/image.ppm" -p 'Describe this image.' \
+  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null ||
+    exit 1
+  "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p 0 -n $answer -d $prompt -r 1 -o csv >>"$out/$1-$round.csv" \
+    2>/dev/null || exit 1
+  /usr/bin/time -f 'peak %M KiB' "$llama/llama-mtmd-cli" -m "$2" --mmproj "$mmproj" -t "$threads" -ngl 0 -c 2048 \
+    --image "$out/image.ppm" -p 'Describe this image.' \
     -n 2 --temp 0 -lv 4 >"$out/$1-image-$round.txt" 2>&1 || exit 1
 }
 # batch_llama NAME GGUF PROMPT: several sequences at once
 batch_llama() {
-  "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $3 -ntg $answer -npl $streams >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
+  "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $3 -ntg $answer -npl $streams \
+    >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
 }
 # start_server NAME READY COMMAND...: seconds until READY, an address, says that it can answer
 start_server() {
@@ -78,11 +86,14 @@ for round in $(seq "$from" "$rounds"); do
   if [ -n "${SERVERS:-}" ]; then
     batch_llama clients "$gguf" $asked
     [ -z "${GGUF_BF16:-}" ] || batch_llama clients-bf16 "$GGUF_BF16" $asked
-    start_server eyelet-server http://127.0.0.1:18431/ready "$eyelet" serve --device cpu --threads "$threads" --model "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
-    "$serve" --base-url http://127.0.0.1:18431 --model "$model" --cost 0 --streams $streams --tokens $answer --picture 0x0 --rounds 1 --stall-tokens 0 \
+    start_server eyelet-server http://127.0.0.1:18431/ready "$eyelet" serve --device cpu --threads "$threads" --model \
+      "$model" --port 18431 --max-num-seqs $streams --max-model-len 2048
+    "$serve" --base-url http://127.0.0.1:18431 --model "$model" --cost 0 --streams $streams --tokens $answer --picture \
+      0x0 --rounds 1 --stall-tokens 0 \
       >>"$out/eyelet-server-$round.txt" 2>&1 || { cat "$out/eyelet-server-$round.txt" >&2; exit 1; }
     stop_server
-    start_server llama-server http://127.0.0.1:18432/health "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
+    start_server llama-server http://127.0.0.1:18432/health "$llama/llama-server" -m "$gguf" --mmproj "$mmproj" -t \
+      "$threads" -ngl 0 -c $((streams * 2048)) -np $streams --port 18432
     stop_server
   fi
 done
@@ -104,7 +115,8 @@ together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) to
 # tokens a second of all answers, prompts included
 llama_served() { all "$1-batch" txt | awk -F'|' -v b=$streams -v n=$answer '$4 + 0 == b {print b * n / $10}'; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
-llama_vision() { all "$1-image" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' | awk '{print $1 / 1000}'; }
+llama_vision() { all "$1-image" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' |
+  awk '{print $1 / 1000}'; }
 # the image's vision encoder and all of the prompt through the text model; the vision encoder is in llama.cpp's prompt
 # time where text that comes before it waits in the same queue
 llama_first() {
@@ -127,7 +139,8 @@ row() {
     printf '%-30s not all rounds gave a value (eyelet %s, llama.cpp %s of %s)\n' "$1" "${a_n:-0}" "${b_n:-0}" "$rounds"
     return
   fi
-  printf '%-30s eyelet %8s (%s to %s)   llama.cpp %8s (%s to %s) %s   ratio %.2f\n' "$1" "$a" "$a0" "$a1" "$b" "$b0" "$b1" "$2" \
+  printf '%-30s eyelet %8s (%s to %s)   llama.cpp %8s (%s to %s) %s   ratio %.2f\n' "$1" "$a" "$a0" "$a1" "$b" "$b0" \
+    "$b1" "$2" \
     "$(awk -v a="$a" -v b="$b" -v more="$3" 'BEGIN {print more == "more" ? a / b : b / a}')"
 }
 # rows OURS THEIRS

@@ -22,7 +22,8 @@ image=$out/image.ppm # what is on it costs nothing
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 date -u +%F
 
-bench() { "$eyelet" bench --device cuda --model "$1" --picture 1024x1024 --depth 1024 --max-tokens 128 --runs 5 "${@:2}"; }
+bench() { "$eyelet" bench --device cuda --model "$1" --picture 1024x1024 --depth 1024 --max-tokens 128 --runs 5 \
+  "${@:2}"; }
 # most_in_use FILE COMMAND...: runs it; FILE gets the most MiB of the GPU that were in use meanwhile
 most_in_use() {
   local file=$1 watcher
@@ -40,24 +41,30 @@ for round in $(seq "$rounds"); do
     model=model_$size
     bench "${!model}" --max-model-len 2048 >"$out/eyelet-$size-$round" || exit 1
     if [ -n "$llama" ]; then
-      "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv >"$out/llama-$size-$round" 2>/dev/null
+      "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv \
+        >"$out/llama-$size-$round" 2>/dev/null
       # the same image twice: the first one, and one when all is warm
-      most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
+      most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj \
+        "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
         --image "$image,$image" -p 'What is this?' -n 2 --temp 0 >"$out/llama-image-$size-$round" 2>&1
     fi
-    [ "$round" -gt "$transformers_rounds" ] || python3 "$here/transformers_gpu.py" $size >"$out/transformers-$size-$round" 2>/dev/null
+    [ "$round" -gt "$transformers_rounds" ] || python3 "$here/transformers_gpu.py" $size \
+      >"$out/transformers-$size-$round" 2>/dev/null
   done
   for streams in 8 32; do
-    bench "$model_2b" --max-model-len 2048 --kv-tokens $((streams * 1280)) --streams $streams >"$out/eyelet-$streams-$round" || exit 1
+    bench "$model_2b" --max-model-len 2048 --kv-tokens $((streams * 1280)) --streams $streams \
+      >"$out/eyelet-$streams-$round" || exit 1
   done
   [ -z "$llama" ] ||
-    "$llama/llama-batched-bench" -m "$gguf/2b.gguf" -ngl 99 -fa on -c 40960 -npp 1024 -ntg 64 -npl 8,32 >"$out/llama-batch-$round" 2>/dev/null
+    "$llama/llama-batched-bench" -m "$gguf/2b.gguf" -ngl 99 -fa on -c 40960 -npp 1024 -ntg 64 -npl 8,32 \
+      >"$out/llama-batch-$round" 2>/dev/null
 done
 
 # ---- what was printed, a value a round ----
 
 value() { sed -n "s/.*$1.*/\1/p"; }
-summary() { sort -n | awk '{v[NR] = $1} END {if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR]}'; }
+summary() { sort -n | awk \
+  '{v[NR] = $1} END {if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR]}'; }
 of_eyelet() { cat "$out/eyelet-$1"-? | value "$2"; }
 of_bench() { # SIZE PROMPT GENERATED DEPTH: tokens a second of llama-bench
   [ -z "$llama" ] || cat "$out/llama-$1"-? | tr -d '"' | awk -F, -v p="$2" -v n="$3" -v d="$4" '
@@ -79,23 +86,33 @@ row() {
   read -r a a0 a1 <<<"$(summary <<<"$4")"
   read -r b b0 b1 <<<"$(summary <<<"$5")"
   printf '%-36s eyelet %9s (%s to %s)' "$1, $2" "$a" "$a0" "$a1"
-  [ -z "${b:-}" ] || printf '   %s %9s (%s to %s)   ratio %s' "${6:-llama.cpp}" "$b" "$b0" "$b1" "$(awk -v a="$a" -v b="$b" -v w="$3" 'BEGIN {printf "%.2f", w == "more" ? a / b : b / a}')"
+  [ -z "${b:-}" ] || printf '   %s %9s (%s to %s)   ratio %s' "${6:-llama.cpp}" "$b" "$b0" "$b1" \
+    "$(awk -v a="$a" -v b="$b" -v w="$3" 'BEGIN {printf "%.2f", w == "more" ? a / b : b / a}')"
   echo
 }
 for size in 2b 4b; do
   decode=$(of_eyelet $size '1 at 1024 .* ms *\([0-9.]*\) tok.s total')
   row "$size decode, 1 at 1,024" tok/s more "$decode" "$(of_bench $size 0 128 1024)"
-  row "$size prefill" tok/s more "$(of_eyelet $size 'prefill  *[0-9.]* s *\([0-9.]*\) tok.s')" "$(of_bench $size $tokens 0 0)"
-  row "$size image's vision encoder, 1024x1024" ms less "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_image 2 $size)"
-  row "$size the first image's vision encoder" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_image 1 $size)"
-  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
+  row "$size prefill" tok/s more "$(of_eyelet $size 'prefill  *[0-9.]* s *\([0-9.]*\) tok.s')" \
+    "$(of_bench $size $tokens 0 0)"
+  row "$size image's vision encoder, 1024x1024" ms less \
+    "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_image 2 $size)"
+  row "$size the first image's vision encoder" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" \
+    "$(of_image 1 $size)"
+  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" \
+    "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
   row "$size decode" tok/s more "$decode" "$(of_transformers $size 'decode \([0-9.]*\) tok')" transformers
-  row "$size first token" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" "$(of_transformers $size 'first token \([0-9.]*\) ms')" transformers
-  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" "$(of_transformers $size ' \([0-9]*\) MiB of the GPU')" transformers
-  row "$size load without the device's own" s less "$(cat "$out/eyelet-$size"-? | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' | awk '{print $1 - $2}')" ""
+  row "$size first token" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" \
+    "$(of_transformers $size 'first token \([0-9.]*\) ms')" transformers
+  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" \
+    "$(of_transformers $size ' \([0-9]*\) MiB of the GPU')" transformers
+  row "$size load without the device's own" s less \
+    "$(cat "$out/eyelet-$size"-? | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' |
+    awk '{print $1 - $2}')" ""
 done
 for streams in 8 32; do
-  row "2b decode, $streams at 1,024 in total" tok/s more "$(of_eyelet $streams "$streams at 1024 .* ms *\([0-9.]*\) tok.s total")" "$(of_batch $streams)"
+  row "2b decode, $streams at 1,024 in total" tok/s more \
+    "$(of_eyelet $streams "$streams at 1024 .* ms *\([0-9.]*\) tok.s total")" "$(of_batch $streams)"
 done
 echo "(the first image: eyelet to the first token, in total; llama.cpp's vision encoder alone)"
 grep -h '^limits' "$out/eyelet-2b-1"

@@ -31,11 +31,16 @@ same() { diff -r "$1" "$2" >/dev/null && echo "ok       $3" || { echo "FAILED   
 export HF_HOME=$work/by-eyelet
 ours=$("$build/eyelet" pull --yes $model 2>pull.log) || { cat pull.log; exit 1; }
 theirs=$(fetch_by_python offline) || exit 1
-[ "$ours" -ef "$theirs" ] && same "$ours" "$theirs" "what eyelet pulled, huggingface_hub has: $(ls "$theirs" | wc -l) files" || { echo "FAILED: $ours is not $theirs"; exit 1; }
+[ "$ours" -ef "$theirs" ] && same "$ours" "$theirs" \
+  "what eyelet pulled, huggingface_hub has: $(ls "$theirs" | wc -l) files" || { echo "FAILED: $ours is not $theirs"; \
+  exit 1; }
 python3 -c 'from huggingface_hub import scan_cache_dir; r = scan_cache_dir(); assert not r.warnings, r.warnings; print("ok       its scan finds", len(r.repos), "repository,", r.size_on_disk, "bytes, no warning")' || exit 1
 
 export HF_HOME=$work/by-python
 theirs=$(fetch_by_python online 2>python.log) || { tail -3 python.log; exit 1; }
-"$build/eyelet" list 2>/dev/null | grep -q "$model" && echo "ok       what huggingface_hub downloaded, eyelet lists" || { echo "FAILED   eyelet does not list it"; exit 1; }
-HF_HUB_OFFLINE=1 "$build/eyelet" tokenize --model $model hello >/dev/null 2>tokenize.log && echo "ok       and opens" || { cat tokenize.log; exit 1; }
-again=$("$build/eyelet" pull --yes $model 2>pull.log) && [ "$again" -ef "$theirs" ] && echo "ok       and has nothing left to pull" || { cat pull.log; exit 1; }
+"$build/eyelet" list 2>/dev/null | grep -q "$model" &&
+  echo "ok       what huggingface_hub downloaded, eyelet lists" || { echo "FAILED   eyelet does not list it"; exit 1; }
+HF_HUB_OFFLINE=1 "$build/eyelet" tokenize --model $model hello >/dev/null 2>tokenize.log &&
+  echo "ok       and opens" || { cat tokenize.log; exit 1; }
+again=$("$build/eyelet" pull --yes $model 2>pull.log) && [ "$again" -ef "$theirs" ] &&
+  echo "ok       and has nothing left to pull" || { cat pull.log; exit 1; }

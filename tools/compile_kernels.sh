@@ -7,7 +7,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 nvcc=$(command -v nvcc || ls /usr/local/cuda*/bin/nvcc 2>/dev/null | tail -1 || true)
-if [ "${1:-}" = all ]; then files=$(find src -name '*.cu' | LC_ALL=C sort); else files=$(tools/stamp.sh stale-kernels); fi
+if [ "${1:-}" = all ]; then files=$(find src -name '*.cu' | LC_ALL=C sort); \
+  else files=$(tools/stamp.sh stale-kernels); fi
 if [ -z "$files" ]; then
   echo "no kernel has changed since nvcc last compiled it"
   echo "1 passed, 0 failed"

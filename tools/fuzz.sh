@@ -14,7 +14,8 @@ while read -r target seeds; do
   mkdir -p "$found"
   echo "$name: $seconds s"
   seeds=$(echo "$seeds" | tr -d '"')
-  if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -artifact_prefix="$found-" -print_final_stats=1 \
+  if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -artifact_prefix="$found-" \
+    -print_final_stats=1 \
     "$found" $seeds </dev/null >"$found.log" 2>&1
   then grep -E 'number_of_executed_units|peak_rss' "$found.log" || true
   else failed=$((failed + 1)); tail -60 "$found.log"

@@ -7,7 +7,8 @@ set -euo pipefail
 pages=$1 out=$2
 rm -rf "$out"
 mkdir -p "$out/man1"
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} # scdoc puts the day into the page
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} \
+  # scdoc puts the day into the page
 
 make_page() { scdoc | gzip -9n >"$out/man1/$1.1.gz"; }
 

@@ -11,7 +11,8 @@ trap 'rm -f "$log"' EXIT
 
 run_part() {
   case $1 in
-    release) EY_ALL_TESTS=1 make --no-print-directory test && tools/stamp.sh write emulated ;; # all goldens, all of the emulated GPU
+    release) EY_ALL_TESTS=1 make --no-print-directory test && tools/stamp.sh write emulated ;; \
+      # all goldens, all of the emulated GPU
     asan | tsan | clang) make --no-print-directory "$1" ;;
     portable) make --no-print-directory portable && tools/compile_kernels.sh all ;;
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
@@ -34,7 +35,8 @@ for part in "${@:-$parts}"; do
     start=$SECONDS
     echo "== nightly $name"
     if run_part "$name" 2>&1 | tee "$log"; then
-      echo "$(date -u +%F) $(commit) $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) threads: $name: $(counts), $((SECONDS - start)) s" |
+      echo "$(date -u +%F) $(commit) $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |
+        head -1), $(nproc) threads: $name: $(counts), $((SECONDS - start)) s" |
         tee -a tests/nightly.log
     else
       echo "== nightly $name: FAILED, $(counts), $((SECONDS - start)) s"

@@ -12,7 +12,8 @@ out=$dist/$name
 
 # Paths of the shared libraries that a file needs, glibc's own left out.
 libraries_of() {
-  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*)\.so\.[0-9]+$' || true
+  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*)\.so\.[0-9]+$' || true
 }
 
 copy_library() { install -m 644 "$(readlink -f "$1")" "$out/lib/$(basename "$1")"; }
@@ -65,11 +66,15 @@ add_opened() {
 # Licences of what the folder holds, as Debian keeps them.
 add_licences() {
   local package
-  for package in libheif1 libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 libutf8proc2 libturbojpeg0 \
-    libpng16-16 libwebp7 libgif7 libexif12 libssl3 libmicrohttpd12 libgnutls30 libnettle8 libhogweed6 libgmp10 libtasn1-6 libp11-kit0 \
-    libidn2-0 libunistring2 libffi8 libcurl4 libnghttp2-14 librtmp1 libssh2-1 libpsl5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 \
+  for package in libheif1 libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 \
+    libutf8proc2 libturbojpeg0 \
+    libpng16-16 libwebp7 libgif7 libexif12 libssl3 libmicrohttpd12 libgnutls30 libnettle8 libhogweed6 libgmp10 \
+      libtasn1-6 libp11-kit0 \
+    libidn2-0 libunistring2 libffi8 libcurl4 libnghttp2-14 librtmp1 libssh2-1 libpsl5 libgssapi-krb5-2 libkrb5-3 \
+      libk5crypto3 \
     libkrb5support0 libcom-err2 libkeyutils1 libldap-2.5-0 libsasl2-2 libzstd1 libbrotli1; do
-    [ ! -e "/usr/share/doc/$package/copyright" ] || install -D -m 644 "/usr/share/doc/$package/copyright" "$out/licences/$package"
+    [ ! -e "/usr/share/doc/$package/copyright" ] || install -D -m 644 "/usr/share/doc/$package/copyright" \
+      "$out/licences/$package"
   done
 }
 

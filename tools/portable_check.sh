@@ -30,12 +30,14 @@ symbols_are_old() { # ... FILE
   local version
   version=$(objdump -p "$1" | grep -oE 'GLIBC_(2\.[0-9.]+|PRIVATE)' | sort -V | tail -1)
   echo "needs $version"
-  [ "$version" != GLIBC_PRIVATE ] && [ "$(printf '%s\n' "${version#GLIBC_}" "$newest" | sort -V | tail -1)" = "$newest" ]
+  [ "$version" != GLIBC_PRIVATE ] && [ "$(printf '%s\n' "${version#GLIBC_}" "$newest" | sort -V | tail -1)" = \
+    "$newest" ]
 }
 
 libraries_are_ours() { # ... FILE: the loader's own view, with the folder as the only other place
   local found
-  found=$(env -i ldd "$1" | grep -vE 'linux-vdso|ld-linux|/(libc|libm|libdl|libpthread|librt|libresolv)\.so\.[0-9]+ ' | grep -vF "=> $folder/" || true)
+  found=$(env -i ldd "$1" | grep -vE 'linux-vdso|ld-linux|/(libc|libm|libdl|libpthread|librt|libresolv)\.so\.[0-9]+ ' \
+    | grep -vF "=> $folder/" || true)
   echo "$found"
   [ -z "$(echo "$found" | grep -vE 'statically linked' || true)" ]
 }
@@ -49,7 +51,8 @@ runs() { # ... EXPECTED PROGRAM ARGUMENT...: from another directory, without an 
 # The image, then the name of a library that reading it must have mapped.
 reads() {
   local said
-  said=$(cd / && env -i LD_DEBUG=libs "$folder/eyelet" ask --model "$work/tiny" --max-tokens 1 "$1" hello 2>&1 >/dev/null) || true
+  said=$(cd / && env -i LD_DEBUG=libs "$folder/eyelet" ask --model "$work/tiny" --max-tokens 1 "$1" hello 2>&1 \
+    >/dev/null) || true
   echo "$said" | grep -vE '^ *[0-9]+:' || true
   echo "$said" | grep -q "calling init: $folder/lib/$2" || return 1
   ! echo "$said" | grep -q '^eyelet:'
@@ -58,19 +61,22 @@ reads() {
 # A server of the folder and a client of it, with the libraries that each must have mapped from there.
 serves() {
   local server said status=1 url=
-  (cd / && exec env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/server" "$folder/eyelet" serve "$work/tiny" --port 0) >"$work/log" 2>&1 &
+  (cd / && exec env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/server" "$folder/eyelet" serve "$work/tiny" --port 0) \
+    >"$work/log" 2>&1 &
   server=$!
   for _ in $(seq 300); do
     url=$(sed -n 's/.*eyelet ready on \(http:[^ ]*\).*/\1/p' "$work/log")
     [ -z "$url" ] || break
     sleep 0.1
   done
-  said=$(cd / && env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/client" "$folder/eyelet" ask --server "$url" --max-tokens 1 hello 2>&1) && status=0
+  said=$(cd / && env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/client" "$folder/eyelet" ask --server "$url" --max-tokens \
+    1 hello 2>&1) && status=0
   kill "$server"
   wait "$server" || status=1
   cat "$work/log"
   echo "$said"
-  [ $status -eq 0 ] && grep -q "calling init: $folder/lib/libmicrohttpd" "$work"/server.* && grep -q "calling init: $folder/lib/libcurl" "$work"/client.*
+  [ $status -eq 0 ] && grep -q "calling init: $folder/lib/libmicrohttpd" "$work"/server.* &&
+    grep -q "calling init: $folder/lib/libcurl" "$work"/client.*
 }
 
 is_small() { # what people download: 40 MB at most

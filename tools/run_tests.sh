@@ -10,7 +10,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 # one more than processors: some tests mostly wait
-ctest --test-dir "$build" --output-on-failure --timeout 600 -j "$(($(nproc) + 1))" "$@" >"$log" 2>&1 && status=0 || status=$?
+ctest --test-dir "$build" --output-on-failure --timeout 600 -j "$(($(nproc) + 1))" "$@" >"$log" 2>&1 && status=0 ||
+  status=$?
 if [ $status -ne 0 ]; then cat "$log"; else grep -E '^ *[0-9]+/[0-9]+ Test' "$log" || true; fi
 # "83% tests passed, 1 tests failed out of 6"
 set -- $(sed -n 's/^.*% tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*/\1 \2/p' "$log")

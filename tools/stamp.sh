@@ -14,10 +14,12 @@ stamps=tests/cuda
 # Contents and names of the given files, as one hash.
 hash_of() { LC_ALL=C sort | xargs sha256sum | sha256sum | cut -d' ' -f1; }
 
-sources() { find "$@" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name CMakeLists.txt -o -name list.txt \); }
+sources() { find "$@" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name \
+  CMakeLists.txt -o -name list.txt \); }
 
 # What the emulated GPU runs: kernels, backends, models and the tests themselves.
-emulated_hash() { sources src/backend src/kernels src/tensor src/models tests/cuda tests/kernels tests/golden | hash_of; }
+emulated_hash() { sources src/backend src/kernels src/tensor src/models tests/cuda tests/kernels tests/golden |
+  hash_of; }
 
 kernel_files() { find src -name '*.cu' | LC_ALL=C sort; }
 

@@ -53,5 +53,6 @@ ended() { ! kill -0 "$1" 2>/dev/null; }
 # SIGINT, too.
 listens() {
   local caught
-  [ "$(readlink "/proc/$1/exe")" = "$eyelet" ] && caught=$(awk '/^SigCgt/ {print substr($2, 9)}' "/proc/$1/status" 2>/dev/null) && (((16#0$caught & 2) != 0))
+  [ "$(readlink "/proc/$1/exe")" = "$eyelet" ] &&
+    caught=$(awk '/^SigCgt/ {print substr($2, 9)}' "/proc/$1/status" 2>/dev/null) && (((16#0$caught & 2) != 0))
 }

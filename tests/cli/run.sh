@@ -78,12 +78,15 @@ cmp -s plain out
 say "an image from standard input"
 try "ask --json" 0 '^\{' - ask red.png blue.png --json --max-tokens 2 --logprobs 3 'What is this?'
 same "members" "answer,finish_reason,seed,usage,timings,logprobs" keys
-same "usage" "$(printf 'prompt_tokens,completion_tokens,prompt_tokens_details,images\tcached_tokens,multimodal_tokens\t2')" \
+same "usage" \
+  "$(printf 'prompt_tokens,completion_tokens,prompt_tokens_details,images\tcached_tokens,multimodal_tokens\t2')" \
   usage.keys usage.prompt_tokens_details.keys usage.images.length
-same "images" "$(printf '64\t48\t40\t40')" usage.images.0.width usage.images.0.height usage.images.1.width usage.images.1.height
+same "images" "$(printf '64\t48\t40\t40')" usage.images.0.width usage.images.0.height usage.images.1.width \
+  usage.images.1.height
 same "image" width,height,used_width,used_height,tokens usage.images.0.keys
 same "timings" load_s,vision_s,prefill_s,decode_s timings.keys
-same "logprobs" "$(printf '2\t3\ttoken,logprob,top\ttoken,logprob')" logprobs.length logprobs.1.top.length logprobs.0.keys logprobs.0.top.2.keys
+same "logprobs" "$(printf '2\t3\ttoken,logprob,top\ttoken,logprob')" logprobs.length logprobs.1.top.length \
+  logprobs.0.keys logprobs.0.top.2.keys
 same "finish" "$(printf '"length"\tnull')" finish_reason seed
 try "no logprobs" 0 '"logprobs": null' - ask --json --max-tokens 1 hello
 try "logprobs of the chosen only" 0 '"top": \[\]' - ask --json --max-tokens 1 --logprobs -- hello
@@ -101,7 +104,8 @@ try "the same seed" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.
 say "the same seed gives the same answer"
 try "a random seed is reported" 0 '"seed": [0-9]+,' - ask --json --max-tokens 2 --temperature 1.5 hello
 try "greedy has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
-try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e hello
+try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e \
+  hello
 try "top_p of 0" 2 - 'top_p is 0' ask --top-p 0 hello
 try "temperature that is none" 2 - 'temperature takes a number' ask --temperature warm hello
 try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
@@ -138,8 +142,10 @@ echo '{"type": "object", "properties": {"kind": {"enum": ["heart", "square"], "d
 echo '{"type": "object", "properties": {"x": {"not": {}}}}' >odd.json
 try "extract nothing" 2 - 'needs an image' extract --schema fields.json
 try "extract without schema" 2 - 'needs a JSON schema' extract red.png
-try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema nope.json
-try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model nowhere red.png --schema odd.json
+try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema \
+  nope.json
+try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model \
+  nowhere red.png --schema odd.json
 try "a schema that is no JSON" 2 - 'text.jpg: ' extract --model nowhere red.png --schema text.jpg
 try "stdin twice" 2 - 'not both' extract - --schema -
 try "extract a directory" 2 - 'eyelet extract photos/\*' extract photos --schema fields.json
@@ -153,7 +159,8 @@ same "members" image,data,usage,timings keys
 cp fields.json in
 try "a schema from standard input" 0 '"kind"' - extract red.png --schema -
 rm in
-try "an answer that is cut" 1 '"error": "the answer was cut after 3 tokens .*--max-tokens"' - extract red.png --schema fields.json --max-tokens 3
+try "an answer that is cut" 1 '"error": "the answer was cut after 3 tokens .*--max-tokens"' - extract red.png --schema \
+  fields.json --max-tokens 3
 for seed in {1..20}; do
   "$eyelet" extract red.png --schema fields.json --temperature 1.5 --seed $seed 2>>err
 done >out
@@ -164,7 +171,8 @@ say "with values of the schema"
 try "a choice" 0 '^(yes|no)$' - ask red.png 'Is it red?' --choice yes --choice no
 [ "$(wc -c <out)" -le 4 ]
 say "and nothing else"
-for seed in {1..10}; do "$eyelet" ask hello --choice yes --choice 'no, never' --choice no --temperature 1.5 --seed $seed; done >out 2>err
+for seed in {1..10}; do "$eyelet" ask hello --choice yes --choice 'no, never' --choice no --temperature 1.5 --seed \
+  $seed; done >out 2>err
 [ "$(grep -cxE 'yes|no|no, never' out)" -eq 10 ] && [ "$(wc -l <out)" -eq 10 ]
 say "a choice however it is drawn"
 try "a choice as JSON" 0 '"answer": "yes", "finish_reason": "stop", "seed": null' - ask --json hello --choice yes
@@ -198,7 +206,8 @@ try "an empty cache" 0 - 'no-cache/hub' list
 HF_HOME= XDG_CACHE_HOME=$work/xdg try "a cache where XDG says" 0 - 'xdg/huggingface/hub' list
 try "an empty cache, JSON" 0 '^\[\]$' - list --json --quiet
 hub=$work/cache/hub
-mkdir -p "$hub/models--Qwen--Tiny-VL/refs" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc" "$hub/models--Other--Text/snapshots/1"
+mkdir -p "$hub/models--Qwen--Tiny-VL/refs" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc" \
+  "$hub/models--Other--Text/snapshots/1"
 printf 0123abc >"$hub/models--Qwen--Tiny-VL/refs/main"
 for file in tiny/*; do ln -s "$work/$file" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc/"; done
 echo '{"architectures": ["LlamaForCausalLM"]}' >"$hub/models--Other--Text/snapshots/1/config.json"
@@ -218,7 +227,8 @@ mkdir -p "$broken" "$work/cache/hub/models--big--broken/refs"
 printf aaaa >"$work/cache/hub/models--big--broken/refs/main"
 "$mkcheckpoint" --like tiny-gqa4-f32 --seed 1 made >/dev/null
 cp made/*.json "$broken" && head -c 20000000 made/model.safetensors >"$broken/model.safetensors"
-EYELET_MODEL= try "a half-downloaded model" 0 . 'skipping big/broken in the cache: .*model.safetensors' ask --max-tokens 1 hello
+EYELET_MODEL= try "a half-downloaded model" 0 . 'skipping big/broken in the cache: .*model.safetensors' ask \
+  --max-tokens 1 hello
 rm "$broken/config.json" && ln -s nowhere "$broken/config.json"
 try "a link to nothing" 1 - 'config.json: a link to nothing' ask --model big/broken hello
 rm -r "$work/cache/hub/models--big--broken"
@@ -272,7 +282,8 @@ interrupted() {
   wait $pid
   status=$?
 }
-cp -r tiny endless && sed -i 's/150[02]\(,\|$\)/1535\1/' endless/generation_config.json # answers end with an id that is no token, so not at all
+cp -r tiny endless && sed -i 's/150[02]\(,\|$\)/1535\1/' endless/generation_config.json \
+  # answers end with an id that is no token, so not at all
 interrupted writes ask --model endless --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
 say "Ctrl-C: what there is, 130"

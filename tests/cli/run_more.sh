@@ -22,11 +22,13 @@ try "drawing over the image by another name" 2 - 'overwrite the image' detect sc
 cmp -s scene.png "$scene"
 say "the image is as it was"
 try "drawing to what is no PNG" 2 - 'does not end in .png' detect scene.png circle --draw out.jpg
-try "drawing where nothing can be, before any load" 1 - 'cannot write no/where.png' detect --model nowhere scene.png circle --draw no/where.png
+try "drawing where nothing can be, before any load" 1 - 'cannot write no/where.png' detect --model nowhere scene.png \
+  circle --draw no/where.png
 try "drawing is tried without a trace" 1 - 'nowhere' detect --model nowhere scene.png circle --draw new.png
 [ ! -e new.png ]
 say "no file is left"
-try "detect" 0 '^\[\{"label": "[^"]+", "box": \[[0-9]+, [0-9]+, [0-9]+, [0-9]+\]\}.*\]$' - detect scene.png 'pink square' --draw found.png
+try "detect" 0 '^\[\{"label": "[^"]+", "box": \[[0-9]+, [0-9]+, [0-9]+, [0-9]+\]\}.*\]$' - detect scene.png \
+  'pink square' --draw found.png
 [ "$(wc -l <out)" -eq 1 ] && [ "$("$json_at" 0.keys <out)" = label,box ]
 say "one line, label and box"
 "$json_at" 0.box.0 0.box.1 0.box.2 0.box.3 <out | awk '
@@ -81,7 +83,8 @@ cp out turns
 talk "the image as an argument" 0 'pink square' - 'Describe this image.\nHow many shapes are there?\n' scene.png
 cmp -s out turns
 say "says the same"
-talk "no end of the last line, DOS ends of the others" 0 'pink square' - 'Describe this image.\r\nHow many shapes are there?' scene.png
+talk "no end of the last line, DOS ends of the others" 0 'pink square' - \
+  'Describe this image.\r\nHow many shapes are there?' scene.png
 cmp -s out turns
 say "says the same, too"
 talk "/clear" 0 . - '/image scene.png\nDescribe this image.\n/clear\nHow many shapes are there?\n'
@@ -96,11 +99,13 @@ say "does not end the conversation"
 talk "a mistyped one" 1 - 'did you mean /image' '/imgae x.png\n'
 talk "a message that begins with a slash" 0 . - ' /image is a command\n'
 echo 'not an image' >text.png
-talk "images that are none" 1 'pink square' 'text.png: ' '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
+talk "images that are none" 1 'pink square' 'text.png: ' \
+  '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
 [ "$(wc -l <err)" -eq 3 ] && lines 1
 say "each is said, and the next one counts"
 cp scene.png 'my scene.png'
-talk "quotes round a path, ~" 0 'pink square' - "/image 'my scene.png' \nDescribe this image.\n/image ~/scene.png\nDescribe this image.\n"
+talk "quotes round a path, ~" 0 'pink square' - \
+  "/image 'my scene.png' \nDescribe this image.\n/image ~/scene.png\nDescribe this image.\n"
 lines 2
 say "both are read"
 talk "no UTF-8" 1 . 'not UTF-8' '\377\nDescribe this image.\n' scene.png
@@ -111,7 +116,8 @@ lines 1
 say "the next is a message again"
 rm in
 talk "a full context" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})" --max-model-len 64
-talk "begins anew" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" --max-model-len 64
+talk "begins anew" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" \
+  --max-model-len 64
 cp err errors && tail -1 out | grep -q .
 [ "$(wc -l <errors)" -lt 20 ]
 say "and was not full at first"

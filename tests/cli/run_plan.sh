@@ -8,13 +8,15 @@ eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
 unset EYELET_MODEL HF_HUB_CACHE
 export HF_HOME=$work/no-cache HOME=$work
 
-"$mkcheckpoint" --like qwen3-vl-2b-fp8 --sparse 2b >/dev/null && "$mkcheckpoint" --like qwen3-vl-4b-fp8 --sparse 4b >/dev/null || exit 1
+"$mkcheckpoint" --like qwen3-vl-2b-fp8 --sparse 2b >/dev/null &&
+  "$mkcheckpoint" --like qwen3-vl-4b-fp8 --sparse 4b >/dev/null || exit 1
 desktop='--vram 8151MiB --vram-used 1151MiB --sm-count 30'
 
 # ---- settings that must start: model, share, context, pattern of what was chosen ----
 while read -r model share context chosen; do
   # shellcheck disable=SC2086
-  try "$model at $share, $context" 0 'fits; may be used: ' - plan $model $desktop --gpu-memory-utilization "$share" --max-model-len "$context"
+  try "$model at $share, $context" 0 'fits; may be used: ' - plan $model $desktop --gpu-memory-utilization "$share" \
+    --max-model-len "$context"
   [ "$chosen" = - ] || grep -q -- "chosen: $chosen" out
   say "$model at $share, $context: chosen $chosen"
   ! grep -qE 'chosen: --(vision-weights|kv-cache-dtype)' out
@@ -43,22 +45,27 @@ say "the total is the sum of the GPU's rows"
 
 # ---- what does not fit ----
 try "too small a GPU" 1 'does not fit, [0-9.]+ MiB too many' - plan 4b --vram 3000MiB
-grep -qE 'with --model Qwen/Qwen3-VL-2B-Instruct-FP8 +[0-9.]+ MiB  fits' out && grep -qE 'with --device cpu ' out && grep -qE 'with --max-num-seqs 1 ' out
+grep -qE 'with --model Qwen/Qwen3-VL-2B-Instruct-FP8 +[0-9.]+ MiB  fits' out && grep -qE 'with --device cpu ' out &&
+  grep -qE 'with --max-num-seqs 1 ' out
 say "what would change it"
 # shellcheck disable=SC2086
-try "too small a share" 1 'with --gpu-memory-utilization 0\.[0-9]+ +[0-9.]+ MiB  fits' - plan 2b $desktop --gpu-memory-utilization 0.2
+try "too small a share" 1 'with --gpu-memory-utilization 0\.[0-9]+ +[0-9.]+ MiB  fits' - plan 2b $desktop \
+  --gpu-memory-utilization 0.2
 # shellcheck disable=SC2086
-try "given options stay" 1 'with --vision-weights streamed +[0-9.]+ MiB  fits' - plan 4b $desktop --gpu-memory 4800M --max-model-len 1024 --vision-weights resident
+try "given options stay" 1 'with --vision-weights streamed +[0-9.]+ MiB  fits' - plan 4b $desktop --gpu-memory 4800M \
+  --max-model-len 1024 --vision-weights resident
 # shellcheck disable=SC2086
 try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop --kv-cache-dtype bf16
 
 # ---- what an 8-bit head leaves in the file ----
 # shellcheck disable=SC2086
 try "the GPU may read it" 0 'chosen: --head-rows pinned: the GPU reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
-grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out && grep -qE '^  weights read when needed +file +0.0 MiB' out
+grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out &&
+  grep -qE '^  weights read when needed +file +0.0 MiB' out
 say "its pages are the host's memory"
 # shellcheck disable=SC2086
-try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' - plan 4b $desktop --head 8bit --head-rows host --max-model-len 4096
+try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' - plan 4b $desktop --head 8bit --head-rows \
+  host --max-model-len 4096
 # shellcheck disable=SC2086
 try "no such reader" 2 - 'takes auto.pinned.host' plan 4b $desktop --head-rows card
 
@@ -70,23 +77,29 @@ say "the GPU has nothing of it"
 # ---- quantised while loading ----
 "$mkcheckpoint" --like qwen3-vl-4b-bf16 --sparse 4b-bf16 >/dev/null
 # shellcheck disable=SC2086
-try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 --vision-weights resident
+try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 \
+  --vision-weights resident
 # shellcheck disable=SC2086
-try "made FP8 it does" 0 '^  weight on its way, quantized +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
+try "made FP8 it does" 0 '^  weight on its way, quantized +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop \
+  --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
 grep -E '^  (text model weights|all on the GPU)' out > made
 # shellcheck disable=SC2086
-"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 | grep -E '^  (text model weights|all on the GPU)' | cmp -s - made
+"$eyelet" plan 4b $desktop --max-model-len 4096 --gpu-memory-utilization 0.80 |
+  grep -E '^  (text model weights|all on the GPU)' | cmp -s - made
 say "in the same memory as the FP8 files"
 
 # ---- layers on the CPU ----
 try "half of the layers on the GPU" 0 'chosen: --gpu-layers 18 of 36: the first 18 are on the CPU .at least 3, which take the images., with [0-9]+ MiB of its memory(; at most [0-9.]+ tokens a second)?$' - plan 4b --vram 6GiB --gpu-layers 18 --max-model-len 4096
 grep -qE "^  KV cache of the CPU's layers +host " out && grep -qE "^  workspace, the CPU's layers +host " out
 say "both sides are shown"
-try "as many as fit" 0 'chosen: --gpu-layers [0-9]+ of 36' - plan 4b --vram 3500MiB --gpu-layers auto --max-model-len 4096
-try "offered where it does not fit" 1 'with --gpu-layers auto .[0-9]+ of 36.* fits' - plan 4b --vram 3500MiB --max-model-len 4096
+try "as many as fit" 0 'chosen: --gpu-layers [0-9]+ of 36' - plan 4b --vram 3500MiB --gpu-layers auto --max-model-len \
+  4096
+try "offered where it does not fit" 1 'with --gpu-layers auto .[0-9]+ of 36.* fits' - plan 4b --vram 3500MiB \
+  --max-model-len 4096
 try "layers that stay together" 2 - 'use 1 to 33, or 36' plan 4b --vram 8GiB --gpu-layers 35
 try "more than there are" 2 - 'this model has 36' plan 4b --vram 8GiB --gpu-layers 40
-try "no more of the CPU than allowed" 1 'does not fit: layers on the CPU take more than --cpu-memory' - plan 4b --vram 6GiB --gpu-layers 18 --cpu-memory 1GiB --max-model-len 4096
+try "no more of the CPU than allowed" 1 'does not fit: layers on the CPU take more than --cpu-memory' - plan 4b --vram \
+  6GiB --gpu-layers 18 --cpu-memory 1GiB --max-model-len 4096
 try "no number of layers" 2 - 'takes auto or a number' plan 4b --vram 8GiB --gpu-layers few
 
 # ---- several models ----
@@ -100,7 +113,8 @@ try "two that do not" 0 '^  on demand +[0-9.]+ MiB  .*4b' - plan 2b 4b $desktop
 try "the same as JSON" 0 '^."together": false' - plan 2b 4b $desktop --json
 same "which stays" true$'\t'false models.0.resident models.1.resident
 try "one that never fits" 1 'never fits' - plan 2b 4b --vram 4000MiB
-try "one whose context is shorter" 2 - 'the context of this model|this model has at most' plan 2b 4b --vram 24GiB --max-model-len 999999
+try "one whose context is shorter" 2 - 'the context of this model|this model has at most' plan 2b 4b --vram 24GiB \
+  --max-model-len 999999
 
 # ---- wrong calls ----
 try "used without a GPU" 2 - 'describe the GPU of --vram' plan 2b --vram-used 1G
@@ -109,7 +123,8 @@ try "a GPU and another device" 2 - 'tells of a GPU' plan 2b --vram 8G --device c
 try "a size without sense" 2 - 'takes a size from 64M' plan 2b --vram 8151QiB
 try "no such choice" 2 - 'takes auto.bf16.8bit' plan 2b --head 4bit
 try "a share above all" 2 - 'takes a number from 0 to 1' plan 2b --gpu-memory-utilization 2
-try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vram 8G --max-model-len 4096 --kv-tokens 2048
+try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vram 8G --max-model-len 4096 --kv-tokens \
+  2048
 
 # ---- the CPU is planned as before ----
 try "on the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu

@@ -5,14 +5,16 @@
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") serve_folder=$(realpath "$4")
 . "$(dirname "$(realpath "$0")")/common.sh"
-unset EYELET_MODEL HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HUGGING_FACE_HUB_TOKEN HF_HUB_OFFLINE TRANSFORMERS_OFFLINE XDG_CACHE_HOME
+unset EYELET_MODEL HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HUGGING_FACE_HUB_TOKEN HF_HUB_OFFLINE \
+  TRANSFORMERS_OFFLINE XDG_CACHE_HOME
 unset http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY
 export HF_HOME=$work/hf HOME=$work
 model=Org/Tiny cache=$work/hf/hub/models--Org--Tiny snapshot=snapshots/0123456789abcdef0123456789abcdef01234567
 "$mkcheckpoint" --like tiny-shards-fp8 tiny >/dev/null || exit 1
 
 mkfifo orders
-start_hub() { # sets hub and HF_ENDPOINT; what a hub before it said goes first, or its address is taken for the new one's
+start_hub() { \
+  # sets hub and HF_ENDPOINT; what a hub before it said goes first, or its address is taken for the new one's
   exec 9<>orders # for both, so that opening it waits for nobody
   : >hub.out
   "$serve_folder" $model tiny <orders 9>&- >hub.out &
@@ -54,7 +56,8 @@ at_terminal() {
 try "a model that is not here" 1 - "not in the Hugging Face cache .*eyelet pull $model" ask --model $model hello
 try "a model that is not here, to serve" 1 - "eyelet pull $model" serve $model --port 0
 try "nothing here" 0 - 'eyelet pull Qwen' list
-at_terminal "an offer that is declined" 1 "$model is not here. Download it with eyelet pull\? \[y/N\]" n ask --model $model hello
+at_terminal "an offer that is declined" 1 "$model is not here. Download it with eyelet pull\? \[y/N\]" n ask --model \
+  $model hello
 HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
 [ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE says to ask nobody' err
 say "offline"
@@ -70,7 +73,8 @@ say "nothing was written"
 order count
 try "a dry run" 0 - 'on this machine \(.*\) it fits' pull $model --dry-run
 order show
-[ ! -e "$cache" ] && [ "${hub_says#* requests, }" != "$hub_says" ] && [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt 400000 ]
+[ ! -e "$cache" ] && [ "${hub_says#* requests, }" != "$hub_says" ] &&
+  [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt 400000 ]
 say "which took some kilobytes: $hub_says"
 
 # ---- pulling ----
@@ -78,7 +82,8 @@ order cut 4
 for run in 1 2 3 4 5 6 7 8 9; do "$eyelet" pull $model >out 2>err && break; done
 order cut 0
 try "pulled" 0 "^$cache/$snapshot\$" 'all of it here' pull $model
-for file in tiny/*; do [ "$(readlink "$cache/$snapshot/${file#*/}" | cut -d/ -f1-3)" = ../../blobs ] && cmp -s "$file" "$cache/$snapshot/${file#*/}" || echo "$file"; done >differ
+for file in tiny/*; do [ "$(readlink "$cache/$snapshot/${file#*/}" | cut -d/ -f1-3)" = ../../blobs ] &&
+  cmp -s "$file" "$cache/$snapshot/${file#*/}" || echo "$file"; done >differ
 matches differ -
 say "the files that the hub has"
 try "used" 0 . - ask --model $model --max-tokens 1 --temperature 0 hello
@@ -93,7 +98,8 @@ say "offline, and it is here"
 order hold 2000000
 "$eyelet" pull $model >out 2>err & # a shell keeps Ctrl-C from what it starts with &
 pulling=$!
-recorded() { cat "$cache"/blobs/*.ranges.incomplete 2>/dev/null | awk 'NF == 2 {n += $2 - $1} END {exit !n}'; } # bytes of some file
+recorded() { cat "$cache"/blobs/*.ranges.incomplete 2>/dev/null | awk 'NF == 2 {n += $2 - $1} END {exit !n}'; \
+  } # bytes of some file
 await recorded
 kill -TERM $pulling
 wait $pulling

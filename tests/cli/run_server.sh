@@ -42,7 +42,8 @@ gauge() {
 is() { [ "$(gauge "$1")" = "$2" ]; } # is NAME NUMBER
 
 # Times differ, and so does what a server still knows of what it was asked before.
-plain() { sed -E 's/"(load|vision|prefill|decode)_s": [0-9.]+/"\1_s": T/g; s/"cached_tokens": [0-9]+/"cached_tokens": C/g' "$1"; }
+plain() { sed -E \
+  's/"(load|vision|prefill|decode)_s": [0-9.]+/"\1_s": T/g; s/"cached_tokens": [0-9]+/"cached_tokens": C/g' "$1"; }
 
 # both NAME ARGUMENT...: the same with and without the server: what it prints, what it complains of, how it ends
 both() {
@@ -58,14 +59,16 @@ both() {
 
 serve one
 both "captions" caption --temperature 0 *.png *.jpg
-both "captions as JSON, a bad one among them" caption --json --temperature 0 shapes-1.png text.png cut.jpg word-2.jpg nope.png
+both "captions as JSON, a bad one among them" caption --json --temperature 0 shapes-1.png text.png cut.jpg word-2.jpg \
+  nope.png
 both "an answer" ask --temperature 0 shapes-5.png 'How many shapes are there?'
 both "an answer as JSON" ask --json --temperature 0 shapes-6.jpg 'How many shapes are there?'
 both "two images" ask --json --temperature 0 shapes-1.png transparent.png 'What has changed?'
 both "no image" ask --json --temperature 0 'What is this?'
 both "the model's own sampling" ask --json --seed 5 turned.jpg 'What is this?'
 both "warm" ask --json --seed 6 --temperature 1.5 --top-k 0 --top-p 1 both-1.png 'What is this?'
-both "penalties" ask --json --temperature 0 --repetition-penalty 1.4 --presence-penalty 0.5 --frequency-penalty 0.25 --min-p 0.1 both-2.png 'What is this?'
+both "penalties" ask --json --temperature 0 --repetition-penalty 1.4 --presence-penalty 0.5 --frequency-penalty 0.25 \
+  --min-p 0.1 both-2.png 'What is this?'
 both "log-probabilities" ask --json --temperature 0 --logprobs 3 word-1.png 'What is written?'
 both "log-probabilities as text" ask --temperature 0 --logprobs 2 --max-tokens 4 word-1.png 'What is written?'
 both "a short answer" ask --json --temperature 0 --max-tokens 2 shapes-3.png 'What is this?'
@@ -89,18 +92,21 @@ both "the bad one of two" ask shapes-1.png cut.jpg 'What is this?'
 both "an image that is not there" ask nope.png 'What is this?'
 printf '/image shapes-4.png\nDescribe this image.\nHow many shapes are there?\n/image text.png\n/clear\nHello\n' >in
 both "a conversation" chat --temperature 0
-{ printf 'x%.0s' {1..1700}; printf '\n'; printf 'and y%.0s' {1..1700}; printf '\n'; printf 'again %.0s' {1..600}; printf '\nz\n'; } >in
+{ printf 'x%.0s' {1..1700}; printf '\n'; printf 'and y%.0s' {1..1700}; printf '\n'; printf 'again %.0s' {1..600}; \
+  printf '\nz\n'; } >in
 both "a conversation that fills the context" chat --temperature 0 --max-tokens 4000
 rm in
 detect() { "$eyelet" detect shapes-4.png 'pink square' --draw $1 "${@:2}" >out 2>err; }
 detect here.png --model "$demo" && detect there.png --server 127.0.0.1:$port && cmp -s here.png there.png
 say "boxes drawn"
 
-EYELET_SERVER=http://127.0.0.1:$port EYELET_MODEL=/nowhere try "EYELET_SERVER; EYELET_MODEL is not the server's" 0 '^Five' - ask --temperature 0 shapes-5.png 'How many shapes are there?'
+EYELET_SERVER=http://127.0.0.1:$port EYELET_MODEL=/nowhere try "EYELET_SERVER; EYELET_MODEL is not the server's" 0 \
+  '^Five' - ask --temperature 0 shapes-5.png 'How many shapes are there?'
 EYELET_SERVER= try "an empty EYELET_SERVER is none" 1 - nowhere ask --model nowhere hello
 try "a model that the server has" 0 . - ask --server 127.0.0.1:$port --model "$demo" --temperature 0 hello
 try "a model that it has not" 1 - 'has no model qwen; it has ' ask --server 127.0.0.1:$port --model qwen hello
-try "an option of the engine" 2 - '--threads is not possible with a server' ask --server 127.0.0.1:$port --threads 1 hello
+try "an option of the engine" 2 - '--threads is not possible with a server' ask --server 127.0.0.1:$port --threads 1 \
+  hello
 try "special tokens" 2 - '--parse-special is not possible' ask --server 127.0.0.1:$port --parse-special hello
 try "too hot for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --temperature 3 hello
 try "bench has no server" 2 - 'not an option of bench' bench --server 127.0.0.1:$port
@@ -109,7 +115,8 @@ wait $pid
 status=$?
 [ $status -eq 0 ]
 say "the server ends well"
-try "no server" 1 - "no server answers at 127.0.0.1:$port; is \`eyelet serve\` running" ask --server 127.0.0.1:$port hello
+try "no server" 1 - "no server answers at 127.0.0.1:$port; is \`eyelet serve\` running" ask --server 127.0.0.1:$port \
+  hello
 try "no URL" 2 - '--server takes a URL' ask --server ftp://127.0.0.1 hello
 
 # ---- keys ----

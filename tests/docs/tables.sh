@@ -16,14 +16,16 @@ grouped() { sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$1"; }
 # The names of the options that the plan chose by itself; who reads an 8-bit head's rows is nothing that is given up.
 given_up() {
   local names
-  names=$(grep -oE '"choices": \[[^]]*\]' <<<"$plan" | grep -oE '"--[a-z-]+( [a-z0-9]+)?' | tr -d '"' | grep -v '^--head-rows' | sed 's/^/`/; s/$/`/' | paste -sd, | sed 's/,/, /g')
+  names=$(grep -oE '"choices": \[[^]]*\]' <<<"$plan" | grep -oE '"--[a-z-]+( [a-z0-9]+)?' | tr -d '"' |
+    grep -v '^--head-rows' | sed 's/^/`/; s/$/`/' | paste -sd, | sed 's/,/, /g')
   echo "${names:-–}"
 }
 
 row() { # row GPU MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
   plan=$("$eyelet" plan "$work/$4" --vram "$2MiB" --vram-used 1151MiB --sm-count "$3" --json --quiet) || true
   if [[ $plan == '{"fits": true'* ]]; then
-    echo "| $1 | $5 | $6 GB | $(grouped "$(mib "$(number total_bytes)")") of $(grouped "$(mib "$(number budget_bytes)")") MiB | $(grouped "$(number max_model_len)") | $(given_up) |"
+    echo "| $1 | $5 | $6 GB | $(grouped "$(mib "$(number total_bytes)")") of $(grouped \
+      "$(mib "$(number budget_bytes)")") MiB | $(grouped "$(number max_model_len)") | $(given_up) |"
   else
     echo "| $1 | $5 | $6 GB | does not fit, $(grouped "$(mib "$(number shortfall_bytes)")") MiB too many | | |"
   fi
@@ -31,7 +33,8 @@ row() { # row GPU MEMORY MULTIPROCESSORS KIND MODEL DOWNLOAD
 
 choosing() {
   local kind gpu memory count model size
-  for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" >/dev/null; done
+  for kind in 2b-fp8 4b-fp8 2b-bf16 4b-bf16; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" \
+    >/dev/null; done
   echo '| GPU | model | download | on the GPU | context | given up |'
   echo '| --- | --- | --- | --- | --- | --- |'
   while read -r memory count gpu; do

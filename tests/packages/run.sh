@@ -28,7 +28,8 @@ check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
 installs() { cmake --install "$build" --prefix "$work/a prefix"; }
 runs_demo() { # ... PROGRAM: without an environment, from elsewhere
   local said
-  said=$(cd / && env -i HF_HOME="$work" "$1" ask --model demo --temperature 0 "$source/examples/shapes-4.png" "Describe this image.")
+  said=$(cd / && env -i HF_HOME="$work" "$1" ask --model demo --temperature 0 "$source/examples/shapes-4.png" \
+    "Describe this image.")
   echo "$said"
   [ "$said" = "$(jq -r '."shapes-4.png"' "$source/examples/expected.json")" ]
 }
@@ -55,9 +56,11 @@ check "READY, WATCHDOG and STOPPING are told" python3 "$here/supervisor.py" "$bu
 
 # ---- the package ----
 
-packs() { (cd "$build" && cpack --config CPackConfig.cmake -B "$work/deb") && deb=$(ls "$work"/deb/*.deb) && dpkg-deb -x "$deb" "$work/root"; }
+packs() { (cd "$build" && cpack --config CPackConfig.cmake -B "$work/deb") && deb=$(ls "$work"/deb/*.deb) &&
+  dpkg-deb -x "$deb" "$work/root"; }
 lints() { lintian --allow-root --fail-on error,warning "$work"/deb/*.deb; }
-depends_on() { dpkg-deb -f "$work"/deb/*.deb Depends | tee /dev/stderr | grep -q "libmicrohttpd12.*libc6 (>= .*libjson-c5"; }
+depends_on() { dpkg-deb -f "$work"/deb/*.deb Depends | tee /dev/stderr |
+  grep -q "libmicrohttpd12.*libc6 (>= .*libjson-c5"; }
 
 check "make deb" packs
 check "lintian" lints
