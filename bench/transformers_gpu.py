@@ -110,7 +110,8 @@ def main():
         whole = statistics.median(seconds_of(model, feed, 1 + a.tokens) for _ in range(3))
     free, total = torch.cuda.mem_get_info()
     print(
-        f"transformers {a.size} BF16 SDPA: first token {1e3 * first:.1f} ms, decode {a.tokens / (whole - first):.1f} tok/s, "
+        f"transformers {a.size} BF16 SDPA: first token {1e3 * first:.1f} ms, "
+        f"decode {a.tokens / (whole - first):.1f} tok/s, "
         f"{(total - free) / 2**20:.0f} MiB of the GPU in use"
     )
 

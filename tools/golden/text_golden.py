@@ -181,7 +181,8 @@ answered otherwise."""
         gap = max([gap, *wrong])
     print(
         golden,
-        f"in BF16: largest KL {worst:.5f}, largest logit difference {apart:.4f}, widest gap answered otherwise {gap:.4f}",
+        f"in BF16: largest KL {worst:.5f}, largest logit difference {apart:.4f}, "
+        f"widest gap answered otherwise {gap:.4f}",
     )
 
 
