@@ -57,8 +57,8 @@ typedef struct {
      * that speeds up later requests does not wait for the first ones. */
     bool serving;
 
-    /* Quantize the text model's matrices while loading: "fp8" or "int4" (docs/guides/quantization.md).
-     * NULL or "none": as stored. */
+    /* Quantize the text model's matrices while loading: "fp8" or "int4"
+     * (docs/guides/quantization.md). NULL or "none": as stored. */
     const char *quantize;
     int group_size; /* of int4: 32, 64 or 128; 0: 128 */
 

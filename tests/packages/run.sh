@@ -52,7 +52,7 @@ check "what is installed runs" runs_demo "$work/a prefix/bin/eyelet"
 check "the unit is accepted by systemd" unit_is_accepted
 check "the unit is hardened (exposure at most 2.5 of 10)" unit_is_hardened
 [ ! -e docs/guides/operating.md ] || check "the options in the document" unit_options_exist
-check "READY, WATCHDOG and STOPPING are told" python3 "$here/supervisor.py" "$build/eyelet"
+check "READY, WATCHDOG and STOPPING are reported" python3 "$here/systemd.py" "$build/eyelet"
 
 # ---- the package ----
 

@@ -7,8 +7,7 @@
 
 #include "base/limits.h"
 
-/* ---- writing
- * ------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 void chat_write_bytes(struct chat_writer *w, const void *text, size_t n)
 {
@@ -58,8 +57,7 @@ bool chat_is_empty(const ey_message *message)
     return empty;
 }
 
-/* ---- checks
- * -------------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static bool known_role(const char *role)
 {

@@ -32,8 +32,7 @@ static void end_turn(struct chat_writer *w)
     chat_write_text(w, "\n");
 }
 
-/* ---- tools
- * --------------------------------------------------------------------------------------- */
+/* ---- tools ---- */
 
 static void write_tool(struct chat_writer *w, const char *text, size_t number)
 {
@@ -105,8 +104,7 @@ static void write_tool_call(struct chat_writer *w, const ey_tool_call *call,
     chat_write_special(w, CALL_END);
 }
 
-/* ---- turns
- * --------------------------------------------------------------------------------------- */
+/* ---- turns ---- */
 
 /* The system turn at the beginning: the first message when it is the system's, else the format's
  * own words, and the tools. */

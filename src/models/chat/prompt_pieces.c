@@ -59,8 +59,7 @@ bool prompt_add_image(struct prompt *p, ey_err *e)
     return add_piece(p, (struct prompt_piece){.type = PIECE_IMAGE, .image = p->n_images++}, e);
 }
 
-/* ---- as text
- * ------------------------------------------------------------------------------------- */
+/* ---- as text ---- */
 
 static bool piece_text(const struct prompt *p, const struct prompt_piece *piece,
                        const struct vision_marks *marks, struct buf *out)
@@ -82,8 +81,7 @@ bool prompt_text(const struct prompt *p, const struct vision_marks *marks, struc
     return true;
 }
 
-/* ---- as tokens
- * ----------------------------------------------------------------------------------- */
+/* ---- as tokens ---- */
 
 struct tokens_out {
     struct ids *ids;

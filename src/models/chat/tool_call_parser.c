@@ -68,8 +68,7 @@ static bool give_text(struct tool_call_parser *t, struct tool_call_event *event,
     return n > 0;
 }
 
-/* ---- a call's JSON
- * ------------------------------------------------------------------------------- */
+/* ---- a call's JSON ---- */
 
 /* Byte behind the string that opens at text[at]; n + 1: it is not closed. */
 static size_t tool_call_string_end(const char *text, size_t n, size_t at)
@@ -166,8 +165,7 @@ static bool read_call(struct tool_call_parser *t, const char *text, size_t n)
     return ok;
 }
 
-/* ---- pieces
- * -------------------------------------------------------------------------------------- */
+/* ---- pieces ---- */
 
 static bool give_call(struct tool_call_parser *t, struct tool_call_event *event, size_t end)
 {

@@ -46,8 +46,7 @@ static bool parse(struct api_request *out, enum api_kind kind, const char *body,
     return parse_within(out, kind, body, &l, error);
 }
 
-/* ---- what is read
- * -------------------------------------------------------------------------------- */
+/* ---- what is read ---- */
 
 static void describe_part(struct buf *out, const ey_part *part)
 {
@@ -475,8 +474,7 @@ static void fields_of_counting(void **state)
     CHECK_GOOD(API_DETOKENIZE, detokenize);
 }
 
-/* ---- what is refused
- * ----------------------------------------------------------------------------- */
+/* ---- what is refused ---- */
 
 struct bad_case {
     const char *body, *param, *message; /* the message begins so */
@@ -963,8 +961,7 @@ static void grammars_are_kept_between_requests(void **state)
     ey_grammar_cache_close(&l.grammars);
 }
 
-/* ---- limits
- * -------------------------------------------------------------------------------------- */
+/* ---- limits ---- */
 
 /* head, n times item with commas between, tail. */
 static char *repeated(const char *head, const char *item, size_t n, const char *tail)

@@ -15,8 +15,7 @@
 #include "base/json.h"
 #include "server/api/openai_chat/api_routes.h"
 
-/* ---- the engine's side
- * --------------------------------------------------------------------------- */
+/* ---- the engine's side ---- */
 
 /* What one answer does, event by event; NULL ends it. */
 struct script {
@@ -232,8 +231,7 @@ const char *ey_token_text(const ey_engine *engine, int id)
     return "t";
 }
 
-/* ---- the server's side
- * --------------------------------------------------------------------------- */
+/* ---- the server's side ---- */
 
 struct exchange {
     const char *body;
@@ -367,8 +365,7 @@ void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, boo
     fake.watches--;
 }
 
-/* ---- running it
- * ---------------------------------------------------------------------------------- */
+/* ---- running it ---- */
 
 static int forget(void **state)
 {
@@ -502,8 +499,7 @@ static void check(struct exchange *x, const char *wanted)
 #define TOOLS "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]"
 #define STREAM "\"stream\": true, \"stream_options\": {\"include_usage\": true}"
 
-/* ---- answers
- * ------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 static const struct script two_words = {.steps = {":queue", ":prefill", "one", " two"}};
 static const struct script cut_short = {.steps = {"x", "-", "y"}, .finish = "length"};
@@ -602,8 +598,7 @@ static void many_prompts_do_not_fill_the_queue(void **state)
     buf_free(&wanted);
 }
 
-/* ---- log-probabilities and tools
- * ----------------------------------------------------------------- */
+/* ---- log-probabilities and tools ---- */
 
 static void log_probabilities(void **state)
 {
@@ -672,8 +667,7 @@ static void tool_calls_are_taken_apart(void **state)
     check(&bad, "0 role; 0 '<tool_call>\n{\"name\": oops}\n</tool_call>'; 0 =stop; DONE");
 }
 
-/* ---- what goes wrong
- * ----------------------------------------------------------------------------- */
+/* ---- what goes wrong ---- */
 
 static void refused_before_anything_is_sent(void **state)
 {
@@ -845,8 +839,7 @@ static void progress(void **state)
     check(&x, ": queue 1/2; : vision 1/2; : prefill 1/2; 0 role; 0 'x'; 0 'y'; 0 =stop; DONE");
 }
 
-/* ---- counting
- * ------------------------------------------------------------------------------------ */
+/* ---- counting ---- */
 
 static void counting(void **state)
 {

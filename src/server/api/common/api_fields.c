@@ -10,8 +10,7 @@
 
 #include "base/limits.h"
 
-/* ---- paths
- * --------------------------------------------------------------------------------------- */
+/* ---- paths ---- */
 
 struct field_path field_root(const char *name)
 {
@@ -36,8 +35,7 @@ struct field_path field_item(const struct field_path *parent, size_t index)
     return path;
 }
 
-/* ---- errors
- * -------------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 static void set_error(struct api_error *error, int status, const char *type, const char *param,
                       const char *message)
@@ -110,8 +108,7 @@ bool api_fail_memory(struct api_error *error)
     return api_fail_status(error, 503, "", "no memory for the request; send it again later");
 }
 
-/* ---- values
- * -------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 /* An integer, also when spelled 16.0. json-c saturates beyond 64 bits: the ends are never what was
  * written. */
@@ -242,8 +239,7 @@ bool field_is_neutral(json_object *value)
     return false;
 }
 
-/* ---- unknown fields
- * ------------------------------------------------------------------------------ */
+/* ---- unknown fields ---- */
 
 /* Names go into a header: what could end or split one becomes "?". */
 static void printable_name(char out[96], const char *path)

@@ -11,8 +11,7 @@
 
 enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
 
-/* ---- errors
- * -------------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 /* The engine's sentence in the form that vLLM's clients look for. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
@@ -61,8 +60,7 @@ static bool check_length(const struct completion_choices *a, const ey_prompt *pr
                     context, wanted, given, given + (size_t)wanted, given);
 }
 
-/* ---- prompts
- * ------------------------------------------------------------------------------------- */
+/* ---- prompts ---- */
 
 static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_error *error)
 {
@@ -108,8 +106,7 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
     return true;
 }
 
-/* ---- generations
- * ------------------------------------------------------------------------------------- */
+/* ---- generations ---- */
 
 static bool start_choice(struct completion_choices *a, struct choice_slot *slot, ey_err *e)
 {

@@ -13,8 +13,7 @@
 
 enum { WAIT_MS = 100 };
 
-/* ---- the request
- * --------------------------------------------------------------------------------- */
+/* ---- the request ---- */
 
 static bool client_hung_up(void *exchange)
 {
@@ -136,8 +135,7 @@ bool completion_may_continue(struct completion *a)
            api_fail_status(&a->error, 503, "", "the server is shutting down");
 }
 
-/* ---- prompts that come back
- * ---------------------------------------------------------------------- */
+/* ---- prompts that come back ---- */
 
 static bool copy_prompt(struct echo_text *out, ey_engine *engine, const struct api_prompt *prompt,
                         ey_err *e)
@@ -172,8 +170,7 @@ struct echo_text completion_echo(const struct completion *a, int index)
     return prompt < a->n_echo ? a->echo[prompt] : (struct echo_text){0};
 }
 
-/* ---- an answer as a choice
- * ----------------------------------------------------------------------- */
+/* ---- an answer as a choice ---- */
 
 /* A model's own stop token is no reason that a client has given. */
 static bool is_requested_stop_id(const ey_request *request, int id)
@@ -259,8 +256,7 @@ static bool add_choice(struct buf *out, const struct completion *a, const struct
     return ok;
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static bool wait_for_all(struct completion *a, struct exchange *x)
 {
@@ -296,8 +292,7 @@ static void reply_whole(struct completion *a, struct exchange *x)
     buf_free(&out);
 }
 
-/* ---- routes
- * -------------------------------------------------------------------------------------- */
+/* ---- routes ---- */
 
 static void run_completion(struct server *server, struct exchange *x, enum api_kind kind)
 {

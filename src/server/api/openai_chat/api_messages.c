@@ -18,8 +18,7 @@ static bool message_text_is(json_object *value, const char *wanted)
            strcmp(json_object_get_string(value), wanted) == 0;
 }
 
-/* ---- parts
- * --------------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 static bool read_text_part(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_part *out)
@@ -131,8 +130,7 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
     return read_image_part(r, images, path, part, out);
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------ */
+/* ---- messages ---- */
 
 static bool read_content(const struct api_reading *r, struct image_refs *images,
                          const struct field_path *message, json_object *value, ey_message *out)
@@ -257,8 +255,7 @@ bool messages_read(const struct api_reading *r, struct image_refs *images, json_
     return true;
 }
 
-/* ---- tools
- * --------------------------------------------------------------------------------------- */
+/* ---- tools ---- */
 
 static bool read_tool(const struct api_reading *r, const struct field_path *path,
                       json_object *value, const char **out)
@@ -295,8 +292,7 @@ bool tools_read(const struct api_reading *r, json_object *value)
     return true;
 }
 
-/* ---- images
- * ------------------------------------------------------------------------------------ */
+/* ---- images ---- */
 
 /* What could not be fetched is the client's affair, not a fault of this machine. */
 static bool fail_image(const struct api_reading *r, const struct image_ref *ref, const ey_err *e)

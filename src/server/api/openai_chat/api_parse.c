@@ -29,8 +29,7 @@ struct request_parser {
 
 typedef bool field_fn(struct request_parser *p, const char *path, json_object *value);
 
-/* ---- before it is parsed
- * ------------------------------------------------------------------------- */
+/* ---- before it is parsed ---- */
 
 /* Byte behind the string that opens at text[0]. */
 static const char *request_string_end(const char *text, const char *end)
@@ -83,8 +82,7 @@ static bool parse_json(struct request_parser *p, const char *body, size_t n)
            api_fail_value(error, "", "the request is not a JSON object");
 }
 
-/* ---- sampling
- * ------------------------------------------------------------------------------------ */
+/* ---- sampling ---- */
 
 static bool read_max_tokens(struct request_parser *p, const char *path, json_object *value)
 {
@@ -207,8 +205,7 @@ static bool read_logit_bias(struct request_parser *p, const char *path, json_obj
     return true;
 }
 
-/* ---- the end of an answer
- * ------------------------------------------------------------------------ */
+/* ---- the end of an answer ---- */
 
 static bool read_stop(struct request_parser *p, const char *path, json_object *value)
 {
@@ -244,8 +241,7 @@ static bool read_ignore_eos(struct request_parser *p, const char *path, json_obj
     return field_bool(&p->reading, path, value, &p->reading.out->request.ignore_eos);
 }
 
-/* ---- what a reply holds
- * -------------------------------------------------------------------------- */
+/* ---- what a reply holds ---- */
 
 static bool read_chat_logprobs(struct request_parser *p, const char *path, json_object *value)
 {
@@ -306,8 +302,7 @@ static bool read_token_strings(struct request_parser *p, const char *path, json_
     return field_bool(&p->reading, path, value, &p->reading.out->token_strings);
 }
 
-/* ---- tools
- * --------------------------------------------------------------------------------------- */
+/* ---- tools ---- */
 
 static bool read_tools(struct request_parser *p, const char *path, json_object *value)
 {
@@ -346,8 +341,7 @@ static bool read_parallel_calls(struct request_parser *p, const char *path, json
     return true;
 }
 
-/* ---- what the answer must be
- * --------------------------------------------------------------------- */
+/* ---- what the answer must be ---- */
 
 static bool read_response_format(struct request_parser *p, const char *path, json_object *value)
 {
@@ -374,8 +368,7 @@ static bool read_guided_choice(struct request_parser *p, const char *path, json_
     return format_read_choice(&p->reading, &p->format, path, value);
 }
 
-/* ---- prompts
- * ------------------------------------------------------------------------------------- */
+/* ---- prompts ---- */
 
 static bool read_messages(struct request_parser *p, const char *path, json_object *value)
 {
@@ -488,8 +481,7 @@ static bool read_template_options(struct request_parser *p, const char *path, js
            field_bool(&p->reading, name.text, wanted, &p->reading.out->request.add_vision_id);
 }
 
-/* ---- the rest
- * ------------------------------------------------------------------------------------ */
+/* ---- the rest ---- */
 
 static bool read_model(struct request_parser *p, const char *path, json_object *value)
 {
@@ -543,8 +535,7 @@ static bool read_modalities(struct request_parser *p, const char *path, json_obj
     return true;
 }
 
-/* ---- the table
- * ----------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 enum {
     CHAT = 1 << API_CHAT,
@@ -671,8 +662,7 @@ static bool note_unknown_fields(struct request_parser *p)
     return true;
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static bool check_complete(struct request_parser *p)
 {

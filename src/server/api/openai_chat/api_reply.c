@@ -41,8 +41,7 @@ static void add_string(struct buf *out, const char *text)
     json_dump_string(out, text, strlen(text));
 }
 
-/* ---- log-probabilities
- * --------------------------------------------------------------------------- */
+/* ---- log-probabilities ---- */
 
 /* JSON has no infinity; vLLM puts this in its place. Nine digits give back the same float. */
 static void add_logprob(struct buf *out, float logprob)
@@ -154,8 +153,7 @@ static void add_logprobs_member(struct buf *out, const struct api_reply *reply,
         add_completion_logprobs(out, logprobs);
 }
 
-/* ---- pieces that objects and chunks share
- * -------------------------------------------------------- */
+/* ---- pieces that objects and chunks share ---- */
 
 static void add_reply_head(struct buf *out, const struct api_reply *reply, const char *object)
 {
@@ -227,8 +225,7 @@ void reply_add_ids(struct buf *out, const int *ids, size_t n)
     buf_add_text(out, "]");
 }
 
-/* ---- whole objects
- * ------------------------------------------------------------------------------- */
+/* ---- whole objects ---- */
 
 void reply_open(struct buf *out, const struct api_reply *reply)
 {
@@ -277,8 +274,7 @@ void reply_close(struct buf *out, const struct api_usage *usage)
     buf_add_text(out, "}");
 }
 
-/* ---- chunks
- * -------------------------------------------------------------------------------------- */
+/* ---- chunks ---- */
 
 static void open_sse_event(struct buf *out, const struct api_reply *reply)
 {

@@ -34,8 +34,7 @@ static bool choose_format(const struct api_reading *r, struct api_response_forma
     return true;
 }
 
-/* ---- kinds
- * --------------------------------------------------------------------------------------- */
+/* ---- kinds ---- */
 
 /* A schema, also as a string of JSON. */
 bool format_read_schema(const struct api_reading *r, struct api_response_format *format,
@@ -90,8 +89,7 @@ static bool accept_member(const struct api_reading *r, struct api_response_forma
     return true;
 }
 
-/* ---- response_format
- * ----------------------------------------------------------------------------- */
+/* ---- response_format ---- */
 
 /* {name, schema, strict, description}. An answer is always as strict as it can be. */
 static bool read_json_schema(const struct api_reading *r, struct api_response_format *format,
@@ -140,8 +138,7 @@ bool format_read_response(const struct api_reading *r, struct api_response_forma
                           type);
 }
 
-/* ---- structured_outputs
- * -------------------------------------------------------------------------- */
+/* ---- structured_outputs ---- */
 
 /* White space is never more than one blank, and there is no second way of making an answer valid to
  * fall back to. */
@@ -176,8 +173,7 @@ bool format_read_structured(const struct api_reading *r, struct api_response_for
     return field_members_known(r, path, value, names, COUNT(members));
 }
 
-/* ---- tool_choice
- * --------------------------------------------------------------------------------- */
+/* ---- tool_choice ---- */
 
 static const char *tool_name(json_object *tool)
 {
@@ -224,8 +220,7 @@ bool format_read_tool_choice(const struct api_reading *r, struct api_response_fo
            read_named(r, format, path, value, tools);
 }
 
-/* ---- grammars
- * ------------------------------------------------------------------------------------ */
+/* ---- grammars ---- */
 
 static bool check_compiled(const struct api_reading *r, bool ok, const char *path, const ey_err *e)
 {
@@ -277,8 +272,7 @@ static bool compile_choice(const struct api_reading *r, const struct api_respons
     return check_compiled(r, ey_grammar_of_choices(out, choices, n, &e), f->path.text, &e);
 }
 
-/* ---- calls
- * --------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static struct field_path parameters_path(size_t tool)
 {
@@ -350,8 +344,7 @@ static bool compile_calls(const struct api_reading *r, const struct api_response
     return ey_grammar_of_tool_calls(out, tools, n_wanted, several, &e) || fail_calls(r, index, &e);
 }
 
-/* ---- grammars of earlier requests
- * ------------------------------------------------------------------ */
+/* ---- grammars of earlier requests ---- */
 
 /* All that the grammar is made of: the kind, of calls which, and the field's JSON. False: it has no
  * key. */
@@ -383,8 +376,7 @@ static bool find_or_compile(const struct api_reading *r, const struct api_respon
     return ok;
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 bool format_compile(const struct api_reading *r, const struct api_response_format *format)
 {

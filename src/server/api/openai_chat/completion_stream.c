@@ -30,8 +30,7 @@ struct completion_stream {
     bool ended;
 };
 
-/* ---- log-probabilities
- * --------------------------------------------------------------------------- */
+/* ---- log-probabilities ---- */
 
 /* Those of tokens from..to-1 of an answer that still runs. */
 struct fetched_logprobs {
@@ -57,8 +56,7 @@ static void free_logprobs(struct fetched_logprobs *logprobs)
     free(logprobs->top);
 }
 
-/* ---- chunks
- * -------------------------------------------------------------------------------------- */
+/* ---- chunks ---- */
 
 static void begin_choice(struct completion_stream *s, const struct choice_slot *slot)
 {
@@ -162,8 +160,7 @@ static void on_phase(struct completion_stream *s, const struct choice_slot *slot
     reply_comment(&s->out, "%s %d/%d", event->phase, event->done, event->total);
 }
 
-/* ---- the stream
- * ---------------------------------------------------------------------------------- */
+/* ---- the stream ---- */
 
 static void finish_stream(struct completion_stream *s)
 {

@@ -10,8 +10,7 @@
 #include "server/api/openai_chat/api_completion.h"
 #include "server/api/common/api_fields.h"
 
-/* ---- /tokenize
- * ----------------------------------------------------------------------------------- */
+/* ---- /tokenize ---- */
 
 static void reply_tokens(struct completion *a, struct exchange *x, const int *ids, size_t n)
 {
@@ -82,8 +81,7 @@ static bool reply_tokenized(struct completion *a, struct exchange *x)
     return true;
 }
 
-/* ---- /detokenize
- * --------------------------------------------------------------------------------- */
+/* ---- /detokenize ---- */
 
 static bool reply_detokenized(struct completion *a, struct exchange *x)
 {
@@ -103,8 +101,7 @@ static bool reply_detokenized(struct completion *a, struct exchange *x)
     return true;
 }
 
-/* ---- /v1/chat/completions/render
- * ----------------------------------------------------------------- */
+/* ---- /v1/chat/completions/render ---- */
 
 static bool reply_rendered(struct completion *a, struct exchange *x)
 {
@@ -134,8 +131,7 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
     return true;
 }
 
-/* ---- routes
- * -------------------------------------------------------------------------------------- */
+/* ---- routes ---- */
 
 static void run_tokenize_route(struct server *server, struct exchange *x, enum api_kind kind,
                                bool (*reply)(struct completion *a, struct exchange *x))
