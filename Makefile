@@ -8,7 +8,8 @@ NINJA := ninja $(shell test -t 2 || echo --quiet)
 # asserts stay in every build; the sanitizers' one is optimised, since the reference backend is slow enough
 SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g1" -DEY_SANITIZE
 
-# the reference backend takes minutes for these under the sanitizers; the other goldens and test_kernels walk the same code
+# the reference backend takes minutes for these under the sanitizers; the other goldens and test_kernels walk the
+# same code
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 # what a second compiler makes no difference to, and takes long
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
@@ -25,7 +26,7 @@ all: setup build/build.ninja
 
 help:
 	@echo 'make               build/eyelet (installs what is missing when root, else says what)'
-	@echo 'make demo          see the dozen pictures in examples/ described'
+	@echo 'make demo          see the dozen images in examples/ described'
 	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
 	@echo 'make deb           dist/eyelet_VERSION_amd64.deb for Debian 12'
 	@echo 'make check         style, layers and names, in seconds (docs/testing.md)'

@@ -4,19 +4,13 @@
  * not depend on which of them did: float32, every product and sum rounded by itself, and one order
  * of sums.
  *
- * A sum over n values has RESCORE_STRIDE partial sums: value i goes to i % RESCORE_STRIDE, in
- * ascending order. Of these each RESCORE_NEIGHBORS neighbours are added as (0 + 1) + (2 + 3), and
- * what that leaves as a tree in which i takes in i + half: half 16, 8, 4, 2, 1. */
-#ifndef EY_BACKEND_EXACT_H
-#define EY_BACKEND_EXACT_H
+ * tensor/rescore_order.h has the order. */
+#ifndef EY_BACKEND_RESCORE_H
+#define EY_BACKEND_RESCORE_H
 
 #include <stddef.h>
 
-enum {
-    RESCORE_LANES = 32,
-    RESCORE_NEIGHBORS = 4,
-    RESCORE_STRIDE = RESCORE_LANES * RESCORE_NEIGHBORS
-};
+#include "tensor/rescore_order.h"
 
 /* out[n] = x · (scale · norm), scale = 1 / sqrt(mean(x²) + eps): RMSNorm. out may be x. */
 void rescore_norm(float *out, const float *x, const float *norm, size_t n, float eps);

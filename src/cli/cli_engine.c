@@ -182,7 +182,7 @@ static bool on_answer_event(void *user, const ey_event *event)
 }
 
 /* Length of "image 2" or "the image" at the start of an error, and in *at the image's number; 0 if
- * the error names no image. Servers of earlier versions say "picture". */
+ * the error names no image. Earlier servers say "picture". */
 static size_t image_name_length(const char *text, size_t n_images, size_t *at)
 {
     static const char *const words[] = {"image", "picture"};

@@ -10,7 +10,7 @@
 #include "engine/schedule/grammar_masks.h"
 #include "engine/request/request_queue.h"
 #include "engine/sample/sampler.h"
-#include "plan/plan.h"
+#include "plan/memory_plan.h"
 
 /* Host buffers, sized once at start. */
 struct host_buffers {

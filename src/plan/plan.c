@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of everything. */
-#include "plan/plan.h"
+#include "plan/memory_plan.h"
 
 #include "plan/plan_internal.h"
 

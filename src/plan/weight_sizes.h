@@ -4,7 +4,7 @@
 #define EY_PLAN_WEIGHTS_H
 
 #include "base/limits.h"
-#include "plan/plan.h"
+#include "plan/memory_plan.h"
 
 struct weight_sizes {
     uint64_t text;                  /* layers and the last norm */

@@ -21,8 +21,8 @@ struct bench_case {
     const char *answers[4]; /* as a model may write them */
 };
 
-#define TEXT                                                                                 \
-    "The picture shows a street in the old town at dusk, with two bicycles \\\"leaning\\\" " \
+#define TEXT                                                                               \
+    "The image shows a street in the old town at dusk, with two bicycles \\\"leaning\\\" " \
     "against a brick wall, a cafe whose lights are on, and people"
 
 static const struct bench_case cases[] = {

@@ -827,34 +827,62 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_g
     driver->to_device = copy_in;
     driver->to_host = copy_out;
     driver->on_device = copy_on_gpu;
-#define FILL(member) driver->member = member;
-    FILL(init)
-    FILL(driver_version)
-    FILL(error_name)
-    FILL(error_string)
-    FILL(device_count)
-    FILL(device_get)
-    FILL(device_name)
-    FILL(device_bus) FILL(device_attribute) FILL(device_total) FILL(context_retain)
-        FILL(context_release) FILL(context_flags) FILL(context_current) FILL(context_limit)
-            FILL(memory_info) FILL(memory_alloc) FILL(memory_free) FILL(host_alloc) FILL(host_free)
-                FILL(set_bytes) FILL(host_register) FILL(host_unregister) FILL(host_address)
-                    FILL(module_load) FILL(module_unload) FILL(module_function_count)
-                        FILL(module_functions) FILL(function_name) FILL(function_attribute)
-                            FILL(function_load) FILL(launch) FILL(stream_create)
-                                FILL(stream_destroy) FILL(stream_sync) FILL(stream_wait)
-                                    FILL(event_create) FILL(event_destroy) FILL(event_record)
-                                        FILL(event_sync) FILL(event_seconds) FILL(capture_begin)
-                                            FILL(capture_end) FILL(graph_instantiate)
-                                                FILL(graph_upload) FILL(graph_launch)
-                                                    FILL(graph_destroy) FILL(graph_exec_destroy)
+#define FILL(member) driver->member = member
+    FILL(init);
+    FILL(driver_version);
+    FILL(error_name);
+    FILL(error_string);
+    FILL(device_count);
+    FILL(device_get);
+    FILL(device_name);
+    FILL(device_bus);
+    FILL(device_attribute);
+    FILL(device_total);
+    FILL(context_retain);
+    FILL(context_release);
+    FILL(context_flags);
+    FILL(context_current);
+    FILL(context_limit);
+    FILL(memory_info);
+    FILL(memory_alloc);
+    FILL(memory_free);
+    FILL(host_alloc);
+    FILL(host_free);
+    FILL(set_bytes);
+    FILL(host_register);
+    FILL(host_unregister);
+    FILL(host_address);
+    FILL(module_load);
+    FILL(module_unload);
+    FILL(module_function_count);
+    FILL(module_functions);
+    FILL(function_name);
+    FILL(function_attribute);
+    FILL(function_load);
+    FILL(launch);
+    FILL(stream_create);
+    FILL(stream_destroy);
+    FILL(stream_sync);
+    FILL(stream_wait);
+    FILL(event_create);
+    FILL(event_destroy);
+    FILL(event_record);
+    FILL(event_sync);
+    FILL(event_seconds);
+    FILL(capture_begin);
+    FILL(capture_end);
+    FILL(graph_instantiate);
+    FILL(graph_upload);
+    FILL(graph_launch);
+    FILL(graph_destroy);
+    FILL(graph_exec_destroy);
 #undef FILL
 #define CHECK(member, symbol, args)                           \
     if (!driver->member) {                                    \
         fputs("fake driver: it lacks " #member "\n", stderr); \
         abort();                                              \
     }
-                                                        CUDA_FUNCTIONS(CHECK)
+    CUDA_FUNCTIONS(CHECK)
 #undef CHECK
 }
 

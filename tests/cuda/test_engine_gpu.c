@@ -99,7 +99,7 @@ static const ey_sampling drawn = {.temperature = 0.9f,
                                   .frequency_penalty = 0.2f,
                                   .seed = 7};
 static const char long_text[] =
-    "Here is a list of things that may be in a picture: a tree, a house, a river with two boats, a "
+    "Here is a list of things that may be in an image: a tree, a house, a river with two boats, a "
     "bridge of stone, a hill, clouds, a dog that "
     "runs after a ball, a road, and far behind them the sea. Say which of them you like best, and "
     "why.";
@@ -349,8 +349,8 @@ static void caches_are_used(void **state)
 {
     (void)state;
     ey_engine *engine = open_gpu();
-    for (int pictures = 0; pictures < 2; pictures++) {
-        question_simple(&q, pictures, long_text, 5);
+    for (int n_images = 0; n_images < 2; n_images++) {
+        question_simple(&q, n_images, long_text, 5);
         q.request.no_prefix_cache = false;
         q.request.top_logprobs = 2;
         ey_answer first = ask(engine, &q), second = ask(engine, &q);
@@ -559,7 +559,7 @@ static void the_widest_image(void **state)
     engine = engine_open_with("tiny-ragged-fp8", o);
     cpu = ask(engine, &q);
     ey_engine_close(&engine);
-    assert_near_answer(&cpu, &gpu, "the widest picture");
+    assert_near_answer(&cpu, &gpu, "the widest image");
     ey_answer_free(&gpu);
     ey_answer_free(&cpu);
 }

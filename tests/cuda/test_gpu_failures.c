@@ -157,7 +157,7 @@ static void those_who_wait_go_on(void **state)
 {
     (void)state;
     static struct question questions[3];
-    ey_generation *tickets[3];
+    ey_generation *generations[3];
     ey_engine_options o = gpu_options();
     ey_err e;
     ey_engine *engine;
@@ -167,7 +167,7 @@ static void those_who_wait_go_on(void **state)
         ey_prompt *prompt;
         question_simple(&questions[i], 0, "Count.", 3);
         if (!ey_prompt_prepare(engine, &questions[i].request, &prompt, &e) ||
-            !ey_generation_start(engine, prompt, &questions[i].request, &tickets[i], &e))
+            !ey_generation_start(engine, prompt, &questions[i].request, &generations[i], &e))
             fail_msg("%s", e.text);
         ey_prompt_free(&prompt);
     }
@@ -176,7 +176,7 @@ static void those_who_wait_go_on(void **state)
     int n_failed = 0;
     for (int i = 0; i < 3; i++) {
         ey_answer answer;
-        bool ok = ey_generation_collect(&tickets[i], &answer, &e);
+        bool ok = ey_generation_collect(&generations[i], &answer, &e);
         n_failed += !ok;
         if (i == 2) assert_true(ok);
         ey_answer_free(&answer);

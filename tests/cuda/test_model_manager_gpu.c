@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's keeper with an engine on the GPU that is not there: what it tells of the GPU's
- * memory, and that a model that nobody asks for leaves nothing behind on the GPU. */
+/* The model manager with an engine on the fake GPU: what it reports of the GPU's memory, and that a
+ * model that nobody needs leaves nothing behind on the GPU. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -38,7 +38,7 @@ static bool metrics_have(struct model_manager *k, ey_budget *budget, const char 
     return found;
 }
 
-/* Waits for what the keeper says before it has been done. */
+/* The model manager reports an unload before it is done: waits for the memory. */
 static void await_bytes(size_t bytes)
 {
     double until = seconds_now() + PATIENCE;

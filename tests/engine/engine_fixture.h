@@ -67,7 +67,7 @@ void question_turn(struct question *q, const char *role);
 /* Adds to the last turn. */
 void question_text(struct question *q, const char *text);
 void question_part(struct question *q, ey_part part);
-/* One user turn: n_pictures images of awkward sizes, then the text. */
+/* One user turn: n_images images of awkward sizes, then the text. */
 void question_simple(struct question *q, int n_images, const char *text, int max_tokens);
 
 /* Asks; a failure fails the test. The answer is the caller's. */

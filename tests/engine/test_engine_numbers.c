@@ -2,7 +2,7 @@
 /* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any
  * size, any number of threads, alone or beside other sequences. For every device. */
 #include "engine/engine_fixture.h"
-#include "models/qwen3vl/mrope_positions.h"
+#include "models/layers/mrope_positions.h"
 
 static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]), CONTEXT = 640 };

@@ -10,7 +10,7 @@ here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$
 . "$here/beside_ballast.sh"
 
 "$tools/make_image" 1024 1024 small.png && "$tools/make_image" 4096 4096 large.png || exit 1
-long_question="$(seq -s ' ' 1 500) What is in the picture?"
+long_question="$(seq -s ' ' 1 500) What is in the image?"
 
 # ask NAME PICTURE QUESTION TOKENS: NAME.json is the answer. An answer that its tokens cut is one.
 ask() {

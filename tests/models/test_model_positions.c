@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "engine/engine_fixture.h"
-#include "models/qwen3vl/mrope_positions.h"
+#include "models/layers/mrope_positions.h"
 
 /* ---- text ---- */
 

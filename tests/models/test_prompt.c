@@ -70,7 +70,7 @@ static const struct rendering {
      "<|im_start|>user\n<tool_response>\nR1\n</"
      "tool_response><|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>user\n"
      "<tool_response>\nR2Picture 1: " EYE "\n</tool_response><|im_end|>\n" GO},
-    {"several turns, pictures between, nothing trimmed",
+    {"several turns, images between, nothing trimmed",
      {MESSAGES({ROLE("system"), PARTS(TEXT("Be "), TEXT("brief.\n"))},
                {ROLE("user"), PARTS(TEXT(" a "), IMAGE, TEXT("\n"), IMAGE, TEXT("b"))},
                {ROLE("assistant"), PARTS(TEXT("c\n\n"))}, {ROLE("user"), PARTS(IMAGE)})},
@@ -128,7 +128,7 @@ static void test_renderings(void **state)
         check_rendering(&renderings[i]);
 }
 
-/* Without pictures, what we tokenise piece by piece is what the reference tokenises as one text. */
+/* Without images, what we tokenise piece by piece is what the reference tokenises as one text. */
 static void test_ids_are_the_rendered_texts(void **state)
 {
     (void)state;

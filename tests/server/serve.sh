@@ -11,9 +11,9 @@ refused() { # refused PATTERN ARGUMENT...
   shift
   try "refused: $*" 2 - "$pattern" serve "$model" --port 0 "$@"
 }
-refused 'takes 0 to 64 pictures' --limit-mm-per-prompt x
-refused 'takes 0 to 64 pictures' --limit-mm-per-prompt image=-1
-refused 'takes 0 to 64 pictures' --limit-mm-per-prompt '{"image": "many"}'
+refused 'takes 0 to 64 images' --limit-mm-per-prompt x
+refused 'takes 0 to 64 images' --limit-mm-per-prompt image=-1
+refused 'takes 0 to 64 images' --limit-mm-per-prompt '{"image": "many"}'
 refused 'not valid JSON' --limit-mm-per-prompt '{"image": 1'
 refused 'takes a number from 0 to 65535' --port 65536
 refused 'takes tokens from 16' --max-model-len 4q

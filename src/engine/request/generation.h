@@ -57,7 +57,7 @@ struct ey_generation {
     int n_blocks;                     /* of slot->blocks */
     int n_published;                  /* full blocks of known contents */
     struct digest prefix_digest;      /* key of the last of them */
-    struct image_entry **image_entry; /* [prompt->n_pictures] pinned; NULL: not needed */
+    struct image_entry **image_entry; /* [prompt->n_images] pinned; NULL: not needed */
     bool admitted_before;
     double start_time, admit_time, first_token_time;
 };

@@ -9,7 +9,7 @@
 #include "engine/cache/digest.h"
 #include "eyelet/request.h"
 #include "models/model.h"
-#include "models/qwen3vl/mrope_positions.h"
+#include "models/layers/mrope_positions.h"
 
 struct prompt_image {
     struct image pixels; /* at the size that the model sees */

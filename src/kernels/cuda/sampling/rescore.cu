@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rescoring: the top-k logits of an 8-bit head computed again from its BF16 rows, bit for bit as
  * backend/rescore.h does on the host, and put back in order. */
-#include "backend/rescore.h"
+#include "tensor/rescore_order.h"
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/sampling/rescore_launch.h"
 #include "kernels/cuda/sampling/sort_key.cuh"

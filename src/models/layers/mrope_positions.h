@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* M-RoPE positions of a prompt with images (spec 3.4). */
-#ifndef EY_QWEN3VL_POSITIONS_H
-#define EY_QWEN3VL_POSITIONS_H
+#ifndef EY_MODELS_LAYERS_MROPE_POSITIONS_H
+#define EY_MODELS_LAYERS_MROPE_POSITIONS_H
 
 #include <stddef.h>
 #include <stdint.h>
