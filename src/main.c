@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The eyelet program. */
-#include "cli/command.h"
+#include "cli/commands/command.h"
 
 int main(int argc, char **argv)
 {

@@ -12,7 +12,7 @@
 #include "cli/terminal/cancel.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
-#include "cli/commands/pull_model.h"
+#include "cli/pull_model.h"
 #include "client/remote.h"
 
 _Static_assert(sizeof(((struct cli_engine *)0)->model) == EY_MAX_PATH,

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "cli/command_table.h"
+#include "cli/commands/command_table.h"
 
 /* scdoc's source of eyelet(1), or of a command's page, eyelet-ask(1). */
 void write_overview_page(FILE *out);

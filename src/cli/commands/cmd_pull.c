@@ -4,7 +4,7 @@
 
 #include "cli/terminal/cancel.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/pull_model.h"
+#include "cli/pull_model.h"
 #include "cli/options/repository_option.h"
 #include "cli/terminal/term.h"
 

@@ -10,7 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
-#include "cli/commands/pull_model.h"
+#include "cli/pull_model.h"
 #include "cli/terminal/term.h"
 #include "cli/options/vllm_flags.h"
 #include "server/server.h"

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "cli/command_table.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/options/vllm_flags.h"
 #include "eyelet/plan.h"
@@ -53,6 +52,17 @@ static const struct option_row rows[] = {
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 /* ---- finding ---- */
+
+const char *command_name(unsigned bit)
+{
+    switch (bit) {
+#define COMMAND_CASE(name, value, text) \
+    case name: return text;
+        EY_COMMANDS(COMMAND_CASE)
+#undef COMMAND_CASE
+    }
+    return "";
+}
 
 unsigned option_commands(const char *name, size_t n)
 {

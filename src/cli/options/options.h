@@ -9,25 +9,34 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-/* One bit per command, for the column of options.def that says which commands take an option. */
+/* X(constant, bit, name): a bit per command, for the column of options.def that says which commands
+ * take an option. */
+#define EY_COMMANDS(X)            \
+    X(ASK, 1, "ask")              \
+    X(CAPTION, 2, "caption")      \
+    X(TOKENIZE, 4, "tokenize")    \
+    X(LIST, 8, "list")            \
+    X(SCENE, 16, "scene")         \
+    X(READ, 32, "read")           \
+    X(DETECT, 64, "detect")       \
+    X(CHAT, 128, "chat")          \
+    X(BENCH, 256, "bench")        \
+    X(SERVE, 512, "serve")        \
+    X(PLAN, 1024, "plan")         \
+    X(EXTRACT, 2048, "extract")   \
+    X(DOCTOR, 4096, "doctor")     \
+    X(QUANTIZE, 8192, "quantize") \
+    X(PULL, 16384, "pull")        \
+    X(RM, 32768, "rm")
+
 enum command_bit {
-    ASK = 1,
-    CAPTION = 2,
-    TOKENIZE = 4,
-    LIST = 8,
-    SCENE = 16,
-    READ = 32,
-    DETECT = 64,
-    CHAT = 128,
-    BENCH = 256,
-    SERVE = 512,
-    PLAN = 1024,
-    EXTRACT = 2048,
-    DOCTOR = 4096,
-    QUANTIZE = 8192,
-    PULL = 16384,
-    RM = 32768
+#define COMMAND_BIT(name, bit, text) name = bit,
+    EY_COMMANDS(COMMAND_BIT)
+#undef COMMAND_BIT
 };
+/* The name of the command with this bit. */
+const char *command_name(unsigned bit);
+
 /* Commands that answer questions about images; the ones that sample as the model recommends. */
 enum {
     ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT,

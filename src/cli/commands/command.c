@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Selects the command, prints help, and reports invalid calls. */
-#include "cli/command.h"
+#include "cli/commands/command.h"
 
 #include <signal.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/command_table.h"
+#include "cli/commands/command_table.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/terminal/term.h"
 #include "eyelet/engine.h"

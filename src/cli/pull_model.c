@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hub's answers and a download's progress as lines on standard error. */
-#include "cli/commands/pull_model.h"
+#include "cli/pull_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

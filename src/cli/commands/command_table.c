@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every command, in the order in which the overview lists them. */
-#include "cli/command_table.h"
+#include "cli/commands/command_table.h"
 
 #include "cli/commands/commands.h"
 
@@ -125,11 +125,4 @@ enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 const struct command *command_at(size_t i)
 {
     return i < N_COMMANDS ? &commands[i] : NULL;
-}
-
-const char *command_name(unsigned bit)
-{
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (commands[i].bit == bit) return commands[i].name;
-    return "";
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of commands: name, function, help. Help, manual pages and completions read it. */
-#ifndef EY_CLI_COMMAND_TABLE_H
-#define EY_CLI_COMMAND_TABLE_H
+#ifndef EY_CLI_COMMANDS_COMMAND_TABLE_H
+#define EY_CLI_COMMANDS_COMMAND_TABLE_H
 
 #include "cli/options/options.h"
 
@@ -16,7 +16,5 @@ struct command {
 
 /* Command i in the order of the overview, or NULL past the last one. */
 const struct command *command_at(size_t i);
-/* The name of the command with this bit. */
-const char *command_name(unsigned bit);
 
 #endif
