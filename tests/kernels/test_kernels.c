@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_kernels --cuda [--sample N] [--seed N] [filter]   every row, or every Nth, on the GPU that
- * is here, against ref test_kernels [--seed N] [filter]            every row against ref, every way
- * of cutting it against itself test_kernels --bench [--threads N] [filter] the time of the timed
- * rows, beside what the machine can do */
+/* The kernel table:
+ *
+ *     test_kernels [--seed N] [FILTER]             every row against ref, cut in every way
+ *     test_kernels --cuda [--sample N] [FILTER]    every row, or every Nth, on a GPU, against ref
+ *     test_kernels --bench [--threads N] [FILTER]  the timed rows, as a share of what the machine
+ *                                                  can do */
 #include <float.h>
 #include <signal.h>
 #include <stdlib.h>
