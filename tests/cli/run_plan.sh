@@ -67,7 +67,7 @@ say "its pages are the host's memory"
 try "or the host does" 0 '^  weights read when needed +file +741.9 MiB' - plan 4b $desktop --head 8bit --head-rows \
   host --max-model-len 4096
 # shellcheck disable=SC2086
-try "no such reader" 2 - 'takes auto.pinned.host' plan 4b $desktop --head-rows card
+try "no such reader" 2 - 'takes auto.pinned.host' plan 4b $desktop --head-rows gpu
 
 # shellcheck disable=SC2086
 try "the vision encoder on the CPU" 0 '^  vision workspace +host ' - plan 4b $desktop --vision-weights host

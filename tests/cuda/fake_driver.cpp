@@ -95,7 +95,7 @@ static thread_local CUcontext current;
 static std::map<uintptr_t, size_t> device_memory, host_memory; /* address → bytes */
 struct pages {
     size_t bytes;
-    void *card; /* a second mapping of the same pages */
+    void *device; /* a second mapping of the same pages */
 };
 static std::map<uintptr_t, pages> registered; /* by address */
 static std::set<CUstream> streams;
@@ -483,7 +483,7 @@ static CUresult host_unregister(void *p)
     if (held == registered.end())
         return complaint("host_unregister", CUDA_ERROR_INVALID_VALUE, "not registered");
     finish_all();
-    if (held->second.card != p) munmap(held->second.card, held->second.bytes);
+    if (held->second.device != p) munmap(held->second.device, held->second.bytes);
     counts.pinned_ranges--;
     counts.pinned_bytes -= held->second.bytes;
     registered.erase(held);
@@ -496,7 +496,7 @@ static CUresult host_address(CUdeviceptr *out, void *p, unsigned)
     auto held = registered.find((uintptr_t)p);
     if (held == registered.end())
         return complaint("host_address", CUDA_ERROR_INVALID_VALUE, "not registered");
-    *out = (CUdeviceptr)(uintptr_t)held->second.card;
+    *out = (CUdeviceptr)(uintptr_t)held->second.device;
     return CUDA_SUCCESS;
 }
 
@@ -771,7 +771,8 @@ static void forget_memory(void)
     for (const auto &held : host_memory)
         free((void *)held.first);
     for (const auto &held : registered)
-        if ((uintptr_t)held.second.card != held.first) munmap(held.second.card, held.second.bytes);
+        if ((uintptr_t)held.second.device != held.first)
+            munmap(held.second.device, held.second.bytes);
     registered.clear();
     device_memory.clear();
     host_memory.clear();

@@ -241,7 +241,7 @@ static void answers_are_those_of_the_cpu(void **state)
     engine = open_gpu();
     answer_alone(gpu, engine);
     for (int i = 0; i < GREEDY; i++)
-        assert_near_answer(&cpu[i], &gpu[i], "cpu and card");
+        assert_near_answer(&cpu[i], &gpu[i], "CPU and GPU");
     build_greedy(0);
     again = ask(engine, &q);
     assert_same_answer(&gpu[0], &again, "the same once more");
@@ -533,8 +533,8 @@ static void files_that_are_not_pinned(void **state)
             o.lm_head_rows = NULL;
             assert_true(ey_plan_make(&o, &plan, &e));
             assert_int_equal(plan.n_choices, 1);
-            assert_non_null(strstr(plan.choices[0],
-                                   "--head-rows host: this system does not let the card read"));
+            assert_non_null(
+                strstr(plan.choices[0], "--head-rows host: this system does not let the GPU read"));
         }
         fake_open_gpu(&fake_small_gpu);
     }

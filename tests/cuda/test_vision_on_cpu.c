@@ -104,7 +104,7 @@ static void read_feature(ey_engine *engine, float *out, int level, int token)
 static void assert_rounded(float got, float want)
 {
     if (fabsf(got - want) > fabsf(want) / 256)
-        fail_msg("a feature is %g on the card, and %g on the CPU", (double)got, (double)want);
+        fail_msg("a feature is %g on the GPU, and %g on the CPU", (double)got, (double)want);
 }
 
 static void features_are_the_cpu_s(void **state)

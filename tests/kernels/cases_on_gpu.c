@@ -94,7 +94,7 @@ static bool check_prompts(const struct gpu_suite *s, struct problem *p, const ch
         memset(got, 0xff, n * sizeof(float));
         const bool ran = run_all(want, s->ref, p, &whole) && run_all(got, s->gpu, p, cuts[i]);
         if (!ran)
-            printf("FAIL %s, %s: wrote beside its output, or the card failed\n", name,
+            printf("FAIL %s, %s: wrote beside its output, or the GPU failed\n", name,
                    cuts[i]->name);
         ok = check_near(name, cuts[i]->name, got, want, n, p->out_width, prompt_bound(p), floor) &&
              check_near(name, "prompts, as if nothing were rounded", got, exact, n, p->out_width,
@@ -138,7 +138,7 @@ static void check_gpu_case(void *context, const struct test_case *c)
         memset(got, 0xff, n * sizeof(float));
         bool near = run_all(got, s->gpu, &p, cuts[i]);
         if (!near)
-            printf("FAIL %s, %s: wrote beside its output, or the card failed\n", name,
+            printf("FAIL %s, %s: wrote beside its output, or the GPU failed\n", name,
                    cuts[i]->name);
         ok = check_near(name, cuts[i]->name, got, want, n, p.out_width, gpu_bound(&p), floor) &&
              near && ok;

@@ -148,8 +148,8 @@ static void wrong_type(const struct making *k)
         "\"messages\": [{\"role\": 7, \"content\": \"a\"}]",
         "\"messages\": [{\"role\": \"user\", \"content\": 5}]",
         "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": 5}]}]",
-        "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
-        "\"image_url\": 5}]}]",
+        ("\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
+         "\"image_url\": 5}]}]"),
         "\"messages\": [{\"role\": \"king\", \"content\": \"a\"}]",
         "\"messages\": [[]]",
         "\"mm_processor_kwargs\": 5"};

@@ -68,7 +68,7 @@ say 'stops when told to'
 grep -qF 'eyelet: ignored options of vLLM: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
 say 'lists what it ignored'
 grep -q -- '--gpu-memory-utilization, --gpu-memory: of a GPU, not used here' err
-say 'says which options are of a card'
+say 'says which options need a GPU'
 grep -q 'model one (Qwen3VL' err
 say 'names the model'
 grep -q 'Available KV cache memory: 0\.02 GiB' err && grep -q 'GPU KV cache size: 4,096 tokens, Maximum concurrency for 2,000 tokens per request: 2.05x' err
