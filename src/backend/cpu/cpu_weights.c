@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head as int8 rows with a scale each, made while loading: half of what a token reads of
- * it. Its logits are approximate; the engine scores the best of them again from the BF16 rows
- * (backend/rescore.h). */
+/* How the CPU backend takes a weight: it stays where the file is mapped. Only the LM head, with
+ * PLACE_EIGHT_BIT, is quantized while loading, to int8 rows with a scale each: a token reads half
+ * as much of it. Its logits are approximate; the engine rescores the best of them from the BF16
+ * rows (backend/rescore.h). */
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -34,7 +35,7 @@ struct int8_job {
 };
 
 /* The largest magnitude of CPU_K_STEP numbers, and `most`, as bits: they are in the same order.
- * Loops of integers, which compilers make vectors of. */
+ * Integer loops, which compilers vectorize. */
 static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
 {
     for (int i = 0; i < CPU_K_STEP; i++) {
@@ -44,7 +45,8 @@ static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
     return most;
 }
 
-/* Numbers of at most MOST as the nearest integers: the low bits of their sum with 1.5 * 2^23. */
+/* Numbers of at most INT8_LARGEST as the nearest integers: the low bits of their sum with 1.5 *
+ * 2^23. */
 static void round_to_int8(int8_t *out, const uint16_t *x, float factor)
 {
     for (int i = 0; i < CPU_K_STEP; i++) {
