@@ -3,8 +3,7 @@
 # Checks what a reader relies on, in seconds: tools/check_style.sh [ROOT]. Format (.clang-format), width, one
 # statement a line, SPDX lines, folders'
 # sizes, layers (docs/architecture.md), headers that compile alone, names that stand twice, words that the glossary
-# replaced.
-# Prints FILE:LINE: what is wrong; the last line is "N passed, N failed", counted in checks.
+# replaced. Prints FILE:LINE: what is wrong; the last line is "N passed, N failed", counted in checks.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/..}" || exit 2
@@ -34,11 +33,15 @@ check() { # check NAME COMMAND...: the command prints what is wrong, and nothing
 
 format() { c_files | xargs -r -P "$jobs" -n 20 clang-format --dry-run --ferror-limit=1 2>&1 | grep -E 'warning|error' ; }
 
-# Columns: characters, not bytes. Markdown's tables, links and exact specifications may be wider.
+# Columns: characters, not bytes. Markdown's tables, links, programs' output and exact specifications may be wider.
 width() {
   c_files | xargs -r gawk -v OFMT=%d 'length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns (100 at most)"}'
   files . | grep -E '\.md$' | grep -vE '^docs/spec/' | xargs -r \
-    gawk 'length($0) > 120 && !/^ *\|/ && !/https?:/ {print FILENAME ":" FNR ": " length($0) " columns (120 at most)"}'
+    gawk 'FNR == 1 { quoted = 0 }
+      /^```/ { quoted = !quoted && / output$/ }
+      length($0) > 120 && !quoted && !/^ *\|/ && !/https?:/ {
+        print FILENAME ":" FNR ": " length($0) " columns (120 at most)"
+      }'
 }
 
 # `a = b, c = d;` as a statement; a line that goes on with a declaration is none.
@@ -91,8 +94,7 @@ twin_tags() {
 }
 
 # Words that docs/glossary.md replaced. tools/style/coined_words.txt has them (25 at most) as regular expressions; a
-# line
-# that begins with ~ is a phrase that may stay (an option's name, another program's words), one with ! a file that
+# line that begins with ~ is a phrase that may stay (an option's name, another program's words), one with ! a file that
 # may use them.
 coined_words() {
   local list=$here/style/coined_words.txt words n
