@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hex.h"
+
 enum { MAX_HEAD = 256 }; /* bytes before the comma */
 
 /* ---- the head: [media type][;parameter…];base64 ---- */
@@ -86,21 +88,14 @@ static struct base64_reader make_base64_reader(const char *text, size_t n)
     return r;
 }
 
-static int percent_hex_value(unsigned char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The next digit or PAD; blanks are passed over. */
 static int next_symbol(struct base64_reader *r)
 {
     while ((r->symbol = r->at) < r->end) {
         int meaning = r->symbol_value[*r->at], length = 1;
         if (meaning == BASE64_PERCENT) {
-            int high = r->end - r->at > 2 ? percent_hex_value(r->at[1]) : -1,
-                low = high < 0 ? -1 : percent_hex_value(r->at[2]);
+            int high = r->end - r->at > 2 ? hex_digit_value((char)r->at[1]) : -1,
+                low = high < 0 ? -1 : hex_digit_value((char)r->at[2]);
             meaning = low < 0 ? BASE64_BAD : r->symbol_value[high << 4 | low];
             if (meaning == BASE64_PERCENT) meaning = BASE64_BAD;
             length = 3;
