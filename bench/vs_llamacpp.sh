@@ -1,11 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet and llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN
-# GGUF MMPROJ
-# MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built llama.cpp,
-# GGUF and MMPROJ its files of
-# the same shapes. EYELET and bench_serve are in their build folder. Prints medians, least and most, and ratios. In
-# the environment:
+# eyelet and llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF
+# MMPROJ. MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built
+# llama.cpp, GGUF and MMPROJ its files of the same shapes. EYELET and bench_serve are in their build folder. Prints
+# medians, least and most, and ratios. In the environment:
 #   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP
 # already; beyond ROUNDS it only prints
 #   OPTIONS="--head 8bit ..." of eyelet in further rows    GGUF_BF16=FILE: llama.cpp with the weights as they were

@@ -1,13 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # eyelet and llama.cpp and transformers on one GPU, the same shapes, in one run: bench/vs_peers_gpu.sh EYELET MODEL2B
-# MODEL4B [LLAMA_BIN [GGUF_DIR]]
-# MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8 (random weights). LLAMA_BIN is the
-# folder of a built llama.cpp and
-# GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and mmproj-4b.gguf of the same shapes; without them its rows are left
-# out. transformers' rows need python3
-# with torch and transformers. ROUNDS (3) and TRANSFORMERS_ROUNDS (as many; 0 leaves it out) may be set; KEEP is a
-# folder for the programs' own output.
+# MODEL4B [LLAMA_BIN [GGUF_DIR]]. MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8
+# (random weights). LLAMA_BIN is the folder of a built llama.cpp and GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and
+# mmproj-4b.gguf of the same shapes; without them its rows are left out. transformers' rows need python3 with torch and
+# transformers. ROUNDS (3) and TRANSFORMERS_ROUNDS (as many; 0 leaves it out) may be set; KEEP is a folder for the
+# programs' own output.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]" >&2; exit 2; }
 eyelet=$1 model_2b=$2 model_4b=$3 llama=${4:-} gguf=${5:-.}

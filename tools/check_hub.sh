@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # eyelet's Hugging Face cache and huggingface_hub's are one: tools/check_hub.sh BUILD. A hub of our own (tests/hub)
-# serves a small checkpoint; eyelet pulls it
-# and huggingface_hub must find every file without asking for it again; then the other way round. Needs python3 with
-# huggingface_hub.
+# serves a small checkpoint; eyelet pulls it and huggingface_hub must find every file without asking for it again; then
+# the other way round. Needs python3 with huggingface_hub.
 set -u
 [ $# = 1 ] || { echo "usage: $0 BUILD" >&2; exit 2; }
 build=$(realpath "$1") work=$(mktemp -d) model=Org/Tiny

@@ -1,14 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Compiles CUDA kernels by nvcc for the two ends of what is supported (sm_80, sm_90a): tools/compile_kernels.sh [all].
-# Without `all` only
-# those that changed since tests/cuda/kernels.stamp; with it all of them, and the stamp is written when they pass.
-# Last line: "N passed, N failed".
+# Without `all` only those that changed since tests/cuda/kernels.stamp; with it all of them, and the stamp is written
+# when they pass. Last line: "N passed, N failed".
 set -eu
 cd "$(dirname "$0")/.."
 nvcc=$(command -v nvcc || ls /usr/local/cuda*/bin/nvcc 2>/dev/null | tail -1 || true)
-if [ "${1:-}" = all ]; then files=$(find src -name '*.cu' | LC_ALL=C sort); \
-  else files=$(tools/stamp.sh stale-kernels); fi
+if [ "${1:-}" = all ]; then files=$(tools/stamp.sh kernels); else files=$(tools/stamp.sh stale-kernels); fi
 if [ -z "$files" ]; then
   echo "no kernel has changed since nvcc last compiled it"
   echo "1 passed, 0 failed"

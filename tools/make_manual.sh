@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Writes manual pages and completions: tools/make_manual.sh PAGES OUT gives OUT/man1/*.1.gz, OUT/eyelet.bash, _eyelet,
-# eyelet.fish,
-# and the changelog as packages have it.
+# eyelet.fish, and the changelog as packages have it.
 set -euo pipefail
 pages=$1 out=$2
 rm -rf "$out"

@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs a folder's tests with Node: tools/run_node_tests.sh tests/ui build/eyelet. Its npm packages are installed when
-# they are
-# missing or not those of its lock file. The last line is "N passed, N failed".
+# they are missing or not those of its lock file. The last line is "N passed, N failed".
 set -eu
 folder=$1
 EYELET=$(realpath "$2")

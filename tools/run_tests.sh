@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs the tests of a build folder: tools/run_tests.sh BUILD [CTEST OPTION...]. Failing ones show their output; the
-# last line is
-# "N passed, N failed".
+# last line is "N passed, N failed".
 set -eu
 build=$1
 shift

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
-# [install] [packages]. Installs what is missing when
-# root, else prints the command that would. Silent when all are there; does nothing where there is no dpkg.
+# [install] [packages]. Installs what is missing when root, else prints the command that would. Silent when all are
+# there; does nothing where there is no dpkg.
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev libexif-dev

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The tables of the documents that the program makes: tests/docs/tables.sh EYELET MKCHECKPOINT PAGES [--write], in the
-# source tree. Compares
-# each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it there.
+# source tree. Compares each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it
+# there.
 set -euo pipefail
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") pages=$(realpath "$3") write=${4-} source=$PWD
 work=$(mktemp -d)

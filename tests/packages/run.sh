@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What make install and make deb give: tests/packages/run.sh BUILD, in the source tree. The package satisfies lintian,
-# what is installed
-# runs, pages and completions know each option, the unit is one that systemd takes. Last line: "N passed, N failed".
+# what is installed runs, pages and completions know each option, the unit is one that systemd takes. Last line: "N
+# passed, N failed".
 set -euo pipefail
 build=$(realpath "$1") source=$PWD
 here=$source/tests/packages

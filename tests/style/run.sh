@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/check_style.sh can fail: a small tree passes all its checks, and each breach of a rule fails the check that
-# is about it,
-# and no other. Last line: "N passed, N failed".
+# tools/check_style.sh can fail: a small tree passes all its checks, and each breach of a rule fails the check that is
+# about it, and no other. Last line: "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 check=$PWD/tools/check_style.sh format=$PWD/.clang-format
