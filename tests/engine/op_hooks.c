@@ -3,6 +3,8 @@
 
 #include <stdatomic.h>
 
+#include "engine/swap_ops.h"
+
 static struct backend_ops hooked;
 static const struct backend_ops *real;
 static atomic_int counts[N_OPS];
@@ -79,8 +81,8 @@ void hooks_on(ey_engine *engine)
     hooked.qkv = qkv;
     hooked.lm_head = head;
     hooked.finish = finish;
-    engine->be->ops = &hooked;
     hooks_reset(NULL, NULL);
+    swap_ops(engine, &hooked);
 }
 
 void hooks_reset(hook_fn *fn, void *user)

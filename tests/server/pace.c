@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "engine/engine_internal.h"
+#include "engine/swap_ops.h"
 
 static atomic_int *shared_ms;
 static const struct backend_ops *real;
@@ -55,8 +55,8 @@ static void embed(struct backend *be, dev x, const struct weight *table, dev fea
 bool __real_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
 bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
 
-/* All engines of these tests have the same backend, so one table is enough. No engine runs yet
- * when it is made. */
+/* All engines of these tests have the same backend, so one table is enough. No engine runs it
+ * yet when it is made. */
 bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e)
 {
     if (!__real_ey_engine_open(out, options, e)) return false;
@@ -65,6 +65,6 @@ bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey
         paced = *real;
         paced.embed = embed;
     }
-    (*out)->be->ops = &paced;
+    swap_ops(*out, &paced);
     return true;
 }

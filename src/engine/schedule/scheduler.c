@@ -204,8 +204,8 @@ static void *run_scheduler(void *user)
 {
     ey_engine *engine = user;
     int n_chunks;
-    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
     pthread_mutex_lock(&engine->lock);
+    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
     while (!engine->closing) {
         bool has_work = schedule_step(engine, &n_chunks),
              copies_weights = engine_hugepages_may_copy(engine, has_work);

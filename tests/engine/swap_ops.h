@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Other operations for the backend of an open engine, whose scheduler may be copying weights. */
+#ifndef SWAP_OPS_H
+#define SWAP_OPS_H
+
+#include "engine/engine_internal.h"
+
+/* The scheduler reads `ops` under one lock or the other. */
+static inline void swap_ops(ey_engine *engine, const struct backend_ops *ops)
+{
+    pthread_mutex_lock(&engine->device_lock);
+    pthread_mutex_lock(&engine->lock);
+    engine->be->ops = ops;
+    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->device_lock);
+}
+
+#endif
