@@ -88,6 +88,16 @@ void assert_at_rest(ey_engine *engine)
                  in_encoder ? ", one in the encoder" : "");
 }
 
+void backend_take(ey_engine *engine)
+{
+    pthread_mutex_lock(&engine->device_lock);
+}
+
+void backend_give_back(ey_engine *engine)
+{
+    pthread_mutex_unlock(&engine->device_lock);
+}
+
 void engine_set_rows(ey_engine *engine, int rows, int tile)
 {
     pthread_mutex_lock(&engine->lock);

@@ -40,6 +40,10 @@ ey_engine *engine_open_with(const char *kind, ey_engine_options options);
 
 /* Fails unless it is, and holds no block, slot or image for anybody. */
 void assert_at_rest(ey_engine *engine);
+/* Between these two the test may use the backend itself: the scheduler's thread, which copies
+ * weights into huge pages meanwhile, does not. */
+void backend_take(ey_engine *engine);
+void backend_give_back(ey_engine *engine);
 /* Decoder steps of at most so many rows, that many patches of a tile. */
 void engine_set_rows(ey_engine *engine, int rows, int tile);
 /* The KV and feature blocks that nobody holds are handed out in another order from now on; their

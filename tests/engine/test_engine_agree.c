@@ -67,6 +67,7 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
     size_t n = (size_t)N_TOKENS * (size_t)engine->model.text.vocab_size;
     ey_err e;
     lay_out_rows(&r, engine, q, ids);
+    backend_take(engine);
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
     struct batch batch = {.n_rows = r.n,
                           .n_seqs = 1,
@@ -85,6 +86,7 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
+    backend_give_back(engine);
 }
 
 static double log_total(const float *logits, int n)

@@ -187,6 +187,7 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
 {
     ey_err e;
     size_t n = (size_t)n_out * (size_t)engine->model.text.vocab_size;
+    backend_take(engine);
     float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
     assert_non_null(device);
     struct batch batch = {.n_rows = r->n,
@@ -203,6 +204,7 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
     assert_true(engine->be->ops->finish(engine->be, &e));
     engine->be->ops->read_logits(engine->be, logits, device, n);
     engine->be->ops->release(engine->be, device);
+    backend_give_back(engine);
 }
 
 static void write_features(ey_engine *engine)
@@ -210,11 +212,13 @@ static void write_features(ey_engine *engine)
     size_t n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
     float *values = malloc(n * sizeof(float));
     assert_non_null(values);
+    backend_take(engine);
     for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
         for (size_t i = 0; i < n; i++)
             values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
         engine->be->ops->write(engine->be, engine->ws.features[level], values, ELEMENT_FEATURE, n);
     }
+    backend_give_back(engine);
     free(values);
 }
 
@@ -305,8 +309,10 @@ static void deepstack_matters(void **state)
                 for (int i = 0; i < seq_length[s]; i++)
                     push_row(&r, 0, s, i);
                 run_rows(engine, &r, 1, &out, 1, before);
+                backend_take(engine);
                 engine->be->ops->write(engine->be, engine->ws.features[level], zeros,
                                        ELEMENT_FEATURE, n);
+                backend_give_back(engine);
                 run_rows(engine, &r, 1, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
             }

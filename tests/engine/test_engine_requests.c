@@ -618,6 +618,7 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
     int levels = 1 + engine->model.vision.n_deepstack;
     float *out = malloc((size_t)levels * n * hidden * sizeof(float)), *to = out;
     assert_non_null(out);
+    backend_take(engine);
     for (int level = 0; level < levels; level++)
         for (int i = 0; i < entry->n_tokens; i++, to += hidden)
             engine->be->ops->read(engine->be, to,
@@ -625,6 +626,7 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
                                                       ELEMENT_FEATURE,
                                                       (size_t)feature_row(entry, i) * hidden),
                                   ELEMENT_FEATURE, hidden);
+    backend_give_back(engine);
     return out;
 }
 

@@ -118,9 +118,11 @@ static void rope_table_values(void **state)
         ey_engine *engine = engine_open("tiny-gqa4-bf16", devices[d], 1, 64);
         const struct rope *r = &engine->model.text_rope;
         float table[3][64][2];
+        backend_take(engine);
         engine->be->ops->rope_table(engine->be, engine->ws.chunk.rope, r, &position[0][0], 3);
         engine->be->ops->read(engine->be, &table[0][0][0], engine->ws.chunk.rope, ELEMENT_ROPE,
                               sizeof(table) / sizeof(float));
+        backend_give_back(engine);
         for (int row = 0; row < 3; row++)
             for (int i = 0; i < 64; i++) {
                 float angle = (float)position[row][r->axis[i]] * r->frequency[i];
