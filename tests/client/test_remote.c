@@ -28,8 +28,10 @@ enum { PATIENCE_MS = 300000 };
 static char url[64];
 static int port;
 
-/* What the server is to answer, and what it was asked. */
+/* What the server is to answer, and what it was asked. The lock is the test's, except while it
+ * asks. */
 static struct {
+    pthread_mutex_t lock;
     const char *models, *reply; /* whole HTTP replies */
     const char *second;         /* to the second question; NULL: the same */
     bool wait;                  /* after the reply, for the client to leave */
@@ -37,22 +39,27 @@ static struct {
     int questions;
     char head[4096];
     char *body; /* of the last question */
-} canned;
+} canned = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const char *note_question(const struct loopback_request *r)
+{
+    free(canned.body);
+    canned.body = strdup(r->body);
+    return canned.questions++ && canned.second ? canned.second : canned.reply;
+}
 
 static void answer(const struct loopback_request *r)
 {
+    const bool asks_models = strncmp(r->head, "GET /v1/models ", 15) == 0;
+    pthread_mutex_lock(&canned.lock);
     snprintf(canned.head, sizeof(canned.head), "%s", r->head);
-    if (strncmp(r->head, "GET /v1/models ", 15) == 0) {
-        loopback_say(r, "%s", canned.models);
-        return;
-    }
-    free(canned.body);
-    canned.body = strdup(r->body);
-    loopback_say(r, "%s", canned.questions++ && canned.second ? canned.second : canned.reply);
-    if (canned.wait) {
-        loopback_wait_for_end(r);
-        atomic_store(&canned.left, true);
-    }
+    const char *reply = asks_models ? canned.models : note_question(r);
+    const bool wait = canned.wait && !asks_models;
+    pthread_mutex_unlock(&canned.lock);
+    loopback_say(r, "%s", reply);
+    if (!wait) return;
+    loopback_wait_for_end(r);
+    atomic_store(&canned.left, true);
 }
 
 static void set(const char *reply)
@@ -68,12 +75,20 @@ static void set(const char *reply)
 
 /* ---- asking ---- */
 
+static bool try_open(struct remote **remote, const struct remote_options *options, ey_err *e)
+{
+    pthread_mutex_unlock(&canned.lock);
+    bool ok = remote_open(remote, options, e);
+    pthread_mutex_lock(&canned.lock);
+    return ok;
+}
+
 static struct remote *open_remote(const char *key, const char *model)
 {
     struct remote *remote;
     ey_err e = {0};
     struct remote_options options = {url, key, model};
-    if (!remote_open(&remote, &options, &e)) fail_msg("%s", e.text);
+    if (!try_open(&remote, &options, &e)) fail_msg("%s", e.text);
     return remote;
 }
 
@@ -93,7 +108,9 @@ static bool ask_in_form(ey_request *request, const struct remote_response_format
         request->n_messages = 1;
     }
     *e = (ey_err){0};
+    pthread_mutex_unlock(&canned.lock);
     bool ok = remote_ask(remote, request, form, a, e);
+    pthread_mutex_lock(&canned.lock);
     remote_close(&remote);
     return ok;
 }
@@ -283,7 +300,7 @@ static void spellings_of_the_url(void **state)
         struct remote *remote;
         ey_err e;
         snprintf(spelled, sizeof(spelled), forms[i], port);
-        if (!remote_open(&remote, &(struct remote_options){.url = spelled}, &e))
+        if (!try_open(&remote, &(struct remote_options){.url = spelled}, &e))
             fail_msg("%s: %s", spelled, e.text);
         remote_close(&remote);
     }
@@ -566,7 +583,7 @@ static void servers_that_are_none(void **state)
         ey_err e;
         set("");
         canned.models = rows[i].models;
-        assert_false(remote_open(&remote, &(struct remote_options){.url = url, .key = "k"}, &e));
+        assert_false(try_open(&remote, &(struct remote_options){.url = url, .key = "k"}, &e));
         if (!strstr(e.text, rows[i].part) || e.code != rows[i].code)
             fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
         assert_null(remote);
@@ -594,7 +611,7 @@ static void wrong_calls(void **state)
         struct remote *remote;
         ey_err e;
         set("");
-        assert_false(remote_open(
+        assert_false(try_open(
             &remote, &(struct remote_options){rows[i].url, rows[i].key, rows[i].model}, &e));
         if (!strstr(e.text, rows[i].part) || e.code != rows[i].code)
             fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
@@ -604,6 +621,7 @@ static void wrong_calls(void **state)
 static int start(void **state)
 {
     (void)state;
+    pthread_mutex_lock(&canned.lock);
     port = loopback_start(answer, NULL);
     snprintf(url, sizeof(url), "http://127.0.0.1:%d", port);
     return 0;
@@ -612,6 +630,7 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
+    pthread_mutex_unlock(&canned.lock);
     loopback_stop();
     free(canned.body);
     return 0;
