@@ -57,7 +57,7 @@ static bool send_all(struct connection *c, const char *bytes, size_t n)
     }
     if (c->cut >= 0) c->cut -= (long)most;
     if (most == n) return true;
-    __atomic_add_fetch(&c->script->cuts, 1, __ATOMIC_RELAXED);
+    c->script->cuts++;
     return false;
 }
 
@@ -100,7 +100,7 @@ static void take_proxied(struct connection *c)
     const size_t n = sizeof(scheme) - 1;
     c->proxied = strncmp(c->path, scheme, n) == 0;
     if (!c->proxied) return;
-    __atomic_add_fetch(&c->script->proxied, 1, __ATOMIC_RELAXED);
+    c->script->proxied++;
     const char *port = strchr(c->path + n, ':'), *path = strchr(c->path + n, '/');
     c->elsewhere = port && atoi(port + 1) == c->server->cdn_port;
     memmove(c->path, path ? path : "/", strlen(path ? path : "/") + 1);
@@ -140,7 +140,7 @@ static bool send_body(struct connection *c, const uint8_t *data, size_t n, bool 
     for (size_t at = 0; at < n; at += CHUNK) {
         size_t part = n - at < CHUNK ? n - at : CHUNK;
         const uint8_t *bytes = data + at;
-        wait_for_leave(c->script, __atomic_fetch_add(&c->script->begun, part, __ATOMIC_RELAXED));
+        wait_for_leave(c->script, atomic_fetch_add(&c->script->begun, part));
         if (wrong && at_wrong >= at && at_wrong < at + part) {
             changed = malloc(part);
             memcpy(changed, bytes, part);
@@ -151,7 +151,7 @@ static bool send_body(struct connection *c, const uint8_t *data, size_t n, bool 
         free(changed);
         changed = NULL;
         if (!ok) return false;
-        __atomic_add_fetch(&c->script->bytes, part, __ATOMIC_RELAXED);
+        c->script->bytes += part;
         if (c->script->bytes_per_ms) usleep((useconds_t)(part * 1000 / c->script->bytes_per_ms));
     }
     return true;
@@ -166,10 +166,7 @@ static bool send_file(struct connection *c, const struct served_file *f, const c
     if (m == LOGIN_PAGE && f->large)
         return say(c, "HTTP/1.1 200 x\r\nContent-Type: text/html\r\nContent-Length: "
                       "19\r\n\r\n<html>log in</html>");
-    if (f->large && !c->is_head && c->script->wrong_once > 0) {
-        c->script->wrong_once--;
-        wrong = true;
-    }
+    if (f->large && !c->is_head && c->script->wrong_once > 0) wrong = c->script->wrong_once-- > 0;
     wrong = wrong || (m == WRONG_BYTES && f->large);
     if (m == COMPRESSED && f->large) extra = "Content-Encoding: gzip\r\n";
     if (range && m != IGNORES_RANGES && sscanf(range, "bytes=%llu-%llu", &begin, &last) == 2 &&
@@ -178,7 +175,7 @@ static bool send_file(struct connection *c, const struct served_file *f, const c
         size_t n = (size_t)(last - begin + 1);
         unsigned long long told = begin + (m == WRONG_RANGE && f->large),
                            total = f->size + (m == OTHER_TOTAL && f->large);
-        __atomic_add_fetch(&c->script->ranges, 1, __ATOMIC_RELAXED);
+        c->script->ranges++;
         if (m == TOO_MUCH && f->large && last + 1 < f->size) n++;
         if (!say(c,
                  "HTTP/1.1 206 x\r\nContent-Range: bytes %llu-%llu/%llu\r\nContent-Length: "
@@ -316,24 +313,23 @@ static bool answer_here(struct connection *c)
 static void note_at_once(struct hub_script *s, int now)
 {
     int most = s->most_at_once;
-    while (now > most && !__atomic_compare_exchange_n(&s->most_at_once, &most, now, false,
-                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    while (now > most && !atomic_compare_exchange_weak(&s->most_at_once, &most, now)) {}
 }
 
 static bool answer_elsewhere(struct connection *c)
 {
     char name[512] = "";
     struct hub_script *s = c->script;
-    __atomic_add_fetch(&s->elsewhere, 1, __ATOMIC_RELAXED);
-    if (header(c, "Authorization")) __atomic_add_fetch(&s->tokens_elsewhere, 1, __ATOMIC_RELAXED);
+    s->elsewhere++;
+    if (header(c, "Authorization")) s->tokens_elsewhere++;
     sscanf(c->path, "/store/%500[^?]", name);
     const struct served_file *f = find(s, name);
     if (!f) return say_status(c, 404, "");
-    note_at_once(s, __atomic_add_fetch(&s->at_once, 1, __ATOMIC_RELAXED));
+    note_at_once(s, ++s->at_once);
     while (s->most_at_once < s->gather)
         usleep(NAP_US);
     bool ok = send_file(c, f, "");
-    __atomic_sub_fetch(&s->at_once, 1, __ATOMIC_RELAXED);
+    s->at_once--;
     return ok;
 }
 
@@ -342,7 +338,7 @@ static bool answer_elsewhere(struct connection *c)
 static bool answer(struct connection *c)
 {
     struct hub_script *s = c->script;
-    __atomic_add_fetch(&s->requests, 1, __ATOMIC_RELAXED);
+    s->requests++;
     c->cut = s->cut_one_in && !draw(c, (unsigned)s->cut_one_in)
                  ? (long)draw(c, draw(c, 2) ? 400 : 150000)
                  : -1;
@@ -356,7 +352,7 @@ static bool answer(struct connection *c)
 /* It is counted until the client sees its end. */
 static void end(struct connection *c)
 {
-    __atomic_sub_fetch(&c->script->connections, 1, __ATOMIC_RELAXED);
+    c->script->connections--;
     close(c->fd);
     free(c);
 }
@@ -382,7 +378,7 @@ static void *accept_all(void *user)
         *c = *first;
         c->fd = fd;
         c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
-        __atomic_add_fetch(&c->script->connections, 1, __ATOMIC_RELAXED);
+        c->script->connections++;
         if (pthread_create(&thread, NULL, serve, c) == 0)
             pthread_detach(thread);
         else

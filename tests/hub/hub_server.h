@@ -5,6 +5,7 @@
 #ifndef HUB_SERVER_H
 #define HUB_SERVER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,17 +60,17 @@ struct hub_script {
     char token[64];  /* that the endpoint asks for; "": none */
     bool proxy_asks; /* as a proxy it wants a password, and takes any */
     enum misbehaviour misbehaviour;
-    int cut_one_in, fail_one_in;  /* of answers from either port; 0: none */
-    int wrong_once;               /* the next so many answers of large files have a wrong byte */
-    uint32_t bytes_per_ms;        /* of a body; 0: as fast as it goes */
-    volatile uint64_t hold_after; /* bytes of bodies; what comes then waits; 0: nothing does */
-    int gather;                   /* large files wait until so many are requested at once */
+    int cut_one_in, fail_one_in; /* of answers from either port; 0: none */
+    atomic_int wrong_once;       /* the next so many answers of large files have a wrong byte */
+    uint32_t bytes_per_ms;       /* of a body; 0: as fast as it goes */
+    _Atomic uint64_t hold_after; /* bytes of bodies; what comes then waits; 0: nothing does */
+    int gather;                  /* large files wait until so many are requested at once */
     unsigned seed;
     /* what happened */
-    volatile unsigned requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;
-    volatile uint64_t begun, bytes;     /* of bodies: that are being sent or were, that were */
-    volatile int connections;           /* that are open */
-    volatile int at_once, most_at_once; /* GETs of large files */
+    atomic_uint requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;
+    _Atomic uint64_t begun, bytes;    /* of bodies: that are being sent or were, that were */
+    atomic_int connections;           /* that are open */
+    atomic_int at_once, most_at_once; /* GETs of large files */
 };
 
 /* A script in shared memory. */
