@@ -21,6 +21,7 @@ enum { EY_PLAN_ITEMS = 20, EY_PLAN_SUGGESTIONS = 16, EY_PLAN_CHOICES = 8 };
 struct ey_plan {
     char directory[4096]; /* where the checkpoint was found */
     const char *device;   /* "cuda", "cpu" or "ref" */
+    bool on_gpu;
     ey_plan_item items[EY_PLAN_ITEMS];
     size_t n_items;
     uint64_t file_bytes;   /* weights that are read from the mapped file */

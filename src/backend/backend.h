@@ -154,85 +154,45 @@ struct device_roofline {
     double vector_flops; /* the same of vectors where the best is of tiles; 0: it is not */
 };
 
-struct backend_ops {
-    const char *name;
-    size_t element_size[ELEMENT_KINDS];              /* bytes */
-    const char *(*detail)(const struct backend *be); /* which kernels */
-    bool (*measure_roofline)(struct backend *be, struct device_roofline *roofline, ey_err *e);
-    void (*destroy)(struct backend *be);
-    /* The calling thread will use the backend (one at a time does); NULL: any may. The one that
-     * made it need not ask. */
-    void (*attach)(struct backend *be);
-    /* False: its kernels do not take such a model, and *e says why. NULL: they take any. */
+/* A GPU and its memory. */
+struct gpu_info {
+    char name[160];
+    char bus[32]; /* where it is plugged in; "": not known */
+    uint64_t total, free;
+    int sm_count, capability;
+    double rated_reads; /* bytes a second by its clock and width; 0: not known */
+};
+
+/* The self-test of a GPU's kernels, one by one, against loops on the host. */
+enum { SELFTEST_MAX_KERNELS = 64 };
+
+struct selftest_result {
+    char name[32];
+    float error; /* relative, root mean square; infinite if the kernel returned none */
+    bool absent; /* this kind of GPU has no such kernel */
+    bool was_run, failed;
+    const char *fallback; /* what is used where it failed; NULL: nothing can be */
+};
+
+struct selftest_report {
+    struct selftest_result kernel[SELFTEST_MAX_KERNELS];
+    int n, n_failed;
+    bool cached;    /* from an earlier run of this build on this kind of GPU */
+    double seconds; /* that it took */
+};
+
+/* ---- what a backend does, in four parts ---- */
+
+/* The math of a forward pass. Required, but for entries marked optional. */
+struct compute_ops {
+    /* Optional; NULL: the kernels take models of any shape. False: they don't, and *e says why. */
     bool (*check_shapes)(const struct text_shape *text, const struct vision_shape *vision,
                          ey_err *e);
-    /* Whether limits.fp8_prompts is possible; false: *why has the reason, as behind "because".
-     * NULL: it is not. *slow: it costs time there. */
+    /* Optional; NULL: limits.fp8_prompts is not possible. False: *why has the reason, as behind
+     * "because". *slow: it costs time there. */
     bool (*supports_fp8_prompts)(const struct backend *be, bool *slow, ey_err *why);
-    /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
-    size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
-    bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
-    dev (*alloc)(struct backend *be, size_t bytes, ey_err *e);
-    void (*release)(struct backend *be, dev p);
-    size_t (*kv_bytes)(const struct backend *be, const struct kv_shape *shape);
-    /* What place() takes of the device's memory; 0 on backends that use the file's bytes where they
-     * are. */
-    size_t (*weight_bytes)(const struct backend *be, const struct weight *w,
-                           enum placement placement);
-    /* All that place(), alloc() and reserve() will take, at once; NULL: each takes its own. */
-    bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
-    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which
-     * outlives the backend. One that was made by a recipe is not there any more when a backend with
-     * weight_bytes() of its own returns. */
-    bool (*place)(struct backend *be, struct weight *out, const struct weight *in,
-                  enum placement placement, ey_err *e);
-    /* Bytes of a smaller form of a matrix in the checkpoint, without loss, which steps read once
-     * weight.bf12 points to it; 0: it has none. Either NULL: no matrix has. */
-    size_t (*bf12_bytes)(const struct backend *be, const struct weight *w);
-    /* Writes blocks begin .. end-1 of that form, of BF12_ROWS rows each (tensor/bf12.h). */
-    void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin,
-                       size_t end);
-    /* Weights placed as streamed from here on belong together; the place of a group has `bytes`,
-     * the largest group's. NULL: nothing streams. */
-    bool (*open_group)(struct backend *be, size_t bytes, ey_err *e);
-    void (*read)(struct backend *be, float *out, dev in, enum element kind,
-                 size_t n); /* after finish(): n elements as float32 */
-    void (*write)(struct backend *be, dev out, const float *in, enum element kind, size_t n);
-    void (*read_logits)(struct backend *be, float *out, const float *in,
-                        size_t n); /* after finish(): float32 as it is */
-    /* The top-k logits of row `row` of the last lm_head(), without copying all logits; after
-     * finish(). NULL on backends where that is no gain. */
-    void (*topk)(struct backend *be, struct topk_logits *out, int row);
-    /* Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT left in the file
-     * itself; after reserve(). Then topk() of an 8-bit head is scored again (backend/rescore.h) and
-     * nothing is looked up by the host; otherwise the former is the caller's affair, and *why_not
-     * says why if it was requested. NULL: never. */
-    bool (*reads_pinned_rows)(const struct backend *be, const char **why_not);
+    /* Waits for all steps; false: one of them failed. */
     bool (*finish)(struct backend *be, ey_err *e);
-    /* The address of element n of a buffer. */
-    dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
-
-    /* ---- graphs and speculative steps; all NULL on backends that gain nothing by them ---- */
-    /* Captures one decode step (a row of each of n sequences) as a graph instead of running it.
-     * begin returns false if the step is not worth a graph. */
-    bool (*capture_begin)(struct backend *be, int n_seqs);
-    bool (*capture_end)(struct backend *be, ey_err *e);
-    /* Launches the graph captured for such a batch, with logits of each row. False: there is none.
-     */
-    bool (*launch_graph)(struct backend *be, const struct batch *batch, int n_out);
-    /* Enqueues the next step of the same rows behind the running graph. Each row continues with a
-     * token that the device samples from the running step's logits (batch->token is ignored). The
-     * host samples too and uses this step's results only where both agree. */
-    bool (*enqueue_speculative)(struct backend *be, const struct batch *batch,
-                                const struct token_sampling *sampling);
-    /* Waits for the step before the speculative one; topk() then returns that step's logits. */
-    bool (*wait_previous)(struct backend *be, ey_err *e);
-    /* Makes the speculative step the running one. `token`: what the host sampled, checked by
-     * verify_speculative(). */
-    void (*commit_speculative)(struct backend *be, const int32_t *token, int n);
-    /* Whether the device continued with those tokens; after finish() or wait_previous(). Also true
-     * of a step that was not speculative. */
-    bool (*verify_speculative)(struct backend *be);
 
     /* ---- text model (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
@@ -250,7 +210,7 @@ struct backend_ops {
      * its sequence */
     void (*attention)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                       const struct text_shape *shape, const struct batch *batch);
-    /* qkv and attend in one; NULL: the two are called. q is scratch. */
+    /* Optional; NULL: qkv() and attention() are called. q is scratch. */
     void (*qkv_attention)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
                           const struct text_layer *w, const struct text_shape *shape, dev rope,
                           const struct batch *batch);
@@ -267,6 +227,9 @@ struct backend_ops {
     void (*lm_head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
                     const struct weight *norm, const struct weight *head,
                     const struct text_shape *shape);
+    /* Optional; NULL: the host reads all logits. The top-k logits of row `row` of the last
+     * lm_head(); after finish(). */
+    void (*topk)(struct backend *be, struct topk_logits *out, int row);
 
     /* ---- vision encoder (spec 4); rows in merge-block order, n a multiple of a token's patches
      * ----
@@ -276,7 +239,7 @@ struct backend_ops {
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
                         const struct weight *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n);
-    /* The same from the image itself; NULL: the host makes pixels of it. */
+    /* Optional; NULL: the host makes pixels of it. The same from the image itself. */
     void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_image *image,
                             const struct affine *w, const struct weight *table,
                             const struct vision_shape *shape, int first, int n);
@@ -298,62 +261,106 @@ struct backend_ops {
                   const struct vision_shape *shape, int n);
 };
 
+/* Buffers, weights and the KV cache. Required, but for entries marked optional. */
+struct memory_ops {
+    size_t element_size[ELEMENT_KINDS]; /* bytes */
+    /* Scratch of the backend's own; scratch_bytes() says how much reserve() will take. */
+    size_t (*scratch_bytes)(const struct backend *be, const struct backend_limits *limits);
+    bool (*reserve)(struct backend *be, const struct backend_limits *limits, ey_err *e);
+    dev (*alloc)(struct backend *be, size_t bytes, ey_err *e);
+    void (*release)(struct backend *be, dev p);
+    size_t (*kv_bytes)(const struct backend *be, const struct kv_shape *shape);
+    /* What place() takes of the device's memory; 0 on backends that use the file's bytes where they
+     * are. */
+    size_t (*weight_bytes)(const struct backend *be, const struct weight *w,
+                           enum placement placement);
+    /* Optional; NULL: each call takes its own. All that place(), alloc() and reserve() will take,
+     * at once. */
+    bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
+    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which
+     * outlives the backend. One that was made by a recipe is not there any more when a backend with
+     * weight_bytes() of its own returns. */
+    bool (*place)(struct backend *be, struct weight *out, const struct weight *in,
+                  enum placement placement, ey_err *e);
+    /* Optional, both; NULL: no matrix has such a form. Bytes of a smaller form of a matrix in the
+     * checkpoint, without loss, which steps read once weight.bf12 points to it; 0: it has none. */
+    size_t (*bf12_bytes)(const struct backend *be, const struct weight *w);
+    /* Writes blocks begin .. end-1 of that form, of BF12_ROWS rows each (tensor/bf12.h). */
+    void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin,
+                       size_t end);
+    /* Optional; NULL: nothing streams. Weights placed as streamed from here on belong together; the
+     * place of a group has `bytes`, the largest group's. */
+    bool (*open_group)(struct backend *be, size_t bytes, ey_err *e);
+    /* After finish(): n elements as float32. */
+    void (*read)(struct backend *be, float *out, dev in, enum element kind, size_t n);
+    void (*write)(struct backend *be, dev out, const float *in, enum element kind, size_t n);
+    /* After finish(): float32 as it is. */
+    void (*read_logits)(struct backend *be, float *out, const float *in, size_t n);
+    /* The address of element n of a buffer. */
+    dev (*at)(struct backend *be, dev p, enum element kind, size_t n);
+    /* Optional; NULL: never. Whether the device reads the rows that PLACE_HOST and PLACE_EIGHT_BIT
+     * left in the file itself; after reserve(). Then topk() of an 8-bit head is scored again
+     * (backend/rescore.h) and nothing is looked up by the host; otherwise the former is the
+     * caller's affair, and *why_not says why if it was requested. */
+    bool (*reads_pinned_rows)(const struct backend *be, const char **why_not);
+};
+
+/* Captured and speculative steps. Optional as a whole; NULL: every step is enqueued op by op. */
+struct graph_ops {
+    /* Captures one decode step (a row of each of n sequences) as a graph instead of running it.
+     * begin returns false if the step is not worth a graph. */
+    bool (*capture_begin)(struct backend *be, int n_seqs);
+    bool (*capture_end)(struct backend *be, ey_err *e);
+    /* Launches the graph captured for such a batch, with logits of each row. False: there is none.
+     */
+    bool (*launch_graph)(struct backend *be, const struct batch *batch, int n_out);
+    /* Enqueues the next step of the same rows behind the running graph. Each row continues with a
+     * token that the device samples from the running step's logits (batch->token is ignored). The
+     * host samples too and uses this step's results only where both agree. */
+    bool (*enqueue_speculative)(struct backend *be, const struct batch *batch,
+                                const struct token_sampling *sampling);
+    /* Waits for the step before the speculative one; topk() then returns that step's logits. */
+    bool (*wait_previous)(struct backend *be, ey_err *e);
+    /* Makes the speculative step the running one. `token`: what the host sampled, checked by
+     * verify_speculative(). */
+    void (*commit_speculative)(struct backend *be, const int32_t *token, int n);
+    /* Whether the device continued with those tokens; after finish() or wait_previous(). Also true
+     * of a step that was not speculative. */
+    bool (*verify_speculative)(struct backend *be);
+};
+
+/* A device with memory of its own. Optional as a whole; NULL: the host. */
+struct device_ops {
+    /* The calling thread will use the backend; one at a time does. The one that made it need not
+     * call this. */
+    void (*attach)(struct backend *be);
+    /* The device and its memory now, this process's context included. */
+    bool (*info)(const struct backend *be, struct gpu_info *out, ey_err *e);
+    /* Whether the device could read these where they are mapped. Pins a page of each to find out;
+     * nothing stays pinned. */
+    bool (*can_pin_rows)(struct backend *be, const struct weight *head, const struct weight *embed);
+    /* Bytes of the arena. */
+    size_t (*arena_bytes)(const struct backend *be);
+    /* The time to read a slice of the arena. A running step is slowed, not disturbed. */
+    bool (*time_read)(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e);
+    /* Tests the kernels one by one, before anything is allocated: those that fail are not used from
+     * here on. `again` ignores cached results. False: the device cannot be used. */
+    bool (*selftest)(struct backend *be, bool again, struct selftest_report *out, ey_err *e);
+};
+
+struct backend_ops {
+    const char *name;                                /* "ref", "cpu" or "cuda" */
+    const char *(*detail)(const struct backend *be); /* which kernels */
+    bool (*measure_roofline)(struct backend *be, struct device_roofline *roofline, ey_err *e);
+    void (*destroy)(struct backend *be);
+    const struct compute_ops *compute;
+    const struct memory_ops *memory;
+    const struct graph_ops *graph;   /* or NULL */
+    const struct device_ops *device; /* or NULL */
+};
+
 struct backend {
     const struct backend_ops *ops;
 };
-
-/* The reference: plain C, float32, threads of `pool` (borrowed) over weight rows. */
-bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
-/* The fast one for x86: the best instruction set of the machine that is at most what `mask` names
- * ("generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx"); NULL: the fastest,
- * cpu_best_level(). */
-bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
-
-/* Opens the GPU, its context's memory included. `eager`: no graphs. EY_NO_DEVICE: no usable GPU. */
-bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
-/* A simulated GPU: it answers questions about sizes only, so that a plan needs no GPU. */
-bool backend_cuda_create_simulated(struct backend **be, ey_err *e);
-
-/* The GPU and its memory now, this process's context included. */
-struct cuda_device_info {
-    char name[160];
-    char bus[32]; /* where it is plugged in; "": not known */
-    uint64_t total, free;
-    int sm_count, capability;
-    double rated_reads; /* bytes a second by its clock and width; 0: not known */
-};
-bool backend_cuda_device_info(const struct backend *be, struct cuda_device_info *out, ey_err *e);
-/* Whether the GPU could read these where they are mapped. Pins a page of each to find out; nothing
- * stays pinned. */
-bool backend_cuda_can_pin_rows(struct backend *be, const struct weight *head,
-                               const struct weight *embed);
-
-/* Bytes of the arena, and the time to read a slice of it. A running step is slowed, not disturbed.
- */
-size_t backend_cuda_arena_bytes(const struct backend *be);
-bool backend_cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds,
-                            ey_err *e);
-
-/* The self-test of a GPU's kernels, one by one, against loops on the host. */
-enum { SELFTEST_MAX_KERNELS = 64 };
-
-struct selftest_result {
-    char name[32];
-    float error; /* relative, root mean square; infinite if the kernel returned none */
-    bool absent; /* this kind of GPU has no such kernel */
-    bool was_run, failed;
-    const char *fallback; /* what is used where it failed; NULL: nothing can be */
-};
-
-struct selftest_report {
-    struct selftest_result kernel[SELFTEST_MAX_KERNELS];
-    int n, n_failed;
-    bool cached;    /* from an earlier run of this build on this kind of GPU */
-    double seconds; /* that it took */
-};
-
-/* Call before anything is allocated: kernels that fail on this kind of GPU are not used from here
- * on. `again` ignores cached results. Returns false if the GPU cannot be used. */
-bool backend_cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e);
 
 #endif

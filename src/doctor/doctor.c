@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this machine has for running models, what is wrong with it, and what helps. */
+#include "backend/open/open_backend.h"
 #include "doctor/doctor_findings.h"
 
 #include <stdarg.h>
@@ -69,8 +70,8 @@ void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kerne
 {
     *out = (ey_diagnosis){0};
     bool try_gpu = !options->device || strcmp(options->device, "auto") == 0 ||
-                   strcmp(options->device, "cuda") == 0;
-    bool needs_gpu = options->device && strcmp(options->device, "cuda") == 0;
+                   backend_name_is_gpu(options->device);
+    bool needs_gpu = backend_name_is_gpu(options->device);
     bool gpu = try_gpu && doctor_check_gpu(out, kernels),
          host = doctor_check_host(out, options->model);
     out->usable = gpu || (host && !needs_gpu);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/open/open_backend.h"
 #include "backend/cuda/nvml.h"
 #include "base/system.h"
 #include "doctor/doctor_findings.h"
@@ -50,7 +50,7 @@ static void add_gpu_process(ey_diagnosis *out, const struct nvml_process *p)
 
 /* Bytes of the holders that are known. */
 static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
-                                    const struct cuda_device_info *gpu)
+                                    const struct gpu_info *gpu)
 {
     enum { WORTH_TELLING = 32 << 20, MOST = 12 };
     struct nvml_process list[NVML_PROCESSES];
@@ -65,8 +65,7 @@ static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
 }
 
 /* Memory that is neither free, nor this process's, nor a listed process's. */
-static void check_unlisted_memory(ey_diagnosis *out, const struct cuda_device_info *gpu,
-                                  uint64_t accounted)
+static void check_unlisted_memory(ey_diagnosis *out, const struct gpu_info *gpu, uint64_t accounted)
 {
     const uint64_t worth_telling = (uint64_t)64 << 20;
     uint64_t used = gpu->total - gpu->free, ours = gpu_context_bytes(gpu->sm_count) + accounted,
@@ -83,7 +82,7 @@ static void check_unlisted_memory(ey_diagnosis *out, const struct cuda_device_in
     finding_value(f, (double)unlisted, "bytes");
 }
 
-static bool check_gpu_memory(ey_diagnosis *out, const struct cuda_device_info *gpu)
+static bool check_gpu_memory(ey_diagnosis *out, const struct gpu_info *gpu)
 {
     uint64_t left = gpu->free + gpu_context_bytes(gpu->sm_count);
     bool enough = left >= MIN_FREE_GPU_BYTES;
@@ -108,8 +107,8 @@ static bool doctor_measure_slices(struct backend *be, double rate[DOCTOR_MAX_SLI
     memset(rate, 0, DOCTOR_MAX_SLICES * sizeof(*rate));
     for (int round = 0; round < DOCTOR_ROUNDS; round++)
         for (int i = 0; i < n; i++) {
-            if (!backend_cuda_time_read(be, (size_t)i * DOCTOR_SLICE_BYTES, DOCTOR_SLICE_BYTES,
-                                        &seconds, e))
+            if (!be->ops->device->time_read(be, (size_t)i * DOCTOR_SLICE_BYTES, DOCTOR_SLICE_BYTES,
+                                            &seconds, e))
                 return false;
             if (DOCTOR_SLICE_BYTES / seconds > rate[i]) rate[i] = DOCTOR_SLICE_BYTES / seconds;
         }
@@ -149,15 +148,14 @@ static void report_bandwidth(ey_diagnosis *out, const double *rate, int n, doubl
                       "Policy\" to \"Prefer No Sysmem Fallback\"");
 }
 
-static void check_gpu_bandwidth(ey_diagnosis *out, struct backend *be,
-                                const struct cuda_device_info *gpu)
+static void check_gpu_bandwidth(ey_diagnosis *out, struct backend *be, const struct gpu_info *gpu)
 {
     double rate[DOCTOR_MAX_SLICES];
     ey_err e;
     uint64_t slices = gpu->free / 2 / DOCTOR_SLICE_BYTES;
     int n = slices < DOCTOR_MAX_SLICES ? (int)slices : DOCTOR_MAX_SLICES;
     if (n < 1) return;
-    if (be->ops->open_arena(be, (uint64_t)n * DOCTOR_SLICE_BYTES, &e) &&
+    if (be->ops->memory->open_arena(be, (uint64_t)n * DOCTOR_SLICE_BYTES, &e) &&
         doctor_measure_slices(be, rate, n, &e))
         report_bandwidth(out, rate, n, gpu->rated_reads);
     else
@@ -182,7 +180,7 @@ static bool check_kernels(ey_diagnosis *out, struct backend *be, bool rerun)
 {
     struct selftest_report report;
     ey_err e;
-    bool ok = backend_cuda_selftest(be, rerun, &report, &e);
+    bool ok = be->ops->device->selftest(be, rerun, &report, &e);
     ey_finding *f = finding_add(out, "kernels",
                                 !ok               ? EY_FINDING_BAD
                                 : report.n_failed ? EY_FINDING_WARNING
@@ -212,13 +210,13 @@ static bool check_kernels(ey_diagnosis *out, struct backend *be, bool rerun)
 
 static bool check_gpu(ey_diagnosis *out, struct backend *be, bool kernels)
 {
-    struct cuda_device_info gpu;
+    struct gpu_info gpu;
     struct nvml nvml;
     ey_err e;
     bool is_present = nvml_open(&nvml);
     finding_text(finding_add(out, "gpu", EY_FINDING_GOOD), "%s", be->ops->detail(be));
     check_driver(out, &nvml, is_present);
-    bool ok = backend_cuda_device_info(be, &gpu, &e);
+    bool ok = be->ops->device->info(be, &gpu, &e);
     if (ok) {
         ok = check_gpu_memory(out, &gpu);
         check_unlisted_memory(out, &gpu, is_present ? check_gpu_processes(out, &nvml, &gpu) : 0);
@@ -236,7 +234,9 @@ bool doctor_check_gpu(ey_diagnosis *out, bool kernels)
     ey_err e;
     struct pool *pool = NULL;
     struct backend *be = NULL;
-    bool is_present = pool_create(&pool, 0, &e) && backend_cuda_create(&be, pool, true, &e),
+    bool is_present = pool_create(&pool, 0, &e) &&
+                      backend_open_gpu(&be, &(struct backend_options){.pool = pool, .eager = true},
+                                       &e),
          ok = is_present && check_gpu(out, be, kernels);
     if (!is_present) finding_text(finding_add(out, "gpu", EY_FINDING_NOTE), "%.500s", e.text);
     if (be) be->ops->destroy(be);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/open/open_backend.h"
 #include "base/memory.h"
 #include "base/system.h"
 #include "checkpoint/hf_cache.h"
@@ -38,7 +38,8 @@ static bool check_cpu(ey_diagnosis *out)
     struct pool *pool = NULL;
     struct backend *be = NULL;
     system_cpu_name(name, sizeof(name));
-    bool ok = pool_create(&pool, 0, &e) && backend_cpu_create(&be, pool, NULL, &e);
+    bool ok = pool_create(&pool, 0, &e) &&
+              backend_open(&be, "cpu", &(struct backend_options){.pool = pool}, &e);
     ey_finding *f = finding_add(out, "processor", ok ? EY_FINDING_GOOD : EY_FINDING_BAD);
     if (ok)
         finding_text(f, "%s, %d threads, kernels for %s", name[0] ? name : "a processor",

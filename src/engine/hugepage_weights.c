@@ -86,7 +86,7 @@ static void add_weight_copies(struct hugepage_weights *m, const ey_engine *engin
 {
     if (!w->data) return;
     const struct backend *be = host_backend(engine);
-    const size_t bf12_bytes = be->ops->bf12_bytes ? be->ops->bf12_bytes(be, w) : 0;
+    const size_t bf12_bytes = be->ops->memory->bf12_bytes ? be->ops->memory->bf12_bytes(be, w) : 0;
     if (bf12_bytes)
         add_copy(m, engine, w->data,
                  (struct weight_copy){.ref = &w->bf12, .bf12_source = w, .size = bf12_bytes});
@@ -105,7 +105,7 @@ static void add_weight_copies(struct hugepage_weights *m, const ey_engine *engin
 static int count_host_layers(const ey_engine *engine)
 {
     const struct backend *be = engine->be;
-    return be->ops->weight_bytes(be, &engine->model.layers[0].gate, PLACE_RESIDENT)
+    return be->ops->memory->weight_bytes(be, &engine->model.layers[0].gate, PLACE_RESIDENT)
                ? engine->plan.cpu_layers
                : engine->model.text.n_layers;
 }
@@ -224,8 +224,8 @@ static void encode_bf12_blocks(void *context, size_t begin, size_t end, int thre
 {
     const struct bf12_job *s = context;
     (void)thread;
-    s->be->ops->write_bf12(s->be, s->copy->to, s->copy->bf12_source, s->first_block + begin,
-                           s->first_block + end);
+    s->be->ops->memory->write_bf12(s->be, s->copy->to, s->copy->bf12_source, s->first_block + begin,
+                                   s->first_block + end);
 }
 
 static void copy_as_bf12(const struct weight_copy *c, const struct backend *be, struct pool *pool)

@@ -159,7 +159,8 @@ static bool place_weights(struct backend *be, struct weight *first, size_t n,
                           enum placement placement, ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
-        if (first[i].data && !be->ops->place(be, &first[i], &first[i], placement, e)) return false;
+        if (first[i].data && !be->ops->memory->place(be, &first[i], &first[i], placement, e))
+            return false;
     return true;
 }
 
@@ -177,7 +178,7 @@ static size_t resident_bytes(const struct backend *be, const struct weight *firs
 {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++)
-        if (first[i].data) bytes += be->ops->weight_bytes(be, &first[i], PLACE_RESIDENT);
+        if (first[i].data) bytes += be->ops->memory->weight_bytes(be, &first[i], PLACE_RESIDENT);
     return bytes;
 }
 
@@ -203,18 +204,18 @@ static bool place_vision_model(struct model *model, struct backend *be, enum pla
                                ey_err *e)
 {
     struct vision_weights *v = &model->vision_weights;
-    size_t group = placement == PLACE_STREAMED && be->ops->open_group
+    size_t group = placement == PLACE_STREAMED && be->ops->memory->open_group
                        ? model_streamed_group_bytes(model, be)
                        : 0;
     bool ok = PLACE_WEIGHTS(be, v->patch, PLACE_RESIDENT, e) &&
               PLACE_WEIGHTS(be, v->position, PLACE_RESIDENT, e);
     for (int i = 0; ok && i < model->vision.depth; i++)
-        ok = (!group || be->ops->open_group(be, group, e)) &&
+        ok = (!group || be->ops->memory->open_group(be, group, e)) &&
              PLACE_WEIGHTS(be, v->blocks[i], placement, e);
     for (int i = 0; ok && i < model->vision.n_deepstack; i++)
-        ok = (!group || be->ops->open_group(be, group, e)) &&
+        ok = (!group || be->ops->memory->open_group(be, group, e)) &&
              place_merger(be, &v->deepstack[i], placement, e);
-    return ok && (!group || be->ops->open_group(be, group, e)) &&
+    return ok && (!group || be->ops->memory->open_group(be, group, e)) &&
            place_merger(be, &v->merger, placement, e);
 }
 
@@ -241,7 +242,7 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct weight 
     file_map_release_pages(recipe->source.data,
                            (size_t)recipe->source.rows * weight_row_bytes(&recipe->source));
     quantized.recipe = recipe;
-    bool ok = m->be->ops->place(m->be, w, &quantized, PLACE_RESIDENT, e);
+    bool ok = m->be->ops->memory->place(m->be, w, &quantized, PLACE_RESIDENT, e);
     w->recipe = NULL;
     return ok;
 }
@@ -250,8 +251,9 @@ static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_er
 {
     struct weight *w = (struct weight *)&m->model->layers[layer];
     for (size_t i = 0; i < LAYER_WEIGHTS; i++)
-        if (w[i].data && !(w[i].recipe ? quantize_and_place(m, &w[i], layer, e)
-                                       : m->be->ops->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e)))
+        if (w[i].data &&
+            !(w[i].recipe ? quantize_and_place(m, &w[i], layer, e)
+                          : m->be->ops->memory->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e)))
             return false;
     return true;
 }
@@ -260,7 +262,8 @@ static bool place_text_layers(struct model *model, struct backend *be, struct po
                               int end, ey_err *e)
 {
     struct on_load_quantizer m = {model, be, pool, NULL};
-    bool ok = true, copies = be->ops->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
+    bool ok = true,
+         copies = be->ops->memory->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
     if (copies && model->max_quantized_bytes &&
         !(m.staging = aligned_alloc(64, model->max_quantized_bytes)))
         return ey_fail_memory(e, "weights on their way", model->max_quantized_bytes);

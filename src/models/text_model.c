@@ -19,17 +19,18 @@ static void run_text_layer(const struct model *m, const struct layer_range *s,
     const struct step_buffers *b = s->buffers;
     const struct text_layer *w = &m->layers[layer];
     const int kv_layer = layer - s->begin; /* in the cache */
-    if (op->qkv_attention) {
-        op->qkv_attention(be, b->o, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope, batch);
+    if (op->compute->qkv_attention) {
+        op->compute->qkv_attention(be, b->o, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope,
+                                   batch);
     } else {
-        op->qkv(be, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope, batch);
-        op->attention(be, b->o, b->q, s->kv, kv_layer, &m->text, batch);
+        op->compute->qkv(be, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope, batch);
+        op->compute->attention(be, b->o, b->q, s->kv, kv_layer, &m->text, batch);
     }
-    op->project_add(be, b->x, b->o, &w->o, batch->n_rows, batch->n_prompt);
-    op->gate_up(be, b->h, b->x, w, &m->text, batch->n_rows, batch->n_prompt);
-    op->project_add(be, b->x, b->h, &w->down, batch->n_rows, batch->n_prompt);
+    op->compute->project_add(be, b->x, b->o, &w->o, batch->n_rows, batch->n_prompt);
+    op->compute->gate_up(be, b->h, b->x, w, &m->text, batch->n_rows, batch->n_prompt);
+    op->compute->project_add(be, b->x, b->h, &w->down, batch->n_rows, batch->n_prompt);
     if (layer < m->vision.n_deepstack)
-        op->add_features(be, b->x, ws->features[1 + layer], batch, m->text.hidden);
+        op->compute->add_features(be, b->x, ws->features[1 + layer], batch, m->text.hidden);
 }
 
 /* False: stopped by the watch. */
@@ -37,7 +38,8 @@ static bool run_layer_range(const struct model *m, const struct layer_range *s,
                             const struct workspace *ws, const struct batch *batch,
                             const struct watch *watch)
 {
-    s->be->ops->rope_table(s->be, s->buffers->rope, &m->text_rope, batch->position, batch->n_rows);
+    s->be->ops->compute->rope_table(s->be, s->buffers->rope, &m->text_rope, batch->position,
+                                    batch->n_rows);
     for (int layer = s->begin; layer < s->end; layer++) {
         if (!watch_go_on(watch, layer, m->text.n_layers)) return false;
         run_text_layer(m, s, ws, layer, batch);
@@ -52,21 +54,22 @@ bool text_model_step(const struct model *m, struct backend *be, const struct wor
     const struct cpu_layers *cpu_layers = ws->cpu_layers;
     const struct layer_range last = {be, b, kv, cpu_layers ? cpu_layers->n_layers : 0,
                                      m->text.n_layers};
-    if (be->ops->launch_graph && be->ops->launch_graph(be, batch, n_out)) return true;
+    if (be->ops->graph && be->ops->graph->launch_graph(be, batch, n_out)) return true;
     if (cpu_layers) {
         struct kv_cache cpu_kv = cpu_layers->kv;
         const struct layer_range host = {cpu_layers->be, &cpu_layers->buffers, &cpu_kv, 0,
                                          cpu_layers->n_layers};
-        host.be->ops->embed(host.be, host.buffers->x, &m->embed, ws->features[0], batch);
+        host.be->ops->compute->embed(host.be, host.buffers->x, &m->embed, ws->features[0], batch);
         if (!run_layer_range(m, &host, ws, batch, watch)) return false;
-        be->ops->write(be, b->x, host.buffers->x, ELEMENT_RESIDUAL,
-                       (size_t)batch->n_rows *
-                           (size_t)m->text.hidden); /* in order before the layers there */
+        be->ops->memory->write(be, b->x, host.buffers->x, ELEMENT_RESIDUAL,
+                               (size_t)batch->n_rows *
+                                   (size_t)m->text.hidden); /* in order before the layers there */
     } else {
-        be->ops->embed(be, b->x, &m->embed, ws->features[0], batch);
+        be->ops->compute->embed(be, b->x, &m->embed, ws->features[0], batch);
     }
     if (!run_layer_range(m, &last, ws, batch, watch)) return false;
     if (n_out)
-        be->ops->lm_head(be, logits, b->x, out_rows, n_out, &m->final_norm, &m->head, &m->text);
+        be->ops->compute->lm_head(be, logits, b->x, out_rows, n_out, &m->final_norm, &m->head,
+                                  &m->text);
     return true;
 }

@@ -22,7 +22,7 @@ static int encoder_tile_rows(const struct encoder_run *p, const struct model *m,
 
 static dev vision_tile_row(const struct vision_tile *t, dev buffer, enum element kind, int width)
 {
-    return t->be->ops->at(t->be, buffer, kind, (size_t)t->first * (size_t)width);
+    return t->be->ops->memory->at(t->be, buffer, kind, (size_t)t->first * (size_t)width);
 }
 
 /* The tile's pixels, and (row, col, 0) of each patch. */
@@ -36,27 +36,29 @@ static void patch_embed_tile(const struct vision_tile *t, const struct encoder_r
         position[2] = 0;
     }
     dev x = vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
-    if (t->be->ops->patch_embed_rgb) {
+    if (t->be->ops->compute->patch_embed_rgb) {
         const struct patch_spec *spec = &t->m->patch_spec;
         const struct rgb_image rgb = {p->image->rgb,
                                       p->rows,
                                       p->cols,
                                       {spec->mean[0], spec->mean[1], spec->mean[2]},
                                       {spec->std[0], spec->std[1], spec->std[2]}};
-        t->be->ops->patch_embed_rgb(t->be, x, &rgb, &w->patch, &w->position, s, t->first, t->n);
+        t->be->ops->compute->patch_embed_rgb(t->be, x, &rgb, &w->patch, &w->position, s, t->first,
+                                             t->n);
     } else {
         image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
-        t->be->ops->patch_embed(t->be, x, p->pixels, &w->patch, &w->position, s, p->rows, p->cols,
-                                t->first, t->n);
+        t->be->ops->compute->patch_embed(t->be, x, p->pixels, &w->patch, &w->position, s, p->rows,
+                                         p->cols, t->first, t->n);
     }
-    t->be->ops->rope_table(t->be, vision_tile_row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim),
-                           &t->m->vision_rope, p->positions, t->n);
+    t->be->ops->compute->rope_table(
+        t->be, vision_tile_row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim),
+        &t->m->vision_rope, p->positions, t->n);
 }
 
 static void qkv_tile(const struct vision_tile *t, const struct vision_block *w)
 {
     const struct vision_shape *s = &t->m->vision;
-    t->be->ops->vision_qkv(
+    t->be->ops->compute->vision_qkv(
         t->be, t->ws->vision_qkv, vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden),
         w, s, vision_tile_row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim), t->first, t->n);
 }
@@ -68,10 +70,11 @@ static void attention_mlp_tile(const struct vision_tile *t, const struct vision_
     const struct backend_ops *op = t->be->ops;
     const struct vision_shape *s = &t->m->vision;
     dev x = vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
-    op->vision_attention(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n, n_keys);
-    op->vision_project_add(t->be, x, t->ws->vision_o, &w->proj, t->n);
-    op->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
-    op->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
+    op->compute->vision_attention(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n,
+                                  n_keys);
+    op->compute->vision_project_add(t->be, x, t->ws->vision_o, &w->proj, t->n);
+    op->compute->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
+    op->compute->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
 }
 
 /* n tokens of one feature block, to rows of the text model's features. */
@@ -81,17 +84,18 @@ static void merge_tokens(const struct vision_tile *t, const struct merger *w, in
     const struct vision_shape *s = &t->m->vision;
     const struct vision_backends *backends = t->backends;
     const size_t width = (size_t)s->out_hidden;
-    dev x = t->be->ops->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL,
-                           (size_t)token * (size_t)vision_group(s) * (size_t)s->hidden);
-    dev out = backends->text_be->ops->at(backends->text_be, backends->text_ws->features[level],
-                                         ELEMENT_FEATURE, row * width);
+    dev x = t->be->ops->memory->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL,
+                                   (size_t)token * (size_t)vision_group(s) * (size_t)s->hidden);
+    dev out = backends->text_be->ops->memory->at(
+        backends->text_be, backends->text_ws->features[level], ELEMENT_FEATURE, row * width);
     bool crosses = t->be != backends->text_be;
-    t->be->ops->merge(t->be, crosses ? t->ws->vision_features : out, x, w, s, n);
+    t->be->ops->compute->merge(t->be, crosses ? t->ws->vision_features : out, x, w, s, n);
     if (crosses && backends->features_on_host)
-        t->be->ops->read(t->be, out, t->ws->vision_features, ELEMENT_FEATURE, (size_t)n * width);
+        t->be->ops->memory->read(t->be, out, t->ws->vision_features, ELEMENT_FEATURE,
+                                 (size_t)n * width);
     else if (crosses)
-        backends->text_be->ops->write(backends->text_be, out, t->ws->vision_features,
-                                      ELEMENT_FEATURE, (size_t)n * width);
+        backends->text_be->ops->memory->write(backends->text_be, out, t->ws->vision_features,
+                                              ELEMENT_FEATURE, (size_t)n * width);
 }
 
 /* The tile's tokens go where their feature blocks lie. */

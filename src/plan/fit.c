@@ -404,8 +404,9 @@ static bool check_shapes(const struct plan_question *q, ey_err *e)
 {
     static const struct vision_shape no_vision;
     const bool on_cpu = q->device->is_gpu && q->limits->knobs.vision == VISION_HOST;
-    return !q->be->ops->check_shapes ||
-           q->be->ops->check_shapes(&q->model->text, on_cpu ? &no_vision : &q->model->vision, e);
+    return !q->be->ops->compute->check_shapes ||
+           q->be->ops->compute->check_shapes(&q->model->text,
+                                             on_cpu ? &no_vision : &q->model->vision, e);
 }
 
 bool plan_make(struct plan *p, const struct model *m, const struct backend *be,

@@ -152,7 +152,7 @@ static uint64_t buffer_bytes(const struct backend *be, const size_t *elements,
 {
     uint64_t sum = 0;
     for (int i = 0; i < count; i++)
-        sum += (uint64_t)elements[i] * be->ops->element_size[kind[i]];
+        sum += (uint64_t)elements[i] * be->ops->memory->element_size[kind[i]];
     return sum;
 }
 
@@ -237,9 +237,9 @@ static void size_cpu_rows(struct plan *p, const struct plan_question *q)
     const int rows = p->limits.max_rows;
     if (plan_vision_on_cpu(p))
         p->bytes[PLAN_CPU_VISION_WORKSPACE] = vision_workspace_bytes(p, cpu, &q->model->vision);
-    p->bytes[PLAN_CPU_SCRATCH] = cpu->ops->scratch_bytes(cpu, &p->cpu_limits);
+    p->bytes[PLAN_CPU_SCRATCH] = cpu->ops->memory->scratch_bytes(cpu, &p->cpu_limits);
     if (!p->cpu_layers) return;
-    p->bytes[PLAN_CPU_KV] = cpu->ops->kv_bytes(cpu, &p->cpu_kv);
+    p->bytes[PLAN_CPU_KV] = cpu->ops->memory->kv_bytes(cpu, &p->cpu_kv);
     p->bytes[PLAN_CPU_WORKSPACE] = step_workspace_bytes(q, cpu, rows);
     p->bytes[PLAN_QUANTIZED] += q->weights.cpu_layers_quantized[p->cpu_layers];
     p->cpu_layers_bytes = q->weights.cpu_layers_file[p->cpu_layers] +
@@ -329,15 +329,15 @@ void plan_size(struct plan *p, const struct plan_question *q)
              vision = plan_vision_on_cpu(p) ? 0 : vision_workspace_bytes(p, q->be, &m->vision);
     p->bytes[PLAN_WEIGHTS] = m->weight_bytes;
     p->bytes[PLAN_QUANTIZED] = p->device->is_gpu ? m->max_quantized_bytes : m->quantized_bytes;
-    p->bytes[PLAN_KV] = q->be->ops->kv_bytes(q->be, &p->kv);
+    p->bytes[PLAN_KV] = q->be->ops->memory->kv_bytes(q->be, &p->kv);
     p->bytes[PLAN_IMAGE_CACHE] = (uint64_t)(1 + m->vision.n_deepstack) * (uint64_t)p->feature_rows *
                                  (uint64_t)m->text.hidden *
-                                 feature_be->ops->element_size[ELEMENT_FEATURE];
+                                 feature_be->ops->memory->element_size[ELEMENT_FEATURE];
     p->bytes[PLAN_SHARED_WORKSPACE] = prefill > vision ? prefill : vision;
     p->bytes[PLAN_DECODE_WORKSPACE] = step_workspace_bytes(q, q->be, p->decode_rows);
     p->bytes[PLAN_LOGITS] = (uint64_t)p->max_num_seqs * (uint64_t)m->text.vocab_size *
                             sizeof(float);
-    p->bytes[PLAN_SCRATCH] = q->be->ops->scratch_bytes(q->be, &p->limits);
+    p->bytes[PLAN_SCRATCH] = q->be->ops->memory->scratch_bytes(q->be, &p->limits);
     p->bytes[PLAN_HOST_BUFFERS] = host_buffer_bytes(p, m);
     if (p->device->is_gpu)
         size_gpu_rows(p, q);

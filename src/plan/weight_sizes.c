@@ -19,7 +19,7 @@ static void sum_weights(struct weight_sum *s, const struct weight *first, size_t
 {
     for (size_t i = 0; i < n; i++) {
         if (!first[i].data) continue;
-        s->bytes += s->be->ops->weight_bytes(s->be, &first[i], s->placement);
+        s->bytes += s->be->ops->memory->weight_bytes(s->be, &first[i], s->placement);
         s->file_bytes += weight_file_bytes(&first[i]);
     }
 }

@@ -6,6 +6,7 @@
 #define EY_TEST_CUDA_FAKE_DRIVER_H
 
 #include "backend/cuda/cuda_driver.h"
+#include "backend/cuda/cuda_backend.h"
 
 #ifdef __cplusplus
 extern "C" {

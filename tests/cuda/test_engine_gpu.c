@@ -67,7 +67,7 @@ static void device_memory_is_the_plan(void **state)
             o.group_size = k == 3 ? 64 : 0;
             ey_engine *engine = engine_open_with(kinds[k], o);
             struct fake_counts n = fake_driver_counts();
-            struct cuda_device_info facts;
+            struct gpu_info facts;
             ey_err e;
             assert_int_equal(n.device_bytes, engine->plan.arena_bytes);
             assert_int_equal(n.device_allocations, 1);
@@ -78,7 +78,7 @@ static void device_memory_is_the_plan(void **state)
             assert_true(i ? pinned && n.pinned_bytes >= pinned &&
                                 n.pinned_bytes <= pinned + 4 * page
                           : !pinned && !n.pinned_ranges);
-            assert_true(backend_cuda_device_info(engine->be, &facts, &e));
+            assert_true(engine->be->ops->device->info(engine->be, &facts, &e));
             assert_int_equal(facts.total - facts.free, fake_small_gpu.used_by_others +
                                                            fake_small_gpu.context_bytes +
                                                            engine->plan.arena_bytes);
@@ -385,8 +385,8 @@ static void outcomes(struct outcome out[2], bool eager, const char *head)
     for (int i = 0; i < 2; i++) {
         question_simple(&q, i, "What is this?", 5);
         out[i] = outcome_of(engine, &q);
-        engine->be->ops->read_logits(engine->be, out[i].logits, engine->logits,
-                                     (size_t)out[i].vocabulary);
+        engine->be->ops->memory->read_logits(engine->be, out[i].logits, engine->logits,
+                                             (size_t)out[i].vocabulary);
     }
     assert_int_equal(fake_driver_counts().graphs, eager ? 0 : SLOTS);
     assert_true((fake_driver_counts().graph_launches > 0) == !eager);

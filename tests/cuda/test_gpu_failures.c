@@ -6,6 +6,7 @@
 #include "cuda/fake_driver.h"
 #include "engine/concurrent_requests.h"
 #include "models/ckpt_edit.h"
+#include "backend/cuda/cuda_backend.h"
 
 enum { A_FAILURE = 700 };
 
@@ -295,7 +296,7 @@ static void shapes_that_are_too_large(void **state)
     ey_err e;
     assert_true(backend_cuda_create_simulated(&be, &e));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        bool ok = be->ops->check_shapes(&rows[i].text, &rows[i].vision, &e);
+        bool ok = be->ops->compute->check_shapes(&rows[i].text, &rows[i].vision, &e);
         assert_int_equal(ok, rows[i].words == NULL);
         if (!ok && (e.code != EY_BAD_MODEL || !strstr(e.text, rows[i].words)))
             fail_msg("\"%s\"", e.text);

@@ -66,7 +66,7 @@ static void all_pass_and_are_remembered(void **state)
     ey_err e;
     (void)state;
     struct backend *be = opened(&before);
-    if (!backend_cuda_selftest(be, false, &r, &e)) fail_msg("%s", e.text);
+    if (!be->ops->device->selftest(be, false, &r, &e)) fail_msg("%s", e.text);
     after = fake_driver_counts();
     assert_int_equal(after.device_bytes, before.device_bytes);
     assert_false(r.cached);
@@ -78,7 +78,7 @@ static void all_pass_and_are_remembered(void **state)
     }
     assert_int_equal(r.n_failed, 0);
     print_message("%.2f s\n", r.seconds);
-    assert_true(backend_cuda_selftest(be, false, &again, &e));
+    assert_true(be->ops->device->selftest(be, false, &again, &e));
     assert_true(again.cached);
     assert_int_equal(fake_driver_counts().launches, after.launches);
     for (int i = 0; i < r.n; i++)
@@ -98,24 +98,25 @@ static void assert_multiplies(struct backend *be, int n)
     ey_err e;
     for (int i = 0; i < n * COLS; i++)
         x[i] = bf16_float(float_bf16(x[i]));
-    if (!be->ops->place(be, &w, &in, PLACE_RESIDENT, &e) || !be->ops->reserve(be, &limits, &e))
+    if (!be->ops->memory->place(be, &w, &in, PLACE_RESIDENT, &e) ||
+        !be->ops->memory->reserve(be, &limits, &e))
         fail_msg("%s", e.text);
-    dev device_x = be->ops->alloc(be, sizeof(float) * 64 * COLS, &e),
-        device_y = be->ops->alloc(be, sizeof(float) * 64 * ROWS, &e);
-    be->ops->write(be, device_x, x, ELEMENT_ACTIVATION, (size_t)(n * COLS));
-    be->ops->write(be, device_y, y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
-    be->ops->project_add(be, device_y, device_x, &w, n, 0);
-    if (!be->ops->finish(be, &e)) fail_msg("%s", e.text);
-    be->ops->read(be, got, device_y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
+    dev device_x = be->ops->memory->alloc(be, sizeof(float) * 64 * COLS, &e),
+        device_y = be->ops->memory->alloc(be, sizeof(float) * 64 * ROWS, &e);
+    be->ops->memory->write(be, device_x, x, ELEMENT_ACTIVATION, (size_t)(n * COLS));
+    be->ops->memory->write(be, device_y, y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
+    be->ops->compute->project_add(be, device_y, device_x, &w, n, 0);
+    if (!be->ops->compute->finish(be, &e)) fail_msg("%s", e.text);
+    be->ops->memory->read(be, got, device_y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
     for (int i = 0; i < n * ROWS; i++) {
         double want = (double)y[i];
         for (int c = 0; c < COLS; c++)
             want += (double)x[i / ROWS * COLS + c] * m.value[i % ROWS * COLS + c];
         assert_true(fabs((double)got[i] - want) < 1e-3);
     }
-    be->ops->release(be, device_x);
-    be->ops->release(be, device_y);
-    be->ops->release(be, (dev)(uintptr_t)w.data);
+    be->ops->memory->release(be, device_x);
+    be->ops->memory->release(be, device_y);
+    be->ops->memory->release(be, (dev)(uintptr_t)w.data);
 }
 
 /* The kernel, which n_families use, fails; others do its work; the next start knows without trying.
@@ -128,7 +129,7 @@ static void is_replaced(const char *kernel, const char *kernel_id, int n_kernels
     for (int start = 0; start < 2; start++) {
         struct backend *be = opened(NULL);
         fake_driver_break(kernel);
-        if (!backend_cuda_selftest(be, false, &r, &e)) fail_msg("%s", e.text);
+        if (!be->ops->device->selftest(be, false, &r, &e)) fail_msg("%s", e.text);
         assert_int_equal(r.n_failed, n_kernels);
         assert_true(result_of(&r, kernel_id)->failed);
         assert_true(result_of(&r, kernel_id)->error > 0.1f);
@@ -136,7 +137,7 @@ static void is_replaced(const char *kernel, const char *kernel_id, int n_kernels
         if (n) assert_multiplies(be, n);
         if (start == 1 && repaired) { /* a new trial says so */
             fake_driver_break(NULL);
-            assert_true(backend_cuda_selftest(be, true, &r, &e));
+            assert_true(be->ops->device->selftest(be, true, &r, &e));
             assert_int_equal(r.n_failed, 0);
         }
         closed(be);
@@ -178,9 +179,9 @@ static void wrong_quantizing(void **state)
     (void)state;
     is_replaced("quantize_rows", "gemm_w8a8", 1, 0, false);
     be = opened(NULL);
-    assert_true(be->ops->supports_fp8_prompts(be, &slow, &e));
-    assert_true(backend_cuda_selftest(be, false, &r, &e)); /* as the last start found it */
-    assert_false(be->ops->supports_fp8_prompts(be, &slow, &e));
+    assert_true(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
+    assert_true(be->ops->device->selftest(be, false, &r, &e)); /* as the last start found it */
+    assert_false(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
     assert_non_null(strstr(e.text, "computes wrongly"));
     closed(be);
 }
@@ -198,7 +199,7 @@ static void older_gpus_have_no_fp8(void **state)
     gpu.minor = 6;
     fake_driver_fill(&driver, &gpu);
     if (!backend_cuda_create_on(&be, &driver, pool, true, &e)) fail_msg("%s", e.text);
-    assert_false(be->ops->supports_fp8_prompts(be, &slow, &e));
+    assert_false(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
     assert_non_null(strstr(e.text, "compute capability 8.6"));
     closed(be);
 }
@@ -218,7 +219,7 @@ static void what_nothing_replaces_is_told(void **state)
     for (int start = 0; start < 2; start++) {
         struct backend *be = opened(NULL);
         fake_driver_break("norm_rows");
-        assert_false(backend_cuda_selftest(be, false, &r, &e));
+        assert_false(be->ops->device->selftest(be, false, &r, &e));
         assert_non_null(strstr(e.text, "norm_rows"));
         assert_non_null(strstr(e.text, "--device cpu"));
         closed(be);
@@ -234,7 +235,7 @@ static void a_refused_launch_is_a_failure(void **state)
     struct backend *be = opened(NULL);
     int before = fake_driver_counts().launches;
     fake_driver_fail("launch", 8, 700); /* among the rows and the vision encoder */
-    bool ok = backend_cuda_selftest(be, false, &r, &e);
+    bool ok = be->ops->device->selftest(be, false, &r, &e);
     assert_true(fake_driver_counts().launches > before);
     assert_true(ok ? r.n_failed == 1 : strstr(e.text, "kernel") != NULL);
     closed(be);
@@ -248,16 +249,16 @@ static void a_damaged_file_is_a_new_selftest(void **state)
     (void)state;
     struct backend *be = opened(NULL);
     fake_driver_break("norm_rows"); /* which ends the trial of that start, not the file */
-    assert_false(backend_cuda_selftest(be, false, &r, &e));
+    assert_false(be->ops->device->selftest(be, false, &r, &e));
     fake_driver_break(NULL);
     snprintf(command, sizeof(command), "for f in %s/eyelet/*; do echo '{\"key\": 3' > \"$f\"; done",
              getenv("XDG_CACHE_HOME"));
     assert_int_equal(system(command), 0);
-    assert_true(backend_cuda_selftest(be, false, &r, &e));
+    assert_true(be->ops->device->selftest(be, false, &r, &e));
     assert_false(r.cached);
     setenv("XDG_CACHE_HOME", "/proc/nowhere",
            1); /* and where nothing can be written it is held all the same */
-    assert_true(backend_cuda_selftest(be, false, &r, &e));
+    assert_true(be->ops->device->selftest(be, false, &r, &e));
     assert_false(r.cached);
     closed(be);
 }
@@ -269,7 +270,7 @@ static void fill(void **state)
     ey_err e;
     (void)state;
     struct backend *be = opened(NULL);
-    if (!backend_cuda_selftest(be, true, &r, &e)) fail_msg("%s", e.text);
+    if (!be->ops->device->selftest(be, true, &r, &e)) fail_msg("%s", e.text);
     assert_int_equal(r.n_failed, 0);
     closed(be);
 }

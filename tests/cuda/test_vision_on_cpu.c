@@ -63,7 +63,7 @@ static void on_the_host_as_planned(void **state)
                        FEATURE_BLOCK * engine->model.vision.out_hidden;
     assert_int_equal((const char *)end - (const char *)engine->vision_memory,
                      p->bytes[PLAN_CPU_VISION_WORKSPACE]);
-    assert_int_equal(engine->cpu->ops->scratch_bytes(engine->cpu, &p->cpu_limits),
+    assert_int_equal(engine->cpu->ops->memory->scratch_bytes(engine->cpu, &p->cpu_limits),
                      p->bytes[PLAN_CPU_SCRATCH]);
     ey_engine_close(&engine);
 }
@@ -96,8 +96,9 @@ static void read_feature(ey_engine *engine, float *out, int level, int token)
     const struct backend_ops *op = engine->be->ops;
     size_t hidden = (size_t)engine->model.text.hidden,
            at = (size_t)feature_row(entry, token) * hidden;
-    op->read(engine->be, out, op->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, at),
-             ELEMENT_FEATURE, hidden);
+    op->memory->read(engine->be, out,
+                     op->memory->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, at),
+                     ELEMENT_FEATURE, hidden);
 }
 
 /* The GPU keeps features as BF16: half a unit of its 8 bits off, and no more. */

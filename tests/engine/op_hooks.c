@@ -5,6 +5,7 @@
 
 #include "engine/swap_ops.h"
 
+static struct compute_ops hooked_compute;
 static struct backend_ops hooked;
 static const struct backend_ops *real;
 static atomic_int counts[N_OPS];
@@ -23,28 +24,28 @@ static void patch_embed(struct backend *be, dev x, const float *pixels, const st
                         int cols, int first, int n)
 {
     if (first == 0) hit(OP_ENCODER);
-    real->patch_embed(be, x, pixels, w, table, shape, rows, cols, first, n);
+    real->compute->patch_embed(be, x, pixels, w, table, shape, rows, cols, first, n);
 }
 
 static void vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, dev rope, int first, int n)
 {
     hit(OP_TILE);
-    real->vision_qkv(be, qkv, x, w, shape, rope, first, n);
+    real->compute->vision_qkv(be, qkv, x, w, shape, rope, first, n);
 }
 
 static void merge(struct backend *be, dev out, dev x, const struct merger *w,
                   const struct vision_shape *shape, int n)
 {
     hit(OP_MERGE);
-    real->merge(be, out, x, w, shape, n);
+    real->compute->merge(be, out, x, w, shape, n);
 }
 
 static void embed(struct backend *be, dev x, const struct weight *table, dev features,
                   const struct batch *batch)
 {
     hit(OP_STEP);
-    real->embed(be, x, table, features, batch);
+    real->compute->embed(be, x, table, features, batch);
 }
 
 static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
@@ -52,7 +53,7 @@ static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x
                 const struct batch *batch)
 {
     hit(OP_LAYER);
-    real->qkv(be, q, kv, layer, x, w, shape, rope, batch);
+    real->compute->qkv(be, q, kv, layer, x, w, shape, rope, batch);
 }
 
 static void head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
@@ -60,27 +61,29 @@ static void head(struct backend *be, float *logits, dev x, const int32_t *rows, 
                  const struct text_shape *shape)
 {
     hit(OP_LOGITS);
-    real->lm_head(be, logits, x, rows, n, norm, weight, shape);
+    real->compute->lm_head(be, logits, x, rows, n, norm, weight, shape);
 }
 
 static bool finish(struct backend *be, ey_err *e)
 {
     hit(OP_FINISH);
     return hooks_count(OP_FINISH) == fails_at ? ey_fail(e, EY_INTERNAL, "the device is gone")
-                                              : real->finish(be, e);
+                                              : real->compute->finish(be, e);
 }
 
 void hooks_on(ey_engine *engine)
 {
     real = engine->be->ops;
+    hooked_compute = *real->compute;
+    hooked_compute.patch_embed = patch_embed;
+    hooked_compute.vision_qkv = vision_qkv;
+    hooked_compute.merge = merge;
+    hooked_compute.embed = embed;
+    hooked_compute.qkv = qkv;
+    hooked_compute.lm_head = head;
+    hooked_compute.finish = finish;
     hooked = *real;
-    hooked.patch_embed = patch_embed;
-    hooked.vision_qkv = vision_qkv;
-    hooked.merge = merge;
-    hooked.embed = embed;
-    hooked.qkv = qkv;
-    hooked.lm_head = head;
-    hooked.finish = finish;
+    hooked.compute = &hooked_compute;
     hooks_reset(NULL, NULL);
     swap_ops(engine, &hooked);
 }

@@ -68,7 +68,7 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
     ey_err e;
     lay_out_rows(&r, engine, q, ids);
     backend_take(engine);
-    float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
+    float *device = engine->be->ops->memory->alloc(engine->be, n * sizeof(float), &e);
     struct batch batch = {.n_rows = r.n,
                           .n_seqs = 1,
                           .max_blocks = CONTEXT / KV_BLOCK,
@@ -83,9 +83,9 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
         out[i] = r.n - N_TOKENS + i;
     assert_true(text_model_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
                                 &engine->kv, &batch, out, N_TOKENS, device, NULL));
-    assert_true(engine->be->ops->finish(engine->be, &e));
-    engine->be->ops->read_logits(engine->be, logits, device, n);
-    engine->be->ops->release(engine->be, device);
+    assert_true(engine->be->ops->compute->finish(engine->be, &e));
+    engine->be->ops->memory->read_logits(engine->be, logits, device, n);
+    engine->be->ops->memory->release(engine->be, device);
     backend_give_back(engine);
 }
 

@@ -188,7 +188,7 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
     ey_err e;
     size_t n = (size_t)n_out * (size_t)engine->model.text.vocab_size;
     backend_take(engine);
-    float *device = engine->be->ops->alloc(engine->be, n * sizeof(float), &e);
+    float *device = engine->be->ops->memory->alloc(engine->be, n * sizeof(float), &e);
     assert_non_null(device);
     struct batch batch = {.n_rows = r->n,
                           .n_seqs = n_seqs,
@@ -201,9 +201,9 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
                           .block_table = r->table};
     assert_true(text_model_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
                                 &engine->kv, &batch, out, n_out, device, NULL));
-    assert_true(engine->be->ops->finish(engine->be, &e));
-    engine->be->ops->read_logits(engine->be, logits, device, n);
-    engine->be->ops->release(engine->be, device);
+    assert_true(engine->be->ops->compute->finish(engine->be, &e));
+    engine->be->ops->memory->read_logits(engine->be, logits, device, n);
+    engine->be->ops->memory->release(engine->be, device);
     backend_give_back(engine);
 }
 
@@ -216,7 +216,8 @@ static void write_features(ey_engine *engine)
     for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
         for (size_t i = 0; i < n; i++)
             values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
-        engine->be->ops->write(engine->be, engine->ws.features[level], values, ELEMENT_FEATURE, n);
+        engine->be->ops->memory->write(engine->be, engine->ws.features[level], values,
+                                       ELEMENT_FEATURE, n);
     }
     backend_give_back(engine);
     free(values);
@@ -310,8 +311,8 @@ static void deepstack_matters(void **state)
                     push_row(&r, 0, s, i);
                 run_rows(engine, &r, 1, &out, 1, before);
                 backend_take(engine);
-                engine->be->ops->write(engine->be, engine->ws.features[level], zeros,
-                                       ELEMENT_FEATURE, n);
+                engine->be->ops->memory->write(engine->be, engine->ws.features[level], zeros,
+                                               ELEMENT_FEATURE, n);
                 backend_give_back(engine);
                 run_rows(engine, &r, 1, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);

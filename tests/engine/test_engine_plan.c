@@ -5,6 +5,7 @@
 #include "engine/load/load.h"
 #include "engine/engine_fixture.h"
 #include "models/ckpt_edit.h"
+#include "backend/cuda/cuda_backend.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -621,11 +621,11 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
     backend_take(engine);
     for (int level = 0; level < levels; level++)
         for (int i = 0; i < entry->n_tokens; i++, to += hidden)
-            engine->be->ops->read(engine->be, to,
-                                  engine->be->ops->at(engine->be, engine->ws.features[level],
-                                                      ELEMENT_FEATURE,
-                                                      (size_t)feature_row(entry, i) * hidden),
-                                  ELEMENT_FEATURE, hidden);
+            engine->be->ops->memory->read(
+                engine->be, to,
+                engine->be->ops->memory->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE,
+                                            (size_t)feature_row(entry, i) * hidden),
+                ELEMENT_FEATURE, hidden);
     backend_give_back(engine);
     return out;
 }

@@ -229,9 +229,9 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
         for (size_t r = 0; r < json_object_array_length(rows); r++) {
             size_t row = feature_row(prompt,
                                      json_object_get_int(json_object_array_get_idx(rows, r)));
-            be->ops->read(be, got,
-                          be->ops->at(be, g->ws.features[k], ELEMENT_FEATURE, row * hidden),
-                          ELEMENT_FEATURE, hidden);
+            be->ops->memory->read(
+                be, got, be->ops->memory->at(be, g->ws.features[k], ELEMENT_FEATURE, row * hidden),
+                ELEMENT_FEATURE, hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
                 error += diff * diff;
@@ -261,9 +261,9 @@ static void check_logits(const char *name, const char *part)
     const struct tensor_view *t = tensor(name, part);
     int n = golden.engine->model.text.vocab_size;
     assert_int_equal(t->shape[0], n);
-    golden.engine->be->ops->read_logits(golden.engine->be, golden.engine->host.logits,
-                                        golden.engine->logits,
-                                        (size_t)n); /* a card sends only the best */
+    golden.engine->be->ops->memory->read_logits(golden.engine->be, golden.engine->host.logits,
+                                                golden.engine->logits,
+                                                (size_t)n); /* a card sends only the best */
     double worst = 0, kl = 0, total = log_sum_exp(t, n), own = log_sum_exp(NULL, n);
     for (int i = 0; i < n; i++) {
         double want = (double)float_at(t, (size_t)i), got = (double)golden.engine->host.logits[i],

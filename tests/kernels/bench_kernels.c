@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu_roofline.h"
 #include "base/clock.h"
 #include "kernels/kernel_tests.h"
+#include "backend/cpu/cpu_backend.h"
 
 enum { MAX_SAMPLES = 31 };
 static const size_t region_bytes = (size_t)1 << 30;

@@ -53,7 +53,7 @@ static bool runs_prompts(const struct gpu_suite *s, const struct test_case *c)
     return c->dtype == DTYPE_F8_E4M3 &&
            ((c->op == &op_project_add && !c->other) || c->op == &op_gate_up) &&
            (c->fill == FILL_RANDOM || c->fill == FILL_ZERO) && c->k % 16 == 0 &&
-           s->gpu->ops->supports_fp8_prompts(s->gpu, &slow, NULL);
+           s->gpu->ops->compute->supports_fp8_prompts(s->gpu, &slow, NULL);
 }
 
 /* Against ref with the same rounding. The matrix unit adds 32 products at a time and cuts each at

@@ -134,7 +134,7 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     struct backend_limits limits = {
         .max_rows = N, .max_width = K, .max_keys = 64, .max_patches = 64};
     if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
-        !be->ops->reserve(be, &limits, &e))
+        !be->ops->memory->reserve(be, &limits, &e))
         return false;
     for (size_t i = 0; i < COUNT(y); i++)
         y[i] = -77;
@@ -203,7 +203,7 @@ static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint
     for (int i = 0; i < n; i++)
         x[(size_t)i * cols + (size_t)(i * 7) % cols] = ldexpf(i % 2 ? -1 : 1, i - 4);
     if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
-        !be->ops->reserve(be, &limits, &e))
+        !be->ops->memory->reserve(be, &limits, &e))
         return false;
     struct cpu_input in = {.x = x, .x_stride = cols, .n = n, .width = (int)cols};
     struct cpu_linear linear = {&weight, NULL, y, UNIT_ROWS};
@@ -507,14 +507,14 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
         one[i * BF12_TEST_COLS +
             outlier_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] =
             1; /* outliers are small: alone they count */
-    size_t bytes = be->ops->bf12_bytes(be, &plain);
+    size_t bytes = be->ops->memory->bf12_bytes(be, &plain);
     if (!(k->low_precision ? k->low_precision : k->f32)->bf12) return bytes == 0;
     REQUIRE(bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
     struct memory memory = {.n = 0};
     struct bf12_block *blocks = memory_alloc(&memory, bytes, 0);
     memset(blocks, 0xa5, bytes);
-    be->ops->write_bf12(be, blocks, &plain, 0, 2);
-    be->ops->write_bf12(be, blocks, &plain, 2, BF12_TEST_BLOCKS);
+    be->ops->memory->write_bf12(be, blocks, &plain, 0, 2);
+    be->ops->memory->write_bf12(be, blocks, &plain, 2, BF12_TEST_BLOCKS);
     compressed.bf12 = blocks;
     bool ok = blocks[0].n_outliers == 0 && blocks[1].n_outliers == BF12_ROWS &&
               blocks[2].n_outliers == 0 && blocks[3].n_outliers == BF12_UNCOMPRESSED &&
@@ -546,7 +546,7 @@ static bool check_bf12(const struct cpu_kernels *k, uint64_t seed)
     struct backend *be;
     ey_err e;
     if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
-        !be->ops->reserve(be, &limits, &e))
+        !be->ops->memory->reserve(be, &limits, &e))
         return false;
     bool ok = check_bf12_of(be, k, seed);
     be->ops->destroy(be);

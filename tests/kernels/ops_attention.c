@@ -91,8 +91,8 @@ static void begin_cache(struct run *r, int n_blocks)
     r->kv.shape = (struct kv_shape){
         .n_layers = LAYERS, .n_kv_heads = c->kv_heads, .head_dim = c->dim, .n_blocks = n_blocks};
     r->kv.data = run_output(r, ELEMENT_RESIDUAL,
-                            r->be->ops->kv_bytes(r->be, &r->kv.shape) /
-                                r->be->ops->element_size[ELEMENT_RESIDUAL]);
+                            r->be->ops->memory->kv_bytes(r->be, &r->kv.shape) /
+                                r->be->ops->memory->element_size[ELEMENT_RESIDUAL]);
 }
 
 static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev rope, int first,
@@ -109,15 +109,16 @@ static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev r
                            .k_bias = p->v[4],
                            .v_bias = p->v[5]};
     struct batch part = rows_of(batch, first, n);
-    r->be->ops->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)), &r->kv,
-                    LAYER, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->text.hidden), &w, &p->text,
-                    run_at(r, rope, ELEMENT_ROPE, first, p->c->dim), &part);
+    r->be->ops->compute->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)),
+                             &r->kv, LAYER,
+                             run_at(r, r->in, ELEMENT_RESIDUAL, first, p->text.hidden), &w,
+                             &p->text, run_at(r, rope, ELEMENT_ROPE, first, p->c->dim), &part);
 }
 
 static dev make_rope_table(struct run *r, const struct batch *batch)
 {
     dev table = run_output(r, ELEMENT_ROPE, (size_t)batch->n_rows * (size_t)r->p->c->dim);
-    r->be->ops->rope_table(r->be, table, &r->p->rope, batch->position, batch->n_rows);
+    r->be->ops->compute->rope_table(r->be, table, &r->p->rope, batch->position, batch->n_rows);
     return table;
 }
 
@@ -170,9 +171,9 @@ static void fetch_qkv(struct run *r, float *out)
     const struct problem *p = r->p;
     size_t q = (size_t)p->n * (size_t)text_q_width(&p->text);
     dev o = run_output(r, ELEMENT_ACTIVATION, q);
-    r->be->ops->attention(r->be, o, r->out, &r->kv, LAYER, &p->text, &p->batch);
-    r->be->ops->read(r->be, out, r->out, ELEMENT_ACTIVATION, q);
-    r->be->ops->read(r->be, out + q, o, ELEMENT_ACTIVATION, q);
+    r->be->ops->compute->attention(r->be, o, r->out, &r->kv, LAYER, &p->text, &p->batch);
+    r->be->ops->memory->read(r->be, out, r->out, ELEMENT_ACTIVATION, q);
+    r->be->ops->memory->read(r->be, out + q, o, ELEMENT_ACTIVATION, q);
 }
 
 const struct op op_qkv = {"qkv", prepare_qkv, begin_qkv, call_qkv, fetch_qkv};
@@ -297,9 +298,10 @@ static void call_attention(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct batch part = rows_of(&p->batch, first, n);
-    r->be->ops->attention(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->out_width),
-                          run_at(r, r->other, ELEMENT_ACTIVATION, first, p->out_width), &r->kv,
-                          LAYER, &p->text, &part);
+    r->be->ops->compute->attention(r->be,
+                                   run_at(r, r->out, ELEMENT_ACTIVATION, first, p->out_width),
+                                   run_at(r, r->other, ELEMENT_ACTIVATION, first, p->out_width),
+                                   &r->kv, LAYER, &p->text, &part);
 }
 
 const struct op op_attention = {"attend", prepare_attention_op, begin_attention, call_attention,

@@ -27,7 +27,8 @@ static void begin_project_add(struct run *r)
     const struct problem *p = r->p;
     r->in = run_input(r, ELEMENT_ACTIVATION, p->x, (size_t)p->n * (size_t)p->c->k);
     r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
-    r->be->ops->write(r->be, r->out, p->y, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
+    r->be->ops->memory->write(r->be, r->out, p->y, ELEMENT_RESIDUAL,
+                              (size_t)p->n * (size_t)p->c->m);
 }
 
 static void call_project_add(struct run *r, int first, int n)
@@ -37,9 +38,10 @@ static void call_project_add(struct run *r, int first, int n)
     const dev out = run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m),
               in = run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k);
     if (c->other)
-        r->be->ops->vision_project_add(r->be, out, in, &of_patches, n);
+        r->be->ops->compute->vision_project_add(r->be, out, in, &of_patches, n);
     else
-        r->be->ops->project_add(r->be, out, in, &r->p->w[0], n, prompts_of(r->p, first, n));
+        r->be->ops->compute->project_add(r->be, out, in, &r->p->w[0], n,
+                                         prompts_of(r->p, first, n));
 }
 
 const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add,
@@ -69,9 +71,9 @@ static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct text_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
-    r->be->ops->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
-                        run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text, n,
-                        prompts_of(p, first, n));
+    r->be->ops->compute->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
+                                 run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text,
+                                 n, prompts_of(p, first, n));
 }
 
 const struct op op_gate_up = {"gate_up", prepare_gate_up, begin_gate_up, call_gate_up,
@@ -103,12 +105,13 @@ static void call_lm_head(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     float *logits = (float *)r->out + (size_t)first * (size_t)p->c->m;
-    r->be->ops->lm_head(r->be, logits, r->in, p->rows + first, n, &p->v[0], &p->w[0], &p->text);
+    r->be->ops->compute->lm_head(r->be, logits, r->in, p->rows + first, n, &p->v[0], &p->w[0],
+                                 &p->text);
 }
 
 static void fetch_logits(struct run *r, float *out)
 {
-    r->be->ops->read_logits(r->be, out, r->out, (size_t)r->p->n * (size_t)r->p->c->m);
+    r->be->ops->memory->read_logits(r->be, out, r->out, (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
 const struct op op_lm_head = {"head", prepare_lm_head, begin_lm_head, call_lm_head, fetch_logits};
@@ -158,8 +161,8 @@ static struct batch rows_of_batch(const struct batch *all, int first, int n)
 static void call_embed(struct run *r, int first, int n)
 {
     struct batch part = rows_of_batch(&r->p->batch, first, n);
-    r->be->ops->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), &r->p->w[0],
-                      r->in, &part);
+    r->be->ops->compute->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m),
+                               &r->p->w[0], r->in, &part);
 }
 
 const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run_fetch_residual};
@@ -167,15 +170,15 @@ const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run
 static void begin_add_features(struct run *r)
 {
     begin_embed(r);
-    r->be->ops->write(r->be, r->out, r->p->y, ELEMENT_RESIDUAL,
-                      (size_t)r->p->n * (size_t)r->p->c->m);
+    r->be->ops->memory->write(r->be, r->out, r->p->y, ELEMENT_RESIDUAL,
+                              (size_t)r->p->n * (size_t)r->p->c->m);
 }
 
 static void call_add_features(struct run *r, int first, int n)
 {
     struct batch part = rows_of_batch(&r->p->batch, first, n);
-    r->be->ops->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m), r->in,
-                             &part, r->p->c->m);
+    r->be->ops->compute->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m),
+                                      r->in, &part, r->p->c->m);
 }
 
 const struct op op_add_features = {"add_features", prepare_features, begin_add_features,
@@ -198,8 +201,8 @@ static void begin_rope(struct run *r)
 
 static void call_rope(struct run *r, int first, int n)
 {
-    r->be->ops->rope_table(r->be, run_at(r, r->out, ELEMENT_ROPE, first, r->p->out_width),
-                           &r->p->rope, r->p->rows + 3 * (size_t)first, n);
+    r->be->ops->compute->rope_table(r->be, run_at(r, r->out, ELEMENT_ROPE, first, r->p->out_width),
+                                    &r->p->rope, r->p->rows + 3 * (size_t)first, n);
 }
 
 const struct op op_rope = {"rope_table", prepare_rope, begin_rope, call_rope, run_fetch_rope};

@@ -63,9 +63,9 @@ static void call_patch_embed(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct affine w = {p->w[0], p->v[0]};
-    r->be->ops->patch_embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, p->c->m),
-                            p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1], &p->vision,
-                            p->grid_rows, p->grid_cols, first, n);
+    r->be->ops->compute->patch_embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, p->c->m),
+                                     p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1],
+                                     &p->vision, p->grid_rows, p->grid_cols, first, n);
 }
 
 const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patch_embed,
@@ -111,7 +111,7 @@ static void begin_vision_qkv(struct run *r)
     r->kv.data = run_output(r, ELEMENT_ACTIVATION,
                             (size_t)p->limits.max_patches * 3 * (size_t)p->c->k);
     r->other = run_output(r, ELEMENT_ROPE, n * (size_t)p->c->dim);
-    r->be->ops->rope_table(r->be, r->other, &p->rope, p->rows, p->n);
+    r->be->ops->compute->rope_table(r->be, r->other, &p->rope, p->rows, p->n);
     r->out = run_output(r, ELEMENT_ACTIVATION, n * (size_t)p->c->k);
 }
 
@@ -119,16 +119,17 @@ static void call_vision_qkv(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct vision_block w = {.norm1 = norm_of(p), .qkv = {p->w[0], p->v[2]}};
-    r->be->ops->vision_qkv(r->be, r->kv.data, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k),
-                           &w, &p->vision, run_at(r, r->other, ELEMENT_ROPE, first, p->c->dim),
-                           first, n);
+    r->be->ops->compute->vision_qkv(
+        r->be, r->kv.data, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision,
+        run_at(r, r->other, ELEMENT_ROPE, first, p->c->dim), first, n);
 }
 
 static void call_vision_attention(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    r->be->ops->vision_attention(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k),
-                                 r->kv.data, &p->vision, first, n, p->n);
+    r->be->ops->compute->vision_attention(r->be,
+                                          run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k),
+                                          r->kv.data, &p->vision, first, n, p->n);
 }
 
 static void fetch_attended(struct run *r, float *out)
@@ -171,8 +172,9 @@ static void call_mlp(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct vision_block w = {.norm2 = norm_of(p), .fc1 = {p->w[0], p->v[2]}};
-    r->be->ops->vision_mlp(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
-                           run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
+    r->be->ops->compute->vision_mlp(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
+                                    run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w,
+                                    &p->vision, n);
 }
 
 const struct op op_vision_mlp = {"vision_mlp", prepare_mlp, begin_mlp, call_mlp,
@@ -204,8 +206,9 @@ static void call_merge(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     struct merger w = {norm_of(p), {p->w[0], p->v[2]}, {p->w[1], p->v[3]}, p->c->other};
-    r->be->ops->merge(r->be, run_at(r, r->out, ELEMENT_FEATURE, first, p->c->m),
-                      run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision, n);
+    r->be->ops->compute->merge(r->be, run_at(r, r->out, ELEMENT_FEATURE, first, p->c->m),
+                               run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision,
+                               n);
 }
 
 const struct op op_merge = {"merge", prepare_merge, begin_merge, call_merge, run_fetch_feature};

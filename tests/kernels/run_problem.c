@@ -16,8 +16,8 @@ static const float canary = -0x1.64p112f; /* the same in BF16 */
 static dev allocate(struct run *r, enum element kind, size_t elements)
 {
     ey_err e = {0};
-    dev p = r->be->ops->alloc(r->be, (elements ? elements : 1) * r->be->ops->element_size[kind],
-                              &e);
+    dev p = r->be->ops->memory->alloc(
+        r->be, (elements ? elements : 1) * r->be->ops->memory->element_size[kind], &e);
     if (!p || r->n == RUN_BUFFERS) {
         printf("%s\n", e.text);
         exit(2);
@@ -30,7 +30,7 @@ static dev allocate(struct run *r, enum element kind, size_t elements)
 dev run_input(struct run *r, enum element kind, const float *x, size_t n)
 {
     dev p = allocate(r, kind, n);
-    r->be->ops->write(r->be, p, x, kind, n);
+    r->be->ops->memory->write(r->be, p, x, kind, n);
     return p;
 }
 
@@ -40,20 +40,20 @@ dev run_output(struct run *r, enum element kind, size_t n)
     float *values = malloc((n + 2 * GUARD) * sizeof(float));
     for (size_t i = 0; i < n + 2 * GUARD; i++)
         values[i] = canary;
-    r->be->ops->write(r->be, p, values, kind, n + 2 * GUARD);
+    r->be->ops->memory->write(r->be, p, values, kind, n + 2 * GUARD);
     free(values);
     r->guarded[r->n - 1] = n;
-    return r->be->ops->at(r->be, p, kind, GUARD);
+    return r->be->ops->memory->at(r->be, p, kind, GUARD);
 }
 
 dev run_at(const struct run *r, dev p, enum element kind, int row, int width)
 {
-    return r->be->ops->at(r->be, p, kind, (size_t)row * (size_t)width);
+    return r->be->ops->memory->at(r->be, p, kind, (size_t)row * (size_t)width);
 }
 
 static void fetch(struct run *r, float *out, enum element kind)
 {
-    r->be->ops->read(r->be, out, r->out, kind, (size_t)r->p->n * (size_t)r->p->out_width);
+    r->be->ops->memory->read(r->be, out, r->out, kind, (size_t)r->p->n * (size_t)r->p->out_width);
 }
 
 void run_fetch_residual(struct run *r, float *out)
@@ -81,9 +81,10 @@ static bool canaries_live(struct run *r, int i)
     float sides[2 * GUARD], expected = canary;
     enum element kind = r->kind[i];
     if (!r->guarded[i]) return true;
-    r->be->ops->read(r->be, sides, r->buffer[i], kind, GUARD);
-    r->be->ops->read(r->be, sides + GUARD,
-                     r->be->ops->at(r->be, r->buffer[i], kind, GUARD + r->guarded[i]), kind, GUARD);
+    r->be->ops->memory->read(r->be, sides, r->buffer[i], kind, GUARD);
+    r->be->ops->memory->read(
+        r->be, sides + GUARD,
+        r->be->ops->memory->at(r->be, r->buffer[i], kind, GUARD + r->guarded[i]), kind, GUARD);
     for (int j = 0; j < 2 * GUARD; j++)
         if (memcmp(&sides[j], &expected, sizeof(float)) != 0) return false;
     return true;
@@ -95,16 +96,18 @@ void run_start(struct run *r, struct backend *be, const struct problem *p)
     *r = (struct run){.be = be, .placed = *p};
     r->p = &r->placed;
     for (int i = 0; i < 4; i++)
-        if (p->w[i].data && !be->ops->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) {
+        if (p->w[i].data &&
+            !be->ops->memory->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) {
             printf("%s\n", e.text);
             exit(2);
         }
     for (int i = 0; i < 6; i++)
-        if (p->v[i].data && !be->ops->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)) {
+        if (p->v[i].data &&
+            !be->ops->memory->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)) {
             printf("%s\n", e.text);
             exit(2);
         }
-    if (!be->ops->reserve(be, &p->limits, &e)) {
+    if (!be->ops->memory->reserve(be, &p->limits, &e)) {
         printf("%s\n", e.text);
         exit(2);
     }
@@ -116,7 +119,7 @@ bool run_stop(struct run *r)
     bool live = true;
     for (int i = 0; i < r->n; i++) {
         live = canaries_live(r, i) && live;
-        r->be->ops->release(r->be, r->buffer[i]);
+        r->be->ops->memory->release(r->be, r->buffer[i]);
     }
     return live;
 }
@@ -142,7 +145,7 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
     run_start(&r, be, p);
     call_pieces(&r, cut, 1);
     call_pieces(&r, cut, 0);
-    bool ok = be->ops->finish(be, &e);
+    bool ok = be->ops->compute->finish(be, &e);
     p->c->op->fetch(&r, out);
     return run_stop(&r) && ok;
 }

@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #include "kernels/kernel_tests.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/ref/ref_backend.h"
 
 enum { THREAD_COUNTS = 3, MAX_NAME = 160 };
 

@@ -5,6 +5,8 @@
 
 #include "engine/engine_fixture.h"
 #include "models/layers/mrope_positions.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/ref/ref_backend.h"
 
 /* ---- text ---- */
 
@@ -119,9 +121,10 @@ static void rope_table_values(void **state)
         const struct rope *r = &engine->model.text_rope;
         float table[3][64][2];
         backend_take(engine);
-        engine->be->ops->rope_table(engine->be, engine->ws.chunk.rope, r, &position[0][0], 3);
-        engine->be->ops->read(engine->be, &table[0][0][0], engine->ws.chunk.rope, ELEMENT_ROPE,
-                              sizeof(table) / sizeof(float));
+        engine->be->ops->compute->rope_table(engine->be, engine->ws.chunk.rope, r, &position[0][0],
+                                             3);
+        engine->be->ops->memory->read(engine->be, &table[0][0][0], engine->ws.chunk.rope,
+                                      ELEMENT_ROPE, sizeof(table) / sizeof(float));
         backend_give_back(engine);
         for (int row = 0; row < 3; row++)
             for (int i = 0; i < 64; i++) {
@@ -190,14 +193,14 @@ static void check_grid(struct backend *be, const struct affine *patch, const str
                                        .position_side = SIDE};
     ey_err e;
     int n = rows * cols, tile = 64;
-    dev x = be->ops->alloc(be, sizeof(out), &e);
+    dev x = be->ops->memory->alloc(be, sizeof(out), &e);
     assert_non_null(x);
     for (int first = 0; first < n; first += tile)
-        be->ops->patch_embed(be, be->ops->at(be, x, ELEMENT_RESIDUAL, (size_t)first * HIDDEN),
-                             pixels, patch, table, &shape, rows, cols, first,
-                             n - first < tile ? n - first : tile);
-    be->ops->read(be, &out[0][0], x, ELEMENT_RESIDUAL, (size_t)n * HIDDEN);
-    be->ops->release(be, x);
+        be->ops->compute->patch_embed(
+            be, be->ops->memory->at(be, x, ELEMENT_RESIDUAL, (size_t)first * HIDDEN), pixels, patch,
+            table, &shape, rows, cols, first, n - first < tile ? n - first : tile);
+    be->ops->memory->read(be, &out[0][0], x, ELEMENT_RESIDUAL, (size_t)n * HIDDEN);
+    be->ops->memory->release(be, x);
     for (int i = 0; i < n; i++) {
         int block = i / 4, r = 2 * (block / (cols / 2)) + i % 4 / 2,
             c = 2 * (block % (cols / 2)) + i % 2; /* spec 4.1 */
@@ -232,10 +235,10 @@ static void learned_positions(void **state)
             .max_rows = 64, .max_keys = MAX_GRID, .max_width = 64, .max_patches = MAX_GRID};
         assert_true(d ? backend_cpu_create(&be, pool, NULL, &e)
                       : backend_ref_create(&be, pool, &e));
-        assert_true(be->ops->reserve(be, &limits, &e) &&
-                    be->ops->place(be, &placed.w, &patch.w, PLACE_RESIDENT, &e) &&
-                    be->ops->place(be, &placed.b, &patch.b, PLACE_RESIDENT, &e) &&
-                    be->ops->place(be, &table, &table, PLACE_RESIDENT, &e));
+        assert_true(be->ops->memory->reserve(be, &limits, &e) &&
+                    be->ops->memory->place(be, &placed.w, &patch.w, PLACE_RESIDENT, &e) &&
+                    be->ops->memory->place(be, &placed.b, &patch.b, PLACE_RESIDENT, &e) &&
+                    be->ops->memory->place(be, &table, &table, PLACE_RESIDENT, &e));
         for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++)
             check_grid(be, &placed, &table, grids[g][0], grids[g][1], 2e-6);
         check_grid(be, &placed, &table, 48, 48, 0); /* the table itself, to the bit */

@@ -13,6 +13,8 @@
 #include "backend/cuda/cuda_sizes.h"
 #include "checkpoint/temp_dir.h"
 #include "plan/plan_internal.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cpu/cpu_backend.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -425,7 +427,8 @@ static void encoder_on_the_cpu(void **state)
     assert_int_equal(q.bytes[PLAN_CPU_VISION_WORKSPACE],
                      sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) +
                                       512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
-    assert_int_equal(q.bytes[PLAN_CPU_SCRATCH], cpu->ops->scratch_bytes(cpu, &q.cpu_limits));
+    assert_int_equal(q.bytes[PLAN_CPU_SCRATCH],
+                     cpu->ops->memory->scratch_bytes(cpu, &q.cpu_limits));
 }
 
 static void encoder_on_the_cpu_as_a_suggestion(void **state)

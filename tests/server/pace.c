@@ -10,6 +10,7 @@
 
 static atomic_int *shared_ms;
 static const struct backend_ops *real;
+static struct compute_ops paced_compute;
 static struct backend_ops paced;
 
 void pace_share(void)
@@ -49,7 +50,7 @@ static void embed(struct backend *be, dev x, const struct weight *table, dev fea
     int ms = atomic_load(shared_ms);
     struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
     if (ms) nanosleep(&pause, NULL);
-    real->embed(be, x, table, features, batch);
+    real->compute->embed(be, x, table, features, batch);
 }
 
 bool __real_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
@@ -63,7 +64,9 @@ bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey
     if (!real) {
         real = (*out)->be->ops;
         paced = *real;
-        paced.embed = embed;
+        paced_compute = *real->compute;
+        paced_compute.embed = embed;
+        paced.compute = &paced_compute;
     }
     swap_ops(*out, &paced);
     return true;

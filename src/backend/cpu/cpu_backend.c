@@ -163,26 +163,8 @@ static void cpu_write_bf12(const struct backend *be, void *to, const struct weig
         bf12_encode(to, w, (int64_t)(block * BF12_ROWS));
 }
 
-static const struct backend_ops cpu_ops = {
-    .name = "cpu",
-    .element_size = {sizeof(float), sizeof(float), sizeof(float), sizeof(float)},
-    .detail = cpu_detail,
-    .measure_roofline = cpu_measure,
-    .destroy = cpu_destroy,
-    .scratch_bytes = cpu_scratch_bytes,
-    .reserve = cpu_reserve,
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .kv_bytes = cpu_kv_bytes,
-    .weight_bytes = cpu_weight_bytes,
-    .place = cpu_place,
-    .bf12_bytes = cpu_bf12_bytes,
-    .write_bf12 = cpu_write_bf12,
-    .read = host_read,
-    .write = host_write,
-    .read_logits = host_read_logits,
+static const struct compute_ops cpu_compute = {
     .finish = host_finish,
-    .at = host_at,
     .embed = cpu_embed,
     .rope_table = cpu_rope_table,
     .qkv = cpu_qkv,
@@ -197,6 +179,32 @@ static const struct backend_ops cpu_ops = {
     .vision_mlp = cpu_vision_mlp,
     .vision_project_add = cpu_vision_project_add,
     .merge = cpu_merge,
+};
+
+static const struct memory_ops cpu_memory = {
+    .element_size = {sizeof(float), sizeof(float), sizeof(float), sizeof(float)},
+    .scratch_bytes = cpu_scratch_bytes,
+    .reserve = cpu_reserve,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .kv_bytes = cpu_kv_bytes,
+    .weight_bytes = cpu_weight_bytes,
+    .place = cpu_place,
+    .bf12_bytes = cpu_bf12_bytes,
+    .write_bf12 = cpu_write_bf12,
+    .read = host_read,
+    .write = host_write,
+    .read_logits = host_read_logits,
+    .at = host_at,
+};
+
+static const struct backend_ops cpu_ops = {
+    .name = "cpu",
+    .detail = cpu_detail,
+    .measure_roofline = cpu_measure,
+    .destroy = cpu_destroy,
+    .compute = &cpu_compute,
+    .memory = &cpu_memory,
 };
 
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e)

@@ -32,6 +32,10 @@ struct cpu {
     struct int16_eligibilities *eligibilities; /* of FP8 matrices (cpu_fp8_as_int16.c) */
 };
 
+/* The best instruction set of the machine that is at most what `mask` names ("generic", "avx2",
+ * "avxvnni", "avx512vbmi", "avx512", "amx"); NULL: the fastest, cpu_best_level(). */
+bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
+
 static inline struct cpu *cpu_of(struct backend *be)
 {
     return (struct cpu *)be;

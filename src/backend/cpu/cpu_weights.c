@@ -93,7 +93,7 @@ bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
             out->int16_eligibility = cpu_new_eligibility(c);
         return true;
     }
-    if (!(c->int8_lm_head = be->ops->alloc(be, bytes, e)))
+    if (!(c->int8_lm_head = be->ops->memory->alloc(be, bytes, e)))
         return ey_fail_memory(e, "the 8-bit head", bytes);
     hugepages_advise(c->int8_lm_head, bytes);
     struct int8_job job = {in, c->int8_lm_head,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_kernel_ids.h"
+#include "backend/cuda/selftest.h"
 #include "kernels/cuda/loading/roofline_launch.h"
 #include "tensor/dequantize.h"
 
@@ -86,7 +87,7 @@ static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err 
 
 static dev cuda_element_at(struct backend *be, dev p, enum element kind, size_t n)
 {
-    return (char *)p + n * be->ops->element_size[kind];
+    return (char *)p + n * be->ops->memory->element_size[kind];
 }
 
 /* ---- to and from the host: for tests, and for what is small ---- */
@@ -101,7 +102,7 @@ static bool cuda_fetch(struct cuda *c, void *to, const void *from, size_t bytes)
 static void cuda_read_elements(struct backend *be, float *out, dev in, enum element kind, size_t n)
 {
     struct cuda *c = cuda_of(be);
-    size_t size = be->ops->element_size[kind];
+    size_t size = be->ops->memory->element_size[kind];
     memset(out, 0, n * sizeof(float));
     if (!cuda_fetch(c, out, in, n * size) || size == sizeof(float)) return;
     for (size_t i = n; i--;) { /* in place, from the end */
@@ -116,7 +117,7 @@ static void cuda_write_elements(struct backend *be, dev out, const float *in, en
 {
     struct cuda *c = cuda_of(be);
     enum { PIECE = 4096 };
-    if (be->ops->element_size[kind] == sizeof(float)) {
+    if (be->ops->memory->element_size[kind] == sizeof(float)) {
         cuda_upload(c, out, in, n * sizeof(float));
         return;
     }
@@ -220,38 +221,29 @@ static void cuda_destroy(struct backend *be)
     free(c);
 }
 
-static const struct backend_ops cuda_ops = {
-    .name = "cuda",
-    .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
-    .detail = cuda_detail,
-    .measure_roofline = cuda_measure_limits,
-    .destroy = cuda_destroy,
-    .attach = cuda_attach,
+static bool cuda_device_info(const struct backend *be, struct gpu_info *out, ey_err *e)
+{
+    const struct cuda *c = (const struct cuda *)be;
+    size_t left = 0, total = 0, whole = 0;
+    if (!cuda_ok(&c->driver, c->driver.memory_info(&left, &total), "its free memory", e))
+        return false;
+    c->driver.device_total(&whole, c->device);
+    *out = (struct gpu_info){.total = total,
+                             .free = left,
+                             .sm_count = c->sm_count,
+                             .capability = c->capability,
+                             .rated_reads = cuda_rated_bandwidth(c)};
+    snprintf(out->name, sizeof(out->name), "%s", c->detail);
+    if (c->driver.device_bus(out->bus, sizeof(out->bus), c->device) != CUDA_SUCCESS)
+        out->bus[0] = 0;
+    return true;
+}
+
+static const struct compute_ops cuda_compute = {
     .check_shapes = cuda_check_shapes,
     .supports_fp8_prompts = cuda_takes_fp8_prompts,
-    .scratch_bytes = cuda_scratch_bytes,
-    .reserve = cuda_reserve,
-    .alloc = cuda_alloc_bytes,
-    .release = cuda_release,
-    .kv_bytes = cuda_kv_bytes,
-    .weight_bytes = cuda_weight_bytes,
-    .open_arena = cuda_open_arena,
-    .place = cuda_place,
-    .open_group = cuda_open_group,
-    .read = cuda_read_elements,
-    .write = cuda_write_elements,
-    .read_logits = cuda_read_logits,
     .topk = cuda_read_topk,
-    .reads_pinned_rows = cuda_reads_pinned_rows,
     .finish = cuda_finish,
-    .at = cuda_element_at,
-    .capture_begin = cuda_capture_begin,
-    .capture_end = cuda_capture_end,
-    .launch_graph = cuda_launch_graph,
-    .enqueue_speculative = cuda_enqueue_speculative,
-    .wait_previous = cuda_wait_previous,
-    .commit_speculative = cuda_commit,
-    .verify_speculative = cuda_verify,
     .embed = cuda_embed,
     .rope_table = cuda_rope_table,
     .qkv = cuda_qkv,
@@ -268,6 +260,54 @@ static const struct backend_ops cuda_ops = {
     .vision_mlp = cuda_vision_mlp,
     .vision_project_add = cuda_vision_project_add,
     .merge = cuda_merge,
+};
+
+static const struct memory_ops cuda_memory = {
+    .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
+    .scratch_bytes = cuda_scratch_bytes,
+    .reserve = cuda_reserve,
+    .alloc = cuda_alloc_bytes,
+    .release = cuda_release,
+    .kv_bytes = cuda_kv_bytes,
+    .weight_bytes = cuda_weight_bytes,
+    .open_arena = cuda_open_arena,
+    .place = cuda_place,
+    .open_group = cuda_open_group,
+    .read = cuda_read_elements,
+    .write = cuda_write_elements,
+    .read_logits = cuda_read_logits,
+    .reads_pinned_rows = cuda_reads_pinned_rows,
+    .at = cuda_element_at,
+};
+
+static const struct graph_ops cuda_graph = {
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .launch_graph = cuda_launch_graph,
+    .enqueue_speculative = cuda_enqueue_speculative,
+    .wait_previous = cuda_wait_previous,
+    .commit_speculative = cuda_commit,
+    .verify_speculative = cuda_verify,
+};
+
+static const struct device_ops cuda_device = {
+    .attach = cuda_attach,
+    .info = cuda_device_info,
+    .can_pin_rows = cuda_can_pin_rows,
+    .arena_bytes = cuda_arena_bytes,
+    .time_read = cuda_time_read,
+    .selftest = cuda_selftest,
+};
+
+static const struct backend_ops cuda_ops = {
+    .name = "cuda",
+    .detail = cuda_detail,
+    .measure_roofline = cuda_measure_limits,
+    .destroy = cuda_destroy,
+    .compute = &cuda_compute,
+    .memory = &cuda_memory,
+    .graph = &cuda_graph,
+    .device = &cuda_device,
 };
 
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
@@ -291,22 +331,4 @@ bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_
     struct cuda_driver driver;
     *be = NULL;
     return cuda_driver_open(&driver, e) && backend_cuda_create_on(be, &driver, pool, eager, e);
-}
-
-bool backend_cuda_device_info(const struct backend *be, struct cuda_device_info *out, ey_err *e)
-{
-    const struct cuda *c = (const struct cuda *)be;
-    size_t left = 0, total = 0, whole = 0;
-    if (!cuda_ok(&c->driver, c->driver.memory_info(&left, &total), "its free memory", e))
-        return false;
-    c->driver.device_total(&whole, c->device);
-    *out = (struct cuda_device_info){.total = total,
-                                     .free = left,
-                                     .sm_count = c->sm_count,
-                                     .capability = c->capability,
-                                     .rated_reads = cuda_rated_bandwidth(c)};
-    snprintf(out->name, sizeof(out->name), "%s", c->detail);
-    if (c->driver.device_bus(out->bus, sizeof(out->bus), c->device) != CUDA_SUCCESS)
-        out->bus[0] = 0;
-    return true;
 }

@@ -6,6 +6,8 @@
 
 #include "backend/cuda/cuda_context.h"
 
+/* Opens the GPU, its context's memory included. `eager`: no graphs. EY_NO_DEVICE: no usable GPU. */
+bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
 /* Takes over a driver that is open already. */
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
                             struct pool *pool, bool eager, ey_err *e);
@@ -20,6 +22,7 @@ const void *cuda_pinned_address(const struct cuda *c, const void *host);
 /* Looks up the rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
  * embed() reads them. */
 void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch);
+bool cuda_can_pin_rows(struct backend *be, const struct weight *head, const struct weight *embed);
 bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 
 /* ---- cuda_weights.c ---- */

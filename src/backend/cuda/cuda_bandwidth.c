@@ -22,7 +22,7 @@ void cuda_read_timer_close(struct cuda *c)
         if (c->read_timer[i]) c->driver.event_destroy(c->read_timer[i]);
 }
 
-size_t backend_cuda_arena_bytes(const struct backend *be)
+size_t cuda_arena_bytes(const struct backend *be)
 {
     return ((const struct cuda *)be)->arena_size;
 }
@@ -34,8 +34,7 @@ static void *unused_word(const struct cuda *c)
     return c->scratch_memory ? c->scratch[SCRATCH_TOPK_PART] : c->arena;
 }
 
-bool backend_cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds,
-                            ey_err *e)
+bool cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     const struct cuda_driver *d = &c->driver;

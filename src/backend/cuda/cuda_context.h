@@ -148,6 +148,9 @@ bool cuda_finish(struct backend *be, ey_err *e);
 size_t cuda_wide_bytes(const struct cuda *c);
 
 /* ---- cuda_bandwidth.c ---- */
+/* As struct device_ops says. */
+size_t cuda_arena_bytes(const struct backend *be);
+bool cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e);
 void cuda_read_timer_close(struct cuda *c);
 /* Bytes a second by the memory's clock and width; 0: the driver does not say. */
 double cuda_rated_bandwidth(const struct cuda *c);

@@ -130,8 +130,7 @@ bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not)
     return c->n_pinned_ranges > 0;
 }
 
-bool backend_cuda_can_pin_rows(struct backend *be, const struct weight *head,
-                               const struct weight *embed)
+bool cuda_can_pin_rows(struct backend *be, const struct weight *head, const struct weight *embed)
 {
     struct cuda *c = cuda_of(be);
     const struct pages page = pages_of(head->data, 1);

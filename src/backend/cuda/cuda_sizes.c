@@ -194,15 +194,23 @@ static bool simulated_takes_fp8_prompts(const struct backend *be, bool *slow, ey
 
 bool backend_cuda_create_simulated(struct backend **be, ey_err *e)
 {
-    static const struct backend_ops ops = {
-        .name = "cuda",
-        .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
-        .destroy = simulated_destroy,
+    static const struct compute_ops simulated_compute = {
         .check_shapes = cuda_check_shapes,
         .supports_fp8_prompts = simulated_takes_fp8_prompts,
+    };
+
+    static const struct memory_ops simulated_memory = {
+        .element_size = {sizeof(float), sizeof(bf16), sizeof(float), sizeof(bf16)},
         .scratch_bytes = cuda_scratch_bytes,
         .kv_bytes = cuda_kv_bytes,
         .weight_bytes = cuda_weight_bytes,
+    };
+
+    static const struct backend_ops ops = {
+        .name = "cuda",
+        .destroy = simulated_destroy,
+        .compute = &simulated_compute,
+        .memory = &simulated_memory,
     };
     *be = calloc(1, sizeof(**be));
     if (!*be) return ey_fail_memory(e, "the plan of a GPU", sizeof(**be));

@@ -91,4 +91,7 @@ struct batch_layout {
 };
 struct batch_layout cuda_batch_layout(int rows, const struct backend_limits *limits);
 
+/* A simulated GPU: it answers questions about sizes only. */
+bool backend_cuda_create_simulated(struct backend **be, ey_err *e);
+
 #endif

@@ -52,4 +52,7 @@ bool selftest_matmul(struct selftest *t);
 bool selftest_attention_text(struct selftest *t, int dim, bool fp8);
 bool selftest_attention_vision(struct selftest *t);
 
+/* As struct device_ops says (selftest_cache.c). */
+bool cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e);
+
 #endif

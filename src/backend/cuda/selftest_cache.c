@@ -270,7 +270,7 @@ static bool run_selftest(struct cuda *c, struct selftest_report *r, const char *
         died.text);
 }
 
-bool backend_cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e)
+bool cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     char key[320];

@@ -108,24 +108,8 @@ static bool ref_measure(struct backend *be, struct device_roofline *roofline, ey
                                 e);
 }
 
-static const struct backend_ops ref_ops = {
-    .name = "ref",
-    .element_size = {sizeof(float), sizeof(float), sizeof(float), sizeof(float)},
-    .detail = ref_detail,
-    .measure_roofline = ref_measure,
-    .destroy = ref_destroy,
-    .scratch_bytes = ref_scratch_bytes,
-    .reserve = ref_reserve,
-    .alloc = ref_alloc,
-    .release = ref_release,
-    .kv_bytes = ref_kv_bytes,
-    .weight_bytes = host_weight_bytes,
-    .place = host_place,
-    .read = host_read,
-    .write = host_write,
-    .read_logits = host_read_logits,
+static const struct compute_ops ref_compute = {
     .finish = host_finish,
-    .at = host_at,
     .embed = ref_embed,
     .rope_table = ref_rope_table,
     .qkv = ref_qkv,
@@ -141,6 +125,30 @@ static const struct backend_ops ref_ops = {
     .vision_mlp = ref_vision_mlp,
     .vision_project_add = ref_vision_project_add,
     .merge = ref_merge,
+};
+
+static const struct memory_ops ref_memory = {
+    .element_size = {sizeof(float), sizeof(float), sizeof(float), sizeof(float)},
+    .scratch_bytes = ref_scratch_bytes,
+    .reserve = ref_reserve,
+    .alloc = ref_alloc,
+    .release = ref_release,
+    .kv_bytes = ref_kv_bytes,
+    .weight_bytes = host_weight_bytes,
+    .place = host_place,
+    .read = host_read,
+    .write = host_write,
+    .read_logits = host_read_logits,
+    .at = host_at,
+};
+
+static const struct backend_ops ref_ops = {
+    .name = "ref",
+    .detail = ref_detail,
+    .measure_roofline = ref_measure,
+    .destroy = ref_destroy,
+    .compute = &ref_compute,
+    .memory = &ref_memory,
 };
 
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e)

@@ -87,4 +87,7 @@ void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affi
 void ref_merge(struct backend *be, dev out, dev x, const struct merger *w,
                const struct vision_shape *shape, int n);
 
+/* Plain C, float32, threads of `pool` (borrowed) over weight rows. */
+bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
+
 #endif

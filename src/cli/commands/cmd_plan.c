@@ -22,7 +22,6 @@ static void plan_table_add_row(struct buf *out, const char *name, const char *de
 
 static void plan_table_add(struct buf *out, const ey_plan *p)
 {
-    bool on_gpu = strcmp(p->device, "cuda") == 0;
     buf_printf(out, "%s on %s: context %d tokens, KV pool %d tokens, %d request%s at once, ",
                p->directory, p->device, p->max_model_len, p->kv_tokens, p->max_num_seqs,
                p->max_num_seqs == 1 ? "" : "s");
@@ -33,7 +32,7 @@ static void plan_table_add(struct buf *out, const ey_plan *p)
     for (size_t i = 0; i < p->n_items; i++)
         plan_table_add_row(out, p->items[i].name, p->items[i].device, p->items[i].bytes,
                            p->items[i].lifetime);
-    plan_table_add_row(out, on_gpu ? "all on the GPU" : "allocated", "", p->total_bytes, "");
+    plan_table_add_row(out, p->on_gpu ? "all on the GPU" : "allocated", "", p->total_bytes, "");
     for (size_t i = 0; i < p->n_choices; i++)
         buf_printf(out, "  chosen: %s\n", p->choices[i]);
     add_fit_message(out, p);

@@ -8,7 +8,6 @@
 
 void add_fit_message(struct buf *out, const ey_plan *p)
 {
-    bool on_gpu = strcmp(p->device, "cuda") == 0;
     if (p->fits)
         buf_add_text(out, "fits");
     else if (p->total_bytes <= p->budget_bytes)
@@ -17,7 +16,7 @@ void add_fit_message(struct buf *out, const ey_plan *p)
         buf_printf(out, "does not fit, %.1f MiB too many",
                    (double)(p->total_bytes - p->budget_bytes) / MIB);
     buf_printf(out, "; may be used: %s\n", p->budget_rule);
-    if (!on_gpu && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
+    if (!p->on_gpu && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
         buf_add_text(out, "but not with the weights: parts of them would be read from the disk "
                           "again and again\n");
 }

@@ -7,7 +7,7 @@
 static bool alloc_plan_row(const ey_engine *engine, struct backend *be, dev *out, enum plan_row row,
                            ey_err *e)
 {
-    *out = be->ops->alloc(be, engine->plan.bytes[row], e);
+    *out = be->ops->memory->alloc(be, engine->plan.bytes[row], e);
     return *out != NULL;
 }
 
@@ -17,7 +17,7 @@ static void lay_out_buffers(struct backend *be, dev memory, const size_t *elemen
 {
     for (int i = 0; i < n; i++) {
         *out[i] = memory;
-        memory = be->ops->at(be, memory, kind[i], elements[i]);
+        memory = be->ops->memory->at(be, memory, kind[i], elements[i]);
     }
 }
 
@@ -71,7 +71,7 @@ static bool open_cpu_layers(ey_engine *engine, ey_err *e)
     struct cpu_layers *cpu_layers = &engine->cpu_layers;
     const bool layers = p->cpu_layers > 0;
     if ((layers || plan_vision_on_cpu(p)) &&
-        !engine->cpu->ops->reserve(engine->cpu, &p->cpu_limits, e))
+        !engine->cpu->ops->memory->reserve(engine->cpu, &p->cpu_limits, e))
         return false;
     if (!layers) return true;
     *cpu_layers = (struct cpu_layers){.be = engine->cpu,
@@ -103,8 +103,8 @@ static bool open_workspace(ey_engine *engine, ey_err *e)
     lay_out_step_buffers(engine, engine->be, engine->shared_memory, &ws->chunk);
     size_t level = (size_t)p->feature_rows * (size_t)engine->model.text.hidden;
     for (int i = 0; i <= engine->model.vision.n_deepstack; i++)
-        ws->features[i] = features->ops->at(features, engine->feature_memory, ELEMENT_FEATURE,
-                                            (size_t)i * level);
+        ws->features[i] = features->ops->memory->at(features, engine->feature_memory,
+                                                    ELEMENT_FEATURE, (size_t)i * level);
     return true;
 }
 
@@ -114,7 +114,7 @@ static bool open_device_buffers(ey_engine *engine, ey_err *e)
     engine->kv.shape = engine->plan.kv;
     engine->kv_block_bytes = (engine->plan.bytes[PLAN_KV] + engine->plan.bytes[PLAN_CPU_KV]) /
                              (uint64_t)engine->plan.kv.n_blocks;
-    bool ok = engine->be->ops->reserve(engine->be, &engine->plan.limits, e) &&
+    bool ok = engine->be->ops->memory->reserve(engine->be, &engine->plan.limits, e) &&
               alloc_plan_row(engine, engine->be, &engine->kv.data, PLAN_KV, e) &&
               open_workspace(engine, e) &&
               alloc_plan_row(engine, engine->be, &logits, PLAN_LOGITS, e);
@@ -185,10 +185,10 @@ void engine_buffers_close(ey_engine *engine)
     dev on_cpu[] = {engine->vision_memory, engine->cpu_layers.kv.data, engine->cpu_layers_memory};
     struct backend *features = engine->vision_backends.text_be;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i]) engine->be->ops->release(engine->be, all[i]);
+        if (all[i]) engine->be->ops->memory->release(engine->be, all[i]);
     for (size_t i = 0; i < sizeof(on_cpu) / sizeof(on_cpu[0]); i++)
-        if (on_cpu[i]) engine->cpu->ops->release(engine->cpu, on_cpu[i]);
-    if (engine->feature_memory) features->ops->release(features, engine->feature_memory);
+        if (on_cpu[i]) engine->cpu->ops->memory->release(engine->cpu, on_cpu[i]);
+    if (engine->feature_memory) features->ops->memory->release(features, engine->feature_memory);
     hasher_close(&engine->hasher);
     arena_free(&engine->arena);
 }

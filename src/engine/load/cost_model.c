@@ -56,7 +56,7 @@ ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height
     struct kv_shape one_block = engine->kv.shape;
     one_block.n_blocks = 1;
     one_block.n_layers = m->text.n_layers;
-    double kv = (double)engine->be->ops->kv_bytes(engine->be, &one_block) / KV_BLOCK *
+    double kv = (double)engine->be->ops->memory->kv_bytes(engine->be, &one_block) / KV_BLOCK *
                 prompt_tokens,
            weights = weight_stored_bytes(&m->head);
     for (int i = 0; i < m->text.n_layers; i++)
@@ -70,7 +70,7 @@ bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)
 {
     struct device_roofline measured = {0};
     pthread_mutex_lock(&engine->device_lock); /* the thread team does one thing at a time */
-    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
+    if (engine->be->ops->device) engine->be->ops->device->attach(engine->be);
     bool ok = engine->be->ops->measure_roofline(engine->be, &measured, e);
     pthread_mutex_unlock(&engine->device_lock);
     *limits = (ey_roofline){measured.bandwidth, measured.flops, measured.vector_flops};
@@ -79,11 +79,11 @@ bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)
 
 bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total)
 {
-    struct cuda_device_info info;
+    struct gpu_info info;
     if (!engine->device_info.is_gpu) return false;
     pthread_mutex_lock(&engine->device_lock);
-    engine->be->ops->attach(engine->be);
-    bool ok = backend_cuda_device_info(engine->be, &info, NULL);
+    engine->be->ops->device->attach(engine->be);
+    bool ok = engine->be->ops->device->info(engine->be, &info, NULL);
     pthread_mutex_unlock(&engine->device_lock);
     if (ok) {
         *used = info.total - info.free;

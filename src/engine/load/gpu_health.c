@@ -19,18 +19,13 @@ static void gpu_health_notify(const ey_engine_options *o, const char *text)
 
 /* ---- kernels ---- */
 
-static bool is_cuda(const ey_engine *engine)
-{
-    return strcmp(engine->be->ops->name, "cuda") == 0;
-}
-
 bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct selftest_report report;
     char text[256];
-    if (!is_cuda(engine)) return true;
+    if (!engine->be->ops->device) return true;
     if (o->progress) o->progress(o->progress_user, "checking the GPU", 0, 0);
-    if (!backend_cuda_selftest(engine->be, false, &report, e)) return false;
+    if (!engine->be->ops->device->selftest(engine->be, false, &report, e)) return false;
     for (int i = 0; i < report.n; i++) {
         const struct selftest_result *v = &report.kernel[i];
         if (!v->failed) continue;
@@ -67,8 +62,8 @@ static bool measure_slice(ey_engine *engine, struct memory_slices *s, int i, ey_
            n = i == s->n - 1 ? s->bytes - first : s->slice_bytes;
     double seconds = 0;
     pthread_mutex_lock(&engine->device_lock); /* for this slice: steps go on between them */
-    engine->be->ops->attach(engine->be);
-    bool ok = backend_cuda_time_read(engine->be, first, n, &seconds, e);
+    engine->be->ops->device->attach(engine->be);
+    bool ok = engine->be->ops->device->time_read(engine->be, first, n, &seconds, e);
     pthread_mutex_unlock(&engine->device_lock);
     if (ok && (double)n / seconds > s->rate[i]) s->rate[i] = (double)n / seconds;
     return ok;
@@ -129,7 +124,7 @@ static struct memory_slices *cut_memory_slices(const ey_engine *engine, ey_err *
         ey_fail_memory(e, "measuring the GPU's memory", sizeof(*s));
         return NULL;
     }
-    s->bytes = backend_cuda_arena_bytes(engine->be);
+    s->bytes = engine->be->ops->device->arena_bytes(engine->be);
     size_t n = (s->bytes + HEALTH_SLICE_BYTES - 1) / HEALTH_SLICE_BYTES;
     s->n = n < 1 ? 1 : n > HEALTH_MAX_SLICES ? HEALTH_MAX_SLICES : (int)n;
     s->slice_bytes = s->bytes / (size_t)s->n / 16 * 16;
@@ -137,7 +132,7 @@ static struct memory_slices *cut_memory_slices(const ey_engine *engine, ey_err *
 }
 
 static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *s,
-                                       const struct cuda_device_info *gpu, double at_start)
+                                       const struct gpu_info *gpu, double at_start)
 {
     double median = median_rate(s), expected = expected_rate(s, median, at_start, gpu->rated_reads),
            slow_seconds = 0;
@@ -160,20 +155,20 @@ static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *
     return m;
 }
 
-static bool query_gpu_now(ey_engine *engine, struct cuda_device_info *out, ey_err *e)
+static bool query_gpu_now(ey_engine *engine, struct gpu_info *out, ey_err *e)
 {
     pthread_mutex_lock(&engine->device_lock);
-    engine->be->ops->attach(engine->be);
-    bool ok = backend_cuda_device_info(engine->be, out, e);
+    engine->be->ops->device->attach(engine->be);
+    bool ok = engine->be->ops->device->info(engine->be, out, e);
     pthread_mutex_unlock(&engine->device_lock);
     return ok;
 }
 
 bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *e)
 {
-    struct cuda_device_info gpu;
+    struct gpu_info gpu;
     *out = (ey_gpu_memory){0};
-    if (!is_cuda(engine)) return true;
+    if (!engine->be->ops->device) return true;
     struct memory_slices *s = cut_memory_slices(engine, e);
     double at_start = ey_last_gpu_memory(engine).start_bytes_per_second;
     bool ok = s && query_gpu_now(engine, &gpu, e) &&

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/open/open_backend.h"
 #include "base/memory.h"
 #include "base/system.h"
 #include "engine/load/load.h"
@@ -85,8 +86,9 @@ static bool can_use_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why
         return ey_fail(
             why, EY_BAD_MODEL,
             "none of the text model's matrices are block FP8 (--quantize fp8 makes them so)");
-    return op->supports_fp8_prompts ? op->supports_fp8_prompts(engine->be, slow, why)
-                                    : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
+    return op->compute->supports_fp8_prompts
+               ? op->compute->supports_fp8_prompts(engine->be, slow, why)
+               : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
 
 /* After the device and what becomes of the weights are known. */
@@ -157,8 +159,8 @@ bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err
 static bool query_gpu_info(struct device_info *out, const ey_engine *engine, ey_err *e)
 {
     const struct model *m = &engine->model;
-    struct cuda_device_info gpu;
-    if (!backend_cuda_device_info(engine->be, &gpu, e)) return false;
+    struct gpu_info gpu;
+    if (!engine->be->ops->device->info(engine->be, &gpu, e)) return false;
     uint64_t context = gpu_context_bytes(gpu.sm_count);
     *out = (struct device_info){
         .name = "cuda:0",
@@ -170,7 +172,7 @@ static bool query_gpu_info(struct device_info *out, const ey_engine *engine, ey_
         .context = context,
         .bandwidth = gpu.rated_reads,
         .host_free = memory_available(),
-        .pinned_reads = backend_cuda_can_pin_rows(engine->be, &m->head, &m->embed)
+        .pinned_reads = engine->be->ops->device->can_pin_rows(engine->be, &m->head, &m->embed)
                             ? PINNED_READS_ALLOWED
                             : PINNED_READS_DENIED};
     return true;
@@ -187,7 +189,7 @@ bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_e
 {
     enum { USUAL_SM_COUNT = 30 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
-    if (o->device && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cuda") != 0)
+    if (o->device && strcmp(o->device, "auto") != 0 && !backend_name_is_gpu(o->device))
         return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a GPU, and --device %.40s is none",
                        o->device);
     if (o->vram_used > o->vram)
@@ -200,7 +202,7 @@ bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_e
                                                .total = o->vram,
                                                .free = o->vram - o->vram_used,
                                                .context = gpu_context_bytes(sm_count)};
-    return engine_open_cpu(engine, o, e) && backend_cuda_create_simulated(&engine->be, e);
+    return engine_open_cpu(engine, o, e) && backend_open_simulated_gpu(&engine->be, e);
 }
 
 /* ---- the plan for others ---- */
@@ -223,6 +225,7 @@ void plan_export(ey_plan *out, const ey_engine *engine)
     const struct plan *p = &engine->plan;
     snprintf(out->directory, sizeof(out->directory), "%s", checkpoint_directory(engine->ckpt));
     out->device = engine->be->ops->name;
+    out->on_gpu = p->device->is_gpu;
     out->n_items = (size_t)engine->n_plan_items;
     memcpy(out->items, engine->plan_item, out->n_items * sizeof(out->items[0]));
     out->file_bytes = p->device->is_gpu ? p->bytes[PLAN_FILE_WEIGHTS] : p->bytes[PLAN_WEIGHTS];
@@ -253,8 +256,7 @@ static void notify_planned(const ey_engine *engine, const ey_engine_options *o)
 
 bool plan_query_device(ey_engine *engine, ey_err *e)
 {
-    bool simulated = engine->device_info.is_gpu,
-         gpu = simulated || strcmp(engine->be->ops->name, "cuda") == 0;
+    bool simulated = engine->device_info.is_gpu, gpu = simulated || engine->be->ops->device != NULL;
     if (!gpu)
         engine->device_info = host_device_info();
     else if (!simulated && !query_gpu_info(&engine->device_info, engine, e))
@@ -320,7 +322,8 @@ static bool suggest_cpu(struct plan_suggestion *out, const ey_engine *engine,
     plain.utilization = 0;
     plain.device_bytes = 0;
     plain.gpu_layers = 0;
-    bool ok = pool_create(&pool, 1, NULL) && backend_cpu_create(&be, pool, NULL, NULL) &&
+    bool ok = pool_create(&pool, 1, NULL) &&
+              backend_open(&be, "cpu", &(struct backend_options){.pool = pool}, NULL) &&
               plan_make(&p, &engine->model, be, &info, &plain, NULL);
     if (ok) {
         *out = (struct plan_suggestion){.options = "--device cpu",

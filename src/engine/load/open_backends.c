@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/open/open_backend.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "checkpoint/hf_cache.h"
@@ -27,13 +28,20 @@ static bool has_nvidia_gpu(void)
            access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
 }
 
+static struct backend_options backend_options_of(const ey_engine *engine,
+                                                 const ey_engine_options *options)
+{
+    return (struct backend_options){
+        .pool = engine->pool, .cpu_mask = options->cpu_mask, .eager = options->enforce_eager};
+}
+
 /* Prefers a usable GPU and falls back to the CPU. A GPU that is too small is an error, not a reason
  * to fall back silently. */
 static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     ey_err no_gpu = {0};
-    if (backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, &no_gpu))
-        return true;
+    const struct backend_options how = backend_options_of(engine, options);
+    if (backend_open_gpu(&engine->be, &how, &no_gpu)) return true;
     if (no_gpu.code != EY_NO_DEVICE) {
         *e = no_gpu;
         return false;
@@ -43,7 +51,7 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
         snprintf(text, sizeof(text), "the CPU is used, not the GPU: %s", no_gpu.text);
         options->notice(options->notice_user, text);
     }
-    return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
+    return backend_open(&engine->be, "cpu", &how, e);
 }
 
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
@@ -58,20 +66,16 @@ static bool open_named_backend(ey_engine *engine, const ey_engine_options *optio
 {
     const char *device = options->device ? options->device : "auto";
     if (!engine_open_pool(engine, options, e)) return false;
-    if (strcmp(device, "ref") == 0) return backend_ref_create(&engine->be, engine->pool, e);
-    if (strcmp(device, "cpu") == 0)
-        return backend_cpu_create(&engine->be, engine->pool, options->cpu_mask, e);
-    if (strcmp(device, "cuda") == 0)
-        return backend_cuda_create(&engine->be, engine->pool, options->enforce_eager, e);
     if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
-    return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref",
-                   device);
+    const struct backend_options how = backend_options_of(engine, options);
+    return backend_open(&engine->be, device, &how, e);
 }
 
 bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return engine_open_pool(engine, options, e) &&
-           backend_cpu_create(&engine->cpu, engine->pool, options->cpu_mask, e);
+    if (!engine_open_pool(engine, options, e)) return false;
+    const struct backend_options how = backend_options_of(engine, options);
+    return backend_open(&engine->cpu, "cpu", &how, e);
 }
 
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
@@ -79,8 +83,7 @@ bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey
     double start = seconds_now();
     bool ok = open_named_backend(engine, options, e);
     engine->device_seconds = seconds_now() - start;
-    return ok &&
-           (strcmp(engine->be->ops->name, "cuda") != 0 || engine_open_cpu(engine, options, e));
+    return ok && (!engine->be->ops->device || engine_open_cpu(engine, options, e));
 }
 
 ey_engine *engine_new(ey_err *e)

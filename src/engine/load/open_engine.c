@@ -34,19 +34,19 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->be;
     struct host_buffers *h = &engine->host;
-    for (int n = 1;
-         be->ops->capture_begin && !engine->cpu_layers.n_layers && n <= engine->max_num_seqs; n++) {
+    for (int n = 1; be->ops->graph && !engine->cpu_layers.n_layers && n <= engine->max_num_seqs;
+         n++) {
         const struct batch batch = {
             n,           n,      engine->max_blocks, h->token,       h->feature,
             h->position, h->seq, h->index,           h->block_table, 0};
         h->feature[n - 1] = -1;
         h->seq[n - 1] = n - 1;
         h->out_rows[n - 1] = n - 1;
-        if (!be->ops->capture_begin(be, n))
-            return be->ops->finish(be, e); /* which knows why, if something failed */
+        if (!be->ops->graph->capture_begin(be, n))
+            return be->ops->compute->finish(be, e); /* which knows why, if something failed */
         text_model_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch,
                         h->out_rows, n, engine->logits, NULL);
-        if (!be->ops->capture_end(be, e)) return false;
+        if (!be->ops->graph->capture_end(be, e)) return false;
     }
     return true;
 }
@@ -61,8 +61,8 @@ static bool keep_bf16_head(ey_engine *engine, const struct weight *head, const s
     char text[320];
     engine->bf16_head = *head;
     elements_to_f32(engine->host.rescore_norm, norm->data, norm->dtype, (size_t)norm->cols);
-    engine->rescores_on_host = !op->reads_pinned_rows ||
-                               !op->reads_pinned_rows(engine->be, &why_not);
+    engine->rescores_on_host = !op->memory->reads_pinned_rows ||
+                               !op->memory->reads_pinned_rows(engine->be, &why_not);
     if (!engine->rescores_on_host || engine->plan.knobs.lm_head_rows != HEAD_ROWS_PINNED)
         return true;
     if (o->lm_head_rows && strcmp(o->lm_head_rows, "pinned") == 0)
@@ -90,7 +90,8 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
                         norm = engine->model.final_norm; /* in the file */
     const struct backend_ops *op = engine->be->ops;
     choose_vision_backends(engine);
-    if ((op->open_arena && !op->open_arena(engine->be, engine->plan.arena_bytes, e)) ||
+    if ((op->memory->open_arena &&
+         !op->memory->open_arena(engine->be, engine->plan.arena_bytes, e)) ||
         !model_place(&engine->model, engine->be, engine->vision_backends.be, engine->cpu, &where,
                      engine->pool, e) ||
         !engine_buffers_open(engine, e) || !capture_decode_graphs(engine, e))

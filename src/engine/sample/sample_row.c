@@ -15,8 +15,9 @@ static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
 {
     const struct model *m = &engine->model;
     size_t hidden = (size_t)m->text.hidden;
-    engine->be->ops->read(
-        engine->be, out, engine->be->ops->at(engine->be, x, ELEMENT_RESIDUAL, (size_t)row * hidden),
+    engine->be->ops->memory->read(
+        engine->be, out,
+        engine->be->ops->memory->at(engine->be, x, ELEMENT_RESIDUAL, (size_t)row * hidden),
         ELEMENT_RESIDUAL, hidden);
     rescore_norm(out, out, engine->host.rescore_norm, hidden, m->text.norm_eps);
 }
@@ -72,8 +73,8 @@ static bool sample_from_topk(ey_engine *engine, ey_generation *gen, const struct
 {
     struct output_tokens *output = &gen->output;
     struct topk_logits topk;
-    if (!engine->be->ops->topk) return false;
-    engine->be->ops->topk(engine->be, &topk, row->logits_row);
+    if (!engine->be->ops->compute->topk) return false;
+    engine->be->ops->compute->topk(engine->be, &topk, row->logits_row);
     if (engine->rescores_on_host) rescore_topk(engine, &topk, row->x, row->x_row);
     if (!sampler_sample_topk(&gen->slot->sampler, &topk, allowed, engine->bf16_head.data != NULL,
                              id))
@@ -104,8 +105,8 @@ static int32_t sample_from_logits(ey_engine *engine, ey_generation *gen, const s
     struct output_tokens *output = &gen->output;
     size_t vocabulary = (size_t)m->text.vocab_size;
     float *logits = engine->host.logits;
-    engine->be->ops->read_logits(engine->be, logits,
-                                 engine->logits + (size_t)row->logits_row * vocabulary, vocabulary);
+    engine->be->ops->memory->read_logits(
+        engine->be, logits, engine->logits + (size_t)row->logits_row * vocabulary, vocabulary);
     int32_t id = engine->bf16_head.data ? sample_rescored(engine, gen, row, logits, allowed)
                                         : sampler_sample(&gen->slot->sampler, logits, allowed);
     if (output->wants_logprobs)

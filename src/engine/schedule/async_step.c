@@ -23,8 +23,8 @@ static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *
  * likely have the same rows. Under the lock. */
 static bool is_predictable(const ey_engine *engine, int n_chunks)
 {
-    if (!engine->be->ops->enqueue_speculative || engine->cpu_layers.n_layers ||
-        engine->rescores_on_host || n_chunks > MAX_ASYNC_REQUESTS || n_chunks != engine->n_running)
+    if (!engine->be->ops->graph || engine->cpu_layers.n_layers || engine->rescores_on_host ||
+        n_chunks > MAX_ASYNC_REQUESTS || n_chunks != engine->n_running)
         return false;
     if (engine->queue.n || engine->closing || engine->encoder_entry) return false;
     for (int k = 0; k < n_chunks; k++)
@@ -77,7 +77,7 @@ void async_step_enqueue(ey_engine *engine, int n_chunks)
     pthread_mutex_unlock(&engine->lock);
     if (!can_enqueue) return;
     struct batch next = build_next_batch(engine, n_chunks, samplings);
-    if (!engine->be->ops->enqueue_speculative(engine->be, &next, samplings)) return;
+    if (!engine->be->ops->graph->enqueue_speculative(engine->be, &next, samplings)) return;
     memcpy(engine->previous_chunk, engine->chunk,
            (size_t)n_chunks * sizeof(*engine->previous_chunk));
     engine->n_async = n_chunks;
@@ -85,7 +85,7 @@ void async_step_enqueue(ey_engine *engine, int n_chunks)
 
 void async_step_discard(ey_engine *engine)
 {
-    if (engine->n_async) engine->be->ops->finish(engine->be, NULL);
+    if (engine->n_async) engine->be->ops->compute->finish(engine->be, NULL);
     engine->n_async = 0;
 }
 
@@ -104,7 +104,7 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
         async_step_discard(engine);
         return false;
     }
-    engine->be->ops->commit_speculative(engine->be, token, n_chunks);
+    engine->be->ops->graph->commit_speculative(engine->be, token, n_chunks);
     engine->n_async = 0;
     for (int k = 0; k < n_chunks; k++)
         engine->host.out_rows[k] = k;
@@ -116,9 +116,9 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
 bool async_step_verify(ey_engine *engine, int n_chunks)
 {
     struct topk_logits best;
-    if (!engine->be->ops->verify_speculative(engine->be)) return false;
+    if (!engine->be->ops->graph->verify_speculative(engine->be)) return false;
     for (int k = 0; engine->n_async && k < n_chunks; k++) {
-        engine->be->ops->topk(engine->be, &best, k);
+        engine->be->ops->compute->topk(engine->be, &best, k);
         if (!sampler_topk_decides(&engine->chunk[k].gen->slot->sampler, &best,
                                   engine->bf16_head.data != NULL))
             return false;

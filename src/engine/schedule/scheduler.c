@@ -106,11 +106,12 @@ static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct step_buffers *buffers;
     const struct backend_ops *op = engine->be->ops;
-    if (!(engine->n_async ? op->wait_previous : op->finish)(engine->be, e)) return false;
-    if (!op->verify_speculative || async_step_verify(engine, n_chunks)) return true;
+    if (!(engine->n_async ? op->graph->wait_previous : op->compute->finish)(engine->be, e))
+        return false;
+    if (!op->graph || async_step_verify(engine, n_chunks)) return true;
     async_step_discard(engine);
     compute_step(engine, n_chunks, NULL, &buffers);
-    return op->finish(engine->be, e);
+    return op->compute->finish(engine->be, e);
 }
 
 /* Starts the masks that the step's tokens will be sampled with. */
@@ -205,7 +206,7 @@ static void *run_scheduler(void *user)
     ey_engine *engine = user;
     int n_chunks;
     pthread_mutex_lock(&engine->lock);
-    if (engine->be->ops->attach) engine->be->ops->attach(engine->be);
+    if (engine->be->ops->device) engine->be->ops->device->attach(engine->be);
     while (!engine->closing) {
         bool has_work = schedule_step(engine, &n_chunks),
              copies_weights = engine_hugepages_may_copy(engine, has_work);

@@ -80,7 +80,8 @@ static void finish_encoder_run(ey_engine *engine)
 static bool finish_encoder_tile(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->vision_backends.be;
-    return be->ops->finish(be, e) && (be == engine->be || engine->be->ops->finish(engine->be, e));
+    return be->ops->compute->finish(be, e) &&
+           (be == engine->be || engine->be->ops->compute->finish(engine->be, e));
 }
 
 void run_encoder(ey_engine *engine, double start)

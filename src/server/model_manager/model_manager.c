@@ -56,7 +56,7 @@ static void apply_shared_plan(struct model_slot *m, const ey_plan *plan)
     model_slot_set_plan(m, plan);
     m->shared_bytes = plan->shared_bytes;
     m->info.shares_memory = !plan->resident;
-    if (strcmp(plan->device, "cuda") == 0) {
+    if (plan->on_gpu) {
         m->options.gpu_memory = plan->total_bytes;
         m->options.gpu_memory_utilization = 0;
     }
