@@ -32,6 +32,14 @@ enum placement {
                        places */
 };
 
+/* What a weight is for. */
+enum weight_role {
+    ROLE_EMBED,
+    ROLE_TEXT,  /* a text model's layers and final norm */
+    ROLE_HEAD,  /* the LM head */
+    ROLE_VISION /* read once per image */
+};
+
 enum { KV_BLOCK = 64 }; /* tokens of one KV block */
 
 /* Rows of one step of the text model: tokens of one or several sequences. Host memory, read before
@@ -261,6 +269,12 @@ struct compute_ops {
                   const struct vision_shape *shape, int n);
 };
 
+/* What refine() has done so far. */
+struct refine_progress {
+    uint64_t bytes;       /* of weights that were copied */
+    uint64_t saved_bytes; /* that a step reads less than the checkpoint stores */
+};
+
 /* Buffers, weights and the KV cache. Required, but for entries marked optional. */
 struct memory_ops {
     size_t element_size[ELEMENT_KINDS]; /* bytes */
@@ -279,15 +293,13 @@ struct memory_ops {
     bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
     /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which
      * outlives the backend. One that was made by a recipe is not there any more when a backend with
-     * weight_bytes() of its own returns. */
+     * weight_bytes() of its own returns. *out outlives the backend. */
     bool (*place)(struct backend *be, struct weight *out, const struct weight *in,
-                  enum placement placement, ey_err *e);
-    /* Optional, both; NULL: no matrix has such a form. Bytes of a smaller form of a matrix in the
-     * checkpoint, without loss, which steps read once weight.bf12 points to it; 0: it has none. */
-    size_t (*bf12_bytes)(const struct backend *be, const struct weight *w);
-    /* Writes blocks begin .. end-1 of that form, of BF12_ROWS rows each (tensor/bf12.h). */
-    void (*write_bf12)(const struct backend *be, void *to, const struct weight *w, size_t begin,
-                       size_t end);
+                  enum weight_role role, enum placement placement, ey_err *e);
+    /* Optional; NULL: placed weights stay as they are. Works for about `seconds` (0: finds out what
+     * there is to do) on the form in which steps read placed weights, which keep their values.
+     * False: nothing is left. Called between steps, by the thread that runs them. */
+    bool (*refine)(struct backend *be, double seconds, struct refine_progress *progress);
     /* Optional; NULL: nothing streams. Weights placed as streamed from here on belong together; the
      * place of a group has `bytes`, the largest group's. */
     bool (*open_group)(struct backend *be, size_t bytes, ey_err *e);

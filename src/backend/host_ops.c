@@ -13,9 +13,10 @@ size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum 
 }
 
 bool host_place(struct backend *be, struct weight *out, const struct weight *in,
-                enum placement placement, ey_err *e)
+                enum weight_role role, enum placement placement, ey_err *e)
 {
     (void)be;
+    (void)role;
     (void)placement;
     (void)e;
     *out = *in;

@@ -48,6 +48,16 @@ enum { MAX_UNREAD_DEFAULT = 256 };
  */
 #define SLICE_SECONDS_DEFAULT 0.2
 
+/* How far the backend is with the form of its weights (schedule/refine_weights.c). */
+struct refinement {
+    struct refine_progress progress;
+    bool left;         /* there is more to do */
+    bool eager;        /* requests do not keep it waiting */
+    double start_time; /* seconds of the monotonic clock */
+    double next_time;  /* requests are not kept waiting once more before that */
+    pthread_cond_t done;
+};
+
 struct ey_engine {
     struct checkpoint *ckpt;
     struct tokenizer *tok;
@@ -56,8 +66,7 @@ struct ey_engine {
     struct backend *be;
     struct backend
         *cpu; /* with a GPU: runs a vision encoder or layers that are not on it; else NULL */
-    struct hugepage_weights *hugepage_weights; /* NULL: weights stay in the file's pages */
-    ey_budget *budget;                         /* borrowed */
+    ey_budget *budget; /* borrowed */
     double load_seconds, device_seconds;
 
     /* limits */
@@ -107,6 +116,7 @@ struct ey_engine {
 
     /* under the lock */
     pthread_mutex_t lock;
+    struct refinement refinement;
     ey_gpu_memory gpu_memory; /* as it was measured last */
     double gpu_memory_time;
     pthread_cond_t work_ready; /* for the scheduler */

@@ -155,23 +155,25 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
     return true;
 }
 
-static bool place_weights(struct backend *be, struct weight *first, size_t n,
+static bool place_weights(struct backend *be, struct weight *first, size_t n, enum weight_role role,
                           enum placement placement, ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
-        if (first[i].data && !be->ops->memory->place(be, &first[i], &first[i], placement, e))
+        if (first[i].data && !be->ops->memory->place(be, &first[i], &first[i], role, placement, e))
             return false;
     return true;
 }
 
 /* A structure that holds nothing but weights, as an array of them. */
 #define WEIGHTS_OF(s) (struct weight *)&(s), sizeof(s) / sizeof(struct weight)
-#define PLACE_WEIGHTS(be, s, placement, e) place_weights(be, WEIGHTS_OF(s), placement, e)
+#define PLACE_WEIGHTS(be, s, role, placement, e) \
+    place_weights(be, WEIGHTS_OF(s), role, placement, e)
 
 static bool place_merger(struct backend *be, struct merger *m, enum placement placement, ey_err *e)
 {
-    return PLACE_WEIGHTS(be, m->norm, placement, e) && PLACE_WEIGHTS(be, m->fc1, placement, e) &&
-           PLACE_WEIGHTS(be, m->fc2, placement, e);
+    return PLACE_WEIGHTS(be, m->norm, ROLE_VISION, placement, e) &&
+           PLACE_WEIGHTS(be, m->fc1, ROLE_VISION, placement, e) &&
+           PLACE_WEIGHTS(be, m->fc2, ROLE_VISION, placement, e);
 }
 
 static size_t resident_bytes(const struct backend *be, const struct weight *first, size_t n)
@@ -207,11 +209,11 @@ static bool place_vision_model(struct model *model, struct backend *be, enum pla
     size_t group = placement == PLACE_STREAMED && be->ops->memory->open_group
                        ? model_streamed_group_bytes(model, be)
                        : 0;
-    bool ok = PLACE_WEIGHTS(be, v->patch, PLACE_RESIDENT, e) &&
-              PLACE_WEIGHTS(be, v->position, PLACE_RESIDENT, e);
+    bool ok = PLACE_WEIGHTS(be, v->patch, ROLE_VISION, PLACE_RESIDENT, e) &&
+              PLACE_WEIGHTS(be, v->position, ROLE_VISION, PLACE_RESIDENT, e);
     for (int i = 0; ok && i < model->vision.depth; i++)
         ok = (!group || be->ops->memory->open_group(be, group, e)) &&
-             PLACE_WEIGHTS(be, v->blocks[i], placement, e);
+             PLACE_WEIGHTS(be, v->blocks[i], ROLE_VISION, placement, e);
     for (int i = 0; ok && i < model->vision.n_deepstack; i++)
         ok = (!group || be->ops->memory->open_group(be, group, e)) &&
              place_merger(be, &v->deepstack[i], placement, e);
@@ -242,7 +244,7 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct weight 
     file_map_release_pages(recipe->source.data,
                            (size_t)recipe->source.rows * weight_row_bytes(&recipe->source));
     quantized.recipe = recipe;
-    bool ok = m->be->ops->memory->place(m->be, w, &quantized, PLACE_RESIDENT, e);
+    bool ok = m->be->ops->memory->place(m->be, w, &quantized, ROLE_TEXT, PLACE_RESIDENT, e);
     w->recipe = NULL;
     return ok;
 }
@@ -251,9 +253,9 @@ static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_er
 {
     struct weight *w = (struct weight *)&m->model->layers[layer];
     for (size_t i = 0; i < LAYER_WEIGHTS; i++)
-        if (w[i].data &&
-            !(w[i].recipe ? quantize_and_place(m, &w[i], layer, e)
-                          : m->be->ops->memory->place(m->be, &w[i], &w[i], PLACE_RESIDENT, e)))
+        if (w[i].data && !(w[i].recipe ? quantize_and_place(m, &w[i], layer, e)
+                                       : m->be->ops->memory->place(m->be, &w[i], &w[i], ROLE_TEXT,
+                                                                   PLACE_RESIDENT, e)))
             return false;
     return true;
 }
@@ -277,10 +279,13 @@ bool model_place(struct model *model, struct backend *be, struct backend *vision
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e)
 {
     const int first = where->cpu_layers;
-    bool tied = model->head.data == model->embed.data && where->embed == where->lm_head && !first;
-    bool ok = place_weights(first ? cpu : be, &model->embed, 1, where->embed, e) &&
-              (tied || PLACE_WEIGHTS(be, model->head, where->lm_head, e)) &&
-              PLACE_WEIGHTS(be, model->final_norm, PLACE_RESIDENT, e);
+    /* a backend with memory of its own holds a tied matrix once */
+    const bool copies = be->ops->memory->weight_bytes(be, &model->embed, where->embed) > 0,
+               tied = copies && model->head.data == model->embed.data &&
+                      where->embed == where->lm_head && !first;
+    bool ok = place_weights(first ? cpu : be, &model->embed, 1, ROLE_EMBED, where->embed, e) &&
+              (tied || PLACE_WEIGHTS(be, model->head, ROLE_HEAD, where->lm_head, e)) &&
+              PLACE_WEIGHTS(be, model->final_norm, ROLE_TEXT, PLACE_RESIDENT, e);
     if (tied) model->head = model->embed;
     return ok && (!first || place_text_layers(model, cpu, pool, 0, first, e)) &&
            place_text_layers(model, be, pool, first, model->text.n_layers, e) &&

@@ -98,7 +98,7 @@ static void assert_multiplies(struct backend *be, int n)
     ey_err e;
     for (int i = 0; i < n * COLS; i++)
         x[i] = bf16_float(float_bf16(x[i]));
-    if (!be->ops->memory->place(be, &w, &in, PLACE_RESIDENT, &e) ||
+    if (!be->ops->memory->place(be, &w, &in, ROLE_TEXT, PLACE_RESIDENT, &e) ||
         !be->ops->memory->reserve(be, &limits, &e))
         fail_msg("%s", e.text);
     dev device_x = be->ops->memory->alloc(be, sizeof(float) * 64 * COLS, &e),

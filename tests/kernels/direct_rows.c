@@ -9,6 +9,7 @@
 #include "tensor/dequantize.h"
 #include "tensor/bf12.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_hugepages.h"
 #include "kernels/kernel_tests.h"
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
@@ -507,14 +508,14 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
         one[i * BF12_TEST_COLS +
             outlier_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] =
             1; /* outliers are small: alone they count */
-    size_t bytes = be->ops->memory->bf12_bytes(be, &plain);
+    size_t bytes = cpu_bf12_bytes(cpu_of(be), &plain);
     if (!(k->low_precision ? k->low_precision : k->f32)->bf12) return bytes == 0;
     REQUIRE(bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
     struct memory memory = {.n = 0};
     struct bf12_block *blocks = memory_alloc(&memory, bytes, 0);
     memset(blocks, 0xa5, bytes);
-    be->ops->memory->write_bf12(be, blocks, &plain, 0, 2);
-    be->ops->memory->write_bf12(be, blocks, &plain, 2, BF12_TEST_BLOCKS);
+    for (int block = 0; block < BF12_TEST_BLOCKS; block++)
+        bf12_encode(blocks, &plain, block * BF12_ROWS);
     compressed.bf12 = blocks;
     bool ok = blocks[0].n_outliers == 0 && blocks[1].n_outliers == BF12_ROWS &&
               blocks[2].n_outliers == 0 && blocks[3].n_outliers == BF12_UNCOMPRESSED &&

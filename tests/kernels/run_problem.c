@@ -97,13 +97,13 @@ void run_start(struct run *r, struct backend *be, const struct problem *p)
     r->p = &r->placed;
     for (int i = 0; i < 4; i++)
         if (p->w[i].data &&
-            !be->ops->memory->place(be, &r->placed.w[i], &p->w[i], PLACE_RESIDENT, &e)) {
+            !be->ops->memory->place(be, &r->placed.w[i], &p->w[i], ROLE_TEXT, PLACE_RESIDENT, &e)) {
             printf("%s\n", e.text);
             exit(2);
         }
     for (int i = 0; i < 6; i++)
         if (p->v[i].data &&
-            !be->ops->memory->place(be, &r->placed.v[i], &p->v[i], PLACE_RESIDENT, &e)) {
+            !be->ops->memory->place(be, &r->placed.v[i], &p->v[i], ROLE_TEXT, PLACE_RESIDENT, &e)) {
             printf("%s\n", e.text);
             exit(2);
         }

@@ -235,10 +235,11 @@ static void learned_positions(void **state)
             .max_rows = 64, .max_keys = MAX_GRID, .max_width = 64, .max_patches = MAX_GRID};
         assert_true(d ? backend_cpu_create(&be, pool, NULL, &e)
                       : backend_ref_create(&be, pool, &e));
-        assert_true(be->ops->memory->reserve(be, &limits, &e) &&
-                    be->ops->memory->place(be, &placed.w, &patch.w, PLACE_RESIDENT, &e) &&
-                    be->ops->memory->place(be, &placed.b, &patch.b, PLACE_RESIDENT, &e) &&
-                    be->ops->memory->place(be, &table, &table, PLACE_RESIDENT, &e));
+        assert_true(
+            be->ops->memory->reserve(be, &limits, &e) &&
+            be->ops->memory->place(be, &placed.w, &patch.w, ROLE_TEXT, PLACE_RESIDENT, &e) &&
+            be->ops->memory->place(be, &placed.b, &patch.b, ROLE_TEXT, PLACE_RESIDENT, &e) &&
+            be->ops->memory->place(be, &table, &table, ROLE_TEXT, PLACE_RESIDENT, &e));
         for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++)
             check_grid(be, &placed, &table, grids[g][0], grids[g][1], 2e-6);
         check_grid(be, &placed, &table, 48, 48, 0); /* the table itself, to the bit */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tensor/bf12.h"
+#include "backend/cpu/cpu_hugepages.h"
 #include "backend/cpu/cpu_matmul.h"
 #include "backend/host_ops.h"
 #include "backend/cpu/cpu_roofline.h"
@@ -111,6 +112,7 @@ static void cpu_destroy(struct backend *be)
     cpu_release_scratch(cpu_of(be));
     zeroed_free(cpu_of(be)->int8_lm_head);
     cpu_free_eligibilities(cpu_of(be));
+    cpu_hugepages_close(cpu_of(be));
     free(be);
 }
 
@@ -146,21 +148,13 @@ static bool cpu_measure(struct backend *be, struct device_roofline *roofline, ey
                                 e);
 }
 
-static size_t cpu_bf12_bytes(const struct backend *be, const struct weight *w)
+size_t cpu_bf12_bytes(const struct cpu *c, const struct weight *w)
 {
-    const struct cpu_kernels *k = ((const struct cpu *)be)->k;
+    const struct cpu_kernels *k = c->k;
     const bool smaller = (k->low_precision ? k->low_precision : k->f32)->bf12 && bf12_supports(w) &&
                          bf12_bytes(w) <
-                             (size_t)w->rows * weight_row_bytes(w); /* strips have heads */
+                             (size_t)w->rows * weight_row_bytes(w); /* blocks have heads */
     return smaller ? bf12_bytes(w) : 0;
-}
-
-static void cpu_write_bf12(const struct backend *be, void *to, const struct weight *w, size_t begin,
-                           size_t end)
-{
-    (void)be;
-    for (size_t block = begin; block < end; block++)
-        bf12_encode(to, w, (int64_t)(block * BF12_ROWS));
 }
 
 static const struct compute_ops cpu_compute = {
@@ -190,8 +184,7 @@ static const struct memory_ops cpu_memory = {
     .kv_bytes = cpu_kv_bytes,
     .weight_bytes = cpu_weight_bytes,
     .place = cpu_place,
-    .bf12_bytes = cpu_bf12_bytes,
-    .write_bf12 = cpu_write_bf12,
+    .refine = cpu_refine,
     .read = host_read,
     .write = host_write,
     .read_logits = host_read_logits,

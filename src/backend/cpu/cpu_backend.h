@@ -16,6 +16,12 @@ static inline size_t cpu_padded(size_t width)
 
 enum { CPU_VECTORS = 4 };
 
+/* A placed weight, in the model. */
+struct cpu_weight_ref {
+    struct weight *weight;
+    enum weight_role role;
+};
+
 struct cpu {
     struct backend base;
     struct pool *pool;
@@ -30,6 +36,10 @@ struct cpu {
     size_t scratch_size;
     void *int8_lm_head;                        /* the head's quantized values and scales, or NULL */
     struct int16_eligibilities *eligibilities; /* of FP8 matrices (cpu_fp8_as_int16.c) */
+    struct cpu_hugepages *hugepages;           /* NULL: refine() was not called */
+    struct cpu_weight_ref *weights;            /* [n_weights] what cpu_remember_weight() was told */
+    int n_weights, max_weights;
+    bool weights_are_quantized; /* some were quantized while loading */
 };
 
 /* The best instruction set of the machine that is at most what `mask` names ("generic", "avx2",
@@ -92,7 +102,7 @@ void cpu_free_eligibilities(struct cpu *c);
 /* ---- steps, as backend.h says ---- */
 size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
 bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
-               enum placement placement, ey_err *e);
+               enum weight_role role, enum placement placement, ey_err *e);
 void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features,
                const struct batch *batch);
 void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_hugepages.h"
 #include "tensor/bf12.h"
 #include "tensor/dequantize.h"
 #include "backend/host_ops.h"
@@ -83,12 +84,14 @@ static void quantize_int8_rows(void *context, size_t begin, size_t end, int thre
 }
 
 bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
-               enum placement placement, ey_err *e)
+               enum weight_role role, enum placement placement, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
     const size_t bytes = cpu_weight_bytes(be, in, placement);
     if (!bytes) {
-        if (!host_place(be, out, in, placement, e)) return false;
+        if (!host_place(be, out, in, role, placement, e)) return false;
+        if (!cpu_remember_weight(c, out, in, role))
+            return ey_fail_memory(e, "the list of weights", 0);
         if (out->dtype == DTYPE_F8_E4M3 && c->k->fp8 && !out->int16_eligibility)
             out->int16_eligibility = cpu_new_eligibility(c);
         return true;

@@ -27,7 +27,7 @@ bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 
 /* ---- cuda_weights.c ---- */
 bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
-                enum placement placement, ey_err *e);
+                enum weight_role role, enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 /* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
  * returns their global scale. */

@@ -305,9 +305,10 @@ static void upload_group(struct cuda *c, int group)
 /* ---- all ---- */
 
 bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
-                enum placement placement, ey_err *e)
+                enum weight_role role, enum placement placement, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
+    (void)role;
     *out = *in;
     if (placement == PLACE_HOST) return c->host_embedding = out, true;
     if (cuda_is_vector(in)) return place_vector(c, out, in, e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The minimum work of a request, from the model's shapes: the denominator of every efficiency
  * figure. */
-#include "engine/hugepage_weights.h"
+#include "engine/schedule/refine_weights.h"
 
 static double weight_stored_bytes(const struct weight *w)
 {
@@ -63,7 +63,7 @@ ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height
         weights += text_layer_bytes(&m->layers[i]);
     return (ey_cost_estimate){vision_flops(&m->vision, width, height),
                               prefill_flops(&m->text, prompt_tokens),
-                              weights - (double)engine_bytes_saved(engine) + kv};
+                              weights - (double)refine_weights_saved_bytes(engine) + kv};
 }
 
 bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)

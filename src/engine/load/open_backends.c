@@ -96,6 +96,7 @@ ey_engine *engine_new(ey_err *e)
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->device_lock, NULL);
     pthread_mutex_init(&engine->token_lock, NULL);
+    pthread_cond_init(&engine->refinement.done, NULL);
     cond_init_monotonic(&engine->work_ready);
     return engine;
 }

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "constrain/constrain.h"
-#include "engine/hugepage_weights.h"
+#include "engine/schedule/refine_weights.h"
 #include "engine/load/load.h"
 #include "engine/schedule/scheduler.h"
 #include "tensor/dequantize.h"
@@ -98,7 +98,7 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
         return false;
     if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, &head, &norm, o, e))
         return false;
-    if (!o->no_huge_pages) engine_hugepages_start(engine, o->serving);
+    if (!o->no_huge_pages) refine_weights_start(engine, o->serving);
     return scheduler_start(engine, e);
 }
 
@@ -143,11 +143,11 @@ void ey_engine_close(ey_engine **out)
     }
     if (engine->cpu) engine->cpu->ops->destroy(engine->cpu);
     pool_destroy(&engine->pool);
-    engine_hugepages_end(engine);
     tokenizer_close(engine->tok);
     model_close(&engine->model);
     checkpoint_close(engine->ckpt);
     pthread_cond_destroy(&engine->work_ready);
+    pthread_cond_destroy(&engine->refinement.done);
     pthread_mutex_destroy(&engine->device_lock);
     pthread_mutex_destroy(&engine->token_lock);
     pthread_mutex_destroy(&engine->lock);

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "engine/hugepage_weights.h"
+#include "engine/schedule/refine_weights.h"
 #include "engine/schedule/async_step.h"
 #include "engine/schedule/schedule_internal.h"
 #include "engine/schedule/scheduler.h"
@@ -209,15 +209,15 @@ static void *run_scheduler(void *user)
     if (engine->be->ops->device) engine->be->ops->device->attach(engine->be);
     while (!engine->closing) {
         bool has_work = schedule_step(engine, &n_chunks),
-             copies_weights = engine_hugepages_may_copy(engine, has_work);
-        if (!has_work && !copies_weights) {
+             refines_weights = refine_weights_now(engine, has_work);
+        if (!has_work && !refines_weights) {
             scheduler_wait(engine);
             continue;
         }
         engine->last_heartbeat = seconds_now();
         pthread_mutex_unlock(&engine->lock);
         pthread_mutex_lock(&engine->device_lock);
-        if (copies_weights) engine_hugepages_copy_some(engine);
+        if (refines_weights) refine_weights_some(engine);
         double start = seconds_now();
         if (n_chunks) run_step(engine, n_chunks);
         run_encoder(engine, start);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between steps and when idle the backend may bring its placed weights into a form that is read
+ * faster. Servers spend a third of their time on it until it is done, since later requests gain.
+ * One-shot commands do it when idle: their first request may be the last. */
+#include "engine/schedule/refine_weights.h"
+
+#include "base/clock.h"
+
+#define REFINE_SECONDS 0.02       /* between two steps, unless one matrix takes longer */
+#define REFINE_DELAY_SECONDS 10.0 /* until a one-shot command's requests have to wait, too */
+
+/* The backend that reads weights in host memory. */
+static struct backend *refined_backend(const ey_engine *engine)
+{
+    return engine->cpu ? engine->cpu : engine->be;
+}
+
+static void refine_for(ey_engine *engine, double seconds)
+{
+    struct backend *be = refined_backend(engine);
+    struct refine_progress progress;
+    const double start = seconds_now();
+    const bool left = be->ops->memory->refine(be, seconds, &progress);
+    const double end = seconds_now();
+    pthread_mutex_lock(&engine->lock);
+    engine->refinement.left = left;
+    engine->refinement.progress = progress;
+    engine->refinement.next_time = end + 2 * (end - start);
+    if (!left) pthread_cond_broadcast(&engine->refinement.done);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void refine_weights_start(ey_engine *engine, bool eager)
+{
+    if (!refined_backend(engine)->ops->memory->refine) return;
+    engine->refinement.eager = eager;
+    engine->refinement.start_time = seconds_now();
+    refine_for(engine, 0);
+}
+
+bool refine_weights_now(const ey_engine *engine, bool has_work)
+{
+    const struct refinement *r = &engine->refinement;
+    if (!r->left || !has_work) return r->left;
+    const double now = seconds_now();
+    return now >= r->next_time && (r->eager || now - r->start_time > REFINE_DELAY_SECONDS);
+}
+
+void refine_weights_some(ey_engine *engine)
+{
+    refine_for(engine, REFINE_SECONDS);
+}
+
+uint64_t refine_weights_saved_bytes(const ey_engine *const_engine)
+{
+    ey_engine *engine = (ey_engine *)const_engine;
+    pthread_mutex_lock(&engine->lock);
+    const uint64_t bytes = engine->refinement.progress.saved_bytes;
+    pthread_mutex_unlock(&engine->lock);
+    return bytes;
+}
+
+uint64_t ey_engine_wait_huge_pages(ey_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (engine->refinement.left)
+        pthread_cond_wait(&engine->refinement.done, &engine->lock);
+    const uint64_t bytes = engine->refinement.progress.bytes;
+    pthread_mutex_unlock(&engine->lock);
+    return bytes;
+}
