@@ -640,7 +640,7 @@ static CUresult function_load(CUfunction f)
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
+static CUresult launch_kernel(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
 {
     ENTER("launch");
     CUlaunchConfig c = *config;
@@ -860,7 +860,7 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_g
     FILL(function_name);
     FILL(function_attribute);
     FILL(function_load);
-    FILL(launch);
+    driver->launch = launch_kernel; /* `launch` is a struct too */
     FILL(stream_create);
     FILL(stream_destroy);
     FILL(stream_sync);
