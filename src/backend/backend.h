@@ -35,9 +35,10 @@ enum placement {
 /* What a weight is for. */
 enum weight_role {
     ROLE_EMBED,
-    ROLE_TEXT,  /* a text model's layers and final norm */
-    ROLE_HEAD,  /* the LM head */
-    ROLE_VISION /* read once per image */
+    ROLE_TEXT,      /* a text model's layers and final norm */
+    ROLE_ATTENTION, /* q, k and v: what attention's softmax is sharp on */
+    ROLE_HEAD,      /* the LM head */
+    ROLE_VISION     /* read once per image */
 };
 
 enum { KV_BLOCK = 64 }; /* tokens of one KV block */
@@ -64,31 +65,65 @@ static inline int batch_kv_block(const struct batch *batch, int row, int index)
                               (size_t)(index / KV_BLOCK)];
 }
 
-/* Without data where a family has none of them: biases of q, k and v, norms of their heads. */
+/* What a backend made of a weight when it was placed: the backend's own, opaque to everyone else,
+ * and there for as long as the backend is. */
+struct placed;
+
+/* Weights of a model come in pairs of structs with the same members in the same order: what the
+ * file says (`*_tensors`, of struct weight), and what the backend made of it (of struct placed *).
+ */
+#define TEXT_LAYER_MEMBERS(X)                                                                   \
+    X(input_norm)                                                                               \
+    X(q)                                                                                        \
+    X(k) X(v) X(q_bias) X(k_bias) X(v_bias) X(q_norm) X(k_norm) X(o) X(post_norm) X(gate) X(up) \
+        X(down)
+#define TENSOR_MEMBER(name) struct weight name;
+#define PLACED_MEMBER(name) struct placed *name;
+
+/* Without data, or NULL, where a family has none of them: biases of q, k and v, norms of their
+ * heads. */
+struct text_layer_tensors {
+    TEXT_LAYER_MEMBERS(TENSOR_MEMBER)
+};
 struct text_layer {
-    struct weight input_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, o, post_norm, gate,
-        up, down;
+    TEXT_LAYER_MEMBERS(PLACED_MEMBER)
 };
-enum { LAYER_WEIGHTS = sizeof(struct text_layer) / sizeof(struct weight) };
+enum { LAYER_WEIGHTS = sizeof(struct text_layer_tensors) / sizeof(struct weight) };
+_Static_assert(LAYER_WEIGHTS == sizeof(struct text_layer) / sizeof(struct placed *), "pairs");
 
-struct affine { /* y = x · Wᵀ + b */
+struct affine_tensors { /* y = x · Wᵀ + b */
     struct weight w, b;
 };
+struct affine {
+    struct placed *w, *b;
+};
 
+struct layer_norm_tensors {
+    struct weight w, b;
+};
 struct layer_norm {
-    struct weight w, b;
+    struct placed *w, *b;
 };
 
+struct vision_block_tensors {
+    struct layer_norm_tensors norm1, norm2;
+    struct affine_tensors qkv, proj, fc1, fc2;
+};
 struct vision_block {
     struct layer_norm norm1, norm2;
     struct affine qkv, proj, fc1, fc2;
 };
 
+struct merger_tensors {
+    struct layer_norm_tensors norm;
+    struct affine_tensors fc1, fc2;
+    bool norm_grouped; /* the norm is over the 4 patches of a token together (DeepStack), not patch
+                          by patch */
+};
 struct merger {
     struct layer_norm norm;
     struct affine fc1, fc2;
-    bool norm_grouped; /* the norm is over the 4 patches of a token together (DeepStack), not patch
-                          by patch */
+    bool norm_grouped;
 };
 
 /* Angles of a rotary embedding: row i, pair j turns by position[i, axis[j]] * frequency[j]
@@ -204,7 +239,7 @@ struct compute_ops {
 
     /* ---- text model (spec 3) ---- */
     /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
-    void (*embed)(struct backend *be, dev x, const struct weight *table, dev features,
+    void (*embed)(struct backend *be, dev x, const struct placed *table, dev features,
                   const struct batch *batch);
     /* table[n, n_pairs, 2] = cos, sin of position[n, 3] */
     void (*rope_table)(struct backend *be, dev table, const struct rope *rope,
@@ -223,7 +258,7 @@ struct compute_ops {
                           const struct text_layer *w, const struct text_shape *shape, dev rope,
                           const struct batch *batch);
     /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are as in a batch, also below */
-    void (*project_add)(struct backend *be, dev x, dev in, const struct weight *w, int n,
+    void (*project_add)(struct backend *be, dev x, dev in, const struct placed *w, int n,
                         int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
     void (*gate_up)(struct backend *be, dev h, dev x, const struct text_layer *w,
@@ -233,7 +268,7 @@ struct compute_ops {
                          int hidden);
     /* logits[n, vocabulary] (device, float32) = RMSNorm(x[rows[i]]) · headᵀ */
     void (*lm_head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                    const struct weight *norm, const struct weight *head,
+                    const struct placed *norm, const struct placed *head,
                     const struct text_shape *shape);
     /* Optional; NULL: the host reads all logits. The top-k logits of row `row` of the last
      * lm_head(); after finish(). */
@@ -245,11 +280,11 @@ struct compute_ops {
     /* x[n, hidden] = pixels[n, patch_width] · wᵀ + b + the position table, bilinear with aligned
      * corners, at the patches first .. first+n-1 of a grid of rows x cols patches */
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                        const struct weight *table, const struct vision_shape *shape, int rows,
+                        const struct placed *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n);
     /* Optional; NULL: the host makes pixels of it. The same from the image itself. */
     void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_image *image,
-                            const struct affine *w, const struct weight *table,
+                            const struct affine *w, const struct placed *table,
                             const struct vision_shape *shape, int first, int n);
     /* Rows first .. first+n-1 of qkv = LN(x[n, hidden]) · wᵀ + b, q and k turned. How queries, keys
      * and values lie in qkv, which has room for max_patches rows of 3·hidden, is the backend's
@@ -291,10 +326,10 @@ struct memory_ops {
     /* Optional; NULL: each call takes its own. All that place(), alloc() and reserve() will take,
      * at once. */
     bool (*open_arena)(struct backend *be, uint64_t bytes, ey_err *e);
-    /* Makes a weight from the checkpoint usable by kernels; *out may point into the file, which
-     * outlives the backend. One that was made by a recipe is not there any more when a backend with
-     * weight_bytes() of its own returns. *out outlives the backend. */
-    bool (*place)(struct backend *be, struct weight *out, const struct weight *in,
+    /* Makes a weight of the checkpoint, or of a recipe's result, usable by kernels. The result may
+     * point into the file, which outlives the backend; one that was made by a recipe is not there
+     * any more when a backend with weight_bytes() of its own returns. */
+    bool (*place)(struct backend *be, struct placed **out, const struct weight *in,
                   enum weight_role role, enum placement placement, ey_err *e);
     /* Optional; NULL: placed weights stay as they are. Works for about `seconds` (0: finds out what
      * there is to do) on the form in which steps read placed weights, which keep their values.

@@ -12,17 +12,6 @@ size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum 
     return 0;
 }
 
-bool host_place(struct backend *be, struct weight *out, const struct weight *in,
-                enum weight_role role, enum placement placement, ey_err *e)
-{
-    (void)be;
-    (void)role;
-    (void)placement;
-    (void)e;
-    *out = *in;
-    return true;
-}
-
 void host_read(struct backend *be, float *out, dev in, enum element kind, size_t n)
 {
     (void)kind;

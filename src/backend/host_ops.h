@@ -8,8 +8,6 @@
 
 size_t host_weight_bytes(const struct backend *be, const struct weight *w,
                          enum placement placement);
-bool host_place(struct backend *be, struct weight *out, const struct weight *in,
-                enum weight_role role, enum placement placement, ey_err *e);
 void host_read(struct backend *be, float *out, dev in, enum element kind, size_t n);
 void host_write(struct backend *be, dev out, const float *in, enum element kind, size_t n);
 void host_read_logits(struct backend *be, float *out, const float *in, size_t n);

@@ -10,7 +10,7 @@
 /* A checkpoint whose layers carry recipes (model_quantize_on_load). */
 struct quantized_source {
     struct checkpoint *ckpt;
-    const struct text_layer *layers; /* [n_layers] */
+    const struct text_layer_tensors *layers; /* [n_layers] */
     int n_layers;
     size_t max_quantized_bytes; /* of one matrix */
     struct quantize_choice choice;

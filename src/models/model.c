@@ -71,16 +71,17 @@ static bool read_default_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_
 /* Kernels take int4 in the text layers only. */
 static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
 {
-    const struct weight *vision_be = (const struct weight *)m->vision_weights.blocks;
+    const struct weight *vision_be = (const struct weight *)m->vision_tensors.blocks;
     bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 ||
-                     m->vision_weights.position.dtype == DTYPE_INT4 ||
-                     m->vision_weights.patch.w.dtype == DTYPE_INT4;
+                     m->vision_tensors.position.dtype == DTYPE_INT4 ||
+                     m->vision_tensors.patch.w.dtype == DTYPE_INT4;
     for (size_t i = 0;
-         i < (size_t)m->vision.depth * sizeof(struct vision_block) / sizeof(*vision_be); i++)
+         i < (size_t)m->vision.depth * sizeof(struct vision_block_tensors) / sizeof(*vision_be);
+         i++)
         elsewhere = elsewhere || vision_be[i].dtype == DTYPE_INT4;
     for (int i = -1; i < m->vision.n_deepstack; i++) {
-        const struct merger *merger = i < 0 ? &m->vision_weights.merger
-                                            : &m->vision_weights.deepstack[i];
+        const struct merger_tensors *merger = i < 0 ? &m->vision_tensors.merger
+                                                    : &m->vision_tensors.deepstack[i];
         elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 ||
                     merger->fc2.w.dtype == DTYPE_INT4;
     }
@@ -155,25 +156,28 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
     return true;
 }
 
-static bool place_weights(struct backend *be, struct weight *first, size_t n, enum weight_role role,
-                          enum placement placement, ey_err *e)
+static bool place_weights(struct backend *be, struct placed **out, const struct weight *first,
+                          size_t n, enum weight_role role, enum placement placement, ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
-        if (first[i].data && !be->ops->memory->place(be, &first[i], &first[i], role, placement, e))
+        if (first[i].data && !be->ops->memory->place(be, &out[i], &first[i], role, placement, e))
             return false;
     return true;
 }
 
 /* A structure that holds nothing but weights, as an array of them. */
 #define WEIGHTS_OF(s) (struct weight *)&(s), sizeof(s) / sizeof(struct weight)
-#define PLACE_WEIGHTS(be, s, role, placement, e) \
-    place_weights(be, WEIGHTS_OF(s), role, placement, e)
+/* Fills a structure of placed weights from its pair of tensors. */
+#define PLACE_WEIGHTS(be, out, in, role, placement, e) \
+    place_weights(be, (struct placed **)&(out), WEIGHTS_OF(in), role, placement, e)
 
-static bool place_merger(struct backend *be, struct merger *m, enum placement placement, ey_err *e)
+static bool place_merger(struct backend *be, struct merger *out, struct merger_tensors *in,
+                         enum placement placement, ey_err *e)
 {
-    return PLACE_WEIGHTS(be, m->norm, ROLE_VISION, placement, e) &&
-           PLACE_WEIGHTS(be, m->fc1, ROLE_VISION, placement, e) &&
-           PLACE_WEIGHTS(be, m->fc2, ROLE_VISION, placement, e);
+    out->norm_grouped = in->norm_grouped;
+    return PLACE_WEIGHTS(be, out->norm, in->norm, ROLE_VISION, placement, e) &&
+           PLACE_WEIGHTS(be, out->fc1, in->fc1, ROLE_VISION, placement, e) &&
+           PLACE_WEIGHTS(be, out->fc2, in->fc2, ROLE_VISION, placement, e);
 }
 
 static size_t resident_bytes(const struct backend *be, const struct weight *first, size_t n)
@@ -184,7 +188,7 @@ static size_t resident_bytes(const struct backend *be, const struct weight *firs
     return bytes;
 }
 
-static size_t merger_bytes(const struct backend *be, const struct merger *m)
+static size_t merger_bytes(const struct backend *be, const struct merger_tensors *m)
 {
     return resident_bytes(be, WEIGHTS_OF(m->norm)) + resident_bytes(be, WEIGHTS_OF(m->fc1)) +
            resident_bytes(be, WEIGHTS_OF(m->fc2));
@@ -192,7 +196,7 @@ static size_t merger_bytes(const struct backend *be, const struct merger *m)
 
 size_t model_streamed_group_bytes(const struct model *model, const struct backend *be)
 {
-    const struct vision_weights *v = &model->vision_weights;
+    const struct vision_tensors *v = &model->vision_tensors;
     size_t max_bytes = model->vision.depth ? merger_bytes(be, &v->merger) : 0, bytes;
     for (int i = 0; i < model->vision.depth; i++)
         if ((bytes = resident_bytes(be, WEIGHTS_OF(v->blocks[i]))) > max_bytes) max_bytes = bytes;
@@ -205,20 +209,23 @@ size_t model_streamed_group_bytes(const struct model *model, const struct backen
 static bool place_vision_model(struct model *model, struct backend *be, enum placement placement,
                                ey_err *e)
 {
-    struct vision_weights *v = &model->vision_weights;
+    struct vision_tensors *in = &model->vision_tensors;
+    struct vision_weights *out = &model->placed.vision;
     size_t group = placement == PLACE_STREAMED && be->ops->memory->open_group
                        ? model_streamed_group_bytes(model, be)
                        : 0;
-    bool ok = PLACE_WEIGHTS(be, v->patch, ROLE_VISION, PLACE_RESIDENT, e) &&
-              PLACE_WEIGHTS(be, v->position, ROLE_VISION, PLACE_RESIDENT, e);
+    out->blocks = arena_array(&model->arena, (size_t)model->vision.depth, sizeof(*out->blocks));
+    if (!out->blocks) return ey_fail_memory(e, "the vision encoder's blocks", 0);
+    bool ok = PLACE_WEIGHTS(be, out->patch, in->patch, ROLE_VISION, PLACE_RESIDENT, e) &&
+              PLACE_WEIGHTS(be, out->position, in->position, ROLE_VISION, PLACE_RESIDENT, e);
     for (int i = 0; ok && i < model->vision.depth; i++)
         ok = (!group || be->ops->memory->open_group(be, group, e)) &&
-             PLACE_WEIGHTS(be, v->blocks[i], ROLE_VISION, placement, e);
+             PLACE_WEIGHTS(be, out->blocks[i], in->blocks[i], ROLE_VISION, placement, e);
     for (int i = 0; ok && i < model->vision.n_deepstack; i++)
         ok = (!group || be->ops->memory->open_group(be, group, e)) &&
-             place_merger(be, &v->deepstack[i], placement, e);
+             place_merger(be, &out->deepstack[i], &in->deepstack[i], placement, e);
     return ok && (!group || be->ops->memory->open_group(be, group, e)) &&
-           place_merger(be, &v->merger, placement, e);
+           place_merger(be, &out->merger, &in->merger, placement, e);
 }
 
 /* ---- quantized while loading ---- */
@@ -230,8 +237,8 @@ struct on_load_quantizer {
     void *staging; /* [max_quantized_bytes]; NULL: the backend uses what it is given where it is */
 };
 
-static bool quantize_and_place(const struct on_load_quantizer *m, struct weight *w, int layer,
-                               ey_err *e)
+static bool quantize_and_place(const struct on_load_quantizer *m, struct placed **out,
+                               const struct weight *w, enum weight_role role, int layer, ey_err *e)
 {
     const struct weight_recipe *recipe = w->recipe;
     struct weight quantized;
@@ -244,19 +251,26 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct weight 
     file_map_release_pages(recipe->source.data,
                            (size_t)recipe->source.rows * weight_row_bytes(&recipe->source));
     quantized.recipe = recipe;
-    bool ok = m->be->ops->memory->place(m->be, w, &quantized, ROLE_TEXT, PLACE_RESIDENT, e);
-    w->recipe = NULL;
-    return ok;
+    return m->be->ops->memory->place(m->be, out, &quantized, role, PLACE_RESIDENT, e);
+}
+
+static enum weight_role layer_role(const struct text_layer_tensors *layer, const struct weight *w)
+{
+    return w == &layer->q || w == &layer->k || w == &layer->v ? ROLE_ATTENTION : ROLE_TEXT;
 }
 
 static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_err *e)
 {
-    struct weight *w = (struct weight *)&m->model->layers[layer];
-    for (size_t i = 0; i < LAYER_WEIGHTS; i++)
-        if (w[i].data && !(w[i].recipe ? quantize_and_place(m, &w[i], layer, e)
-                                       : m->be->ops->memory->place(m->be, &w[i], &w[i], ROLE_TEXT,
-                                                                   PLACE_RESIDENT, e)))
+    const struct text_layer_tensors *in = &m->model->layers[layer];
+    const struct weight *w = (const struct weight *)in;
+    struct placed **out = (struct placed **)&m->model->placed.layers[layer];
+    for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
+        const enum weight_role role = layer_role(in, &w[i]);
+        if (!w[i].data) continue;
+        if (!(w[i].recipe ? quantize_and_place(m, &out[i], &w[i], role, layer, e)
+                          : place_weights(m->be, &out[i], &w[i], 1, role, PLACE_RESIDENT, e)))
             return false;
+    }
     return true;
 }
 
@@ -278,16 +292,20 @@ static bool place_text_layers(struct model *model, struct backend *be, struct po
 bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e)
 {
-    const int first = where->cpu_layers;
+    struct placed_model *out = &model->placed;
+    const int first = where->cpu_layers, n_layers = model->text.n_layers;
     /* a backend with memory of its own holds a tied matrix once */
     const bool copies = be->ops->memory->weight_bytes(be, &model->embed, where->embed) > 0,
                tied = copies && model->head.data == model->embed.data &&
                       where->embed == where->lm_head && !first;
-    bool ok = place_weights(first ? cpu : be, &model->embed, 1, ROLE_EMBED, where->embed, e) &&
-              (tied || PLACE_WEIGHTS(be, model->head, ROLE_HEAD, where->lm_head, e)) &&
-              PLACE_WEIGHTS(be, model->final_norm, ROLE_TEXT, PLACE_RESIDENT, e);
-    if (tied) model->head = model->embed;
+    out->layers = arena_array(&model->arena, (size_t)n_layers, sizeof(*out->layers));
+    if (!out->layers) return ey_fail_memory(e, "the text model's layers", 0);
+    bool ok = PLACE_WEIGHTS(first ? cpu : be, out->embed, model->embed, ROLE_EMBED, where->embed,
+                            e) &&
+              (tied || PLACE_WEIGHTS(be, out->head, model->head, ROLE_HEAD, where->lm_head, e)) &&
+              PLACE_WEIGHTS(be, out->final_norm, model->final_norm, ROLE_TEXT, PLACE_RESIDENT, e);
+    if (tied) out->head = out->embed;
     return ok && (!first || place_text_layers(model, cpu, pool, 0, first, e)) &&
-           place_text_layers(model, be, pool, first, model->text.n_layers, e) &&
+           place_text_layers(model, be, pool, first, n_layers, e) &&
            (!model->vision.depth || place_vision_model(model, vision_be, where->vision, e));
 }

@@ -27,11 +27,26 @@ struct family {
     const struct vision_marks *vision_marks;
 };
 
+struct vision_tensors {
+    struct affine_tensors patch;
+    struct weight position;              /* [position_side², hidden] */
+    struct vision_block_tensors *blocks; /* [depth] */
+    struct merger_tensors merger, deepstack[EY_MAX_DEEPSTACK];
+};
+
+/* The same, placed. */
 struct vision_weights {
     struct affine patch;
-    struct weight position; /* [position_side², hidden] */
+    struct placed *position;
     struct vision_block *blocks;
     struct merger merger, deepstack[EY_MAX_DEEPSTACK];
+};
+
+/* What backends made of a model's weights. */
+struct placed_model {
+    struct placed *embed, *final_norm, *head;
+    struct text_layer *layers; /* [n_layers] */
+    struct vision_weights vision;
 };
 
 struct model {
@@ -40,8 +55,9 @@ struct model {
     struct vision_shape vision;
     struct patch_spec patch_spec;
     struct weight embed, final_norm, head;
-    struct text_layer *layers; /* [n_layers] */
-    struct vision_weights vision_weights;
+    struct text_layer_tensors *layers; /* [n_layers] */
+    struct vision_tensors vision_tensors;
+    struct placed_model placed; /* after model_place() */
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
     int64_t image_token_id;   /* config.json's id of the image's pad; -1: it names none */

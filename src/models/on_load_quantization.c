@@ -17,7 +17,7 @@ struct matrix_set {
     const struct weight *norm; /* what their input was multiplied with; NULL: not known */
 };
 
-static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer *w)
+static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_tensors *w)
 {
     out[0] = (struct matrix_set){{&w->q, &w->k, &w->v}, {"q", "k", "v"}, 3, &w->input_norm};
     out[1] = (struct matrix_set){{&w->o}, {"o"}, 1, NULL};

@@ -17,7 +17,7 @@ static void run_text_layer(const struct model *m, const struct layer_range *s,
     struct backend *be = s->be;
     const struct backend_ops *op = be->ops;
     const struct step_buffers *b = s->buffers;
-    const struct text_layer *w = &m->layers[layer];
+    const struct text_layer *w = &m->placed.layers[layer];
     const int kv_layer = layer - s->begin; /* in the cache */
     if (op->compute->qkv_attention) {
         op->compute->qkv_attention(be, b->o, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope,
@@ -26,9 +26,9 @@ static void run_text_layer(const struct model *m, const struct layer_range *s,
         op->compute->qkv(be, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope, batch);
         op->compute->attention(be, b->o, b->q, s->kv, kv_layer, &m->text, batch);
     }
-    op->compute->project_add(be, b->x, b->o, &w->o, batch->n_rows, batch->n_prompt);
+    op->compute->project_add(be, b->x, b->o, w->o, batch->n_rows, batch->n_prompt);
     op->compute->gate_up(be, b->h, b->x, w, &m->text, batch->n_rows, batch->n_prompt);
-    op->compute->project_add(be, b->x, b->h, &w->down, batch->n_rows, batch->n_prompt);
+    op->compute->project_add(be, b->x, b->h, w->down, batch->n_rows, batch->n_prompt);
     if (layer < m->vision.n_deepstack)
         op->compute->add_features(be, b->x, ws->features[1 + layer], batch, m->text.hidden);
 }
@@ -59,17 +59,18 @@ bool text_model_step(const struct model *m, struct backend *be, const struct wor
         struct kv_cache cpu_kv = cpu_layers->kv;
         const struct layer_range host = {cpu_layers->be, &cpu_layers->buffers, &cpu_kv, 0,
                                          cpu_layers->n_layers};
-        host.be->ops->compute->embed(host.be, host.buffers->x, &m->embed, ws->features[0], batch);
+        host.be->ops->compute->embed(host.be, host.buffers->x, m->placed.embed, ws->features[0],
+                                     batch);
         if (!run_layer_range(m, &host, ws, batch, watch)) return false;
         be->ops->memory->write(be, b->x, host.buffers->x, ELEMENT_RESIDUAL,
                                (size_t)batch->n_rows *
                                    (size_t)m->text.hidden); /* in order before the layers there */
     } else {
-        be->ops->compute->embed(be, b->x, &m->embed, ws->features[0], batch);
+        be->ops->compute->embed(be, b->x, m->placed.embed, ws->features[0], batch);
     }
     if (!run_layer_range(m, &last, ws, batch, watch)) return false;
     if (n_out)
-        be->ops->compute->lm_head(be, logits, b->x, out_rows, n_out, &m->final_norm, &m->head,
-                                  &m->text);
+        be->ops->compute->lm_head(be, logits, b->x, out_rows, n_out, m->placed.final_norm,
+                                  m->placed.head, &m->text);
     return true;
 }

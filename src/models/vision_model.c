@@ -29,7 +29,7 @@ static dev vision_tile_row(const struct vision_tile *t, dev buffer, enum element
 static void patch_embed_tile(const struct vision_tile *t, const struct encoder_run *p)
 {
     const struct vision_shape *s = &t->m->vision;
-    const struct vision_weights *w = &t->m->vision_weights;
+    const struct vision_weights *w = &t->m->placed.vision;
     for (int i = 0; i < t->n; i++) {
         int32_t *position = p->positions + 3 * i;
         image_patch_position(t->first + i, p->cols, s->merge, &position[0], &position[1]);
@@ -43,11 +43,11 @@ static void patch_embed_tile(const struct vision_tile *t, const struct encoder_r
                                       p->cols,
                                       {spec->mean[0], spec->mean[1], spec->mean[2]},
                                       {spec->std[0], spec->std[1], spec->std[2]}};
-        t->be->ops->compute->patch_embed_rgb(t->be, x, &rgb, &w->patch, &w->position, s, t->first,
+        t->be->ops->compute->patch_embed_rgb(t->be, x, &rgb, &w->patch, w->position, s, t->first,
                                              t->n);
     } else {
         image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
-        t->be->ops->compute->patch_embed(t->be, x, p->pixels, &w->patch, &w->position, s, p->rows,
+        t->be->ops->compute->patch_embed(t->be, x, p->pixels, &w->patch, w->position, s, p->rows,
                                          p->cols, t->first, t->n);
     }
     t->be->ops->compute->rope_table(
@@ -161,13 +161,13 @@ bool encoder_run_step(struct encoder_run *p, const struct model *m,
     if (p->block < 0)
         patch_embed_tile(&t, p);
     else if (last)
-        merge_tile(&t, p, &m->vision_weights.merger, 0);
+        merge_tile(&t, p, &m->placed.vision.merger, 0);
     else if (p->stage == RUN_QKV)
-        qkv_tile(&t, &m->vision_weights.blocks[p->block]);
+        qkv_tile(&t, &m->placed.vision.blocks[p->block]);
     else if (p->stage == RUN_ROWS)
-        attention_mlp_tile(&t, &m->vision_weights.blocks[p->block], p->rows * p->cols);
+        attention_mlp_tile(&t, &m->placed.vision.blocks[p->block], p->rows * p->cols);
     else
-        merge_tile(&t, p, &m->vision_weights.deepstack[level], 1 + level);
+        merge_tile(&t, p, &m->placed.vision.deepstack[level], 1 + level);
     p->first += t.n;
     p->done++;
     if (p->first < p->rows * p->cols) return true;

@@ -30,7 +30,7 @@ static void sum_weights(struct weight_sum *s, const struct weight *first, size_t
 
 /* What a layer takes of the host: of the file, and of memory where it is quantized. */
 static void add_host_layer(uint64_t *file_bytes, uint64_t *quantized,
-                           const struct text_layer *layer)
+                           const struct text_layer_tensors *layer)
 {
     const struct weight *w = (const struct weight *)layer;
     for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
@@ -76,7 +76,7 @@ static void add_lm_head_sizes(struct weight_sizes *out, const struct model *m,
     out->lm_head_may_be_8bit = m->head.dtype == DTYPE_BF16 && m->head.cols % 16 == 0;
 }
 
-static void add_merger(struct weight_sum *s, const struct merger *m)
+static void add_merger(struct weight_sum *s, const struct merger_tensors *m)
 {
     ADD_WEIGHTS(s, m->norm);
     ADD_WEIGHTS(s, m->fc1);
@@ -90,10 +90,10 @@ static struct weight_sum sum_streamed_groups(const struct model *m, const struct
 {
     struct weight_sum s = {be, placement, 0, 0};
     for (int i = 0; i < m->vision.depth; i++)
-        ADD_WEIGHTS(&s, m->vision_weights.blocks[i]);
+        ADD_WEIGHTS(&s, m->vision_tensors.blocks[i]);
     for (int i = 0; i < m->vision.n_deepstack; i++)
-        add_merger(&s, &m->vision_weights.deepstack[i]);
-    add_merger(&s, &m->vision_weights.merger);
+        add_merger(&s, &m->vision_tensors.deepstack[i]);
+    add_merger(&s, &m->vision_tensors.merger);
     return s;
 }
 
@@ -102,8 +102,8 @@ static void add_vision_sizes(struct weight_sizes *out, const struct model *m,
 {
     struct weight_sum first = {be, PLACE_RESIDENT, 0, 0}, resident, streamed;
     if (!m->vision.depth) return;
-    ADD_WEIGHTS(&first, m->vision_weights.patch);
-    ADD_WEIGHTS(&first, m->vision_weights.position);
+    ADD_WEIGHTS(&first, m->vision_tensors.patch);
+    ADD_WEIGHTS(&first, m->vision_tensors.position);
     resident = sum_streamed_groups(m, be, PLACE_RESIDENT);
     streamed = sum_streamed_groups(m, be, PLACE_STREAMED);
     out->vision = first.bytes + resident.bytes;
@@ -144,52 +144,53 @@ static struct weight placeholder_vector(int n)
     return placeholder_matrix(1, n, DTYPE_BF16);
 }
 
-static struct affine placeholder_affine(int rows, int cols)
+static struct affine_tensors placeholder_affine(int rows, int cols)
 {
-    return (struct affine){placeholder_matrix(rows, cols, DTYPE_BF16), placeholder_vector(rows)};
+    return (struct affine_tensors){placeholder_matrix(rows, cols, DTYPE_BF16),
+                                   placeholder_vector(rows)};
 }
 
-static struct text_layer smaller_layer(const struct text_shape *t)
+static struct text_layer_tensors smaller_layer(const struct text_shape *t)
 {
     const int q = text_q_width(t), kv = text_kv_width(t), h = t->hidden;
     const enum dtype fp8 = DTYPE_F8_E4M3;
-    return (struct text_layer){.input_norm = placeholder_vector(h),
-                               .q = placeholder_matrix(q, h, fp8),
-                               .k = placeholder_matrix(kv, h, fp8),
-                               .v = placeholder_matrix(kv, h, fp8),
-                               .q_norm = placeholder_vector(t->head_dim),
-                               .k_norm = placeholder_vector(t->head_dim),
-                               .o = placeholder_matrix(h, q, fp8),
-                               .post_norm = placeholder_vector(h),
-                               .gate = placeholder_matrix(t->mlp, h, fp8),
-                               .up = placeholder_matrix(t->mlp, h, fp8),
-                               .down = placeholder_matrix(h, t->mlp, fp8)};
+    return (struct text_layer_tensors){.input_norm = placeholder_vector(h),
+                                       .q = placeholder_matrix(q, h, fp8),
+                                       .k = placeholder_matrix(kv, h, fp8),
+                                       .v = placeholder_matrix(kv, h, fp8),
+                                       .q_norm = placeholder_vector(t->head_dim),
+                                       .k_norm = placeholder_vector(t->head_dim),
+                                       .o = placeholder_matrix(h, q, fp8),
+                                       .post_norm = placeholder_vector(h),
+                                       .gate = placeholder_matrix(t->mlp, h, fp8),
+                                       .up = placeholder_matrix(t->mlp, h, fp8),
+                                       .down = placeholder_matrix(h, t->mlp, fp8)};
 }
 
-static struct vision_block smaller_block(const struct vision_shape *v)
+static struct vision_block_tensors smaller_block(const struct vision_shape *v)
 {
     const int h = v->hidden;
-    return (struct vision_block){.norm1 = {placeholder_vector(h), placeholder_vector(h)},
-                                 .norm2 = {placeholder_vector(h), placeholder_vector(h)},
-                                 .qkv = placeholder_affine(3 * h, h),
-                                 .proj = placeholder_affine(h, h),
-                                 .fc1 = placeholder_affine(v->mlp, h),
-                                 .fc2 = placeholder_affine(h, v->mlp)};
+    return (struct vision_block_tensors){.norm1 = {placeholder_vector(h), placeholder_vector(h)},
+                                         .norm2 = {placeholder_vector(h), placeholder_vector(h)},
+                                         .qkv = placeholder_affine(3 * h, h),
+                                         .proj = placeholder_affine(h, h),
+                                         .fc1 = placeholder_affine(v->mlp, h),
+                                         .fc2 = placeholder_affine(h, v->mlp)};
 }
 
-static struct merger smaller_merger(const struct vision_shape *v, bool grouped)
+static struct merger_tensors smaller_merger(const struct vision_shape *v, bool grouped)
 {
     const int wide = vision_group(v) * v->hidden, normed = grouped ? wide : v->hidden;
-    return (struct merger){{placeholder_vector(normed), placeholder_vector(normed)},
-                           placeholder_affine(wide, wide),
-                           placeholder_affine(v->out_hidden, wide),
-                           grouped};
+    return (struct merger_tensors){{placeholder_vector(normed), placeholder_vector(normed)},
+                                   placeholder_affine(wide, wide),
+                                   placeholder_affine(v->out_hidden, wide),
+                                   grouped};
 }
 
 void with_smaller_model(void (*use)(void *user, const struct model *model), void *user)
 {
-    struct text_layer layers[SMALLER_LAYERS];
-    struct vision_block blocks[SMALLER_BLOCKS];
+    struct text_layer_tensors layers[SMALLER_LAYERS];
+    struct vision_block_tensors blocks[SMALLER_BLOCKS];
     struct model m = {
         .text = {.hidden = 2048,
                  .n_layers = SMALLER_LAYERS,
@@ -214,7 +215,7 @@ void with_smaller_model(void (*use)(void *user, const struct model *model), void
                    .deepstack = {5, 11, 17}},
         .patch_spec = {.patch = 16, .merge = 2, .max_pixels = 16777216},
         .layers = layers,
-        .vision_weights = {.blocks = blocks},
+        .vision_tensors = {.blocks = blocks},
     };
     const struct vision_shape *v = &m.vision;
     for (int i = 0; i < SMALLER_LAYERS; i++)
@@ -223,11 +224,11 @@ void with_smaller_model(void (*use)(void *user, const struct model *model), void
         blocks[i] = smaller_block(v);
     m.final_norm = placeholder_vector(m.text.hidden);
     m.embed = m.head = placeholder_matrix(m.text.vocab_size, m.text.hidden, DTYPE_BF16);
-    m.vision_weights.patch = placeholder_affine(v->hidden, vision_patch_width(v));
-    m.vision_weights.position = placeholder_matrix(v->position_side * v->position_side, v->hidden,
+    m.vision_tensors.patch = placeholder_affine(v->hidden, vision_patch_width(v));
+    m.vision_tensors.position = placeholder_matrix(v->position_side * v->position_side, v->hidden,
                                                    DTYPE_BF16);
-    m.vision_weights.merger = smaller_merger(v, false);
+    m.vision_tensors.merger = smaller_merger(v, false);
     for (int i = 0; i < v->n_deepstack; i++)
-        m.vision_weights.deepstack[i] = smaller_merger(v, true);
+        m.vision_tensors.deepstack[i] = smaller_merger(v, true);
     use(user, &m);
 }

@@ -106,16 +106,16 @@ void bf12_encode(void *to, const struct weight *w, int64_t row)
 
 /* ---- and back ---- */
 
-void bf12_decode_row(float *out, const struct weight *w, int64_t row)
+void bf12_decode_row(float *out, const void *bf12, const struct weight *w, int64_t row)
 {
-    const struct bf12_block *s = bf12_block_at(w, row);
+    const struct bf12_block *s = bf12_block_at(bf12, row);
     const size_t cols = (size_t)w->cols, r = (size_t)(row % BF12_ROWS);
     if (s->n_outliers == BF12_UNCOMPRESSED) {
         elements_to_f32(out, (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w),
                         DTYPE_BF16, cols);
         return;
     }
-    const uint8_t *step = bf12_steps(w, row);
+    const uint8_t *step = bf12_steps(bf12, w, row);
     for (size_t k = 0; k < cols; k += BF12_COLUMNS, step += BF12_STEP)
         for (size_t c = 0; c < BF12_COLUMNS; c++) {
             const size_t at = bf12_column_at(c);

@@ -62,28 +62,28 @@ static inline size_t bf12_bytes(const struct weight *w)
     return bf12_data_offset(w) + weight_bf12_blocks(w) * bf12_block_bytes(w);
 }
 
-/* Of the block that begins with `row`. */
-static inline const struct bf12_block *bf12_block_at(const struct weight *w, int64_t row)
+/* Of the block that begins with `row`, in the form `bf12` of a matrix. */
+static inline const struct bf12_block *bf12_block_at(const void *bf12, int64_t row)
 {
-    return (const struct bf12_block *)w->bf12 + row / BF12_ROWS;
+    return (const struct bf12_block *)bf12 + row / BF12_ROWS;
 }
 
-static inline const uint8_t *bf12_steps(const struct weight *w, int64_t row)
+static inline const uint8_t *bf12_steps(const void *bf12, const struct weight *w, int64_t row)
 {
-    return (const uint8_t *)w->bf12 + bf12_data_offset(w) +
+    return (const uint8_t *)bf12 + bf12_data_offset(w) +
            (size_t)(row / BF12_ROWS) * bf12_block_bytes(w);
 }
 
 /* Any matrix of BF16 whose columns are whole steps. */
 static inline bool bf12_supports(const struct weight *w)
 {
-    return w->dtype == DTYPE_BF16 && !w->packed && !w->recipe && w->cols % BF12_COLUMNS == 0;
+    return w->dtype == DTYPE_BF16 && !w->recipe && w->cols % BF12_COLUMNS == 0;
 }
 
 /* Writes the block that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at
  * `to`: bf12_bytes(w). */
 void bf12_encode(void *to, const struct weight *w, int64_t row);
-/* One row as float32. */
-void bf12_decode_row(float *out, const struct weight *w, int64_t row);
+/* One row of a matrix whose form is `bf12` as float32. */
+void bf12_decode_row(float *out, const void *bf12, const struct weight *w, int64_t row);
 
 #endif

@@ -48,15 +48,6 @@ struct weight {
     const void *group_scale; /* BF16 [rows, cols/group] */
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
                                 [ceil(rows/8), cols/group] */
-    float global_scale;      /* int4 on a GPU: what its scales are times this
-                                (backend/cuda/kernels.h) */
-    bool packed;             /* lies in an order of the backend's own */
-    uint8_t *int16_eligibility; /* NULL, or where the cpu backend keeps what it found out about FP8
-                       quantized values (backend/cpu/cpu_fp8_as_int16.c); 0 at first */
-    const void *bf12;           /* NULL, or the same in BF12, which the cpu backend reads
-                                   instead (tensor/bf12.h) */
-    int streamed; /* 0: always there; otherwise a number of the backend's: it comes to the device
-                     when it is needed */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it
      * becomes, and data has no meaning but that it is there */
     const struct weight_recipe *recipe;
@@ -72,7 +63,7 @@ struct weight_recipe {
 enum {
     FP8_BLOCK = 128,
     ZEROS_PER_WORD = 8 /* rows whose four-bit zeros share a word */,
-    BF12_ROWS = 16 /* of a block of weight.bf12 */
+    BF12_ROWS = 16 /* of a block of BF12 (tensor/bf12.h) */
 };
 
 static inline int64_t weight_groups(const struct weight *w)
@@ -98,7 +89,7 @@ static inline const float *weight_row_scale(const struct weight *w, int64_t row)
     return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
 }
 
-/* Blocks of weight.bf12. */
+/* Blocks of its BF12 form. */
 static inline size_t weight_bf12_blocks(const struct weight *w)
 {
     return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;

@@ -3,6 +3,8 @@
  * what is allocated is what was planned, and requests that run together, find prefixes again or
  * give way to each other answer as each does alone, near-ties aside. The logits are held to the
  * goldens by test_golden (cuda:layers1). */
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "base/allocations.h"
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
@@ -37,9 +39,14 @@ static void both_sides_as_planned(void **state)
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
     assert_int_equal(engine->kv.shape.n_layers, ON_GPU);
     assert_int_equal(first->kv.shape.n_layers, LAYERS - ON_GPU);
-    for (int i = 0; i < LAYERS; i++)
-        assert_int_equal(engine->model.layers[i].q.packed,
-                         i >= LAYERS - ON_GPU); /* those before: the file's own bytes */
+    for (int i = 0; i < LAYERS; i++) { /* on the host: the file's own bytes */
+        const struct placed *q = engine->model.placed.layers[i].q;
+        const void *in_file = engine->model.layers[i].q.data;
+        if (i < LAYERS - ON_GPU)
+            assert_ptr_equal(cpu_tensor(q)->data, in_file);
+        else
+            assert_true(cuda_weight_of(q)->matrix.packed);
+    }
     const float *end = (const float *)first->buffers.rope +
                        (size_t)p->limits.max_rows * (size_t)engine->model.text.head_dim;
     assert_int_equal((const char *)end - (const char *)engine->cpu_layers_memory,

@@ -91,7 +91,8 @@ static void assert_multiplies(struct backend *be, int n)
 {
     enum { ROWS = 48, COLS = 128 };
     struct matrix m = random_matrix(K_BF16, ROWS, COLS, 0);
-    struct weight in = {.data = m.dev.data, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS}, w;
+    struct weight in = {.data = m.dev.data, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
+    struct placed *w;
     const struct backend_limits limits = {
         .max_rows = 64, .max_seqs = 1, .max_blocks = 1, .max_width = 256};
     float *x = random_floats(64 * COLS, 1), *y = random_floats(64 * ROWS, 1), got[64 * ROWS];
@@ -105,7 +106,7 @@ static void assert_multiplies(struct backend *be, int n)
         device_y = be->ops->memory->alloc(be, sizeof(float) * 64 * ROWS, &e);
     be->ops->memory->write(be, device_x, x, ELEMENT_ACTIVATION, (size_t)(n * COLS));
     be->ops->memory->write(be, device_y, y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
-    be->ops->compute->project_add(be, device_y, device_x, &w, n, 0);
+    be->ops->compute->project_add(be, device_y, device_x, w, n, 0);
     if (!be->ops->compute->finish(be, &e)) fail_msg("%s", e.text);
     be->ops->memory->read(be, got, device_y, ELEMENT_RESIDUAL, (size_t)(n * ROWS));
     for (int i = 0; i < n * ROWS; i++) {

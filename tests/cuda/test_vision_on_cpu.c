@@ -4,6 +4,7 @@
  * GPU are those that the CPU alone makes. */
 #include <math.h>
 
+#include "backend/cpu/cpu_backend.h"
 #include "cuda/fake_driver.h"
 #include "engine/concurrent_requests.h"
 
@@ -46,8 +47,9 @@ static void on_the_gpu_as_planned(void **state)
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
     assert_int_equal(p->bytes[PLAN_VISION_WEIGHTS], 0);
     for (int i = 0; i < engine->model.vision.depth; i++)
-        assert_false(
-            engine->model.vision_weights.blocks[i].qkv.w.packed); /* the file's own bytes */
+        assert_ptr_equal(
+            cpu_tensor(engine->model.placed.vision.blocks[i].qkv.w)->data,
+            engine->model.vision_tensors.blocks[i].qkv.w.data); /* the file's own bytes */
     ey_engine_close(&engine);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
 }

@@ -20,7 +20,7 @@ static void hit(enum op op)
 }
 
 static void patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                        const struct weight *table, const struct vision_shape *shape, int rows,
+                        const struct placed *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n)
 {
     if (first == 0) hit(OP_ENCODER);
@@ -41,7 +41,7 @@ static void merge(struct backend *be, dev out, dev x, const struct merger *w,
     real->compute->merge(be, out, x, w, shape, n);
 }
 
-static void embed(struct backend *be, dev x, const struct weight *table, dev features,
+static void embed(struct backend *be, dev x, const struct placed *table, dev features,
                   const struct batch *batch)
 {
     hit(OP_STEP);
@@ -57,7 +57,7 @@ static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x
 }
 
 static void head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                 const struct weight *norm, const struct weight *weight,
+                 const struct placed *norm, const struct placed *weight,
                  const struct text_shape *shape)
 {
     hit(OP_LOGITS);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any
  * size, any number of threads, alone or beside other sequences. For every device. */
+#include "backend/cpu/cpu_backend.h"
 #include "engine/engine_fixture.h"
 #include "models/layers/mrope_positions.h"
 
@@ -347,16 +348,19 @@ static void weights_that_moved(void **state)
         assert_same_outcome(&straight, &meanwhile, kinds[i]);
         assert_int_equal(ey_engine_wait_huge_pages(engine), 0);
         size_t bytes = ey_engine_wait_huge_pages(other);
-        const struct weight *gate = &other->model.layers[0].gate, *head = &other->model.head,
-                            *embed = &other->model.embed;
-        const void *at = gate->bf12 ? gate->bf12 : gate->data;
+        const struct placed_model *placed = &other->model.placed;
+        const struct cpu_matrix *gate = &cpu_weight_of(placed->layers[0].gate)->m,
+                                *head = &cpu_weight_of(placed->head)->m,
+                                *embed = &cpu_weight_of(placed->embed)->m;
+        const void *at = gate->bf12 ? gate->bf12 : gate->tensor.data;
         if (bytes)
             assert_true((uintptr_t)at % 4096 == 0 && at != engine->model.layers[0].gate.data);
         else
             print_message("%s: this machine gives no huge pages, or has no memory left\n",
                           kinds[i]);
         const bool tied = engine->model.embed.data == engine->model.head.data;
-        assert_true((embed->data == head->data) == tied && (!tied || embed->bf12 == head->bf12));
+        assert_true((embed->tensor.data == head->tensor.data) == tied &&
+                    (!tied || embed->bf12 == head->bf12));
         struct outcome then = outcome_of(other, &q);
         assert_same_outcome(&straight, &then, kinds[i]);
         outcome_free(&straight);

@@ -9,6 +9,7 @@
 
 #include "tensor/dequantize.h"
 #include "backend/cpu/cpu_backend.h"
+#include "kernels/direct_weight.h"
 #include "kernels/kernel_tests.h"
 
 enum {
@@ -23,8 +24,8 @@ enum {
 struct matmul_fixture {
     struct backend *be;
     struct pool *pool;
-    struct weight w;
-    uint8_t quantized[ROWS * COLS], eligibility;
+    struct cpu_weight w;
+    uint8_t quantized[ROWS * COLS];
     uint16_t bf16[ROWS * COLS];
     bool vision; /* BF16, and rows of an image */
     float value[ROWS * COLS], scale[(ROWS + FP8_BLOCK - 1) / FP8_BLOCK * BLOCKS], x[MOST * COLS],
@@ -40,12 +41,12 @@ static bool open_int16_fixture(struct matmul_fixture *p, const struct cpu_kernel
     if (!backend_cpu_create(&p->be, p->pool, k->name, &e)) return pool_destroy(&p->pool), false;
     if (!p->be->ops->memory->reserve(p->be, &limits, &e))
         return p->be->ops->destroy(p->be), pool_destroy(&p->pool), false;
-    p->w = (struct weight){.data = p->quantized,
-                           .dtype = DTYPE_F8_E4M3,
-                           .rows = ROWS,
-                           .cols = COLS,
-                           .scale = p->scale,
-                           .int16_eligibility = &p->eligibility};
+    const struct weight tensor = {.data = p->quantized,
+                                  .dtype = DTYPE_F8_E4M3,
+                                  .rows = ROWS,
+                                  .cols = COLS,
+                                  .scale = p->scale};
+    p->w = direct_weight(p->be, &tensor, ROLE_TEXT);
     for (size_t i = 0; i < sizeof(p->scale) / sizeof(p->scale[0]); i++)
         p->scale[i] = 0.5f + (float)i;
     return true;
@@ -59,8 +60,7 @@ static void close_int16_fixture(struct matmul_fixture *p)
 
 static void run_matmul(struct matmul_fixture *p, int n)
 {
-    const struct cpu_input in = {
-        .x = p->x, .x_stride = COLS, .n = n, .width = COLS, .vision = p->vision};
+    const struct cpu_input in = {.x = p->x, .x_stride = COLS, .n = n, .width = COLS};
     const struct cpu_linear linear = {&p->w, NULL, p->y, ROWS};
     cpu_matmul((struct cpu *)p->be, &in, &linear, 1, CPU_STORE);
 }
@@ -74,9 +74,9 @@ static int eligibility_of(struct matmul_fixture *p, uint8_t quantized, uint8_t o
     for (int i = 0; i < ROWS * COLS; i++)
         p->quantized[i] = i / COLS < FP8_BLOCK && i % COLS / FP8_BLOCK == 1 ? other : quantized;
     p->quantized[5 * COLS + FP8_BLOCK + 9] = one;
-    p->eligibility = CPU_INT16_UNKNOWN;
+    p->w.m.int16 = CPU_INT16_UNKNOWN;
     run_matmul(p, 1);
-    return p->eligibility;
+    return p->w.m.int16;
 }
 
 static bool check_choice(struct matmul_fixture *p, uint64_t seed)
@@ -140,7 +140,7 @@ static double allowed_error(const struct matmul_fixture *p, int row, const float
         }
         const double step = step_of_block(length, largest, 26000),
                      unit = p->vision ? step_of_block(w_length, w_largest, 80000)
-                                      : ldexp(1, -4 - 2 * (p->eligibility - 1));
+                                      : ldexp(1, -4 - 2 * (p->w.m.int16 - 1));
         error += scale * (0.5 * step * (weights + (p->vision ? 0.5 * FP8_BLOCK * unit : 8)) +
                           0.5 * unit * activations + 1e-6 * products);
     }
@@ -153,11 +153,11 @@ static bool check_all_counts(struct matmul_fixture *p, const char *what)
 {
     static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 24, 60, 61, MOST};
     static float all[MOST * ROWS];
-    elements_to_f32(p->value, p->vision ? (const void *)p->bf16 : p->quantized, p->w.dtype,
+    elements_to_f32(p->value, p->vision ? (const void *)p->bf16 : p->quantized, p->w.m.tensor.dtype,
                     (size_t)ROWS * COLS);
-    p->eligibility = CPU_INT16_UNKNOWN;
+    p->w.m.int16 = CPU_INT16_UNKNOWN;
     run_matmul(p, MOST);
-    REQUIRE(p->eligibility != CPU_INT16_NO, "int16, %s: not used", what);
+    REQUIRE(p->w.m.int16 != CPU_INT16_NO, "int16, %s: not used", what);
     memcpy(all, p->y, sizeof(all));
     for (int i = 0; i < MOST * ROWS; i++) {
         double want, error = allowed_error(p, i % ROWS, p->x + i / ROWS * COLS, &want);
@@ -247,10 +247,8 @@ static void random_weights(struct matmul_fixture *p, uint64_t *random)
 static bool check_vision_weights(struct matmul_fixture *p, uint64_t seed)
 {
     p->vision = true;
-    p->w.data = p->bf16;
-    p->w.dtype = DTYPE_BF16;
-    p->w.scale = NULL;
-    p->w.int16_eligibility = NULL;
+    const struct weight tensor = {.data = p->bf16, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
+    p->w = direct_weight(p->be, &tensor, ROLE_VISION);
     random_weights(p, &seed);
     random_rows(p, &seed);
     for (int i = 0; i < MOST * COLS; i++)

@@ -10,6 +10,7 @@
 #include "tensor/bf12.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_hugepages.h"
+#include "kernels/direct_weight.h"
 #include "kernels/kernel_tests.h"
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
@@ -37,7 +38,7 @@ static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, i
     float got[512 + 16], want[512];
     size_t n = (size_t)w->cols;
     memset(got, 0xa5, sizeof(got));
-    k->dequantize_row(got, w, row);
+    k->dequantize_row(got, &(struct cpu_matrix){.tensor = *w}, row);
     elements_to_f32(want, (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype),
                     w->dtype, n);
     for (size_t i = 0; i < n; i++) {
@@ -140,7 +141,9 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     for (size_t i = 0; i < COUNT(y); i++)
         y[i] = -77;
     struct cpu_input in = {.x = x, .x_stride = X_STRIDE, .n = N, .width = K};
-    struct cpu_linear linear = {&p.w[0], NULL, y, Y_STRIDE};
+    struct cpu_weight weight = direct_weight(be, &p.w[0], ROLE_TEXT);
+    weight.m.int16 = *p.int16[0];
+    struct cpu_linear linear = {&weight, NULL, y, Y_STRIDE};
     cpu_matmul((struct cpu *)be, &in, &linear, 1, CPU_STORE);
     bool ok = true;
     for (int m = 0; m < M; m++) {
@@ -207,7 +210,8 @@ static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint
         !be->ops->memory->reserve(be, &limits, &e))
         return false;
     struct cpu_input in = {.x = x, .x_stride = cols, .n = n, .width = (int)cols};
-    struct cpu_linear linear = {&weight, NULL, y, UNIT_ROWS};
+    struct cpu_weight placed = direct_weight(be, &weight, ROLE_TEXT);
+    struct cpu_linear linear = {&placed, NULL, y, UNIT_ROWS};
     cpu_matmul((struct cpu *)be, &in, &linear, 1, CPU_STORE);
     be->ops->destroy(be);
     pool_destroy(&pool);
@@ -469,17 +473,19 @@ static uint16_t bf12_test_weight(int row, int col, uint64_t *random)
     }
 }
 
-static bool same_matmul(struct backend *be, const struct weight *plain,
-                        const struct weight *compressed, int n, const float *x)
+static bool same_matmul(struct backend *be, const struct weight *plain, const void *bf12, int n,
+                        const float *x)
 {
     static float y[2][BF12_TEST_MAX_X * BF12_TEST_ROWS];
     struct cpu_input in = {.x = x, .x_stride = BF12_TEST_COLS, .n = n, .width = BF12_TEST_COLS};
-    struct cpu_linear linears[] = {{plain, NULL, y[0], BF12_TEST_ROWS},
-                                   {compressed, NULL, y[1], BF12_TEST_ROWS}};
-    for (int needs_f32 = 0; needs_f32 < 2; needs_f32++) {
-        in.needs_f32 = needs_f32;
-        for (int i = 0; i < 2; i++)
-            cpu_matmul((struct cpu *)be, &in, &linears[i], 1, CPU_STORE);
+    static const enum weight_role roles[] = {ROLE_TEXT, ROLE_ATTENTION};
+    for (size_t r = 0; r < COUNT(roles); r++) {
+        for (int i = 0; i < 2; i++) {
+            struct cpu_weight w = direct_weight(be, plain, roles[r]);
+            if (i) w.m.bf12 = bf12;
+            struct cpu_linear linear = {&w, NULL, y[i], BF12_TEST_ROWS};
+            cpu_matmul((struct cpu *)be, &in, &linear, 1, CPU_STORE);
+        }
         for (int i = 0; i < n * BF12_TEST_ROWS; i++)
             REQUIRE(memcmp(&y[0][i], &y[1][i], sizeof(float)) == 0 ||
                         (isnan(y[0][i]) && isnan(y[1][i])),
@@ -495,11 +501,8 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
     static float x[BF12_TEST_MAX_X * BF12_TEST_COLS], one[BF12_TEST_MAX_X * BF12_TEST_COLS],
         row[2][BF12_TEST_COLS];
     static const int n[] = {1, 2, 4, 7, 16, 17, 32, BF12_TEST_MAX_X};
-    struct weight plain = {.data = w,
-                           .dtype = DTYPE_BF16,
-                           .rows = BF12_TEST_ROWS,
-                           .cols = BF12_TEST_COLS},
-                  compressed = plain;
+    struct weight plain = {
+        .data = w, .dtype = DTYPE_BF16, .rows = BF12_TEST_ROWS, .cols = BF12_TEST_COLS};
     for (int i = 0; i < BF12_TEST_ROWS * BF12_TEST_COLS; i++)
         w[i] = bf12_test_weight(i / BF12_TEST_COLS, i % BF12_TEST_COLS, &seed);
     for (int i = 0; i < BF12_TEST_MAX_X * BF12_TEST_COLS; i++)
@@ -516,7 +519,8 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
     memset(blocks, 0xa5, bytes);
     for (int block = 0; block < BF12_TEST_BLOCKS; block++)
         bf12_encode(blocks, &plain, block * BF12_ROWS);
-    compressed.bf12 = blocks;
+    const struct cpu_matrix stored = {.tensor = plain},
+                            compressed = {.tensor = plain, .bf12 = blocks};
     bool ok = blocks[0].n_outliers == 0 && blocks[1].n_outliers == BF12_ROWS &&
               blocks[2].n_outliers == 0 && blocks[3].n_outliers == BF12_UNCOMPRESSED &&
               blocks[4].n_outliers == 7;
@@ -525,10 +529,9 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
                blocks[1].n_outliers, blocks[2].n_outliers, blocks[3].n_outliers,
                blocks[4].n_outliers);
     for (size_t i = 0; ok && i < COUNT(n); i++)
-        ok = same_matmul(be, &plain, &compressed, n[i], x) &&
-             same_matmul(be, &plain, &compressed, n[i], one);
+        ok = same_matmul(be, &plain, blocks, n[i], x) && same_matmul(be, &plain, blocks, n[i], one);
     for (int i = 0; ok && i < BF12_TEST_ROWS; i++) {
-        k->dequantize_row(row[0], &plain, i);
+        k->dequantize_row(row[0], &stored, i);
         k->dequantize_row(row[1], &compressed, i);
         ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
         if (!ok) printf("twelve bits: row %d is another one\n", i);

@@ -62,6 +62,7 @@ struct problem {
     struct weight w[4]; /* matrices: what moves to odd addresses, and what the benchmark keeps out
                            of the caches */
     struct weight v[6]; /* vectors */
+    uint8_t *int16[4];  /* what the cpu backend found out about FP8 matrices: CPU_INT16_* */
     float *x, *y;       /* [n, in_width], and what `out` holds before */
     int32_t *rows;
     struct text_shape text;
@@ -99,8 +100,9 @@ enum { RUN_BUFFERS = 8 };
 
 struct run {
     struct backend *be;
-    struct problem placed;   /* its weights are the backend's */
-    const struct problem *p; /* that */
+    const struct problem *p;
+    struct placed *w[4]; /* its matrices, placed; NULL: there is none */
+    struct placed *v[6]; /* and its vectors */
     dev buffer[RUN_BUFFERS];
     enum element kind[RUN_BUFFERS];
     size_t guarded[RUN_BUFFERS]; /* elements between the canaries; 0: none */

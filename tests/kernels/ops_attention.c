@@ -99,15 +99,15 @@ static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev r
                           int n)
 {
     const struct problem *p = r->p;
-    struct text_layer w = {.input_norm = p->v[0],
-                           .q = p->w[0],
-                           .k = p->w[1],
-                           .v = p->w[2],
-                           .q_norm = p->v[1],
-                           .k_norm = p->v[2],
-                           .q_bias = p->v[3],
-                           .k_bias = p->v[4],
-                           .v_bias = p->v[5]};
+    struct text_layer w = {.input_norm = r->v[0],
+                           .q = r->w[0],
+                           .k = r->w[1],
+                           .v = r->w[2],
+                           .q_norm = r->v[1],
+                           .k_norm = r->v[2],
+                           .q_bias = r->v[3],
+                           .k_bias = r->v[4],
+                           .v_bias = r->v[5]};
     struct batch part = rows_of(batch, first, n);
     r->be->ops->compute->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)),
                              &r->kv, LAYER,

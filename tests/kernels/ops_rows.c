@@ -34,14 +34,13 @@ static void begin_project_add(struct run *r)
 static void call_project_add(struct run *r, int first, int n)
 {
     const struct test_case *c = r->p->c;
-    const struct affine of_patches = {r->p->w[0], r->p->v[0]};
+    const struct affine of_patches = {r->w[0], r->v[0]};
     const dev out = run_at(r, r->out, ELEMENT_RESIDUAL, first, c->m),
               in = run_at(r, r->in, ELEMENT_ACTIVATION, first, c->k);
     if (c->other)
         r->be->ops->compute->vision_project_add(r->be, out, in, &of_patches, n);
     else
-        r->be->ops->compute->project_add(r->be, out, in, &r->p->w[0], n,
-                                         prompts_of(r->p, first, n));
+        r->be->ops->compute->project_add(r->be, out, in, r->w[0], n, prompts_of(r->p, first, n));
 }
 
 const struct op op_project_add = {"project_add", prepare_project_add, begin_project_add,
@@ -70,7 +69,7 @@ static void begin_gate_up(struct run *r)
 static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct text_layer w = {.gate = p->w[0], .up = p->w[1], .post_norm = p->v[0]};
+    struct text_layer w = {.gate = r->w[0], .up = r->w[1], .post_norm = r->v[0]};
     r->be->ops->compute->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
                                  run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text,
                                  n, prompts_of(p, first, n));
@@ -105,7 +104,7 @@ static void call_lm_head(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
     float *logits = (float *)r->out + (size_t)first * (size_t)p->c->m;
-    r->be->ops->compute->lm_head(r->be, logits, r->in, p->rows + first, n, &p->v[0], &p->w[0],
+    r->be->ops->compute->lm_head(r->be, logits, r->in, p->rows + first, n, r->v[0], r->w[0],
                                  &p->text);
 }
 
@@ -162,7 +161,7 @@ static void call_embed(struct run *r, int first, int n)
 {
     struct batch part = rows_of_batch(&r->p->batch, first, n);
     r->be->ops->compute->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m),
-                               &r->p->w[0], r->in, &part);
+                               r->w[0], r->in, &part);
 }
 
 const struct op op_embed = {"embed", prepare_embed, begin_embed, call_embed, run_fetch_residual};

@@ -21,9 +21,9 @@ static void set_shape(struct problem *p, int hidden)
     p->unit = GROUP;
 }
 
-static struct layer_norm norm_of(const struct problem *p)
+static struct layer_norm norm_of(const struct run *r)
 {
-    return (struct layer_norm){p->v[0], p->v[1]};
+    return (struct layer_norm){r->v[0], r->v[1]};
 }
 
 static void make_norm(struct problem *p, int64_t width)
@@ -62,9 +62,9 @@ static void begin_patch_embed(struct run *r)
 static void call_patch_embed(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct affine w = {p->w[0], p->v[0]};
+    struct affine w = {r->w[0], r->v[0]};
     r->be->ops->compute->patch_embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, p->c->m),
-                                     p->x + (size_t)first * (size_t)p->c->k, &w, &p->w[1],
+                                     p->x + (size_t)first * (size_t)p->c->k, &w, r->w[1],
                                      &p->vision, p->grid_rows, p->grid_cols, first, n);
 }
 
@@ -118,7 +118,7 @@ static void begin_vision_qkv(struct run *r)
 static void call_vision_qkv(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct vision_block w = {.norm1 = norm_of(p), .qkv = {p->w[0], p->v[2]}};
+    struct vision_block w = {.norm1 = norm_of(r), .qkv = {r->w[0], r->v[2]}};
     r->be->ops->compute->vision_qkv(
         r->be, r->kv.data, run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision,
         run_at(r, r->other, ELEMENT_ROPE, first, p->c->dim), first, n);
@@ -171,7 +171,7 @@ static void begin_mlp(struct run *r)
 static void call_mlp(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct vision_block w = {.norm2 = norm_of(p), .fc1 = {p->w[0], p->v[2]}};
+    struct vision_block w = {.norm2 = norm_of(r), .fc1 = {r->w[0], r->v[2]}};
     r->be->ops->compute->vision_mlp(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
                                     run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w,
                                     &p->vision, n);
@@ -205,7 +205,7 @@ static void begin_merge(struct run *r)
 static void call_merge(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct merger w = {norm_of(p), {p->w[0], p->v[2]}, {p->w[1], p->v[3]}, p->c->other};
+    struct merger w = {norm_of(r), {r->w[0], r->v[2]}, {r->w[1], r->v[3]}, p->c->other};
     r->be->ops->compute->merge(r->be, run_at(r, r->out, ELEMENT_FEATURE, first, p->c->m),
                                run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->vision,
                                n);

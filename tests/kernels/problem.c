@@ -185,9 +185,9 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
     w->data = data;
     if (w->dtype != DTYPE_F8_E4M3) return;
     make_scales(p, w, fill);
-    w->int16_eligibility = memset(memory_alloc(&p->memory, 1, 0),
-                                  fill == FILL_EXACT ? CPU_INT16_NO : CPU_INT16_UNKNOWN,
-                                  1); /* int16 would not be exact */
+    p->int16[slot] = memset(memory_alloc(&p->memory, 1, 0),
+                            fill == FILL_EXACT ? CPU_INT16_NO : CPU_INT16_UNKNOWN,
+                            1); /* int16 would not be exact */
 }
 
 void move_matrices(struct problem *p)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/cpu_backend.h"
 #include "kernels/kernel_tests.h"
 
 enum { GUARD = 96 }; /* elements on each side: more than the widest vector or tile */
@@ -90,23 +91,44 @@ static bool canaries_live(struct run *r, int i)
     return true;
 }
 
+static bool multiplies_image(const struct problem *p)
+{
+    const struct op *op = p->c->op;
+    return op == &op_patch_embed || op == &op_vision_qkv || op == &op_vision_mlp ||
+           op == &op_merge || (op == &op_project_add && p->c->other);
+}
+
+static struct placed *place(struct run *r, const struct weight *in)
+{
+    const enum weight_role role = multiplies_image(r->p) ? ROLE_VISION
+                                  : r->p->needs_f32      ? ROLE_ATTENTION
+                                                         : ROLE_TEXT;
+    struct placed *out = NULL;
+    ey_err e = {0};
+    if (in->data && !r->be->ops->memory->place(r->be, &out, in, role, PLACE_RESIDENT, &e)) {
+        printf("%s\n", e.text);
+        exit(2);
+    }
+    return out;
+}
+
+static struct cpu_matrix *fp8_on_cpu(const struct run *r, int i)
+{
+    const bool is_cpu = strcmp(r->be->ops->name, "cpu") == 0;
+    return is_cpu && r->p->int16[i] ? &cpu_weight_of(r->w[i])->m : NULL;
+}
+
 void run_start(struct run *r, struct backend *be, const struct problem *p)
 {
     ey_err e = {0};
-    *r = (struct run){.be = be, .placed = *p};
-    r->p = &r->placed;
-    for (int i = 0; i < 4; i++)
-        if (p->w[i].data &&
-            !be->ops->memory->place(be, &r->placed.w[i], &p->w[i], ROLE_TEXT, PLACE_RESIDENT, &e)) {
-            printf("%s\n", e.text);
-            exit(2);
-        }
+    *r = (struct run){.be = be, .p = p};
+    for (int i = 0; i < 4; i++) {
+        r->w[i] = place(r, &p->w[i]);
+        struct cpu_matrix *m = fp8_on_cpu(r, i);
+        if (m) m->int16 = *p->int16[i];
+    }
     for (int i = 0; i < 6; i++)
-        if (p->v[i].data &&
-            !be->ops->memory->place(be, &r->placed.v[i], &p->v[i], ROLE_TEXT, PLACE_RESIDENT, &e)) {
-            printf("%s\n", e.text);
-            exit(2);
-        }
+        r->v[i] = place(r, &p->v[i]);
     if (!be->ops->memory->reserve(be, &p->limits, &e)) {
         printf("%s\n", e.text);
         exit(2);
@@ -117,6 +139,10 @@ void run_start(struct run *r, struct backend *be, const struct problem *p)
 bool run_stop(struct run *r)
 {
     bool live = true;
+    for (int i = 0; i < 4; i++) {
+        const struct cpu_matrix *m = fp8_on_cpu(r, i);
+        if (m) *r->p->int16[i] = m->int16;
+    }
     for (int i = 0; i < r->n; i++) {
         live = canaries_live(r, i) && live;
         r->be->ops->memory->release(r->be, r->buffer[i]);
@@ -157,16 +183,9 @@ static int matrices_in_int16(const struct problem *p, bool yes)
 {
     int n = 0;
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++)
-        n += p->w[i].int16_eligibility && *p->w[i].int16_eligibility != CPU_INT16_UNKNOWN &&
-             (*p->w[i].int16_eligibility != CPU_INT16_NO) == yes;
+        n += p->int16[i] && *p->int16[i] != CPU_INT16_UNKNOWN &&
+             (*p->int16[i] != CPU_INT16_NO) == yes;
     return n;
-}
-
-static bool multiplies_image(const struct problem *p)
-{
-    const struct op *op = p->c->op;
-    return op == &op_patch_embed || op == &op_vision_qkv || op == &op_vision_mlp ||
-           op == &op_merge || (op == &op_project_add && p->c->other);
 }
 
 /* What the error's power may be, relative to the result's.

@@ -181,7 +181,7 @@ static double near_aligned_corner(int i, int n)
     return 47.0 * i / (n - 1);
 }
 
-static void check_grid(struct backend *be, const struct affine *patch, const struct weight *table,
+static void check_grid(struct backend *be, const struct affine *patch, const struct placed *table,
                        int rows, int cols, double tolerance)
 {
     static float pixels[MAX_GRID * PATCH_WIDTH], out[MAX_GRID][HIDDEN];
@@ -225,10 +225,11 @@ static void learned_positions(void **state)
     assert_true(pool_create(&pool, 2, &e));
     for (int d = 0; d < 2; d++) {
         struct backend *be;
-        struct affine patch =
-                          {{.data = zeros, .dtype = DTYPE_F32, .rows = HIDDEN, .cols = PATCH_WIDTH},
-                           {.data = zeros, .dtype = DTYPE_F32, .rows = 1, .cols = HIDDEN}},
-                      placed;
+        struct affine_tensors patch = {
+            {.data = zeros, .dtype = DTYPE_F32, .rows = HIDDEN, .cols = PATCH_WIDTH},
+            {.data = zeros, .dtype = DTYPE_F32, .rows = 1, .cols = HIDDEN}};
+        struct affine placed;
+        struct placed *placed_table;
         struct weight table = {
             .data = telling_table(), .dtype = DTYPE_F32, .rows = SIDE * SIDE, .cols = HIDDEN};
         struct backend_limits limits = {
@@ -239,10 +240,10 @@ static void learned_positions(void **state)
             be->ops->memory->reserve(be, &limits, &e) &&
             be->ops->memory->place(be, &placed.w, &patch.w, ROLE_TEXT, PLACE_RESIDENT, &e) &&
             be->ops->memory->place(be, &placed.b, &patch.b, ROLE_TEXT, PLACE_RESIDENT, &e) &&
-            be->ops->memory->place(be, &table, &table, ROLE_TEXT, PLACE_RESIDENT, &e));
+            be->ops->memory->place(be, &placed_table, &table, ROLE_TEXT, PLACE_RESIDENT, &e));
         for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++)
-            check_grid(be, &placed, &table, grids[g][0], grids[g][1], 2e-6);
-        check_grid(be, &placed, &table, 48, 48, 0); /* the table itself, to the bit */
+            check_grid(be, &placed, placed_table, grids[g][0], grids[g][1], 2e-6);
+        check_grid(be, &placed, placed_table, 48, 48, 0); /* the table itself, to the bit */
         be->ops->destroy(be);
     }
     pool_destroy(&pool);

@@ -44,7 +44,7 @@ int pace_fast(void **state)
 /* ---- in the server's process ---- */
 
 /* The first operation of a decoder step. */
-static void embed(struct backend *be, dev x, const struct weight *table, dev features,
+static void embed(struct backend *be, dev x, const struct placed *table, dev features,
                   const struct batch *batch)
 {
     int ms = atomic_load(shared_ms);

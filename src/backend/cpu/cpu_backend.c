@@ -111,8 +111,8 @@ static void cpu_destroy(struct backend *be)
 {
     cpu_release_scratch(cpu_of(be));
     zeroed_free(cpu_of(be)->int8_lm_head);
-    cpu_free_eligibilities(cpu_of(be));
     cpu_hugepages_close(cpu_of(be));
+    arena_free(&cpu_of(be)->placed);
     free(be);
 }
 
@@ -130,9 +130,9 @@ static void cpu_release(struct backend *be, dev p)
     zeroed_free(p);
 }
 
-const float *cpu_vector(struct cpu *c, int slot, const struct weight *w)
+const float *cpu_vector(struct cpu *c, int slot, const struct placed *w)
 {
-    c->k->dequantize_row(c->vectors[slot], w, 0);
+    c->k->dequantize_row(c->vectors[slot], &cpu_weight_of(w)->m, 0);
     return c->vectors[slot];
 }
 

@@ -5,6 +5,7 @@
 #define EY_BACKEND_CPU_H
 
 #include "backend/backend.h"
+#include "base/buf.h"
 #include "kernels/cpu/cpu_kernels.h"
 
 enum { CPU_SUMS_STRIDE = FP8_BLOCK + CPU_N_ALIGN };
@@ -16,11 +17,24 @@ static inline size_t cpu_padded(size_t width)
 
 enum { CPU_VECTORS = 4 };
 
-/* A placed weight, in the model. */
-struct cpu_weight_ref {
-    struct weight *weight;
+/* struct placed of this backend. */
+struct cpu_weight {
+    struct cpu_matrix m;
     enum weight_role role;
+    const struct matmul_kernels *matmul;       /* chosen by dtype, role and tier */
+    const struct matmul_kernels *matmul_int16; /* instead, if cpu_use_int16(); or NULL */
+    bool two_pass;                             /* matmul multiplies x's rounding errors, too */
 };
+
+static inline struct cpu_weight *cpu_weight_of(const struct placed *w)
+{
+    return (struct cpu_weight *)(uintptr_t)w;
+}
+
+static inline const struct weight *cpu_tensor(const struct placed *w)
+{
+    return &cpu_weight_of(w)->m.tensor;
+}
 
 struct cpu {
     struct backend base;
@@ -34,10 +48,10 @@ struct cpu {
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;            /* [threads, scratch_size] */
     size_t scratch_size;
-    void *int8_lm_head;                        /* the head's quantized values and scales, or NULL */
-    struct int16_eligibilities *eligibilities; /* of FP8 matrices (cpu_fp8_as_int16.c) */
-    struct cpu_hugepages *hugepages;           /* NULL: refine() was not called */
-    struct cpu_weight_ref *weights;            /* [n_weights] what cpu_remember_weight() was told */
+    void *int8_lm_head;              /* the head's quantized values and scales, or NULL */
+    struct cpu_hugepages *hugepages; /* NULL: refine() was not called */
+    struct arena placed;             /* the weights */
+    struct cpu_weight **weights;     /* [n_weights] of them, what each step reads */
     int n_weights, max_weights;
     bool weights_are_quantized; /* some were quantized while loading */
 };
@@ -56,7 +70,7 @@ static inline void *cpu_scratch(const struct cpu *c, int thread)
     return c->scratch + (size_t)thread * c->scratch_size;
 }
 
-const float *cpu_vector(struct cpu *c, int slot, const struct weight *w);
+const float *cpu_vector(struct cpu *c, int slot, const struct placed *w);
 
 /* ---- inputs of matmuls ---- */
 enum cpu_norm { CPU_NO_NORM, CPU_RMS_NORM, CPU_LAYER_NORM };
@@ -68,8 +82,6 @@ struct cpu_input {
     enum cpu_norm norm;
     const float *w, *b; /* of the norm */
     float eps;
-    bool needs_f32; /* BF16 would be too coarse: what attention's softmax is sharp on */
-    bool vision;    /* rows of an image */
 };
 
 /* ---- matmul ---- */
@@ -83,7 +95,7 @@ enum cpu_epilogue {
 };
 
 struct cpu_linear {
-    const struct weight *w;
+    struct cpu_weight *w;
     const float *bias; /* or NULL */
     float *y;          /* [n, rows of w], rows y_stride apart */
     size_t y_stride;
@@ -94,16 +106,11 @@ struct cpu_linear {
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);
 
-/* ---- FP8 matrices (cpu_fp8_as_int16.c): where weight.known is, for as long as the backend; NULL:
- * out of memory ---- */
-uint8_t *cpu_new_eligibility(struct cpu *c);
-void cpu_free_eligibilities(struct cpu *c);
-
 /* ---- steps, as backend.h says ---- */
 size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
-bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
+bool cpu_place(struct backend *be, struct placed **out, const struct weight *in,
                enum weight_role role, enum placement placement, ey_err *e);
-void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features,
+void cpu_embed(struct backend *be, dev x, const struct placed *table, dev features,
                const struct batch *batch);
 void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
                     int n);
@@ -113,15 +120,15 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
              const struct batch *batch);
 void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct batch *batch);
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+void cpu_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                      int n_prompt);
 void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
                  const struct text_shape *shape, int n, int n_prompt);
 void cpu_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                 const struct weight *norm, const struct weight *lm_head,
+                 const struct placed *norm, const struct placed *lm_head,
                  const struct text_shape *shape);
 void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     const struct placed *table, const struct vision_shape *shape, int rows,
                      int cols, int first, int n);
 void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                     const struct vision_shape *shape, dev rope, int first, int n);

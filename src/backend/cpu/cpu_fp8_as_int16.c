@@ -3,8 +3,6 @@
  * every block of scales must use nearly the full e4m3 range after a common shift by powers of four;
  * per-block absmax quantization does. A matrix is checked at its first matmul: reading all of them
  * would delay the start. */
-#include <stdlib.h>
-
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
@@ -65,38 +63,8 @@ static uint8_t classify_fp8_matrix(struct pool *pool, const struct weight *w)
     return least + E4M3_PER_POWER * powers < MIN_BLOCK_MAX ? CPU_INT16_NO : (uint8_t)(1 + powers);
 }
 
-bool cpu_use_int16(const struct cpu *c, const struct weight *w)
+bool cpu_use_int16(const struct cpu *c, struct cpu_matrix *w)
 {
-    if (!w->int16_eligibility) return false;
-    if (*w->int16_eligibility == CPU_INT16_UNKNOWN)
-        *w->int16_eligibility = classify_fp8_matrix(c->pool, w);
-    return *w->int16_eligibility != CPU_INT16_NO;
-}
-
-/* ---- where it is kept ---- */
-
-enum { ELIGIBILITIES_PER_LIST = 2040 };
-struct int16_eligibilities {
-    struct int16_eligibilities *next;
-    int n;
-    uint8_t matrix[ELIGIBILITIES_PER_LIST];
-};
-
-uint8_t *cpu_new_eligibility(struct cpu *c)
-{
-    if (!c->eligibilities || c->eligibilities->n == ELIGIBILITIES_PER_LIST) {
-        struct int16_eligibilities *more = calloc(1, sizeof(*more));
-        if (!more) return NULL; /* others are used */
-        more->next = c->eligibilities;
-        c->eligibilities = more;
-    }
-    return &c->eligibilities->matrix[c->eligibilities->n++];
-}
-
-void cpu_free_eligibilities(struct cpu *c)
-{
-    for (struct int16_eligibilities *next; c->eligibilities; c->eligibilities = next) {
-        next = c->eligibilities->next;
-        free(c->eligibilities);
-    }
+    if (w->int16 == CPU_INT16_UNKNOWN) w->int16 = classify_fp8_matrix(c->pool, &w->tensor);
+    return w->int16 != CPU_INT16_NO;
 }

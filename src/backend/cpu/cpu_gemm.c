@@ -118,8 +118,8 @@ static void pack_tiles(void *context, size_t begin, size_t end, int thread)
 static void pack_panels(const struct cpu_matmul_job *j, const struct n_group *g)
 {
     for (int s = 0; s < g->n; s++)
-        j->kernels->pack_panel(g->block[s].panel, g->block[s].p->w, g->block[s].row, g->block[s].n,
-                               g->k0, g->k);
+        j->kernels->pack_panel(g->block[s].panel, &g->block[s].p->w->m, g->block[s].row,
+                               g->block[s].n, g->k0, g->k);
 }
 
 static void gemm_store_tile(const struct cpu_matmul_job *j, const struct n_block *s,
@@ -141,10 +141,10 @@ static void gemm_n_block(const struct cpu_matmul_job *j, const struct n_group *g
     const struct n_block *s = &g->block[which];
     int n = rows_in_tile(j, tile), n_x = j->two_pass ? 2 * n : n;
     const size_t skipped = g->k0 ? j->kernels->x_offset(g->k0, n_x) : 0;
-    const float *scale = weight_row_scale(s->p->w, s->row);
+    const float *scale = weight_row_scale(&s->p->w->m.tensor, s->row);
     const struct gemm_args b = {
-        s->panel, gemm_packed_tile(j, tile) + skipped,     g->k, !g->k0, s->n, n_x,
-        s->p->w,  scale ? scale + g->k0 / FP8_BLOCK : NULL};
+        s->panel,    gemm_packed_tile(j, tile) + skipped,     g->k, !g->k0, s->n, n_x,
+        &s->p->w->m, scale ? scale + g->k0 / FP8_BLOCK : NULL};
     j->kernels->gemm(sums, &b);
     if (g->k0 + g->k == g->width) gemm_store_tile(j, s, sums, tile);
 }
@@ -208,14 +208,14 @@ static int64_t n_groups_of_all(const struct cpu_matmul_job *j)
 {
     int64_t groups = 0;
     for (int i = 0; i < (j->epilogue == CPU_SILU_MUL ? 1 : j->n_linears); i++)
-        groups += n_groups_of(j, j->linears[i].w);
+        groups += n_groups_of(j, &j->linears[i].w->m.tensor);
     return groups;
 }
 
 static void add_n_block(const struct cpu_matmul_job *j, struct n_group *g,
                         const struct cpu_linear *p, int64_t row)
 {
-    int64_t left = p->w->rows - row;
+    int64_t left = p->w->m.tensor.rows - row;
     if (left <= 0) return;
     size_t i = (size_t)g->n++;
     g->block[i] = (struct n_block){p, row, (int)(left < j->block_rows ? left : j->block_rows),
@@ -228,8 +228,8 @@ static void add_n_block(const struct cpu_matmul_job *j, struct n_group *g,
 static struct n_group n_group_at(const struct cpu_matmul_job *j, int64_t at, int thread)
 {
     int i = 0;
-    while (j->epilogue != CPU_SILU_MUL && at >= n_groups_of(j, j->linears[i].w))
-        at -= n_groups_of(j, j->linears[i++].w);
+    while (j->epilogue != CPU_SILU_MUL && at >= n_groups_of(j, &j->linears[i].w->m.tensor))
+        at -= n_groups_of(j, &j->linears[i++].w->m.tensor);
     const size_t width = gemm_padded_width(j);
     uint8_t *scratch = cpu_scratch(j->c, thread);
     struct n_group g = {.width = width,

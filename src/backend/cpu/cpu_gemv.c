@@ -35,7 +35,7 @@ bool cpu_use_gemv(const struct cpu_matmul_job *j)
 /* FP8 or int8. */
 static bool weights_are_8bit(const struct cpu_matmul_job *j)
 {
-    const enum dtype dtype = j->linears[0].w->dtype;
+    const enum dtype dtype = j->linears[0].w->m.tensor.dtype;
     return dtype == DTYPE_F8_E4M3 || dtype == DTYPE_I8;
 }
 
@@ -118,9 +118,9 @@ static const uint8_t *row_at(const struct weight *w, int64_t row)
 }
 
 /* Where reading a row begins. */
-static const uint8_t *read_start(const struct weight *w, int64_t row)
+static const uint8_t *read_start(const struct cpu_matrix *w, int64_t row)
 {
-    return w->bf12 ? bf12_steps(w, row) : row_at(w, row);
+    return w->bf12 ? bf12_steps(w->bf12, &w->tensor, row) : row_at(&w->tensor, row);
 }
 
 static size_t sums_stride(int64_t rows)
@@ -136,7 +136,8 @@ static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
     int64_t rows = FP8_BLOCK;
     if (!weights_are_8bit(j)) return rows;
     while (2 * rows <= MAX_ROWS &&
-           (size_t)(2 * rows) * weight_row_bytes(j->linears[0].w) <= j->kernels->gemv_tile_bytes &&
+           (size_t)(2 * rows) * weight_row_bytes(&j->linears[0].w->m.tensor) <=
+               j->kernels->gemv_tile_bytes &&
            (size_t)columns * sums_stride(2 * rows) <= MAX_SUMS)
         rows *= 2;
     return rows;
@@ -148,14 +149,14 @@ static void gemv_weight_tile(const struct cpu_matmul_job *j, const struct cpu_li
 {
     float sums[MAX_SUMS];
     const size_t stride = sums_stride(end - begin);
-    const struct weight *w = p->w;
+    const struct weight *w = &p->w->m.tensor;
     int n_w = (int)(end - begin);
     for (int first = 0, n; first < j->in->n; first += n) {
         n = rows_from(j, first);
         struct gemv_args t = {.w = row_at(w, begin),
                               .w_stride = weight_row_bytes(w),
                               .dtype = w->dtype,
-                              .weight = w,
+                              .weight = &p->w->m,
                               .row = begin,
                               .n_w = n_w,
                               .n_x = j->two_pass ? 2 * n : n,
@@ -181,8 +182,8 @@ static void gemv_run(const struct cpu_matmul_job *j, int i, int64_t begin, int64
                             *other = j->epilogue == CPU_SILU_MUL ? p + 1 : NULL;
     for (int64_t row = begin, stop; row < end; row = stop) {
         stop = tile_end(j, row, end);
-        const uint8_t *next = stop < p->w->rows ? read_start(p->w, stop) : NULL;
-        gemv_weight_tile(j, p, row, stop, other ? read_start(other->w, row) : next, thread);
+        const uint8_t *next = stop < p->w->m.tensor.rows ? read_start(&p->w->m, stop) : NULL;
+        gemv_weight_tile(j, p, row, stop, other ? read_start(&other->w->m, row) : next, thread);
         if (other) gemv_weight_tile(j, other, row, stop, next, thread);
     }
     if (j->epilogue > CPU_ADD) cpu_apply_epilogue(j, begin, end, 0, j->in->n);
@@ -203,7 +204,7 @@ static void gemv_units(void *context, size_t begin, size_t end, int thread)
     const struct cpu_matmul_job *j = context;
     int64_t from = (int64_t)begin, to = (int64_t)end;
     for (int i = 0; i < n_streams(j); i++) {
-        const struct weight *w = j->linears[i].w;
+        const struct weight *w = &j->linears[i].w->m.tensor;
         int64_t units = row_units_of(w), first = from > 0 ? from : 0,
                 last = to < units ? to : units;
         if (first < last)
@@ -218,8 +219,8 @@ void cpu_gemv(struct cpu_matmul_job *j)
 {
     int64_t units = 0;
     for (int i = 0; i < n_streams(j); i++)
-        units += row_units_of(j->linears[i].w);
-    size_t unit = ROW_UNIT * weight_row_bytes(j->linears[0].w) *
+        units += row_units_of(&j->linears[i].w->m.tensor);
+    size_t unit = ROW_UNIT * weight_row_bytes(&j->linears[0].w->m.tensor) *
                   (j->epilogue == CPU_SILU_MUL ? 2 : 1);
     pack_input(j);
     pool_run_ranges(j->c->pool, (size_t)units, (size_t)weight_rows_per_tile(j) / ROW_UNIT,

@@ -42,19 +42,18 @@ struct cpu_hugepages {
 
 /* ---- which ---- */
 
-bool cpu_remember_weight(struct cpu *c, struct weight *w, const struct weight *in,
-                         enum weight_role role)
+bool cpu_remember_weight(struct cpu *c, struct cpu_weight *w)
 {
-    if (in->recipe) c->weights_are_quantized = true;
-    if (role == ROLE_VISION) return true;
+    if (w->m.tensor.recipe) c->weights_are_quantized = true;
+    if (w->role == ROLE_VISION) return true;
     if (c->n_weights == c->max_weights) {
         const int max = c->max_weights ? 2 * c->max_weights : 256;
-        struct cpu_weight_ref *more = realloc(c->weights, (size_t)max * sizeof(*more));
+        struct cpu_weight **more = realloc(c->weights, (size_t)max * sizeof(*more));
         if (!more) return false;
         c->weights = more;
         c->max_weights = max;
     }
-    c->weights[c->n_weights++] = (struct cpu_weight_ref){w, role};
+    c->weights[c->n_weights++] = w;
     return true;
 }
 
@@ -71,13 +70,13 @@ static void add_copy(struct cpu_hugepages *h, const void *from, struct weight_co
     h->memory_bytes += round_up_to_pages(copy.size);
 }
 
-static void add_weight_copies(struct cpu_hugepages *h, const struct cpu *c, struct weight *w)
+static void add_weight_copies(struct cpu_hugepages *h, const struct cpu *c, struct cpu_matrix *m)
 {
-    if (!w->data || w->packed) return;
+    struct weight *w = &m->tensor;
     const size_t bf12_size = cpu_bf12_bytes(c, w);
     if (bf12_size)
         add_copy(h, w->data,
-                 (struct weight_copy){.ref = &w->bf12, .bf12_source = w, .size = bf12_size});
+                 (struct weight_copy){.ref = &m->bf12, .bf12_source = w, .size = bf12_size});
     else
         add_copy(
             h, w->data,
@@ -89,10 +88,10 @@ static void add_weight_copies(struct cpu_hugepages *h, const struct cpu *c, stru
              (struct weight_copy){.ref = &w->group_zero, .size = weight_group_zero_bytes(w)});
 }
 
-static struct weight *weight_with_role(const struct cpu *c, enum weight_role role)
+static struct cpu_matrix *matrix_with_role(const struct cpu *c, enum weight_role role)
 {
     for (int i = 0; i < c->n_weights; i++)
-        if (c->weights[i].role == role) return c->weights[i].weight;
+        if (c->weights[i]->role == role) return &c->weights[i]->m;
     return NULL;
 }
 
@@ -100,12 +99,14 @@ static struct weight *weight_with_role(const struct cpu *c, enum weight_role rol
  * embedding moves with it, or its pages would come back, token by token. */
 static void list_copies(struct cpu_hugepages *h, const struct cpu *c)
 {
-    struct weight *head = weight_with_role(c, ROLE_HEAD), *embed = weight_with_role(c, ROLE_EMBED);
+    struct cpu_matrix *head = matrix_with_role(c, ROLE_HEAD),
+                      *embed = matrix_with_role(c, ROLE_EMBED);
     if (head) add_weight_copies(h, c, head);
-    if (h->n && embed && embed->data == head->data)
-        h->copy[0].second_ref = h->copy[0].bf12_source ? &embed->bf12 : &embed->data;
+    if (h->n && embed && embed->tensor.data == head->tensor.data)
+        h->copy[0].second_ref = h->copy[0].bf12_source ? &embed->bf12 : &embed->tensor.data;
     for (int i = 0; i < c->n_weights; i++)
-        if (c->weights[i].role == ROLE_TEXT) add_weight_copies(h, c, c->weights[i].weight);
+        if (c->weights[i]->role == ROLE_TEXT || c->weights[i]->role == ROLE_ATTENTION)
+            add_weight_copies(h, c, &c->weights[i]->m);
 }
 
 /* The file's own pages count as available; an eighth stays free. */

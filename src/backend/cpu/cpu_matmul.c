@@ -60,23 +60,29 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
     }
 }
 
-/* Selects the matmul kernels. *two_pass: also multiply the BF16 rounding errors of x. F16 and F32
- * weights would lose bits in BF16 matmuls. FP8 weights always have scales here; int8 ones have
- * values of at most 127 and meet few rows only. */
-static const struct matmul_kernels *cpu_select_matmul(const struct cpu *c,
-                                                      const struct cpu_input *in,
-                                                      const struct weight *w, bool *two_pass)
+/* FP8 weights always have scales here; int8 ones have values of at most 127 and meet few rows only.
+ * F16 and F32 weights would lose bits in BF16 matmuls. */
+void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
 {
-    const struct matmul_kernels *low_precision = c->k->low_precision;
-    const bool is_8bit = w->dtype == DTYPE_F8_E4M3 || w->dtype == DTYPE_I8;
-    *two_pass = false;
-    if (w->dtype == DTYPE_F8_E4M3 && c->k->fp8 && cpu_use_int16(c, w)) return c->k->fp8;
-    if (w->dtype == DTYPE_BF16 && in->vision && c->k->vision) return c->k->vision;
-    if (!low_precision || !(w->dtype == DTYPE_BF16 || is_8bit || w->dtype == DTYPE_INT4))
-        return c->k->f32;
-    if (!in->needs_f32) return low_precision;
-    *two_pass = c->k->two_pass;
-    return c->k->two_pass ? low_precision : c->k->f32;
+    const struct cpu_kernels *k = c->k;
+    const enum dtype dtype = w->m.tensor.dtype;
+    const bool low_precision = k->low_precision && (dtype == DTYPE_BF16 || dtype == DTYPE_F8_E4M3 ||
+                                                    dtype == DTYPE_I8 || dtype == DTYPE_INT4),
+               needs_f32 = w->role == ROLE_ATTENTION;
+    w->matmul_int16 = dtype == DTYPE_F8_E4M3 ? k->fp8 : NULL;
+    w->two_pass = low_precision && needs_f32 && k->two_pass;
+    w->matmul = low_precision && (!needs_f32 || k->two_pass) ? k->low_precision : k->f32;
+    if (dtype == DTYPE_BF16 && w->role == ROLE_VISION && k->vision) w->matmul = k->vision;
+}
+
+/* What was chosen when the weight was placed. *two_pass: also multiply the BF16 rounding errors of
+ * x. */
+static const struct matmul_kernels *matmul_kernels_of(const struct cpu *c, struct cpu_weight *w,
+                                                      bool *two_pass)
+{
+    const bool int16 = w->matmul_int16 && cpu_use_int16(c, &w->m);
+    *two_pass = !int16 && w->two_pass;
+    return int16 ? w->matmul_int16 : w->matmul;
 }
 
 static void matmul_same_kernels(struct cpu *c, const struct cpu_input *in,
@@ -88,8 +94,8 @@ static void matmul_same_kernels(struct cpu *c, const struct cpu_input *in,
                                  .linears = linears,
                                  .n_linears = n_linears,
                                  .epilogue = epilogue,
-                                 .block_fp8 = linears[0].w->scale != NULL};
-    job.kernels = cpu_select_matmul(c, in, linears[0].w, &job.two_pass);
+                                 .block_fp8 = linears[0].w->m.tensor.scale != NULL};
+    job.kernels = matmul_kernels_of(c, linears[0].w, &job.two_pass);
     cpu_norm_input(&job);
     if (cpu_use_gemv(&job))
         cpu_gemv(&job);
@@ -101,10 +107,10 @@ void cpu_matmul(struct cpu *c, const struct cpu_input *in, const struct cpu_line
                 int n_linears, enum cpu_epilogue epilogue)
 {
     bool two_pass, same = true;
-    const struct matmul_kernels *kernels = cpu_select_matmul(c, in, linears[0].w, &two_pass);
+    const struct matmul_kernels *kernels = matmul_kernels_of(c, linears[0].w, &two_pass);
     for (int i = 1; i < n_linears; i++)
-        same = same && cpu_select_matmul(c, in, linears[i].w, &two_pass) == kernels &&
-               !linears[i].w->scale == !linears[0].w->scale;
+        same = same && matmul_kernels_of(c, linears[i].w, &two_pass) == kernels &&
+               !linears[i].w->m.tensor.scale == !linears[0].w->m.tensor.scale;
     if (same) {
         matmul_same_kernels(c, in, linears, n_linears, epilogue);
         return;
@@ -113,5 +119,6 @@ void cpu_matmul(struct cpu *c, const struct cpu_input *in, const struct cpu_line
     for (int i = 0; i < n_linears; i++)
         matmul_same_kernels(c, in, linears + i, 1, epilogue == CPU_SILU_MUL ? CPU_STORE : epilogue);
     struct cpu_matmul_job both = {.c = c, .in = in, .linears = linears, .epilogue = epilogue};
-    if (epilogue == CPU_SILU_MUL) cpu_apply_epilogue(&both, 0, linears[0].w->rows, 0, in->n);
+    if (epilogue == CPU_SILU_MUL)
+        cpu_apply_epilogue(&both, 0, linears[0].w->m.tensor.rows, 0, in->n);
 }

@@ -35,7 +35,10 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
                         int n);
 
 /* Whether an FP8 matrix may be multiplied in int16: cpu_fp8_powers() of it is known then. */
-bool cpu_use_int16(const struct cpu *c, const struct weight *w);
+bool cpu_use_int16(const struct cpu *c, struct cpu_matrix *w);
+
+/* Chooses the kernels of a weight that is being placed. */
+void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w);
 
 /* Whether the rows are few enough for weights in place. */
 bool cpu_use_gemv(const struct cpu_matmul_job *j);

@@ -7,17 +7,17 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-void cpu_embed(struct backend *be, dev x, const struct weight *table, dev features,
+void cpu_embed(struct backend *be, dev x, const struct placed *table, dev features,
                const struct batch *batch)
 {
-    size_t hidden = (size_t)table->cols;
+    size_t hidden = (size_t)cpu_tensor(table)->cols;
     for (int i = 0; i < batch->n_rows; i++) {
         float *row = (float *)x + (size_t)i * hidden;
         if (batch->feature[i] >= 0)
             memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden,
                    hidden * sizeof(float));
         else
-            cpu_of(be)->k->dequantize_row(row, table, batch->token[i]);
+            cpu_of(be)->k->dequantize_row(row, &cpu_weight_of(table)->m, batch->token[i]);
     }
 }
 
@@ -160,10 +160,10 @@ static void qkv_items(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-static struct cpu_input rms_input(struct cpu *c, const float *x, const struct weight *norm, int n,
+static struct cpu_input rms_input(struct cpu *c, const float *x, const struct placed *norm, int n,
                                   float eps)
 {
-    size_t width = (size_t)norm->cols;
+    size_t width = (size_t)cpu_tensor(norm)->cols;
     return (struct cpu_input){.x = x,
                               .x_stride = width,
                               .n = n,
@@ -173,9 +173,9 @@ static struct cpu_input rms_input(struct cpu *c, const float *x, const struct we
                               .eps = eps};
 }
 
-static const float *bias_of(struct cpu *c, int slot, const struct weight *bias)
+static const float *bias_of(struct cpu *c, int slot, const struct placed *bias)
 {
-    return bias->data ? cpu_vector(c, slot, bias) : NULL;
+    return bias ? cpu_vector(c, slot, bias) : NULL;
 }
 
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
@@ -185,19 +185,18 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
     struct cpu *c = cpu_of(be);
     size_t kv_width = (size_t)text_kv_width(shape);
     float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
-    struct cpu_input in = rms_input(c, x, &w->input_norm, batch->n_rows, shape->norm_eps);
-    in.needs_f32 = true;
+    struct cpu_input in = rms_input(c, x, w->input_norm, batch->n_rows, shape->norm_eps);
     struct cpu_linear linears[3] = {
-        {&w->q, bias_of(c, 1, &w->q_bias), q, (size_t)text_q_width(shape)},
-        {&w->k, bias_of(c, 2, &w->k_bias), k, kv_width},
-        {&w->v, bias_of(c, 3, &w->v_bias), v, kv_width}};
+        {cpu_weight_of(w->q), bias_of(c, 1, w->q_bias), q, (size_t)text_q_width(shape)},
+        {cpu_weight_of(w->k), bias_of(c, 2, w->k_bias), k, kv_width},
+        {cpu_weight_of(w->v), bias_of(c, 3, w->v_bias), v, kv_width}};
     cpu_matmul(c, &in, linears, 3, CPU_STORE);
     struct qkv_job job = {c,
                           q,
                           k,
                           v,
-                          w->q_norm.data ? cpu_vector(c, 1, &w->q_norm) : NULL,
-                          w->k_norm.data ? cpu_vector(c, 2, &w->k_norm) : NULL,
+                          w->q_norm ? cpu_vector(c, 1, w->q_norm) : NULL,
+                          w->k_norm ? cpu_vector(c, 2, w->k_norm) : NULL,
                           rope,
                           kv,
                           layer,
@@ -372,12 +371,15 @@ void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, 
 
 /* ---- the rest ---- */
 
-void cpu_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt)
+void cpu_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
     (void)n_prompt; /* all rows alike */
-    struct cpu_input input = {.x = in, .x_stride = (size_t)w->cols, .n = n, .width = (int)w->cols};
-    struct cpu_linear linear = {w, NULL, x, (size_t)w->rows};
+    struct cpu_input input = {.x = in,
+                              .x_stride = (size_t)cpu_tensor(w)->cols,
+                              .n = n,
+                              .width = (int)cpu_tensor(w)->cols};
+    struct cpu_linear linear = {cpu_weight_of(w), NULL, x, (size_t)cpu_tensor(w)->rows};
     cpu_matmul(c, &input, &linear, 1, CPU_ADD);
 }
 
@@ -387,18 +389,20 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
     struct cpu *c = cpu_of(be);
     (void)n_prompt; /* all rows alike */
     size_t mlp = (size_t)shape->mlp;
-    struct cpu_input in = rms_input(c, x, &w->post_norm, n, shape->norm_eps);
-    struct cpu_linear linears[2] = {{&w->gate, NULL, h, mlp}, {&w->up, NULL, c->rows[1], mlp}};
+    struct cpu_input in = rms_input(c, x, w->post_norm, n, shape->norm_eps);
+    struct cpu_linear linears[2] = {{cpu_weight_of(w->gate), NULL, h, mlp},
+                                    {cpu_weight_of(w->up), NULL, c->rows[1], mlp}};
     cpu_matmul(c, &in, linears, 2, CPU_SILU_MUL);
 }
 
 /* As many rows at a time as are few anywhere; the scales of weight rows come last. */
 static void int8_lm_head(struct cpu *c, float *logits, const struct cpu_input *in,
-                         const struct weight *head)
+                         const struct cpu_weight *head)
 {
-    const size_t n_logits = (size_t)head->rows;
-    struct weight quantized = *head;
-    quantized.scale = NULL;
+    const size_t n_logits = (size_t)head->m.tensor.rows;
+    const float *scale = head->m.tensor.scale;
+    struct cpu_weight quantized = *head;
+    quantized.m.tensor.scale = NULL;
     for (int first = 0; first < in->n; first += CPU_GEMV_ROWS) {
         struct cpu_input some = *in;
         some.x += (size_t)first * in->x_stride;
@@ -408,11 +412,11 @@ static void int8_lm_head(struct cpu *c, float *logits, const struct cpu_input *i
     }
     for (int i = 0; i < in->n; i++)
         for (size_t r = 0; r < n_logits; r++)
-            logits[(size_t)i * n_logits + r] *= head->scale[r];
+            logits[(size_t)i * n_logits + r] *= scale[r];
 }
 
 void cpu_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                 const struct weight *norm, const struct weight *head,
+                 const struct placed *norm, const struct placed *head,
                  const struct text_shape *shape)
 {
     struct cpu *c = cpu_of(be);
@@ -421,10 +425,10 @@ void cpu_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, 
         memcpy(c->rows[1] + (size_t)i * hidden, (const float *)x + (size_t)rows[i] * hidden,
                hidden * sizeof(float));
     struct cpu_input in = rms_input(c, c->rows[1], norm, n, shape->norm_eps);
-    if (head->dtype == DTYPE_I8) {
-        int8_lm_head(c, logits, &in, head);
+    if (cpu_tensor(head)->dtype == DTYPE_I8) {
+        int8_lm_head(c, logits, &in, cpu_weight_of(head));
         return;
     }
-    struct cpu_linear linear = {head, NULL, logits, (size_t)head->rows};
+    struct cpu_linear linear = {cpu_weight_of(head), NULL, logits, (size_t)cpu_tensor(head)->rows};
     cpu_matmul(c, &in, &linear, 1, CPU_STORE);
 }

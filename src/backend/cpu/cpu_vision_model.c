@@ -11,29 +11,28 @@
 
 static struct cpu_input vision_input(const float *x, int n, int width)
 {
-    return (struct cpu_input){
-        .x = x, .x_stride = (size_t)width, .n = n, .width = width, .vision = true};
+    return (struct cpu_input){.x = x, .x_stride = (size_t)width, .n = n, .width = width};
 }
 
 static struct cpu_input layer_norm_input(struct cpu *c, const float *x,
                                          const struct layer_norm *norm, int n, float eps)
 {
-    int width = (int)norm->w.cols;
+    int width = (int)cpu_tensor(norm->w)->cols;
     return (struct cpu_input){.x = x,
                               .x_stride = (size_t)width,
                               .n = n,
                               .width = width,
                               .norm = CPU_LAYER_NORM,
-                              .w = cpu_vector(c, 0, &norm->w),
-                              .b = cpu_vector(c, 1, &norm->b),
-                              .eps = eps,
-                              .vision = true};
+                              .w = cpu_vector(c, 0, norm->w),
+                              .b = cpu_vector(c, 1, norm->b),
+                              .eps = eps};
 }
 
 static void multiply_affine(struct cpu *c, const struct cpu_input *in, const struct affine *w,
                             float *y, enum cpu_epilogue epilogue)
 {
-    struct cpu_linear linear = {&w->w, cpu_vector(c, 2, &w->b), y, (size_t)w->w.rows};
+    struct cpu_linear linear = {cpu_weight_of(w->w), cpu_vector(c, 2, w->b), y,
+                                (size_t)cpu_tensor(w->w)->rows};
     cpu_matmul(c, in, &linear, 1, epilogue);
 }
 
@@ -42,7 +41,7 @@ static void multiply_affine(struct cpu *c, const struct cpu_input *in, const str
 struct position_job {
     struct cpu *c;
     float *x;
-    const struct weight *table;
+    const struct placed *table;
     const struct vision_shape *shape;
     int rows, cols, first;
 };
@@ -50,8 +49,8 @@ struct position_job {
 static void cpu_add_table_row(const struct position_job *j, float *x, float *scratch, int row,
                               float factor)
 {
-    size_t n = (size_t)j->table->cols;
-    j->c->k->dequantize_row(scratch, j->table, row);
+    size_t n = (size_t)cpu_tensor(j->table)->cols;
+    j->c->k->dequantize_row(scratch, &cpu_weight_of(j->table)->m, row);
     for (size_t d = 0; d < n; d++)
         x[d] += factor * scratch[d];
 }
@@ -75,7 +74,7 @@ static void position_rows(void *context, size_t begin, size_t end, int thread)
 }
 
 void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     const struct placed *table, const struct vision_shape *shape, int rows,
                      int cols, int first, int n)
 {
     struct cpu *c = cpu_of(be);
@@ -334,7 +333,7 @@ void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block 
 
 void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
 {
-    struct cpu_input input = vision_input(in, n, (int)w->w.cols);
+    struct cpu_input input = vision_input(in, n, (int)cpu_tensor(w->w)->cols);
     multiply_affine(cpu_of(be), &input, w, x, CPU_ADD);
 }
 
@@ -363,9 +362,9 @@ void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,
     struct norm_job job = {c->k,
                            c->rows[1],
                            x,
-                           cpu_vector(c, 0, &w->norm.w),
-                           cpu_vector(c, 1, &w->norm.b),
-                           (size_t)w->norm.w.cols,
+                           cpu_vector(c, 0, w->norm.w),
+                           cpu_vector(c, 1, w->norm.b),
+                           (size_t)cpu_tensor(w->norm.w)->cols,
                            shape->norm_eps};
     pool_run(c->pool, (size_t)rows, 8, cpu_layer_norm_rows, &job);
     struct cpu_input in = vision_input(c->rows[1], n, wide);

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_hugepages.h"
+#include "backend/cpu/cpu_matmul.h"
 #include "tensor/bf12.h"
 #include "tensor/dequantize.h"
 #include "backend/host_ops.h"
@@ -83,20 +84,11 @@ static void quantize_int8_rows(void *context, size_t begin, size_t end, int thre
         quantize_int8_row(context, (int64_t)row);
 }
 
-bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
-               enum weight_role role, enum placement placement, ey_err *e)
+/* An LM head as int8 rows, in memory of its own. */
+static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const struct weight *in,
+                                size_t bytes, ey_err *e)
 {
-    struct cpu *c = cpu_of(be);
-    const size_t bytes = cpu_weight_bytes(be, in, placement);
-    if (!bytes) {
-        if (!host_place(be, out, in, role, placement, e)) return false;
-        if (!cpu_remember_weight(c, out, in, role))
-            return ey_fail_memory(e, "the list of weights", 0);
-        if (out->dtype == DTYPE_F8_E4M3 && c->k->fp8 && !out->int16_eligibility)
-            out->int16_eligibility = cpu_new_eligibility(c);
-        return true;
-    }
-    if (!(c->int8_lm_head = be->ops->memory->alloc(be, bytes, e)))
+    if (!(c->int8_lm_head = c->base.ops->memory->alloc(&c->base, bytes, e)))
         return ey_fail_memory(e, "the 8-bit head", bytes);
     hugepages_advise(c->int8_lm_head, bytes);
     struct int8_job job = {in, c->int8_lm_head,
@@ -104,11 +96,25 @@ bool cpu_place(struct backend *be, struct weight *out, const struct weight *in,
                            c->k->low_precision && c->k->low_precision->int8_interleaved};
     pool_run(c->pool, (size_t)in->rows, ROWS_AT_ONCE, quantize_int8_rows, &job);
     file_map_release_pages(in->data, (size_t)in->rows * weight_row_bytes(in));
-    *out = (struct weight){.data = job.quantized,
-                           .dtype = DTYPE_I8,
-                           .rows = in->rows,
-                           .cols = in->cols,
-                           .scale = job.scale,
-                           .packed = job.interleaved};
+    out->m.tensor = (struct weight){.data = job.quantized,
+                                    .dtype = DTYPE_I8,
+                                    .rows = in->rows,
+                                    .cols = in->cols,
+                                    .scale = job.scale};
+    return true;
+}
+
+bool cpu_place(struct backend *be, struct placed **out, const struct weight *in,
+               enum weight_role role, enum placement placement, ey_err *e)
+{
+    struct cpu *c = cpu_of(be);
+    const size_t bytes = cpu_weight_bytes(be, in, placement);
+    struct cpu_weight *w = arena_alloc(&c->placed, sizeof(*w));
+    if (!w) return ey_fail_memory(e, "a weight", sizeof(*w));
+    *w = (struct cpu_weight){.m.tensor = *in, .role = role};
+    if (bytes && !cpu_place_int8_head(c, w, in, bytes, e)) return false;
+    if (!bytes && !cpu_remember_weight(c, w)) return ey_fail_memory(e, "the list of weights", 0);
+    cpu_choose_matmul(c, w);
+    *out = (struct placed *)w;
     return true;
 }

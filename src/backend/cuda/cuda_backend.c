@@ -218,6 +218,7 @@ static void cuda_destroy(struct backend *be)
     cuda_driver_close(&c->driver);
     free(c->packed);
     free(c->streamed);
+    arena_free(&c->placed);
     free(c);
 }
 

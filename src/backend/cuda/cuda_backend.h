@@ -26,7 +26,7 @@ bool cuda_can_pin_rows(struct backend *be, const struct weight *head, const stru
 bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 
 /* ---- cuda_weights.c ---- */
-bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
+bool cuda_place(struct backend *be, struct placed **out, const struct weight *in,
                 enum weight_role role, enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 /* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
@@ -34,7 +34,7 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 float cuda_make_group_scales(uint16_t *out, const struct weight *w);
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
 /* The matrix as kernels see it; uploads the group of a streamed one. */
-struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct weight *w);
+struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *w);
 
 /* ---- cuda_graphs.c ---- */
 bool cuda_batches_open(struct cuda *c, ey_err *e);
@@ -55,7 +55,7 @@ void cuda_send_step_output(struct cuda *c);
 bool cuda_verify(struct backend *be);
 
 /* ---- cuda_text_model.c ---- */
-void cuda_embed(struct backend *be, dev x, const struct weight *table, dev features,
+void cuda_embed(struct backend *be, dev x, const struct placed *table, dev features,
                 const struct batch *batch);
 void cuda_rope_table(struct backend *be, dev table, const struct rope *rope,
                      const int32_t *position, int n);
@@ -67,23 +67,23 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
 void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
                         const struct text_layer *w, const struct text_shape *shape, dev rope,
                         const struct batch *batch);
-void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+void cuda_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                       int n_prompt);
 void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
                   const struct text_shape *shape, int n, int n_prompt);
 void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
                        int hidden);
 void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                  const struct weight *norm, const struct weight *head,
+                  const struct placed *norm, const struct placed *head,
                   const struct text_shape *shape);
 void cuda_read_topk(struct backend *be, struct topk_logits *out, int row);
 
 /* ---- cuda_vision_model.c ---- */
 void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                      const struct weight *table, const struct vision_shape *shape, int rows,
+                      const struct placed *table, const struct vision_shape *shape, int rows,
                       int cols, int first, int n);
 void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *image,
-                          const struct affine *w, const struct weight *table,
+                          const struct affine *w, const struct placed *table,
                           const struct vision_shape *shape, int first, int n);
 void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                      const struct vision_shape *shape, dev rope, int first, int n);

@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_driver.h"
 #include "kernels/cuda/common/launch.h"
 #include "backend/cuda/cuda_sizes.h"
+#include "base/buf.h"
 #include "base/pool.h"
 
 enum { FP8_CAPABILITY = 89 }; /* the first whose matrix unit takes e4m3 */
@@ -28,17 +29,44 @@ struct batch_region {
     int n_tiles;
 };
 
+/* struct placed of this backend. */
+struct cuda_weight {
+    struct dev_matrix matrix; /* as kernels see it; vectors are float32 */
+    int group;                /* 0: always there; else 1 + the streamed group that it comes with */
+    bool in_file;             /* matrix.data is the file's: host_embedding */
+};
+
+static inline struct cuda_weight *cuda_weight_of(const struct placed *w)
+{
+    return (struct cuda_weight *)(uintptr_t)w;
+}
+
+/* The values of a vector on the GPU; NULL: there is none. */
+static inline const float *cuda_vector(const struct placed *w)
+{
+    return w ? cuda_weight_of(w)->matrix.data : NULL;
+}
+
+static inline int cuda_cols(const struct placed *w)
+{
+    return cuda_weight_of(w)->matrix.cols;
+}
+
+static inline int cuda_rows(const struct placed *w)
+{
+    return cuda_weight_of(w)->matrix.rows;
+}
+
 /* A matrix that is uploaded when its group is needed. */
 struct streamed_weight {
-    struct weight from; /* in the file */
-    struct weight to;   /* its place in the slot */
-    int group;
+    struct weight from;     /* in the file */
+    struct cuda_weight *to; /* its place in the slot */
 };
 
 /* An uploaded FP8 matrix, kept until loading ends: if it holds NaN it is uploaded again,
  * row-major. */
 struct packed_fp8 {
-    struct weight *out;
+    struct cuda_weight *out;
     struct weight from;
 };
 
@@ -93,7 +121,8 @@ struct cuda {
     char *scratch[SCRATCH_BUFFERS];
     char *scratch_memory;
     struct batch_region small, large;
-    const struct weight *host_embedding; /* the embedding's, where it stays in the file */
+    struct arena placed;          /* the weights */
+    struct weight host_embedding; /* data NULL: it does not stay in the file */
     struct weight
         bf16_head;        /* rows of an 8-bit head in the file; data NULL: the head is as stored */
     struct pinned_range { /* the file's pages with these in them, where the GPU reads them itself */

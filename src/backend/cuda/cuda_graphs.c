@@ -214,7 +214,7 @@ bool cuda_launch_graph(struct backend *be, const struct batch *batch, int n_out)
     if (c->limits.fp8_prompts && batch->n_prompt) return false;
     for (int i = 0; i < batch->n_rows; i++)
         if (batch->feature[i] >= 0) return false;
-    if (c->host_embedding && !c->n_pinned_ranges) cuda_look_up_embeddings(c, batch);
+    if (c->host_embedding.data && !c->n_pinned_ranges) cuda_look_up_embeddings(c, batch);
     send_step_inputs(c, batch, NULL);
     cuda_check_call(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream),
                     "a recorded step");
@@ -227,7 +227,7 @@ bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
                               const struct token_sampling *draws)
 {
     struct cuda *c = cuda_of(be);
-    if (((c->host_embedding || c->bf16_head.data) && !c->n_pinned_ranges) ||
+    if (((c->host_embedding.data || c->bf16_head.data) && !c->n_pinned_ranges) ||
         !c->graph[batch->n_rows] || c->error.code != EY_OK)
         return false;
     int shown = c->shown;

@@ -24,13 +24,11 @@ static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmu
                             .gather = p->gather,
                             .epilogue = (int32_t)p->epilogue,
                             .x_f32 = p->norm != NULL,
-                            .norm = p->norm ? p->norm->data : NULL,
+                            .norm = cuda_vector(p->norm),
                             .eps = p->eps};
     for (int i = 0; i < p->n_segments; i++) {
-        const struct weight *bias = p->bias[i];
-        a.segment[i] = (struct matmul_segment){cuda_dev_matrix(c, p->w[i]),
-                                               bias && bias->data ? bias->data : NULL, p->y[i],
-                                               p->ldy ? p->ldy : (int32_t)p->w[i]->rows};
+        a.segment[i] = (struct matmul_segment){cuda_dev_matrix(c, p->w[i]), cuda_vector(p->bias[i]),
+                                               p->y[i], p->ldy ? p->ldy : cuda_rows(p->w[i])};
     }
     return a;
 }
@@ -55,7 +53,8 @@ static void launch_norm(struct cuda *c, void *y, const void *x, const float *w, 
 void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n,
                      float eps)
 {
-    launch_norm(c, y, x, norm->w.data, norm->b.data, n, (int)norm->w.cols, eps, true);
+    launch_norm(c, y, x, cuda_vector(norm->w), cuda_vector(norm->b), n, cuda_cols(norm->w), eps,
+                true);
 }
 
 static bool gemm_takes(const struct matmul_args *a)

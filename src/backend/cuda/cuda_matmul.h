@@ -7,14 +7,14 @@
 
 /* y = x bf16[n, k] (or RMSNorm(x f32[n, k]) if there is a norm) times the segments' matrices. */
 struct cuda_matmul_desc {
-    const struct weight *w[MAX_SEGMENTS];
-    const struct weight *bias[MAX_SEGMENTS];
+    const struct placed *w[MAX_SEGMENTS];
+    const struct placed *bias[MAX_SEGMENTS];
     void *y[MAX_SEGMENTS];
     int n_segments;
     enum cuda_epilogue epilogue;
     const void *x;
     int n, k, ldy;             /* ldy: elements from row to row of every y; 0: the matrix's rows */
-    const struct weight *norm; /* NULL: x is bf16 as it is */
+    const struct placed *norm; /* NULL: x is bf16 as it is */
     float eps;
     const int32_t *gather; /* on the GPU */
     int n_prompt;          /* the last so many rows are of prompts */

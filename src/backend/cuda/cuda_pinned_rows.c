@@ -77,8 +77,8 @@ static bool register_span(struct cuda *c, const struct pages *p)
 static int pinned_spans(const struct cuda *c, struct pages out[MAX_PINNED_RANGES])
 {
     out[0] = pages_of_weight(&c->bf16_head);
-    if (!c->host_embedding) return 1;
-    struct pages embedding = pages_of_weight(c->host_embedding);
+    if (!c->host_embedding.data) return 1;
+    struct pages embedding = pages_of_weight(&c->host_embedding);
     if (embedding.first > out[0].end || embedding.end < out[0].first) return out[1] = embedding, 2;
     if (embedding.first < out[0].first) out[0].first = embedding.first;
     if (embedding.end > out[0].end) out[0].end = embedding.end;
@@ -97,7 +97,7 @@ void cuda_pin_rows(struct cuda *c)
         return;
     }
     if (!head_is_readable(&c->bf16_head) ||
-        (c->host_embedding && !table_is_readable(c->host_embedding))) {
+        (c->host_embedding.data && !table_is_readable(&c->host_embedding))) {
         snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
                  "the file's rows are not of a type, or not aligned as the kernels need them");
         return;
@@ -168,7 +168,7 @@ static void host_embedding_row(bf16 *out, const struct weight *table, int32_t to
 /* Rows of an embedding that stays in the file, to where embed() reads them; a few at a time. */
 void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch)
 {
-    const struct weight *table = c->host_embedding;
+    const struct weight *table = &c->host_embedding;
     bf16 piece[EMBEDDING_LOOKUP_BYTES / sizeof(bf16)];
     int hidden = (int)table->cols, most = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16) /
                                           hidden; /* at least one: CUDA_MAX_HIDDEN */

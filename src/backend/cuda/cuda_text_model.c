@@ -13,19 +13,19 @@
 
 /* ---- in ---- */
 
-void cuda_embed(struct backend *be, dev x, const struct weight *table, dev features,
+void cuda_embed(struct backend *be, dev x, const struct placed *table, dev features,
                 const struct batch *batch)
 {
     struct cuda *c = cuda_of(be);
     const struct batch_region *r = cuda_batch(c, batch);
-    bool on_host = c->host_embedding && c->host_embedding->data == table->data;
-    const void *pinned = on_host ? cuda_pinned_address(c, table->data) : NULL;
+    const bool on_host = cuda_weight_of(table)->in_file;
+    const void *pinned = on_host ? cuda_pinned_address(c, c->host_embedding.data) : NULL;
     struct embed_args a = {.x = x,
                            .features = features,
                            .token = r->device,
                            .feature = r->device + r->layout.feature,
                            .n = batch->n_rows,
-                           .hidden = (int32_t)table->cols};
+                           .hidden = cuda_cols(table)};
     if (!on_host || pinned) {
         a.table = cuda_dev_matrix(c, table);
         if (pinned) a.table.data = pinned;
@@ -79,15 +79,15 @@ static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct t
                        const struct text_shape *s, int n, int n_prompt)
 {
     size_t q = (size_t)text_q_width(s), kv = (size_t)text_kv_width(s);
-    struct cuda_matmul_desc p = {.w = {&w->q, &w->k, &w->v},
-                                 .bias = {&w->q_bias, &w->k_bias, &w->v_bias},
+    struct cuda_matmul_desc p = {.w = {w->q, w->k, w->v},
+                                 .bias = {w->q_bias, w->k_bias, w->v_bias},
                                  .y = {out, out + q, out + q + kv},
                                  .n_segments = 3,
                                  .epilogue = EPI_F32,
                                  .x = x,
                                  .n = n,
                                  .k = s->hidden,
-                                 .norm = &w->input_norm,
+                                 .norm = w->input_norm,
                                  .eps = s->norm_eps,
                                  .ldy = (int)(q + 2 * kv),
                                  .n_prompt = n_prompt};
@@ -115,8 +115,8 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
                                       : rows.n);
         struct kv_append_args a = {(bf16 *)q + at * (size_t)text_q_width(s),
                                    raw,
-                                   w->q_norm.data,
-                                   w->k_norm.data,
+                                   cuda_vector(w->q_norm),
+                                   cuda_vector(w->k_norm),
                                    (float *)rope + at * (size_t)s->head_dim,
                                    kv_layer_of(kv, layer),
                                    rows,
@@ -175,8 +175,8 @@ void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, i
     matmul_qkv(c, raw, x, w, s, batch->n_rows, batch->n_prompt);
     struct attention_decode_args a = {o,
                                       raw,
-                                      w->q_norm.data,
-                                      w->k_norm.data,
+                                      cuda_vector(w->q_norm),
+                                      cuda_vector(w->k_norm),
                                       rope,
                                       cache,
                                       cuda_dev_batch(r, batch),
@@ -192,7 +192,7 @@ void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, i
 
 /* ---- the rest of a layer ---- */
 
-void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+void cuda_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                       int n_prompt)
 {
     struct cuda_matmul_desc p = {.w = {w},
@@ -201,7 +201,7 @@ void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w,
                                  .epilogue = EPI_ADD,
                                  .x = in,
                                  .n = n,
-                                 .k = (int)w->cols,
+                                 .k = cuda_cols(w),
                                  .n_prompt = n_prompt};
     cuda_matmul(cuda_of(be), &p);
 }
@@ -209,14 +209,14 @@ void cuda_project_add(struct backend *be, dev x, dev in, const struct weight *w,
 void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
                   const struct text_shape *s, int n, int n_prompt)
 {
-    struct cuda_matmul_desc p = {.w = {&w->gate, &w->up},
+    struct cuda_matmul_desc p = {.w = {w->gate, w->up},
                                  .y = {h, h},
                                  .n_segments = 2,
                                  .epilogue = EPI_SILU,
                                  .x = x,
                                  .n = n,
                                  .k = s->hidden,
-                                 .norm = &w->post_norm,
+                                 .norm = w->post_norm,
                                  .eps = s->norm_eps,
                                  .n_prompt = n_prompt};
     cuda_matmul(cuda_of(be), &p);
@@ -241,14 +241,14 @@ void cuda_add_features(struct backend *be, dev x, dev features, const struct bat
 
 /* Rescores the top-k logits of an 8-bit head from the BF16 rows that it was made of. */
 static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, int n,
-                         const struct weight *norm, float eps)
+                         const struct placed *norm, float eps)
 {
     const bf16 *bf16_rows = cuda_pinned_address(c, c->bf16_head.data);
     struct rescore_args a = {(struct topk_logit *)(void *)c->scratch[SCRATCH_STEP_OUTPUT],
                              (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED],
                              bf16_rows,
                              x,
-                             norm->data,
+                             cuda_vector(norm),
                              rows,
                              n,
                              (int32_t)c->bf16_head.cols,
@@ -285,14 +285,14 @@ static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
 }
 
 void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                  const struct weight *norm, const struct weight *head, const struct text_shape *s)
+                  const struct placed *norm, const struct placed *head, const struct text_shape *s)
 {
     struct cuda *c = cuda_of(be);
     const int32_t *device = rows_on_gpu(c, rows, n);
     for (int first = 0, count; first < n; first += count) {
         count = n - first < SMALL_ROWS ? n - first : SMALL_ROWS;
         struct cuda_matmul_desc p = {.w = {head},
-                                     .y = {logits + (size_t)first * (size_t)head->rows},
+                                     .y = {logits + (size_t)first * (size_t)cuda_rows(head)},
                                      .n_segments = 1,
                                      .epilogue = EPI_F32,
                                      .x = x,
@@ -304,8 +304,8 @@ void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows,
         cuda_matmul(c, &p);
     }
     if (c->limits.max_seqs < n) return;
-    cuda_topk(c, logits, n, (int)head->rows);
-    if (head->dtype == DTYPE_I8 && c->n_pinned_ranges)
+    cuda_topk(c, logits, n, cuda_rows(head));
+    if (cuda_weight_of(head)->matrix.dtype == K_INT8 && c->n_pinned_ranges)
         cuda_rescore(c, x, device, n, norm, s->norm_eps);
     if (!c->capturing)
         cuda_send_step_output(c); /* of a captured step it is sent when it is launched */

@@ -59,26 +59,33 @@ static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vis
 }
 
 /* Multiplies the patches in SCRATCH_NORMED with the embedding and adds positions. */
-static void embed_patches(struct cuda *c, dev x, const struct affine *w, const struct weight *table,
+static void embed_patches(struct cuda *c, dev x, const struct affine *w, const struct placed *table,
                           const struct vision_shape *s, int rows, int cols, int first, int n)
 {
-    struct position_args a = {
-        x, w->b.data, cuda_dev_matrix(c, table), s->position_side, rows, cols, s->merge, first,
-        n, s->hidden};
+    struct position_args a = {x,
+                              cuda_vector(w->b),
+                              cuda_dev_matrix(c, table),
+                              s->position_side,
+                              rows,
+                              cols,
+                              s->merge,
+                              first,
+                              n,
+                              s->hidden};
     struct launch l = position_embed_launch(&a);
     cuda_launch(c, &l, &a);
-    struct cuda_matmul_desc p = {.w = {&w->w},
+    struct cuda_matmul_desc p = {.w = {w->w},
                                  .y = {x},
                                  .n_segments = 1,
                                  .epilogue = EPI_ADD,
                                  .x = c->scratch[SCRATCH_NORMED],
                                  .n = n,
-                                 .k = (int)w->w.cols};
+                                 .k = cuda_cols(w->w)};
     cuda_matmul(c, &p);
 }
 
 void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *image,
-                          const struct affine *w, const struct weight *table,
+                          const struct affine *w, const struct placed *table,
                           const struct vision_shape *s, int first, int n)
 {
     struct cuda *c = cuda_of(be);
@@ -87,11 +94,11 @@ void cuda_patch_embed_rgb(struct backend *be, dev x, const struct rgb_image *ima
 }
 
 void cuda_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                      const struct weight *table, const struct vision_shape *s, int rows, int cols,
+                      const struct placed *table, const struct vision_shape *s, int rows, int cols,
                       int first, int n)
 {
     struct cuda *c = cuda_of(be);
-    send_pixels(c, pixels, (int64_t)n * w->w.cols);
+    send_pixels(c, pixels, (int64_t)n * cuda_cols(w->w));
     embed_patches(c, x, w, table, s, rows, cols, first, n);
 }
 
@@ -101,8 +108,8 @@ void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_blo
     struct cuda *c = cuda_of(be);
     bf16 *out = (bf16 *)qkv + (size_t)first * 3 * (size_t)s->hidden;
     cuda_layer_norm(c, c->scratch[SCRATCH_NORMED], x, &w->norm1, n, s->norm_eps);
-    struct cuda_matmul_desc p = {.w = {&w->qkv.w},
-                                 .bias = {&w->qkv.b},
+    struct cuda_matmul_desc p = {.w = {w->qkv.w},
+                                 .bias = {w->qkv.b},
                                  .y = {out},
                                  .n_segments = 1,
                                  .epilogue = EPI_BF16,
@@ -131,8 +138,8 @@ void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block
 {
     struct cuda *c = cuda_of(be);
     cuda_layer_norm(c, c->scratch[SCRATCH_NORMED], x, &w->norm2, n, s->norm_eps);
-    struct cuda_matmul_desc p = {.w = {&w->fc1.w},
-                                 .bias = {&w->fc1.b},
+    struct cuda_matmul_desc p = {.w = {w->fc1.w},
+                                 .bias = {w->fc1.b},
                                  .y = {h},
                                  .n_segments = 1,
                                  .epilogue = EPI_GELU_TANH,
@@ -144,14 +151,14 @@ void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block
 
 void cuda_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n)
 {
-    struct cuda_matmul_desc p = {.w = {&w->w},
-                                 .bias = {&w->b},
+    struct cuda_matmul_desc p = {.w = {w->w},
+                                 .bias = {w->b},
                                  .y = {x},
                                  .n_segments = 1,
                                  .epilogue = EPI_ADD,
                                  .x = in,
                                  .n = n,
-                                 .k = (int)w->w.cols};
+                                 .k = cuda_cols(w->w)};
     cuda_matmul(cuda_of(be), &p);
 }
 
@@ -161,12 +168,19 @@ void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w,
     struct cuda *c = cuda_of(be);
     void *normed = c->scratch[SCRATCH_NORMED], *middle = c->scratch[SCRATCH_WIDE];
     int group = vision_group(s), width = group * s->hidden;
-    struct merge_norm_args a = {normed,    x,     w->norm.w.data,  w->norm.b.data, n,
-                                s->hidden, group, w->norm_grouped, s->norm_eps};
+    struct merge_norm_args a = {normed,
+                                x,
+                                cuda_vector(w->norm.w),
+                                cuda_vector(w->norm.b),
+                                n,
+                                s->hidden,
+                                group,
+                                w->norm_grouped,
+                                s->norm_eps};
     struct launch l = merge_norm_launch(&a);
     cuda_launch(c, &l, &a);
-    struct cuda_matmul_desc p = {.w = {&w->fc1.w},
-                                 .bias = {&w->fc1.b},
+    struct cuda_matmul_desc p = {.w = {w->fc1.w},
+                                 .bias = {w->fc1.b},
                                  .y = {middle},
                                  .n_segments = 1,
                                  .epilogue = EPI_GELU_ERF,
@@ -174,8 +188,8 @@ void cuda_merge(struct backend *be, dev out, dev x, const struct merger *w,
                                  .n = n,
                                  .k = width};
     cuda_matmul(c, &p);
-    p = (struct cuda_matmul_desc){.w = {&w->fc2.w},
-                                  .bias = {&w->fc2.b},
+    p = (struct cuda_matmul_desc){.w = {w->fc2.w},
+                                  .bias = {w->fc2.b},
                                   .y = {out},
                                   .n_segments = 1,
                                   .epilogue = EPI_BF16,

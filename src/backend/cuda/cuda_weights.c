@@ -85,14 +85,14 @@ static void upload_int8_head(struct cuda *c, void *to, float *scale, const struc
     }
 }
 
-static bool place_scale(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct weight *in, ey_err *e)
 {
     size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
                (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
     if (!in->scale) return true;
     float *scale = cuda_alloc(c, n * sizeof(float), "weight scales", e);
     if (scale) cuda_upload(c, scale, in->scale, n * sizeof(float));
-    out->scale = scale;
+    out->matrix.scale = scale;
     return scale != NULL;
 }
 
@@ -134,18 +134,18 @@ float cuda_make_group_scales(uint16_t *out, const struct weight *w)
     return global_scale;
 }
 
-static bool place_group_scales(struct cuda *c, struct weight *out, const struct weight *in,
+static bool place_group_scales(struct cuda *c, struct cuda_weight *out, const struct weight *in,
                                ey_err *e)
 {
     const size_t bytes = cuda_group_scale_bytes(in);
     if (!bytes) return true;
     uint16_t *words = malloc(bytes);
     if (!words) return ey_fail_memory(e, "group scales", bytes);
-    out->global_scale = cuda_make_group_scales(words, in);
+    out->matrix.global_scale = cuda_make_group_scales(words, in);
     void *to = cuda_alloc(c, bytes, "group scales", e);
     if (to) cuda_upload(c, to, words, bytes);
-    out->group_scale = to;
-    out->group_zero = NULL;
+    out->matrix.group_scales = to;
+    out->matrix.groups_per_128 = 2 * PACK_BYTES / in->group_size;
     free(words);
     return to != NULL;
 }
@@ -159,7 +159,8 @@ static bool clear_flags(struct cuda *c, ey_err *e)
 }
 
 /* Notes the matrix among those that are looked at again when all is loaded. */
-static bool watch_for_nan(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool watch_for_nan(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                          ey_err *e)
 {
     if (!c->nan_found) {
         c->nan_found = cuda_alloc(c, FLAG_BYTES, "flags", e);
@@ -178,36 +179,37 @@ static enum dtype packed_dtype(const struct weight *w)
     return w->dtype == DTYPE_F16 ? DTYPE_BF16 : w->dtype;
 }
 
-static bool place_packed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                         ey_err *e)
 {
-    const struct weight from = *in; /* out may be in */
     char *staging_memory = staging(c, e);
-    void *to = staging_memory ? cuda_alloc(c, cuda_element_bytes(&from), "weights", e) : NULL;
+    void *to = staging_memory ? cuda_alloc(c, cuda_element_bytes(in), "weights", e) : NULL;
     uint32_t *found = NULL;
     if (!to) return false;
-    if (from.dtype == DTYPE_F8_E4M3 && !from.recipe) { /* what a recipe makes holds none */
-        if (!watch_for_nan(c, out, &from, e)) return false;
+    if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* what a recipe makes holds none */
+        if (!watch_for_nan(c, out, in, e)) return false;
         found = c->nan_found + c->n_packed - 1;
     }
-    upload_packed(c, to, &from, found, staging_memory);
-    out->data = to;
-    out->packed = true;
-    out->dtype = packed_dtype(&from);
-    return place_scale(c, out, &from, e) && place_group_scales(c, out, &from, e);
+    upload_packed(c, to, in, found, staging_memory);
+    out->matrix.data = to;
+    out->matrix.packed = 1;
+    out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
+    return place_scale(c, out, in, e) && place_group_scales(c, out, in, e);
 }
 
-static bool place_row_major(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                            ey_err *e)
 {
-    const struct weight from = *in;
-    size_t bytes = (size_t)from.rows * (size_t)from.cols * dtype_size(from.dtype);
+    size_t bytes = (size_t)in->rows * (size_t)in->cols * dtype_size(in->dtype);
     void *to = cuda_alloc(c, bytes, "weights", e);
     if (!to) return false;
-    cuda_upload(c, to, from.data, bytes);
-    out->data = to;
-    return place_scale(c, out, &from, e);
+    cuda_upload(c, to, in->data, bytes);
+    out->matrix.data = to;
+    return place_scale(c, out, in, e);
 }
 
-static bool place_int8_head(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                            ey_err *e)
 {
     if (in->dtype != DTYPE_BF16 || in->cols % 16)
         return ey_fail(e, EY_BAD_REQUEST,
@@ -220,15 +222,16 @@ static bool place_int8_head(struct cuda *c, struct weight *out, const struct wei
     if (!scale) return false;
     upload_int8_head(c, to, scale, in, staging_memory);
     c->bf16_head = *in;
-    out->data = to;
-    out->scale = scale;
-    out->dtype = DTYPE_I8;
-    out->packed = true;
+    out->matrix.data = to;
+    out->matrix.scale = scale;
+    out->matrix.dtype = K_INT8;
+    out->matrix.packed = 1;
     return true;
 }
 
 /* Norms and biases, as float32. */
-static bool place_vector(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_vector(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                         ey_err *e)
 {
     size_t n = (size_t)in->cols;
     if (n > MAX_VECTOR) return ey_fail(e, EY_BAD_MODEL, "a vector of %zu elements is too long", n);
@@ -237,8 +240,8 @@ static bool place_vector(struct cuda *c, struct weight *out, const struct weight
     if (to) {
         elements_to_f32(values, in->data, in->dtype, n);
         cuda_upload(c, to, values, n * sizeof(float));
-        out->data = to;
-        out->dtype = DTYPE_F32;
+        out->matrix.data = to;
+        out->matrix.dtype = K_F32;
     }
     free(values);
     return to != NULL || (values ? false : ey_fail_memory(e, "a vector", n * sizeof(float)));
@@ -263,25 +266,25 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
 
 /* Its address in the group's place is known now, its bytes come when it is needed. Scales and
  * vectors stay. */
-static bool place_streamed(struct cuda *c, struct weight *out, const struct weight *in, ey_err *e)
+static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                           ey_err *e)
 {
-    const struct weight from = *in;
-    int group = c->n_groups - 1;
-    size_t bytes = cuda_weight_bytes(
-        &c->base, &(struct weight){.rows = from.rows, .cols = from.cols, .dtype = from.dtype},
+    const int group = c->n_groups - 1;
+    const size_t bytes = cuda_weight_bytes(
+        &c->base, &(struct weight){.rows = in->rows, .cols = in->cols, .dtype = in->dtype},
         PLACE_RESIDENT);
     if (group < 0 || bytes > c->group_size - c->group_used)
         return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
     if (!grow_weight_list((void **)&c->streamed, c->n_streamed, &c->max_streamed,
                           sizeof(*c->streamed), e) ||
-        !place_scale(c, out, &from, e))
+        !place_scale(c, out, in, e))
         return false;
-    out->data = c->group_buffer[group % 2] + c->group_used;
-    out->packed = cuda_packs(&from);
-    out->streamed = group + 1;
-    if (out->packed) out->dtype = packed_dtype(&from);
+    out->matrix.data = c->group_buffer[group % 2] + c->group_used;
+    out->matrix.packed = cuda_packs(in);
+    out->group = group + 1;
+    if (out->matrix.packed) out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
     c->group_used += bytes;
-    c->streamed[c->n_streamed++] = (struct streamed_weight){from, *out, group};
+    c->streamed[c->n_streamed++] = (struct streamed_weight){*in, out};
     return true;
 }
 
@@ -292,11 +295,12 @@ static void upload_group(struct cuda *c, int group)
     char *staging_memory = staging(c, &c->error);
     for (int i = 0; i < c->n_streamed && staging_memory; i++) {
         const struct streamed_weight *s = &c->streamed[i];
-        if (s->group != group) continue;
-        if (s->to.packed)
-            upload_packed(c, (void *)(uintptr_t)s->to.data, &s->from, NULL, staging_memory);
+        void *to = (void *)(uintptr_t)s->to->matrix.data;
+        if (s->to->group != group + 1) continue;
+        if (s->to->matrix.packed)
+            upload_packed(c, to, &s->from, NULL, staging_memory);
         else
-            cuda_upload(c, (void *)(uintptr_t)s->to.data, s->from.data,
+            cuda_upload(c, to, s->from.data,
                         (size_t)s->from.rows * (size_t)s->from.cols * dtype_size(s->from.dtype));
     }
     c->weights_changed = true;
@@ -304,17 +308,38 @@ static void upload_group(struct cuda *c, int group)
 
 /* ---- all ---- */
 
-bool cuda_place(struct backend *be, struct weight *out, const struct weight *in,
-                enum weight_role role, enum placement placement, ey_err *e)
+/* The embedding stays in the file, where the host looks rows up, or the GPU reads them. */
+static bool place_host_embedding(struct cuda *c, struct cuda_weight *out, const struct weight *in)
 {
-    struct cuda *c = cuda_of(be);
-    (void)role;
-    *out = *in;
-    if (placement == PLACE_HOST) return c->host_embedding = out, true;
+    c->host_embedding = *in;
+    out->matrix.data = in->data;
+    out->matrix.scale = in->scale;
+    out->in_file = true;
+    return true;
+}
+
+static bool place_by_kind(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+                          enum placement placement, ey_err *e)
+{
+    if (placement == PLACE_HOST) return place_host_embedding(c, out, in);
     if (cuda_is_vector(in)) return place_vector(c, out, in, e);
     if (placement == PLACE_STREAMED) return place_streamed(c, out, in, e);
     if (placement == PLACE_EIGHT_BIT) return place_int8_head(c, out, in, e);
     return cuda_packs(in) ? place_packed(c, out, in, e) : place_row_major(c, out, in, e);
+}
+
+bool cuda_place(struct backend *be, struct placed **out, const struct weight *in,
+                enum weight_role role, enum placement placement, ey_err *e)
+{
+    struct cuda *c = cuda_of(be);
+    struct cuda_weight *w = arena_alloc(&c->placed, sizeof(*w));
+    (void)role;
+    if (!w) return ey_fail_memory(e, "a weight", sizeof(*w));
+    *w = (struct cuda_weight){.matrix = {.rows = (int32_t)in->rows,
+                                         .cols = (int32_t)in->cols,
+                                         .dtype = (int32_t)kernel_dtype_of(in->dtype)}};
+    *out = (struct placed *)w;
+    return place_by_kind(c, w, in, placement, e);
 }
 
 /* A packed matrix takes at least its row-major bytes, so it can be put back where it was. */
@@ -323,9 +348,9 @@ static void unpack_nan_matrices(struct cuda *c, const uint32_t *found)
     for (int i = 0; i < c->n_packed; i++) {
         const struct weight *from = &c->packed[i].from;
         if (!found[i]) continue;
-        cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->data, from->data,
+        cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->matrix.data, from->data,
                     (size_t)from->rows * (size_t)from->cols);
-        c->packed[i].out->packed = false;
+        c->packed[i].out->matrix.packed = 0;
     }
 }
 
@@ -358,17 +383,9 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
     return ok;
 }
 
-struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct weight *w)
+struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *placed)
 {
-    if (w->streamed) upload_group(c, w->streamed - 1);
-    const bool int4 = w->dtype == DTYPE_INT4;
-    return (struct dev_matrix){.data = w->data,
-                               .scale = w->scale,
-                               .rows = (int32_t)w->rows,
-                               .cols = (int32_t)w->cols,
-                               .dtype = (int32_t)kernel_dtype_of(w->dtype),
-                               .packed = w->packed,
-                               .group_scales = int4 ? w->group_scale : NULL,
-                               .groups_per_128 = int4 ? 2 * PACK_BYTES / w->group_size : 0,
-                               .global_scale = w->global_scale};
+    const struct cuda_weight *w = cuda_weight_of(placed);
+    if (w->group) upload_group(c, w->group - 1);
+    return w->matrix;
 }

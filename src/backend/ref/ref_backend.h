@@ -5,10 +5,12 @@
 #define EY_BACKEND_REF_H
 
 #include "backend/backend.h"
+#include "base/buf.h"
 
 struct ref {
     struct backend base;
     struct pool *pool;
+    struct arena placed; /* the weights */
     struct backend_limits limits;
     float *rows[3];    /* [max_rows, max_width] each: normed input, and two intermediates */
     float *vectors[2]; /* [max_width] each: decoded norm weights and biases */
@@ -23,12 +25,18 @@ static inline struct ref *ref_of(struct backend *be)
     return (struct ref *)be;
 }
 
+/* struct placed of this backend: the file's tensor as it is. */
+static inline const struct weight *ref_tensor(const struct placed *w)
+{
+    return (const struct weight *)(const void *)w;
+}
+
 /* Decodes one row of a weight to float32, times its scales. */
-void ref_weight_row(float *out, const struct weight *w, int64_t row);
+void ref_weight_row(float *out, const struct placed *w, int64_t row);
 
 /* y[n, rows(w)] = x[n, cols(w)] · wᵀ + bias; y rows are `stride` floats apart. bias may be NULL. */
-void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct weight *w,
-                const struct weight *bias, int n);
+void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct placed *w,
+                const struct placed *bias, int n);
 
 /* The loops where the time goes (ref_dot.c); strides in floats. Each sum runs in an order that n
  * alone decides. */
@@ -52,10 +60,10 @@ void ref_softmax(float *scores, int n);
 void ref_rms_norm(float *y, const float *x, const float *w, int n, float eps);
 
 /* A vector weight (norm, bias) as float32, in r->vectors[slot] until that slot's next use. */
-const float *ref_vector(struct ref *r, int slot, const struct weight *w);
+const float *ref_vector(struct ref *r, int slot, const struct placed *w);
 
 /* Text (ref_text.c) and vision (ref_vision.c) steps, as backend.h says. */
-void ref_embed(struct backend *be, dev x, const struct weight *table, dev features,
+void ref_embed(struct backend *be, dev x, const struct placed *table, dev features,
                const struct batch *batch);
 void ref_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
                     int n);
@@ -64,18 +72,18 @@ void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
              const struct batch *batch);
 void ref_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct batch *batch);
-void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n,
+void ref_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                      int n_prompt);
 void ref_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
                  const struct text_shape *shape, int n, int n_prompt);
 void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                 const struct weight *norm, const struct weight *lm_head,
+                 const struct placed *norm, const struct placed *lm_head,
                  const struct text_shape *shape);
 /* Turns pairs (i, i + n_pairs) of one head by table[n_pairs, 2]. */
 void ref_apply_rope(float *lm_head, const float *table, int n_pairs);
 
 void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     const struct placed *table, const struct vision_shape *shape, int rows,
                      int cols, int first, int n);
 void ref_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                     const struct vision_shape *shape, dev rope, int first, int n);

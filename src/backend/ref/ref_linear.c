@@ -5,9 +5,9 @@
 #include "tensor/dequantize.h"
 #include "backend/ref/ref_backend.h"
 
-void ref_weight_row(float *out, const struct weight *w, int64_t row)
+void ref_weight_row(float *out, const struct placed *w, int64_t row)
 {
-    dequantize_columns(out, w, row, 0, (size_t)w->cols);
+    dequantize_columns(out, ref_tensor(w), row, 0, (size_t)ref_tensor(w)->cols);
 }
 
 struct ref_linear_job {
@@ -15,7 +15,7 @@ struct ref_linear_job {
     float *y;
     size_t stride;
     const float *x;
-    const struct weight *w;
+    const struct placed *w;
     const float *bias;
     int n;
 };
@@ -25,7 +25,7 @@ struct ref_linear_job {
 static void fill_columns(const struct ref_linear_job *l, const float *rows, int64_t first,
                          int count)
 {
-    size_t k = (size_t)l->w->cols;
+    size_t k = (size_t)ref_tensor(l->w)->cols;
     for (int m = 0; m < l->n; m += REF_X_ROWS) {
         float sums[REF_WEIGHT_ROWS][REF_X_ROWS];
         int left = l->n - m < REF_X_ROWS ? l->n - m : REF_X_ROWS;
@@ -45,7 +45,7 @@ static void fill_columns(const struct ref_linear_job *l, const float *rows, int6
 static void linear_rows(void *context, size_t begin, size_t end, int thread)
 {
     const struct ref_linear_job *l = context;
-    size_t k = (size_t)l->w->cols;
+    size_t k = (size_t)ref_tensor(l->w)->cols;
     float *rows = l->r->weights + (size_t)thread * REF_WEIGHT_ROWS * (size_t)l->r->limits.max_width;
     for (size_t row = begin; row < end; row += REF_WEIGHT_ROWS) {
         int count = end - row < REF_WEIGHT_ROWS ? (int)(end - row) : REF_WEIGHT_ROWS;
@@ -55,15 +55,15 @@ static void linear_rows(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct weight *w,
-                const struct weight *bias, int n)
+void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct placed *w,
+                const struct placed *bias, int n)
 {
-    const float *values = bias && bias->data ? ref_vector(r, 1, bias) : NULL;
+    const float *values = bias ? ref_vector(r, 1, bias) : NULL;
     struct ref_linear_job l = {r, y, stride, x, w, values, n};
-    pool_run(r->pool, (size_t)w->rows, 64, linear_rows, &l);
+    pool_run(r->pool, (size_t)ref_tensor(w)->rows, 64, linear_rows, &l);
 }
 
-const float *ref_vector(struct ref *r, int slot, const struct weight *w)
+const float *ref_vector(struct ref *r, int slot, const struct placed *w)
 {
     ref_weight_row(r->vectors[slot], w, 0);
     return r->vectors[slot];

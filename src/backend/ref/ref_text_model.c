@@ -7,11 +7,11 @@
 #include "backend/fp8_activations.h"
 #include "backend/ref/ref_backend.h"
 
-void ref_embed(struct backend *be, dev x, const struct weight *table, dev features,
+void ref_embed(struct backend *be, dev x, const struct placed *table, dev features,
                const struct batch *batch)
 {
     (void)be;
-    size_t hidden = (size_t)table->cols;
+    size_t hidden = (size_t)ref_tensor(table)->cols;
     for (int i = 0; i < batch->n_rows; i++) {
         float *row = (float *)x + (size_t)i * hidden;
         if (batch->feature[i] >= 0)
@@ -43,13 +43,13 @@ void ref_rms_norm(float *y, const float *x, const float *w, int n, float eps)
         y[i] = w[i] * (x[i] * scale);
 }
 
-static void ref_norm_rows(struct ref *r, float *y, const float *x, const struct weight *w, int n,
+static void ref_norm_rows(struct ref *r, float *y, const float *x, const struct placed *w, int n,
                           float eps)
 {
     const float *weight = ref_vector(r, 0, w);
     for (int i = 0; i < n; i++) {
-        size_t row = (size_t)i * (size_t)w->cols;
-        ref_rms_norm(y + row, x + row, weight, (int)w->cols, eps);
+        size_t row = (size_t)i * (size_t)ref_tensor(w)->cols;
+        ref_rms_norm(y + row, x + row, weight, (int)ref_tensor(w)->cols, eps);
     }
 }
 
@@ -63,11 +63,11 @@ void ref_apply_rope(float *head, const float *table, int n_pairs)
 }
 
 /* Each head of rows [n, heads·dim]: normed when the model has a norm for it, then turned. */
-static void ref_norm_and_rope_heads(struct ref *r, float *rows, const struct weight *norm,
+static void ref_norm_and_rope_heads(struct ref *r, float *rows, const struct placed *norm,
                                     const float *rope, int n, int heads,
                                     const struct text_shape *shape)
 {
-    const float *weight = norm->data ? ref_vector(r, 0, norm) : NULL;
+    const float *weight = norm ? ref_vector(r, 0, norm) : NULL;
     int dim = shape->head_dim;
     for (int i = 0; i < n * heads; i++) {
         float *head = rows + (size_t)i * (size_t)dim;
@@ -102,12 +102,13 @@ static void append_kv(struct kv_cache *kv, int layer, int which, const float *ro
 }
 
 /* The last n_prompt of n rows that w is multiplied with, where limits.fp8_prompts is on. */
-static void round_prompts(const struct ref *r, float *rows, const struct weight *w, int n,
+static void round_prompts(const struct ref *r, float *rows, const struct placed *w, int n,
                           int n_prompt)
 {
-    if (!r->limits.fp8_prompts || w->dtype != DTYPE_F8_E4M3) return;
+    if (!r->limits.fp8_prompts || ref_tensor(w)->dtype != DTYPE_F8_E4M3) return;
     for (int i = n - n_prompt; i < n; i++)
-        round_activations(rows + (size_t)i * (size_t)w->cols, (size_t)w->cols);
+        round_activations(rows + (size_t)i * (size_t)ref_tensor(w)->cols,
+                          (size_t)ref_tensor(w)->cols);
 }
 
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
@@ -118,13 +119,13 @@ void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
     int n = batch->n_rows;
     size_t q_width = (size_t)text_q_width(shape), kv_width = (size_t)text_kv_width(shape);
     float *normed = r->rows[0], *k = r->rows[1], *v = r->rows[2];
-    ref_norm_rows(r, normed, x, &w->input_norm, n, shape->norm_eps);
-    round_prompts(r, normed, &w->q, n, batch->n_prompt);
-    ref_linear(r, q, q_width, normed, &w->q, &w->q_bias, n);
-    ref_linear(r, k, kv_width, normed, &w->k, &w->k_bias, n);
-    ref_linear(r, v, kv_width, normed, &w->v, &w->v_bias, n);
-    ref_norm_and_rope_heads(r, q, &w->q_norm, rope, n, shape->n_heads, shape);
-    ref_norm_and_rope_heads(r, k, &w->k_norm, rope, n, shape->n_kv_heads, shape);
+    ref_norm_rows(r, normed, x, w->input_norm, n, shape->norm_eps);
+    round_prompts(r, normed, w->q, n, batch->n_prompt);
+    ref_linear(r, q, q_width, normed, w->q, w->q_bias, n);
+    ref_linear(r, k, kv_width, normed, w->k, w->k_bias, n);
+    ref_linear(r, v, kv_width, normed, w->v, w->v_bias, n);
+    ref_norm_and_rope_heads(r, q, w->q_norm, rope, n, shape->n_heads, shape);
+    ref_norm_and_rope_heads(r, k, w->k_norm, rope, n, shape->n_kv_heads, shape);
     append_kv(kv, layer, 0, k, batch);
     append_kv(kv, layer, 1, v, batch);
 }
@@ -200,14 +201,14 @@ void ref_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, 
     pool_run(a.r->pool, (size_t)batch->n_rows * (size_t)shape->n_heads, 1, ref_attention_items, &a);
 }
 
-void ref_project_add(struct backend *be, dev x, dev in, const struct weight *w, int n, int n_prompt)
+void ref_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n, int n_prompt)
 {
     struct ref *r = ref_of(be);
     float *y = r->rows[0], *out = x, *input = r->rows[1];
-    memcpy(input, in, (size_t)n * (size_t)w->cols * sizeof(float));
+    memcpy(input, in, (size_t)n * (size_t)ref_tensor(w)->cols * sizeof(float));
     round_prompts(r, input, w, n, n_prompt);
-    ref_linear(r, y, (size_t)w->rows, input, w, NULL, n);
-    for (size_t i = 0; i < (size_t)n * (size_t)w->rows; i++)
+    ref_linear(r, y, (size_t)ref_tensor(w)->rows, input, w, NULL, n);
+    for (size_t i = 0; i < (size_t)n * (size_t)ref_tensor(w)->rows; i++)
         out[i] += y[i];
 }
 
@@ -216,16 +217,16 @@ void ref_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
 {
     struct ref *r = ref_of(be);
     float *normed = r->rows[0], *up = r->rows[1], *gate = h;
-    ref_norm_rows(r, normed, x, &w->post_norm, n, shape->norm_eps);
-    round_prompts(r, normed, &w->gate, n, n_prompt);
-    ref_linear(r, gate, (size_t)shape->mlp, normed, &w->gate, NULL, n);
-    ref_linear(r, up, (size_t)shape->mlp, normed, &w->up, NULL, n);
+    ref_norm_rows(r, normed, x, w->post_norm, n, shape->norm_eps);
+    round_prompts(r, normed, w->gate, n, n_prompt);
+    ref_linear(r, gate, (size_t)shape->mlp, normed, w->gate, NULL, n);
+    ref_linear(r, up, (size_t)shape->mlp, normed, w->up, NULL, n);
     for (size_t i = 0; i < (size_t)n * (size_t)shape->mlp; i++)
         gate[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
 void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
-                 const struct weight *norm, const struct weight *head,
+                 const struct placed *norm, const struct placed *head,
                  const struct text_shape *shape)
 {
     struct ref *r = ref_of(be);
@@ -234,5 +235,5 @@ void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, 
     for (int i = 0; i < n; i++)
         ref_rms_norm(r->rows[0] + (size_t)i * hidden, (const float *)x + (size_t)rows[i] * hidden,
                      weight, shape->hidden, shape->norm_eps);
-    ref_linear(r, logits, (size_t)head->rows, r->rows[0], head, NULL, n);
+    ref_linear(r, logits, (size_t)ref_tensor(head)->rows, r->rows[0], head, NULL, n);
 }

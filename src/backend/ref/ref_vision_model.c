@@ -14,15 +14,15 @@ static void patch_position(int n, int cols, int merge, int *row, int *col)
     *col = block % blocks_across * merge + inside % merge;
 }
 
-static void ref_add_table_row(float *x, float *scratch, const struct weight *table, int row,
+static void ref_add_table_row(float *x, float *scratch, const struct placed *table, int row,
                               float factor)
 {
     ref_weight_row(scratch, table, row);
-    for (int64_t d = 0; d < table->cols; d++)
+    for (int64_t d = 0; d < ref_tensor(table)->cols; d++)
         x[d] += factor * scratch[d];
 }
 
-static void add_position(float *x, float *scratch, const struct weight *table, int side, int row,
+static void add_position(float *x, float *scratch, const struct placed *table, int side, int row,
                          int rows, int col, int cols)
 {
     int y0, y1, x0, x1;
@@ -36,12 +36,12 @@ static void add_position(float *x, float *scratch, const struct weight *table, i
 }
 
 void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
-                     const struct weight *table, const struct vision_shape *shape, int rows,
+                     const struct placed *table, const struct vision_shape *shape, int rows,
                      int cols, int first, int n)
 {
     struct ref *r = ref_of(be);
     size_t hidden = (size_t)shape->hidden;
-    ref_linear(r, x, hidden, pixels, &w->w, &w->b, n);
+    ref_linear(r, x, hidden, pixels, w->w, w->b, n);
     for (int i = 0; i < n; i++) {
         int row, col;
         patch_position(first + i, cols, shape->merge, &row, &col);
@@ -54,7 +54,7 @@ void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struc
 static void ref_layer_norm_rows(struct ref *r, float *y, const float *x,
                                 const struct layer_norm *norm, int n, int width, float eps)
 {
-    const float *weight = ref_vector(r, 0, &norm->w), *bias = ref_vector(r, 1, &norm->b);
+    const float *weight = ref_vector(r, 0, norm->w), *bias = ref_vector(r, 1, norm->b);
     for (int i = 0; i < n; i++, x += width, y += width) {
         double sum = 0, squares = 0;
         for (int d = 0; d < width; d++)
@@ -75,7 +75,7 @@ void ref_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_bloc
     size_t width = 3 * (size_t)shape->hidden, dim = (size_t)shape->head_dim;
     float *out = (float *)qkv + (size_t)first * width;
     ref_layer_norm_rows(r, r->rows[0], x, &w->norm1, n, shape->hidden, shape->norm_eps);
-    ref_linear(r, out, width, r->rows[0], &w->qkv.w, &w->qkv.b, n);
+    ref_linear(r, out, width, r->rows[0], w->qkv.w, w->qkv.b, n);
     for (int i = 0; i < n; i++)
         for (int h = 0; h < 2 * shape->n_heads; h++) /* q heads, then k heads */
             ref_apply_rope(out + (size_t)i * width + (size_t)h * dim,
@@ -151,7 +151,7 @@ void ref_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block 
 {
     struct ref *r = ref_of(be);
     ref_layer_norm_rows(r, r->rows[0], x, &w->norm2, n, shape->hidden, shape->norm_eps);
-    ref_linear(r, h, (size_t)shape->mlp, r->rows[0], &w->fc1.w, &w->fc1.b, n);
+    ref_linear(r, h, (size_t)shape->mlp, r->rows[0], w->fc1.w, w->fc1.b, n);
     struct ref_gelu_job g = {h, false};
     pool_run(r->pool, (size_t)n * (size_t)shape->mlp, 4096, gelu_items, &g);
 }
@@ -160,8 +160,8 @@ void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affi
 {
     struct ref *r = ref_of(be);
     float *y = r->rows[0], *out = x;
-    ref_linear(r, y, (size_t)w->w.rows, in, &w->w, &w->b, n);
-    for (size_t i = 0; i < (size_t)n * (size_t)w->w.rows; i++)
+    ref_linear(r, y, (size_t)ref_tensor(w->w)->rows, in, w->w, w->b, n);
+    for (size_t i = 0; i < (size_t)n * (size_t)ref_tensor(w->w)->rows; i++)
         out[i] += y[i];
 }
 
@@ -175,8 +175,8 @@ void ref_merge(struct backend *be, dev out, dev x, const struct merger *w,
         ref_layer_norm_rows(r, normed, x, &w->norm, n, wide, shape->norm_eps);
     else
         ref_layer_norm_rows(r, normed, x, &w->norm, n * group, shape->hidden, shape->norm_eps);
-    ref_linear(r, hidden, (size_t)wide, normed, &w->fc1.w, &w->fc1.b, n);
+    ref_linear(r, hidden, (size_t)wide, normed, w->fc1.w, w->fc1.b, n);
     struct ref_gelu_job g = {hidden, true};
     pool_run(r->pool, (size_t)n * (size_t)wide, 4096, gelu_items, &g);
-    ref_linear(r, out, (size_t)shape->out_hidden, hidden, &w->fc2.w, &w->fc2.b, n);
+    ref_linear(r, out, (size_t)shape->out_hidden, hidden, w->fc2.w, w->fc2.b, n);
 }

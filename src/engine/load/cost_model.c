@@ -7,9 +7,10 @@ static double weight_stored_bytes(const struct weight *w)
 {
     if (w->dtype == DTYPE_INT4)
         return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group_size);
-    double scales = w->scale ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
-                                   (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK)
-                             : 0;
+    const bool scaled = w->scale || (w->recipe && w->dtype == DTYPE_F8_E4M3);
+    double scales = scaled ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
+                                 (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK)
+                           : 0;
     return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
 }
 
@@ -20,13 +21,25 @@ static double text_layer_parameters(const struct text_shape *t)
     return (double)t->hidden * (2 * q + 2 * kv + 3 * (double)t->mlp);
 }
 
-static double text_layer_bytes(const struct text_layer *w)
+static double text_layer_bytes(const struct text_layer_tensors *w)
 {
     const struct weight *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
     double bytes = 0;
     for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
         bytes += weight_stored_bytes(matrices[i]);
     return bytes;
+}
+
+/* As a step reads it. */
+static double head_stored_bytes(const ey_engine *engine)
+{
+    struct weight head = engine->model.head;
+    static const float one_scale = 1;
+    if (engine->bf16_head.data) {
+        head.dtype = DTYPE_I8;
+        head.scale = &one_scale;
+    }
+    return weight_stored_bytes(&head);
 }
 
 static double vision_flops(const struct vision_shape *v, int width, int height)
@@ -58,7 +71,7 @@ ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height
     one_block.n_layers = m->text.n_layers;
     double kv = (double)engine->be->ops->memory->kv_bytes(engine->be, &one_block) / KV_BLOCK *
                 prompt_tokens,
-           weights = weight_stored_bytes(&m->head);
+           weights = head_stored_bytes(engine);
     for (int i = 0; i < m->text.n_layers; i++)
         weights += text_layer_bytes(&m->layers[i]);
     return (ey_cost_estimate){vision_flops(&m->vision, width, height),

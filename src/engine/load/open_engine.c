@@ -53,13 +53,13 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 
 /* Keeps the BF16 head and final norm for rescoring an 8-bit head. Fails only if --head-rows pinned
  * was given and pinning is impossible. */
-static bool keep_bf16_head(ey_engine *engine, const struct weight *head, const struct weight *norm,
-                           const ey_engine_options *o, ey_err *e)
+static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
+    const struct weight *norm = &engine->model.final_norm;
     const struct backend_ops *op = engine->be->ops;
     const char *why_not = "";
     char text[320];
-    engine->bf16_head = *head;
+    engine->bf16_head = engine->model.head;
     elements_to_f32(engine->host.rescore_norm, norm->data, norm->dtype, (size_t)norm->cols);
     engine->rescores_on_host = !op->memory->reads_pinned_rows ||
                                !op->memory->reads_pinned_rows(engine->be, &why_not);
@@ -86,8 +86,6 @@ static void choose_vision_backends(ey_engine *engine)
 static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     const struct placements where = plan_placements(&engine->plan);
-    const struct weight head = engine->model.head,
-                        norm = engine->model.final_norm; /* in the file */
     const struct backend_ops *op = engine->be->ops;
     choose_vision_backends(engine);
     if ((op->memory->open_arena &&
@@ -96,8 +94,7 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
                      engine->pool, e) ||
         !engine_buffers_open(engine, e) || !capture_decode_graphs(engine, e))
         return false;
-    if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, &head, &norm, o, e))
-        return false;
+    if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, o, e)) return false;
     if (!o->no_huge_pages) refine_weights_start(engine, o->serving);
     return scheduler_start(engine, e);
 }

@@ -50,6 +50,14 @@ enum cpu_level {
     CPU_LEVELS
 };
 
+/* A placed matrix, as kernels read it. */
+struct cpu_matrix {
+    struct weight tensor; /* where it lies now, and its scales */
+    const void *bf12;     /* NULL, or the same in BF12, which is read instead (tensor/bf12.h) */
+    uint8_t int16;        /* of an FP8 matrix: CPU_INT16_*, or 1 + the powers of four that scale its
+                             values to int16 */
+};
+
 /* Rows of activations to be packed. 128 weight rows share the block scales of FP8 weights. Kernels
  * apply the scales to the partial sums of a block or, if they cannot, to x, which is then repacked
  * for each 128 weight rows: x · (s w) = (x s) · w, with one rounding either way. */
@@ -66,9 +74,9 @@ struct packing_args {
 /* Weight rows against packed rows. */
 struct gemv_args {
     const uint8_t *w;
-    size_t w_stride;             /* bytes from row to row */
-    enum dtype dtype;            /* of rows as they lie in the file */
-    const struct weight *weight; /* what they are rows of, the first of them row `row` */
+    size_t w_stride;                 /* bytes from row to row */
+    enum dtype dtype;                /* of rows as they lie in the file */
+    const struct cpu_matrix *weight; /* what they are rows of, the first of them row `row` */
     int64_t row;
     int n_w, n_x;
     size_t k; /* elements of a row: a multiple of CPU_K_STEP */
@@ -84,17 +92,16 @@ struct gemm_args {
     size_t k;          /* columns, a multiple of CPU_K_STEP */
     bool first;        /* they are the first ones: sums begin */
     int n_w, n_x;
-    const struct weight *weight;
+    const struct cpu_matrix *weight;
     const float *scale; /* one a FP8_BLOCK columns; NULL: none */
 };
 
-/* weight.int16_eligibility of an FP8 matrix (cpu_fp8_as_int16.c): one of these, or 1 + the powers
- * of four that scale its values to int16. */
+/* cpu_matrix.int16 (backend/cpu/cpu_fp8_as_int16.c): not looked at yet, or not possible. */
 enum { CPU_INT16_UNKNOWN = 0, CPU_INT16_NO = 255 };
 
-static inline int cpu_fp8_powers(const struct weight *w)
+static inline int cpu_fp8_powers(const struct cpu_matrix *w)
 {
-    return *w->int16_eligibility - 1;
+    return w->int16 - 1;
 }
 
 /* The matmul kernels of one arithmetic: GEMV multiplies a few rows with weights in place, GEMM many
@@ -129,7 +136,8 @@ struct matmul_kernels {
     size_t (*x_offset)(size_t k0, int n);
     /* Columns k0 .. k0+k-1 of weight rows row .. row+n-1, without their scales; n is rounded up to
      * a multiple of CPU_PANEL_NR. */
-    void (*pack_panel)(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+    void (*pack_panel)(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
+                       size_t k);
     /* Sums of a tile with an N-block, in the kernels' own order. The first columns begin the sums,
      * others add to them. */
     void (*gemm)(float *sums, const struct gemm_args *b);
@@ -210,7 +218,7 @@ struct cpu_kernels {
     void (*to_bf16)(uint16_t *out, const float *in,
                     size_t n); /* nearest, ties to even; denormals stay */
     /* One weight row, scales included → n float32 */
-    void (*dequantize_row)(float *out, const struct weight *w, int64_t row);
+    void (*dequantize_row)(float *out, const struct cpu_matrix *w, int64_t row);
     /* y = sums + more + bias, or y += that; more and bias NULL: none */
     void (*accumulate)(float *y, const float *sums, const float *more, const float *bias, size_t n,
                        bool add);
@@ -241,7 +249,8 @@ extern const struct matmul_kernels cpu_matmul_f32_generic;
 /* gemm/gemm_amx.c */
 enum { CPU_AMX_GEMM_ROWS = 32, CPU_AMX_GEMV_ROWS = 16, CPU_AMX_GEMV_MAX_ROWS = 32 };
 void cpu_pack_gemm_amx(void *out, const struct packing_args *p);
-void cpu_pack_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t k0, size_t k);
+void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
+                        size_t k);
 void cpu_gemm_amx(float *sums, const struct gemm_args *b);
 void cpu_store_gemm_amx(float *out, size_t out_stride, const float *sums, int n_w, int first,
                         int n_x);
@@ -255,9 +264,9 @@ void cpu_attention_amx(struct attention_tile *t, const void *keys, const void *v
 /* gemm/gemm_int16_avx512.c */
 void cpu_pack_gemm_int16(void *out, const struct packing_args *p);
 size_t cpu_x_offset_int16(size_t k0, int n);
-void cpu_pack_panel_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+void cpu_pack_panel_int16(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                           size_t k);
-void cpu_pack_panel_bf16_int16(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+void cpu_pack_panel_bf16_int16(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                                size_t k);
 void cpu_gemm_int16(float *sums, const struct gemm_args *b);
 void cpu_store_gemm_int16(float *out, size_t out_stride, const float *sums, int n_w, int first,

@@ -21,7 +21,7 @@ struct layer_binder {
 #define BIND_MATRIX(n, out, rows, cols, e, name) \
     bind_matrix((n)->b, out, rows, cols, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
 
-static bool bind_fused_layer(struct text_layer *w, const struct layer_binder *n, ey_err *e)
+static bool bind_fused_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden, mlp = n->t->mlp;
     struct weight qkv, gate_up;
@@ -32,7 +32,8 @@ static bool bind_fused_layer(struct text_layer *w, const struct layer_binder *n,
            bind_rows(&w->gate, &gate_up, 0, mlp, e) && bind_rows(&w->up, &gate_up, mlp, mlp, e);
 }
 
-static bool bind_separate_layer(struct text_layer *w, const struct layer_binder *n, ey_err *e)
+static bool bind_separate_layer(struct text_layer_tensors *w, const struct layer_binder *n,
+                                ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden;
     return BIND_MATRIX(n, &w->q, q, h, e, "self_attn.q_proj.weight") &&
@@ -42,7 +43,7 @@ static bool bind_separate_layer(struct text_layer *w, const struct layer_binder 
            BIND_MATRIX(n, &w->up, n->t->mlp, h, e, "mlp.up_proj.weight");
 }
 
-static bool bind_biases(struct text_layer *w, const struct layer_binder *n, ey_err *e)
+static bool bind_biases(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t);
     return BIND_VECTOR(n, &w->q_bias, q, e, "self_attn.q_proj.bias") &&
@@ -50,13 +51,13 @@ static bool bind_biases(struct text_layer *w, const struct layer_binder *n, ey_e
            BIND_VECTOR(n, &w->v_bias, kv, e, "self_attn.v_proj.bias");
 }
 
-static bool bind_head_norms(struct text_layer *w, const struct layer_binder *n, ey_err *e)
+static bool bind_head_norms(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     return BIND_VECTOR(n, &w->q_norm, n->t->head_dim, e, "self_attn.q_norm.weight") &&
            BIND_VECTOR(n, &w->k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
 }
 
-static bool bind_text_layer(struct text_layer *w, const struct layer_binder *n, ey_err *e)
+static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int h = n->t->hidden;
     return BIND_VECTOR(n, &w->input_norm, h, e, "input_layernorm.weight") &&

@@ -21,8 +21,8 @@ static const struct text_tensors text_tensors = {.prefix = "model.language_model
 
 #define BLOCK "model.visual.blocks.%d."
 
-static bool bind_block(struct vision_block *w, struct binder *b, const struct vision_shape *v,
-                       int i, ey_err *e)
+static bool bind_block(struct vision_block_tensors *w, struct binder *b,
+                       const struct vision_shape *v, int i, ey_err *e)
 {
     int h = v->hidden;
     return bind_vector(b, &w->norm1.w, h, e, BLOCK "norm1.weight", i) &&
@@ -40,7 +40,7 @@ static bool bind_block(struct vision_block *w, struct binder *b, const struct vi
 }
 
 /* `name` is "merger" or "deepstack_merger_list.K". */
-static bool bind_merger(struct merger *w, struct binder *b, const struct vision_shape *v,
+static bool bind_merger(struct merger_tensors *w, struct binder *b, const struct vision_shape *v,
                         const char *name, bool grouped, ey_err *e)
 {
     int wide = vision_group(v) * v->hidden, normed = grouped ? wide : v->hidden;
@@ -57,7 +57,7 @@ static bool bind_merger(struct merger *w, struct binder *b, const struct vision_
 static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
 {
     const struct vision_shape *v = &m->vision;
-    struct vision_weights *w = &m->vision_weights;
+    struct vision_tensors *w = &m->vision_tensors;
     w->blocks = arena_array(&m->arena, (size_t)v->depth, sizeof(*w->blocks));
     if (!w->blocks)
         return ey_fail_memory(e, "vision blocks", (size_t)v->depth * sizeof(*w->blocks));

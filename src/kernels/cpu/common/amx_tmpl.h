@@ -81,10 +81,10 @@ struct int4_strip {
 };
 
 /* n rows from `row` on, `apart` from each other. */
-INLINE void int4_strip_at(struct int4_strip *s, const struct weight *w, int64_t row, int n,
+INLINE void int4_strip_at(struct int4_strip *s, const struct cpu_matrix *w, int64_t row, int n,
                           int apart)
 {
-    s->group = (size_t)w->group_size;
+    s->group = (size_t)w->tensor.group_size;
     s->n = n;
     for (int a = 0; a < n; a++) {
         s->row[a] = int4_row_at(w, row + (int64_t)a * apart);

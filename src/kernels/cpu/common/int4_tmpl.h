@@ -15,12 +15,12 @@ struct int4_row {
     float scale, offset;
 };
 
-INLINE struct int4_row int4_row_at(const struct weight *w, int64_t row)
+INLINE struct int4_row int4_row_at(const struct cpu_matrix *w, int64_t row)
 {
-    const int64_t groups = weight_groups(w);
-    return (struct int4_row){(const uint8_t *)w->data + row * (w->cols / 2),
-                             (const uint16_t *)w->group_scale + row * groups,
-                             (const uint32_t *)w->group_zero + row / 8 * groups,
+    const int64_t groups = weight_groups(&w->tensor);
+    return (struct int4_row){(const uint8_t *)w->tensor.data + row * (w->tensor.cols / 2),
+                             (const uint16_t *)w->tensor.group_scale + row * groups,
+                             (const uint32_t *)w->tensor.group_zero + row / 8 * groups,
                              (int)(row % 8 * 4),
                              0,
                              0};

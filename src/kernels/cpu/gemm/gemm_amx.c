@@ -59,36 +59,36 @@ static size_t kc_columns(size_t k, size_t k0)
 }
 
 /* Columns k0 .. of one strip, a step at a time; what is beyond the last column is zero. */
-INLINE void panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0,
+INLINE void panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                         size_t k, enum dtype dtype, const struct byte_tables *tables)
 {
-    size_t cols = (size_t)w->cols, size = dtype_size(dtype), stride = cols * size;
-    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride;
+    size_t cols = (size_t)w->tensor.cols, size = dtype_size(dtype), stride = cols * size;
+    const uint8_t *in = (const uint8_t *)w->tensor.data + (size_t)row * stride;
     for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE)
         load_tiles(out, in + i * size, stride, n, dtype, cols - i, tables, 2 * AMX_TILE);
 }
 
-static void int4_panel_strip(uint16_t *out, const struct weight *w, int64_t row, int n, size_t k0,
-                             size_t k)
+static void int4_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, int n,
+                             size_t k0, size_t k)
 {
     struct int4_strip s;
     int4_strip_at(&s, w, row, n, 1);
     if (k0 % s.group) int4_strip_enter(&s, k0);
     for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE)
-        load_int4_tiles(out, &s, i, (size_t)w->cols - i, 2 * AMX_TILE);
+        load_int4_tiles(out, &s, i, (size_t)w->tensor.cols - i, 2 * AMX_TILE);
 }
 
 /* A BF12 block; false: it is read where it is stored. */
-static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row, size_t k0,
+static bool bf12_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, size_t k0,
                              size_t k)
 {
-    const struct bf12_block *s = bf12_block_at(w, row);
+    const struct bf12_block *s = bf12_block_at(w->bf12, row);
     uint32_t outlier = 0;
     if (s->n_outliers == BF12_UNCOMPRESSED) return false;
     while (outlier < s->n_outliers && s->outlier[outlier].at < k0 * BF12_ROWS)
         outlier++;
     for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE) {
-        const uint8_t *step = bf12_steps(w, row) + i / CPU_K_STEP * BF12_STEP;
+        const uint8_t *step = bf12_steps(w->bf12, &w->tensor, row) + i / CPU_K_STEP * BF12_STEP;
         load_bf12_tiles(out, s, step, step + CPU_PREFETCH_BYTES, 2 * AMX_TILE);
         outlier = patch_outlier_tiles(out, s, outlier, i, 2 * AMX_TILE);
     }
@@ -96,7 +96,7 @@ static bool bf12_panel_strip(uint16_t *out, const struct weight *w, int64_t row,
 }
 
 /* As gemm() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
-void cpu_pack_panel_amx(void *out, const struct weight *w, int64_t row, int n, size_t begin,
+void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t begin,
                         size_t k)
 {
     struct byte_tables tables = fp8_tables_load();
@@ -107,9 +107,9 @@ void cpu_pack_panel_amx(void *out, const struct weight *w, int64_t row, int n, s
             int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
             uint16_t *strip = to + (size_t)(at / PAIR) * PAIR * columns +
                               (size_t)(at % PAIR) * AMX_K;
-            if (w->dtype == DTYPE_INT4)
+            if (w->tensor.dtype == DTYPE_INT4)
                 int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
-            else if (w->dtype == DTYPE_F8_E4M3)
+            else if (w->tensor.dtype == DTYPE_F8_E4M3)
                 panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_F8_E4M3, &tables);
             else if (!w->bf12 || !bf12_panel_strip(strip, w, row + at, begin + k0, columns))
                 panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);

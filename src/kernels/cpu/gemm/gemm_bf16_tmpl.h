@@ -49,18 +49,18 @@ static void pack_gemm_bf16(void *out, const struct packing_args *p)
 }
 
 /* 64 columns of a weight row from column k on, zeros after its end. */
-INLINE void panel_bf16_step(__m512i out[2], const struct weight *w, int64_t row, size_t k,
+INLINE void panel_bf16_step(__m512i out[2], const struct cpu_matrix *w, int64_t row, size_t k,
                             const struct byte_tables *tables)
 {
-    const size_t stride = weight_row_bytes(w), size = dtype_size(w->dtype);
-    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * size;
+    const size_t stride = weight_row_bytes(&w->tensor), size = dtype_size(w->tensor.dtype);
+    const uint8_t *in = (const uint8_t *)w->tensor.data + (size_t)row * stride + k * size;
     prefetch_panel(in, stride, CPU_K_STEP * size);
-    load_bf16_step(out, w->dtype, in, tables, (size_t)w->cols - k);
+    load_bf16_step(out, w->tensor.dtype, in, tables, (size_t)w->tensor.cols - k);
 }
 
 /* What a panel's LANES rows are read from. */
 struct panel_rows {
-    const struct weight *w;
+    const struct cpu_matrix *w;
     int64_t row;
     size_t n;                       /* of them that are there */
     const struct bf12_block *strip; /* NULL: they are read where they are stored */
@@ -76,12 +76,13 @@ static void panel_rows_enter(struct panel_rows *r, int64_t row, size_t n, size_t
     r->n = n < LANES ? n : LANES;
     r->strip = NULL;
     r->outlier = 0;
-    for (size_t a = 0; a < r->n && r->w->dtype == DTYPE_INT4; a++) {
+    for (size_t a = 0; a < r->n && r->w->tensor.dtype == DTYPE_INT4; a++) {
         r->int4[a] = int4_row_at(r->w, row + (int64_t)a);
         r->table[a] = _mm512_setzero_si512();
     }
-    if (!r->w->bf12 || !r->n || bf12_block_at(r->w, row)->n_outliers == BF12_UNCOMPRESSED) return;
-    r->strip = bf12_block_at(r->w, row);
+    if (!r->w->bf12 || !r->n || bf12_block_at(r->w->bf12, row)->n_outliers == BF12_UNCOMPRESSED)
+        return;
+    r->strip = bf12_block_at(r->w->bf12, row);
     while (r->outlier < r->strip->n_outliers && r->strip->outlier[r->outlier].at < k * BF12_ROWS)
         r->outlier++;
 }
@@ -89,16 +90,18 @@ static void panel_rows_enter(struct panel_rows *r, int64_t row, size_t n, size_t
 /* 64 columns of all rows from k on, zeros where there are none. */
 INLINE void panel_bf16_values(__m512i (*values)[2], struct panel_rows *r, size_t k)
 {
-    const struct weight *w = r->w;
-    const uint8_t *step = r->strip ? bf12_steps(w, r->row) + k / CPU_K_STEP * BF12_STEP : NULL;
+    const struct cpu_matrix *w = r->w;
+    const uint8_t *step = r->strip
+                              ? bf12_steps(w->bf12, &w->tensor, r->row) + k / CPU_K_STEP * BF12_STEP
+                              : NULL;
     for (size_t i = 0; r->strip && i < BF12_STEP; i += 64)
         __builtin_prefetch(step + BF12_PREFETCH_BYTES + i, 0, 2);
     for (size_t a = 0; a < LANES; a++) {
         if (a >= r->n)
             values[a][0] = values[a][1] = _mm512_setzero_si512();
-        else if (w->dtype == DTYPE_INT4)
-            int4_step(values[a], &r->int4[a], &r->table[a], (size_t)w->group_size, k,
-                      (size_t)w->cols - k);
+        else if (w->tensor.dtype == DTYPE_INT4)
+            int4_step(values[a], &r->int4[a], &r->table[a], (size_t)w->tensor.group_size, k,
+                      (size_t)w->tensor.cols - k);
         else if (r->strip)
             bf12_to_words(values[a], r->strip, step, (int)a);
         else
@@ -110,7 +113,7 @@ INLINE void panel_bf16_values(__m512i (*values)[2], struct panel_rows *r, size_t
     r->outlier = next;
 }
 
-static void pack_panel_bf16(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+static void pack_panel_bf16(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                             size_t k)
 {
     const size_t strips = ((size_t)n + NR - 1) / NR, steps = k / 32;

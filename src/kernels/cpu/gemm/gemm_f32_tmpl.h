@@ -32,11 +32,11 @@ static void pack_gemm_f32(void *out, const struct packing_args *p)
 #if LANES >= 8
 
 /* 64 columns of LANES rows, of which n are there; false: they are read where they are stored. */
-static bool unpack_bf12_rows(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row,
+static bool unpack_bf12_rows(float (*out)[CPU_K_STEP], const struct cpu_matrix *w, int64_t row,
                              size_t n, size_t k)
 {
-    const struct bf12_block *s = bf12_block_at(w, row);
-    const uint8_t *step = bf12_steps(w, row) + k / CPU_K_STEP * BF12_STEP;
+    const struct bf12_block *s = bf12_block_at(w->bf12, row);
+    const uint8_t *step = bf12_steps(w->bf12, &w->tensor, row) + k / CPU_K_STEP * BF12_STEP;
     bf12_vector words[LANES][BF12_VECTORS];
     uint32_t odd = 0;
     if (s->n_outliers == BF12_UNCOMPRESSED) return false;
@@ -57,20 +57,20 @@ static bool unpack_bf12_rows(float (*out)[CPU_K_STEP], const struct weight *w, i
 #endif
 
 /* 64 columns of a weight row from k on, without their scales, zeros after its end. */
-static void unpack_weights(float *out, const struct weight *w, int64_t row, size_t k)
+static void unpack_weights(float *out, const struct cpu_matrix *w, int64_t row, size_t k)
 {
-    const size_t cols = (size_t)w->cols,
+    const size_t cols = (size_t)w->tensor.cols,
                  n = k >= cols               ? 0
                      : cols - k < CPU_K_STEP ? cols - k
                                              : CPU_K_STEP,
-                 size = dtype_size(w->dtype);
-    const uint8_t *in = (const uint8_t *)w->data + ((size_t)row * cols + k) * size;
-    if (w->dtype == DTYPE_INT4)
-        dequantize_columns(out, w, row, (int64_t)k, n);
-    else if (w->dtype == DTYPE_F8_E4M3)
+                 size = dtype_size(w->tensor.dtype);
+    const uint8_t *in = (const uint8_t *)w->tensor.data + ((size_t)row * cols + k) * size;
+    if (w->tensor.dtype == DTYPE_INT4)
+        dequantize_columns(out, &w->tensor, row, (int64_t)k, n);
+    else if (w->tensor.dtype == DTYPE_F8_E4M3)
         fp8_to_f32(out, in, n, 1);
     else
-        elements_to_f32(out, in, w->dtype, n);
+        elements_to_f32(out, in, w->tensor.dtype, n);
     memset(out + n, 0, (CPU_K_STEP - n) * sizeof(float));
 }
 
@@ -94,24 +94,27 @@ INLINE bool unpack_full_rows(float (*out)[CPU_K_STEP], const uint8_t *in, size_t
 }
 
 /* 64 columns of LANES rows, of which n are there. */
-INLINE void unpack_step(float (*out)[CPU_K_STEP], const struct weight *w, int64_t row, size_t n,
+INLINE void unpack_step(float (*out)[CPU_K_STEP], const struct cpu_matrix *w, int64_t row, size_t n,
                         size_t k)
 {
-    const size_t stride = weight_row_bytes(w);
-    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * stride + k * dtype_size(w->dtype);
+    const size_t stride = weight_row_bytes(&w->tensor);
+    const uint8_t *in = (const uint8_t *)w->tensor.data + (size_t)row * stride +
+                        k * dtype_size(w->tensor.dtype);
 #if LANES >= 8
     if (w->bf12 && n && unpack_bf12_rows(out, w, row, n, k))
         return; /* without a row there may be no strip */
 #endif
 #ifdef HAVE_VBMI
-    if (w->dtype == DTYPE_F8_E4M3) {
-        unpack_fp8_step(out, in, stride, n, k < (size_t)w->cols ? (size_t)w->cols - k : 0);
+    if (w->tensor.dtype == DTYPE_F8_E4M3) {
+        unpack_fp8_step(out, in, stride, n,
+                        k < (size_t)w->tensor.cols ? (size_t)w->tensor.cols - k : 0);
         return;
     }
 #endif
-    if (n >= LANES && k + CPU_K_STEP <= (size_t)w->cols) {
-        if (w->dtype == DTYPE_F8_E4M3 && unpack_full_rows(out, in, stride, DTYPE_F8_E4M3)) return;
-        if (w->dtype == DTYPE_BF16 && unpack_full_rows(out, in, stride, DTYPE_BF16)) return;
+    if (n >= LANES && k + CPU_K_STEP <= (size_t)w->tensor.cols) {
+        if (w->tensor.dtype == DTYPE_F8_E4M3 && unpack_full_rows(out, in, stride, DTYPE_F8_E4M3))
+            return;
+        if (w->tensor.dtype == DTYPE_BF16 && unpack_full_rows(out, in, stride, DTYPE_BF16)) return;
     }
     for (size_t a = 0; a < LANES; a++) {
         if (a < n)
@@ -121,7 +124,7 @@ INLINE void unpack_step(float (*out)[CPU_K_STEP], const struct weight *w, int64_
     }
 }
 
-static void pack_panel_f32(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+static void pack_panel_f32(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                            size_t k)
 {
     const size_t strips = ((size_t)n + NR - 1) / NR, steps = k / LANES;

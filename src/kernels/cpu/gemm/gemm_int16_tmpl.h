@@ -79,13 +79,14 @@ INLINE uint32_t *panel_offset(void *panel, size_t k, size_t pairs, size_t strips
 }
 
 /* 2 · LANES quantized values of a weight row from column k on, zeros after its end. */
-INLINE int_vector load_fp8_padded(const struct weight *w, int64_t row, size_t k)
+INLINE int_vector load_fp8_padded(const struct cpu_matrix *w, int64_t row, size_t k)
 {
     uint8_t some[sizeof(int_vector)] = {0};
-    const size_t cols = (size_t)w->cols, n = k >= cols                       ? 0
-                                             : cols - k < sizeof(int_vector) ? cols - k
-                                                                             : sizeof(int_vector);
-    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * cols + k;
+    const size_t cols = (size_t)w->tensor.cols, n = k >= cols ? 0
+                                                    : cols - k < sizeof(int_vector)
+                                                        ? cols - k
+                                                        : sizeof(int_vector);
+    const uint8_t *in = (const uint8_t *)w->tensor.data + (size_t)row * cols + k;
     int_vector quantized;
     if (n < sizeof(int_vector))
         in = n ? memcpy(some, in, n) : some;
@@ -98,21 +99,22 @@ INLINE int_vector load_fp8_padded(const struct weight *w, int64_t row, size_t k)
 }
 
 /* A block of a weight row of FP8 as int16. */
-INLINE void fp8_block_words(int_vector words[BLOCK_VECTORS], const struct weight *w, int64_t row,
-                            size_t k, size_t pairs, const struct e4m3_tables *tables)
+INLINE void fp8_block_words(int_vector words[BLOCK_VECTORS], const struct cpu_matrix *w,
+                            int64_t row, size_t k, size_t pairs, const struct e4m3_tables *tables)
 {
     for (size_t i = 0; i * LANES < pairs; i += 2)
         e4m3_to_int16(words + i, load_fp8_padded(w, row, k + i * 2 * LANES), tables);
 }
 
 /* The same of BF16, whose steps are its own. Returns the step. */
-INLINE float bf16_block_words(int_vector words[BLOCK_VECTORS], const struct weight *w, int64_t row,
-                              size_t k)
+INLINE float bf16_block_words(int_vector words[BLOCK_VECTORS], const struct cpu_matrix *w,
+                              int64_t row, size_t k)
 {
-    const size_t cols = (size_t)w->cols, n = k >= cols              ? 0
-                                             : cols - k < FP8_BLOCK ? cols - k
-                                                                    : FP8_BLOCK;
-    const uint8_t *in = (const uint8_t *)w->data + ((size_t)row * cols + k) * sizeof(uint16_t);
+    const size_t cols = (size_t)w->tensor.cols, n = k >= cols              ? 0
+                                                    : cols - k < FP8_BLOCK ? cols - k
+                                                                           : FP8_BLOCK;
+    const uint8_t *in = (const uint8_t *)w->tensor.data +
+                        ((size_t)row * cols + k) * sizeof(uint16_t);
     float x[FP8_BLOCK];
     if (n < FP8_BLOCK)
         elements_to_f32(x, in, DTYPE_BF16, n);
@@ -124,13 +126,13 @@ INLINE float bf16_block_words(int_vector words[BLOCK_VECTORS], const struct weig
     return step;
 }
 
-INLINE void pack_any_panel(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+INLINE void pack_any_panel(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                            size_t k, bool quantized)
 {
     const size_t strips = ((size_t)n + NR - 1) / NR;
     const struct e4m3_tables tables = e4m3_tables_load(quantized ? cpu_fp8_powers(w) : 0);
     const float unit = quantized ? e4m3_int16_scale(cpu_fp8_powers(w)) : 0,
-                *scale = weight_row_scale(w, row);
+                *scale = weight_row_scale(&w->tensor, row);
     for (size_t at = 0; at < strips * NR; at += LANES) {
         const size_t there = (size_t)n <= at ? 0 : (size_t)n - at < LANES ? (size_t)n - at : LANES;
         for (size_t c = 0; c < k; c += FP8_BLOCK) {
@@ -154,14 +156,14 @@ INLINE void pack_any_panel(void *out, const struct weight *w, int64_t row, int n
     }
 }
 
-SHARED void NAMED(pack_panel)(void *out, const struct weight *w, int64_t row, int n, size_t k0,
+SHARED void NAMED(pack_panel)(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                               size_t k)
 {
     pack_any_panel(out, w, row, n, k0, k, true);
 }
 
-SHARED void NAMED(pack_panel_bf16)(void *out, const struct weight *w, int64_t row, int n, size_t k0,
-                                   size_t k)
+SHARED void NAMED(pack_panel_bf16)(void *out, const struct cpu_matrix *w, int64_t row, int n,
+                                   size_t k0, size_t k)
 {
     pack_any_panel(out, w, row, n, k0, k, false);
 }

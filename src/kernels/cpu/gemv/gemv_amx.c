@@ -200,9 +200,9 @@ INLINE void gemv_bf12_blocks_amx(float sums[][AMX_ROWS * AMX_ROWS], const struct
                                  int64_t row, const int n)
 {
     uint16_t decoded[2][2][STEP_WEIGHTS] __attribute__((aligned(64)));
-    const struct bf12_block *s = bf12_block_at(t->weight, row);
-    const size_t strip = bf12_block_bytes(t->weight);
-    const uint8_t *step = bf12_steps(t->weight, row), *end = step + strip;
+    const struct bf12_block *s = bf12_block_at(t->weight->bf12, row);
+    const size_t strip = bf12_block_bytes(&t->weight->tensor);
+    const uint8_t *step = bf12_steps(t->weight->bf12, &t->weight->tensor, row), *end = step + strip;
     const uint16_t *x = t->x;
     uint32_t outlier[2] = {0, 0};
     int turn = 0;
@@ -264,7 +264,7 @@ INLINE void gemv_bf12_amx(float *out, size_t out_stride, const struct gemv_args 
 {
     float sums[2][AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     for (int row = 0, n; row < t->n_w; row += n * AMX_ROWS) {
-        const struct bf12_block *s = bf12_block_at(t->weight, t->row + row);
+        const struct bf12_block *s = bf12_block_at(t->weight->bf12, t->row + row);
         n = row + AMX_ROWS < t->n_w && s[0].n_outliers != BF12_UNCOMPRESSED &&
                     s[1].n_outliers != BF12_UNCOMPRESSED
                 ? 2
@@ -504,9 +504,10 @@ INLINE void strip_scales(struct weight_strip *s, const struct gemv_args *t, int 
     static const float ones[MAX_BLOCKS_BESIDE] = {1, 1, 1, 1};
     for (int i = 0; i < AMX_ROWS; i++)
         s->scale[i] = ones;
-    if (t->weight->scale)
+    if (t->weight->tensor.scale)
         for (int i = 0; i < AMX_ROWS; i++)
-            s->scale[i] = weight_row_scale(t->weight, t->row + row + (i < s->n ? i * apart : 0));
+            s->scale[i] = weight_row_scale(&t->weight->tensor,
+                                           t->row + row + (i < s->n ? i * apart : 0));
 }
 
 INLINE void gemv_8bit_beside(float *out, size_t out_stride, const struct gemv_args *t,

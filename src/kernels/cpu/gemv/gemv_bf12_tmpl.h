@@ -34,9 +34,9 @@ INLINE void gemv_bf12_block(float *out, size_t out_stride, const struct gemv_arg
                             struct weight_streams p, int n)
 {
     vf all[BF12_ROWS * MAX_GEMV_ROWS];
-    const struct bf12_block *s = bf12_block_at(t->weight, t->row + p.row);
-    const uint8_t *steps = bf12_steps(t->weight, t->row + p.row),
-                  *stop = bf12_steps(t->weight,
+    const struct bf12_block *s = bf12_block_at(t->weight->bf12, t->row + p.row);
+    const uint8_t *steps = bf12_steps(t->weight->bf12, &t->weight->tensor, t->row + p.row),
+                  *stop = bf12_steps(t->weight->bf12, &t->weight->tensor,
                                      t->row + (t->n_w + BF12_ROWS - 1) / BF12_ROWS * BF12_ROWS);
     uint32_t outlier = 0, end = 0;
     for (int i = 0; i < BF12_ROWS * n; i++)
@@ -88,7 +88,7 @@ static void gemv_uncompressed_block(float *out, size_t out_stride, const struct 
 INLINE void gemv_bf12_blocks(float *out, size_t out_stride, const struct gemv_args *t, int n)
 {
     for (int row = 0; row < t->n_w; row += BF12_ROWS) {
-        if (bf12_block_at(t->weight, t->row + row)->n_outliers != BF12_UNCOMPRESSED)
+        if (bf12_block_at(t->weight->bf12, t->row + row)->n_outliers != BF12_UNCOMPRESSED)
             gemv_bf12_block(out, out_stride, t, (struct weight_streams){row, 1, STREAMS_FOR(n)}, n);
         else
             gemv_uncompressed_block(out + row, out_stride, t, row);

@@ -69,7 +69,7 @@ INLINE void gemv_streams_bf16(float *out, size_t out_stride, const struct gemv_a
 INLINE void gemv_streams_int4_bf16(float *out, size_t out_stride, const struct gemv_args *t,
                                    struct weight_streams p, enum dtype dtype, int n)
 {
-    const size_t group = (size_t)t->weight->group_size;
+    const size_t group = (size_t)t->weight->tensor.group_size;
     struct int4_row w[MAX_WEIGHT_STREAMS];
     __m512i table[MAX_WEIGHT_STREAMS];
     vf acc[MAX_WEIGHT_STREAMS * MAX_GEMV_ROWS];

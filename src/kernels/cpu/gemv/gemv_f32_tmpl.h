@@ -168,7 +168,7 @@ INLINE vf load_int4(const uint8_t *p)
 INLINE void gemv_streams_int4_f32(float *out, size_t out_stride, const struct gemv_args *t,
                                   struct weight_streams p, enum dtype dtype, int n)
 {
-    const size_t group = (size_t)t->weight->group_size;
+    const size_t group = (size_t)t->weight->tensor.group_size;
     struct int4_row w[MAX_WEIGHT_STREAMS];
     vf acc[MAX_WEIGHT_STREAMS * MAX_GEMV_ROWS];
     (void)dtype;

@@ -8,24 +8,25 @@
 #include "kernels/cpu/common/dequantize_tmpl.h"
 #include "kernels/cpu/common/norm_activation_tmpl.h"
 
-static void dequantize_row(float *out, const struct weight *w, int64_t row)
+static void dequantize_row(float *out, const struct cpu_matrix *w, int64_t row)
 {
-    size_t n = (size_t)w->cols;
-    if (w->dtype == DTYPE_INT4) {
-        dequantize_columns(out, w, row, 0, n);
+    size_t n = (size_t)w->tensor.cols;
+    if (w->tensor.dtype == DTYPE_INT4) {
+        dequantize_columns(out, &w->tensor, row, 0, n);
         return;
     }
     if (w->bf12) {
-        bf12_decode_row(out, w, row);
+        bf12_decode_row(out, w->bf12, &w->tensor, row);
         return;
     }
-    const uint8_t *in = (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype);
-    if (w->dtype != DTYPE_F8_E4M3) {
-        elements_to_f32(out, in, w->dtype, n);
+    const uint8_t *in = (const uint8_t *)w->tensor.data +
+                        (size_t)row * n * dtype_size(w->tensor.dtype);
+    if (w->tensor.dtype != DTYPE_F8_E4M3) {
+        elements_to_f32(out, in, w->tensor.dtype, n);
         return;
     }
     fp8_to_f32(out, in, n, FP8_LOAD_FACTOR);
-    const float *scale = weight_row_scale(w, row);
+    const float *scale = weight_row_scale(&w->tensor, row);
     for (size_t k = 0; k < n; k++)
         out[k] *= scale[k / FP8_BLOCK];
 }

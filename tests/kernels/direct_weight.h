@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights for tests that call the cpu backend's matmul itself. */
+#ifndef DIRECT_WEIGHT_H
+#define DIRECT_WEIGHT_H
+
+#include "backend/cpu/cpu_matmul.h"
+
+/* As place() makes it, but nowhere noted. */
+static inline struct cpu_weight direct_weight(const struct backend *be, const struct weight *tensor,
+                                              enum weight_role role)
+{
+    struct cpu_weight w = {.m.tensor = *tensor, .role = role};
+    cpu_choose_matmul((const struct cpu *)be, &w);
+    return w;
+}
+
+#endif
