@@ -70,14 +70,14 @@ static inline int batch_kv_block(const struct batch *batch, int row, int index)
 struct placed;
 
 /* Weights of a model come in pairs of structs with the same members in the same order: what the
- * file says (`*_tensors`, of struct weight), and what the backend made of it (of struct placed *).
+ * file says (`*_tensors`, of struct tensor), and what the backend made of it (of struct placed *).
  */
-#define TEXT_LAYER_MEMBERS(X)                                                                   \
-    X(input_norm)                                                                               \
-    X(q)                                                                                        \
-    X(k) X(v) X(q_bias) X(k_bias) X(v_bias) X(q_norm) X(k_norm) X(o) X(post_norm) X(gate) X(up) \
-        X(down)
-#define TENSOR_MEMBER(name) struct weight name;
+/* clang-format off */
+#define TEXT_LAYER_MEMBERS(X)                                       \
+    X(input_norm) X(q) X(k) X(v) X(q_bias) X(k_bias) X(v_bias)      \
+    X(q_norm) X(k_norm) X(o) X(post_norm) X(gate) X(up) X(down)
+/* clang-format on */
+#define TENSOR_MEMBER(name) struct tensor name;
 #define PLACED_MEMBER(name) struct placed *name;
 
 /* Without data, or NULL, where a family has none of them: biases of q, k and v, norms of their
@@ -88,18 +88,18 @@ struct text_layer_tensors {
 struct text_layer {
     TEXT_LAYER_MEMBERS(PLACED_MEMBER)
 };
-enum { LAYER_WEIGHTS = sizeof(struct text_layer_tensors) / sizeof(struct weight) };
+enum { LAYER_WEIGHTS = sizeof(struct text_layer_tensors) / sizeof(struct tensor) };
 _Static_assert(LAYER_WEIGHTS == sizeof(struct text_layer) / sizeof(struct placed *), "pairs");
 
 struct affine_tensors { /* y = x · Wᵀ + b */
-    struct weight w, b;
+    struct tensor w, b;
 };
 struct affine {
     struct placed *w, *b;
 };
 
 struct layer_norm_tensors {
-    struct weight w, b;
+    struct tensor w, b;
 };
 struct layer_norm {
     struct placed *w, *b;
@@ -321,7 +321,7 @@ struct memory_ops {
     size_t (*kv_bytes)(const struct backend *be, const struct kv_shape *shape);
     /* What place() takes of the device's memory; 0 on backends that use the file's bytes where they
      * are. */
-    size_t (*weight_bytes)(const struct backend *be, const struct weight *w,
+    size_t (*weight_bytes)(const struct backend *be, const struct tensor *w,
                            enum placement placement);
     /* Optional; NULL: each call takes its own. All that place(), alloc() and reserve() will take,
      * at once. */
@@ -329,7 +329,7 @@ struct memory_ops {
     /* Makes a weight of the checkpoint, or of a recipe's result, usable by kernels. The result may
      * point into the file, which outlives the backend; one that was made by a recipe is not there
      * any more when a backend with weight_bytes() of its own returns. */
-    bool (*place)(struct backend *be, struct placed **out, const struct weight *in,
+    bool (*place)(struct backend *be, struct placed **out, const struct tensor *in,
                   enum weight_role role, enum placement placement, ey_err *e);
     /* Optional; NULL: placed weights stay as they are. Works for about `seconds` (0: finds out what
      * there is to do) on the form in which steps read placed weights, which keep their values.
@@ -385,7 +385,7 @@ struct device_ops {
     bool (*info)(const struct backend *be, struct gpu_info *out, ey_err *e);
     /* Whether the device could read these where they are mapped. Pins a page of each to find out;
      * nothing stays pinned. */
-    bool (*can_pin_rows)(struct backend *be, const struct weight *head, const struct weight *embed);
+    bool (*can_pin_rows)(struct backend *be, const struct tensor *head, const struct tensor *embed);
     /* Bytes of the arena. */
     size_t (*arena_bytes)(const struct backend *be);
     /* The time to read a slice of the arena. A running step is slowed, not disturbed. */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-size_t host_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
+size_t host_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement)
 {
     (void)be;
     (void)w;

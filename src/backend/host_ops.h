@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 
-size_t host_weight_bytes(const struct backend *be, const struct weight *w,
+size_t host_weight_bytes(const struct backend *be, const struct tensor *w,
                          enum placement placement);
 void host_read(struct backend *be, float *out, dev in, enum element kind, size_t n);
 void host_write(struct backend *be, dev out, const float *in, enum element kind, size_t n);

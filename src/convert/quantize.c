@@ -11,7 +11,7 @@
 
 enum { ALIGNED = 64 };
 
-bool can_quantize(const struct weight *w, enum dtype to, int group)
+bool can_quantize(const struct tensor *w, enum dtype to, int group)
 {
     const bool plain = w->dtype == DTYPE_F32 || w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16;
     if (w->rows < 2 || w->recipe) return false;
@@ -30,28 +30,28 @@ static int64_t fp8_blocks(int64_t n)
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
-static size_t quantized_values_bytes(const struct weight *w)
+static size_t quantized_values_bytes(const struct tensor *w)
 {
     return align_bytes((size_t)w->rows * weight_row_bytes(w));
 }
 
-static size_t quantized_scales_bytes(const struct weight *w)
+static size_t quantized_scales_bytes(const struct tensor *w)
 {
     if (w->dtype == DTYPE_INT4) return align_bytes(weight_group_scale_bytes(w));
     return align_bytes((size_t)fp8_blocks(w->rows) * (size_t)fp8_blocks(w->cols) * sizeof(float));
 }
 
-static size_t zero_points_bytes(const struct weight *w)
+static size_t zero_points_bytes(const struct tensor *w)
 {
     return w->dtype == DTYPE_INT4 ? align_bytes(weight_group_zero_bytes(w)) : 0;
 }
 
-size_t quantized_bytes(const struct weight *w)
+size_t quantized_bytes(const struct tensor *w)
 {
     return quantized_values_bytes(w) + quantized_scales_bytes(w) + zero_points_bytes(w);
 }
 
-static struct quantize_job quantize_job_of(const struct weight *w)
+static struct quantize_job quantize_job_of(const struct tensor *w)
 {
     return (struct quantize_job){.source = &w->recipe->source,
                                  .importance = w->recipe->importance,
@@ -107,12 +107,12 @@ static void quantize_int4_rows(void *context, size_t begin, size_t end, int thre
             atomic_store(&job->failed, true);
 }
 
-bool quantize_weight(struct weight *out, void *memory, const struct weight *w, struct pool *pool)
+bool quantize_weight(struct tensor *out, void *memory, const struct tensor *w, struct pool *pool)
 {
     struct quantize_pool_job job = {.matrix = quantize_job_of(w)};
     void *scales = (char *)memory + quantized_values_bytes(w),
          *zero_points = (char *)scales + quantized_scales_bytes(w);
-    *out = (struct weight){.data = memory,
+    *out = (struct tensor){.data = memory,
                            .dtype = w->dtype,
                            .rows = w->rows,
                            .cols = w->cols,
@@ -145,7 +145,7 @@ static void quantize_sampled_rows(void *context, size_t begin, size_t end, int t
             atomic_store(&job->failed, true);
 }
 
-bool quantize_sample_error(struct quantize_error *out, const struct weight *w, struct pool *pool)
+bool quantize_sample_error(struct quantize_error *out, const struct tensor *w, struct pool *pool)
 {
     struct quantize_error error[QUANTIZE_SAMPLE_ROWS];
     struct quantize_pool_job job = {.matrix = quantize_job_of(w), .error = error};

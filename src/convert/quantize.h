@@ -18,15 +18,15 @@ struct quantize_choice {
 
 /* Whether a stored matrix can become that: F32, BF16 or F16, for int4 also block FP8, in rows of
  * whole groups. */
-bool can_quantize(const struct weight *stored, enum dtype to, int group);
+bool can_quantize(const struct tensor *stored, enum dtype to, int group);
 
 /* Bytes of a recipe's result: quantized values, then scales at a multiple of 64. */
-size_t quantized_bytes(const struct weight *recipe);
+size_t quantized_bytes(const struct tensor *recipe);
 
 /* Quantizes into memory[quantized_bytes()], aligned to 64; *out points into it. Groups and blocks
  * are independent, so the result does not depend on the number of threads. False: a value is not
  * finite. */
-bool quantize_weight(struct weight *out, void *memory, const struct weight *recipe,
+bool quantize_weight(struct tensor *out, void *memory, const struct tensor *recipe,
                      struct pool *pool);
 
 /* ---- the error that it makes ---- */
@@ -40,7 +40,7 @@ enum { QUANTIZE_SAMPLE_ROWS = 64 };
 
 /* What quantize_weight() would do to QUANTIZE_SAMPLE_ROWS rows of an int4 recipe, evenly spaced, or
  * all where there are fewer. False: a value is not finite. */
-bool quantize_sample_error(struct quantize_error *out, const struct weight *recipe,
+bool quantize_sample_error(struct quantize_error *out, const struct tensor *recipe,
                            struct pool *pool);
 /* Relative: sqrt(noise / signal); 0 where there is no signal. */
 double quantize_relative_error(const struct quantize_error *error);

@@ -7,7 +7,7 @@
 
 /* A recipe that is being executed. */
 struct quantize_job {
-    const struct weight *source;
+    const struct tensor *source;
     const float *importance; /* NULL: 1 */
     int64_t rows, cols;
     int group_size;

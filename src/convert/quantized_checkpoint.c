@@ -42,7 +42,7 @@ struct output_tensor {
 /* What a stored tensor (one matrix, or the rows of several) becomes, and the output tensors that
  * hold the result: quantized values, scales, zeros, shape. */
 struct quantized_tensor {
-    const struct weight *weights[MAX_FUSED]; /* in the order of their rows */
+    const struct tensor *weights[MAX_FUSED]; /* in the order of their rows */
     int n_weights;
     size_t tensor[MAX_QUANTIZED_TENSORS];
     int n_tensors;
@@ -108,7 +108,7 @@ static void add_quantized(struct checkpoint_writer *writer,
 {
     struct quantized_tensor *m = &writer->quantized[writer->n_quantized++];
     *m = *quantized;
-    const struct weight *w = m->weights[0];
+    const struct tensor *w = m->weights[0];
     const int64_t rows = fused_rows(m);
     if (w->dtype == DTYPE_F8_E4M3) {
         add_quantized_part(writer, m, "F8_E4M3", 1, rows, w->cols, "%s", name);
@@ -131,7 +131,7 @@ static void add_quantized(struct checkpoint_writer *writer,
 }
 
 /* Bytes of `rows` rows in one output tensor of a quantized matrix; the shape has no rows. */
-static uint64_t quantized_part_bytes(const struct weight *w, int part, int64_t rows)
+static uint64_t quantized_part_bytes(const struct tensor *w, int part, int64_t rows)
 {
     const int64_t groups = w->group_size ? weight_groups(w) : 0,
                   block_cols = ceil_div(w->cols, FP8_BLOCK);
@@ -143,13 +143,13 @@ static uint64_t quantized_part_bytes(const struct weight *w, int part, int64_t r
     return (uint64_t)(w->dtype == DTYPE_F8_E4M3 ? fp8 : int4)[part];
 }
 
-static const uint8_t *source_data(const struct weight *w)
+static const uint8_t *source_data(const struct tensor *w)
 {
     return w->recipe ? w->recipe->source.data : NULL;
 }
 
 /* By where their rows are. */
-static void insert_by_address(struct quantized_tensor *out, const struct weight *w)
+static void insert_by_address(struct quantized_tensor *out, const struct tensor *w)
 {
     int at = out->n_weights++;
     for (; at > 0 && source_data(out->weights[at - 1]) > source_data(w); at--)
@@ -163,7 +163,7 @@ static struct quantized_tensor quantized_from(const struct quantized_source *sou
 {
     struct quantized_tensor out = {0};
     for (int i = 0; i < source->n_layers && !out.n_weights; i++) {
-        const struct weight *w = (const struct weight *)&source->layers[i];
+        const struct tensor *w = (const struct tensor *)&source->layers[i];
         for (int j = 0; j < LAYER_WEIGHTS; j++) {
             const uint8_t *from = source_data(&w[j]);
             if (from && from >= t->data && from < t->data + t->size && out.n_weights < MAX_FUSED)
@@ -181,7 +181,7 @@ static bool check_quantized_rows(const struct quantized_tensor *m, const struct 
     const uint8_t *next = t->data;
     int64_t row = 0;
     for (int i = 0; i < m->n_weights; i++) {
-        const struct weight *w = m->weights[i];
+        const struct tensor *w = m->weights[i];
         if (row % block)
             return ey_fail(e, EY_BAD_REQUEST,
                            "%s holds several matrices, one from row %" PRId64
@@ -409,14 +409,14 @@ static bool write_copied(struct checkpoint_writer *writer, size_t i, const void 
 
 /* A matrix, whose rows begin at `row` of the tensors that hold it. */
 static bool write_matrix(struct checkpoint_writer *writer, const struct quantized_tensor *m,
-                         const struct weight *recipe, int64_t row, int shard, void *memory,
+                         const struct tensor *recipe, int64_t row, int shard, void *memory,
                          ey_err *e)
 {
-    struct weight w;
+    struct tensor w;
     if (!quantize_weight(&w, memory, recipe, writer->source->pool))
         return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite",
                        writer->tensor[m->tensor[0]].name);
-    const struct weight *stored = &recipe->recipe->source;
+    const struct tensor *stored = &recipe->recipe->source;
     file_map_release_pages(stored->data, (size_t)stored->rows * weight_row_bytes(stored));
     const void *data[MAX_QUANTIZED_TENSORS] = {
         w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale, w.group_zero};

@@ -93,7 +93,7 @@ struct ey_engine {
     float *logits; /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;
     struct arena arena;      /* of the host buffers */
-    struct weight bf16_head; /* for rescoring an 8-bit head; data NULL: the head is not 8-bit */
+    struct tensor bf16_head; /* for rescoring an 8-bit head; data NULL: the head is not 8-bit */
     bool rescores_on_host;   /* the device cannot rescore by itself */
 
     /* the scheduler's own */

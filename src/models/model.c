@@ -71,7 +71,7 @@ static bool read_default_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_
 /* Kernels take int4 in the text layers only. */
 static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
 {
-    const struct weight *vision_be = (const struct weight *)m->vision_tensors.blocks;
+    const struct tensor *vision_be = (const struct tensor *)m->vision_tensors.blocks;
     bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 ||
                      m->vision_tensors.position.dtype == DTYPE_INT4 ||
                      m->vision_tensors.patch.w.dtype == DTYPE_INT4;
@@ -86,7 +86,7 @@ static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
                     merger->fc2.w.dtype == DTYPE_INT4;
     }
     for (int i = 0; i < m->text.n_layers; i++) {
-        const struct weight *w = (const struct weight *)&m->layers[i];
+        const struct tensor *w = (const struct tensor *)&m->layers[i];
         for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++)
             m->int4 = m->int4 || w[j].dtype == DTYPE_INT4;
         if ((m->layers[i].gate.dtype == DTYPE_INT4) != (m->layers[i].up.dtype == DTYPE_INT4))
@@ -156,7 +156,7 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
     return true;
 }
 
-static bool place_weights(struct backend *be, struct placed **out, const struct weight *first,
+static bool place_weights(struct backend *be, struct placed **out, const struct tensor *first,
                           size_t n, enum weight_role role, enum placement placement, ey_err *e)
 {
     for (size_t i = 0; i < n; i++)
@@ -166,7 +166,7 @@ static bool place_weights(struct backend *be, struct placed **out, const struct 
 }
 
 /* A structure that holds nothing but weights, as an array of them. */
-#define WEIGHTS_OF(s) (struct weight *)&(s), sizeof(s) / sizeof(struct weight)
+#define WEIGHTS_OF(s) (struct tensor *)&(s), sizeof(s) / sizeof(struct tensor)
 /* Fills a structure of placed weights from its pair of tensors. */
 #define PLACE_WEIGHTS(be, out, in, role, placement, e) \
     place_weights(be, (struct placed **)&(out), WEIGHTS_OF(in), role, placement, e)
@@ -180,7 +180,7 @@ static bool place_merger(struct backend *be, struct merger *out, struct merger_t
            PLACE_WEIGHTS(be, out->fc2, in->fc2, ROLE_VISION, placement, e);
 }
 
-static size_t resident_bytes(const struct backend *be, const struct weight *first, size_t n)
+static size_t resident_bytes(const struct backend *be, const struct tensor *first, size_t n)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++)
@@ -238,10 +238,10 @@ struct on_load_quantizer {
 };
 
 static bool quantize_and_place(const struct on_load_quantizer *m, struct placed **out,
-                               const struct weight *w, enum weight_role role, int layer, ey_err *e)
+                               const struct tensor *w, enum weight_role role, int layer, ey_err *e)
 {
     const struct weight_recipe *recipe = w->recipe;
-    struct weight quantized;
+    struct tensor quantized;
     void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
     if (!memory) return ey_fail_memory(e, "quantized weights", quantized_bytes(w));
     if (!m->staging) hugepages_advise(memory, quantized_bytes(w));
@@ -254,7 +254,7 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct placed 
     return m->be->ops->memory->place(m->be, out, &quantized, role, PLACE_RESIDENT, e);
 }
 
-static enum weight_role layer_role(const struct text_layer_tensors *layer, const struct weight *w)
+static enum weight_role layer_role(const struct text_layer_tensors *layer, const struct tensor *w)
 {
     return w == &layer->q || w == &layer->k || w == &layer->v ? ROLE_ATTENTION : ROLE_TEXT;
 }
@@ -262,7 +262,7 @@ static enum weight_role layer_role(const struct text_layer_tensors *layer, const
 static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_err *e)
 {
     const struct text_layer_tensors *in = &m->model->layers[layer];
-    const struct weight *w = (const struct weight *)in;
+    const struct tensor *w = (const struct tensor *)in;
     struct placed **out = (struct placed **)&m->model->placed.layers[layer];
     for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
         const enum weight_role role = layer_role(in, &w[i]);

@@ -29,7 +29,7 @@ struct family {
 
 struct vision_tensors {
     struct affine_tensors patch;
-    struct weight position;              /* [position_side², hidden] */
+    struct tensor position;              /* [position_side², hidden] */
     struct vision_block_tensors *blocks; /* [depth] */
     struct merger_tensors merger, deepstack[EY_MAX_DEEPSTACK];
 };
@@ -54,7 +54,7 @@ struct model {
     struct text_shape text;
     struct vision_shape vision;
     struct patch_spec patch_spec;
-    struct weight embed, final_norm, head;
+    struct tensor embed, final_norm, head;
     struct text_layer_tensors *layers; /* [n_layers] */
     struct vision_tensors vision_tensors;
     struct placed_model placed; /* after model_place() */

@@ -11,10 +11,10 @@ enum { MAX_SET_MATRICES = 3, SETS = 4 };
 
 /* Matrices that one matmul takes together: kernels need them alike. */
 struct matrix_set {
-    struct weight *w[MAX_SET_MATRICES];
+    struct tensor *w[MAX_SET_MATRICES];
     const char *name[MAX_SET_MATRICES];
     int n;
-    const struct weight *norm; /* what their input was multiplied with; NULL: not known */
+    const struct tensor *norm; /* what their input was multiplied with; NULL: not known */
 };
 
 static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_tensors *w)
@@ -27,7 +27,7 @@ static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_ten
 
 /* Squares of the norm's weights: normed inputs are about equally large in every column, so that is
  * how an error there counts. */
-static const float *norm_importance(const struct weight *norm, struct arena *arena)
+static const float *norm_importance(const struct tensor *norm, struct arena *arena)
 {
     const size_t n = (size_t)norm->cols;
     float *out = arena_array(arena, n, sizeof(float));
@@ -38,14 +38,14 @@ static const float *norm_importance(const struct weight *norm, struct arena *are
     return out;
 }
 
-static bool mark_for_quantization(struct weight *w, struct model *m,
+static bool mark_for_quantization(struct tensor *w, struct model *m,
                                   const struct quantize_choice *choice, const float *importance,
                                   ey_err *e)
 {
     struct weight_recipe *recipe = arena_alloc(&m->arena, sizeof(*recipe));
     if (!recipe) return ey_fail_memory(e, "a recipe", sizeof(*recipe));
     *recipe = (struct weight_recipe){*w, importance};
-    *w = (struct weight){.data = recipe->source.data,
+    *w = (struct tensor){.data = recipe->source.data,
                          .dtype = choice->dtype,
                          .rows = w->rows,
                          .cols = w->cols,
@@ -54,7 +54,7 @@ static bool mark_for_quantization(struct weight *w, struct model *m,
     return true;
 }
 
-static void unmark_for_quantization(struct weight *w)
+static void unmark_for_quantization(struct tensor *w)
 {
     *w = w->recipe->source;
 }
@@ -137,11 +137,11 @@ static void update_model_bytes(struct model *m)
         layer_matrix_sets(sets, &m->layers[i]);
         for (int s = 0; s < SETS; s++)
             for (int j = 0; j < sets[s].n; j++) {
-                const struct weight *w = sets[s].w[j];
+                const struct tensor *w = sets[s].w[j];
                 m->int4 = m->int4 || w->dtype == DTYPE_INT4;
                 if (!w->recipe) continue;
                 const size_t bytes = quantized_bytes(w);
-                const struct weight *from = &w->recipe->source;
+                const struct tensor *from = &w->recipe->source;
                 m->weight_bytes -= (uint64_t)from->rows * weight_row_bytes(from);
                 m->quantized_bytes += bytes;
                 if (bytes > m->max_quantized_bytes) m->max_quantized_bytes = bytes;

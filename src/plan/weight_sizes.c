@@ -10,12 +10,12 @@ struct weight_sum {
     uint64_t bytes, file_bytes;
 };
 
-static uint64_t weight_file_bytes(const struct weight *w)
+static uint64_t weight_file_bytes(const struct tensor *w)
 {
     return (uint64_t)w->rows * (uint64_t)w->cols * dtype_size(w->dtype);
 }
 
-static void sum_weights(struct weight_sum *s, const struct weight *first, size_t n)
+static void sum_weights(struct weight_sum *s, const struct tensor *first, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (!first[i].data) continue;
@@ -26,13 +26,13 @@ static void sum_weights(struct weight_sum *s, const struct weight *first, size_t
 
 /* A structure that holds nothing but weights, as an array of them. */
 #define ADD_WEIGHTS(sum, s) \
-    sum_weights(sum, (const struct weight *)&(s), sizeof(s) / sizeof(struct weight))
+    sum_weights(sum, (const struct tensor *)&(s), sizeof(s) / sizeof(struct tensor))
 
 /* What a layer takes of the host: of the file, and of memory where it is quantized. */
 static void add_host_layer(uint64_t *file_bytes, uint64_t *quantized,
                            const struct text_layer_tensors *layer)
 {
-    const struct weight *w = (const struct weight *)layer;
+    const struct tensor *w = (const struct tensor *)layer;
     for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
         if (!w[i].data) continue;
         if (w[i].recipe)
@@ -130,16 +130,16 @@ enum { SMALLER_LAYERS = 28, SMALLER_BLOCKS = 24 };
 
 static const float placeholder_scale;
 
-static struct weight placeholder_matrix(int rows, int cols, enum dtype dtype)
+static struct tensor placeholder_matrix(int rows, int cols, enum dtype dtype)
 {
-    return (struct weight){.data = "",
+    return (struct tensor){.data = "",
                            .dtype = dtype,
                            .rows = rows,
                            .cols = cols,
                            .scale = dtype == DTYPE_F8_E4M3 ? &placeholder_scale : NULL};
 }
 
-static struct weight placeholder_vector(int n)
+static struct tensor placeholder_vector(int n)
 {
     return placeholder_matrix(1, n, DTYPE_BF16);
 }

@@ -66,7 +66,7 @@ static void bf12_put_columns(uint8_t *to, const uint8_t from[BF12_COLUMNS])
         memcpy(to + bf12_column_at(c), from + c, 8);
 }
 
-void bf12_encode(void *to, const struct weight *w, int64_t row)
+void bf12_encode(void *to, const struct tensor *w, int64_t row)
 {
     struct bf12_block *s = (struct bf12_block *)to + row / BF12_ROWS;
     uint8_t *step = (uint8_t *)to + bf12_data_offset(w) +
@@ -106,7 +106,7 @@ void bf12_encode(void *to, const struct weight *w, int64_t row)
 
 /* ---- and back ---- */
 
-void bf12_decode_row(float *out, const void *bf12, const struct weight *w, int64_t row)
+void bf12_decode_row(float *out, const void *bf12, const struct tensor *w, int64_t row)
 {
     const struct bf12_block *s = bf12_block_at(bf12, row);
     const size_t cols = (size_t)w->cols, r = (size_t)(row % BF12_ROWS);

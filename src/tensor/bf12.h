@@ -45,19 +45,19 @@ static inline size_t bf12_column_at(size_t at)
     return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
 }
 
-static inline size_t bf12_block_bytes(const struct weight *w)
+static inline size_t bf12_block_bytes(const struct tensor *w)
 {
     return (size_t)w->cols / BF12_COLUMNS * BF12_STEP;
 }
 
 /* Steps begin with a page. */
-static inline size_t bf12_data_offset(const struct weight *w)
+static inline size_t bf12_data_offset(const struct tensor *w)
 {
     return (weight_bf12_blocks(w) * sizeof(struct bf12_block) + BF12_PAGE - 1) / BF12_PAGE *
            BF12_PAGE;
 }
 
-static inline size_t bf12_bytes(const struct weight *w)
+static inline size_t bf12_bytes(const struct tensor *w)
 {
     return bf12_data_offset(w) + weight_bf12_blocks(w) * bf12_block_bytes(w);
 }
@@ -68,22 +68,22 @@ static inline const struct bf12_block *bf12_block_at(const void *bf12, int64_t r
     return (const struct bf12_block *)bf12 + row / BF12_ROWS;
 }
 
-static inline const uint8_t *bf12_steps(const void *bf12, const struct weight *w, int64_t row)
+static inline const uint8_t *bf12_steps(const void *bf12, const struct tensor *w, int64_t row)
 {
     return (const uint8_t *)bf12 + bf12_data_offset(w) +
            (size_t)(row / BF12_ROWS) * bf12_block_bytes(w);
 }
 
 /* Any matrix of BF16 whose columns are whole steps. */
-static inline bool bf12_supports(const struct weight *w)
+static inline bool bf12_supports(const struct tensor *w)
 {
     return w->dtype == DTYPE_BF16 && !w->recipe && w->cols % BF12_COLUMNS == 0;
 }
 
 /* Writes the block that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at
  * `to`: bf12_bytes(w). */
-void bf12_encode(void *to, const struct weight *w, int64_t row);
+void bf12_encode(void *to, const struct tensor *w, int64_t row);
 /* One row of a matrix whose form is `bf12` as float32. */
-void bf12_decode_row(float *out, const void *bf12, const struct weight *w, int64_t row);
+void bf12_decode_row(float *out, const void *bf12, const struct tensor *w, int64_t row);
 
 #endif

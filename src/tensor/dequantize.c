@@ -70,21 +70,21 @@ void elements_to_f32(float *out, const void *in, enum dtype dtype, size_t n)
     }
 }
 
-static void scale_blocks(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
+static void scale_blocks(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
 {
     const float *scale = w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
     for (size_t i = 0; i < n; i++)
         out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK];
 }
 
-uint16_t weight_group_scale(const struct weight *w, int64_t row, int64_t group)
+uint16_t weight_group_scale(const struct tensor *w, int64_t row, int64_t group)
 {
     uint16_t bits;
     memcpy(&bits, (const uint16_t *)w->group_scale + row * weight_groups(w) + group, sizeof(bits));
     return bits;
 }
 
-int weight_group_zero(const struct weight *w, int64_t row, int64_t group)
+int weight_group_zero(const struct tensor *w, int64_t row, int64_t group)
 {
     uint32_t word;
     memcpy(&word, (const uint32_t *)w->group_zero + row / 8 * weight_groups(w) + group,
@@ -92,7 +92,7 @@ int weight_group_zero(const struct weight *w, int64_t row, int64_t group)
     return (int)(word >> (row % 8 * 4) & 15);
 }
 
-static void decode_int4(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
+static void decode_int4(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
 {
     const uint8_t *quantized = (const uint8_t *)w->data + row * (w->cols / 2);
     for (int64_t col = first, end = first + (int64_t)n; col < end;) {
@@ -104,7 +104,7 @@ static void decode_int4(float *out, const struct weight *w, int64_t row, int64_t
     }
 }
 
-void dequantize_columns(float *out, const struct weight *w, int64_t row, int64_t first, size_t n)
+void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
 {
     if (w->dtype == DTYPE_INT4) {
         decode_int4(out, w, row, first, n);

@@ -29,10 +29,10 @@ static inline float bf16_to_f32(uint16_t v)
 
 /* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with
  * its scales, multiplied in float32. For int4 `first` is even. */
-void dequantize_columns(float *out, const struct weight *w, int64_t row, int64_t first, size_t n);
+void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);
 
 /* Of an int4 matrix: the scale of a group as its BF16 bits, and the zero. */
-uint16_t weight_group_scale(const struct weight *w, int64_t row, int64_t group);
-int weight_group_zero(const struct weight *w, int64_t row, int64_t group);
+uint16_t weight_group_scale(const struct tensor *w, int64_t row, int64_t group);
+int weight_group_zero(const struct tensor *w, int64_t row, int64_t group);
 
 #endif

@@ -36,7 +36,7 @@ struct weight_recipe;
 
 /* A weight matrix [rows, cols], row-major, used as y = x · Wᵀ; a vector is [1, cols]. Data may lie
  * at any address (files give no alignment): read it with memcpy or unaligned loads. */
-struct weight {
+struct tensor {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols;
@@ -55,7 +55,7 @@ struct weight {
 
 /* What a matrix is quantised from while it is loaded. */
 struct weight_recipe {
-    struct weight source;
+    struct tensor source;
     const float
         *importance; /* [cols] what an error in a column counts, squared; NULL: all the same */
 };
@@ -66,37 +66,37 @@ enum {
     BF12_ROWS = 16 /* of a block of BF12 (tensor/bf12.h) */
 };
 
-static inline int64_t weight_groups(const struct weight *w)
+static inline int64_t weight_groups(const struct tensor *w)
 {
     return w->cols / w->group_size;
 }
 
 /* Bytes of the scales and zeros of a four-bit matrix. */
-static inline size_t weight_group_scale_bytes(const struct weight *w)
+static inline size_t weight_group_scale_bytes(const struct tensor *w)
 {
     return (size_t)(w->rows * weight_groups(w)) * sizeof(uint16_t);
 }
 
-static inline size_t weight_group_zero_bytes(const struct weight *w)
+static inline size_t weight_group_zero_bytes(const struct tensor *w)
 {
     return (size_t)((w->rows + ZEROS_PER_WORD - 1) / ZEROS_PER_WORD * weight_groups(w)) *
            sizeof(uint32_t);
 }
 
 /* Multipliers of the blocks of FP8 row `row`, or NULL. */
-static inline const float *weight_row_scale(const struct weight *w, int64_t row)
+static inline const float *weight_row_scale(const struct tensor *w, int64_t row)
 {
     return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
 }
 
 /* Blocks of its BF12 form. */
-static inline size_t weight_bf12_blocks(const struct weight *w)
+static inline size_t weight_bf12_blocks(const struct tensor *w)
 {
     return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;
 }
 
 /* Bytes of one row's elements. */
-static inline size_t weight_row_bytes(const struct weight *w)
+static inline size_t weight_row_bytes(const struct tensor *w)
 {
     return w->dtype == DTYPE_INT4 ? (size_t)w->cols / 2 : (size_t)w->cols * dtype_size(w->dtype);
 }

@@ -65,7 +65,7 @@ static float value_of(enum kind kind)
 
 struct matrix {
     struct weight_recipe recipe;
-    struct weight asked, made;
+    struct tensor asked, made;
     void *memory;
 };
 
@@ -77,7 +77,7 @@ static struct matrix matrix_of(enum kind kind, int rows, int cols, enum dtype to
         values[i] = value_of(kind);
     struct matrix m = {
         .recipe = {{.data = values, .dtype = DTYPE_F32, .rows = rows, .cols = cols}, importance}};
-    m.asked = (struct weight){
+    m.asked = (struct tensor){
         .data = values, .dtype = to, .rows = rows, .cols = cols, .group_size = group};
     return m;
 }
@@ -259,7 +259,7 @@ static void threads_change_nothing(void **state)
     assert_true(make(&m) && pool_create(&one, 1, &e));
     const size_t bytes = quantized_bytes(&m.asked);
     void *again = aligned_alloc(64, bytes);
-    struct weight other;
+    struct tensor other;
     memcpy(again, m.memory, bytes); /* what lies between the parts */
     assert_true(quantize_weight(&other, again, &m.asked, one));
     assert_memory_equal(again, m.memory, bytes);
@@ -287,9 +287,9 @@ static void what_is_not_finite(void **state)
 static void what_cannot_be(void **state)
 {
     (void)state;
-    const struct weight float_rows = {.data = "", .dtype = DTYPE_BF16, .rows = 4, .cols = 96},
+    const struct tensor float_rows = {.data = "", .dtype = DTYPE_BF16, .rows = 4, .cols = 96},
                         vector = {.data = "", .dtype = DTYPE_BF16, .rows = 1, .cols = 128};
-    const struct weight fp8 = {.data = "", .dtype = DTYPE_F8_E4M3, .rows = 4, .cols = 128};
+    const struct tensor fp8 = {.data = "", .dtype = DTYPE_F8_E4M3, .rows = 4, .cols = 128};
     assert_true(can_quantize(&float_rows, DTYPE_INT4, 32) &&
                 !can_quantize(&float_rows, DTYPE_INT4, 64));
     assert_true(!can_quantize(&vector, DTYPE_INT4, 128) &&

@@ -91,7 +91,7 @@ static void assert_multiplies(struct backend *be, int n)
 {
     enum { ROWS = 48, COLS = 128 };
     struct matrix m = random_matrix(K_BF16, ROWS, COLS, 0);
-    struct weight in = {.data = m.dev.data, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
+    struct tensor in = {.data = m.dev.data, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
     struct placed *w;
     const struct backend_limits limits = {
         .max_rows = 64, .max_seqs = 1, .max_blocks = 1, .max_width = 256};

@@ -21,7 +21,7 @@ static void require(bool ok)
     if (!ok) abort();
 }
 
-static void check_values(const struct weight *w)
+static void check_values(const struct tensor *w)
 {
     float row[COLS];
     for (int r = 0; r < ROWS; r++) {
@@ -33,9 +33,9 @@ static void check_values(const struct weight *w)
 
 /* Rows 8 .. 19 as a matrix of their own are the same; rows 5 .. are refused, because zeros are
  * packed. */
-static void check_rows(const struct weight *w)
+static void check_rows(const struct tensor *w)
 {
-    struct weight part;
+    struct tensor part;
     ey_err e = {0};
     float of_part[COLS], of_whole[COLS];
     require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] &&
@@ -53,7 +53,7 @@ static double f16_value(uint16_t bits)
     return bits >> 10 ? ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25) : ldexp(bits & 0x3ff, -24);
 }
 
-static void check_scales(const struct weight *w)
+static void check_scales(const struct tensor *w)
 {
     const int64_t groups = weight_groups(w);
     uint16_t *words = malloc(cuda_group_scale_bytes(w));
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct checkpoint *ckpt = NULL;
     struct arena arena = {0};
     static const struct name_alias none[1];
-    struct weight w;
+    struct tensor w;
     ey_err e = {0};
     static const char *dir;
     if (!dir) temp_text(dir = temp_dir_until_exit(), "config.json", "{}");

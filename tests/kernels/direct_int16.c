@@ -41,7 +41,7 @@ static bool open_int16_fixture(struct matmul_fixture *p, const struct cpu_kernel
     if (!backend_cpu_create(&p->be, p->pool, k->name, &e)) return pool_destroy(&p->pool), false;
     if (!p->be->ops->memory->reserve(p->be, &limits, &e))
         return p->be->ops->destroy(p->be), pool_destroy(&p->pool), false;
-    const struct weight tensor = {.data = p->quantized,
+    const struct tensor tensor = {.data = p->quantized,
                                   .dtype = DTYPE_F8_E4M3,
                                   .rows = ROWS,
                                   .cols = COLS,
@@ -247,7 +247,7 @@ static void random_weights(struct matmul_fixture *p, uint64_t *random)
 static bool check_vision_weights(struct matmul_fixture *p, uint64_t seed)
 {
     p->vision = true;
-    const struct weight tensor = {.data = p->bf16, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
+    const struct tensor tensor = {.data = p->bf16, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
     p->w = direct_weight(p->be, &tensor, ROLE_VISION);
     random_weights(p, &seed);
     random_rows(p, &seed);

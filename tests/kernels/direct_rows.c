@@ -33,7 +33,7 @@ static bool bytes_are(const uint8_t *p, uint8_t value, size_t n)
  * element ----
  */
 
-static bool check_decoded(const struct cpu_kernels *k, const struct weight *w, int64_t row)
+static bool check_decoded(const struct cpu_kernels *k, const struct tensor *w, int64_t row)
 {
     float got[512 + 16], want[512];
     size_t n = (size_t)w->cols;
@@ -195,7 +195,7 @@ static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint
 {
     static uint16_t w[UNIT_ROWS * UNIT_COLS];
     float y[20 * UNIT_ROWS], x[20 * UNIT_COLS] = {0};
-    struct weight weight = {
+    struct tensor weight = {
         .data = w, .dtype = DTYPE_BF16, .rows = UNIT_ROWS, .cols = (int64_t)cols};
     struct backend_limits limits = {
         .max_rows = n, .max_width = (int)cols, .max_keys = 64, .max_patches = 64};
@@ -473,7 +473,7 @@ static uint16_t bf12_test_weight(int row, int col, uint64_t *random)
     }
 }
 
-static bool same_matmul(struct backend *be, const struct weight *plain, const void *bf12, int n,
+static bool same_matmul(struct backend *be, const struct tensor *plain, const void *bf12, int n,
                         const float *x)
 {
     static float y[2][BF12_TEST_MAX_X * BF12_TEST_ROWS];
@@ -501,7 +501,7 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
     static float x[BF12_TEST_MAX_X * BF12_TEST_COLS], one[BF12_TEST_MAX_X * BF12_TEST_COLS],
         row[2][BF12_TEST_COLS];
     static const int n[] = {1, 2, 4, 7, 16, 17, 32, BF12_TEST_MAX_X};
-    struct weight plain = {
+    struct tensor plain = {
         .data = w, .dtype = DTYPE_BF16, .rows = BF12_TEST_ROWS, .cols = BF12_TEST_COLS};
     for (int i = 0; i < BF12_TEST_ROWS * BF12_TEST_COLS; i++)
         w[i] = bf12_test_weight(i / BF12_TEST_COLS, i % BF12_TEST_COLS, &seed);

@@ -6,7 +6,7 @@
 #include "backend/cpu/cpu_matmul.h"
 
 /* As place() makes it, but nowhere noted. */
-static inline struct cpu_weight direct_weight(const struct backend *be, const struct weight *tensor,
+static inline struct cpu_weight direct_weight(const struct backend *be, const struct tensor *tensor,
                                               enum weight_role role)
 {
     struct cpu_weight w = {.m.tensor = *tensor, .role = role};

@@ -59,9 +59,9 @@ struct problem {
     const struct test_case *c;
     uint64_t random;
     struct memory memory;
-    struct weight w[4]; /* matrices: what moves to odd addresses, and what the benchmark keeps out
+    struct tensor w[4]; /* matrices: what moves to odd addresses, and what the benchmark keeps out
                            of the caches */
-    struct weight v[6]; /* vectors */
+    struct tensor v[6]; /* vectors */
     uint8_t *int16[4];  /* what the cpu backend found out about FP8 matrices: CPU_INT16_* */
     float *x, *y;       /* [n, in_width], and what `out` holds before */
     int32_t *rows;

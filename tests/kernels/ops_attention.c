@@ -207,7 +207,7 @@ static void prepare_columns(struct problem *p)
     float *one = memory_alloc(&p->memory, EXACT_HIDDEN * sizeof(float), 0);
     for (int i = 0; i < EXACT_HIDDEN; i++)
         one[i] = 1;
-    p->v[0] = (struct weight){.data = one, .dtype = DTYPE_F32, .rows = 1, .cols = EXACT_HIDDEN};
+    p->v[0] = (struct tensor){.data = one, .dtype = DTYPE_F32, .rows = 1, .cols = EXACT_HIDDEN};
     make_rope(p, c->dim / 2, 1);
     memset((float *)p->rope.frequency, 0,
            (size_t)p->rope.n_pairs * sizeof(float)); /* nothing turns */

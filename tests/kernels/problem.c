@@ -100,7 +100,7 @@ static uint32_t any_bits(enum dtype dtype, uint64_t bits, uint64_t i, bool finit
     }
 }
 
-static uint32_t matrix_bits(struct problem *p, const struct weight *w, int64_t row, int64_t col,
+static uint32_t matrix_bits(struct problem *p, const struct tensor *w, int64_t row, int64_t col,
                             enum fill fill)
 {
     uint64_t bits = random_bits(&p->random);
@@ -128,7 +128,7 @@ static float scale_value(struct problem *p, enum fill fill)
     }
 }
 
-static void make_scales(struct problem *p, struct weight *w, enum fill fill)
+static void make_scales(struct problem *p, struct tensor *w, enum fill fill)
 {
     size_t n = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK *
                         ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK));
@@ -147,7 +147,7 @@ static uint16_t *int4_scales(struct problem *p, size_t n, enum fill fill)
 }
 
 /* The widest groups that the columns have room for. */
-static void make_int4(struct problem *p, struct weight *w, enum fill fill)
+static void make_int4(struct problem *p, struct tensor *w, enum fill fill)
 {
     w->group_size = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
     if (w->cols % w->group_size) abort();
@@ -168,8 +168,8 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
                  enum fill fill)
 {
     static const enum dtype mixed[] = {DTYPE_F8_E4M3, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
-    struct weight *w = &p->w[slot];
-    *w = (struct weight){
+    struct tensor *w = &p->w[slot];
+    *w = (struct tensor){
         .dtype = dtype == DTYPE_NONE ? mixed[slot] : dtype, .rows = rows, .cols = cols};
     size_t size = dtype_size(w->dtype);
     if (dtype == DTYPE_INT4) {
@@ -210,10 +210,10 @@ enum dtype vector_dtype(enum dtype matrix)
 /* In EXACT problems integers from low to high. */
 void make_vector(struct problem *p, int slot, int64_t n, float low, float high, enum dtype dtype)
 {
-    struct weight *v = &p->v[slot];
+    struct tensor *v = &p->v[slot];
     size_t size = dtype_size(dtype);
     uint8_t *data = memory_alloc(&p->memory, (size_t)n * size, 0);
-    *v = (struct weight){.data = data, .dtype = dtype, .rows = 1, .cols = n};
+    *v = (struct tensor){.data = data, .dtype = dtype, .rows = 1, .cols = n};
     for (int64_t i = 0; i < n; i++) {
         float value = low + (high - low) * (0.5f + 0.5f * random_float(&p->random));
         uint32_t bits_of_value = p->c->fill == FILL_EXACT

@@ -98,7 +98,7 @@ static bool multiplies_image(const struct problem *p)
            op == &op_merge || (op == &op_project_add && p->c->other);
 }
 
-static struct placed *place(struct run *r, const struct weight *in)
+static struct placed *place(struct run *r, const struct tensor *in)
 {
     const enum weight_role role = multiplies_image(r->p) ? ROLE_VISION
                                   : r->p->needs_f32      ? ROLE_ATTENTION

@@ -230,7 +230,7 @@ static void learned_positions(void **state)
             {.data = zeros, .dtype = DTYPE_F32, .rows = 1, .cols = HIDDEN}};
         struct affine placed;
         struct placed *placed_table;
-        struct weight table = {
+        struct tensor table = {
             .data = telling_table(), .dtype = DTYPE_F32, .rows = SIDE * SIDE, .cols = HIDDEN};
         struct backend_limits limits = {
             .max_rows = 64, .max_keys = MAX_GRID, .max_width = 64, .max_patches = MAX_GRID};

@@ -148,7 +148,7 @@ static bool cpu_measure(struct backend *be, struct device_roofline *roofline, ey
                                 e);
 }
 
-size_t cpu_bf12_bytes(const struct cpu *c, const struct weight *w)
+size_t cpu_bf12_bytes(const struct cpu *c, const struct tensor *w)
 {
     const struct cpu_kernels *k = c->k;
     const bool smaller = (k->low_precision ? k->low_precision : k->f32)->bf12 && bf12_supports(w) &&

@@ -31,7 +31,7 @@ static inline struct cpu_weight *cpu_weight_of(const struct placed *w)
     return (struct cpu_weight *)(uintptr_t)w;
 }
 
-static inline const struct weight *cpu_tensor(const struct placed *w)
+static inline const struct tensor *cpu_tensor(const struct placed *w)
 {
     return &cpu_weight_of(w)->m.tensor;
 }
@@ -107,8 +107,8 @@ void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_l
                 int n_linears, enum cpu_epilogue epilogue);
 
 /* ---- steps, as backend.h says ---- */
-size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement);
-bool cpu_place(struct backend *be, struct placed **out, const struct weight *in,
+size_t cpu_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement);
+bool cpu_place(struct backend *be, struct placed **out, const struct tensor *in,
                enum weight_role role, enum placement placement, ey_err *e);
 void cpu_embed(struct backend *be, dev x, const struct placed *table, dev features,
                const struct batch *batch);

@@ -14,7 +14,7 @@ enum {
 };
 
 struct fp8_range_job {
-    const struct weight *w;
+    const struct tensor *w;
     uint8_t max[EY_MAX_THREADS],
         min_block_max[EY_MAX_THREADS]; /* of blocks' largest magnitudes, but for blocks of zeros */
 };
@@ -47,7 +47,7 @@ static void fp8_range_of_rows(void *context, size_t begin, size_t end, int threa
         }
 }
 
-static uint8_t classify_fp8_matrix(struct pool *pool, const struct weight *w)
+static uint8_t classify_fp8_matrix(struct pool *pool, const struct tensor *w)
 {
     struct fp8_range_job j = {.w = w};
     uint8_t largest = 0, least = MAX_E4M3;

@@ -199,7 +199,7 @@ static int n_group_rows(const struct cpu_matmul_job *j)
     return j->epilogue == CPU_SILU_MUL ? j->block_rows : n_group_blocks(j) * j->block_rows;
 }
 
-static int64_t n_groups_of(const struct cpu_matmul_job *j, const struct weight *w)
+static int64_t n_groups_of(const struct cpu_matmul_job *j, const struct tensor *w)
 {
     return (w->rows + n_group_rows(j) - 1) / n_group_rows(j);
 }

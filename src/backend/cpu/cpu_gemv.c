@@ -100,7 +100,7 @@ static void pack_input(struct cpu_matmul_job *j)
 }
 
 /* Input rows first .. first+n-1 for a tile of weight rows from `row` on. */
-static const void *packed_rows(const struct cpu_matmul_job *j, const struct weight *w, int64_t row,
+static const void *packed_rows(const struct cpu_matmul_job *j, const struct tensor *w, int64_t row,
                                int first, int n, int thread)
 {
     if (!repacks_per_block(j)) return gemv_packed_tile(j, first);
@@ -112,7 +112,7 @@ static const void *packed_rows(const struct cpu_matmul_job *j, const struct weig
 
 /* ---- matmul ---- */
 
-static const uint8_t *row_at(const struct weight *w, int64_t row)
+static const uint8_t *row_at(const struct tensor *w, int64_t row)
 {
     return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
 }
@@ -149,7 +149,7 @@ static void gemv_weight_tile(const struct cpu_matmul_job *j, const struct cpu_li
 {
     float sums[MAX_SUMS];
     const size_t stride = sums_stride(end - begin);
-    const struct weight *w = &p->w->m.tensor;
+    const struct tensor *w = &p->w->m.tensor;
     int n_w = (int)(end - begin);
     for (int first = 0, n; first < j->in->n; first += n) {
         n = rows_from(j, first);
@@ -189,7 +189,7 @@ static void gemv_run(const struct cpu_matmul_job *j, int i, int64_t begin, int64
     if (j->epilogue > CPU_ADD) cpu_apply_epilogue(j, begin, end, 0, j->in->n);
 }
 
-static int64_t row_units_of(const struct weight *w)
+static int64_t row_units_of(const struct tensor *w)
 {
     return (w->rows + ROW_UNIT - 1) / ROW_UNIT;
 }
@@ -204,7 +204,7 @@ static void gemv_units(void *context, size_t begin, size_t end, int thread)
     const struct cpu_matmul_job *j = context;
     int64_t from = (int64_t)begin, to = (int64_t)end;
     for (int i = 0; i < n_streams(j); i++) {
-        const struct weight *w = &j->linears[i].w->m.tensor;
+        const struct tensor *w = &j->linears[i].w->m.tensor;
         int64_t units = row_units_of(w), first = from > 0 ? from : 0,
                 last = to < units ? to : units;
         if (first < last)

@@ -25,7 +25,7 @@ enum {
 struct weight_copy {
     const void **ref;        /* what points to it, or will */
     const void **second_ref; /* the same of a tied embedding, or NULL */
-    const struct weight
+    const struct tensor
         *bf12_source; /* NULL: bytes as they are; else the matrix that becomes BF12 */
     const uint8_t *from;
     uint8_t *to;
@@ -72,7 +72,7 @@ static void add_copy(struct cpu_hugepages *h, const void *from, struct weight_co
 
 static void add_weight_copies(struct cpu_hugepages *h, const struct cpu *c, struct cpu_matrix *m)
 {
-    struct weight *w = &m->tensor;
+    struct tensor *w = &m->tensor;
     const size_t bf12_size = cpu_bf12_bytes(c, w);
     if (bf12_size)
         add_copy(h, w->data,
@@ -192,7 +192,7 @@ static void encode_bf12_blocks(void *context, size_t begin, size_t end, int thre
 
 static void copy_as_bf12(const struct weight_copy *copy, struct pool *pool)
 {
-    const struct weight *w = copy->bf12_source;
+    const struct tensor *w = copy->bf12_source;
     const size_t block_bytes = BF12_ROWS * weight_row_bytes(w),
                  bytes = (size_t)w->rows * weight_row_bytes(w), n = weight_bf12_blocks(w),
                  step = COPY_CHUNK_BYTES / block_bytes + 1;
@@ -208,7 +208,7 @@ static void copy_as_bf12(const struct weight_copy *copy, struct pool *pool)
 /* Drops the file's pages from memory as their copies replace them. */
 static void copy_weight(struct cpu_hugepages *h, const struct weight_copy *copy, struct pool *pool)
 {
-    const struct weight *w = copy->bf12_source;
+    const struct tensor *w = copy->bf12_source;
     if (w) {
         copy_as_bf12(copy, pool);
         h->progress.saved_bytes += (size_t)w->rows * weight_row_bytes(w) - copy->size;

@@ -16,12 +16,12 @@
 
 enum { ROWS_AT_ONCE = 64, INT8_LARGEST = 127 };
 
-static size_t int8_bytes(const struct weight *w)
+static size_t int8_bytes(const struct tensor *w)
 {
     return (size_t)w->rows * (size_t)w->cols;
 }
 
-size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
+size_t cpu_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement)
 {
     bool takes = placement == PLACE_EIGHT_BIT && w->dtype == DTYPE_BF16 &&
                  w->cols % CPU_K_STEP == 0;
@@ -30,7 +30,7 @@ size_t cpu_weight_bytes(const struct backend *be, const struct weight *w, enum p
 }
 
 struct int8_job {
-    const struct weight *in;
+    const struct tensor *in;
     int8_t *quantized;
     float *scale;
     bool interleaved; /* columns lie so that unpacked quantized values are in order */
@@ -85,7 +85,7 @@ static void quantize_int8_rows(void *context, size_t begin, size_t end, int thre
 }
 
 /* An LM head as int8 rows, in memory of its own. */
-static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const struct weight *in,
+static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const struct tensor *in,
                                 size_t bytes, ey_err *e)
 {
     if (!(c->int8_lm_head = c->base.ops->memory->alloc(&c->base, bytes, e)))
@@ -96,7 +96,7 @@ static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const str
                            c->k->low_precision && c->k->low_precision->int8_interleaved};
     pool_run(c->pool, (size_t)in->rows, ROWS_AT_ONCE, quantize_int8_rows, &job);
     file_map_release_pages(in->data, (size_t)in->rows * weight_row_bytes(in));
-    out->m.tensor = (struct weight){.data = job.quantized,
+    out->m.tensor = (struct tensor){.data = job.quantized,
                                     .dtype = DTYPE_I8,
                                     .rows = in->rows,
                                     .cols = in->cols,
@@ -104,7 +104,7 @@ static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const str
     return true;
 }
 
-bool cpu_place(struct backend *be, struct placed **out, const struct weight *in,
+bool cpu_place(struct backend *be, struct placed **out, const struct tensor *in,
                enum weight_role role, enum placement placement, ey_err *e)
 {
     struct cpu *c = cpu_of(be);

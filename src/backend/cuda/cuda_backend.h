@@ -22,16 +22,16 @@ const void *cuda_pinned_address(const struct cuda *c, const void *host);
 /* Looks up the rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
  * embed() reads them. */
 void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch);
-bool cuda_can_pin_rows(struct backend *be, const struct weight *head, const struct weight *embed);
+bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const struct tensor *embed);
 bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 
 /* ---- cuda_weights.c ---- */
-bool cuda_place(struct backend *be, struct placed **out, const struct weight *in,
+bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in,
                 enum weight_role role, enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 /* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
  * returns their global scale. */
-float cuda_make_group_scales(uint16_t *out, const struct weight *w);
+float cuda_make_group_scales(uint16_t *out, const struct tensor *w);
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
 /* The matrix as kernels see it; uploads the group of a streamed one. */
 struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *w);

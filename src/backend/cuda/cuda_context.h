@@ -59,7 +59,7 @@ static inline int cuda_rows(const struct placed *w)
 
 /* A matrix that is uploaded when its group is needed. */
 struct streamed_weight {
-    struct weight from;     /* in the file */
+    struct tensor from;     /* in the file */
     struct cuda_weight *to; /* its place in the slot */
 };
 
@@ -67,7 +67,7 @@ struct streamed_weight {
  * row-major. */
 struct packed_fp8 {
     struct cuda_weight *out;
-    struct weight from;
+    struct tensor from;
 };
 
 struct cuda {
@@ -122,8 +122,8 @@ struct cuda {
     char *scratch_memory;
     struct batch_region small, large;
     struct arena placed;          /* the weights */
-    struct weight host_embedding; /* data NULL: it does not stay in the file */
-    struct weight
+    struct tensor host_embedding; /* data NULL: it does not stay in the file */
+    struct tensor
         bf16_head;        /* rows of an 8-bit head in the file; data NULL: the head is as stored */
     struct pinned_range { /* the file's pages with these in them, where the GPU reads them itself */
         const char *host; /* page-aligned */

@@ -21,18 +21,18 @@ static struct pages pages_of(const void *data, size_t bytes)
     return (struct pages){at / page * page, (at + bytes + page - 1) / page * page};
 }
 
-static struct pages pages_of_weight(const struct weight *w)
+static struct pages pages_of_weight(const struct tensor *w)
 {
     return pages_of(w->data, (size_t)w->rows * (size_t)w->cols * dtype_size(w->dtype));
 }
 
 /* As the kernels read them: rescore pieces of 8 bytes, embed elements. */
-static bool head_is_readable(const struct weight *head)
+static bool head_is_readable(const struct tensor *head)
 {
     return head->dtype == DTYPE_BF16 && (uintptr_t)head->data % 8 == 0;
 }
 
-static bool table_is_readable(const struct weight *embedding)
+static bool table_is_readable(const struct tensor *embedding)
 {
     bool known = embedding->dtype == DTYPE_BF16 || embedding->dtype == DTYPE_F16 ||
                  embedding->dtype == DTYPE_F32;
@@ -130,7 +130,7 @@ bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not)
     return c->n_pinned_ranges > 0;
 }
 
-bool cuda_can_pin_rows(struct backend *be, const struct weight *head, const struct weight *embed)
+bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const struct tensor *embed)
 {
     struct cuda *c = cuda_of(be);
     const struct pages page = pages_of(head->data, 1);
@@ -141,7 +141,7 @@ bool cuda_can_pin_rows(struct backend *be, const struct weight *head, const stru
 
 /* ---- rows that the host looks up ---- */
 
-static float embedding_scale(const struct weight *table, size_t row, size_t col)
+static float embedding_scale(const struct tensor *table, size_t row, size_t col)
 {
     return table->scale
                ? table
@@ -150,7 +150,7 @@ static float embedding_scale(const struct weight *table, size_t row, size_t col)
                : 1;
 }
 
-static void host_embedding_row(bf16 *out, const struct weight *table, int32_t token)
+static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t token)
 {
     size_t hidden = (size_t)table->cols, size = dtype_size(table->dtype);
     const char *row = (const char *)table->data + (size_t)token * hidden * size;
@@ -168,7 +168,7 @@ static void host_embedding_row(bf16 *out, const struct weight *table, int32_t to
 /* Rows of an embedding that stays in the file, to where embed() reads them; a few at a time. */
 void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch)
 {
-    const struct weight *table = &c->host_embedding;
+    const struct tensor *table = &c->host_embedding;
     bf16 piece[EMBEDDING_LOOKUP_BYTES / sizeof(bf16)];
     int hidden = (int)table->cols, most = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16) /
                                           hidden; /* at least one: CUDA_MAX_HIDDEN */

@@ -27,7 +27,7 @@ static int larger_int(int a, int b)
     return a > b ? a : b;
 }
 
-bool cuda_packs(const struct weight *w)
+bool cuda_packs(const struct tensor *w)
 {
     bool matrix = w->rows > 1;
     if (w->dtype == DTYPE_INT4) return true; /* its columns are a multiple of 32 */
@@ -35,7 +35,7 @@ bool cuda_packs(const struct weight *w)
                       ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
 
-bool cuda_is_vector(const struct weight *w)
+bool cuda_is_vector(const struct tensor *w)
 {
     return w->rows == 1 && w->dtype != DTYPE_F8_E4M3 && w->dtype != DTYPE_INT4;
 }
@@ -45,7 +45,7 @@ static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
     return (size_t)((rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes)) * PACK_CHUNK;
 }
 
-static size_t fp8_scale_bytes(const struct weight *w)
+static size_t fp8_scale_bytes(const struct tensor *w)
 {
     size_t blocks = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
                     (size_t)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
@@ -53,20 +53,20 @@ static size_t fp8_scale_bytes(const struct weight *w)
     return scaled ? cuda_aligned(blocks * sizeof(float)) : 0;
 }
 
-size_t cuda_element_bytes(const struct weight *w)
+size_t cuda_element_bytes(const struct tensor *w)
 {
     if (!cuda_packs(w)) return cuda_aligned((size_t)w->rows * weight_row_bytes(w));
     return cuda_aligned(packed_matrix_bytes(w->rows, (int64_t)weight_row_bytes(w)));
 }
 
-size_t cuda_group_scale_bytes(const struct weight *w)
+size_t cuda_group_scale_bytes(const struct tensor *w)
 {
     if (w->dtype != DTYPE_INT4) return 0;
     return cuda_aligned(packed_matrix_bytes(w->rows, w->cols / 2) / PACK_CHUNK * PACK_ROWS *
                         (2 * PACK_BYTES / (size_t)w->group_size) * sizeof(uint16_t));
 }
 
-size_t cuda_weight_bytes(const struct backend *be, const struct weight *w, enum placement placement)
+size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement)
 {
     (void)be;
     size_t elements = (size_t)w->rows * (size_t)w->cols;

@@ -41,13 +41,13 @@ static inline size_t cuda_aligned(size_t bytes)
 }
 
 /* Norms and biases: float32 on the GPU. */
-bool cuda_is_vector(const struct weight *w);
+bool cuda_is_vector(const struct tensor *w);
 /* Whether the fast kernels can take it; otherwise it stays row-major. */
-bool cuda_packs(const struct weight *w);
+bool cuda_packs(const struct tensor *w);
 /* Bytes of the elements, packed or row-major; and of an int4 matrix' group scales. */
-size_t cuda_element_bytes(const struct weight *w);
-size_t cuda_group_scale_bytes(const struct weight *w);
-size_t cuda_weight_bytes(const struct backend *be, const struct weight *w,
+size_t cuda_element_bytes(const struct tensor *w);
+size_t cuda_group_scale_bytes(const struct tensor *w);
+size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w,
                          enum placement placement);
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);
 

@@ -48,7 +48,7 @@ static bool grow_weight_list(void **list, int n, int *max, size_t size, ey_err *
 /* ---- matrices ---- */
 
 /* Row-major rows of the file → packed rows at `to`, piece by piece. */
-static void upload_packed(struct cuda *c, void *to, const struct weight *in, uint32_t *found_nan,
+static void upload_packed(struct cuda *c, void *to, const struct tensor *in, uint32_t *found_nan,
                           char *staging_memory)
 {
     int64_t row_bytes = (int64_t)weight_row_bytes(in),
@@ -67,7 +67,7 @@ static void upload_packed(struct cuda *c, void *to, const struct weight *in, uin
     }
 }
 
-static void upload_int8_head(struct cuda *c, void *to, float *scale, const struct weight *in,
+static void upload_int8_head(struct cuda *c, void *to, float *scale, const struct tensor *in,
                              char *staging_memory)
 {
     int64_t row_bytes = in->cols * (int64_t)sizeof(bf16),
@@ -85,7 +85,7 @@ static void upload_int8_head(struct cuda *c, void *to, float *scale, const struc
     }
 }
 
-static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct weight *in, ey_err *e)
+static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct tensor *in, ey_err *e)
 {
     size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
                (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
@@ -97,7 +97,7 @@ static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct we
 }
 
 /* A power of two that scales the largest group scale to 1 .. 2. */
-static float int4_global_scale(const struct weight *w)
+static float int4_global_scale(const struct tensor *w)
 {
     uint16_t most = 0x0080;
     for (int64_t i = 0; i < w->rows * weight_groups(w); i++) {
@@ -118,7 +118,7 @@ static uint16_t short_f16(float value)
     return (uint16_t)((uint32_t)(value * 0x1p21f + 0.5f) << 3);
 }
 
-float cuda_make_group_scales(uint16_t *out, const struct weight *w)
+float cuda_make_group_scales(uint16_t *out, const struct tensor *w)
 {
     const int per = 2 * PACK_BYTES / w->group_size;
     const int64_t n_chunks = packed_chunks(w->cols / 2);
@@ -134,7 +134,7 @@ float cuda_make_group_scales(uint16_t *out, const struct weight *w)
     return global_scale;
 }
 
-static bool place_group_scales(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_group_scales(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                                ey_err *e)
 {
     const size_t bytes = cuda_group_scale_bytes(in);
@@ -159,7 +159,7 @@ static bool clear_flags(struct cuda *c, ey_err *e)
 }
 
 /* Notes the matrix among those that are looked at again when all is loaded. */
-static bool watch_for_nan(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool watch_for_nan(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                           ey_err *e)
 {
     if (!c->nan_found) {
@@ -174,12 +174,12 @@ static bool watch_for_nan(struct cuda *c, struct cuda_weight *out, const struct 
 }
 
 /* F16 becomes BF16 on its way: activations are BF16, and the fast matmuls take one dtype. */
-static enum dtype packed_dtype(const struct weight *w)
+static enum dtype packed_dtype(const struct tensor *w)
 {
     return w->dtype == DTYPE_F16 ? DTYPE_BF16 : w->dtype;
 }
 
-static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                          ey_err *e)
 {
     char *staging_memory = staging(c, e);
@@ -197,7 +197,7 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct w
     return place_scale(c, out, in, e) && place_group_scales(c, out, in, e);
 }
 
-static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                             ey_err *e)
 {
     size_t bytes = (size_t)in->rows * (size_t)in->cols * dtype_size(in->dtype);
@@ -208,7 +208,7 @@ static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struc
     return place_scale(c, out, in, e);
 }
 
-static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                             ey_err *e)
 {
     if (in->dtype != DTYPE_BF16 || in->cols % 16)
@@ -230,7 +230,7 @@ static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struc
 }
 
 /* Norms and biases, as float32. */
-static bool place_vector(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_vector(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                          ey_err *e)
 {
     size_t n = (size_t)in->cols;
@@ -266,12 +266,12 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
 
 /* Its address in the group's place is known now, its bytes come when it is needed. Scales and
  * vectors stay. */
-static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                            ey_err *e)
 {
     const int group = c->n_groups - 1;
     const size_t bytes = cuda_weight_bytes(
-        &c->base, &(struct weight){.rows = in->rows, .cols = in->cols, .dtype = in->dtype},
+        &c->base, &(struct tensor){.rows = in->rows, .cols = in->cols, .dtype = in->dtype},
         PLACE_RESIDENT);
     if (group < 0 || bytes > c->group_size - c->group_used)
         return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
@@ -309,7 +309,7 @@ static void upload_group(struct cuda *c, int group)
 /* ---- all ---- */
 
 /* The embedding stays in the file, where the host looks rows up, or the GPU reads them. */
-static bool place_host_embedding(struct cuda *c, struct cuda_weight *out, const struct weight *in)
+static bool place_host_embedding(struct cuda *c, struct cuda_weight *out, const struct tensor *in)
 {
     c->host_embedding = *in;
     out->matrix.data = in->data;
@@ -318,7 +318,7 @@ static bool place_host_embedding(struct cuda *c, struct cuda_weight *out, const 
     return true;
 }
 
-static bool place_by_kind(struct cuda *c, struct cuda_weight *out, const struct weight *in,
+static bool place_by_kind(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                           enum placement placement, ey_err *e)
 {
     if (placement == PLACE_HOST) return place_host_embedding(c, out, in);
@@ -328,7 +328,7 @@ static bool place_by_kind(struct cuda *c, struct cuda_weight *out, const struct 
     return cuda_packs(in) ? place_packed(c, out, in, e) : place_row_major(c, out, in, e);
 }
 
-bool cuda_place(struct backend *be, struct placed **out, const struct weight *in,
+bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in,
                 enum weight_role role, enum placement placement, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
@@ -346,7 +346,7 @@ bool cuda_place(struct backend *be, struct placed **out, const struct weight *in
 static void unpack_nan_matrices(struct cuda *c, const uint32_t *found)
 {
     for (int i = 0; i < c->n_packed; i++) {
-        const struct weight *from = &c->packed[i].from;
+        const struct tensor *from = &c->packed[i].from;
         if (!found[i]) continue;
         cuda_upload(c, (void *)(uintptr_t)c->packed[i].out->matrix.data, from->data,
                     (size_t)from->rows * (size_t)from->cols);

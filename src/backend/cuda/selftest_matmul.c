@@ -112,7 +112,7 @@ enum { GROUP = 64, GROUPS = COLS / GROUP };
 
 static void selftest_make_int4(struct selftest *t, struct matmul_selftest *p, int m)
 {
-    struct weight w = {.dtype = DTYPE_INT4, .rows = ROWS, .cols = COLS, .group_size = GROUP};
+    struct tensor w = {.dtype = DTYPE_INT4, .rows = ROWS, .cols = COLS, .group_size = GROUP};
     uint8_t *quantized = selftest_host_alloc(t, ROWS * COLS / 2);
     uint16_t *scale = selftest_host_alloc(t, ROWS * GROUPS * sizeof(*scale)),
              *group_scales = selftest_host_alloc(t, cuda_group_scale_bytes(&w));

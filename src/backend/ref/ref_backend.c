@@ -44,10 +44,10 @@ static void ref_destroy(struct backend *be)
     free(be);
 }
 
-static bool ref_place(struct backend *be, struct placed **out, const struct weight *in,
+static bool ref_place(struct backend *be, struct placed **out, const struct tensor *in,
                       enum weight_role role, enum placement placement, ey_err *e)
 {
-    struct weight *w = arena_alloc(&ref_of(be)->placed, sizeof(*w));
+    struct tensor *w = arena_alloc(&ref_of(be)->placed, sizeof(*w));
     (void)role;
     (void)placement;
     if (!w) return ey_fail_memory(e, "a weight", sizeof(*w));

@@ -26,9 +26,9 @@ static inline struct ref *ref_of(struct backend *be)
 }
 
 /* struct placed of this backend: the file's tensor as it is. */
-static inline const struct weight *ref_tensor(const struct placed *w)
+static inline const struct tensor *ref_tensor(const struct placed *w)
 {
-    return (const struct weight *)(const void *)w;
+    return (const struct tensor *)(const void *)w;
 }
 
 /* Decodes one row of a weight to float32, times its scales. */

@@ -3,7 +3,7 @@
  * figure. */
 #include "engine/schedule/refine_weights.h"
 
-static double weight_stored_bytes(const struct weight *w)
+static double weight_stored_bytes(const struct tensor *w)
 {
     if (w->dtype == DTYPE_INT4)
         return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group_size);
@@ -23,7 +23,7 @@ static double text_layer_parameters(const struct text_shape *t)
 
 static double text_layer_bytes(const struct text_layer_tensors *w)
 {
-    const struct weight *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
+    const struct tensor *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
     double bytes = 0;
     for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
         bytes += weight_stored_bytes(matrices[i]);
@@ -33,7 +33,7 @@ static double text_layer_bytes(const struct text_layer_tensors *w)
 /* As a step reads it. */
 static double head_stored_bytes(const ey_engine *engine)
 {
-    struct weight head = engine->model.head;
+    struct tensor head = engine->model.head;
     static const float one_scale = 1;
     if (engine->bf16_head.data) {
         head.dtype = DTYPE_I8;

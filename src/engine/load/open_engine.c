@@ -55,7 +55,7 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
  * was given and pinning is impossible. */
 static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
-    const struct weight *norm = &engine->model.final_norm;
+    const struct tensor *norm = &engine->model.final_norm;
     const struct backend_ops *op = engine->be->ops;
     const char *why_not = "";
     char text[320];

@@ -24,7 +24,7 @@ static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
 
 static float bf16_head_logit(const ey_engine *engine, const float *normed, int32_t id)
 {
-    const struct weight *head = &engine->bf16_head;
+    const struct tensor *head = &engine->bf16_head;
     return rescore_dot(normed, (const char *)head->data + (size_t)id * weight_row_bytes(head),
                        (size_t)head->cols);
 }

@@ -52,7 +52,7 @@ enum cpu_level {
 
 /* A placed matrix, as kernels read it. */
 struct cpu_matrix {
-    struct weight tensor; /* where it lies now, and its scales */
+    struct tensor tensor; /* where it lies now, and its scales */
     const void *bf12;     /* NULL, or the same in BF12, which is read instead (tensor/bf12.h) */
     uint8_t int16;        /* of an FP8 matrix: CPU_INT16_*, or 1 + the powers of four that scale its
                              values to int16 */

@@ -74,7 +74,7 @@ static const struct tensor_view *find_or_fail(const struct binder *b, const char
 }
 
 /* Scales of any float type as float32 in the arena. */
-static bool bind_scale(struct binder *b, struct weight *w, const char *name, ey_err *e)
+static bool bind_scale(struct binder *b, struct tensor *w, const char *name, ey_err *e)
 {
     char scale_name[BIND_MAX_NAME];
     snprintf(scale_name, sizeof(scale_name), "%s_scale_inv", name);
@@ -152,7 +152,7 @@ static const void *default_zero_points(const struct binder *b, size_t words)
     return zero;
 }
 
-static bool bind_int4(struct binder *b, struct weight *out, const char *name, int64_t rows,
+static bool bind_int4(struct binder *b, struct tensor *out, const char *name, int64_t rows,
                       int64_t cols, ey_err *e)
 {
     const struct tensor_view *packed, *scale, *zero;
@@ -170,7 +170,7 @@ static bool bind_int4(struct binder *b, struct weight *out, const char *name, in
     if (bind_find(b, g_idx))
         return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s: columns in another order are not supported",
                        packed->file, g_idx);
-    *out = (struct weight){.data = packed->data,
+    *out = (struct tensor){.data = packed->data,
                            .dtype = DTYPE_INT4,
                            .rows = rows,
                            .cols = cols,
@@ -189,7 +189,7 @@ static bool has_int4_tensors(const struct binder *b, const char *name)
     return bind_find(b, packed) && !bind_find(b, name);
 }
 
-static bool bind_view(struct binder *b, struct weight *out, const char *name, const int64_t *dims,
+static bool bind_view(struct binder *b, struct tensor *out, const char *name, const int64_t *dims,
                       int n_dims, ey_err *e)
 {
     const struct tensor_view *t = find_or_fail(b, name, e);
@@ -197,7 +197,7 @@ static bool bind_view(struct binder *b, struct weight *out, const char *name, co
     int64_t cols = 1;
     for (int i = n_dims == 1 ? 0 : 1; i < n_dims; i++)
         cols *= dims[i];
-    *out = (struct weight){
+    *out = (struct tensor){
         .data = t->data, .dtype = t->dtype, .rows = n_dims == 1 ? 1 : dims[0], .cols = cols};
     b->bytes += t->size;
     if (t->dtype == DTYPE_F8_E4M3 && n_dims == 2) return bind_scale(b, out, name, e);
@@ -205,7 +205,7 @@ static bool bind_view(struct binder *b, struct weight *out, const char *name, co
            fail_dtype(t, n_dims == 2 ? "BF16, F16, F32 or F8_E4M3" : "BF16, F16 or F32", e);
 }
 
-bool bind_matrix(struct binder *b, struct weight *out, int64_t rows, int64_t cols, ey_err *e,
+bool bind_matrix(struct binder *b, struct tensor *out, int64_t rows, int64_t cols, ey_err *e,
                  const char *name_fmt, ...)
 {
     char name[BIND_MAX_NAME];
@@ -217,7 +217,7 @@ bool bind_matrix(struct binder *b, struct weight *out, int64_t rows, int64_t col
                                      : bind_view(b, out, name, (int64_t[]){rows, cols}, 2, e);
 }
 
-bool bind_vector(struct binder *b, struct weight *out, int64_t n, ey_err *e, const char *name_fmt,
+bool bind_vector(struct binder *b, struct tensor *out, int64_t n, ey_err *e, const char *name_fmt,
                  ...)
 {
     char name[BIND_MAX_NAME];
@@ -228,13 +228,13 @@ bool bind_vector(struct binder *b, struct weight *out, int64_t n, ey_err *e, con
     return bind_view(b, out, name, &n, 1, e);
 }
 
-bool bind_folded(struct binder *b, struct weight *out, const int64_t *dims, int n_dims, ey_err *e,
+bool bind_folded(struct binder *b, struct tensor *out, const int64_t *dims, int n_dims, ey_err *e,
                  const char *name)
 {
     return bind_view(b, out, name, dims, n_dims, e);
 }
 
-bool bind_rows(struct weight *out, const struct weight *whole, int64_t first, int64_t rows,
+bool bind_rows(struct tensor *out, const struct tensor *whole, int64_t first, int64_t rows,
                ey_err *e)
 {
     const int64_t block = whole->scale ? FP8_BLOCK : whole->group_size ? ZEROS_PER_WORD : 1;

@@ -24,7 +24,7 @@ struct layer_binder {
 static bool bind_fused_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden, mlp = n->t->mlp;
-    struct weight qkv, gate_up;
+    struct tensor qkv, gate_up;
     return BIND_MATRIX(n, &qkv, q + 2 * (int64_t)kv, h, e, "self_attn.qkv_proj.weight") &&
            bind_rows(&w->q, &qkv, 0, q, e) && bind_rows(&w->k, &qkv, q, kv, e) &&
            bind_rows(&w->v, &qkv, q + kv, kv, e) &&
