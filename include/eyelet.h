@@ -35,6 +35,7 @@
 #include "eyelet/error.h"
 #include "eyelet/grammar.h"
 #include "eyelet/plan.h"
+#include "eyelet/phase.h"
 #include "eyelet/request.h"
 
 #endif

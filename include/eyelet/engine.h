@@ -9,6 +9,7 @@
 
 #include "eyelet/budget.h"
 #include "eyelet/error.h"
+#include "eyelet/phase.h"
 
 const char *ey_version(void);
 
@@ -17,9 +18,9 @@ const char *ey_version(void);
 typedef struct ey_engine ey_engine;
 typedef struct ey_plan ey_plan; /* plan.h */
 
-/* Progress of loading a model; `phase` is a static string ("loading"). Requests report theirs as
- * events (request.h). */
-typedef void ey_progress_fn(void *user, const char *phase, uint64_t done, uint64_t total);
+/* Progress of loading a model: `done` of `total` units, total 0 where that is not known. Requests
+ * report theirs as events (request.h). */
+typedef void ey_progress_fn(void *user, ey_phase phase, uint64_t done, uint64_t total);
 
 /* Called once while a model is opened, before it allocates anything; also if it does not fit. */
 typedef void ey_planned_fn(void *user, const ey_plan *plan);

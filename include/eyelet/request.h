@@ -74,7 +74,8 @@ typedef struct {
 
 typedef struct ey_event ey_event;
 /* Called as the answer grows, on the thread that called ey_ask. Returning false cancels the request
- * within one step; ey_ask then succeeds with finish_reason "cancelled" and the text so far. */
+ * within one step; ey_ask then succeeds with finish_reason EY_FINISH_CANCELLED and the text so far.
+ */
 typedef bool ey_event_fn(void *user, const ey_event *event);
 
 typedef struct {
@@ -125,8 +126,8 @@ typedef struct {
 
 struct ey_event {
     enum { EY_EVENT_NONE, EY_EVENT_PHASE, EY_EVENT_TEXT, EY_EVENT_DONE } type;
-    const char *phase; /* PHASE: "queue", "vision", "prefill", "decode" */
-    int done;          /* PHASE: progress, of `total` */
+    ey_phase phase; /* PHASE: what the request is doing */
+    int done;       /* PHASE: progress, of `total` */
     int total;
     const char *text; /* TEXT: whole characters; valid until the callback or the next call ends */
     size_t n_text;
@@ -145,10 +146,10 @@ typedef struct {
 typedef struct {
     char *text;
     size_t n_text;
-    bool approximate;          /* a token was sampled from more than an 8-bit LM head rescores */
-    const char *finish_reason; /* "stop" (a stop token or text), "length" or "cancelled" */
-    uint64_t seed;             /* as requested */
-    int *tokens;               /* ids of the answer, without the stop token */
+    bool approximate; /* a token was sampled from more than an 8-bit LM head rescores */
+    ey_finish finish_reason;
+    uint64_t seed; /* as requested */
+    int *tokens;   /* ids of the answer, without the stop token */
     int n_tokens;
     int prompt_tokens;
     int completion_tokens;

@@ -26,9 +26,9 @@ void cli_engine_init(struct cli_engine *s, const struct options *options)
                              .max_images = 1};
 }
 
-static void show_loading(void *user, const char *phase, uint64_t done, uint64_t total)
+static void show_loading(void *user, ey_phase phase, uint64_t done, uint64_t total)
 {
-    progress_phase(user, phase, done, total);
+    progress_phase(user, ey_phase_text(phase), done, total);
 }
 
 /* What the plan did to fit, for somebody who wonders why an answer is less exact or a context
@@ -167,12 +167,12 @@ static bool on_answer_event(void *user, const ey_event *event)
 {
     const struct answer_sink *sink = user;
     struct cli_engine *s = sink->cli;
-    if (event->type == EY_EVENT_PHASE && strcmp(event->phase, "queue") == 0)
+    if (event->type == EY_EVENT_PHASE && event->phase == EY_PHASE_QUEUE)
         return !cancel_requested(); /* it begins at once */
-    bool shows_itself = sink->stream && event->phase && strcmp(event->phase, "decode") == 0;
+    bool shows_itself = sink->stream && event->phase == EY_PHASE_DECODE;
     if (event->type == EY_EVENT_PHASE) {
         if (!shows_itself)
-            progress_phase(&s->progress, event->phase, (uint64_t)event->done,
+            progress_phase(&s->progress, ey_phase_text(event->phase), (uint64_t)event->done,
                            (uint64_t)event->total);
     } else if (sink->stream) {
         progress_clear(&s->progress);

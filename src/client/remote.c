@@ -122,8 +122,9 @@ static bool take_reply(void *user, const char *bytes, size_t n, ey_err *e)
 static bool report_phase(void *user, uint64_t sent, uint64_t to_send)
 {
     struct reply_stream *reply = user;
-    if (sent < to_send) return reply_stream_tell(reply, "sending", sent, to_send);
-    return reply_stream_tell(reply, reply->first_token_at > 0 ? "decode" : "waiting", 0, 0);
+    if (sent < to_send) return reply_stream_tell(reply, EY_PHASE_SENDING, sent, to_send);
+    return reply_stream_tell(reply, reply->first_token_at > 0 ? EY_PHASE_DECODE : EY_PHASE_WAITING,
+                             0, 0);
 }
 
 /* One call with answers of at most max_tokens. */

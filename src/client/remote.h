@@ -32,7 +32,7 @@ struct remote_response_format {
 
 /* ey_ask, with these differences: `form` (NULL: the answer is free) stands in for request->grammar,
  * and not every server heeds it; numbers of request->sampling that are NaN, and top_k < 0, are left
- * to the server; its only event besides the text are the phases "sending" and "waiting";
+ * to the server; its only event besides the text are the phases SENDING and WAITING;
  * prefill_seconds is the time to the first token, queue and vision encoder included; an answer that
  * was cancelled has no usage. Messages hold text and images only, and no special tokens;
  * ignore_eos, fresh, logit_bias and ids are not sent. ey_answer_free frees the answer. */

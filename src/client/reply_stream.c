@@ -26,7 +26,8 @@ bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_ans
                                .answer = answer,
                                .line = buf_with_max(EY_MAX_JSON_BYTES),
                                .text = buf_with_max(MAX_TEXT)};
-    *answer = (ey_answer){.finish_reason = "stop", .seed = request->sampling.seed, .stop_id = -1};
+    *answer = (ey_answer){
+        .finish_reason = EY_FINISH_STOP, .seed = request->sampling.seed, .stop_id = -1};
     answer->owner = calloc(1, sizeof(struct arena)); /* as ey_answer_free wants it */
     r->started = seconds_now();
     return answer->owner || ey_fail_memory(e, "the answer", sizeof(struct arena));
@@ -48,7 +49,7 @@ static bool send_event(struct reply_stream *r, const ey_event *event)
 }
 
 /* Counted in thousandths where it is more than an int counts. */
-bool reply_stream_tell(struct reply_stream *r, const char *phase, uint64_t done, uint64_t total)
+bool reply_stream_tell(struct reply_stream *r, ey_phase phase, uint64_t done, uint64_t total)
 {
     if (total > 1000) {
         done = done * 1000 / total;
@@ -163,7 +164,8 @@ static void read_finish_reason(struct reply_stream *r, const json_object *choice
     json_object *reason = json_member_of_type(choice, "finish_reason", json_type_string);
     if (!reason) return;
     r->finished = true;
-    if (strcmp(json_object_get_string(reason), "length") == 0) r->answer->finish_reason = "length";
+    if (strcmp(json_object_get_string(reason), ey_finish_text(EY_FINISH_LENGTH)) == 0)
+        r->answer->finish_reason = EY_FINISH_LENGTH;
 }
 
 /* ---- usage ---- */
@@ -267,7 +269,7 @@ bool reply_stream_finish(struct reply_stream *r, ey_err *e)
     ey_answer *a = r->answer;
     double end = seconds_now(), first = r->first_token_at == 0 ? end : r->first_token_at;
     if (r->cancelled)
-        a->finish_reason = "cancelled";
+        a->finish_reason = EY_FINISH_CANCELLED;
     else if (!r->finished)
         return ey_fail(e, EY_IO, "the server ended its answer in the middle; has it stopped?");
     a->text = arena_copy_text(arena_of(r), r->text.data ? r->text.data : "", r->text.size);

@@ -23,7 +23,7 @@ void reply_stream_close(struct reply_stream *r);
 /* The next bytes, cut anywhere. False: a reply that makes no sense, or the server's own error. */
 bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_err *e);
 /* Tells the request's callback what is going on; false: it wants no more. */
-bool reply_stream_tell(struct reply_stream *r, const char *phase, uint64_t done, uint64_t total);
+bool reply_stream_tell(struct reply_stream *r, ey_phase phase, uint64_t done, uint64_t total);
 /* Nothing comes any more: fills what the answer still lacks. */
 bool reply_stream_finish(struct reply_stream *r, ey_err *e);
 

@@ -458,7 +458,8 @@ static bool write_shard(struct checkpoint_writer *writer, int shard, void *memor
             return false;
     for (size_t i = 0; i < writer->n_quantized; i++) {
         if (!write_quantized(writer, &writer->quantized[i], shard, memory, e)) return false;
-        if (o->progress) o->progress(o->progress_user, "quantizing", i + 1, writer->n_quantized);
+        if (o->progress)
+            o->progress(o->progress_user, EY_PHASE_QUANTIZING, i + 1, writer->n_quantized);
     }
     return true;
 }

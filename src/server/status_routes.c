@@ -111,7 +111,7 @@ void route_ready(struct server *server, struct exchange *x)
                                                   : model_state_names[k.state];
     bool ready = strcmp(word, "ready") == 0 || strcmp(word, "unloaded") == 0;
     buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word,
-               k.state == MODEL_LOADING ? k.stage : word, k.percent);
+               k.state == MODEL_LOADING ? ey_phase_text(k.stage) : word, k.percent);
     if (k.load_seconds > 0) buf_printf(&out, ", \"load_seconds\": %.3f", k.load_seconds);
     if (k.state == MODEL_FAILED) {
         buf_add_text(&out, ", \"message\": ");

@@ -367,7 +367,7 @@ static void an_answer(void **state)
     assert_string_equal(a.text, "T\xc3\xa4glich");
     assert_int_equal(a.n_text, 8);
     assert_string_equal(heard.text.data, a.text);
-    assert_string_equal(a.finish_reason, "length");
+    assert_int_equal(a.finish_reason, EY_FINISH_LENGTH);
     assert_int_equal(a.seed, 9);
     assert_int_equal(a.prompt_tokens, 11);
     assert_int_equal(a.completion_tokens, 3);
@@ -426,7 +426,7 @@ static void odd_usage_is_bounded(void **state)
                                   "{\"choices\":null,\"usage\":{\"prompt_tokens\":-5,\"completion_"
                                   "tokens\":99999999999,\"images\":[1,null,{}]}}\n\n");
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
-    assert_string_equal(a.finish_reason, "stop");
+    assert_int_equal(a.finish_reason, EY_FINISH_STOP);
     assert_int_equal(a.prompt_tokens, 0);
     assert_int_equal(a.completion_tokens, INT32_MAX);
     assert_int_equal(a.n_images, 3);
@@ -447,7 +447,7 @@ static void cancelling(void **state)
     set(STREAM SAY("one ") SAY("two ") SAY("three"));
     canned.wait = true;
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
-    assert_string_equal(a.finish_reason, "cancelled");
+    assert_int_equal(a.finish_reason, EY_FINISH_CANCELLED);
     assert_string_equal(a.text, "one two ");
     ey_answer_free(&a);
     buf_free(&heard.text);
@@ -472,7 +472,7 @@ static void cancelling_while_it_is_silent(void **state)
     set(STREAM ": waiting\n\n");
     canned.wait = true;
     if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
-    assert_string_equal(a.finish_reason, "cancelled");
+    assert_int_equal(a.finish_reason, EY_FINISH_CANCELLED);
     assert_string_equal(a.text, "");
     ey_answer_free(&a);
 }

@@ -117,7 +117,7 @@ static void ask_alone(ey_answer *out, int n, ey_engine *engine)
 
 static void check_whole(const ey_answer *a, const struct question *q)
 {
-    assert_string_equal(a->finish_reason, "length");
+    assert_int_equal(a->finish_reason, EY_FINISH_LENGTH);
     assert_int_equal(a->n_tokens, q->request.max_tokens);
 }
 

@@ -140,7 +140,7 @@ static void run_mixed(ey_engine *engine)
     ey_generation_cancel(members[7].gen);
     for (int i = 0; i < MIXED; i++)
         concurrent_request_collect(&members[i]);
-    assert_string_equal(members[7].answer.finish_reason, "cancelled");
+    assert_int_equal(members[7].answer.finish_reason, EY_FINISH_CANCELLED);
     assert_true(strcmp(members[4].answer.text, "yellow") == 0 ||
                 strcmp(members[4].answer.text, "blue") == 0);
     assert_at_rest(engine);

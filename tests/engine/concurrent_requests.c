@@ -48,7 +48,7 @@ void concurrent_request_collect(struct concurrent_request *m)
     assert_null(m->gen);
     /* a cancelled answer may have text that was held back as the beginning of a stop text, or of a
      * character */
-    bool cancelled = strcmp(m->answer.finish_reason, "cancelled") == 0;
+    bool cancelled = m->answer.finish_reason == EY_FINISH_CANCELLED;
     if (cancelled ? m->n_text > m->answer.n_text : m->n_text != m->answer.n_text)
         fail_msg("%zu bytes were heard of %zu", m->n_text, m->answer.n_text);
     assert_memory_equal(m->text, m->answer.text, m->n_text);
@@ -107,9 +107,10 @@ bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t ro
             return snprintf(how, room, "token %d is %d and %d", i, a->tokens[i], b->tokens[i]),
                    true;
     if (a->n_tokens != b->n_tokens || a->completion_tokens != b->completion_tokens ||
-        !same_text(a->finish_reason, b->finish_reason))
+        a->finish_reason != b->finish_reason)
         return snprintf(how, room, "%d tokens until \"%s\", and %d until \"%s\"", a->n_tokens,
-                        a->finish_reason, b->n_tokens, b->finish_reason),
+                        ey_finish_text(a->finish_reason), b->n_tokens,
+                        ey_finish_text(b->finish_reason)),
                true;
     if (a->n_text != b->n_text || !same_text(a->text, b->text))
         return snprintf(how, room, "other text"), true;
@@ -227,13 +228,13 @@ void request_kinds_open(struct request_kinds *s, ey_engine *engine)
     ey_answer_free(&whole);
     for (int i = 0; i < N_REQUEST_KINDS; i++)
         s->expected[i] = ask(engine, &s->question[i]);
-    assert_string_equal(s->expected[3].finish_reason, "stop");
+    assert_int_equal(s->expected[3].finish_reason, EY_FINISH_STOP);
     assert_string_equal(s->expected[3].stop_text, s->stop);
     assert_int_equal(s->expected[3].stop_id, -1);
-    assert_string_equal(s->expected[4].finish_reason, "stop");
+    assert_int_equal(s->expected[4].finish_reason, EY_FINISH_STOP);
     assert_int_equal(s->expected[4].stop_id, s->stop_ids[0]);
     assert_null(s->expected[4].stop_text);
-    assert_string_equal(s->expected[0].finish_reason, "length");
+    assert_int_equal(s->expected[0].finish_reason, EY_FINISH_LENGTH);
     assert_true(s->expected[0].stop_id == -1 && !s->expected[0].stop_text);
     for (int i = 0; i < N_REQUEST_KINDS; i++)
         s->question[i].request.no_prefix_cache = false;

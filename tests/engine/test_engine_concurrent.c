@@ -470,7 +470,7 @@ static void collect_cancelled(struct concurrent_request *m)
 {
     ey_generation_cancel(m->gen);
     concurrent_request_collect(m);
-    assert_string_equal(m->answer.finish_reason, "cancelled");
+    assert_int_equal(m->answer.finish_reason, EY_FINISH_CANCELLED);
     concurrent_request_free(m);
 }
 

@@ -55,7 +55,7 @@ static void a_valid_answer_is_unchanged(void **state)
         ey_answer held = ask(engine, &q);
         assert_same_tokens(&is_free, &held);
         ey_answer_free(&held);
-        if (!drawn && strcmp(is_free.finish_reason, "stop") == 0) {
+        if (!drawn && is_free.finish_reason == EY_FINISH_STOP) {
             n_sentences++;
             q.request.grammar = sentence;
             held = ask(engine, &q);

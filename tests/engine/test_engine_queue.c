@@ -54,7 +54,7 @@ static ey_answer alone(ey_engine *engine, int i)
 static void check_cancelled(const struct concurrent_request *m, const ey_answer *whole, int least,
                             int most)
 {
-    assert_string_equal(m->answer.finish_reason, "cancelled");
+    assert_int_equal(m->answer.finish_reason, EY_FINISH_CANCELLED);
     assert_in_range(m->answer.n_tokens, least, most);
     assert_int_equal(m->answer.completion_tokens, m->answer.n_tokens);
     assert_memory_equal(m->answer.tokens, whole->tokens, (size_t)m->answer.n_tokens * sizeof(int));
@@ -194,7 +194,7 @@ static void cancelled_while_waiting(void **state)
         struct concurrent_request *m = &members[cancelled[i]];
         ey_generation_cancel(m->gen);
         concurrent_request_collect(m); /* at once, though others are before it */
-        assert_string_equal(m->answer.finish_reason, "cancelled");
+        assert_int_equal(m->answer.finish_reason, EY_FINISH_CANCELLED);
         assert_int_equal(m->answer.completion_tokens, 0);
         assert_int_equal(m->answer.n_text, 0);
         assert_string_equal(m->answer.text, "");
@@ -571,7 +571,7 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     concurrent_request_collect(&members[0]);
     check_cancelled(&members[0], &whole, 5, 5);
     concurrent_request_collect(&members[2]);
-    assert_string_equal(members[2].answer.finish_reason, "length");
+    assert_int_equal(members[2].answer.finish_reason, EY_FINISH_LENGTH);
     concurrent_request_free(&members[0]);
     concurrent_request_free(&members[2]);
     ey_answer_free(&whole);

@@ -213,7 +213,7 @@ static void lengths(void **state)
     q.parts[0][0].max_pixels = 4096; /* or a shorter context would have a smaller image */
     ey_answer a = ask(engine, &q);
     assert_int_equal(a.n_tokens, 1);
-    assert_string_equal(a.finish_reason, "length");
+    assert_int_equal(a.finish_reason, EY_FINISH_LENGTH);
     int prompt = a.prompt_tokens;
     ey_answer_free(&a);
     ey_engine_close(&engine);
@@ -228,7 +228,7 @@ static void lengths(void **state)
         assert_int_equal(a.prompt_tokens, prompt);
         assert_int_equal(a.n_tokens, rooms[i][2]);
         assert_int_equal(a.completion_tokens, rooms[i][2]);
-        assert_string_equal(a.finish_reason, "length");
+        assert_int_equal(a.finish_reason, EY_FINISH_LENGTH);
         ey_answer_free(&a);
         ey_engine_close(&engine);
     }
@@ -266,7 +266,7 @@ static void stop_token(void **state)
     q.request.ignore_eos = false;
     q.request.top_logprobs = 2;
     ey_answer a = ask(engine, &q);
-    assert_string_equal(a.finish_reason, "stop");
+    assert_int_equal(a.finish_reason, EY_FINISH_STOP);
     assert_int_equal(a.n_tokens, stop);
     assert_int_equal(a.completion_tokens, stop + 1);
     assert_int_equal(a.n_logprobs, stop + 1);
@@ -288,7 +288,7 @@ struct heard {
     size_t n_text;
     int n_tokens, most_at_once; /* that the last event told of; that came between two events */
     int last_done;
-    const char *last_phase;
+    ey_phase last_phase; /* NONE: there was no event */
     bool bad;
     /* cancelling */
     bool at_text; /* at the text event number `cancel_at`, else at the first event of so many tokens
@@ -299,21 +299,22 @@ struct heard {
     int after; /* events after the refusal */
 };
 
-static int phase_rank(const char *phase)
+static int phase_rank(ey_phase phase)
 {
-    static const char *const phases[] = {"queue", "vision", "prefill", "decode"};
+    static const ey_phase phases[] = {EY_PHASE_QUEUE, EY_PHASE_VISION, EY_PHASE_PREFILL,
+                                      EY_PHASE_DECODE};
     for (int i = 0; i < 4; i++)
-        if (strcmp(phase, phases[i]) == 0) return i;
+        if (phase == phases[i]) return i;
     return -1;
 }
 
 static void hear_phase(struct heard *h, const ey_event *event)
 {
-    bool same = h->last_phase && strcmp(h->last_phase, event->phase) == 0;
+    bool same = h->last_phase == event->phase;
     h->bad |= phase_rank(event->phase) < 0 || event->done < 0 || event->done > event->total ||
               (same && event->done < h->last_done);
     h->bad |= h->last_phase && phase_rank(event->phase) < phase_rank(h->last_phase);
-    h->bad |= (event->n_tokens > 0) != (strcmp(event->phase, "decode") == 0) ||
+    h->bad |= (event->n_tokens > 0) != (event->phase == EY_PHASE_DECODE) ||
               (event->n_tokens && event->n_tokens != event->done);
     h->last_phase = event->phase;
     h->last_done = event->done;
@@ -376,10 +377,11 @@ static void check_cancelled(ey_answer *a, const struct heard *h, const struct ou
                             int least, int most, const char *what)
 {
     const bool had_ended = most > least && a->n_tokens == whole->n &&
-                           strcmp(a->finish_reason, "length") == 0;
-    if ((!had_ended && strcmp(a->finish_reason, "cancelled") != 0) || a->n_tokens < least ||
+                           a->finish_reason == EY_FINISH_LENGTH;
+    if ((!had_ended && a->finish_reason != EY_FINISH_CANCELLED) || a->n_tokens < least ||
         a->n_tokens > most)
-        fail_msg("%s: ended by \"%s\" after %d tokens", what, a->finish_reason, a->n_tokens);
+        fail_msg("%s: ended by \"%s\" after %d tokens", what, ey_finish_text(a->finish_reason),
+                 a->n_tokens);
     assert_int_equal(h->after, 0);
     assert_memory_equal(a->tokens, whole->ids, (size_t)a->n_tokens * sizeof(int));
     assert_true(h->n_text <= a->n_text && memcmp(h->text, a->text, h->n_text) == 0);

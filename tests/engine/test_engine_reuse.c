@@ -159,7 +159,7 @@ static void what_a_cancelled_request_left_is_right(void **state)
         build(&cancelled, two, text, 6);
         engine_forget(kept);
         ey_answer answer = ask_cancelled(kept, &cancelled, rows[i].op, rows[i].at);
-        assert_string_equal(answer.finish_reason, "cancelled");
+        assert_int_equal(answer.finish_reason, EY_FINISH_CANCELLED);
         assert_at_rest(kept);
         ey_answer_free(&answer);
         struct outcome got = outcome_of(kept, &q);

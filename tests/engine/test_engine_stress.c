@@ -58,7 +58,7 @@ static bool begins(const ey_answer *part, const ey_answer *whole)
 static void check(struct asker *a, int kind, ey_answer *answer, bool hung_up)
 {
     char how[200];
-    bool cancelled = strcmp(answer->finish_reason, "cancelled") == 0;
+    bool cancelled = answer->finish_reason == EY_FINISH_CANCELLED;
     if (cancelled && (!hung_up || !begins(answer, &alone[kind])))
         snprintf(a->wrong, sizeof(a->wrong), "request %d: another beginning", kind);
     if (!cancelled && answers_differ(&alone[kind], answer, how, sizeof(how)))

@@ -26,7 +26,8 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     struct buf out = buf_with_max((size_t)1 << 30);
     buf_add_text(&out, "{\"answer\": ");
     json_add_text(&out, answer->text);
-    buf_printf(&out, ", \"finish_reason\": \"%s\", \"seed\": ", answer->finish_reason);
+    buf_printf(&out,
+               ", \"finish_reason\": \"%s\", \"seed\": ", ey_finish_text(answer->finish_reason));
     if (s->sampled)
         buf_printf(&out, "%llu", (unsigned long long)answer->seed);
     else
@@ -81,7 +82,7 @@ static int print_answer(struct cli_engine *s, const ey_answer *answer, bool cons
         return 1;
     }
     if (!s->options->json) finish_text(s, answer);
-    bool cut = constrained && strcmp(answer->finish_reason, "length") == 0;
+    bool cut = constrained && answer->finish_reason == EY_FINISH_LENGTH;
     return term_finish(&s->out, cancel_requested() ? EXIT_INTERRUPTED
                                 : cut              ? print_incomplete(answer)
                                                    : 0);

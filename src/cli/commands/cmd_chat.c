@@ -155,7 +155,7 @@ static void run_slash_command(struct chat *c, const char *line)
 static void print_stop_reason(const struct chat *c, const ey_answer *answer)
 {
     int context = cli_engine_context_length(&c->cli);
-    if (strcmp(answer->finish_reason, "length") != 0 || c->cli.options->quiet) return;
+    if (answer->finish_reason != EY_FINISH_LENGTH || c->cli.options->quiet) return;
     if (context && answer->prompt_tokens + answer->completion_tokens >= context)
         fprintf(stderr, "eyelet: the context of %d tokens is full; /clear begins anew\n", context);
     else

@@ -171,7 +171,7 @@ static bool print_boxes(struct detection *d, ey_err *e)
 static void print_missing_boxes(const struct detection *d)
 {
     if (d->cli.options->quiet) return;
-    if (strcmp(d->answer.finish_reason, "length") == 0)
+    if (d->answer.finish_reason == EY_FINISH_LENGTH)
         fprintf(stderr,
                 "eyelet: the answer was cut after %d tokens, so boxes may be missing; see "
                 "--max-tokens\n",

@@ -113,7 +113,7 @@ static bool extract_print(struct cli_engine *s, const struct input *image, const
                           double load_seconds, ey_err *e)
 {
     struct buf line = buf_with_max(MAX_JSON_LINE);
-    if (strcmp(answer->finish_reason, "length") == 0) return fail_incomplete(s, answer, e);
+    if (answer->finish_reason == EY_FINISH_LENGTH) return fail_incomplete(s, answer, e);
     if (!check_json(answer, e)) return false;
     batch_begin_json_line(&line, image->name, "data");
     add_data(&line, answer);

@@ -9,9 +9,9 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/term.h"
 
-static void quantize_show_progress(void *user, const char *phase, uint64_t done, uint64_t total)
+static void quantize_show_progress(void *user, ey_phase phase, uint64_t done, uint64_t total)
 {
-    progress_phase(user, phase, done, total);
+    progress_phase(user, ey_phase_text(phase), done, total);
 }
 
 static bool quantize_run(ey_quantize_report *report, const struct options *o,

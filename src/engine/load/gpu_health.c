@@ -24,7 +24,7 @@ bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *o, ey_e
     struct selftest_report report;
     char text[256];
     if (!engine->be->ops->device) return true;
-    if (o->progress) o->progress(o->progress_user, "checking the GPU", 0, 0);
+    if (o->progress) o->progress(o->progress_user, EY_PHASE_CHECKING_GPU, 0, 0);
     if (!engine->be->ops->device->selftest(engine->be, false, &report, e)) return false;
     for (int i = 0; i < report.n; i++) {
         const struct selftest_result *v = &report.kernel[i];

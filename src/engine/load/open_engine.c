@@ -112,10 +112,10 @@ bool ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e
     double start = seconds_now();
     ey_engine *engine = *out = engine_new(e);
     if (!engine) return false;
-    if (options->progress) options->progress(options->progress_user, "loading", 0, 1);
+    if (options->progress) options->progress(options->progress_user, EY_PHASE_LOADING, 0, 1);
     bool ok = engine_open_all(engine, options, e);
     engine->load_seconds = seconds_now() - start;
-    if (ok && options->progress) options->progress(options->progress_user, "loading", 1, 1);
+    if (ok && options->progress) options->progress(options->progress_user, EY_PHASE_LOADING, 1, 1);
     if (!ok) ey_engine_close(out);
     return ok;
 }

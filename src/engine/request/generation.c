@@ -156,6 +156,7 @@ bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request 
     if (!gen) return ey_fail_memory(e, "the answer", sizeof(*gen));
     gen->engine = engine;
     gen->prompt = prompt;
+    gen->phase = EY_PHASE_QUEUE;
     gen->start_time = seconds_now();
     prompt_ref(prompt);
     cond_init_monotonic(&gen->changed);
@@ -186,7 +187,7 @@ static void mark_fetched(ey_generation *gen)
 static bool fetch_event(ey_generation *gen, ey_event *event)
 {
     *event = (ey_event){.type = EY_EVENT_NONE,
-                        .phase = gen->phase ? gen->phase : "queue",
+                        .phase = gen->phase,
                         .done = gen->done,
                         .total = gen->total ? gen->total : 1,
                         .n_tokens = gen->n_tokens};
@@ -279,7 +280,7 @@ bool generation_is_unread_full(const ey_generation *gen)
            gen->unread_tokens >= gen->engine->max_unread;
 }
 
-void generation_progress(ey_generation *gen, const char *phase, int done, int total)
+void generation_progress(ey_generation *gen, ey_phase phase, int done, int total)
 {
     gen->phase = phase;
     gen->done = done;
@@ -288,11 +289,11 @@ void generation_progress(ey_generation *gen, const char *phase, int done, int to
     pthread_cond_signal(&gen->changed);
 }
 
-static const char *finish_reason(const ey_generation *gen)
+static ey_finish finish_reason(const ey_generation *gen)
 {
     if (gen->output.ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete)
-        return "stop";
-    return gen->output.n == gen->output.max_tokens ? "length" : "cancelled";
+        return EY_FINISH_STOP;
+    return gen->output.n == gen->output.max_tokens ? EY_FINISH_LENGTH : EY_FINISH_CANCELLED;
 }
 
 void generation_end(ey_generation *gen, const ey_err *error)

@@ -45,7 +45,7 @@ struct ey_generation {
     struct buf event_text;       /* text of the last event */
     int n_tokens, unread_tokens; /* published so far; of them, since the last event was fetched */
     double unread_since;         /* when it became too much; 0: it is not */
-    const char *phase;
+    ey_phase phase;
     int done, total; /* of the phase */
     bool phase_changed;
     pthread_cond_t changed;
@@ -77,7 +77,7 @@ static inline int32_t generation_token_at(const ey_generation *gen, int row)
 /* Too much text lies there unfetched. Under the lock. */
 bool generation_is_unread_full(const ey_generation *gen);
 /* Under the lock. */
-void generation_progress(ey_generation *gen, const char *phase, int done, int total);
+void generation_progress(ey_generation *gen, ey_phase phase, int done, int total);
 void generation_end(ey_generation *gen, const ey_err *error);
 
 #endif

@@ -49,12 +49,12 @@ static void remove_running(ey_engine *engine, const ey_generation *gen)
 
 static void count_finished(ey_stats *s, const ey_generation *gen)
 {
-    const char *reason = gen->answer.finish_reason;
+    ey_finish reason = gen->answer.finish_reason;
     if (gen->failed)
         s->failed++;
-    else if (strcmp(reason, "stop") == 0)
+    else if (reason == EY_FINISH_STOP)
         s->finished_stop++;
-    else if (strcmp(reason, "length") == 0)
+    else if (reason == EY_FINISH_LENGTH)
         s->finished_length++;
     else
         s->finished_cancelled++;

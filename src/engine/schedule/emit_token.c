@@ -51,7 +51,7 @@ bool generation_emit_token(ey_generation *gen, const struct step_row *row)
     if (over) publish_remaining_text(gen);
     gen->n_tokens = output->n;
     gen->unread_tokens++;
-    generation_progress(gen, "decode", output->n, output->max_tokens);
+    generation_progress(gen, EY_PHASE_DECODE, output->n, output->max_tokens);
     pthread_mutex_unlock(&gen->engine->lock);
     return over;
 }

@@ -36,7 +36,7 @@ static bool watch_step(void *user, int done, int total)
         ey_generation *gen = chunk->gen;
         wanted |= !gen->cancelled;
         if (gen->output.n == 0)
-            generation_progress(gen, "prefill",
+            generation_progress(gen, EY_PHASE_PREFILL,
                                 chunk->first + (int)((int64_t)chunk->n * done / total),
                                 generation_known_tokens(gen));
     }

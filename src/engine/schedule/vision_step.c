@@ -54,7 +54,7 @@ static bool watch_encoder(ey_engine *engine, double seconds)
         if (at == n) continue;
         wanted |= !gen->cancelled;
         gen->answer.vision_seconds += seconds;
-        generation_progress(gen, "vision",
+        generation_progress(gen, EY_PHASE_VISION,
                             (int)at * ENCODER_PROGRESS_UNITS + engine->encoder_run.done *
                                                                    ENCODER_PROGRESS_UNITS /
                                                                    engine->encoder_run.total,

@@ -24,7 +24,7 @@ static void wait_for_change(struct model_manager *k, double seconds)
 
 /* ---- what engines tell while they are opened ---- */
 
-static void on_load_progress(void *user, const char *phase, uint64_t done, uint64_t total)
+static void on_load_progress(void *user, ey_phase phase, uint64_t done, uint64_t total)
 {
     struct model_slot *m = user;
     pthread_mutex_lock(&m->manager->lock);
@@ -149,7 +149,7 @@ static void load_model(struct model_slot *m, bool at_start)
     ey_engine *engine = NULL;
     ey_err e;
     m->state = MODEL_LOADING;
-    m->stage = "loading";
+    m->stage = EY_PHASE_LOADING;
     m->percent = 0;
     pthread_mutex_unlock(&k->lock);
     double start = seconds_now();
@@ -278,7 +278,7 @@ static void init_model_slot(struct model_manager *k, const struct server_options
     const struct server_model *model = &o->models[i];
     m->manager = k;
     m->options = o->engine;
-    m->stage = "loading";
+    m->stage = EY_PHASE_LOADING;
     m->options.model = model->path;
     m->options.budget = budget;
     m->options.progress = on_load_progress;

@@ -32,7 +32,7 @@ struct model_info {
 
 struct model_status {
     enum model_state state;
-    const char *stage; /* "loading" … */
+    ey_phase stage; /* while it is LOADING */
     int percent;
     double load_seconds; /* of the last load */
     int loads, unloads;  /* so far */

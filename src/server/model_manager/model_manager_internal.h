@@ -16,7 +16,7 @@ struct model_slot {
     ey_engine_options options;
     ey_engine *engine; /* READY */
     enum model_state state;
-    const char *stage;
+    ey_phase stage;
     int percent;
     double load_seconds, loaded_at, last_used; /* last_used: when a lease was last released */
     int n_leases, n_peeking, loads, unloads, failures;

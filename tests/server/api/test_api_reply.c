@@ -66,13 +66,13 @@ static void whole_chats(void **state)
     struct api_reply reply = plain_reply(API_CHAT);
     struct reply_call call = {"call_1", "f", "{\"a\": \"\\u00e4\"}", 15};
     struct reply_choice plain = {
-        .index = 0, .text = "x\ty", .n_text = 3, .end = {"length", NULL, -1}};
+        .index = 0, .text = "x\ty", .n_text = 3, .end = {EY_FINISH_LENGTH, false, NULL, -1}};
     struct reply_choice called = {.index = 1,
                                   .text = "",
                                   .n_text = 0,
                                   .calls = &call,
                                   .n_calls = 1,
-                                  .end = {"tool_calls", NULL, -1}};
+                                  .end = {EY_FINISH_STOP, true, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
     reply_open(&out, &reply);
     reply_add_choice(&out, &reply, &plain);
@@ -95,10 +95,13 @@ static void why_it_stopped(void **state)
     static const struct {
         struct reply_end end;
         const char *wanted;
-    } cases[] = {{{"stop", NULL, -1}, "\"finish_reason\":\"stop\",\"stop_reason\":null}"},
-                 {{"stop", "\n\n", -1}, "\"finish_reason\":\"stop\",\"stop_reason\":\"\\n\\n\"}"},
-                 {{"stop", NULL, 0}, "\"finish_reason\":\"stop\",\"stop_reason\":0}"},
-                 {{"length", NULL, -1}, "\"finish_reason\":\"length\",\"stop_reason\":null}"}};
+    } cases[] = {
+        {{EY_FINISH_STOP, false, NULL, -1}, "\"finish_reason\":\"stop\",\"stop_reason\":null}"},
+        {{EY_FINISH_STOP, false, "\n\n", -1},
+         "\"finish_reason\":\"stop\",\"stop_reason\":\"\\n\\n\"}"},
+        {{EY_FINISH_STOP, false, NULL, 0}, "\"finish_reason\":\"stop\",\"stop_reason\":0}"},
+        {{EY_FINISH_LENGTH, false, NULL, -1},
+         "\"finish_reason\":\"length\",\"stop_reason\":null}"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_reply reply = plain_reply(API_COMPLETION);
         struct reply_choice choice = {.text = "t", .n_text = 1, .end = cases[i].end};
@@ -113,8 +116,10 @@ static void scores_of_a_chat(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
-    struct reply_choice choice = {
-        .text = "az", .n_text = 2, .logprobs = {tokens, 2, NULL}, .end = {"stop", NULL, -1}};
+    struct reply_choice choice = {.text = "az",
+                                  .n_text = 2,
+                                  .logprobs = {tokens, 2, NULL},
+                                  .end = {EY_FINISH_STOP, false, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
     reply_add_choice(&out, &reply, &choice);
 #define TOP_A "{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]}"
@@ -133,8 +138,10 @@ static void scores_of_a_completion(void **state)
     (void)state;
     struct api_reply reply = plain_reply(API_COMPLETION);
     size_t offset = 10;
-    struct reply_choice choice = {
-        .text = "az", .n_text = 2, .logprobs = {tokens, 2, &offset}, .end = {"stop", NULL, -1}};
+    struct reply_choice choice = {.text = "az",
+                                  .n_text = 2,
+                                  .logprobs = {tokens, 2, &offset},
+                                  .end = {EY_FINISH_STOP, false, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
     reply_add_choice(&out, &reply, &choice);
     check(&out, ",{\"index\":0,\"text\":\"az\",\"logprobs\":{\"text_offset\":[10,11],\"token_"
@@ -150,7 +157,7 @@ static void chunks_of_a_chat(void **state)
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
     struct reply_call call = {"call_2", "g", "{}", 2};
-    struct reply_end end = {"stop", "END", -1};
+    struct reply_end end = {EY_FINISH_STOP, false, "END", -1};
     struct buf out = buf_with_max(1 << 16);
 #define CHUNK "data: " HEAD("chat.completion.chunk")
     reply_chunk_role(&out, &reply, 0);
@@ -178,7 +185,7 @@ static void chunks_of_a_completion(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_COMPLETION);
-    struct reply_end end = {"length", NULL, -1};
+    struct reply_end end = {EY_FINISH_LENGTH, false, NULL, -1};
     size_t offset = 0;
     struct reply_logprobs scores = {tokens, 1, &offset};
     struct buf out = buf_with_max(1 << 16);

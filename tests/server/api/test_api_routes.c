@@ -20,7 +20,7 @@
 /* What one answer does, event by event; NULL ends it. */
 struct script {
     const char *steps[12]; /* "text", ":phase", "-" (nothing comes) or "=" (nothing ever comes) */
-    const char *finish;
+    ey_finish finish;
     const char *stop_text;
     int stop_id;     /* 0: none */
     ey_code failure; /* of ey_generation_collect */
@@ -124,6 +124,16 @@ bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request 
     return true;
 }
 
+static ey_phase phase_called(const char *text)
+{
+    static const ey_phase phases[] = {EY_PHASE_QUEUE, EY_PHASE_VISION, EY_PHASE_PREFILL,
+                                      EY_PHASE_DECODE};
+    for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++)
+        if (strcmp(text, ey_phase_text(phases[i])) == 0) return phases[i];
+    fail_msg("no phase is called \"%s\"", text);
+    return EY_PHASE_NONE;
+}
+
 void ey_generation_next(ey_generation *t, int timeout_ms, ey_event *event)
 {
     const char *step = t->script->steps[t->step];
@@ -135,7 +145,8 @@ void ey_generation_next(ey_generation *t, int timeout_ms, ey_event *event)
     } else if (endless || !strcmp(step, "-")) {
         fake.clock += timeout_ms / 1e3;
     } else if (step[0] == ':') {
-        *event = (ey_event){.type = EY_EVENT_PHASE, .phase = step + 1, .done = 1, .total = 2};
+        *event = (ey_event){
+            .type = EY_EVENT_PHASE, .phase = phase_called(step + 1), .done = 1, .total = 2};
     } else {
         *event = (ey_event){
             .type = EY_EVENT_TEXT, .text = step, .n_text = strlen(step), .n_tokens = ++t->n_tokens};
@@ -177,7 +188,7 @@ bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err
         if (!strchr(":-=", s->steps[i][0])) buf_add_text(&text, s->steps[i]);
     *answer = (ey_answer){.text = text.data,
                           .n_text = text.size,
-                          .finish_reason = s->finish ? s->finish : "stop",
+                          .finish_reason = s->finish,
                           .stop_text = s->stop_text,
                           .stop_id = s->stop_id ? s->stop_id : -1,
                           .prompt_tokens = (int)fake.n_prompt_tokens,
@@ -502,7 +513,7 @@ static void check(struct exchange *x, const char *wanted)
 /* ---- answers ---- */
 
 static const struct script two_words = {.steps = {":queue", ":prefill", "one", " two"}};
-static const struct script cut_short = {.steps = {"x", "-", "y"}, .finish = "length"};
+static const struct script cut_short = {.steps = {"x", "-", "y"}, .finish = EY_FINISH_LENGTH};
 
 static void a_whole_answer(void **state)
 {
@@ -767,7 +778,7 @@ static void an_error_in_mid_stream(void **state)
 {
     (void)state;
     static const struct script failing = {.steps = {"x"}, .failure = EY_INTERNAL},
-                               stopped = {.steps = {"x"}, .finish = "cancelled"};
+                               stopped = {.steps = {"x"}, .finish = EY_FINISH_CANCELLED};
     struct exchange x = {0}, c = {0}, w = {0};
     fake.script[0] = &failing;
     run(&x, route_chat_completions, "{" MESSAGES ", " STREAM "}");

@@ -145,7 +145,7 @@ static bool collect_choice(struct completion_choices *a, struct choice_slot *slo
 {
     ey_err e;
     bool ok = ey_generation_collect(&slot->generation, &slot->answer, &e);
-    if (ok && strcmp(slot->answer.finish_reason, "cancelled") == 0)
+    if (ok && slot->answer.finish_reason == EY_FINISH_CANCELLED)
         ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
     metrics_watch_end(&slot->watch, ok ? &slot->answer : NULL, false);
     slot->done = true;

@@ -182,10 +182,11 @@ static bool is_requested_stop_id(const ey_request *request, int id)
 
 struct reply_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls)
 {
-    bool called = n_calls && strcmp(answer->finish_reason, "stop") == 0;
-    return (struct reply_end){
-        called ? "tool_calls" : answer->finish_reason, answer->stop_text,
-        is_requested_stop_id(&a->request.request, answer->stop_id) ? answer->stop_id : -1};
+    bool requested = is_requested_stop_id(&a->request.request, answer->stop_id);
+    return (struct reply_end){.finish = answer->finish_reason,
+                              .called = n_calls && answer->finish_reason == EY_FINISH_STOP,
+                              .stop_text = answer->stop_text,
+                              .stop_id = requested ? answer->stop_id : -1};
 }
 
 /* What the parser of tool calls made of the text. */

@@ -171,7 +171,8 @@ static void add_finish_reason(struct buf *out, const struct reply_end *end)
         buf_add_text(out, ",\"finish_reason\":null");
         return;
     }
-    buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", end->finish_reason);
+    buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":",
+               end->called ? "tool_calls" : ey_finish_text(end->finish));
     if (end->stop_text)
         add_string(out, end->stop_text);
     else if (end->stop_id >= 0)

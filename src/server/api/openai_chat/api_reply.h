@@ -26,9 +26,10 @@ void reply_call_set_id(struct reply_call *call);
 
 /* How an answer ended. */
 struct reply_end {
-    const char *finish_reason; /* "stop", "length", "tool_calls" */
-    const char *stop_text;     /* NULL: none of the request's stop texts */
-    int stop_id;               /* -1: none of its stop_token_ids */
+    ey_finish finish;
+    bool called;           /* it stopped after tool calls, which the API tells apart */
+    const char *stop_text; /* NULL: none of the request's stop texts */
+    int stop_id;           /* -1: none of its stop_token_ids */
 };
 
 /* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL

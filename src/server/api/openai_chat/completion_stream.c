@@ -25,8 +25,8 @@ struct completion_stream {
     struct buf out;                     /* to be sent; `sent` bytes of it were */
     size_t sent;
     double last_write,
-        last_check;    /* when something was last written, when the client was last looked after */
-    const char *phase; /* last reported to the client */
+        last_check; /* when something was last written, when the client was last looked after */
+    ey_phase phase; /* last reported to the client */
     bool ended;
 };
 
@@ -153,11 +153,11 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
 static void on_phase(struct completion_stream *s, const struct choice_slot *slot,
                      const ey_event *event)
 {
-    bool news = !s->phase || strcmp(s->phase, event->phase) != 0;
-    if (s->choice_states[slot->index].begun || strcmp(event->phase, "decode") == 0) return;
+    bool news = s->phase != event->phase;
+    if (s->choice_states[slot->index].begun || event->phase == EY_PHASE_DECODE) return;
     if (!news && seconds_now() - s->last_write < PROGRESS_SECONDS) return;
     s->phase = event->phase;
-    reply_comment(&s->out, "%s %d/%d", event->phase, event->done, event->total);
+    reply_comment(&s->out, "%s %d/%d", ey_phase_text(event->phase), event->done, event->total);
 }
 
 /* ---- the stream ---- */
