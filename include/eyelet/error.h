@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: a code for programs and a sentence for people, in a value on the caller's stack.
  *
- * A function that can fail returns bool and takes an ey_err *; it fills *err only when it returns
- * false. Nothing has to be freed. */
+ * A function that can fail returns bool and takes an ey_err *, which may be NULL; it fills *err
+ * only when it returns false. Nothing has to be freed. Programs look at code and item, never at the
+ * text, whose words may change. */
 #ifndef EYELET_ERROR_H
 #define EYELET_ERROR_H
 
@@ -31,8 +32,18 @@ typedef enum {
 #undef EY_CODE_ENUM
 } ey_code;
 
+/* What an error is about, where a request has several of them. */
+typedef enum {
+    EY_ITEM_NONE,  /* none of these, or it is not known which */
+    EY_ITEM_IMAGE, /* the request's images, in the order of messages and parts */
+    EY_ITEM_TOOL   /* tools[] of the request or the grammar */
+} ey_item_kind;
+
 typedef struct {
     ey_code code;
+    ey_item_kind item_kind;
+    int item;       /* which one, from 0 */
+    int detail;     /* where the words after the item's name begin: text + detail; 0: not named */
     char text[768]; /* what is wrong, with which value, and what to do; whole characters */
 } ey_err;
 

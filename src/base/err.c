@@ -64,6 +64,9 @@ bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
     vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
     e->code = code;
+    e->item_kind = EY_ITEM_NONE;
+    e->item = 0;
+    e->detail = 0;
     copy_visible(e->text, sizeof(e->text), raw);
     return false;
 }
@@ -76,15 +79,33 @@ bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
                    what, bytes);
 }
 
+/* A text that was cut has no words there. */
+static void set_detail(ey_err *e, size_t at)
+{
+    size_t n = strlen(e->text);
+    e->detail = (int)(at < n ? at : n);
+}
+
 bool ey_fail_within(ey_err *e, const char *fmt, ...)
 {
     if (!e) return false;
-    char prefix[sizeof(e->text) + 4], whole[2 * sizeof(e->text) + 8];
+    char raw[sizeof(e->text) + 4], prefix[sizeof(e->text)], whole[2 * sizeof(e->text) + 8];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(prefix, sizeof(prefix), fmt, args);
+    vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
+    copy_visible(prefix, sizeof(prefix), raw);
     snprintf(whole, sizeof(whole), "%s: %s", prefix, e->text);
     copy_visible(e->text, sizeof(e->text), whole);
+    if (e->detail) set_detail(e, (size_t)e->detail + strlen(prefix) + 2);
+    return false;
+}
+
+bool ey_fail_item(ey_err *e, ey_item_kind kind, size_t item, const char *name)
+{
+    if (!e) return false;
+    e->item_kind = kind;
+    e->item = (int)item;
+    set_detail(e, name ? strlen(name) + 2 : 0);
     return false;
 }

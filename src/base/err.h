@@ -13,7 +13,12 @@ bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...) __attribute__((forma
 /* ey_fail for memory that could not be had; `what` names it. */
 bool ey_fail_memory(ey_err *e, const char *what, size_t bytes);
 
-/* Puts "prefix: " before the message already in *e; returns false. */
+/* Puts "prefix: " before the message already in *e, which stays about the same item; returns false.
+ */
 bool ey_fail_within(ey_err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says which item the error already in *e is about; returns false. `name`: what its message begins
+ * with, before ": "; NULL: the message does not name it. */
+bool ey_fail_item(ey_err *e, ey_item_kind kind, size_t item, const char *name);
 
 #endif

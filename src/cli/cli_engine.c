@@ -181,31 +181,14 @@ static bool on_answer_event(void *user, const ey_event *event)
     return !cancel_requested() && !s->out.closed;
 }
 
-/* Length of "image 2" or "the image" at the start of an error, and in *at the image's number; 0 if
- * the error names no image. Earlier servers say "picture". */
-static size_t image_name_length(const char *text, size_t n_images, size_t *at)
-{
-    static const char *const words[] = {"image", "picture"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        char format[24];
-        int length = 0;
-        snprintf(format, sizeof(format), "%s %%zu%%n", words[i]);
-        if (sscanf(text, format, at, &length) == 1 && text[length] == ':') return (size_t)length;
-        length = snprintf(format, sizeof(format), "the %s:", words[i]);
-        *at = 1;
-        if (n_images == 1 && strncmp(text, format, (size_t)length) == 0) return (size_t)length - 1;
-    }
-    return 0;
-}
-
 /* Errors number the images; people know them by name. */
 static void name_failed_image(ey_err *e, const struct question *question)
 {
-    size_t at = 0;
-    size_t length = image_name_length(e->text, question->n_images, &at);
-    if (!length || !at || at > question->n_images) return;
+    if (e->item_kind != EY_ITEM_IMAGE || !e->detail || (size_t)e->item >= question->n_images)
+        return;
+    const char *name = question->images[e->item].name;
     ey_err numbered = *e;
-    ey_fail(e, e->code, "%s%s", question->images[at - 1].name, numbered.text + length);
+    ey_fail(e, e->code, "%s: %s", name, numbered.text + numbered.detail);
 }
 
 static void override(float *field, double given)

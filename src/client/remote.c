@@ -164,6 +164,45 @@ static int remaining_context(const struct remote *r, const struct api_call_error
     return n_left < wanted ? n_left : 0;
 }
 
+/* The server's field path, "messages[0].content[1].image_url.url", as the request's image. */
+static bool find_image(const ey_request *request, const char *param, size_t *image)
+{
+    size_t message, part;
+    int length = 0;
+    sscanf(param, "messages[%zu].content[%zu].image_url.url%n", &message, &part, &length);
+    if (!length || message >= request->n_messages || part >= request->messages[message].n_parts)
+        return false;
+    *image = 0;
+    for (size_t m = 0; m <= message; m++)
+        for (size_t p = 0; p < (m < message ? request->messages[m].n_parts : part); p++)
+            *image += request->messages[m].parts[p].type == EY_PART_IMAGE;
+    return request->messages[message].parts[part].type == EY_PART_IMAGE;
+}
+
+static bool is_named(const ey_err *e, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(e->text, name, n) == 0 && e->text[n] == ':';
+}
+
+/* The item of the error, as if the engine were here. Its name is the server's, of
+ * which earlier ones have another word. */
+static void set_failed_image(const ey_request *request, const struct api_call_error *call_error,
+                             ey_err *e)
+{
+    static const char *const words[] = {"image", "picture"};
+    size_t image;
+    if (!e || e->code != EY_BAD_IMAGE || !find_image(request, call_error->param, &image)) return;
+    ey_fail_item(e, EY_ITEM_IMAGE, image, NULL);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        char numbered[32], alone[32];
+        snprintf(numbered, sizeof(numbered), "%s %zu", words[i], image + 1);
+        snprintf(alone, sizeof(alone), "the %s", words[i]);
+        if (is_named(e, numbered)) ey_fail_item(e, EY_ITEM_IMAGE, image, numbered);
+        if (is_named(e, alone)) ey_fail_item(e, EY_ITEM_IMAGE, image, alone);
+    }
+}
+
 bool remote_ask(struct remote *r, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e)
 {
@@ -171,7 +210,10 @@ bool remote_ask(struct remote *r, const ey_request *request,
     *answer = (ey_answer){0};
     if (ask_server(r, request, format, request->max_tokens, answer, &call_error, e)) return true;
     int n_left = remaining_context(r, &call_error, request->max_tokens);
-    if (!n_left) return false;
+    if (!n_left) {
+        set_failed_image(request, &call_error, e);
+        return false;
+    }
     ey_answer_free(answer);
     return ask_server(r, request, format, n_left, answer, &call_error, e);
 }

@@ -13,9 +13,9 @@ struct image {
 };
 
 /* Decodes JPEG, PNG, WebP, GIF (first frame) and, where libheif is present, HEIC and AVIF. EXIF
- * orientation is applied and alpha composited on white. `name` is for messages. The header is
+ * orientation is applied and alpha composited on white. The header is
  * checked against EY_MAX_IMAGE_SIDE and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything
- * else is named in the error. */
+ * else is named in the error. Errors begin with "name: ", except for EY_NO_MEMORY. */
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
 
 /* Bytes taken from a shared budget while an image is decoded; the caller gives `held` back. */

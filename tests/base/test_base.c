@@ -215,6 +215,63 @@ static void errors_are_cut_between_characters(void **state)
     assert_null(strchr(e.text, '\\'));
 }
 
+static void errors_say_which_item_they_are_about(void **state)
+{
+    (void)state;
+    ey_err e;
+    ey_fail(&e, EY_BAD_IMAGE, "image 2: not a JPEG");
+    assert_int_equal(e.item_kind, EY_ITEM_NONE);
+    assert_int_equal(e.detail, 0);
+    assert_false(ey_fail_item(&e, EY_ITEM_IMAGE, 1, "image 2"));
+    assert_int_equal(e.item_kind, EY_ITEM_IMAGE);
+    assert_int_equal(e.item, 1);
+    assert_string_equal(e.text, "image 2: not a JPEG");
+    assert_string_equal(e.text + e.detail, "not a JPEG");
+    ey_fail_within(&e, "\x1b%s", "Failed to load image"); /* a prefix grows while it is shown */
+    assert_string_equal(e.text, "\\x1bFailed to load image: image 2: not a JPEG");
+    assert_int_equal(e.item_kind, EY_ITEM_IMAGE);
+    assert_int_equal(e.item, 1);
+    assert_string_equal(e.text + e.detail, "not a JPEG");
+    ey_err copy = e;
+    assert_string_equal(copy.text + copy.detail, "not a JPEG");
+    ey_fail_item(&e, EY_ITEM_TOOL, 0, NULL);
+    assert_int_equal(e.item_kind, EY_ITEM_TOOL);
+    assert_int_equal(e.detail, 0);
+    assert_false(ey_fail_item(NULL, EY_ITEM_TOOL, 0, "tool 0"));
+}
+
+static void a_new_error_is_about_no_item(void **state)
+{
+    (void)state;
+    ey_err e;
+    memset(&e, 0xff, sizeof(e));
+    ey_fail(&e, EY_IO, "first");
+    ey_fail_item(&e, EY_ITEM_TOOL, 3, "first");
+    ey_fail(&e, EY_IO, "second");
+    assert_int_equal(e.item_kind, EY_ITEM_NONE);
+    assert_int_equal(e.item, 0);
+    assert_int_equal(e.detail, 0);
+    ey_fail_item(&e, EY_ITEM_TOOL, 3, "second");
+    ey_fail_memory(&e, "a list", 7);
+    assert_int_equal(e.item_kind, EY_ITEM_NONE);
+    assert_int_equal(e.detail, 0);
+}
+
+static void details_stay_in_a_text_that_was_cut(void **state)
+{
+    (void)state;
+    char longest[sizeof(((ey_err *)0)->text)];
+    ey_err e;
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = 0;
+    ey_fail(&e, EY_IO, "tool 3: wrong");
+    ey_fail_item(&e, EY_ITEM_TOOL, 3, "tool 3");
+    ey_fail_within(&e, "%s", longest);
+    assert_string_equal(e.text + e.detail, "");
+    ey_fail_item(&e, EY_ITEM_TOOL, 3, longest);
+    assert_string_equal(e.text + e.detail, "");
+}
+
 static void missing_file_is_named(void **state)
 {
     (void)state;
@@ -287,6 +344,9 @@ int main(void)
         cmocka_unit_test(arena_aligns_and_refuses_overflow),
         cmocka_unit_test(errors_show_what_could_harm_a_terminal),
         cmocka_unit_test(errors_are_cut_between_characters),
+        cmocka_unit_test(errors_say_which_item_they_are_about),
+        cmocka_unit_test(a_new_error_is_about_no_item),
+        cmocka_unit_test(details_stay_in_a_text_that_was_cut),
         cmocka_unit_test(missing_file_is_named),
         cmocka_unit_test(team_does_each_item_once),
     };

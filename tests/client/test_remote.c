@@ -510,6 +510,55 @@ static void an_answer_longer_than_the_context(void **state)
     "HTTP/1.1 " status "\r\nConnection: close\r\n" headers \
     "\r\n{\"error\":{\"message\":\"" message "\",\"type\":\"x\",\"param\":null,\"code\":1}}"
 
+#define EARLIER_WORD "picture"
+#define REFUSE_IMAGE(param, message)                               \
+    "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"            \
+    "\r\n{\"error\":{\"message\":\"Failed to load image: " message \
+    "\",\"type\":\"x\",\"param\":\"" param "\",\"code\":1}}"
+
+/* The server says by its field which image it was, and names it in its words. */
+static void refused_images_are_items(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int item; /* -1: none */
+        const char *detail;
+    } cases[] = {
+        {REFUSE_IMAGE("messages[0].content[0].image_url.url", "image 1: cut"), 0, "cut"},
+        {REFUSE_IMAGE("messages[1].content[1].image_url.url", "image 2: cut"), 1, "cut"},
+        {REFUSE_IMAGE("messages[1].content[1].image_url.url", EARLIER_WORD " 2: cut"), 1, "cut"},
+        {REFUSE_IMAGE("messages[1].content[1].image_url.url", "the image: cut"), 1, "cut"},
+        {REFUSE_IMAGE("messages[1].content[1].image_url.url", "image 1: cut"), 1, NULL},
+        {REFUSE_IMAGE("messages[1].content[1].image_url.url", "image 20"), 1, NULL},
+        {REFUSE_IMAGE("messages[1].content[0].image_url.url", "image 1: cut"), -1, NULL},
+        {REFUSE_IMAGE("messages[2].content[0].image_url.url", "image 1: cut"), -1, NULL},
+        {REFUSE_IMAGE("messages[0].content[9].image_url.url", "image 1: cut"), -1, NULL},
+        {REFUSE_IMAGE("messages[-1].content[0].image_url.url", "image 1: cut"), -1, NULL},
+        {REFUSE_IMAGE("", "image 1: cut"), -1, NULL},
+    };
+    ey_part first = ey_image_part("x", 1), second[] = {ey_text_part("and"), ey_image_part("y", 1)};
+    ey_message messages[] = {{.role = "user", .parts = &first, .n_parts = 1},
+                             {.role = "user", .parts = second, .n_parts = 2}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ey_request request = ey_request_defaults();
+        request.messages = messages;
+        request.n_messages = 2;
+        ey_answer a;
+        ey_err e;
+        set(cases[i].reply);
+        assert_false(ask(&request, &a, &e));
+        ey_answer_free(&a);
+        assert_int_equal(e.code, EY_BAD_IMAGE);
+        assert_int_equal(e.item_kind, cases[i].item < 0 ? EY_ITEM_NONE : EY_ITEM_IMAGE);
+        if (cases[i].item >= 0) assert_int_equal(e.item, cases[i].item);
+        if (cases[i].detail)
+            assert_string_equal(e.text + e.detail, cases[i].detail);
+        else
+            assert_int_equal(e.detail, 0);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -650,6 +699,7 @@ int main(void)
         cmocka_unit_test(cancelling),
         cmocka_unit_test(cancelling_while_it_is_silent),
         cmocka_unit_test(an_answer_longer_than_the_context),
+        cmocka_unit_test(refused_images_are_items),
         cmocka_unit_test(refusals),
         cmocka_unit_test(broken_streams),
         cmocka_unit_test(servers_that_are_none),

@@ -471,6 +471,12 @@ static void images_come_out_of_the_budget(void **state)
             fail_msg("way %d: was accepted", way);
         if (way == 0)
             expect_error(false, &e, EY_BAD_IMAGE, "image 2", "an image beyond the budget");
+        assert_int_equal(e.item_kind, way < 4 ? EY_ITEM_IMAGE : EY_ITEM_NONE);
+        if (way < 4) {
+            assert_int_equal(e.item, 1);
+            assert_int_equal(e.detail, strlen("image 2: "));
+            assert_memory_equal(e.text, "image 2: ", strlen("image 2: "));
+        }
         assert_int_equal(ey_budget_used(budget), 0);
     }
     assert_at_rest(engine);

@@ -78,6 +78,13 @@ static bool resize_image(struct prompt_image *p, const struct image *original,
     return image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
 }
 
+/* The image's number, for programs; decoders that lack memory do not say which image it was. */
+static bool fail_prompt_image(ey_err *e, size_t i, const char *name, bool decoded)
+{
+    bool named = e && (decoded || e->code != EY_NO_MEMORY);
+    return ey_fail_item(e, EY_ITEM_IMAGE, i, named ? name : NULL);
+}
+
 /* The budget holds the original while there is one, then the pixels that the model sees. */
 static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const ey_part *part,
                               size_t i, ey_err *e)
@@ -87,11 +94,13 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     struct image original = {0};
     struct image_budget budget = {engine->budget, 0};
     snprintf(name, sizeof(name), prompt->n_images > 1 ? "image %zu" : "the image", i + 1);
-    if ((unsigned)part->detail > EY_DETAIL_NATIVE)
-        return ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
+    if ((unsigned)part->detail > EY_DETAIL_NATIVE) {
+        ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
+        return ey_fail_item(e, EY_ITEM_IMAGE, i, name);
+    }
     struct patch_spec spec = patch_spec_for(engine, part, prompt->n_images);
-    bool ok = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e) &&
-              resize_image(p, &original, &spec, &budget, name, e);
+    bool decoded = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e);
+    bool ok = decoded && resize_image(p, &original, &spec, &budget, name, e);
     prompt->usage[i] = (ey_image_usage){original.width,   original.height, p->pixels.width,
                                         p->pixels.height, p->tokens,       false};
     image_free(&original);
@@ -101,8 +110,9 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
         budget.held = kept_bytes;
     }
     prompt->budget_bytes += budget.held;
-    if (ok) p->digest = image_digest(&p->pixels);
-    return ok;
+    if (!ok) return fail_prompt_image(e, i, name, decoded);
+    p->digest = image_digest(&p->pixels);
+    return true;
 }
 
 static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine, ey_err *e)

@@ -48,6 +48,7 @@ static void write_tool(struct chat_writer *w, const char *text, size_t number)
         w->ok = ey_fail_memory(w->e, what, strlen(text));
     else
         chat_write_bytes(w, dump.data, dump.size);
+    if (!w->ok) ey_fail_item(w->e, EY_ITEM_TOOL, number - 1, NULL);
     buf_free(&dump);
     json_object_put(tool);
 }

@@ -2,6 +2,7 @@
 /* <tool_call> blocks whose arguments follow each tool's JSON schema. */
 #include "models/chat/tool_call_grammar.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -26,6 +27,14 @@ static int add_tool_call(struct grammar_builder *b, const ey_tool *tool)
                    tool_call_literal(b, "}\n</tool_call>")};
     buf_free(&head);
     return grammar_sequence(b, parts, 3);
+}
+
+static bool fail_tool(ey_err *e, size_t at)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "tool %zu", at);
+    ey_fail_within(e, "%s", name);
+    return ey_fail_item(e, EY_ITEM_TOOL, at, name);
 }
 
 bool tool_call_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
@@ -53,5 +62,5 @@ bool tool_call_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, boo
         whole = grammar_sequence(b, parts, 2);
     }
     if (grammar_builder_finish(&b, whole, grammar, e)) return true;
-    return n_good < n ? ey_fail_within(e, "tool %zu", n_good) : false;
+    return n_good < n ? fail_tool(e, n_good) : false;
 }

@@ -42,6 +42,7 @@ static struct {
     const struct script *script[64]; /* of the answers in the order in which they start; the last
                                         one again and again */
     ey_code prepare_fails, start_fails;
+    size_t failed_image;                   /* that the preparing fails for, from 1; 0: for none */
     int start_fails_at, start_fails_times; /* from the start number on, so many times */
     int prompts, running, most_running, started, cancelled, leased, watches;
     bool waited; /* for the model to be loaded */
@@ -85,7 +86,11 @@ static const ey_image_usage prompt_images[1] = {{10, 20, 32, 64, 2, false}};
 bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt, ey_err *e)
 {
     (void)engine;
-    if (fake.prepare_fails) return ey_fail(e, fake.prepare_fails, "it cannot be prepared");
+    if (fake.prepare_fails) {
+        ey_fail(e, fake.prepare_fails, "it cannot be prepared");
+        return fake.failed_image ? ey_fail_item(e, EY_ITEM_IMAGE, fake.failed_image - 1, NULL)
+                                 : false;
+    }
     *prompt = calloc(1, sizeof(**prompt));
     (*prompt)->info = (ey_prompt_info){
         prompt_ids, fake.n_prompt_tokens, prompt_images, request->n_messages ? 1 : 0, 2, 4096};
@@ -709,6 +714,30 @@ static void refused_before_anything_is_sent(void **state)
     check(&broken, "500 InternalServerError: it broke");
 }
 
+#define IMAGE_PART \
+    "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,aGVsbG8=\"}}"
+
+/* The field of the image that the engine's error is about, whatever its words. */
+static void images_that_fail_have_their_field(void **state)
+{
+    (void)state;
+    static const char body[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": [" IMAGE_PART "]}, "
+        "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"and\"}, " IMAGE_PART
+        ", " IMAGE_PART "]}]}";
+    static const char *const params[] = {"messages[0].content[0].image_url.url",
+                                         "messages[1].content[1].image_url.url",
+                                         "messages[1].content[2].image_url.url"};
+    for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++) {
+        struct exchange x = {0};
+        fake.prepare_fails = EY_BAD_IMAGE;
+        fake.failed_image = i + 1;
+        run(&x, route_chat_completions, body);
+        assert_string_equal(x.param, params[i]);
+        check(&x, "400 BadRequestError: Failed to load image: it cannot be prepared");
+    }
+}
+
 static void prompts_that_do_not_fit(void **state)
 {
     (void)state;
@@ -899,6 +928,7 @@ int main(void)
         cmocka_unit_test_setup(tool_calls_are_taken_apart, forget),
         cmocka_unit_test_setup(answers_that_keep_to_a_grammar, forget),
         cmocka_unit_test_setup(refused_before_anything_is_sent, forget),
+        cmocka_unit_test_setup(images_that_fail_have_their_field, forget),
         cmocka_unit_test_setup(prompts_that_do_not_fit, forget),
         cmocka_unit_test_setup(a_full_queue_in_the_middle_is_waited_for, forget),
         cmocka_unit_test_setup(a_full_queue_does_not_turn_away_who_waited, forget),

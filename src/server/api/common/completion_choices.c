@@ -23,15 +23,13 @@ static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_e
                     ey_engine_describe(engine).max_model_len, e->text);
 }
 
-/* The engine names an image among several by its number, as "image 2: …". */
 void api_image_param(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e)
 {
-    size_t k = 1;
-    if (e->code != EY_BAD_IMAGE) return;
-    if (sscanf(e->text, "image %zu:", &k) != 1) k = 1;
+    int left = e->item; /* images before that one */
+    if (e->code != EY_BAD_IMAGE || e->item_kind != EY_ITEM_IMAGE) return;
     for (size_t m = 0; m < request->n_messages; m++)
         for (size_t p = 0; p < request->messages[m].n_parts; p++)
-            if (request->messages[m].parts[p].type == EY_PART_IMAGE && --k == 0)
+            if (request->messages[m].parts[p].type == EY_PART_IMAGE && left-- == 0)
                 snprintf(param, API_PARAM_BYTES, "messages[%zu].content[%zu].image_url.url", m, p);
 }
 

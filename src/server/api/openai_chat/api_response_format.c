@@ -311,16 +311,13 @@ static bool read_parameters(const struct api_reading *r, const struct field_path
     return field_copy_json(r, schema, out);
 }
 
-/* Which of the tools an error is about, as the engine says it: "tool 2: …". */
+/* index[i] is where the grammar's tool i is among the request's. */
 static bool fail_calls(const struct api_reading *r, const size_t *index, const ey_err *e)
 {
-    size_t k;
-    int n = 0;
-    if (sscanf(e->text, "tool %zu: %n", &k, &n) != 1 || !n)
-        return check_compiled(r, false, "tools", e);
+    if (e->item_kind != EY_ITEM_TOOL) return check_compiled(r, false, "tools", e);
     ey_err within;
-    ey_fail(&within, e->code, "%s", e->text + n);
-    return check_compiled(r, false, parameters_path(index[k]).text, &within);
+    ey_fail(&within, e->code, "%s", e->text + e->detail);
+    return check_compiled(r, false, parameters_path(index[e->item]).text, &within);
 }
 
 static bool compile_calls(const struct api_reading *r, const struct api_response_format *f,
