@@ -649,6 +649,12 @@ static void values_out_of_range(void **state)
         {"{" USER ", \"parallel_tool_calls\": 0}", "parallel_tool_calls",
          V "parallel_tool_calls must be true or false"},
         {"{" USER ", \"tools\": {}}", "tools", V "tools must be an array"},
+        {"{" USER ", \"response_format\": {\"type\": \"text\\u0000x\"}}", "response_format.type",
+         V "response_format.type must be \"text\", \"json_object\" or \"json_schema\", got "
+           "\"text\\u0000x\""},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"function\\u0000\", "
+         "\"function\": {\"name\": \"f\"}}}",
+         "tool_choice.type", V "tool_choice.type must be \"function\", got \"function\\u0000\""},
         {"{" USER ", \"tools\": [1]}", "tools[0]", V "tools[0] must be an object"},
         {"{" USER ", \"tools\": [{\"type\": \"web\"}]}", "tools[0].type",
          V "tools[0].type must be \"function\", got \"web\""},
@@ -768,6 +774,7 @@ static void rules_broken(void **state)
          "response_format.json_schema.schema",
          "response_format.json_schema.schema: #/properties/x: the keyword \"contains\" is not "
          "supported"},
+        {"{" USER ", \"modalities\": [\"text\\u0000\"]}", "modalities", "modalities other than"},
         {"{" USER ", \"structured_outputs\": {\"grammar\": \"root ::= a\"}}",
          "structured_outputs.grammar", "structured_outputs.grammar is not supported"},
         {"{" USER ", \"structured_outputs\": {\"structural_tag\": \"{}\"}}",

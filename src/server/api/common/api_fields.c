@@ -225,6 +225,14 @@ bool field_copy_json(const struct api_reading *r, json_object *value, const char
     return (*out = copy) || api_fail_memory(r->error);
 }
 
+bool field_text_is(json_object *value, const char *wanted)
+{
+    size_t n = strlen(wanted);
+    return json_object_is_type(value, json_type_string) &&
+           (size_t)json_object_get_string_len(value) == n &&
+           memcmp(json_object_get_string(value), wanted, n) == 0;
+}
+
 bool field_is_neutral(json_object *value)
 {
     switch (json_object_get_type(value)) {

@@ -61,6 +61,9 @@ bool field_ids(const struct api_reading *r, const char *path, json_object *value
 /* The value's JSON as text, copied to the passing arena. */
 bool field_copy_json(const struct api_reading *r, json_object *value, const char **out);
 
+/* It is this text and no other; one that goes on after a NUL is another. */
+bool field_text_is(json_object *value, const char *wanted);
+
 /* Null, false, 0, and what is empty: a client that spells out a default asks for nothing. */
 bool field_is_neutral(json_object *value);
 

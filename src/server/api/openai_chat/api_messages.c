@@ -11,13 +11,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static bool message_text_is(json_object *value, const char *wanted)
-{
-    return json_object_is_type(value, json_type_string) &&
-           (size_t)json_object_get_string_len(value) == strlen(wanted) &&
-           strcmp(json_object_get_string(value), wanted) == 0;
-}
-
 /* ---- parts ---- */
 
 static bool read_text_part(const struct api_reading *r, const struct field_path *path,
@@ -39,7 +32,7 @@ static bool read_detail(const struct api_reading *r, const struct field_path *pa
         ey_detail detail;
     } details[] = {{"auto", EY_DETAIL_AUTO}, {"low", EY_DETAIL_LOW}, {"high", EY_DETAIL_HIGH}};
     for (size_t i = 0; i < COUNT(details); i++)
-        if (message_text_is(value, details[i].name)) {
+        if (field_text_is(value, details[i].name)) {
             ref->part->detail = details[i].detail;
             ref->detail_given = details[i].detail != EY_DETAIL_AUTO;
             return true;
@@ -163,7 +156,7 @@ static bool read_arguments(const struct api_reading *r, const struct field_path 
 {
     if (!value) return *out = "{}", true;
     if (json_object_is_type(value, json_type_object)) return field_copy_json(r, value, out);
-    if (message_text_is(value, "")) return *out = "{}", true;
+    if (field_text_is(value, "")) return *out = "{}", true;
     return field_name(r, path->text, value, EY_MAX_TEXT_BYTES, r->passing, out);
 }
 
@@ -217,7 +210,7 @@ static bool read_role(const struct api_reading *r, const struct field_path *mess
                  {"tool", "tool"}};
     struct field_path path = field_member(message, "role");
     for (size_t i = 0; i < COUNT(roles); i++)
-        if (value && message_text_is(value, roles[i].given)) return *out = roles[i].role, true;
+        if (value && field_text_is(value, roles[i].given)) return *out = roles[i].role, true;
     if (!value) return api_fail_value(r->error, path.text, "%s is missing", path.text);
     return api_fail_field(r->error, path.text,
                           "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", value);
@@ -266,7 +259,7 @@ static bool read_tool(const struct api_reading *r, const struct field_path *path
     if (!field_object(r, path->text, value)) return false;
     json_object *type = json_member(value, "type"), *described = json_member(value, "function"),
                 *given = json_member(described, "name");
-    if (type && !message_text_is(type, "function"))
+    if (type && !field_text_is(type, "function"))
         return api_fail_field(r->error, field_member(path, "type").text, "\"function\"", type);
     if (!described) return api_fail_value(r->error, function.text, "%s is missing", function.text);
     if (!field_object(r, function.text, described)) return false;

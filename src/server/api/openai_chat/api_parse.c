@@ -527,8 +527,7 @@ static bool read_modalities(struct request_parser *p, const char *path, json_obj
     if (!field_array(&p->reading, path, value, 0, 8, &n)) return false;
     for (size_t i = 0; i < n; i++) {
         json_object *item = json_object_array_get_idx(value, i);
-        if (!json_object_is_type(item, json_type_string) ||
-            strcmp(json_object_get_string(item), "text") != 0)
+        if (!field_text_is(item, "text"))
             return api_fail(p->reading.error, path,
                             "modalities other than [\"text\"] are not supported");
     }

@@ -14,12 +14,6 @@ enum {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static bool format_text_is(json_object *value, const char *wanted)
-{
-    return json_object_is_type(value, json_type_string) &&
-           strcmp(json_object_get_string(value), wanted) == 0;
-}
-
 /* An answer can keep to one thing only. */
 static bool choose_format(const struct api_reading *r, struct api_response_format *format,
                           enum api_format_kind kind, const char *path, json_object *value)
@@ -125,14 +119,14 @@ bool format_read_response(const struct api_reading *r, struct api_response_forma
     if (!field_object(r, path, value)) return false;
     json_object *type = json_member(value, "type");
     if (!type) return api_fail_value(r->error, type_path.text, "%s is missing", type_path.text);
-    if (format_text_is(type, "structural_tag"))
+    if (field_text_is(type, "structural_tag"))
         return api_fail(r->error, type_path.text,
                         "%s structural_tag is not supported; use json_schema", path);
     if (!field_members_known(r, path, value, known, COUNT(known))) return false;
-    if (format_text_is(type, "text")) return true;
-    if (format_text_is(type, "json_object"))
+    if (field_text_is(type, "text")) return true;
+    if (field_text_is(type, "json_object"))
         return choose_format(r, format, FORMAT_OBJECT, path, value);
-    if (format_text_is(type, "json_schema"))
+    if (field_text_is(type, "json_schema"))
         return read_json_schema(r, format, &schema_path, json_member(value, "json_schema"));
     return api_fail_field(r->error, type_path.text, "\"text\", \"json_object\" or \"json_schema\"",
                           type);
@@ -196,7 +190,7 @@ static bool read_named(const struct api_reading *r, struct api_response_format *
     struct field_path name_path = field_member(&function_path, "name");
     json_object *type = json_member(value, "type"), *function = json_member(value, "function"),
                 *name = json_member(function, "name");
-    if (type && !format_text_is(type, "function"))
+    if (type && !field_text_is(type, "function"))
         return api_fail_field(r->error, type_path.text, "\"function\"", type);
     if (!function)
         return api_fail_value(r->error, function_path.text, "%s is missing", function_path.text);
@@ -301,7 +295,7 @@ static bool read_parameters(const struct api_reading *r, const struct field_path
     if (!schema) return true;
     if (!field_object(r, path->text, schema)) return false;
     if (!json_object_object_length(schema)) return true;
-    if (type && !format_text_is(type, "object"))
+    if (type && !field_text_is(type, "object"))
         return api_fail_field(r->error, type_path.text, "\"object\"", type);
     if (!type && !says_otherwise(schema)) {
         json_object *object = json_object_new_string("object");
