@@ -37,5 +37,6 @@
 #include "eyelet/plan.h"
 #include "eyelet/phase.h"
 #include "eyelet/request.h"
+#include "eyelet/tool_calls.h"
 
 #endif

@@ -19,14 +19,7 @@ bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);
 bool ey_grammar_of_regex(ey_grammar **grammar, const char *pattern, size_t n, ey_err *err);
 /* One of n texts. */
 bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, size_t n, ey_err *err);
-
-typedef struct {
-    const char *name;
-    const char *schema; /* JSON schema of its arguments; NULL: any object */
-} ey_tool;
-/* A call of one of the tools in the model's own format; with `parallel`, one or more calls. */
-bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
-                              ey_err *err);
+/* Tool calls in a model's format have ey_grammar_of_tool_calls (tool_calls.h). */
 
 /* Releases the caller's reference. Requests that use the grammar keep theirs. */
 void ey_grammar_free(ey_grammar **grammar);

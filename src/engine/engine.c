@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "eyelet/tool_calls.h"
+
 ey_engine_options ey_engine_defaults(void)
 {
     return (ey_engine_options){.device = "auto"};
@@ -57,6 +59,11 @@ static uint64_t workspace_bytes(const struct plan *p)
            p->bytes[PLAN_DECODE_WORKSPACE] + p->bytes[PLAN_LOGITS] + p->bytes[PLAN_SCRATCH] +
            p->bytes[PLAN_HOST_BUFFERS] + p->bytes[PLAN_CPU_VISION_WORKSPACE] +
            p->bytes[PLAN_CPU_SCRATCH] + p->bytes[PLAN_CPU_WORKSPACE];
+}
+
+const ey_tool_format *ey_engine_tool_format(const ey_engine *engine)
+{
+    return engine->model.family->tool_calls;
 }
 
 ey_engine_info ey_engine_describe(const ey_engine *engine)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars as eyelet.h offers them. */
+/* Grammars as eyelet/grammar.h offers them. */
+#include "eyelet/grammar.h"
 
 #include "constrain/constrain.h"
-#include "models/chat/tool_call_grammar.h"
 
 bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *e)
 {
@@ -27,10 +27,4 @@ bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, siz
 void ey_grammar_free(ey_grammar **grammar)
 {
     grammar_release(grammar);
-}
-
-bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
-                              ey_err *e)
-{
-    return tool_call_grammar(grammar, tools, n, parallel, e);
 }

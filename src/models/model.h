@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "eyelet/request.h"
 #include "image/image.h"
-#include "models/chat/prompt_pieces.h"
+#include "models/chat/tool_call_format.h"
 #include "tokenizer/tokenizer.h"
 
 struct model;
@@ -21,6 +21,8 @@ struct family {
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
     /* Messages → prompt pieces. */
     bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
+    /* How it calls tools, as prompt() writes them too; NULL: it knows none, and refuses them. */
+    const struct tool_call_format *tool_calls;
     /* Special tokens that prompt() writes, apart from those of images; NULL after the last. */
     const char *tokens[6];
     /* Contents of the tokens around and in place of an image; NULL: a family without images. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "models/chat/hermes.h"
 #include "server/api/common/api_request.h"
 
 enum { VOCABULARY = 1000, IMAGES = 4 };
@@ -114,7 +115,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static ey_budget *budget;
     if (!budget) budget = ey_budget_create(1 << 20);
     struct media_policy media = {.max_bytes = 1 << 16, .budget = budget};
-    struct api_limits limits = {.max_images = IMAGES, .vocab_size = VOCABULARY, .media = &media};
+    struct api_limits limits = {.max_images = IMAGES,
+                                .vocab_size = VOCABULARY,
+                                .media = &media,
+                                .tool_format = &hermes_tool_calls};
     limits.defaults.top_logprobs = -1;
     limits.defaults.sampling = (ey_sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
     const char *kind = size ? memchr(kinds, data[0], 4) : NULL;

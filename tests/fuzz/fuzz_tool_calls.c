@@ -5,34 +5,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/chat/tool_call_parser.h"
+#include "base/buf.h"
+#include "models/chat/hermes_parser.h"
 
-static void take_events(struct tool_call_parser *t, struct buf *got)
+/* Returns the number of calls. */
+static int take_pieces(void *t, struct buf *got)
 {
-    struct tool_call_event event;
-    while (tool_call_parser_next(t, &event)) {
-        if (!event.call && !event.n_text) abort();
-        if (event.call) {
-            buf_printf(got, "[call %d %s ", event.index, event.name);
-            buf_add(got, event.arguments, event.n_arguments);
+    int calls = 0;
+    ey_answer_piece piece;
+    while (hermes_parser_next(t, &piece)) {
+        if (!piece.call && !piece.n_text) abort();
+        if (piece.call) {
+            calls++;
+            buf_printf(got, "[call %d %s ", piece.index, piece.name);
+            buf_add(got, piece.arguments, piece.n_arguments);
         } else
-            buf_add(got, event.text, event.n_text);
+            buf_add(got, piece.text, piece.n_text);
     }
+    return calls;
 }
 
 static struct buf read_in_steps(const char *text, size_t n, size_t step, int *calls)
 {
-    struct tool_call_parser t = tool_call_parser_start(false);
+    void *t = hermes_parser_open(false);
     struct buf got = buf_with_max(1 << 24);
     buf_add_text(&got, "");
+    *calls = 0;
     for (size_t at = 0; at < n; at += step) {
-        if (!tool_call_parser_add(&t, text + at, n - at < step ? n - at : step)) abort();
-        take_events(&t, &got);
+        if (!hermes_parser_add(t, text + at, n - at < step ? n - at : step)) abort();
+        *calls += take_pieces(t, &got);
     }
-    tool_call_parser_end(&t);
-    take_events(&t, &got);
-    *calls = t.n_calls;
-    tool_call_parser_free(&t);
+    hermes_parser_end(t);
+    *calls += take_pieces(t, &got);
+    hermes_parser_close(t);
     return got;
 }
 

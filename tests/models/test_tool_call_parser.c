@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "models/chat/tool_call_parser.h"
+#include "base/buf.h"
+#include "models/chat/hermes_parser.h"
 
 struct call_case {
     const char *text, *wanted; /* content, with [index name arguments] where calls are */
@@ -71,54 +72,53 @@ static const struct call_case cases[] = {
      "<tool_call><tool_call>{\"name\": \"f\"}</tool_call>"},
 };
 
-static void take_events(struct tool_call_parser *t, struct buf *got)
+static void take_pieces(void *t, struct buf *got)
 {
-    struct tool_call_event event;
-    while (tool_call_parser_next(t, &event)) {
-        if (event.call)
-            buf_printf(got, "[%d %s %.*s]", event.index, event.name, (int)event.n_arguments,
-                       event.arguments);
+    ey_answer_piece piece;
+    while (hermes_parser_next(t, &piece)) {
+        if (piece.call)
+            buf_printf(got, "[%d %s %.*s]", piece.index, piece.name, (int)piece.n_arguments,
+                       piece.arguments);
         else {
-            assert_true(event.n_text > 0);
-            buf_add(got, event.text, event.n_text);
+            assert_true(piece.n_text > 0);
+            buf_add(got, piece.text, piece.n_text);
         }
     }
 }
 
 /* Adds text[from..to) from memory that ends there. */
-static void add(struct tool_call_parser *t, const char *text, size_t from, size_t to,
-                struct buf *got)
+static void add(void *t, const char *text, size_t from, size_t to, struct buf *got)
 {
     size_t n = to - from;
     char *exact = malloc(n ? n : 1);
     memcpy(exact, text + from, n);
-    assert_true(tool_call_parser_add(t, exact, n));
+    assert_true(hermes_parser_add(t, exact, n));
     free(exact);
-    take_events(t, got);
+    take_pieces(t, got);
 }
 
 /* The text cut at a and b; where step is not 0, each `step` bytes instead. */
 static void check(const struct call_case *c, size_t a, size_t b, size_t step)
 {
-    struct tool_call_parser t = tool_call_parser_start(false);
+    void *t = hermes_parser_open(false);
     struct buf got = buf_with_max(1 << 16);
     size_t n = strlen(c->text);
     buf_add_text(&got, "");
     if (step)
         for (size_t at = 0; at < n; at += step)
-            add(&t, c->text, at, at + step < n ? at + step : n, &got);
+            add(t, c->text, at, at + step < n ? at + step : n, &got);
     else {
-        add(&t, c->text, 0, a, &got);
-        add(&t, c->text, a, b, &got);
-        add(&t, c->text, b, n, &got);
+        add(t, c->text, 0, a, &got);
+        add(t, c->text, a, b, &got);
+        add(t, c->text, b, n, &got);
     }
-    tool_call_parser_end(&t);
-    take_events(&t, &got);
+    hermes_parser_end(t);
+    take_pieces(t, &got);
     if (strcmp(got.data, c->wanted) != 0)
         fail_msg("%s\n  cut at %zu and %zu, step %zu\n  gives  %s\n  wanted %s", c->text, a, b,
                  step, got.data, c->wanted);
     buf_free(&got);
-    tool_call_parser_free(&t);
+    hermes_parser_close(t);
 }
 
 static void every_way_to_cut_it(void **state)
@@ -145,29 +145,29 @@ static void text_is_not_held_back(void **state)
                {"word <b", 7},    {"a\n\n<tool_call", 1}, {"1 < 2", 5},
                {"<tool_calx", 10}};
     for (size_t i = 0; i < sizeof(now) / sizeof(now[0]); i++) {
-        struct tool_call_parser t = tool_call_parser_start(false);
+        void *t = hermes_parser_open(false);
         struct buf got = buf_with_max(1 << 10);
         buf_add_text(&got, "");
-        add(&t, now[i].text, 0, strlen(now[i].text), &got);
+        add(t, now[i].text, 0, strlen(now[i].text), &got);
         assert_int_equal(got.size, now[i].given);
         buf_free(&got);
-        tool_call_parser_free(&t);
+        hermes_parser_close(t);
     }
 }
 
 static void a_call_is_given_when_it_is_whole(void **state)
 {
     (void)state;
-    struct tool_call_parser t = tool_call_parser_start(false);
-    struct tool_call_event event;
+    void *t = hermes_parser_open(false);
+    ey_answer_piece piece;
     const char *text = CALL("{\"name\": \"f\", \"arguments\": {}}");
-    tool_call_parser_add(&t, text, strlen(text) - 1);
-    assert_false(tool_call_parser_next(&t, &event));
-    tool_call_parser_add(&t, ">", 1);
-    assert_true(tool_call_parser_next(&t, &event) && event.call);
-    assert_string_equal(event.name, "f");
-    assert_false(tool_call_parser_next(&t, &event));
-    tool_call_parser_free(&t);
+    hermes_parser_add(t, text, strlen(text) - 1);
+    assert_false(hermes_parser_next(t, &piece));
+    hermes_parser_add(t, ">", 1);
+    assert_true(hermes_parser_next(t, &piece) && piece.call);
+    assert_string_equal(piece.name, "f");
+    assert_false(hermes_parser_next(t, &piece));
+    hermes_parser_close(t);
 }
 
 static void only_the_first_call_where_one_is_wanted(void **state)
@@ -175,14 +175,14 @@ static void only_the_first_call_where_one_is_wanted(void **state)
     (void)state;
     const char *text = "a " CALL("{\"name\": \"f\"}") "\n" CALL("{\"name\": \"g\"}") "\n" CALL(
         "{\"name\": \"h\"}") " z";
-    struct tool_call_parser t = tool_call_parser_start(true);
+    void *t = hermes_parser_open(true);
     struct buf got = buf_with_max(1 << 10);
-    add(&t, text, 0, strlen(text), &got);
-    tool_call_parser_end(&t);
-    take_events(&t, &got);
+    add(t, text, 0, strlen(text), &got);
+    hermes_parser_end(t);
+    take_pieces(t, &got);
     assert_string_equal(got.data, "a[0 f {}] z");
     buf_free(&got);
-    tool_call_parser_free(&t);
+    hermes_parser_close(t);
 }
 
 int main(void)

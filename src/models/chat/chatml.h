@@ -3,16 +3,14 @@
 #ifndef EY_MODELS_CHATML_H
 #define EY_MODELS_CHATML_H
 
-#include "eyelet/request.h"
-#include "models/chat/prompt_pieces.h"
+#include "models/chat/tool_call_format.h"
 
 /* In what their templates differ. */
 struct chatml {
     const char
         *default_system; /* where the first message is not the system's; NULL: no such turn */
     bool later_system; /* system messages behind the first are turns; otherwise they are left out */
-    bool
-        dump_arguments; /* a call's arguments are written as Python dumps them, not as they stand */
+    const struct tool_call_format *tools; /* NULL: tools are refused */
     bool images;
 };
 

@@ -2,6 +2,7 @@
 /* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no norms of heads, a default
  * system prompt. */
 #include "models/chat/chatml.h"
+#include "models/chat/hermes.h"
 #include "models/layers/text_weights.h"
 
 /* The files name a window for layers that none of these models has. */
@@ -23,7 +24,7 @@ static bool qwen2_prompt(struct prompt *out, const ey_request *request, ey_err *
     static const struct chatml style = {
         .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
         .later_system = true,
-        .dump_arguments = true};
+        .tools = &hermes_dumped_tool_calls};
     return chatml_prompt(out, request, &style, e);
 }
 
@@ -31,5 +32,6 @@ const struct family family_qwen2 = {
     .architecture = "Qwen2ForCausalLM",
     .open = open_qwen2,
     .prompt = qwen2_prompt,
+    .tool_calls = &hermes_dumped_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
 };

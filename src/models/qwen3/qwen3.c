@@ -2,6 +2,7 @@
 /* Qwen3 (spec 9, 3.1): the text model of Qwen3-VL with positions that count up. Thinking is not
  * switched on or off here: the prompt is that of the Instruct models. */
 #include "models/chat/chatml.h"
+#include "models/chat/hermes.h"
 #include "models/layers/text_weights.h"
 
 static bool qwen3_check_config(struct model *m, const struct config *s, ey_err *e)
@@ -21,7 +22,7 @@ static bool open_qwen3(struct model *m, struct checkpoint *ckpt, ey_err *e)
 
 static bool qwen3_prompt(struct prompt *out, const ey_request *request, ey_err *e)
 {
-    static const struct chatml style = {.later_system = true};
+    static const struct chatml style = {.later_system = true, .tools = &hermes_tool_calls};
     return chatml_prompt(out, request, &style, e);
 }
 
@@ -29,5 +30,6 @@ const struct family family_qwen3 = {
     .architecture = "Qwen3ForCausalLM",
     .open = open_qwen3,
     .prompt = qwen3_prompt,
+    .tool_calls = &hermes_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
 };

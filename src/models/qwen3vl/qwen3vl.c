@@ -5,6 +5,7 @@
 
 #include "models/qwen3vl/qwen3vl_chat.h"
 #include "models/qwen3vl/qwen3vl_config.h"
+#include "models/chat/hermes.h"
 #include "models/layers/text_weights.h"
 
 static const struct name_alias aliases[] = {
@@ -122,6 +123,7 @@ const struct family family_qwen3vl = {
     .architecture = "Qwen3VLForConditionalGeneration",
     .open = open_qwen3vl,
     .prompt = qwen3vl_prompt,
+    .tool_calls = &hermes_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
     .vision_marks = &qwen3vl_vision_marks,
 };

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "models/chat/hermes.h"
+#include "models/toy_tool_calls.h"
 #include "server/api/common/api_request.h"
 
 /* A PNG of one pixel: nothing here decodes it. */
@@ -20,7 +22,8 @@ static const struct media_policy media = {0};
 
 static struct api_limits limits(void)
 {
-    struct api_limits l = {.max_images = 3, .vocab_size = 1000, .media = &media};
+    struct api_limits l = {
+        .max_images = 3, .vocab_size = 1000, .media = &media, .tool_format = &hermes_tool_calls};
     l.defaults.top_logprobs = -1;
     l.defaults.sampling = (ey_sampling){
         .temperature = 0.5f, .top_k = 20, .top_p = 0.75f, .repetition_penalty = 1};
@@ -968,6 +971,37 @@ static void grammars_are_kept_between_requests(void **state)
     ey_grammar_cache_close(&l.grammars);
 }
 
+/* The grammar of calls is the model's: other models' are not taken for it, and a model that knows
+ * no tools has none, because its prompt is refused. */
+static void grammars_of_calls_are_the_models(void **state)
+{
+    (void)state;
+    static const ey_tool_format *const formats[] = {&hermes_tool_calls, &toy_tool_calls,
+                                                    &hermes_dumped_tool_calls, NULL};
+    const ey_grammar *grammars[4];
+    struct api_limits l = limits();
+    ey_err e;
+    assert_true(ey_grammar_cache_open(&l.grammars, 1 << 20, &e));
+    for (int i = 0; i < 4; i++) {
+        struct api_request r;
+        struct api_error error;
+        l.tool_format = formats[i];
+        if (!parse_within(&r, API_CHAT,
+                          "{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"required\"}", &l,
+                          &error))
+            fail_msg("%s", error.message);
+        assert_true(r.tools_given);
+        grammars[i] = r.request.grammar;
+        api_request_free(&r);
+    }
+    assert_non_null(grammars[0]);
+    assert_non_null(grammars[1]);
+    assert_ptr_not_equal(grammars[0], grammars[1]);
+    assert_ptr_equal(grammars[0], grammars[2]);
+    assert_null(grammars[3]);
+    ey_grammar_cache_close(&l.grammars);
+}
+
 /* ---- limits ---- */
 
 /* head, n times item with commas between, tail. */
@@ -1146,6 +1180,7 @@ int main(void)
         cmocka_unit_test(completions_refused),
         cmocka_unit_test(strict_servers_refuse_unknown_fields),
         cmocka_unit_test(grammars_are_kept_between_requests),
+        cmocka_unit_test(grammars_of_calls_are_the_models),
         cmocka_unit_test(limits_and_one_past_them),
         cmocka_unit_test(long_texts),
         cmocka_unit_test(text_full_of_brackets),

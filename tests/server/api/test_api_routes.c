@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "models/chat/hermes.h"
+#include "models/toy_tool_calls.h"
 #include "server/api/openai_chat/api_routes.h"
 
 /* ---- the engine's side ---- */
@@ -49,6 +51,7 @@ static struct {
     size_t n_prompt_tokens;
     uint64_t seeds[64];
     const ey_grammar *grammars[64];
+    const ey_tool_format *tool_format; /* NULL: Hermes */
     double clock;
     double ending_at; /* the server ends then; 0: never */
 } fake;
@@ -67,6 +70,13 @@ ey_sampling ey_model_sampling(const ey_engine *engine)
 {
     (void)engine;
     return (ey_sampling){.top_p = 1, .repetition_penalty = 1};
+}
+
+/* The family's; a test may say another. */
+const ey_tool_format *ey_engine_tool_format(const ey_engine *engine)
+{
+    (void)engine;
+    return fake.tool_format ? fake.tool_format : &hermes_tool_calls;
 }
 
 uint64_t ey_random_seed(void)
@@ -683,6 +693,26 @@ static void tool_calls_are_taken_apart(void **state)
     check(&bad, "0 role; 0 '<tool_call>\n{\"name\": oops}\n</tool_call>'; 0 =stop; DONE");
 }
 
+/* The server reads the format of the model's family, and no other. */
+static void tool_calls_of_another_format(void **state)
+{
+    (void)state;
+    static const struct script toy_call = {.steps = {"!f {\"a\": ", "2};"}};
+    struct exchange whole = {0}, streamed = {0}, hermes = {0};
+    fake.tool_format = &toy_tool_calls;
+    fake.script[0] = &toy_call;
+    run(&whole, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"tool_choice\": \"required\"}");
+    check(&whole, "0 f({\"a\": 2}) =tool_calls; usage 3+3; ");
+    run(&streamed, route_chat_completions, "{" MESSAGES ", " TOOLS ", \"stream\": true}");
+    check(&streamed, "0 role; 0 f({\"a\": 2}); 0 =tool_calls; DONE");
+    forget(NULL);
+    fake.tool_format = &toy_tool_calls;
+    fake.script[0] = &a_call;
+    run(&hermes, route_chat_completions, "{" MESSAGES ", " TOOLS "}");
+    check(&hermes,
+          "0 '<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>' =stop; usage 3+3; ");
+}
+
 /* ---- what goes wrong ---- */
 
 static void refused_before_anything_is_sent(void **state)
@@ -926,6 +956,7 @@ int main(void)
         cmocka_unit_test_setup(many_prompts_do_not_fill_the_queue, forget),
         cmocka_unit_test_setup(log_probabilities, forget),
         cmocka_unit_test_setup(tool_calls_are_taken_apart, forget),
+        cmocka_unit_test_setup(tool_calls_of_another_format, forget),
         cmocka_unit_test_setup(answers_that_keep_to_a_grammar, forget),
         cmocka_unit_test_setup(refused_before_anything_is_sent, forget),
         cmocka_unit_test_setup(images_that_fail_have_their_field, forget),

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "eyelet/request.h"
+#include "eyelet/tool_calls.h"
 #include "media/media.h"
 
 /* What is wrong with a request, as the API says it. */
@@ -62,7 +63,8 @@ struct api_limits {
     int vocab_size;
     bool strict; /* fields that are not known are refused */
     const struct media_policy *media;
-    ey_grammar_cache *grammars; /* NULL: each is compiled */
+    ey_grammar_cache *grammars;        /* NULL: each is compiled */
+    const ey_tool_format *tool_format; /* the model's; NULL: it knows no tools */
 };
 
 /* Parses body[n], and reads of it which model is asked. False: *error says why, with the field's

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "server/api/common/api_fields.h"
 #include "server/api/openai_chat/api_routes.h"
-#include "models/chat/tool_call_parser.h"
 
 enum { WAIT_MS = 100 };
 
@@ -41,7 +40,8 @@ static struct api_limits api_limits_for(const struct completion *a,
                                 .vocab_size = ey_engine_describe(a->engine).vocab_size,
                                 .strict = o->strict,
                                 .media = media,
-                                .grammars = a->server->grammars};
+                                .grammars = a->server->grammars,
+                                .tool_format = ey_engine_tool_format(a->engine)};
     limits.defaults.sampling = ey_model_sampling(a->engine);
     return limits;
 }
@@ -189,7 +189,7 @@ struct reply_end completion_finish(const struct completion *a, const ey_answer *
                               .stop_id = requested ? answer->stop_id : -1};
 }
 
-/* What the parser of tool calls made of the text. */
+/* The text taken apart. */
 struct parsed_answer {
     struct buf text;
     struct arena memory;
@@ -197,13 +197,13 @@ struct parsed_answer {
     size_t n_calls;
 };
 
-static bool add_parsed_call(struct parsed_answer *out, const struct tool_call_event *event)
+static bool add_parsed_call(struct parsed_answer *out, const ey_answer_piece *piece)
 {
     if (out->n_calls == EY_MAX_TOOL_CALLS) return true;
     struct reply_call *call = &out->call[out->n_calls++];
-    call->name = arena_copy_text(&out->memory, event->name, strlen(event->name));
-    call->arguments = arena_copy_text(&out->memory, event->arguments, event->n_arguments);
-    call->n_arguments = event->n_arguments;
+    call->name = arena_copy_text(&out->memory, piece->name, strlen(piece->name));
+    call->arguments = arena_copy_text(&out->memory, piece->arguments, piece->n_arguments);
+    call->n_arguments = piece->n_arguments;
     reply_call_set_id(call);
     return call->name && call->arguments;
 }
@@ -211,14 +211,17 @@ static bool add_parsed_call(struct parsed_answer *out, const struct tool_call_ev
 static bool split_tool_calls(struct parsed_answer *out, const struct completion *a,
                              const ey_answer *answer)
 {
-    struct tool_call_parser tools = tool_call_parser_start(a->request.single_call);
-    struct tool_call_event event;
-    bool ok = tool_call_parser_add(&tools, answer->text, answer->n_text);
-    tool_call_parser_end(&tools);
-    while (ok && tool_call_parser_next(&tools, &event))
-        ok = event.call ? add_parsed_call(out, &event)
-                        : buf_add(&out->text, event.text, event.n_text);
-    tool_call_parser_free(&tools);
+    ey_tool_parser *tools;
+    ey_answer_piece piece;
+    if (!ey_tool_parser_open(&tools, ey_engine_tool_format(a->engine), a->request.single_call,
+                             NULL))
+        return false;
+    bool ok = ey_tool_parser_add(tools, answer->text, answer->n_text);
+    ey_tool_parser_end(tools);
+    while (ok && ey_tool_parser_next(tools, &piece))
+        ok = piece.call ? add_parsed_call(out, &piece)
+                        : buf_add(&out->text, piece.text, piece.n_text);
+    ey_tool_parser_free(&tools);
     return ok;
 }
 

@@ -332,21 +332,24 @@ static bool compile_calls(const struct api_reading *r, const struct api_response
             return false;
     }
     bool several = !f->tool && !r->out->single_call;
-    return ey_grammar_of_tool_calls(out, tools, n_wanted, several, &e) || fail_calls(r, index, &e);
+    return ey_grammar_of_tool_calls(out, r->limits->tool_format, tools, n_wanted, several, &e) ||
+           fail_calls(r, index, &e);
 }
 
 /* ---- grammars of earlier requests ---- */
 
-/* All that the grammar is made of: the kind, of calls which, and the field's JSON. False: it has no
- * key. */
+/* All that the grammar is made of: the kind, of calls which and in what format, and the field's
+ * JSON. False: it has no key. */
 static bool write_key(const struct api_reading *r, const struct api_response_format *f,
                       struct buf *key)
 {
     size_t n;
     const char *value = json_object_to_json_string_length(f->value, JSON_C_TO_STRING_PLAIN, &n),
-               *tool = f->tool ? f->tool : "";
+               *tool = f->tool ? f->tool : "",
+               *calls = f->kind == FORMAT_CALLS ? ey_tool_format_name(r->limits->tool_format) : "";
     return value &&
-           buf_printf(key, "%d %d %zu %s ", f->kind, r->out->single_call, strlen(tool), tool) &&
+           buf_printf(key, "%d %d %s %zu %s ", f->kind, r->out->single_call, calls, strlen(tool),
+                      tool) &&
            buf_add(key, value, n);
 }
 
@@ -378,5 +381,7 @@ bool format_compile(const struct api_reading *r, const struct api_response_forma
                                           [FORMAT_CALLS] = compile_calls};
     if (format->kind == FORMAT_FREE || r->out->kind == API_TOKENIZE) return true;
     if (format->kind != FORMAT_CALLS) r->out->tools_given = false;
+    if (format->kind == FORMAT_CALLS && !r->limits->tool_format)
+        return true; /* the prompt will be refused, which says why */
     return find_or_compile(r, format, compile[format->kind], &r->out->request.grammar);
 }

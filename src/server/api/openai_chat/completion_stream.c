@@ -7,14 +7,14 @@
 #include "base/clock.h"
 #include "server/api/openai_chat/api_completion.h"
 #include "server/api/common/api_fields.h"
-#include "models/chat/tool_call_parser.h"
 
 enum { WAIT_MS = 100, KEEPALIVE_SECONDS = 15, PROGRESS_SECONDS = 1 };
 
 /* One choice of the stream. */
 struct choice_state {
     bool begun;
-    struct tool_call_parser tools;
+    ey_tool_parser *tools; /* NULL: the request has none */
+    int n_calls;
     int n_logprobs_sent; /* tokens whose log-probabilities are out */
     size_t offset;       /* of the next token in the text */
 };
@@ -69,12 +69,13 @@ static void begin_choice(struct completion_stream *s, const struct choice_slot *
 }
 
 static void write_call_chunk(struct completion_stream *s, const struct choice_slot *slot,
-                             const struct tool_call_event *event)
+                             const ey_answer_piece *piece)
 {
     struct reply_call call = {
-        .name = event->name, .arguments = event->arguments, .n_arguments = event->n_arguments};
+        .name = piece->name, .arguments = piece->arguments, .n_arguments = piece->n_arguments};
     reply_call_set_id(&call);
-    reply_chunk_call(&s->out, &s->a->reply, slot->index, event->index, &call);
+    reply_chunk_call(&s->out, &s->a->reply, slot->index, piece->index, &call);
+    s->choice_states[slot->index].n_calls++;
 }
 
 /* Log-probabilities go with the first text that is written; until then they wait. */
@@ -90,13 +91,13 @@ static void write_text_chunk(struct completion_stream *s, const struct choice_sl
 static bool write_parsed_text(struct completion_stream *s, const struct choice_slot *slot,
                               struct reply_logprobs *logprobs)
 {
-    struct tool_call_event event;
-    while (tool_call_parser_next(&s->choice_states[slot->index].tools, &event)) {
+    ey_answer_piece piece;
+    while (ey_tool_parser_next(s->choice_states[slot->index].tools, &piece)) {
         begin_choice(s, slot);
-        if (event.call)
-            write_call_chunk(s, slot, &event);
+        if (piece.call)
+            write_call_chunk(s, slot, &piece);
         else
-            write_text_chunk(s, slot, event.text, event.n_text, logprobs);
+            write_text_chunk(s, slot, piece.text, piece.n_text, logprobs);
     }
     return !s->out.failed;
 }
@@ -105,8 +106,8 @@ static bool write_new_text(struct completion_stream *s, const struct choice_slot
                            const ey_event *event, struct reply_logprobs *logprobs)
 {
     struct choice_state *v = &s->choice_states[slot->index];
-    if (s->a->request.tools_given)
-        return tool_call_parser_add(&v->tools, event->text, event->n_text) &&
+    if (v->tools)
+        return ey_tool_parser_add(v->tools, event->text, event->n_text) &&
                write_parsed_text(s, slot, logprobs);
     begin_choice(s, slot);
     write_text_chunk(s, slot, event->text, event->n_text, logprobs);
@@ -139,11 +140,11 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
         logprobs.tokens = answer->logprobs + v->n_logprobs_sent;
         logprobs.n = answer->n_logprobs - (size_t)v->n_logprobs_sent;
     }
-    if (s->a->request.tools_given) {
-        tool_call_parser_end(&v->tools);
+    if (v->tools) {
+        ey_tool_parser_end(v->tools);
         if (!write_parsed_text(s, slot, &logprobs)) return api_fail_memory(&s->a->error);
     }
-    struct reply_end end = completion_finish(s->a, answer, v->tools.n_calls);
+    struct reply_end end = completion_finish(s->a, answer, v->n_calls);
     begin_choice(s, slot);
     reply_chunk_end(&s->out, &s->a->reply, slot->index, &end, logprobs.n ? &logprobs : NULL);
     return true;
@@ -222,12 +223,31 @@ static ssize_t pull_completion(void *state, struct exchange *x, char *out, size_
     return (ssize_t)n;
 }
 
+static void close_choice_states(struct choice_state *states, size_t n)
+{
+    for (size_t i = 0; states && i < n; i++)
+        ey_tool_parser_free(&states[i].tools);
+    free(states);
+}
+
+/* NULL: no memory. */
+static struct choice_state *open_choice_states(const struct completion *a)
+{
+    size_t n = a->choices.n_slots;
+    const ey_tool_format *format = ey_engine_tool_format(a->engine);
+    struct choice_state *states = calloc(n, sizeof(*states));
+    for (size_t i = 0; states && a->request.tools_given && i < n; i++)
+        if (!ey_tool_parser_open(&states[i].tools, format, a->request.single_call, NULL)) {
+            close_choice_states(states, n);
+            return NULL;
+        }
+    return states;
+}
+
 static void close_completion(void *state)
 {
     struct completion_stream *s = state;
-    for (size_t i = 0; s->choice_states && i < s->a->choices.n_slots; i++)
-        tool_call_parser_free(&s->choice_states[i].tools);
-    free(s->choice_states);
+    close_choice_states(s->choice_states, s->a->choices.n_slots);
     buf_free(&s->out);
     if (!s->ended) s->a->hung_up = true; /* the connection ended before the answers did */
     completion_close(s->a);
@@ -237,16 +257,14 @@ static void close_completion(void *state)
 void completion_stream(struct completion *a, struct exchange *x)
 {
     struct completion_stream *s = calloc(1, sizeof(*s));
-    struct choice_state *choice_states = calloc(a->choices.n_slots, sizeof(*choice_states));
+    struct choice_state *choice_states = open_choice_states(a);
     if (!s || !choice_states) {
         free(s);
-        free(choice_states);
+        close_choice_states(choice_states, a->choices.n_slots);
         exchange_fail(x, 503, NULL, NULL, "no memory for the answer; ask again later");
         completion_close(a);
         return;
     }
-    for (size_t i = 0; i < a->choices.n_slots; i++)
-        choice_states[i].tools = tool_call_parser_start(a->request.single_call);
     *s = (struct completion_stream){.a = a,
                                     .choice_states = choice_states,
                                     .out = buf_with_max(EY_MAX_RESPONSE_BYTES),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* <tool_call> blocks whose arguments follow each tool's JSON schema. */
-#include "models/chat/tool_call_grammar.h"
+#include "models/chat/hermes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,18 +18,18 @@ static int tool_call_literal(struct grammar_builder *b, const char *s)
 static int add_tool_call(struct grammar_builder *b, const ey_tool *tool)
 {
     struct buf head = buf_with_max(1 << 16);
-    buf_add_text(&head, "<tool_call>\n{\"name\": ");
+    buf_add_text(&head, HERMES_CALL_START "\n{\"name\": ");
     json_dump_string(&head, tool->name, strlen(tool->name));
     buf_add_text(&head, ", \"arguments\": ");
     int parts[] = {grammar_literal(b, head.data ? head.data : "", head.size),
                    tool->schema ? grammar_schema(b, tool->schema, strlen(tool->schema))
                                 : grammar_json_object(b),
-                   tool_call_literal(b, "}\n</tool_call>")};
+                   tool_call_literal(b, "}\n" HERMES_CALL_END)};
     buf_free(&head);
     return grammar_sequence(b, parts, 3);
 }
 
-static bool fail_tool(ey_err *e, size_t at)
+static bool fail_hermes_tool(ey_err *e, size_t at)
 {
     char name[32];
     snprintf(name, sizeof(name), "tool %zu", at);
@@ -37,8 +37,7 @@ static bool fail_tool(ey_err *e, size_t at)
     return ey_fail_item(e, EY_ITEM_TOOL, at, name);
 }
 
-bool tool_call_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
-                       ey_err *e)
+bool hermes_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel, ey_err *e)
 {
     int calls[EY_MAX_TOOLS];
     if (n < 1 || n > EY_MAX_TOOLS)
@@ -62,5 +61,5 @@ bool tool_call_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, boo
         whole = grammar_sequence(b, parts, 2);
     }
     if (grammar_builder_finish(&b, whole, grammar, e)) return true;
-    return n_good < n ? fail_tool(e, n_good) : false;
+    return n_good < n ? fail_hermes_tool(e, n_good) : false;
 }

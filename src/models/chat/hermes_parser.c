@@ -1,34 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tool calls in an answer's text. */
-#include "models/chat/tool_call_parser.h"
+#include "models/chat/hermes_parser.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "models/chat/hermes.h"
 
-#define TOOL_CALL_OPEN "<tool_call>"
-#define TOOL_CALL_CLOSE "</tool_call>"
+struct hermes_parser {
+    struct buf text;    /* not given away yet */
+    size_t n_taken;     /* bytes of it that were; dropped with the next text */
+    size_t json_start;  /* in a call: where its JSON begins; else 0 */
+    size_t search_from; /* in a call: its end is not before this */
+    int n_calls;
+    bool single; /* calls after the first are left out */
+    bool ended;
+    struct buf name, arguments; /* of the last call given */
+};
 
-struct tool_call_parser tool_call_parser_start(bool single)
+void *hermes_parser_open(bool single)
 {
-    struct tool_call_parser t = {.single = single};
-    t.text = buf_with_max(EY_MAX_TEXT_BYTES);
-    t.name = buf_with_max(EY_MAX_TEXT_BYTES);
-    t.arguments = buf_with_max(EY_MAX_TEXT_BYTES);
+    struct hermes_parser *t = calloc(1, sizeof(*t));
+    if (!t) return NULL;
+    t->single = single;
+    t->text = buf_with_max(EY_MAX_TEXT_BYTES);
+    t->name = buf_with_max(EY_MAX_TEXT_BYTES);
+    t->arguments = buf_with_max(EY_MAX_TEXT_BYTES);
     return t;
 }
 
-void tool_call_parser_free(struct tool_call_parser *t)
+void hermes_parser_close(void *state)
 {
+    struct hermes_parser *t = state;
+    if (!t) return;
     buf_free(&t->text);
     buf_free(&t->name);
     buf_free(&t->arguments);
-    *t = (struct tool_call_parser){0};
+    free(t);
 }
 
 /* Forgets what was given away. */
-static void drop_taken(struct tool_call_parser *t)
+static void drop_taken(struct hermes_parser *t)
 {
     if (!t->n_taken) return;
     memmove(t->text.data, t->text.data + t->n_taken, t->text.size - t->n_taken + 1);
@@ -36,14 +51,16 @@ static void drop_taken(struct tool_call_parser *t)
     t->n_taken = 0;
 }
 
-bool tool_call_parser_add(struct tool_call_parser *t, const char *text, size_t n)
+bool hermes_parser_add(void *state, const char *text, size_t n)
 {
+    struct hermes_parser *t = state;
     drop_taken(t);
     return buf_add(&t->text, text, n);
 }
 
-void tool_call_parser_end(struct tool_call_parser *t)
+void hermes_parser_end(void *state)
 {
+    struct hermes_parser *t = state;
     t->ended = true;
 }
 
@@ -60,9 +77,9 @@ static size_t tool_call_trimmed_length(const char *text, size_t n)
     return n;
 }
 
-static bool give_text(struct tool_call_parser *t, struct tool_call_event *event, size_t n)
+static bool give_text(struct hermes_parser *t, ey_answer_piece *piece, size_t n)
 {
-    *event = (struct tool_call_event){.text = t->text.data, .n_text = n};
+    *piece = (ey_answer_piece){.text = t->text.data, .n_text = n};
     t->n_taken = n;
     t->json_start = 0;
     return n > 0;
@@ -133,8 +150,7 @@ static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *l
     return found;
 }
 
-static bool copy_arguments(struct tool_call_parser *t, json_object *call, const char *text,
-                           size_t n)
+static bool copy_arguments(struct hermes_parser *t, json_object *call, const char *text, size_t n)
 {
     json_object *arguments = json_member(call, "arguments");
     size_t at, length;
@@ -152,7 +168,7 @@ static bool copy_arguments(struct tool_call_parser *t, json_object *call, const 
 }
 
 /* Reads {"name", "arguments"} into t->name and t->arguments. */
-static bool read_call(struct tool_call_parser *t, const char *text, size_t n)
+static bool read_call(struct hermes_parser *t, const char *text, size_t n)
 {
     json_object *call = json_parse(text, n, "a tool call", EY_BAD_REQUEST, NULL);
     json_object *name = json_member_of_type(call, "name", json_type_string);
@@ -167,72 +183,73 @@ static bool read_call(struct tool_call_parser *t, const char *text, size_t n)
 
 /* ---- pieces ---- */
 
-static bool give_call(struct tool_call_parser *t, struct tool_call_event *event, size_t end)
+static bool give_call(struct hermes_parser *t, ey_answer_piece *piece, size_t end)
 {
     t->n_taken = end;
     t->json_start = 0;
-    *event = (struct tool_call_event){.call = true,
-                                      .index = t->n_calls++,
-                                      .name = t->name.data,
-                                      .arguments = t->arguments.data,
-                                      .n_arguments = t->arguments.size};
-    return !t->single || event->index == 0;
+    *piece = (ey_answer_piece){.call = true,
+                               .index = t->n_calls++,
+                               .name = t->name.data,
+                               .arguments = t->arguments.data,
+                               .n_arguments = t->arguments.size};
+    return !t->single || piece->index == 0;
 }
 
 /* In a call: its end may be here. A mark inside of a string of the JSON is none. */
-static bool next_in_call(struct tool_call_parser *t, struct tool_call_event *event)
+static bool next_in_call(struct hermes_parser *t, ey_answer_piece *piece)
 {
     const char *text = t->text.data;
-    size_t size = t->text.size, close = strlen(TOOL_CALL_CLOSE);
+    size_t size = t->text.size, close = strlen(HERMES_CALL_END);
     for (const char *at;
-         (at = memmem(text + t->search_from, size - t->search_from, TOOL_CALL_CLOSE, close));) {
+         (at = memmem(text + t->search_from, size - t->search_from, HERMES_CALL_END, close));) {
         size_t end = (size_t)(at - text);
         if (read_call(t, text + t->json_start, end - t->json_start))
-            return give_call(t, event, end + close);
+            return give_call(t, piece, end + close);
         if (!ends_in_string(text + t->json_start, end - t->json_start))
-            return give_text(t, event, end + close);
+            return give_text(t, piece, end + close);
         t->search_from = end + close;
     }
     if (t->search_from + close <= size) t->search_from = size - close + 1;
     if (!t->ended) return false;
-    if (read_call(t, text + t->json_start, size - t->json_start)) return give_call(t, event, size);
-    return give_text(t, event, size);
+    if (read_call(t, text + t->json_start, size - t->json_start)) return give_call(t, piece, size);
+    return give_text(t, piece, size);
 }
 
 /* Bytes at the end of text[n] that may still turn out to come before a call, or to begin its mark.
  */
 static size_t n_undecided(const char *text, size_t n)
 {
-    size_t mark = strlen(TOOL_CALL_OPEN) - 1 < n ? strlen(TOOL_CALL_OPEN) - 1 : n;
-    while (mark && memcmp(text + n - mark, TOOL_CALL_OPEN, mark) != 0)
+    size_t mark = strlen(HERMES_CALL_START) - 1 < n ? strlen(HERMES_CALL_START) - 1 : n;
+    while (mark && memcmp(text + n - mark, HERMES_CALL_START, mark) != 0)
         mark--;
     return n - tool_call_trimmed_length(text, n - mark);
 }
 
-static bool next_in_text(struct tool_call_parser *t, struct tool_call_event *event)
+static bool next_in_text(struct hermes_parser *t, ey_answer_piece *piece)
 {
     const char *text = t->text.data;
     size_t size = t->text.size, n;
-    const char *open = memmem(text, size, TOOL_CALL_OPEN, strlen(TOOL_CALL_OPEN));
+    const char *open = memmem(text, size, HERMES_CALL_START, strlen(HERMES_CALL_START));
     if (open) {
-        t->json_start = t->search_from = (size_t)(open - text) + strlen(TOOL_CALL_OPEN);
+        t->json_start = t->search_from = (size_t)(open - text) + strlen(HERMES_CALL_START);
         n = tool_call_trimmed_length(text, (size_t)(open - text));
-        if (!n) return next_in_call(t, event);
+        if (!n) return next_in_call(t, piece);
         t->json_start = 0; /* the call is met again when this text is gone */
-        return give_text(t, event, n);
+        return give_text(t, piece, n);
     }
     n = size - (t->ended ? 0 : n_undecided(text, size));
     if (t->ended && t->n_calls && !tool_call_trimmed_length(text, size)) return false;
-    return give_text(t, event, n);
+    return give_text(t, piece, n);
 }
 
-bool tool_call_parser_next(struct tool_call_parser *t, struct tool_call_event *event)
+bool hermes_parser_next(void *state, ey_answer_piece *piece)
 {
+    struct hermes_parser *t = state;
     bool given;
     do {
         drop_taken(t);
         if (!t->text.size) return false;
-        given = t->json_start ? next_in_call(t, event) : next_in_text(t, event);
+        given = t->json_start ? next_in_call(t, piece) : next_in_text(t, piece);
     } while (!given && t->n_taken); /* a call that is left out */
     return given;
 }
