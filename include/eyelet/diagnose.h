@@ -39,6 +39,7 @@ typedef struct {
     double heartbeat_age; /* seconds since the last step; 0 if the engine is idle */
 } ey_stats;
 
+/* A copy, of one moment. Thread-safe. */
 ey_stats ey_engine_stats(const ey_engine *engine);
 
 /* Histogram of the time to compute one grammar mask. Bucket i ends at
@@ -106,7 +107,7 @@ typedef struct {
     double vector_flops_per_second;
 } ey_roofline;
 
-/* Measures the device's limits for about a second. */
+/* Measures the limits of the device for about a second, between requests. */
 bool ey_measure_roofline(ey_engine *engine, ey_roofline *roofline, ey_err *err);
 
 /* ---- doctor ---------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "eyelet/error.h"
 #include "eyelet/phase.h"
 
+/* "1.2.3": a static string. */
 const char *ey_version(void);
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -137,14 +138,16 @@ uint64_t ey_engine_wait_huge_pages(ey_engine *engine);
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */
 
-/* Tokenizes a text into *ids (the caller frees) and *n. */
+/* Tokenizes text[n_text] into *ids (the caller frees) and *n. With `parse_special`, text that
+ * spells a special token becomes that token. */
 bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special,
                  int **ids, size_t *n, ey_err *err);
 /* Writes the text of token ids to *text (the caller frees; NUL-terminated) and its length to *n.
  * Bytes that are not UTF-8 become U+FFFD. Fails for ids outside the vocabulary. */
 bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
                    ey_err *err);
-/* The text of one token, as in ey_logprob. Lives as long as the engine. */
+/* The text of one token, as in ey_logprob; "" for an id outside the vocabulary. Lives as long as
+ * the engine. */
 const char *ey_token_text(const ey_engine *engine, int id);
 
 #endif

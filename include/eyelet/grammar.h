@@ -2,8 +2,9 @@
 /* Grammars: what the text of an answer may be.
  *
  * At each step the sampler only considers tokens that keep the text a prefix of a valid one. A
- * grammar is compiled once and may be used by any number of answers, engines and threads. Errors
- * with EY_BAD_REQUEST name the unsupported part and its location. */
+ * grammar is compiled once and may be used by any number of answers, engines and threads. Each
+ * ey_grammar_of_... makes *grammar of texts that it only borrows; the caller frees it. Errors with
+ * EY_BAD_REQUEST name the unsupported part and its location. */
 #ifndef EYELET_GRAMMAR_H
 #define EYELET_GRAMMAR_H
 
@@ -21,14 +22,17 @@ bool ey_grammar_of_regex(ey_grammar **grammar, const char *pattern, size_t n, ey
 bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, size_t n, ey_err *err);
 /* Tool calls in a model's format have ey_grammar_of_tool_calls (tool_calls.h). */
 
-/* Releases the caller's reference. Requests that use the grammar keep theirs. */
+/* Releases the caller's reference and sets *grammar to NULL; accepts NULL. Requests that use the
+ * grammar keep theirs. */
 void ey_grammar_free(ey_grammar **grammar);
 
 /* An LRU cache of compiled grammars and their token masks, limited in entries and bytes.
  * Thread-safe. The key must contain everything that the grammar was made of. */
 typedef struct ey_grammar_cache ey_grammar_cache;
 enum { EY_GRAMMAR_CACHE_ENTRIES = 64 };
+/* The caller closes *cache. */
 bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t max_bytes, ey_err *err);
+/* Releases all that it holds; sets *cache to NULL; accepts NULL. */
 void ey_grammar_cache_close(ey_grammar_cache **cache);
 /* Returns a new reference, which the caller frees, or NULL. */
 ey_grammar *ey_grammar_cache_find(ey_grammar_cache *cache, const char *key, size_t n);

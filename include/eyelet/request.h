@@ -29,6 +29,7 @@ typedef struct {
     uint64_t min_pixels; /* images: if not 0, smaller ones are enlarged to this many pixels */
 } ey_part;
 
+/* Parts that borrow the text (NUL-terminated) or the file's bytes, with default sizes. */
 ey_part ey_text_part(const char *text);
 ey_part ey_image_part(const void *bytes, size_t n_bytes);
 
@@ -108,6 +109,7 @@ typedef struct {
     void *event_user;
 } ey_request;
 
+/* A greedy request without a prompt. */
 ey_request ey_request_defaults(void);
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -171,6 +173,7 @@ typedef struct {
 /* Answers one request and blocks until it is done. The caller frees the answer, also after an
  * error. Thread-safe. */
 bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
+/* Frees what the answer holds and makes it empty; accepts an empty one. */
 void ey_answer_free(ey_answer *answer);
 
 /* ---- in steps --------------------------------------------------------------------------------
@@ -192,16 +195,19 @@ typedef struct {
     uint64_t kv_bytes; /* of the KV cache that the prompt takes */
 } ey_prompt_info;
 
-/* Makes a prompt from the messages, text or ids of the request, whose other fields are ignored.
- * Fails if the prompt can never fit the context. */
+/* Makes a prompt, which the caller frees, from the messages, text or ids of the request, whose
+ * other fields are ignored. Fails with EY_TOO_LONG if the prompt can never fit the context; errors
+ * about an image or a tool say which (error.h). */
 bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt,
                        ey_err *err);
 ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* valid as long as the prompt */
+/* Sets *prompt to NULL; accepts NULL. Generations of it keep what they need. */
 void ey_prompt_free(ey_prompt **prompt);
 
 /* Queues one answer to the prompt, which may be freed afterwards or started again for further
  * choices. Uses the fields of the request that concern the answer (max_tokens, sampling, stop, ...)
- * and copies what they point to. Fails with EY_BUSY if the queue is full. */
+ * and copies what they point to. Fails with EY_BUSY if the queue is full. *generation is the
+ * caller's until ey_generation_collect. */
 bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
                          ey_generation **generation, ey_err *err);
 /* Waits up to timeout_ms for the next event: NONE after a timeout, DONE once the answer is
