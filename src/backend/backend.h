@@ -89,7 +89,6 @@ struct text_layer {
     TEXT_LAYER_MEMBERS(PLACED_MEMBER)
 };
 enum { LAYER_WEIGHTS = sizeof(struct text_layer_tensors) / sizeof(struct tensor) };
-_Static_assert(LAYER_WEIGHTS == sizeof(struct text_layer) / sizeof(struct placed *), "pairs");
 
 struct affine_tensors { /* y = x · Wᵀ + b */
     struct tensor w, b;

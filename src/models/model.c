@@ -259,6 +259,9 @@ static enum weight_role layer_role(const struct text_layer_tensors *layer, const
     return w == &layer->q || w == &layer->k || w == &layer->v ? ROLE_ATTENTION : ROLE_TEXT;
 }
 
+_Static_assert(LAYER_WEIGHTS == sizeof(struct text_layer) / sizeof(struct placed *),
+               "pairs of structs");
+
 static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_err *e)
 {
     const struct text_layer_tensors *in = &m->model->layers[layer];

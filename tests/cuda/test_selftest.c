@@ -117,7 +117,7 @@ static void assert_multiplies(struct backend *be, int n)
     }
     be->ops->memory->release(be, device_x);
     be->ops->memory->release(be, device_y);
-    be->ops->memory->release(be, (dev)(uintptr_t)w.data);
+    be->ops->memory->release(be, (dev)(uintptr_t)cuda_weight_of(w)->matrix.data);
 }
 
 /* The kernel, which n_families use, fails; others do its work; the next start knows without trying.

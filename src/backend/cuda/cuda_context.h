@@ -44,7 +44,7 @@ static inline struct cuda_weight *cuda_weight_of(const struct placed *w)
 /* The values of a vector on the GPU; NULL: there is none. */
 static inline const float *cuda_vector(const struct placed *w)
 {
-    return w ? cuda_weight_of(w)->matrix.data : NULL;
+    return w ? (const float *)cuda_weight_of(w)->matrix.data : NULL;
 }
 
 static inline int cuda_cols(const struct placed *w)
