@@ -148,15 +148,6 @@ static bool cpu_measure(struct backend *be, struct device_roofline *roofline, ey
                                 e);
 }
 
-size_t cpu_bf12_bytes(const struct cpu *c, const struct tensor *w)
-{
-    const struct cpu_kernels *k = c->k;
-    const bool smaller = (k->low_precision ? k->low_precision : k->f32)->bf12 && bf12_supports(w) &&
-                         bf12_bytes(w) <
-                             (size_t)w->rows * weight_row_bytes(w); /* blocks have heads */
-    return smaller ? bf12_bytes(w) : 0;
-}
-
 static const struct compute_ops cpu_compute = {
     .finish = host_finish,
     .embed = cpu_embed,

@@ -24,6 +24,7 @@ struct cpu_weight {
     const struct matmul_kernels *matmul;       /* chosen by dtype, role and tier */
     const struct matmul_kernels *matmul_int16; /* instead, if cpu_use_int16(); or NULL */
     bool two_pass;                             /* matmul multiplies x's rounding errors, too */
+    struct cpu_weight *next;                   /* of struct cpu's list; NULL: the last, or none */
 };
 
 static inline struct cpu_weight *cpu_weight_of(const struct placed *w)
@@ -51,9 +52,8 @@ struct cpu {
     void *int8_lm_head;              /* the head's quantized values and scales, or NULL */
     struct cpu_hugepages *hugepages; /* NULL: refine() was not called */
     struct arena placed;             /* the weights */
-    struct cpu_weight **weights;     /* [n_weights] of them, what each step reads */
-    int n_weights, max_weights;
-    bool weights_are_quantized; /* some were quantized while loading */
+    struct cpu_weight *weights;      /* what stays where it was given, in the order of place() */
+    struct cpu_weight *last_weight;
 };
 
 /* The best instruction set of the machine that is at most what `mask` names ("generic", "avx2",

@@ -42,19 +42,22 @@ struct cpu_hugepages {
 
 /* ---- which ---- */
 
-bool cpu_remember_weight(struct cpu *c, struct cpu_weight *w)
+void cpu_remember_weight(struct cpu *c, struct cpu_weight *w)
 {
-    if (w->m.tensor.recipe) c->weights_are_quantized = true;
-    if (w->role == ROLE_VISION) return true;
-    if (c->n_weights == c->max_weights) {
-        const int max = c->max_weights ? 2 * c->max_weights : 256;
-        struct cpu_weight **more = realloc(c->weights, (size_t)max * sizeof(*more));
-        if (!more) return false;
-        c->weights = more;
-        c->max_weights = max;
-    }
-    c->weights[c->n_weights++] = w;
-    return true;
+    if (c->last_weight)
+        c->last_weight->next = w;
+    else
+        c->weights = w;
+    c->last_weight = w;
+}
+
+size_t cpu_bf12_bytes(const struct cpu *c, const struct tensor *w)
+{
+    const struct cpu_kernels *k = c->k;
+    const bool smaller = (k->low_precision ? k->low_precision : k->f32)->bf12 && bf12_supports(w) &&
+                         bf12_bytes(w) <
+                             (size_t)w->rows * weight_row_bytes(w); /* blocks have heads */
+    return smaller ? bf12_bytes(w) : 0;
 }
 
 static size_t round_up_to_pages(size_t bytes)
@@ -90,8 +93,8 @@ static void add_weight_copies(struct cpu_hugepages *h, const struct cpu *c, stru
 
 static struct cpu_matrix *matrix_with_role(const struct cpu *c, enum weight_role role)
 {
-    for (int i = 0; i < c->n_weights; i++)
-        if (c->weights[i]->role == role) return &c->weights[i]->m;
+    for (struct cpu_weight *w = c->weights; w; w = w->next)
+        if (w->role == role) return &w->m;
     return NULL;
 }
 
@@ -104,9 +107,8 @@ static void list_copies(struct cpu_hugepages *h, const struct cpu *c)
     if (head) add_weight_copies(h, c, head);
     if (h->n && embed && embed->tensor.data == head->tensor.data)
         h->copy[0].second_ref = h->copy[0].bf12_source ? &embed->bf12 : &embed->tensor.data;
-    for (int i = 0; i < c->n_weights; i++)
-        if (c->weights[i]->role == ROLE_TEXT || c->weights[i]->role == ROLE_ATTENTION)
-            add_weight_copies(h, c, &c->weights[i]->m);
+    for (struct cpu_weight *w = c->weights; w; w = w->next)
+        if (w->role == ROLE_TEXT || w->role == ROLE_ATTENTION) add_weight_copies(h, c, &w->m);
 }
 
 /* The file's own pages count as available; an eighth stays free. */
@@ -125,13 +127,23 @@ static void allocate_copies(struct cpu_hugepages *h)
     if (!to) h->n = 0;
 }
 
-/* Weights that were quantized while loading have memory of their own: then nothing is copied. NULL:
- * out of memory. */
+/* The weights, of which none was quantized while loading; 0: some were, and have memory of their
+ * own. */
+static size_t count_file_weights(const struct cpu *c)
+{
+    size_t n = 0;
+    for (const struct cpu_weight *w = c->weights; w; w = w->next, n++)
+        if (w->m.tensor.recipe) return 0;
+    return n;
+}
+
+/* NULL: out of memory. */
 static struct cpu_hugepages *hugepages_open(const struct cpu *c)
 {
+    const size_t n = count_file_weights(c);
     struct cpu_hugepages *h = calloc(1, sizeof(*h));
-    if (!h || c->weights_are_quantized) return h;
-    h->copy = calloc((size_t)c->n_weights * WEIGHT_PARTS + 1, sizeof(*h->copy));
+    if (!h || !n) return h;
+    h->copy = calloc(n * WEIGHT_PARTS, sizeof(*h->copy));
     if (h->copy) list_copies(h, c);
     allocate_copies(h);
     return h;
@@ -140,8 +152,6 @@ static struct cpu_hugepages *hugepages_open(const struct cpu *c)
 void cpu_hugepages_close(struct cpu *c)
 {
     struct cpu_hugepages *h = c->hugepages;
-    free(c->weights);
-    c->weights = NULL;
     if (!h) return;
     hugepages_free(h->memory, h->memory_bytes);
     free(h->copy);

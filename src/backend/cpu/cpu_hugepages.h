@@ -5,8 +5,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-/* Notes a placed weight for cpu_refine(). False: out of memory. */
-bool cpu_remember_weight(struct cpu *c, struct cpu_weight *w);
+/* Adds a placed weight to those that cpu_refine() looks at. */
+void cpu_remember_weight(struct cpu *c, struct cpu_weight *w);
 /* Bytes of a matrix as BF12; 0: it has no such form that is smaller, or the kernels don't take it.
  */
 size_t cpu_bf12_bytes(const struct cpu *c, const struct tensor *w);
