@@ -281,9 +281,8 @@ static bool place_text_layers(struct model *model, struct backend *be, struct po
                               int end, ey_err *e)
 {
     struct on_load_quantizer m = {model, be, pool, NULL};
-    bool ok = true,
-         copies = be->ops->memory->weight_bytes(be, &model->final_norm, PLACE_RESIDENT) > 0;
-    if (copies && model->max_quantized_bytes &&
+    bool ok = true;
+    if (be->ops->device && model->max_quantized_bytes &&
         !(m.staging = aligned_alloc(64, model->max_quantized_bytes)))
         return ey_fail_memory(e, "weights on their way", model->max_quantized_bytes);
     for (int i = begin; ok && i < end; i++)
@@ -298,8 +297,7 @@ bool model_place(struct model *model, struct backend *be, struct backend *vision
     struct placed_model *out = &model->placed;
     const int first = where->cpu_layers, n_layers = model->text.n_layers;
     /* a backend with memory of its own holds a tied matrix once */
-    const bool copies = be->ops->memory->weight_bytes(be, &model->embed, where->embed) > 0,
-               tied = copies && model->head.data == model->embed.data &&
+    const bool tied = be->ops->device && model->head.data == model->embed.data &&
                       where->embed == where->lm_head && !first;
     out->layers = arena_array(&model->arena, (size_t)n_layers, sizeof(*out->layers));
     if (!out->layers) return ey_fail_memory(e, "the text model's layers", 0);
