@@ -30,7 +30,7 @@ struct bf12_block {
         uint8_t high[BF12_EXPONENTS],
             low[BF12_EXPONENTS]; /* of each exponent's bits: the upper seven; the last, as bit 7 */
     } row[BF12_ROWS];
-    uint32_t n_outliers, reserved; /* BF12_UNCOMPRESSED: all of them are read from weight.data */
+    uint32_t n_outliers, reserved; /* BF12_UNCOMPRESSED: all of them are read from the BF16 rows */
     struct {
         uint32_t at,
             bits; /* column · BF12_ROWS + row of the block, ascending by steps of columns */

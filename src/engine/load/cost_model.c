@@ -3,15 +3,19 @@
  * figure. */
 #include "engine/schedule/refine_weights.h"
 
+static double block_scale_bytes(const struct tensor *w)
+{
+    return 4 * (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
+           (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+}
+
 static double weight_stored_bytes(const struct tensor *w)
 {
     if (w->dtype == DTYPE_INT4)
         return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group_size);
     const bool scaled = w->scale || (w->recipe && w->dtype == DTYPE_F8_E4M3);
-    double scales = scaled ? (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
-                                 (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK)
-                           : 0;
-    return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) + 4 * scales;
+    return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) +
+           (scaled ? block_scale_bytes(w) : 0);
 }
 
 /* Weights of one text layer. */
@@ -30,16 +34,13 @@ static double text_layer_bytes(const struct text_layer_tensors *w)
     return bytes;
 }
 
-/* As a step reads it. */
+/* As a step reads it: in 8 bits, or as it is stored. */
 static double head_stored_bytes(const ey_engine *engine)
 {
-    struct tensor head = engine->model.head;
-    static const float one_scale = 1;
-    if (engine->bf16_head.data) {
-        head.dtype = DTYPE_I8;
-        head.scale = &one_scale;
-    }
-    return weight_stored_bytes(&head);
+    const struct tensor *head = &engine->model.head;
+    return engine->bf16_head.data
+               ? (double)head->rows * (double)head->cols + block_scale_bytes(head)
+               : weight_stored_bytes(head);
 }
 
 static double vision_flops(const struct vision_shape *v, int width, int height)
