@@ -43,13 +43,13 @@ void cond_init_monotonic(pthread_cond_t *condition)
 
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n)
 {
-    *n = (size_t)engine->n_plan_items;
-    return engine->plan_item;
+    *n = (size_t)engine->buffers.n_plan_items;
+    return engine->buffers.plan_item;
 }
 
 ey_sampling ey_model_sampling(const ey_engine *engine)
 {
-    return engine->model.sampling;
+    return engine->devices.model.sampling;
 }
 
 /* All that is neither weights nor KV cache. */
@@ -63,33 +63,33 @@ static uint64_t workspace_bytes(const struct plan *p)
 
 const ey_tool_format *ey_engine_tool_format(const ey_engine *engine)
 {
-    return engine->model.family->tool_calls;
+    return engine->devices.model.family->tool_calls;
 }
 
 ey_engine_info ey_engine_describe(const ey_engine *engine)
 {
     return (ey_engine_info){
-        .directory = checkpoint_directory(engine->ckpt),
-        .architecture = engine->model.family->architecture,
-        .device = engine->be->ops->name,
-        .device_detail = engine->be->ops->detail(engine->be),
-        .threads = pool_threads(engine->pool),
-        .max_model_len = engine->max_model_len,
-        .kv_tokens = engine->kv.shape.n_blocks * KV_BLOCK,
-        .max_num_seqs = engine->max_num_seqs,
-        .vocab_size = engine->model.text.vocab_size,
-        .reads_images = engine->model.vision.depth > 0,
-        .weight_bytes = engine->model.weight_bytes + engine->model.quantized_bytes,
-        .kv_bytes = engine->plan.bytes[PLAN_KV] + engine->plan.bytes[PLAN_CPU_KV],
-        .workspace_bytes = workspace_bytes(&engine->plan),
-        .load_seconds = engine->load_seconds,
-        .device_seconds = engine->device_seconds,
-        .device_bytes = engine->device_info.is_gpu ? engine->plan.allocated : 0,
-        .n_layers = engine->model.text.n_layers,
-        .gpu_layers = engine->model.text.n_layers - engine->cpu_layers.n_layers,
-        .lm_head_rows = !engine->bf16_head.data    ? NULL
-                        : engine->rescores_on_host ? "host"
-                                                   : "pinned",
-        .tokens_per_second = engine->plan.tokens_per_second,
+        .directory = checkpoint_directory(engine->devices.ckpt),
+        .architecture = engine->devices.model.family->architecture,
+        .device = engine->devices.be->ops->name,
+        .device_detail = engine->devices.be->ops->detail(engine->devices.be),
+        .threads = pool_threads(engine->devices.pool),
+        .max_model_len = engine->limits.max_model_len,
+        .kv_tokens = engine->buffers.kv.shape.n_blocks * KV_BLOCK,
+        .max_num_seqs = engine->limits.max_num_seqs,
+        .vocab_size = engine->devices.model.text.vocab_size,
+        .reads_images = engine->devices.model.vision.depth > 0,
+        .weight_bytes = engine->devices.model.weight_bytes + engine->devices.model.quantized_bytes,
+        .kv_bytes = engine->buffers.plan.bytes[PLAN_KV] + engine->buffers.plan.bytes[PLAN_CPU_KV],
+        .workspace_bytes = workspace_bytes(&engine->buffers.plan),
+        .load_seconds = engine->devices.load_seconds,
+        .device_seconds = engine->devices.device_seconds,
+        .device_bytes = engine->devices.device_info.is_gpu ? engine->buffers.plan.allocated : 0,
+        .n_layers = engine->devices.model.text.n_layers,
+        .gpu_layers = engine->devices.model.text.n_layers - engine->buffers.cpu_layers.n_layers,
+        .lm_head_rows = !engine->buffers.bf16_head.data    ? NULL
+                        : engine->buffers.rescores_on_host ? "host"
+                                                           : "pinned",
+        .tokens_per_second = engine->buffers.plan.tokens_per_second,
     };
 }

@@ -58,32 +58,51 @@ struct refinement {
     pthread_cond_t done;
 };
 
-struct ey_engine {
+/* How much is taken. Written while the engine opens, then read by any thread without a lock. */
+struct engine_limits {
+    int max_model_len;
+    int max_blocks; /* of the KV cache, for one request */
+    int max_num_seqs;
+    int max_num_queued;
+    int max_images;
+    int max_unread; /* tokens of a request that nobody has fetched */
+    double unread_seconds;
+    double slice_seconds;
+    size_t longest_token; /* bytes */
+};
+
+/* The model and what computes it. Written while the engine opens; what is constant then is read by
+ * any thread. Only who holds `lock` lets a backend or the pool work: the scheduler's thread from
+ * step to step, others between two steps. It is taken before scheduler.lock, never after it. */
+struct engine_devices {
     struct checkpoint *ckpt;
     struct tokenizer *tok;
     struct model model;
     struct pool *pool;
     struct backend *be;
-    struct backend
-        *cpu; /* with a GPU: runs a vision encoder or layers that are not on it; else NULL */
-    ey_budget *budget; /* borrowed */
-    double load_seconds, device_seconds;
-
-    /* limits */
-    int max_model_len, max_blocks, max_num_seqs, max_num_queued, max_images, max_unread;
-    double unread_seconds, slice_seconds;
-    size_t longest_token; /* bytes */
-
-    /* planned memory */
+    struct backend *cpu; /* with a GPU: runs what of the model is not on it; else NULL */
+    struct vision_backends vision_backends;
+    ey_budget *budget;              /* borrowed */
     struct device_info device_info; /* when the plan was made */
+    double load_seconds, device_seconds;
+    pthread_mutex_t lock;
+
+    /* under scheduler.lock */
+    struct refinement refinement;
+    ey_gpu_memory gpu_memory; /* as it was measured last */
+    double gpu_memory_time;
+};
+
+/* All memory, planned and allocated while the engine opens. The plan, the shapes and bf16_head are
+ * constant then and read by any thread; the buffers' contents are of who holds devices.lock. */
+struct engine_buffers {
     struct plan plan;
     ey_plan_item plan_item[PLAN_ROWS];
     int n_plan_items;
     struct workspace ws;
     struct workspace cpu_vision_ws; /* of a vision encoder on the CPU next to a GPU */
-    struct vision_backends vision_backends;
-    struct cpu_layers cpu_layers; /* n_layers 0: all are on `be` */
-    dev step_memory;              /* what the workspaces' buffers lie in, as are the next four */
+    struct cpu_layers cpu_layers;   /* n_layers 0: all are on `be` */
+    dev step_memory;                /* what the workspaces' buffers lie in, as are the next four */
     dev shared_memory;
     dev feature_memory;
     dev vision_memory;
@@ -95,8 +114,11 @@ struct ey_engine {
     struct arena arena;      /* of the host buffers */
     struct tensor bf16_head; /* for rescoring an 8-bit head; data NULL: the head is not 8-bit */
     bool rescores_on_host;   /* the device cannot rescore by itself */
+};
 
-    /* the scheduler's own */
+/* Which requests run, and the step that they are in. */
+struct scheduler {
+    /* of the scheduler's thread alone; the masks have a thread and a lock of their own */
     struct sampler_scratch scratch;
     struct request_slot *slot;              /* [max_num_seqs] */
     struct grammar_masks masks;             /* of the current step */
@@ -104,34 +126,47 @@ struct ey_engine {
     struct scheduled_chunk *chunk;          /* [max_num_seqs] of the current step */
     struct scheduled_chunk *previous_chunk; /* [max_num_seqs] of the step before the async one */
     int n_async;                            /* chunks of the async step; 0: none is enqueued */
-    struct kv_pool blocks;
-    struct image_cache images;
-    struct hasher *hasher;
-    struct encoder_run encoder_run;    /* the image that is being encoded */
-    struct image_entry *encoder_entry; /* its features; NULL: none is being encoded */
-    ey_prompt *encoder_prompt;         /* its prompt, referenced */
-    double decode_step_seconds;        /* moving average of a step without prompt rows */
-    double prefill_row_seconds;        /* moving average of a prompt row's share of a step */
-    pthread_mutex_t device_lock;       /* held while the backend works */
+    struct encoder_run encoder_run;         /* the image that is being encoded */
+    struct image_entry *encoder_entry;      /* its features; NULL: none is being encoded */
+    ey_prompt *encoder_prompt;              /* its prompt, referenced */
+    double decode_step_seconds;             /* moving average of a step without prompt rows */
+    double prefill_row_seconds;             /* moving average of a prompt row's share of a step */
 
-    /* under the lock */
-    pthread_mutex_t lock;
-    struct refinement refinement;
-    ey_gpu_memory gpu_memory; /* as it was measured last */
-    double gpu_memory_time;
-    pthread_cond_t work_ready; /* for the scheduler */
+    /* of who opens and closes the engine */
     pthread_t thread;
-    bool thread_started, closing;
+    bool thread_started;
+
+    /* Any thread may touch what follows, under the lock. Only the scheduler's thread changes which
+     * requests run, so it may read that without the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t work_ready; /* for the scheduler */
+    bool closing;
     struct request_queue queue;
     ey_generation **running; /* [max_num_seqs], the longest running first */
     int n_running;
     ey_stats stats;
     double last_heartbeat; /* 0: idle */
+};
 
-    /* under token_lock, built at first use */
+/* What is kept because it may be wanted again. */
+struct engine_caches {
+    /* changed by the scheduler's thread, under scheduler.lock; their sizes are constant */
+    struct kv_pool blocks;
+    struct image_cache images;
+    struct hasher *hasher;
+
+    /* under token_lock, by any thread: built at first use */
     pthread_mutex_t token_lock;
     struct vocabulary *vocabulary; /* for constrained requests */
     char **token_text;             /* [vocabulary] for ey_token_text */
+};
+
+struct ey_engine {
+    struct engine_limits limits;
+    struct engine_devices devices;
+    struct engine_buffers buffers;
+    struct scheduler scheduler;
+    struct engine_caches caches;
 };
 
 /* A condition variable for waits on the monotonic clock (engine.c). */

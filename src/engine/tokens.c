@@ -13,7 +13,7 @@ bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool 
     struct ids list = {0};
     *ids = NULL;
     *n = 0;
-    bool ok = tokenizer_encode(engine->tok, text, n_text, parse_special, &list, e);
+    bool ok = tokenizer_encode(engine->devices.tok, text, n_text, parse_special, &list, e);
     int *copy = ok ? malloc((list.n + 1) * sizeof(*copy)) : NULL;
     if (ok && !copy) ok = ey_fail_memory(e, "token ids", list.n * sizeof(*copy));
     for (size_t i = 0; ok && i < list.n; i++)
@@ -31,14 +31,14 @@ bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char *
 {
     *text = NULL;
     *n = 0;
-    struct detok detok = detok_start(engine->tok);
+    struct detok detok = detok_start(engine->devices.tok);
     struct buf out = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
     bool ok = buf_add(&out, "", 0);
     for (size_t i = 0; ok && i < n_ids; i++) {
-        if (ids[i] < 0 || ids[i] >= engine->model.text.vocab_size) {
+        if (ids[i] < 0 || ids[i] >= engine->devices.model.text.vocab_size) {
             buf_free(&out);
             return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", ids[i],
-                           engine->model.text.vocab_size);
+                           engine->devices.model.text.vocab_size);
         }
         ok = detok_push(&detok, ids[i], &out);
     }
@@ -73,24 +73,25 @@ static char *printable_token(const struct tokenizer *tok, int id)
 const char *ey_token_text(const ey_engine *const_engine, int id)
 {
     ey_engine *engine = (ey_engine *)const_engine; /* a cache, filled on demand */
-    if (id < 0 || id >= engine->model.text.vocab_size) return "";
-    pthread_mutex_lock(&engine->token_lock);
-    if (!engine->token_text)
-        engine->token_text = calloc((size_t)engine->model.text.vocab_size, sizeof(char *));
-    if (engine->token_text && !engine->token_text[id])
-        engine->token_text[id] = printable_token(engine->tok, id);
-    const char *text = engine->token_text ? engine->token_text[id] : NULL;
-    pthread_mutex_unlock(&engine->token_lock);
+    if (id < 0 || id >= engine->devices.model.text.vocab_size) return "";
+    pthread_mutex_lock(&engine->caches.token_lock);
+    if (!engine->caches.token_text)
+        engine->caches.token_text = calloc((size_t)engine->devices.model.text.vocab_size,
+                                           sizeof(char *));
+    if (engine->caches.token_text && !engine->caches.token_text[id])
+        engine->caches.token_text[id] = printable_token(engine->devices.tok, id);
+    const char *text = engine->caches.token_text ? engine->caches.token_text[id] : NULL;
+    pthread_mutex_unlock(&engine->caches.token_lock);
     return text ? text : "";
 }
 
 const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e)
 {
-    pthread_mutex_lock(&engine->token_lock);
-    if (!engine->vocabulary)
-        vocabulary_open(&engine->vocabulary, engine->tok, engine->model.text.vocab_size,
-                        VOCABULARY_CACHED_MASKS, e);
-    const struct vocabulary *v = engine->vocabulary;
-    pthread_mutex_unlock(&engine->token_lock);
+    pthread_mutex_lock(&engine->caches.token_lock);
+    if (!engine->caches.vocabulary)
+        vocabulary_open(&engine->caches.vocabulary, engine->devices.tok,
+                        engine->devices.model.text.vocab_size, VOCABULARY_CACHED_MASKS, e);
+    const struct vocabulary *v = engine->caches.vocabulary;
+    pthread_mutex_unlock(&engine->caches.token_lock);
     return v;
 }

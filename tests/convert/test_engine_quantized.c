@@ -26,7 +26,7 @@ static struct outcome outcome_with(const char *model, const char *device, const 
                                    int group)
 {
     ey_engine *engine = engine_open_with(model, options_of(device, quantize, group));
-    question_simple(&q, engine->model.vision.depth > 0, "What is this?", 3);
+    question_simple(&q, engine->devices.model.vision.depth > 0, "What is this?", 3);
     struct outcome o = outcome_of(engine, &q);
     ey_engine_close(&engine);
     return o;
@@ -417,8 +417,9 @@ static void a_full_disk(void **state)
 
 static uint64_t row_of(const ey_engine *engine, const char *name)
 {
-    for (int i = 0; i < engine->n_plan_items; i++)
-        if (strcmp(engine->plan_item[i].name, name) == 0) return engine->plan_item[i].bytes;
+    for (int i = 0; i < engine->buffers.n_plan_items; i++)
+        if (strcmp(engine->buffers.plan_item[i].name, name) == 0)
+            return engine->buffers.plan_item[i].bytes;
     return 0;
 }
 
@@ -432,7 +433,7 @@ static void made_weights_are_planned(void **state)
     assert_int_equal(row_of(plain, "quantized weights"), 0);
     assert_in_range(made, stored / 2,
                     stored / 2 + stored / 50); /* codes of half the size, and scales */
-    assert_true(fp8->model.arena.used - plain->model.arena.used - made < 1 << 20);
+    assert_true(fp8->devices.model.arena.used - plain->devices.model.arena.used - made < 1 << 20);
     ey_engine_close(&plain);
     ey_engine_close(&fp8);
 }

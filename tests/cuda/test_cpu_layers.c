@@ -32,24 +32,24 @@ static void both_sides_as_planned(void **state)
 {
     (void)state;
     ey_engine *engine = open_with_cpu_layers(1024);
-    const struct plan *p = &engine->plan;
-    const struct cpu_layers *first = &engine->cpu_layers;
-    assert_int_equal(engine->model.text.n_layers, LAYERS);
+    const struct plan *p = &engine->buffers.plan;
+    const struct cpu_layers *first = &engine->buffers.cpu_layers;
+    assert_int_equal(engine->devices.model.text.n_layers, LAYERS);
     assert_int_equal(first->n_layers, LAYERS - ON_GPU);
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
-    assert_int_equal(engine->kv.shape.n_layers, ON_GPU);
+    assert_int_equal(engine->buffers.kv.shape.n_layers, ON_GPU);
     assert_int_equal(first->kv.shape.n_layers, LAYERS - ON_GPU);
     for (int i = 0; i < LAYERS; i++) { /* on the host: the file's own bytes */
-        const struct placed *q = engine->model.placed.layers[i].q;
-        const void *in_file = engine->model.layers[i].q.data;
+        const struct placed *q = engine->devices.model.placed.layers[i].q;
+        const void *in_file = engine->devices.model.layers[i].q.data;
         if (i < LAYERS - ON_GPU)
             assert_ptr_equal(cpu_tensor(q)->data, in_file);
         else
             assert_true(cuda_weight_of(q)->matrix.packed);
     }
     const float *end = (const float *)first->buffers.rope +
-                       (size_t)p->limits.max_rows * (size_t)engine->model.text.head_dim;
-    assert_int_equal((const char *)end - (const char *)engine->cpu_layers_memory,
+                       (size_t)p->limits.max_rows * (size_t)engine->devices.model.text.head_dim;
+    assert_int_equal((const char *)end - (const char *)engine->buffers.cpu_layers_memory,
                      p->bytes[PLAN_CPU_WORKSPACE]);
     ey_engine_close(&engine);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
@@ -76,7 +76,7 @@ static void decode_allocates_nothing_on_the_host(void **state)
     (void)state;
     emulator_use_threads(1);
     ey_engine *engine = open_with_cpu_layers(1024);
-    engine->max_unread = 1; /* nothing is decoded before the first text was heard */
+    engine->limits.max_unread = 1; /* nothing is decoded before the first text was heard */
     question_simple(&q, 1, "Tell me a story.", 70);
     q.request.on_event = decode_allocations_hear;
     q.request.event_user = &heard;
@@ -124,13 +124,13 @@ static void check_whole(const ey_answer *a, const struct question *q)
 static void run_together(ey_engine *engine, const ey_answer *alone, int n, const char *what)
 {
     struct concurrent_request members[N] = {0};
-    engine->slice_seconds = 10;               /* chunks of one size, however slow this machine is */
-    pthread_mutex_lock(&engine->device_lock); /* all begin together */
+    engine->limits.slice_seconds = 10; /* chunks of one size, however slow this machine is */
+    pthread_mutex_lock(&engine->devices.lock); /* all begin together */
     for (int i = 0; i < n; i++) {
         members[i].request = questions[i].request;
         concurrent_request_start(&members[i], engine);
     }
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     for (int i = 0; i < n; i++)
         concurrent_request_collect(&members[i]); /* which sees that what was heard is the answer */
     for (int i = 0; i < n; i++) {

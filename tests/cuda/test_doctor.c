@@ -207,8 +207,9 @@ static void spilled_memory_is_seen(void **state)
     ey_err e;
     char text[400];
     (void)state;
-    assert_true(m.known && !m.spilled && m.allocated_bytes == engine->plan.arena_bytes);
-    assert_true(m.planned_bytes == engine->plan.allocated && m.total_bytes == fake_small_gpu.total);
+    assert_true(m.known && !m.spilled && m.allocated_bytes == engine->buffers.plan.arena_bytes);
+    assert_true(m.planned_bytes == engine->buffers.plan.allocated &&
+                m.total_bytes == fake_small_gpu.total);
     assert_true(m.bytes_per_second > 0.5 * FAKE_READ_RATE &&
                 m.bytes_per_second < 1.1 * FAKE_READ_RATE);
     assert_false(ey_gpu_memory_warning(&m, text, sizeof(text)));

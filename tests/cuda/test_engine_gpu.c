@@ -69,19 +69,19 @@ static void device_memory_is_the_plan(void **state)
             struct fake_counts n = fake_driver_counts();
             struct gpu_info facts;
             ey_err e;
-            assert_int_equal(n.device_bytes, engine->plan.arena_bytes);
+            assert_int_equal(n.device_bytes, engine->buffers.plan.arena_bytes);
             assert_int_equal(n.device_allocations, 1);
             assert_int_equal(n.lazy_functions, 0);
             assert_int_equal(n.graphs, SLOTS);
-            size_t pinned = (size_t)engine->plan.bytes[PLAN_PINNED_ROWS],
+            size_t pinned = (size_t)engine->buffers.plan.bytes[PLAN_PINNED_ROWS],
                    page = 4096; /* beside whole pages, two that begin and end among others */
             assert_true(i ? pinned && n.pinned_bytes >= pinned &&
                                 n.pinned_bytes <= pinned + 4 * page
                           : !pinned && !n.pinned_ranges);
-            assert_true(engine->be->ops->device->info(engine->be, &facts, &e));
+            assert_true(engine->devices.be->ops->device->info(engine->devices.be, &facts, &e));
             assert_int_equal(facts.total - facts.free, fake_small_gpu.used_by_others +
                                                            fake_small_gpu.context_bytes +
-                                                           engine->plan.arena_bytes);
+                                                           engine->buffers.plan.arena_bytes);
             close_gpu(&engine);
         }
 }
@@ -132,7 +132,8 @@ static void build_mixed(ey_grammar *grammar, bool fresh)
 
 static void run_mixed(ey_engine *engine)
 {
-    engine->max_unread = 20; /* so the last one, of 40 tokens, is not over before it is cancelled */
+    engine->limits.max_unread =
+        20; /* so the last one, of 40 tokens, is not over before it is cancelled */
     for (int i = 0; i < MIXED; i++)
         concurrent_request_start(&members[i], engine);
     while (!members[7].n_tokens && !members[7].done)
@@ -168,7 +169,7 @@ static void nothing_is_allocated_after_the_start(void **state)
         struct fake_counts after = fake_driver_counts();
         assert_int_equal(after.calls_that_allocate, before.calls_that_allocate);
         assert_int_equal(after.device_peak, before.device_peak);
-        assert_int_equal(after.device_bytes, engine->plan.arena_bytes);
+        assert_int_equal(after.device_bytes, engine->buffers.plan.arena_bytes);
         assert_int_equal(after.lazy_functions, 0);
         assert_true(after.graph_launches > 0);
         close_gpu(&engine);
@@ -186,7 +187,7 @@ static void decode_allocates_nothing_on_the_host(void **state)
         ey_engine_options o = gpu_options();
         o.lm_head = i ? "8bit" : "bf16";
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
-        engine->max_unread = 1; /* nothing is decoded before the first text was heard */
+        engine->limits.max_unread = 1; /* nothing is decoded before the first text was heard */
         question_simple(&q, 0, long_text, 24);
         if (i) q.request.sampling = drawn;
         q.request.on_event = decode_allocations_hear;
@@ -287,14 +288,14 @@ static void prompts_in_fp8_at_once_as_alone(void **state)
     ey_engine_options o = gpu_options();
     o.prefill_math = "fp8";
     ey_engine *engine = engine_open_with("tiny-gqa4-fp8", o);
-    assert_true(engine->plan.limits.fp8_prompts);
+    assert_true(engine->buffers.plan.limits.fp8_prompts);
     for (int i = 0; i < N; i++) {
         question_simple(&questions[i], i == 1, i == 2 ? long_text : "What is this?", 6);
         questions[i].request.top_logprobs = 2;
         alone[i] = ask(engine, &questions[i]);
         members[i].request = questions[i].request;
     }
-    engine->slice_seconds = 1e-3; /* the least chunks */
+    engine->limits.slice_seconds = 1e-3; /* the least chunks */
     concurrent_requests_run(members, N, engine);
     for (int i = 0; i < N; i++)
         assert_near_answer(&alone[i], &members[i].answer, "prompts in FP8, alone and at once");
@@ -328,11 +329,11 @@ static void preempted_as_alone(void **state)
         alone[i] = ask(engine, &questions[i]);
         members[i].request = questions[i].request;
     }
-    engine->slice_seconds = 10; /* a prompt in one step, however slow this machine is */
-    pthread_mutex_lock(&engine->device_lock); /* both begin together */
+    engine->limits.slice_seconds = 10; /* a prompt in one step, however slow this machine is */
+    pthread_mutex_lock(&engine->devices.lock); /* both begin together */
     for (int i = 0; i < 2; i++)
         concurrent_request_start(&members[i], engine);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     for (int i = 0; i < 2; i++)
         concurrent_request_collect(&members[i]);
     assert_true(ey_engine_stats(engine).preemptions > 0);
@@ -385,8 +386,8 @@ static void outcomes(struct outcome out[2], bool eager, const char *head)
     for (int i = 0; i < 2; i++) {
         question_simple(&q, i, "What is this?", 5);
         out[i] = outcome_of(engine, &q);
-        engine->be->ops->memory->read_logits(engine->be, out[i].logits, engine->logits,
-                                             (size_t)out[i].vocabulary);
+        engine->devices.be->ops->memory->read_logits(
+            engine->devices.be, out[i].logits, engine->buffers.logits, (size_t)out[i].vocabulary);
     }
     assert_int_equal(fake_driver_counts().graphs, eager ? 0 : SLOTS);
     assert_true((fake_driver_counts().graph_launches > 0) == !eager);

@@ -163,7 +163,7 @@ static void those_who_wait_go_on(void **state)
     ey_err e;
     ey_engine *engine;
     if (!ey_engine_open(&engine, &o, &e)) fail_msg("%s", e.text);
-    pthread_mutex_lock(&engine->device_lock); /* all are there before the first step */
+    pthread_mutex_lock(&engine->devices.lock); /* all are there before the first step */
     for (int i = 0; i < 3; i++) {
         ey_prompt *prompt;
         question_simple(&questions[i], 0, "Count.", 3);
@@ -173,7 +173,7 @@ static void those_who_wait_go_on(void **state)
         ey_prompt_free(&prompt);
     }
     fake_driver_fail("graph_launch", 1, A_FAILURE); /* their second step */
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     int n_failed = 0;
     for (int i = 0; i < 3; i++) {
         ey_answer answer;
@@ -201,7 +201,7 @@ static void expect(const char *device, const char *name, ey_code code, const cha
     bool ok = ey_engine_open(&engine, &o, &e);
     if (ok != (name != NULL)) fail_msg("%s: %s", device, ok ? "it was opened" : e.text);
     if (ok)
-        assert_string_equal(engine->be->ops->name, name);
+        assert_string_equal(engine->devices.be->ops->name, name);
     else if (e.code != code || !strstr(e.text, words))
         fail_msg("%s: code %d, \"%s\"", device, (int)e.code, e.text);
     ey_engine_close(&engine);

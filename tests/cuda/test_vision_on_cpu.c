@@ -42,14 +42,14 @@ static void on_the_gpu_as_planned(void **state)
 {
     (void)state;
     ey_engine *engine = open_vision_on_cpu();
-    const struct plan *p = &engine->plan;
+    const struct plan *p = &engine->buffers.plan;
     assert_true(plan_vision_on_cpu(p));
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
     assert_int_equal(p->bytes[PLAN_VISION_WEIGHTS], 0);
-    for (int i = 0; i < engine->model.vision.depth; i++)
+    for (int i = 0; i < engine->devices.model.vision.depth; i++)
         assert_ptr_equal(
-            cpu_tensor(engine->model.placed.vision.blocks[i].qkv.w)->data,
-            engine->model.vision_tensors.blocks[i].qkv.w.data); /* the file's own bytes */
+            cpu_tensor(engine->devices.model.placed.vision.blocks[i].qkv.w)->data,
+            engine->devices.model.vision_tensors.blocks[i].qkv.w.data); /* the file's own bytes */
     ey_engine_close(&engine);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
 }
@@ -58,15 +58,16 @@ static void on_the_host_as_planned(void **state)
 {
     (void)state;
     ey_engine *engine = open_vision_on_cpu();
-    const struct plan *p = &engine->plan;
-    const struct workspace *ws = &engine->cpu_vision_ws;
-    assert_ptr_equal(engine->vision_backends.ws, ws);
+    const struct plan *p = &engine->buffers.plan;
+    const struct workspace *ws = &engine->buffers.cpu_vision_ws;
+    assert_ptr_equal(engine->devices.vision_backends.ws, ws);
     const float *end = (const float *)ws->vision_features +
-                       FEATURE_BLOCK * engine->model.vision.out_hidden;
-    assert_int_equal((const char *)end - (const char *)engine->vision_memory,
+                       FEATURE_BLOCK * engine->devices.model.vision.out_hidden;
+    assert_int_equal((const char *)end - (const char *)engine->buffers.vision_memory,
                      p->bytes[PLAN_CPU_VISION_WORKSPACE]);
-    assert_int_equal(engine->cpu->ops->memory->scratch_bytes(engine->cpu, &p->cpu_limits),
-                     p->bytes[PLAN_CPU_SCRATCH]);
+    assert_int_equal(
+        engine->devices.cpu->ops->memory->scratch_bytes(engine->devices.cpu, &p->cpu_limits),
+        p->bytes[PLAN_CPU_SCRATCH]);
     ey_engine_close(&engine);
 }
 
@@ -86,8 +87,8 @@ static void nothing_is_allocated_later(void **state)
 
 static const struct image_entry *only_entry(ey_engine *engine)
 {
-    for (int i = 0; i < engine->images.n_blocks; i++)
-        if (engine->images.entry[i].ready) return &engine->images.entry[i];
+    for (int i = 0; i < engine->caches.images.n_blocks; i++)
+        if (engine->caches.images.entry[i].ready) return &engine->caches.images.entry[i];
     fail_msg("there are no features");
     return NULL;
 }
@@ -95,12 +96,13 @@ static const struct image_entry *only_entry(ey_engine *engine)
 static void read_feature(ey_engine *engine, float *out, int level, int token)
 {
     const struct image_entry *entry = only_entry(engine);
-    const struct backend_ops *op = engine->be->ops;
-    size_t hidden = (size_t)engine->model.text.hidden,
+    const struct backend_ops *op = engine->devices.be->ops;
+    size_t hidden = (size_t)engine->devices.model.text.hidden,
            at = (size_t)feature_row(entry, token) * hidden;
-    op->memory->read(engine->be, out,
-                     op->memory->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE, at),
-                     ELEMENT_FEATURE, hidden);
+    op->memory->read(
+        engine->devices.be, out,
+        op->memory->at(engine->devices.be, engine->buffers.ws.features[level], ELEMENT_FEATURE, at),
+        ELEMENT_FEATURE, hidden);
 }
 
 /* The GPU keeps features as BF16: half a unit of its 8 bits off, and no more. */
@@ -117,12 +119,12 @@ static void features_are_the_cpu_s(void **state)
               *alone = engine_open_with("tiny-head72-bf16", options_of("cpu"));
     ask_about(&pictured, 430, 297, 1); /* of more than one feature block */
     ey_answer a = ask(beside, &pictured), b = ask(alone, &pictured);
-    int hidden = beside->model.text.hidden, n = only_entry(beside)->n_tokens;
+    int hidden = beside->devices.model.text.hidden, n = only_entry(beside)->n_tokens;
     float *got = calloc((size_t)hidden, sizeof(*got)),
           *want = calloc((size_t)hidden, sizeof(*want));
     assert_true(got && want && n > FEATURE_BLOCK);
     assert_int_equal(n, only_entry(alone)->n_tokens);
-    for (int level = 0; level <= beside->model.vision.n_deepstack; level++)
+    for (int level = 0; level <= beside->devices.model.vision.n_deepstack; level++)
         for (int token = 0; token < n; token++) {
             read_feature(beside, got, level, token);
             read_feature(alone, want, level, token);

@@ -75,13 +75,13 @@ void assert_at_rest(ey_engine *engine)
 {
     ey_stats s = ey_engine_stats(engine);
     int pins = 0, slots = 0;
-    pthread_mutex_lock(&engine->lock);
-    for (int i = 0; i < engine->images.n_blocks; i++)
-        pins += engine->images.entry[i].pins;
-    for (int i = 0; i < engine->max_num_seqs; i++)
-        slots += engine->slot[i].in_use;
-    bool in_encoder = engine->encoder_entry != NULL;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    for (int i = 0; i < engine->caches.images.n_blocks; i++)
+        pins += engine->caches.images.entry[i].pins;
+    for (int i = 0; i < engine->limits.max_num_seqs; i++)
+        slots += engine->scheduler.slot[i].in_use;
+    bool in_encoder = engine->scheduler.encoder_entry != NULL;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_encoder)
         fail_msg("not at rest: %d running, %d waiting, %d paused, %d blocks, %d images, %d slots%s",
                  s.running, s.waiting, s.paused, s.kv_blocks_used, pins, slots,
@@ -90,20 +90,20 @@ void assert_at_rest(ey_engine *engine)
 
 void backend_take(ey_engine *engine)
 {
-    pthread_mutex_lock(&engine->device_lock);
+    pthread_mutex_lock(&engine->devices.lock);
 }
 
 void backend_give_back(ey_engine *engine)
 {
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
 }
 
 void engine_set_rows(ey_engine *engine, int rows, int tile)
 {
-    pthread_mutex_lock(&engine->lock);
-    engine->ws.chunk.max_rows = rows;
-    engine->ws.max_rows = tile;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->buffers.ws.chunk.max_rows = rows;
+    engine->buffers.ws.max_rows = tile;
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
 static void shuffle(int32_t *values, int n, unsigned seed)
@@ -121,35 +121,35 @@ void engine_shuffle(ey_engine *engine, unsigned seed)
 {
     static int32_t block[EY_MAX_CONTEXT / KV_BLOCK];
     int n = 0;
-    pthread_mutex_lock(&engine->lock);
-    image_cache_clear(&engine->images);
-    shuffle(engine->images.free_block, engine->images.n_free, seed);
-    while ((block[n] = kv_pool_alloc(&engine->blocks)) >= 0)
+    pthread_mutex_lock(&engine->scheduler.lock);
+    image_cache_clear(&engine->caches.images);
+    shuffle(engine->caches.images.free_block, engine->caches.images.n_free, seed);
+    while ((block[n] = kv_pool_alloc(&engine->caches.blocks)) >= 0)
         n++;
     shuffle(block, n, seed);
     for (int i = 0; i < n; i++)
-        kv_pool_unref(&engine->blocks, block[i]);
-    pthread_mutex_unlock(&engine->lock);
+        kv_pool_unref(&engine->caches.blocks, block[i]);
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
 void engine_forget(ey_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
-    kv_pool_clear(&engine->blocks);
-    image_cache_clear(&engine->images);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    kv_pool_clear(&engine->caches.blocks);
+    image_cache_clear(&engine->caches.images);
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
 const struct image_entry *engine_features(ey_engine *engine, const struct digest *image)
 {
     const struct image_entry *found = NULL;
-    pthread_mutex_lock(&engine->lock);
-    for (int i = 0; i < engine->images.n_blocks; i++) {
-        const struct image_entry *entry = &engine->images.entry[i];
+    pthread_mutex_lock(&engine->scheduler.lock);
+    for (int i = 0; i < engine->caches.images.n_blocks; i++) {
+        const struct image_entry *entry = &engine->caches.images.entry[i];
         if (entry->used && entry->ready && memcmp(&entry->key, image, sizeof(*image)) == 0)
             found = entry;
     }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return found;
 }
 
@@ -262,13 +262,13 @@ struct outcome outcome_of(ey_engine *engine, const struct question *q)
     struct outcome o = {.n = answer.n_tokens,
                         .prompt_tokens = answer.prompt_tokens,
                         .image_tokens = answer.image_tokens,
-                        .vocabulary = engine->model.text.vocab_size};
+                        .vocabulary = engine->devices.model.text.vocab_size};
     assert_true(o.n <= 256);
     memcpy(o.ids, answer.tokens, (size_t)o.n * sizeof(int));
     o.logits = malloc((size_t)o.vocabulary * sizeof(float));
     o.text = strdup(answer.text);
     assert_true(o.logits && o.text);
-    memcpy(o.logits, engine->host.logits, (size_t)o.vocabulary * sizeof(float));
+    memcpy(o.logits, engine->buffers.host.logits, (size_t)o.vocabulary * sizeof(float));
     ey_answer_free(&answer);
     return o;
 }

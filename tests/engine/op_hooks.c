@@ -73,7 +73,7 @@ static bool finish(struct backend *be, ey_err *e)
 
 void hooks_on(ey_engine *engine)
 {
-    real = engine->be->ops;
+    real = engine->devices.be->ops;
     hooked_compute = *real->compute;
     hooked_compute.patch_embed = patch_embed;
     hooked_compute.vision_qkv = vision_qkv;
@@ -141,9 +141,9 @@ ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op,
     ey_err e;
     if (!ey_prompt_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
     hooks_reset(cancel_there, &c);
-    pthread_mutex_lock(&engine->device_lock); /* until the generation is where the hook finds it */
+    pthread_mutex_lock(&engine->devices.lock); /* until the generation is where the hook finds it */
     bool ok = ey_generation_start(engine, prompt, &q->request, &c.gen, &e);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     ey_prompt_free(&prompt);
     if (!ok) fail_msg("%s", e.text);
     hear_out(c.gen, &q->request);

@@ -8,11 +8,11 @@
 /* The scheduler reads `ops` under one lock or the other. */
 static inline void swap_ops(ey_engine *engine, const struct backend_ops *ops)
 {
-    pthread_mutex_lock(&engine->device_lock);
-    pthread_mutex_lock(&engine->lock);
-    engine->be->ops = ops;
-    pthread_mutex_unlock(&engine->lock);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_lock(&engine->devices.lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->devices.be->ops = ops;
+    pthread_mutex_unlock(&engine->scheduler.lock);
+    pthread_mutex_unlock(&engine->devices.lock);
 }
 
 #endif

@@ -64,11 +64,12 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
 {
     static struct rows r;
     int32_t out[N_TOKENS];
-    size_t n = (size_t)N_TOKENS * (size_t)engine->model.text.vocab_size;
+    size_t n = (size_t)N_TOKENS * (size_t)engine->devices.model.text.vocab_size;
     ey_err e;
     lay_out_rows(&r, engine, q, ids);
     backend_take(engine);
-    float *device = engine->be->ops->memory->alloc(engine->be, n * sizeof(float), &e);
+    float *device = engine->devices.be->ops->memory->alloc(engine->devices.be, n * sizeof(float),
+                                                           &e);
     struct batch batch = {.n_rows = r.n,
                           .n_seqs = 1,
                           .max_blocks = CONTEXT / KV_BLOCK,
@@ -78,14 +79,15 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
                           .seq = r.seq,
                           .index = r.index,
                           .block_table = r.table};
-    assert_true(device && r.n <= engine->ws.chunk.max_rows);
+    assert_true(device && r.n <= engine->buffers.ws.chunk.max_rows);
     for (int i = 0; i < N_TOKENS; i++)
         out[i] = r.n - N_TOKENS + i;
-    assert_true(text_model_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
-                                &engine->kv, &batch, out, N_TOKENS, device, NULL));
-    assert_true(engine->be->ops->compute->finish(engine->be, &e));
-    engine->be->ops->memory->read_logits(engine->be, logits, device, n);
-    engine->be->ops->memory->release(engine->be, device);
+    assert_true(text_model_step(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
+                                &engine->buffers.ws.chunk, &engine->buffers.kv, &batch, out,
+                                N_TOKENS, device, NULL));
+    assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
+    engine->devices.be->ops->memory->read_logits(engine->devices.be, logits, device, n);
+    engine->devices.be->ops->memory->release(engine->devices.be, device);
     backend_give_back(engine);
 }
 
@@ -149,7 +151,7 @@ static void compare(const char *kind, const char *mask, int n_images)
 {
     static struct question q;
     ey_engine *ref = engine_open(kind, "ref", 2, CONTEXT), *cpu = open_masked(kind, mask);
-    int vocabulary = ref->model.text.vocab_size;
+    int vocabulary = ref->devices.model.text.vocab_size;
     size_t n = (size_t)N_TOKENS * (size_t)vocabulary;
     float *p = malloc(n * sizeof(float)), *r = malloc(n * sizeof(float));
     double worst = 0, mean = 0, difference = 0;

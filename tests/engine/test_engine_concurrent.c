@@ -81,7 +81,7 @@ static void run_again(ey_engine *engine, const struct request_kinds *sorts, cons
     assert_int_equal(s.finished_length, 2 * N_REQUEST_KINDS - 4);
     assert_int_equal(s.finished_cancelled + s.failed, 0);
     assert_true(s.steps > 0 && s.step_seconds > 0 && s.vision_seconds > 0 && s.heartbeat_age >= 0);
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     run_sorts(engine, sorts, true, what);
     assert_true(ey_engine_stats(engine).encoder_runs > encoder_runs);
 }
@@ -131,7 +131,7 @@ static void preempted_as_alone(void **state)
     }
     for (int round = 0; round < 3; round++) {
         ey_engine *engine = open_kind("tiny-ragged-fp8", "cpu", 512, 512, N, 0);
-        if (round) engine->slice_seconds = SMALLEST_SLICES;
+        if (round) engine->limits.slice_seconds = SMALLEST_SLICES;
         for (int i = 0; i < N; i++) {
             members[i].request = sorts.question[of_sort[i]].request;
             members[i].request.no_prefix_cache = round == 2;
@@ -169,10 +169,10 @@ static void who_fits_later_waits(void **state)
                     4 * KV_BLOCK - 4); /* two of them fill the pool */
     for (int i = 0; i < N; i++)
         members[i].request = q.request;
-    pthread_mutex_lock(&engine->device_lock); /* until all are there */
+    pthread_mutex_lock(&engine->devices.lock); /* until all are there */
     for (int i = 0; i < N; i++)
         concurrent_request_start(&members[i], engine);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     for (int i = 0; i < N; i++) {
         concurrent_request_collect(&members[i]);
         assert_same_answer(&alone, &members[i].answer, "four");
@@ -393,7 +393,7 @@ static void many_answers_to_one_prompt(void **state)
                      alone[i].tokens[1] == alone[0].tokens[1]);
     }
     engine_forget(engine);
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     hooks_reset(NULL, NULL);
     ey_prompt *prompt = prepare(engine, &q);
     for (int i = 0; i < N; i++) {
@@ -427,9 +427,9 @@ struct between {
 
 static int tokens_of(const ey_generation *gen)
 {
-    pthread_mutex_lock(&gen->engine->lock);
+    pthread_mutex_lock(&gen->engine->scheduler.lock);
     int n = gen->n_tokens;
-    pthread_mutex_unlock(&gen->engine->lock);
+    pthread_mutex_unlock(&gen->engine->scheduler.lock);
     return n;
 }
 
@@ -447,7 +447,7 @@ static void note_encoder(void *user, enum op op, int n)
 static void start_endless(struct concurrent_request *m, ey_engine *engine,
                           struct question *question)
 {
-    engine->max_unread = 2;
+    engine->limits.max_unread = 2;
     question_simple(question, 0, "Tell me a story that never ends.", 0);
     m->request = question->request;
     concurrent_request_start(m, engine);
@@ -458,12 +458,12 @@ static void start_endless(struct concurrent_request *m, ey_engine *engine,
 /* From here on the endless answer goes on, beside m's. */
 static void start_with(struct concurrent_request *m, ey_engine *engine, ey_prompt *prompt)
 {
-    pthread_mutex_lock(&engine->device_lock);
-    pthread_mutex_lock(&engine->lock);
-    engine->max_unread = FOREVER;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->devices.lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->limits.max_unread = FOREVER;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     concurrent_request_start_from(m, engine, prompt);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
 }
 
 static void collect_cancelled(struct concurrent_request *m)
@@ -482,7 +482,7 @@ static void tokens_between_vision_tiles(void **state)
     ey_engine *engine = open_many("cpu", LARGE_CONTEXT, 2 * LARGE_CONTEXT, 2, 0);
     struct between between = {.first = &members[0]};
     hooks_on(engine);
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     hooks_reset(note_encoder, &between);
     question_start(&seeing, 2);
     question_turn(&seeing, "user");
@@ -512,7 +512,7 @@ static void tokens_with_a_prompt(void **state)
     static struct question endless, reading;
     static char text[LENGTH + 1];
     ey_engine *engine = open_many("cpu", LARGE_CONTEXT, 2 * LARGE_CONTEXT, 2, 0);
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     for (int i = 0; i < LENGTH; i++)
         text[i] = (char)(1 + i % 2);
     question_simple(&reading, 0, text, 1);

@@ -142,7 +142,8 @@ static void prompts_of_text_and_ids(void **state)
         assert_int_equal(info.n_ids, n);
         assert_memory_equal(info.ids, ids, n * sizeof(int));
         assert_true(info.n_images == 0 && info.image_tokens == 0);
-        assert_int_equal(info.kv_bytes, (n + KV_BLOCK - 1) / KV_BLOCK * engine->kv_block_bytes);
+        assert_int_equal(info.kv_bytes,
+                         (n + KV_BLOCK - 1) / KV_BLOCK * engine->buffers.kv_block_bytes);
         free(ids);
         assert_true(ey_generation_start(engine, prompt, &r, &gen, &e));
         ey_prompt_free(&prompt);
@@ -188,15 +189,15 @@ static void bad_prompts(void **state)
 {
     (void)state;
     ey_engine *engine = open_plain();
-    const int vocabulary = engine->model.text.vocab_size;
+    const int vocabulary = engine->devices.model.text.vocab_size;
     static char long_text[600];
     static int long_ids[512], many_ids[EY_MAX_CONTEXT + 1];
     for (size_t i = 0; i + 1 < sizeof(long_text); i++)
         long_text[i] = (char)(1 + i % 2);
     for (size_t i = 0; i < COUNT(long_ids); i++)
         long_ids[i] = 5;
-    const int pad = tokenizer_added_id(engine->tok, "<|image_pad|>"),
-              video = tokenizer_added_id(engine->tok, "<|video_pad|>");
+    const int pad = tokenizer_added_id(engine->devices.tok, "<|image_pad|>"),
+              video = tokenizer_added_id(engine->devices.tok, "<|video_pad|>");
     assert_true(pad > 0 && video > 0);
     const struct {
         const char *what, *text;
@@ -256,7 +257,7 @@ static void limits_of_answers(void **state)
 {
     (void)state;
     ey_engine *engine = open_plain();
-    const int vocabulary = engine->model.text.vocab_size;
+    const int vocabulary = engine->devices.model.text.vocab_size;
     static ey_logit_bias biases[EY_MAX_LOGIT_BIAS + 1];
     static int stops[EY_MAX_STOP_IDS + 1];
     static const char *const no_stop[] = {NULL};
@@ -363,11 +364,11 @@ static void requests_are_copied(void **state)
         if (r.stop_ids) r.stop_ids = gone.stop_ids;
         if (r.logit_bias) r.logit_bias = gone.bias;
         members[0].request = r;
-        pthread_mutex_lock(&engine->device_lock);
+        pthread_mutex_lock(&engine->devices.lock);
         concurrent_request_start(&members[0], engine);
         memset(&gone, 0x55, sizeof(gone));
         memset(&members[0].request, 0x55, sizeof(r));
-        pthread_mutex_unlock(&engine->device_lock);
+        pthread_mutex_unlock(&engine->devices.lock);
         concurrent_request_collect(&members[0]);
         assert_same_answer(&sorts.expected[i], &members[0].answer, "copied");
         concurrent_request_free(&members[0]);
@@ -570,7 +571,7 @@ static void bad_tokens(void **state)
 {
     (void)state;
     ey_engine *engine = open_plain();
-    const int outside[] = {5, engine->model.text.vocab_size}, negative[] = {-1};
+    const int outside[] = {5, engine->devices.model.text.vocab_size}, negative[] = {-1};
     char *text = (char *)&outside;
     size_t n = 9;
     int *ids;

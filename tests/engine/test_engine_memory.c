@@ -37,7 +37,7 @@ static void decode_allocates_nothing(void **state)
         for (int k = 0; k < 3; k++) {
             struct decode_allocations heard = {0};
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
-            engine->max_unread = 1; /* nothing is decoded before the first text was heard */
+            engine->limits.max_unread = 1; /* nothing is decoded before the first text was heard */
             question_simple(&q, 1, "Tell me a story.", 80); /* over a block border too */
             q.request.on_event = decode_allocations_hear;
             q.request.event_user = &heard;
@@ -102,7 +102,7 @@ static void decode_of_many_allocates_nothing(void **state)
         options.max_num_seqs = TOGETHER;
         options.kv_tokens = 2048;
         ey_engine *engine = engine_open_with("tiny-gqa4-fp8", options);
-        engine->max_unread = 1;
+        engine->limits.max_unread = 1;
         ey_generation *gens[TOGETHER];
         int n_texts[TOGETHER], n_over = 0;
         for (int i = 0; i < TOGETHER; i++) {

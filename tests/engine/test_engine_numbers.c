@@ -21,7 +21,7 @@ static void scrambled_blocks(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, CONTEXT);
-        assert_true(engine->kv.shape.n_blocks == 10);
+        assert_true(engine->buffers.kv.shape.n_blocks == 10);
         question_simple(&q, 2, long_text, 70);
         struct outcome straight = outcome_of(engine, &q);
         assert_true(straight.prompt_tokens > KV_BLOCK);
@@ -187,9 +187,10 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
                      float *logits)
 {
     ey_err e;
-    size_t n = (size_t)n_out * (size_t)engine->model.text.vocab_size;
+    size_t n = (size_t)n_out * (size_t)engine->devices.model.text.vocab_size;
     backend_take(engine);
-    float *device = engine->be->ops->memory->alloc(engine->be, n * sizeof(float), &e);
+    float *device = engine->devices.be->ops->memory->alloc(engine->devices.be, n * sizeof(float),
+                                                           &e);
     assert_non_null(device);
     struct batch batch = {.n_rows = r->n,
                           .n_seqs = n_seqs,
@@ -200,25 +201,26 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
                           .seq = r->seq,
                           .index = r->index,
                           .block_table = r->table};
-    assert_true(text_model_step(&engine->model, engine->be, &engine->ws, &engine->ws.chunk,
-                                &engine->kv, &batch, out, n_out, device, NULL));
-    assert_true(engine->be->ops->compute->finish(engine->be, &e));
-    engine->be->ops->memory->read_logits(engine->be, logits, device, n);
-    engine->be->ops->memory->release(engine->be, device);
+    assert_true(text_model_step(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
+                                &engine->buffers.ws.chunk, &engine->buffers.kv, &batch, out, n_out,
+                                device, NULL));
+    assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
+    engine->devices.be->ops->memory->read_logits(engine->devices.be, logits, device, n);
+    engine->devices.be->ops->memory->release(engine->devices.be, device);
     backend_give_back(engine);
 }
 
 static void write_features(ey_engine *engine)
 {
-    size_t n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
+    size_t n = (size_t)engine->buffers.ws.feature_rows * (size_t)engine->devices.model.text.hidden;
     float *values = malloc(n * sizeof(float));
     assert_non_null(values);
     backend_take(engine);
-    for (int level = 0; level <= engine->model.vision.n_deepstack; level++) {
+    for (int level = 0; level <= engine->devices.model.vision.n_deepstack; level++) {
         for (size_t i = 0; i < n; i++)
             values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
-        engine->be->ops->memory->write(engine->be, engine->ws.features[level], values,
-                                       ELEMENT_FEATURE, n);
+        engine->devices.be->ops->memory->write(
+            engine->devices.be, engine->buffers.ws.features[level], values, ELEMENT_FEATURE, n);
     }
     backend_give_back(engine);
     free(values);
@@ -234,7 +236,7 @@ static void several_sequences(void **state)
     EACH_DEVICE(d)
     for (int k = 0; k < 3; k++) {
         ey_engine *engine = engine_open(kinds[k], devices[d], 2, CONTEXT);
-        int vocabulary = engine->model.text.vocab_size;
+        int vocabulary = engine->devices.model.text.vocab_size;
         size_t row_bytes = (size_t)vocabulary * sizeof(float);
         float *together = malloc(2 * N_SEQS * row_bytes), *alone = malloc(2 * row_bytes);
         assert_true(together && alone);
@@ -295,9 +297,10 @@ static void deepstack_matters(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-untied-bf16", devices[d], 1, CONTEXT);
-        int vocabulary = engine->model.text.vocab_size;
+        int vocabulary = engine->devices.model.text.vocab_size;
         size_t row_bytes = (size_t)vocabulary * sizeof(float),
-               n = (size_t)engine->ws.feature_rows * (size_t)engine->model.text.hidden;
+               n = (size_t)engine->buffers.ws.feature_rows *
+                   (size_t)engine->devices.model.text.hidden;
         float *before = malloc(row_bytes), *after = malloc(row_bytes),
               *zeros = calloc(n, sizeof(float));
         assert_true(before && after && zeros);
@@ -312,8 +315,9 @@ static void deepstack_matters(void **state)
                     push_row(&r, 0, s, i);
                 run_rows(engine, &r, 1, &out, 1, before);
                 backend_take(engine);
-                engine->be->ops->memory->write(engine->be, engine->ws.features[level], zeros,
-                                               ELEMENT_FEATURE, n);
+                engine->devices.be->ops->memory->write(engine->devices.be,
+                                                       engine->buffers.ws.features[level], zeros,
+                                                       ELEMENT_FEATURE, n);
                 backend_give_back(engine);
                 run_rows(engine, &r, 1, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
@@ -348,17 +352,18 @@ static void weights_that_moved(void **state)
         assert_same_outcome(&straight, &meanwhile, kinds[i]);
         assert_int_equal(ey_engine_wait_huge_pages(engine), 0);
         size_t bytes = ey_engine_wait_huge_pages(other);
-        const struct placed_model *placed = &other->model.placed;
+        const struct placed_model *placed = &other->devices.model.placed;
         const struct cpu_matrix *gate = &cpu_weight_of(placed->layers[0].gate)->m,
                                 *head = &cpu_weight_of(placed->head)->m,
                                 *embed = &cpu_weight_of(placed->embed)->m;
         const void *at = gate->bf12 ? gate->bf12 : gate->tensor.data;
         if (bytes)
-            assert_true((uintptr_t)at % 4096 == 0 && at != engine->model.layers[0].gate.data);
+            assert_true((uintptr_t)at % 4096 == 0 &&
+                        at != engine->devices.model.layers[0].gate.data);
         else
             print_message("%s: this machine gives no huge pages, or has no memory left\n",
                           kinds[i]);
-        const bool tied = engine->model.embed.data == engine->model.head.data;
+        const bool tied = engine->devices.model.embed.data == engine->devices.model.head.data;
         assert_true((embed->tensor.data == head->tensor.data) == tied &&
                     (!tied || embed->bf12 == head->bf12));
         struct outcome then = outcome_of(other, &q);

@@ -16,14 +16,14 @@ static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_option
     ey_engine *engine = engine_new(&e);
     assert_non_null(engine);
     if (!engine_open_headers(engine, ckpt_make(fixture_dir(), kind), &e) ||
-        !backend_cuda_create_simulated(&engine->be, &e))
+        !backend_cuda_create_simulated(&engine->devices.be, &e))
         fail_msg("%s", e.text);
-    engine->device_info = (struct device_info){.name = "cuda:0",
-                                               .is_gpu = true,
-                                               .sm_count = 30,
-                                               .total = mib * MIB,
-                                               .free = mib * MIB,
-                                               .context = gpu_context_bytes(30)};
+    engine->devices.device_info = (struct device_info){.name = "cuda:0",
+                                                       .is_gpu = true,
+                                                       .sm_count = 30,
+                                                       .total = mib * MIB,
+                                                       .free = mib * MIB,
+                                                       .context = gpu_context_bytes(30)};
     if (!engine_plan(engine, options, &e)) fail_msg("%s", e.text);
     return engine;
 }
@@ -36,11 +36,11 @@ static void it_fits(void **state)
     options.max_model_len = 1000;
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
     assert_true(engine_check_plan(engine, &options, &e));
-    assert_int_equal(engine->max_num_seqs, 4);
-    assert_int_equal(engine->max_model_len, 1000);
-    assert_int_equal(engine->plan.kv.n_blocks, 63); /* four requests' */
-    assert_false(engine->plan.kv.fp8);
-    struct placements where = plan_placements(&engine->plan);
+    assert_int_equal(engine->limits.max_num_seqs, 4);
+    assert_int_equal(engine->limits.max_model_len, 1000);
+    assert_int_equal(engine->buffers.plan.kv.n_blocks, 63); /* four requests' */
+    assert_false(engine->buffers.plan.kv.fp8);
+    struct placements where = plan_placements(&engine->buffers.plan);
     assert_int_equal(where.lm_head, PLACE_RESIDENT);
     assert_int_equal(where.vision, PLACE_RESIDENT);
     ey_engine_close(&engine);
@@ -54,11 +54,11 @@ static void knobs_become_places(void **state)
     options.vision_weights = "streamed";
     options.kv_cache_dtype = "fp8";
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
-    struct placements where = plan_placements(&engine->plan);
+    struct placements where = plan_placements(&engine->buffers.plan);
     assert_int_equal(where.embed, PLACE_HOST);
     assert_int_equal(where.lm_head, PLACE_EIGHT_BIT);
     assert_int_equal(where.vision, PLACE_STREAMED);
-    assert_true(engine->plan.kv.fp8);
+    assert_true(engine->buffers.plan.kv.fp8);
     ey_engine_close(&engine);
 }
 
@@ -78,28 +78,28 @@ static void prefill_math(void **state)
     options.notice = hear;
     options.notice_user = heard;
     ey_engine *engine = planned("tiny-gqa4-fp8", 2000, &options);
-    const uint64_t without = engine->plan.allocated;
-    const struct text_shape t = engine->model.text;
+    const uint64_t without = engine->buffers.plan.allocated;
+    const struct text_shape t = engine->devices.model.text;
     const size_t widest = (size_t)(t.mlp > text_q_width(&t) ? t.mlp : text_q_width(&t)),
                  blocks = (widest + FP8_BLOCK - 1) / FP8_BLOCK;
     ey_engine_close(&engine);
     options.prefill_math = "fp8";
     engine = planned("tiny-gqa4-fp8", 2000, &options);
-    assert_true(engine->plan.limits.fp8_prompts && widest >= (size_t)t.hidden);
-    assert_int_equal(engine->plan.allocated - without,
+    assert_true(engine->buffers.plan.limits.fp8_prompts && widest >= (size_t)t.hidden);
+    assert_int_equal(engine->buffers.plan.allocated - without,
                      cuda_aligned(QUANTIZED_ROWS * widest) +
                          cuda_aligned(QUANTIZED_ROWS * blocks * sizeof(float)));
     assert_string_equal(heard, "");
     ey_engine_close(&engine);
     engine = planned("tiny-untied-bf16", 2000, &options);
-    assert_false(engine->plan.limits.fp8_prompts);
+    assert_false(engine->buffers.plan.limits.fp8_prompts);
     assert_non_null(strstr(
         heard,
         "prompts are computed in BF16, because none of the text model's matrices are block FP8"));
     ey_engine_close(&engine);
     options.quantize = "fp8";
     engine = planned("tiny-untied-bf16", 2000, &options);
-    assert_true(engine->plan.limits.fp8_prompts);
+    assert_true(engine->buffers.plan.limits.fp8_prompts);
     ey_engine_close(&engine);
     options = ey_engine_defaults();
     options.device = "cpu";
@@ -162,7 +162,7 @@ static void plan_is_told_before_loading(void **state)
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s", e.text);
     assert_int_equal(told.n, 1);
     assert_true(told.fits);
-    assert_int_equal(told.total, engine->plan.allocated);
+    assert_int_equal(told.total, engine->buffers.plan.allocated);
     ey_engine_close(&engine);
 }
 

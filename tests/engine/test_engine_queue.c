@@ -121,7 +121,7 @@ static void the_queue_has_an_end(void **state)
     ey_err e = {0};
     for (int i = 0; i < 6; i++)
         build(i, 12);
-    pthread_mutex_lock(&engine->device_lock); /* the first one is let in, and stands still */
+    pthread_mutex_lock(&engine->devices.lock); /* the first one is let in, and stands still */
     concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 0);
     for (int i = 1; i < 5; i++)
@@ -133,7 +133,7 @@ static void the_queue_has_an_end(void **state)
     assert_int_equal(e.code, EY_BUSY);
     assert_int_equal(ey_code_http_status(e.code), 503);
     assert_non_null(strstr(e.text, "4 requests wait already"));
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     concurrent_request_collect(&members[0]); /* a place is free */
     members[5].n_text = 0;
     if (!ey_generation_start(engine, prompt, &questions[5].request, &members[5].gen, &e))
@@ -156,10 +156,10 @@ static void first_come_first_served(void **state)
         ey_engine *engine = open_many(at_once, 0);
         for (int i = 0; i < MANY; i++)
             build(i, 4 + i % 3);
-        pthread_mutex_lock(&engine->device_lock); /* nobody ends before all are there */
+        pthread_mutex_lock(&engine->devices.lock); /* nobody ends before all are there */
         for (int i = 0; i < MANY; i++)
             concurrent_request_start(&members[i], engine);
-        pthread_mutex_unlock(&engine->device_lock);
+        pthread_mutex_unlock(&engine->devices.lock);
         for (int i = 0; i < MANY; i++)
             while (!concurrent_request_poll(&members[i], 1000)) {}
         for (int i = 1; i < MANY; i++)
@@ -185,7 +185,7 @@ static void cancelled_while_waiting(void **state)
     ey_engine *engine = open_many(1, 0);
     for (int i = 0; i < 5; i++)
         build(i, 10);
-    engine->max_unread = 0; /* nobody is let in */
+    engine->limits.max_unread = 0; /* nobody is let in */
     for (int i = 0; i < 5; i++)
         concurrent_request_start(&members[i], engine);
     wait_for_state(engine, 0, 5, 0);
@@ -201,9 +201,9 @@ static void cancelled_while_waiting(void **state)
         assert_true(m->answer.prompt_tokens > 0);
         wait_for_state(engine, 0, 4 - (int)i, 0);
     }
-    pthread_mutex_lock(&engine->lock);
-    engine->max_unread = MAX_UNREAD_DEFAULT;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->limits.max_unread = MAX_UNREAD_DEFAULT;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     concurrent_request_collect(&members[0]);
     concurrent_request_collect(&members[3]);
     assert_int_equal(members[0].answer.completion_tokens, 10);
@@ -249,18 +249,18 @@ static void all_cancelled_at_once(void **state)
         build(i, 40);
         whole[i] = alone(engine, i);
     }
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++) {
         ey_generation *volatile gens[MANY];
         struct canceller c = {gens, MANY, rows[r].at, rows[r].op, false};
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
-        pthread_mutex_lock(&engine->device_lock);
+        pthread_mutex_lock(&engine->devices.lock);
         for (int i = 0; i < MANY; i++) {
             concurrent_request_start(&members[i], engine);
             gens[i] = members[i].gen;
         }
-        pthread_mutex_unlock(&engine->device_lock);
+        pthread_mutex_unlock(&engine->devices.lock);
         for (int i = 0; i < MANY; i++) {
             concurrent_request_collect(&members[i]);
             check_cancelled(&members[i], &whole[i], 0, 39);
@@ -296,18 +296,18 @@ static void one_of_several_cancelled(void **state)
         build(i, 25);
         whole[i] = alone(engine, i);
     }
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int victim = 0; victim < 3; victim++) {
             ey_generation *volatile gens[1];
             struct canceller c = {gens, 1, rows[r].at, rows[r].op, false};
             engine_forget(engine);
             hooks_reset(cancel_them, &c);
-            pthread_mutex_lock(&engine->device_lock);
+            pthread_mutex_lock(&engine->devices.lock);
             for (int i = 0; i < 3; i++)
                 concurrent_request_start(&members[i], engine);
             gens[0] = members[victim].gen;
-            pthread_mutex_unlock(&engine->device_lock);
+            pthread_mutex_unlock(&engine->devices.lock);
             for (int i = 0; i < 3; i++) {
                 concurrent_request_collect(&members[i]);
                 if (i == victim)
@@ -339,19 +339,19 @@ static void cancelled_sharing_an_image(void **state)
     ey_answer again = alone(engine, 1);
     ey_answer_free(&again);
     int tiles = hooks_count(OP_TILE);
-    engine->slice_seconds = SMALLEST_SLICES;
+    engine->limits.slice_seconds = SMALLEST_SLICES;
     for (int victims = 1; victims <= 3; victims++) { /* a bit each */
         ey_generation *volatile gens[2];
         struct canceller c = {gens, 0, 3, OP_TILE, false};
         engine_forget(engine);
         hooks_reset(cancel_them, &c);
-        pthread_mutex_lock(&engine->device_lock);
+        pthread_mutex_lock(&engine->devices.lock);
         for (int i = 0; i < 2; i++) {
             members[i].request = questions[1 + 2 * i].request;
             concurrent_request_start(&members[i], engine);
             if (victims >> i & 1) gens[c.n++] = members[i].gen;
         }
-        pthread_mutex_unlock(&engine->device_lock);
+        pthread_mutex_unlock(&engine->devices.lock);
         for (int i = 0; i < 2; i++) {
             concurrent_request_collect(&members[i]);
             if (victims >> i & 1)
@@ -387,11 +387,11 @@ static void cancelled_too_late(void **state)
     concurrent_request_collect(&members[0]);
     assert_same_answer(&whole, &members[0].answer, "cancelled when it was over");
     concurrent_request_free(&members[0]);
-    pthread_mutex_lock(&engine->device_lock); /* it does not end before it is cancelled */
+    pthread_mutex_lock(&engine->devices.lock); /* it does not end before it is cancelled */
     concurrent_request_start(&members[0], engine);
     ey_generation_cancel(members[0].gen);
     ey_generation_cancel(members[0].gen);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_unlock(&engine->devices.lock);
     concurrent_request_collect(&members[0]);
     check_cancelled(&members[0], &whole, 0, 5);
     concurrent_request_free(&members[0]);
@@ -419,10 +419,10 @@ static void a_failing_device(void **state)
         int n_failed = 0;
         hooks_reset(NULL, NULL);
         hooks_fail(at[r]);
-        pthread_mutex_lock(&engine->device_lock);
+        pthread_mutex_lock(&engine->devices.lock);
         for (int i = 0; i < 5; i++)
             concurrent_request_start(&members[i], engine);
-        pthread_mutex_unlock(&engine->device_lock);
+        pthread_mutex_unlock(&engine->devices.lock);
         for (int i = 0; i < 5; i++) {
             ey_err e = {0};
             while (!concurrent_request_poll(&members[i], 1000)) {}
@@ -475,21 +475,21 @@ static void who_does_not_read_waits_alone(void **state)
         build(i, 40);
         whole[i] = alone(engine, i);
     }
-    engine->max_unread = UNREAD;
+    engine->limits.max_unread = UNREAD;
     for (int i = 0; i < 3; i++)
         concurrent_request_start(&members[i], engine);
     for (int i = 1; i < 3; i++)
         concurrent_request_collect(
             &members[i]); /* to their ends, while nobody reads the first one */
     wait_for_state(engine, 1, 0, 1);
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
     int n_tokens = members[0].gen->n_tokens;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->scheduler.lock);
     assert_int_equal(n_tokens, UNREAD);
     assert_true(ey_engine_stats(engine).kv_blocks_used > 0);
-    pthread_mutex_lock(&engine->lock);
-    engine->max_unread = 1;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->limits.max_unread = 1;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     concurrent_request_collect(
         &members[0]); /* it goes on when it is read, though each of its 35 tokens is waited for */
     for (int i = 0; i < 3; i++)
@@ -510,7 +510,7 @@ static void who_does_not_read_makes_room(void **state)
         build(i, 40);
         whole[i] = alone(engine, i);
     }
-    engine->max_unread = 5;
+    engine->limits.max_unread = 5;
     concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
     concurrent_request_start(&members[1], engine);
@@ -533,8 +533,8 @@ static void who_never_reads_is_dropped(void **state)
     ey_answer whole;
     build(0, 40);
     whole = alone(engine, 0);
-    engine->max_unread = 5;
-    engine->unread_seconds = 0.05;
+    engine->limits.max_unread = 5;
+    engine->limits.unread_seconds = 0.05;
     concurrent_request_start(&members[0], engine);
     wait_for_drop(engine);
     concurrent_request_collect(&members[0]);
@@ -555,18 +555,18 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     whole = alone(engine, 0);
     build(2, 0);
     members[2].request.max_tokens = 400;
-    engine->max_unread = 5;
+    engine->limits.max_unread = 5;
     concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
     concurrent_request_start(&members[2], engine);
     while (!members[2].n_tokens)
         concurrent_request_poll(&members[2], 1000);
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
-    pthread_mutex_lock(&engine->lock);
-    engine->unread_seconds = 0.05;
-    engine->max_unread = 1000; /* the other one needs nobody to read it */
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->limits.unread_seconds = 0.05;
+    engine->limits.max_unread = 1000; /* the other one needs nobody to read it */
     members[0].gen->unread_tokens = 1000;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->scheduler.lock);
     wait_for_drop(engine);
     concurrent_request_collect(&members[0]);
     check_cancelled(&members[0], &whole, 5, 5);
@@ -594,7 +594,8 @@ static void closing_ends_all(void **state)
             build(i, 400);
             whole[i] = alone(engine, i);
         }
-        engine->max_unread = 100; /* nobody reads, so no answer is whole before the engine stops */
+        engine->limits.max_unread =
+            100; /* nobody reads, so no answer is whole before the engine stops */
         for (int i = 0; i < 4; i++)
             concurrent_request_start(&members[i], engine);
         while (listen && members[0].n_tokens < 3)

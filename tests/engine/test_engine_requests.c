@@ -353,7 +353,8 @@ static void events_are_the_answer(void **state)
         for (int unread = 0; unread <= 1; unread++) {
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
             if (unread)
-                engine->max_unread = unread; /* no token comes before the one before it was heard */
+                engine->limits.max_unread =
+                    unread; /* no token comes before the one before it was heard */
             question_simple(&q, (int)k, "Tell me.", 60);
             h = (struct heard){.cancel_at = -1};
             q.request.on_event = hear;
@@ -418,7 +419,7 @@ static void refused_events(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-shards-fp8", devices[d], 2, 512);
-        engine->max_unread = 1;
+        engine->limits.max_unread = 1;
         question_simple(&q, 2, "What is this? Answer with one word.", 20);
         struct outcome fresh = outcome_of(engine, &q);
         ask_something_else(&other);
@@ -511,10 +512,10 @@ static void check_logprobs(const ey_answer *a, int n_top)
 
 static void last_logprobs_by_hand(const ey_engine *engine, const ey_answer *a)
 {
-    const float *logits = engine->host.logits;
+    const float *logits = engine->buffers.host.logits;
     const ey_token_logprobs *last = &a->logprobs[a->n_logprobs - 1];
     long double sum = 0;
-    int n = engine->model.text.vocab_size;
+    int n = engine->devices.model.text.vocab_size;
     for (int i = 0; i < n; i++)
         sum += expl((long double)logits[i]);
     for (size_t k = 0; k < last->n_top; k++) {
@@ -594,12 +595,12 @@ static void typed_special_tokens(void **state)
         /* the text stands after "user\n", of which nothing merges with "<" */
         assert_int_equal(text.prompt_tokens, empty.prompt_tokens + (int)n);
         for (size_t k = 0; k < n; k++)
-            assert_false(tokenizer_is_special(engine->tok, ids[k]));
+            assert_false(tokenizer_is_special(engine->devices.tok, ids[k]));
         free(ids);
         assert_true(ey_tokenize(engine, typed[i], strlen(typed[i]), true, &ids, &n, &e));
         assert_int_equal(parsed.prompt_tokens, empty.prompt_tokens + (int)n);
         assert_true(parsed.prompt_tokens < text.prompt_tokens);
-        assert_true(tokenizer_is_special(engine->tok, ids[0]));
+        assert_true(tokenizer_is_special(engine->devices.tok, ids[0]));
         free(ids);
         ey_answer_free(&empty);
         ey_answer_free(&text);
@@ -616,17 +617,18 @@ static void typed_special_tokens(void **state)
 /* Features of an image as the engine has them, all levels: [1 + n_deepstack, tokens, hidden]. */
 static float *features_of(ey_engine *engine, const struct image_entry *entry)
 {
-    size_t hidden = (size_t)engine->model.text.hidden, n = (size_t)entry->n_tokens;
-    int levels = 1 + engine->model.vision.n_deepstack;
+    size_t hidden = (size_t)engine->devices.model.text.hidden, n = (size_t)entry->n_tokens;
+    int levels = 1 + engine->devices.model.vision.n_deepstack;
     float *out = malloc((size_t)levels * n * hidden * sizeof(float)), *to = out;
     assert_non_null(out);
     backend_take(engine);
     for (int level = 0; level < levels; level++)
         for (int i = 0; i < entry->n_tokens; i++, to += hidden)
-            engine->be->ops->memory->read(
-                engine->be, to,
-                engine->be->ops->memory->at(engine->be, engine->ws.features[level], ELEMENT_FEATURE,
-                                            (size_t)feature_row(entry, i) * hidden),
+            engine->devices.be->ops->memory->read(
+                engine->devices.be, to,
+                engine->devices.be->ops->memory->at(
+                    engine->devices.be, engine->buffers.ws.features[level], ELEMENT_FEATURE,
+                    (size_t)feature_row(entry, i) * hidden),
                 ELEMENT_FEATURE, hidden);
     backend_give_back(engine);
     return out;
@@ -635,10 +637,10 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
 static const struct image_entry *only_entry(ey_engine *engine)
 {
     const struct image_entry *found = NULL;
-    for (int i = 0; i < engine->images.n_blocks; i++) {
-        if (!engine->images.entry[i].used) continue;
+    for (int i = 0; i < engine->caches.images.n_blocks; i++) {
+        if (!engine->caches.images.entry[i].used) continue;
         assert_null(found);
-        found = &engine->images.entry[i];
+        found = &engine->caches.images.entry[i];
     }
     assert_non_null(found);
     return found;
@@ -679,8 +681,8 @@ static void same_image_twice(void **state)
         assert_int_equal(ey_engine_stats(engine).encoder_runs, 1);
         assert_int_equal(only_entry(engine)->n_tokens, tokens);
         /* wherever its blocks lie, they are the same */
-        size_t bytes = (size_t)(1 + engine->model.vision.n_deepstack) * (size_t)tokens *
-                       (size_t)engine->model.text.hidden * sizeof(float);
+        size_t bytes = (size_t)(1 + engine->devices.model.vision.n_deepstack) * (size_t)tokens *
+                       (size_t)engine->devices.model.text.hidden * sizeof(float);
         float *first = features_of(engine, only_entry(engine));
         int32_t block = only_entry(engine)->block[0];
         engine_shuffle(engine, 3);

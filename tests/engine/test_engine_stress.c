@@ -192,7 +192,7 @@ static void many_threads(void **state)
     ey_engine *engine = open_engine(CONTEXT, AT_ONCE, budget);
     struct crowd crowd = {.engine = engine};
     open_requests(first);
-    engine->max_unread = 30;
+    engine->limits.max_unread = 30;
     for (int i = 0; i <= THREADS; i++) {
         askers[i] = (struct asker){.crowd = &crowd, .noise = (unsigned)i * 7919};
         assert_int_equal(

@@ -145,7 +145,7 @@ static float float_at(const struct tensor_view *t, size_t i)
 
 static void check_patches(const struct conversation *c, json_object *pictures)
 {
-    const struct patch_spec *spec = &golden.engine->model.patch_spec;
+    const struct patch_spec *spec = &golden.engine->devices.model.patch_spec;
     size_t width = 3 * (size_t)(spec->temporal * spec->patch * spec->patch);
     for (size_t i = 0; i < c->n_files; i++) {
         struct image original = {0}, resized = {0};
@@ -195,7 +195,7 @@ static void check_positions(const char *name, const ey_prompt *prompt)
 
 static const struct image_entry *cached_features(const struct prompt_image *p)
 {
-    const struct image_cache *cache = &golden.engine->images;
+    const struct image_cache *cache = &golden.engine->caches.images;
     for (int i = 0; i < cache->n_blocks; i++) {
         const struct image_entry *entry = &cache->entry[i];
         if (entry->used && entry->ready && memcmp(&entry->key, &p->digest, sizeof(p->digest)) == 0)
@@ -218,10 +218,11 @@ static size_t feature_row(const ey_prompt *prompt, int token)
 static void check_features(const char *name, const ey_prompt *prompt, json_object *rows)
 {
     ey_engine *g = golden.engine;
-    struct backend *be = g->vision_backends.text_be; /* features are where the first layer is */
-    size_t hidden = (size_t)g->model.text.hidden;
+    struct backend *be =
+        g->devices.vision_backends.text_be; /* features are where the first layer is */
+    size_t hidden = (size_t)g->devices.model.text.hidden;
     float *got = malloc(hidden * sizeof(float));
-    for (int k = 0; k <= g->model.vision.n_deepstack; k++) {
+    for (int k = 0; k <= g->devices.model.vision.n_deepstack; k++) {
         char part[32];
         snprintf(part, sizeof(part), "features%d", k);
         const struct tensor_view *t = tensor(name, part);
@@ -230,7 +231,8 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
             size_t row = feature_row(prompt,
                                      json_object_get_int(json_object_array_get_idx(rows, r)));
             be->ops->memory->read(
-                be, got, be->ops->memory->at(be, g->ws.features[k], ELEMENT_FEATURE, row * hidden),
+                be, got,
+                be->ops->memory->at(be, g->buffers.ws.features[k], ELEMENT_FEATURE, row * hidden),
                 ELEMENT_FEATURE, hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;
@@ -250,24 +252,26 @@ static double log_sum_exp(const struct tensor_view *t, int n)
 {
     double max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++)
-        max = fmax(max, (double)(t ? float_at(t, (size_t)i) : golden.engine->host.logits[i]));
+        max = fmax(max,
+                   (double)(t ? float_at(t, (size_t)i) : golden.engine->buffers.host.logits[i]));
     for (int i = 0; i < n; i++)
-        sum += exp((double)(t ? float_at(t, (size_t)i) : golden.engine->host.logits[i]) - max);
+        sum += exp((double)(t ? float_at(t, (size_t)i) : golden.engine->buffers.host.logits[i]) -
+                   max);
     return max + log(sum);
 }
 
 static void check_logits(const char *name, const char *part)
 {
     const struct tensor_view *t = tensor(name, part);
-    int n = golden.engine->model.text.vocab_size;
+    int n = golden.engine->devices.model.text.vocab_size;
     assert_int_equal(t->shape[0], n);
-    golden.engine->be->ops->memory->read_logits(golden.engine->be, golden.engine->host.logits,
-                                                golden.engine->logits,
-                                                (size_t)n); /* a card sends only the best */
+    golden.engine->devices.be->ops->memory->read_logits(
+        golden.engine->devices.be, golden.engine->buffers.host.logits,
+        golden.engine->buffers.logits, (size_t)n); /* a card sends only the best */
     double worst = 0, kl = 0, total = log_sum_exp(t, n), own = log_sum_exp(NULL, n);
     for (int i = 0; i < n; i++) {
-        double want = (double)float_at(t, (size_t)i), got = (double)golden.engine->host.logits[i],
-               diff = fabs(got - want);
+        double want = (double)float_at(t, (size_t)i),
+               got = (double)golden.engine->buffers.host.logits[i], diff = fabs(got - want);
         kl += exp(want - total) * ((want - total) - (got - own));
         if (!(diff <= worst)) worst = diff;
     }

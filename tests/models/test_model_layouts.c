@@ -157,7 +157,8 @@ static void heads(void **state)
     tensors_write(&list, dir);
     expect_same(good, "an identical copy of a tied head");
     ey_engine *engine = engine_open(dir, "ref", 1, 256);
-    assert_ptr_equal(engine->model.head.data, engine->model.embed.data); /* kept once */
+    assert_ptr_equal(engine->devices.model.head.data,
+                     engine->devices.model.embed.data); /* kept once */
     ey_engine_close(&engine);
 
     ckpt_set(dir, "config.json", "tie_word_embeddings", "false");

@@ -20,7 +20,7 @@ static void text_frequencies(void **state)
     } known[] = {{0, 1.0},      {1, 0.785830},    {2, 0.617529},
                  {3, 0.485273}, {31, 5.69097e-4}, {63, 2.54508e-7}};
     ey_engine *engine = engine_open("tiny-gqa4-bf16", "ref", 1, 64);
-    const struct rope *r = &engine->model.text_rope;
+    const struct rope *r = &engine->devices.model.text_rope;
     assert_int_equal(r->n_pairs, 64);
     for (int i = 0; i < 64; i++)
         assert_int_equal("THW"[r->axis[i]], axes[i]);
@@ -118,13 +118,14 @@ static void rope_table_values(void **state)
     static const int32_t position[3][3] = {{0, 0, 0}, {3, 5, 7}, {262143, 1000, 99999}};
     for (int d = 0; d < 2; d++) {
         ey_engine *engine = engine_open("tiny-gqa4-bf16", devices[d], 1, 64);
-        const struct rope *r = &engine->model.text_rope;
+        const struct rope *r = &engine->devices.model.text_rope;
         float table[3][64][2];
         backend_take(engine);
-        engine->be->ops->compute->rope_table(engine->be, engine->ws.chunk.rope, r, &position[0][0],
-                                             3);
-        engine->be->ops->memory->read(engine->be, &table[0][0][0], engine->ws.chunk.rope,
-                                      ELEMENT_ROPE, sizeof(table) / sizeof(float));
+        engine->devices.be->ops->compute->rope_table(
+            engine->devices.be, engine->buffers.ws.chunk.rope, r, &position[0][0], 3);
+        engine->devices.be->ops->memory->read(engine->devices.be, &table[0][0][0],
+                                              engine->buffers.ws.chunk.rope, ELEMENT_ROPE,
+                                              sizeof(table) / sizeof(float));
         backend_give_back(engine);
         for (int row = 0; row < 3; row++)
             for (int i = 0; i < 64; i++) {
@@ -147,7 +148,7 @@ static void vision_frequencies(void **state)
     } rows[] = {{"tiny-gqa4-bf16", 64}, {"tiny-head72-bf16", 72}};
     for (int k = 0; k < 2; k++) {
         ey_engine *engine = engine_open(rows[k].kind, "ref", 1, 64);
-        const struct rope *r = &engine->model.vision_rope;
+        const struct rope *r = &engine->devices.model.vision_rope;
         int n = rows[k].head_dim / 4;
         assert_int_equal(r->n_pairs, 2 * n);
         for (int i = 0; i < 2 * n; i++) {

@@ -62,7 +62,7 @@ bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey
 {
     if (!__real_ey_engine_open(out, options, e)) return false;
     if (!real) {
-        real = (*out)->be->ops;
+        real = (*out)->devices.be->ops;
         paced = *real;
         paced_compute = *real->compute;
         paced_compute.embed = embed;

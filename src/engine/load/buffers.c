@@ -7,7 +7,7 @@
 static bool alloc_plan_row(const ey_engine *engine, struct backend *be, dev *out, enum plan_row row,
                            ey_err *e)
 {
-    *out = be->ops->memory->alloc(be, engine->plan.bytes[row], e);
+    *out = be->ops->memory->alloc(be, engine->buffers.plan.bytes[row], e);
     return *out != NULL;
 }
 
@@ -30,7 +30,7 @@ static void lay_out_step_buffers(ey_engine *engine, struct backend *be, dev memo
                                     [STEP_O] = &b->o,
                                     [STEP_H] = &b->h,
                                     [STEP_ROPE] = &b->rope};
-    plan_step_elements(elements, &engine->model.text, b->max_rows);
+    plan_step_elements(elements, &engine->devices.model.text, b->max_rows);
     lay_out_buffers(be, memory, elements, plan_step_element, out, STEP_BUFFERS);
 }
 
@@ -41,11 +41,11 @@ static void lay_out_vision_buffers(ey_engine *engine, struct workspace *ws, dev 
         [VISION_X] = &ws->vision_x,       [VISION_QKV] = &ws->vision_qkv,
         [VISION_O] = &ws->vision_o,       [VISION_H] = &ws->vision_h,
         [VISION_ROPE] = &ws->vision_rope, [VISION_FEATURES] = &ws->vision_features};
-    ws->max_rows = engine->plan.vision_rows;
-    ws->max_patches = engine->plan.max_patches;
-    plan_vision_elements(elements, &engine->model.vision, ws->max_rows, ws->max_patches,
-                         plan_features_cross_devices(&engine->plan));
-    lay_out_buffers(engine->vision_backends.be, memory, elements, plan_vision_element, out,
+    ws->max_rows = engine->buffers.plan.vision_rows;
+    ws->max_patches = engine->buffers.plan.max_patches;
+    plan_vision_elements(elements, &engine->devices.model.vision, ws->max_rows, ws->max_patches,
+                         plan_features_cross_devices(&engine->buffers.plan));
+    lay_out_buffers(engine->devices.vision_backends.be, memory, elements, plan_vision_element, out,
                     VISION_BUFFERS);
 }
 
@@ -53,57 +53,61 @@ static void lay_out_vision_buffers(ey_engine *engine, struct workspace *ws, dev 
  * at the same time. */
 static bool open_vision_workspace(ey_engine *engine, ey_err *e)
 {
-    struct backend *be = engine->vision_backends.be;
-    if (!plan_vision_on_cpu(&engine->plan)) {
-        lay_out_vision_buffers(engine, &engine->ws, engine->shared_memory);
+    struct backend *be = engine->devices.vision_backends.be;
+    if (!plan_vision_on_cpu(&engine->buffers.plan)) {
+        lay_out_vision_buffers(engine, &engine->buffers.ws, engine->buffers.shared_memory);
         return true;
     }
-    if (!alloc_plan_row(engine, be, &engine->vision_memory, PLAN_CPU_VISION_WORKSPACE, e))
+    if (!alloc_plan_row(engine, be, &engine->buffers.vision_memory, PLAN_CPU_VISION_WORKSPACE, e))
         return false;
-    lay_out_vision_buffers(engine, &engine->cpu_vision_ws, engine->vision_memory);
+    lay_out_vision_buffers(engine, &engine->buffers.cpu_vision_ws, engine->buffers.vision_memory);
     return true;
 }
 
 /* Vision encoder or layers on the CPU next to a GPU. */
 static bool open_cpu_layers(ey_engine *engine, ey_err *e)
 {
-    const struct plan *p = &engine->plan;
-    struct cpu_layers *cpu_layers = &engine->cpu_layers;
+    const struct plan *p = &engine->buffers.plan;
+    struct cpu_layers *cpu_layers = &engine->buffers.cpu_layers;
     const bool layers = p->cpu_layers > 0;
     if ((layers || plan_vision_on_cpu(p)) &&
-        !engine->cpu->ops->memory->reserve(engine->cpu, &p->cpu_limits, e))
+        !engine->devices.cpu->ops->memory->reserve(engine->devices.cpu, &p->cpu_limits, e))
         return false;
     if (!layers) return true;
-    *cpu_layers = (struct cpu_layers){.be = engine->cpu,
+    *cpu_layers = (struct cpu_layers){.be = engine->devices.cpu,
                                       .n_layers = p->cpu_layers,
                                       .buffers = {.max_rows = p->limits.max_rows},
                                       .kv = {.shape = p->cpu_kv}};
-    if (!alloc_plan_row(engine, engine->cpu, &cpu_layers->kv.data, PLAN_CPU_KV, e) ||
-        !alloc_plan_row(engine, engine->cpu, &engine->cpu_layers_memory, PLAN_CPU_WORKSPACE, e))
+    if (!alloc_plan_row(engine, engine->devices.cpu, &cpu_layers->kv.data, PLAN_CPU_KV, e) ||
+        !alloc_plan_row(engine, engine->devices.cpu, &engine->buffers.cpu_layers_memory,
+                        PLAN_CPU_WORKSPACE, e))
         return false;
-    lay_out_step_buffers(engine, engine->cpu, engine->cpu_layers_memory, &cpu_layers->buffers);
-    engine->ws.cpu_layers = cpu_layers;
+    lay_out_step_buffers(engine, engine->devices.cpu, engine->buffers.cpu_layers_memory,
+                         &cpu_layers->buffers);
+    engine->buffers.ws.cpu_layers = cpu_layers;
     return true;
 }
 
 static bool open_workspace(ey_engine *engine, ey_err *e)
 {
-    struct workspace *ws = &engine->ws;
-    const struct plan *p = &engine->plan;
-    struct backend *features = engine->vision_backends.text_be;
+    struct workspace *ws = &engine->buffers.ws;
+    const struct plan *p = &engine->buffers.plan;
+    struct backend *features = engine->devices.vision_backends.text_be;
     ws->chunk.max_rows = p->max_rows;
     ws->step.max_rows = p->decode_rows;
     ws->feature_rows = p->feature_rows;
-    if (!alloc_plan_row(engine, engine->be, &engine->step_memory, PLAN_DECODE_WORKSPACE, e) ||
-        !alloc_plan_row(engine, engine->be, &engine->shared_memory, PLAN_SHARED_WORKSPACE, e) ||
-        !alloc_plan_row(engine, features, &engine->feature_memory, PLAN_IMAGE_CACHE, e) ||
+    if (!alloc_plan_row(engine, engine->devices.be, &engine->buffers.step_memory,
+                        PLAN_DECODE_WORKSPACE, e) ||
+        !alloc_plan_row(engine, engine->devices.be, &engine->buffers.shared_memory,
+                        PLAN_SHARED_WORKSPACE, e) ||
+        !alloc_plan_row(engine, features, &engine->buffers.feature_memory, PLAN_IMAGE_CACHE, e) ||
         !open_cpu_layers(engine, e) || !open_vision_workspace(engine, e))
         return false;
-    lay_out_step_buffers(engine, engine->be, engine->step_memory, &ws->step);
-    lay_out_step_buffers(engine, engine->be, engine->shared_memory, &ws->chunk);
-    size_t level = (size_t)p->feature_rows * (size_t)engine->model.text.hidden;
-    for (int i = 0; i <= engine->model.vision.n_deepstack; i++)
-        ws->features[i] = features->ops->memory->at(features, engine->feature_memory,
+    lay_out_step_buffers(engine, engine->devices.be, engine->buffers.step_memory, &ws->step);
+    lay_out_step_buffers(engine, engine->devices.be, engine->buffers.shared_memory, &ws->chunk);
+    size_t level = (size_t)p->feature_rows * (size_t)engine->devices.model.text.hidden;
+    for (int i = 0; i <= engine->devices.model.vision.n_deepstack; i++)
+        ws->features[i] = features->ops->memory->at(features, engine->buffers.feature_memory,
                                                     ELEMENT_FEATURE, (size_t)i * level);
     return true;
 }
@@ -111,16 +115,19 @@ static bool open_workspace(ey_engine *engine, ey_err *e)
 static bool open_device_buffers(ey_engine *engine, ey_err *e)
 {
     dev logits = NULL;
-    engine->kv.shape = engine->plan.kv;
-    engine->kv_block_bytes = (engine->plan.bytes[PLAN_KV] + engine->plan.bytes[PLAN_CPU_KV]) /
-                             (uint64_t)engine->plan.kv.n_blocks;
-    bool ok = engine->be->ops->memory->reserve(engine->be, &engine->plan.limits, e) &&
-              alloc_plan_row(engine, engine->be, &engine->kv.data, PLAN_KV, e) &&
+    engine->buffers.kv.shape = engine->buffers.plan.kv;
+    engine->buffers.kv_block_bytes = (engine->buffers.plan.bytes[PLAN_KV] +
+                                      engine->buffers.plan.bytes[PLAN_CPU_KV]) /
+                                     (uint64_t)engine->buffers.plan.kv.n_blocks;
+    bool ok = engine->devices.be->ops->memory->reserve(engine->devices.be,
+                                                       &engine->buffers.plan.limits, e) &&
+              alloc_plan_row(engine, engine->devices.be, &engine->buffers.kv.data, PLAN_KV, e) &&
               open_workspace(engine, e) &&
-              alloc_plan_row(engine, engine->be, &logits, PLAN_LOGITS, e);
-    engine->logits = logits;
-    if (engine->model.head.data == engine->model.embed.data)
-        engine->model.head = engine->model.embed; /* loading may end with another order of it */
+              alloc_plan_row(engine, engine->devices.be, &logits, PLAN_LOGITS, e);
+    engine->buffers.logits = logits;
+    if (engine->devices.model.head.data == engine->devices.model.embed.data)
+        engine->devices.model.head =
+            engine->devices.model.embed; /* loading may end with another order of it */
     return ok;
 }
 
@@ -128,67 +135,77 @@ static bool open_device_buffers(ey_engine *engine, ey_err *e)
 
 static bool open_host_buffers(ey_engine *engine, ey_err *e)
 {
-    struct host_buffers *h = &engine->host;
-    struct arena *a = &engine->arena;
-    size_t seqs = (size_t)engine->max_num_seqs, rows = (size_t)engine->plan.limits.max_rows;
-    h->pixels = arena_array(a, rows,
-                            sizeof(float) * (size_t)vision_patch_width(&engine->model.vision));
+    struct host_buffers *h = &engine->buffers.host;
+    struct arena *a = &engine->buffers.arena;
+    size_t seqs = (size_t)engine->limits.max_num_seqs,
+           rows = (size_t)engine->buffers.plan.limits.max_rows;
+    h->pixels = arena_array(
+        a, rows, sizeof(float) * (size_t)vision_patch_width(&engine->devices.model.vision));
     h->patch_positions = arena_array(a, rows, 3 * sizeof(int32_t));
-    h->logits = arena_array(a, (size_t)engine->model.text.vocab_size, sizeof(float));
-    h->normed = arena_array(a, (size_t)engine->model.text.hidden, sizeof(float));
-    h->rescore_norm = arena_array(a, (size_t)engine->model.text.hidden, sizeof(float));
+    h->logits = arena_array(a, (size_t)engine->devices.model.text.vocab_size, sizeof(float));
+    h->normed = arena_array(a, (size_t)engine->devices.model.text.hidden, sizeof(float));
+    h->rescore_norm = arena_array(a, (size_t)engine->devices.model.text.hidden, sizeof(float));
     h->token = arena_array(a, rows, sizeof(int32_t));
     h->feature = arena_array(a, rows, sizeof(int32_t));
     h->seq = arena_array(a, rows, sizeof(int32_t));
     h->index = arena_array(a, rows, sizeof(int32_t));
     h->position = arena_array(a, rows, 3 * sizeof(int32_t));
-    h->block_table = arena_array(a, seqs * (size_t)engine->max_blocks, sizeof(int32_t));
+    h->block_table = arena_array(a, seqs * (size_t)engine->limits.max_blocks, sizeof(int32_t));
     h->out_rows = arena_array(a, seqs, sizeof(int32_t));
-    engine->chunk = arena_array(a, seqs, sizeof(*engine->chunk));
-    engine->previous_chunk = arena_array(a, seqs, sizeof(*engine->previous_chunk));
-    engine->matchers = arena_array(a, seqs, sizeof(*engine->matchers));
-    engine->running = arena_array(a, seqs, sizeof(*engine->running));
+    engine->scheduler.chunk = arena_array(a, seqs, sizeof(*engine->scheduler.chunk));
+    engine->scheduler.previous_chunk = arena_array(a, seqs,
+                                                   sizeof(*engine->scheduler.previous_chunk));
+    engine->scheduler.matchers = arena_array(a, seqs, sizeof(*engine->scheduler.matchers));
+    engine->scheduler.running = arena_array(a, seqs, sizeof(*engine->scheduler.running));
     return (h->pixels && h->patch_positions && h->logits && h->normed && h->rescore_norm &&
             h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
-            h->out_rows && engine->chunk && engine->previous_chunk && engine->matchers &&
-            engine->running) ||
+            h->out_rows && engine->scheduler.chunk && engine->scheduler.previous_chunk &&
+            engine->scheduler.matchers && engine->scheduler.running) ||
            ey_fail_memory(e, "host buffers", a->used);
 }
 
 static bool open_request_slots(ey_engine *engine, ey_err *e)
 {
-    int vocabulary = engine->model.text.vocab_size;
-    engine->slot = arena_array(&engine->arena, (size_t)engine->max_num_seqs, sizeof(*engine->slot));
-    bool ok = engine->slot && sampler_scratch_open(&engine->scratch, &engine->arena, vocabulary, e);
-    for (int i = 0; ok && i < engine->max_num_seqs; i++) {
-        engine->slot[i].blocks = arena_array(&engine->arena, (size_t)engine->max_blocks,
-                                             sizeof(int32_t));
-        ok = engine->slot[i].blocks && sampler_open(&engine->slot[i].sampler, &engine->scratch,
-                                                    &engine->arena, vocabulary, e);
+    int vocabulary = engine->devices.model.text.vocab_size;
+    engine->scheduler.slot = arena_array(&engine->buffers.arena,
+                                         (size_t)engine->limits.max_num_seqs,
+                                         sizeof(*engine->scheduler.slot));
+    bool ok = engine->scheduler.slot && sampler_scratch_open(&engine->scheduler.scratch,
+                                                             &engine->buffers.arena, vocabulary, e);
+    for (int i = 0; ok && i < engine->limits.max_num_seqs; i++) {
+        engine->scheduler.slot[i].blocks = arena_array(
+            &engine->buffers.arena, (size_t)engine->limits.max_blocks, sizeof(int32_t));
+        ok = engine->scheduler.slot[i].blocks &&
+             sampler_open(&engine->scheduler.slot[i].sampler, &engine->scheduler.scratch,
+                          &engine->buffers.arena, vocabulary, e);
     }
-    return ok || ey_fail_memory(e, "requests", engine->arena.used);
+    return ok || ey_fail_memory(e, "requests", engine->buffers.arena.used);
 }
 
 bool engine_buffers_open(ey_engine *engine, ey_err *e)
 {
-    const struct plan *p = &engine->plan;
+    const struct plan *p = &engine->buffers.plan;
     return open_device_buffers(engine, e) && open_host_buffers(engine, e) &&
            open_request_slots(engine, e) &&
-           kv_pool_open(&engine->blocks, &engine->arena, p->kv.n_blocks, e) &&
-           image_cache_open(&engine->images, &engine->arena, p->feature_rows / FEATURE_BLOCK, e) &&
-           hasher_open(&engine->hasher, e);
+           kv_pool_open(&engine->caches.blocks, &engine->buffers.arena, p->kv.n_blocks, e) &&
+           image_cache_open(&engine->caches.images, &engine->buffers.arena,
+                            p->feature_rows / FEATURE_BLOCK, e) &&
+           hasher_open(&engine->caches.hasher, e);
 }
 
 void engine_buffers_close(ey_engine *engine)
 {
-    dev all[] = {engine->step_memory, engine->shared_memory, engine->kv.data, engine->logits};
-    dev on_cpu[] = {engine->vision_memory, engine->cpu_layers.kv.data, engine->cpu_layers_memory};
-    struct backend *features = engine->vision_backends.text_be;
+    dev all[] = {engine->buffers.step_memory, engine->buffers.shared_memory,
+                 engine->buffers.kv.data, engine->buffers.logits};
+    dev on_cpu[] = {engine->buffers.vision_memory, engine->buffers.cpu_layers.kv.data,
+                    engine->buffers.cpu_layers_memory};
+    struct backend *features = engine->devices.vision_backends.text_be;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i]) engine->be->ops->memory->release(engine->be, all[i]);
+        if (all[i]) engine->devices.be->ops->memory->release(engine->devices.be, all[i]);
     for (size_t i = 0; i < sizeof(on_cpu) / sizeof(on_cpu[0]); i++)
-        if (on_cpu[i]) engine->cpu->ops->memory->release(engine->cpu, on_cpu[i]);
-    if (engine->feature_memory) features->ops->memory->release(features, engine->feature_memory);
-    hasher_close(&engine->hasher);
-    arena_free(&engine->arena);
+        if (on_cpu[i]) engine->devices.cpu->ops->memory->release(engine->devices.cpu, on_cpu[i]);
+    if (engine->buffers.feature_memory)
+        features->ops->memory->release(features, engine->buffers.feature_memory);
+    hasher_close(&engine->caches.hasher);
+    arena_free(&engine->buffers.arena);
 }

@@ -37,8 +37,8 @@ static double text_layer_bytes(const struct text_layer_tensors *w)
 /* As a step reads it: in 8 bits, or as it is stored. */
 static double head_stored_bytes(const ey_engine *engine)
 {
-    const struct tensor *head = &engine->model.head;
-    return engine->bf16_head.data
+    const struct tensor *head = &engine->devices.model.head;
+    return engine->buffers.bf16_head.data
                ? (double)head->rows * (double)head->cols + block_scale_bytes(head)
                : weight_stored_bytes(head);
 }
@@ -66,12 +66,12 @@ static double prefill_flops(const struct text_shape *t, double n)
 
 ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height, int prompt_tokens)
 {
-    const struct model *m = &engine->model;
-    struct kv_shape one_block = engine->kv.shape;
+    const struct model *m = &engine->devices.model;
+    struct kv_shape one_block = engine->buffers.kv.shape;
     one_block.n_blocks = 1;
     one_block.n_layers = m->text.n_layers;
-    double kv = (double)engine->be->ops->memory->kv_bytes(engine->be, &one_block) / KV_BLOCK *
-                prompt_tokens,
+    double kv = (double)engine->devices.be->ops->memory->kv_bytes(engine->devices.be, &one_block) /
+                KV_BLOCK * prompt_tokens,
            weights = head_stored_bytes(engine);
     for (int i = 0; i < m->text.n_layers; i++)
         weights += text_layer_bytes(&m->layers[i]);
@@ -83,10 +83,11 @@ ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height
 bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)
 {
     struct device_roofline measured = {0};
-    pthread_mutex_lock(&engine->device_lock); /* the thread team does one thing at a time */
-    if (engine->be->ops->device) engine->be->ops->device->attach(engine->be);
-    bool ok = engine->be->ops->measure_roofline(engine->be, &measured, e);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_lock(&engine->devices.lock); /* the thread team does one thing at a time */
+    if (engine->devices.be->ops->device)
+        engine->devices.be->ops->device->attach(engine->devices.be);
+    bool ok = engine->devices.be->ops->measure_roofline(engine->devices.be, &measured, e);
+    pthread_mutex_unlock(&engine->devices.lock);
     *limits = (ey_roofline){measured.bandwidth, measured.flops, measured.vector_flops};
     return ok;
 }
@@ -94,11 +95,11 @@ bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)
 bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total)
 {
     struct gpu_info info;
-    if (!engine->device_info.is_gpu) return false;
-    pthread_mutex_lock(&engine->device_lock);
-    engine->be->ops->device->attach(engine->be);
-    bool ok = engine->be->ops->device->info(engine->be, &info, NULL);
-    pthread_mutex_unlock(&engine->device_lock);
+    if (!engine->devices.device_info.is_gpu) return false;
+    pthread_mutex_lock(&engine->devices.lock);
+    engine->devices.be->ops->device->attach(engine->devices.be);
+    bool ok = engine->devices.be->ops->device->info(engine->devices.be, &info, NULL);
+    pthread_mutex_unlock(&engine->devices.lock);
     if (ok) {
         *used = info.total - info.free;
         *total = info.total;

@@ -23,9 +23,10 @@ bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *o, ey_e
 {
     struct selftest_report report;
     char text[256];
-    if (!engine->be->ops->device) return true;
+    if (!engine->devices.be->ops->device) return true;
     if (o->progress) o->progress(o->progress_user, EY_PHASE_CHECKING_GPU, 0, 0);
-    if (!engine->be->ops->device->selftest(engine->be, false, &report, e)) return false;
+    if (!engine->devices.be->ops->device->selftest(engine->devices.be, false, &report, e))
+        return false;
     for (int i = 0; i < report.n; i++) {
         const struct selftest_result *v = &report.kernel[i];
         if (!v->failed) continue;
@@ -61,10 +62,10 @@ static bool measure_slice(ey_engine *engine, struct memory_slices *s, int i, ey_
     size_t first = (size_t)i * s->slice_bytes,
            n = i == s->n - 1 ? s->bytes - first : s->slice_bytes;
     double seconds = 0;
-    pthread_mutex_lock(&engine->device_lock); /* for this slice: steps go on between them */
-    engine->be->ops->device->attach(engine->be);
-    bool ok = engine->be->ops->device->time_read(engine->be, first, n, &seconds, e);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_lock(&engine->devices.lock); /* for this slice: steps go on between them */
+    engine->devices.be->ops->device->attach(engine->devices.be);
+    bool ok = engine->devices.be->ops->device->time_read(engine->devices.be, first, n, &seconds, e);
+    pthread_mutex_unlock(&engine->devices.lock);
     if (ok && (double)n / seconds > s->rate[i]) s->rate[i] = (double)n / seconds;
     return ok;
 }
@@ -124,7 +125,7 @@ static struct memory_slices *cut_memory_slices(const ey_engine *engine, ey_err *
         ey_fail_memory(e, "measuring the GPU's memory", sizeof(*s));
         return NULL;
     }
-    s->bytes = engine->be->ops->device->arena_bytes(engine->be);
+    s->bytes = engine->devices.be->ops->device->arena_bytes(engine->devices.be);
     size_t n = (s->bytes + HEALTH_SLICE_BYTES - 1) / HEALTH_SLICE_BYTES;
     s->n = n < 1 ? 1 : n > HEALTH_MAX_SLICES ? HEALTH_MAX_SLICES : (int)n;
     s->slice_bytes = s->bytes / (size_t)s->n / 16 * 16;
@@ -137,8 +138,8 @@ static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *
     double median = median_rate(s), expected = expected_rate(s, median, at_start, gpu->rated_reads),
            slow_seconds = 0;
     ey_gpu_memory m = {.known = true,
-                       .planned_bytes = engine->plan.allocated,
-                       .budget_bytes = engine->plan.budget.bytes,
+                       .planned_bytes = engine->buffers.plan.allocated,
+                       .budget_bytes = engine->buffers.plan.budget.bytes,
                        .total_bytes = gpu->total,
                        .free_bytes = gpu->free,
                        .allocated_bytes = s->bytes,
@@ -157,10 +158,10 @@ static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *
 
 static bool query_gpu_now(ey_engine *engine, struct gpu_info *out, ey_err *e)
 {
-    pthread_mutex_lock(&engine->device_lock);
-    engine->be->ops->device->attach(engine->be);
-    bool ok = engine->be->ops->device->info(engine->be, out, e);
-    pthread_mutex_unlock(&engine->device_lock);
+    pthread_mutex_lock(&engine->devices.lock);
+    engine->devices.be->ops->device->attach(engine->devices.be);
+    bool ok = engine->devices.be->ops->device->info(engine->devices.be, out, e);
+    pthread_mutex_unlock(&engine->devices.lock);
     return ok;
 }
 
@@ -168,7 +169,7 @@ bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *e)
 {
     struct gpu_info gpu;
     *out = (ey_gpu_memory){0};
-    if (!engine->be->ops->device) return true;
+    if (!engine->devices.be->ops->device) return true;
     struct memory_slices *s = cut_memory_slices(engine, e);
     double at_start = ey_last_gpu_memory(engine).start_bytes_per_second;
     bool ok = s && query_gpu_now(engine, &gpu, e) &&
@@ -176,10 +177,10 @@ bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *e)
     if (ok) {
         *out = gpu_memory_report(engine, s, &gpu, at_start);
         out->start_bytes_per_second = at_start > 0 ? at_start : out->bytes_per_second;
-        pthread_mutex_lock(&engine->lock);
-        engine->gpu_memory = *out;
-        engine->gpu_memory_time = seconds_now();
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_lock(&engine->scheduler.lock);
+        engine->devices.gpu_memory = *out;
+        engine->devices.gpu_memory_time = seconds_now();
+        pthread_mutex_unlock(&engine->scheduler.lock);
     }
     free(s);
     return ok;
@@ -187,10 +188,10 @@ bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *e)
 
 ey_gpu_memory ey_last_gpu_memory(ey_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
-    ey_gpu_memory m = engine->gpu_memory;
-    if (m.known) m.age_seconds = seconds_now() - engine->gpu_memory_time;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    ey_gpu_memory m = engine->devices.gpu_memory;
+    if (m.known) m.age_seconds = seconds_now() - engine->devices.gpu_memory_time;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return m;
 }
 

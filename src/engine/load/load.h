@@ -26,14 +26,14 @@ bool engine_probe_gpu(ey_engine *engine, const ey_engine_options *options, ey_er
 
 bool engine_read_quantization(struct quantize_choice *out, const ey_engine_options *options,
                               ey_err *e);
-/* Computes engine->plan and the limits that follow from it, then calls options->planned. */
+/* Computes engine->buffers.plan and the limits that follow from it, then calls options->planned. */
 bool engine_plan(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 /* Fails where the plan does not fit: *e says by how much, and what would help. */
 bool engine_check_plan(const ey_engine *engine, const ey_engine_options *options, ey_err *e);
 
 /* ---- buffers.c ---- */
 
-/* Allocates what engine->plan says. */
+/* Allocates what engine->buffers.plan says. */
 bool engine_buffers_open(ey_engine *engine, ey_err *e);
 void engine_buffers_close(ey_engine *engine);
 

@@ -81,13 +81,13 @@ static bool has_fp8_weights(const struct model *m)
 
 static bool can_use_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why)
 {
-    const struct backend_ops *op = engine->be->ops;
-    if (!has_fp8_weights(&engine->model))
+    const struct backend_ops *op = engine->devices.be->ops;
+    if (!has_fp8_weights(&engine->devices.model))
         return ey_fail(
             why, EY_BAD_MODEL,
             "none of the text model's matrices are block FP8 (--quantize fp8 makes them so)");
     return op->compute->supports_fp8_prompts
-               ? op->compute->supports_fp8_prompts(engine->be, slow, why)
+               ? op->compute->supports_fp8_prompts(engine->devices.be, slow, why)
                : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
 
@@ -148,7 +148,8 @@ bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err
     struct quantize_choice choice;
     struct quantize_report report;
     if (!engine_read_quantization(&choice, o, e)) return false;
-    if (!model_quantize_on_load(&engine->model, &choice, &report, engine->pool, e)) return false;
+    if (!model_quantize_on_load(&engine->devices.model, &choice, &report, engine->devices.pool, e))
+        return false;
     notify_unquantized(&report, o);
     return true;
 }
@@ -158,23 +159,23 @@ bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err
 /* The CUDA context exists by now, so the free memory excludes it. */
 static bool query_gpu_info(struct device_info *out, const ey_engine *engine, ey_err *e)
 {
-    const struct model *m = &engine->model;
+    const struct model *m = &engine->devices.model;
     struct gpu_info gpu;
-    if (!engine->be->ops->device->info(engine->be, &gpu, e)) return false;
+    if (!engine->devices.be->ops->device->info(engine->devices.be, &gpu, e)) return false;
     uint64_t context = gpu_context_bytes(gpu.sm_count);
-    *out = (struct device_info){
-        .name = "cuda:0",
-        .is_gpu = true,
-        .wsl2 = system_is_wsl2(),
-        .sm_count = gpu.sm_count,
-        .total = gpu.total,
-        .free = gpu.free + context,
-        .context = context,
-        .bandwidth = gpu.rated_reads,
-        .host_free = memory_available(),
-        .pinned_reads = engine->be->ops->device->can_pin_rows(engine->be, &m->head, &m->embed)
-                            ? PINNED_READS_ALLOWED
-                            : PINNED_READS_DENIED};
+    *out = (struct device_info){.name = "cuda:0",
+                                .is_gpu = true,
+                                .wsl2 = system_is_wsl2(),
+                                .sm_count = gpu.sm_count,
+                                .total = gpu.total,
+                                .free = gpu.free + context,
+                                .context = context,
+                                .bandwidth = gpu.rated_reads,
+                                .host_free = memory_available(),
+                                .pinned_reads = engine->devices.be->ops->device->can_pin_rows(
+                                                    engine->devices.be, &m->head, &m->embed)
+                                                    ? PINNED_READS_ALLOWED
+                                                    : PINNED_READS_DENIED};
     return true;
 }
 
@@ -196,13 +197,13 @@ bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_e
         return ey_fail(
             e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB",
             (unsigned long long)(o->vram_used / MIB), (unsigned long long)(o->vram / MIB));
-    engine->device_info = (struct device_info){.name = "cuda:0",
-                                               .is_gpu = true,
-                                               .sm_count = sm_count,
-                                               .total = o->vram,
-                                               .free = o->vram - o->vram_used,
-                                               .context = gpu_context_bytes(sm_count)};
-    return engine_open_cpu(engine, o, e) && backend_open_simulated_gpu(&engine->be, e);
+    engine->devices.device_info = (struct device_info){.name = "cuda:0",
+                                                       .is_gpu = true,
+                                                       .sm_count = sm_count,
+                                                       .total = o->vram,
+                                                       .free = o->vram - o->vram_used,
+                                                       .context = gpu_context_bytes(sm_count)};
+    return engine_open_cpu(engine, o, e) && backend_open_simulated_gpu(&engine->devices.be, e);
 }
 
 /* ---- the plan for others ---- */
@@ -214,20 +215,21 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 static uint64_t auto_detail_pixels(const ey_engine *engine)
 {
-    const struct patch_spec *spec = &engine->model.patch_spec;
+    const struct patch_spec *spec = &engine->devices.model.patch_spec;
     const uint64_t side = (uint64_t)(spec->patch * spec->merge);
     return min_u64(min_u64(detail_pixels(EY_DETAIL_AUTO), spec->max_pixels),
-                   (uint64_t)engine->plan.max_tokens_per_image * side * side);
+                   (uint64_t)engine->buffers.plan.max_tokens_per_image * side * side);
 }
 
 void plan_export(ey_plan *out, const ey_engine *engine)
 {
-    const struct plan *p = &engine->plan;
-    snprintf(out->directory, sizeof(out->directory), "%s", checkpoint_directory(engine->ckpt));
-    out->device = engine->be->ops->name;
+    const struct plan *p = &engine->buffers.plan;
+    snprintf(out->directory, sizeof(out->directory), "%s",
+             checkpoint_directory(engine->devices.ckpt));
+    out->device = engine->devices.be->ops->name;
     out->on_gpu = p->device->is_gpu;
-    out->n_items = (size_t)engine->n_plan_items;
-    memcpy(out->items, engine->plan_item, out->n_items * sizeof(out->items[0]));
+    out->n_items = (size_t)engine->buffers.n_plan_items;
+    memcpy(out->items, engine->buffers.plan_item, out->n_items * sizeof(out->items[0]));
     out->file_bytes = p->device->is_gpu ? p->bytes[PLAN_FILE_WEIGHTS] : p->bytes[PLAN_WEIGHTS];
     out->total_bytes = p->allocated;
     out->budget_bytes = p->budget.bytes;
@@ -239,7 +241,7 @@ void plan_export(ey_plan *out, const ey_engine *engine)
     out->kv_tokens = p->kv.n_blocks * KV_BLOCK;
     out->max_num_seqs = p->max_num_seqs;
     out->max_pixels = auto_detail_pixels(engine);
-    out->n_layers = engine->model.text.n_layers;
+    out->n_layers = engine->devices.model.text.n_layers;
     out->gpu_layers = out->n_layers - p->cpu_layers;
     out->tokens_per_second = p->tokens_per_second;
 }
@@ -256,12 +258,13 @@ static void notify_planned(const ey_engine *engine, const ey_engine_options *o)
 
 bool plan_query_device(ey_engine *engine, ey_err *e)
 {
-    bool simulated = engine->device_info.is_gpu, gpu = simulated || engine->be->ops->device != NULL;
+    bool simulated = engine->devices.device_info.is_gpu,
+         gpu = simulated || engine->devices.be->ops->device != NULL;
     if (!gpu)
-        engine->device_info = host_device_info();
-    else if (!simulated && !query_gpu_info(&engine->device_info, engine, e))
+        engine->devices.device_info = host_device_info();
+    else if (!simulated && !query_gpu_info(&engine->devices.device_info, engine, e))
         return false;
-    engine->device_info.cpu = engine->cpu;
+    engine->devices.device_info.cpu = engine->devices.cpu;
     return true;
 }
 
@@ -270,40 +273,42 @@ bool plan_query_device(ey_engine *engine, ey_err *e)
 void plan_measure_cpu_bandwidth(ey_engine *engine, const ey_engine_options *o)
 {
     struct device_roofline limits;
-    if (!engine->device_info.is_gpu || !o->gpu_layers || engine->device_info.cpu_bandwidth > 0 ||
-        memory_available() < (uint64_t)2 << 30)
+    if (!engine->devices.device_info.is_gpu || !o->gpu_layers ||
+        engine->devices.device_info.cpu_bandwidth > 0 || memory_available() < (uint64_t)2 << 30)
         return;
-    if (engine->cpu->ops->measure_roofline(engine->cpu, &limits, NULL))
-        engine->device_info.cpu_bandwidth = limits.bandwidth;
+    if (engine->devices.cpu->ops->measure_roofline(engine->devices.cpu, &limits, NULL))
+        engine->devices.device_info.cpu_bandwidth = limits.bandwidth;
 }
 
 bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct plan_limits limits;
-    struct plan *p = &engine->plan;
+    struct plan *p = &engine->buffers.plan;
     if (!plan_query_device(engine, e)) return false;
     plan_measure_cpu_bandwidth(engine, o);
     if (!plan_quantize_on_load(engine, o, e) || !plan_read_limits(&limits, o, e) ||
         !plan_choose_prefill_math(&limits, engine, o, e))
         return false;
-    if (!plan_make(p, &engine->model, engine->be, &engine->device_info, &limits, e)) return false;
-    engine->n_plan_items = plan_items(p, engine->plan_item);
+    if (!plan_make(p, &engine->devices.model, engine->devices.be, &engine->devices.device_info,
+                   &limits, e))
+        return false;
+    engine->buffers.n_plan_items = plan_items(p, engine->buffers.plan_item);
     notify_planned(engine, o);
-    engine->max_num_queued = o->max_num_queued ? o->max_num_queued : MAX_QUEUED_DEFAULT;
-    engine->max_model_len = p->max_model_len;
-    engine->max_blocks = p->max_blocks;
-    engine->max_num_seqs = p->max_num_seqs;
-    engine->max_images = p->max_images;
-    engine->max_unread = MAX_UNREAD_DEFAULT;
-    engine->unread_seconds = UNREAD_SECONDS_DEFAULT;
-    engine->slice_seconds = SLICE_SECONDS_DEFAULT;
-    engine->budget = o->budget;
-    engine->stats = (ey_stats){.kv_blocks = p->kv.n_blocks,
-                               .image_cache_tokens = p->feature_rows,
-                               .image_cache_bytes = p->bytes[PLAN_IMAGE_CACHE]};
-    return (engine->max_num_queued > 0 && engine->max_num_queued <= EY_MAX_QUEUED) ||
+    engine->limits.max_num_queued = o->max_num_queued ? o->max_num_queued : MAX_QUEUED_DEFAULT;
+    engine->limits.max_model_len = p->max_model_len;
+    engine->limits.max_blocks = p->max_blocks;
+    engine->limits.max_num_seqs = p->max_num_seqs;
+    engine->limits.max_images = p->max_images;
+    engine->limits.max_unread = MAX_UNREAD_DEFAULT;
+    engine->limits.unread_seconds = UNREAD_SECONDS_DEFAULT;
+    engine->limits.slice_seconds = SLICE_SECONDS_DEFAULT;
+    engine->devices.budget = o->budget;
+    engine->scheduler.stats = (ey_stats){.kv_blocks = p->kv.n_blocks,
+                                         .image_cache_tokens = p->feature_rows,
+                                         .image_cache_bytes = p->bytes[PLAN_IMAGE_CACHE]};
+    return (engine->limits.max_num_queued > 0 && engine->limits.max_num_queued <= EY_MAX_QUEUED) ||
            ey_fail(e, EY_BAD_REQUEST, "max_num_queued is %d; it must be from 1 to %d",
-                   engine->max_num_queued, EY_MAX_QUEUED);
+                   engine->limits.max_num_queued, EY_MAX_QUEUED);
 }
 
 /* ---- what would fit ---- */
@@ -324,7 +329,7 @@ static bool suggest_cpu(struct plan_suggestion *out, const ey_engine *engine,
     plain.gpu_layers = 0;
     bool ok = pool_create(&pool, 1, NULL) &&
               backend_open(&be, "cpu", &(struct backend_options){.pool = pool}, NULL) &&
-              plan_make(&p, &engine->model, be, &info, &plain, NULL);
+              plan_make(&p, &engine->devices.model, be, &info, &plain, NULL);
     if (ok) {
         *out = (struct plan_suggestion){.options = "--device cpu",
                                         .total = p.allocated + p.bytes[PLAN_WEIGHTS]};
@@ -338,8 +343,9 @@ static bool suggest_cpu(struct plan_suggestion *out, const ey_engine *engine,
 int plan_find_suggestions(struct plan_suggestion out[PLAN_SUGGESTIONS + 1], const ey_engine *engine,
                           const struct plan_limits *limits)
 {
-    int n = plan_suggestions(out, &engine->plan, &engine->model, engine->be, limits);
-    return n + (engine->plan.device->is_gpu && suggest_cpu(&out[n], engine, limits));
+    int n = plan_suggestions(out, &engine->buffers.plan, &engine->devices.model, engine->devices.be,
+                             limits);
+    return n + (engine->buffers.plan.device->is_gpu && suggest_cpu(&out[n], engine, limits));
 }
 
 static unsigned long long engine_mib(uint64_t bytes)
@@ -349,8 +355,8 @@ static unsigned long long engine_mib(uint64_t bytes)
 
 static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
 {
-    const struct plan *p = &engine->plan;
-    int fits = plan_longest_context(&engine->model, engine->be, p->device, limits);
+    const struct plan *p = &engine->buffers.plan;
+    int fits = plan_longest_context(&engine->devices.model, engine->devices.be, p->device, limits);
     ey_fail(e, EY_NO_MEMORY,
             "a context of %d tokens and a KV pool of %d need %llu MiB of memory in addition to the "
             "model's "
@@ -364,7 +370,7 @@ static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *li
 /* Lists as many suggestions as the message can hold, those that fit first. */
 static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
 {
-    const struct plan *p = &engine->plan;
+    const struct plan *p = &engine->buffers.plan;
     struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
     char rule[160];
     int n_suggestions = plan_find_suggestions(suggestion, engine, limits);
@@ -391,7 +397,7 @@ static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *lim
 /* Reserved memory takes no pages yet: what would not fit is refused now, not killed later. */
 bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
-    const struct plan *p = &engine->plan;
+    const struct plan *p = &engine->buffers.plan;
     struct plan_limits limits;
     uint64_t host = p->bytes[PLAN_UPLOAD_RING] + p->bytes[PLAN_QUANTIZED] +
                     p->bytes[PLAN_HOST_BUFFERS] + p->bytes[PLAN_CPU_VISION_WORKSPACE] +

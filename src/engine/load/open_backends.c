@@ -16,8 +16,8 @@ bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
     char directory[EY_MAX_PATH];
     if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
     return model_directory_find(directory, name, e) &&
-           checkpoint_open(&engine->ckpt, directory, e) &&
-           model_open(&engine->model, engine->ckpt, e);
+           checkpoint_open(&engine->devices.ckpt, directory, e) &&
+           model_open(&engine->devices.model, engine->devices.ckpt, e);
 }
 
 /* Whether the system has an NVIDIA GPU, usable or not. Under WSL2, Windows installs its driver
@@ -31,8 +31,9 @@ static bool has_nvidia_gpu(void)
 static struct backend_options backend_options_of(const ey_engine *engine,
                                                  const ey_engine_options *options)
 {
-    return (struct backend_options){
-        .pool = engine->pool, .cpu_mask = options->cpu_mask, .eager = options->enforce_eager};
+    return (struct backend_options){.pool = engine->devices.pool,
+                                    .cpu_mask = options->cpu_mask,
+                                    .eager = options->enforce_eager};
 }
 
 /* Prefers a usable GPU and falls back to the CPU. A GPU that is too small is an error, not a reason
@@ -41,7 +42,7 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
 {
     ey_err no_gpu = {0};
     const struct backend_options how = backend_options_of(engine, options);
-    if (backend_open_gpu(&engine->be, &how, &no_gpu)) return true;
+    if (backend_open_gpu(&engine->devices.be, &how, &no_gpu)) return true;
     if (no_gpu.code != EY_NO_DEVICE) {
         *e = no_gpu;
         return false;
@@ -51,7 +52,7 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
         snprintf(text, sizeof(text), "the CPU is used, not the GPU: %s", no_gpu.text);
         options->notice(options->notice_user, text);
     }
-    return backend_open(&engine->be, "cpu", &how, e);
+    return backend_open(&engine->devices.be, "cpu", &how, e);
 }
 
 bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
@@ -59,7 +60,7 @@ bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_er
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
         return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors",
                        options->threads, EY_MAX_THREADS);
-    return engine->pool || pool_create(&engine->pool, options->threads, e);
+    return engine->devices.pool || pool_create(&engine->devices.pool, options->threads, e);
 }
 
 static bool open_named_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
@@ -68,22 +69,22 @@ static bool open_named_backend(ey_engine *engine, const ey_engine_options *optio
     if (!engine_open_pool(engine, options, e)) return false;
     if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
     const struct backend_options how = backend_options_of(engine, options);
-    return backend_open(&engine->be, device, &how, e);
+    return backend_open(&engine->devices.be, device, &how, e);
 }
 
 bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     if (!engine_open_pool(engine, options, e)) return false;
     const struct backend_options how = backend_options_of(engine, options);
-    return backend_open(&engine->cpu, "cpu", &how, e);
+    return backend_open(&engine->devices.cpu, "cpu", &how, e);
 }
 
 bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     double start = seconds_now();
     bool ok = open_named_backend(engine, options, e);
-    engine->device_seconds = seconds_now() - start;
-    return ok && (!engine->be->ops->device || engine_open_cpu(engine, options, e));
+    engine->devices.device_seconds = seconds_now() - start;
+    return ok && (!engine->devices.be->ops->device || engine_open_cpu(engine, options, e));
 }
 
 ey_engine *engine_new(ey_err *e)
@@ -93,10 +94,10 @@ ey_engine *engine_new(ey_err *e)
         ey_fail_memory(e, "the engine", sizeof(*engine));
         return NULL;
     }
-    pthread_mutex_init(&engine->lock, NULL);
-    pthread_mutex_init(&engine->device_lock, NULL);
-    pthread_mutex_init(&engine->token_lock, NULL);
-    pthread_cond_init(&engine->refinement.done, NULL);
-    cond_init_monotonic(&engine->work_ready);
+    pthread_mutex_init(&engine->scheduler.lock, NULL);
+    pthread_mutex_init(&engine->devices.lock, NULL);
+    pthread_mutex_init(&engine->caches.token_lock, NULL);
+    pthread_cond_init(&engine->devices.refinement.done, NULL);
+    cond_init_monotonic(&engine->scheduler.work_ready);
     return engine;
 }

@@ -21,10 +21,10 @@ static size_t longest_token_bytes(const struct tokenizer *tok)
 
 static bool open_tokenizer(ey_engine *engine, ey_err *e)
 {
-    if (!tokenizer_open(&engine->tok, checkpoint_directory(engine->ckpt), e) ||
-        !model_check_tokenizer(&engine->model, engine->tok, e))
+    if (!tokenizer_open(&engine->devices.tok, checkpoint_directory(engine->devices.ckpt), e) ||
+        !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
-    engine->longest_token = longest_token_bytes(engine->tok);
+    engine->limits.longest_token = longest_token_bytes(engine->devices.tok);
     return true;
 }
 
@@ -32,20 +32,22 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
  * with layers on the CPU, which are part of a step. */
 static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
-    struct backend *be = engine->be;
-    struct host_buffers *h = &engine->host;
-    for (int n = 1; be->ops->graph && !engine->cpu_layers.n_layers && n <= engine->max_num_seqs;
+    struct backend *be = engine->devices.be;
+    struct host_buffers *h = &engine->buffers.host;
+    for (int n = 1;
+         be->ops->graph && !engine->buffers.cpu_layers.n_layers && n <= engine->limits.max_num_seqs;
          n++) {
-        const struct batch batch = {
-            n,           n,      engine->max_blocks, h->token,       h->feature,
-            h->position, h->seq, h->index,           h->block_table, 0};
+        const struct batch batch = {n,        n,          engine->limits.max_blocks,
+                                    h->token, h->feature, h->position,
+                                    h->seq,   h->index,   h->block_table,
+                                    0};
         h->feature[n - 1] = -1;
         h->seq[n - 1] = n - 1;
         h->out_rows[n - 1] = n - 1;
         if (!be->ops->graph->capture_begin(be, n))
             return be->ops->compute->finish(be, e); /* which knows why, if something failed */
-        text_model_step(&engine->model, be, &engine->ws, &engine->ws.step, &engine->kv, &batch,
-                        h->out_rows, n, engine->logits, NULL);
+        text_model_step(&engine->devices.model, be, &engine->buffers.ws, &engine->buffers.ws.step,
+                        &engine->buffers.kv, &batch, h->out_rows, n, engine->buffers.logits, NULL);
         if (!be->ops->graph->capture_end(be, e)) return false;
     }
     return true;
@@ -55,15 +57,16 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
  * was given and pinning is impossible. */
 static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
-    const struct tensor *norm = &engine->model.final_norm;
-    const struct backend_ops *op = engine->be->ops;
+    const struct tensor *norm = &engine->devices.model.final_norm;
+    const struct backend_ops *op = engine->devices.be->ops;
     const char *why_not = "";
     char text[320];
-    engine->bf16_head = engine->model.head;
-    elements_to_f32(engine->host.rescore_norm, norm->data, norm->dtype, (size_t)norm->cols);
-    engine->rescores_on_host = !op->memory->reads_pinned_rows ||
-                               !op->memory->reads_pinned_rows(engine->be, &why_not);
-    if (!engine->rescores_on_host || engine->plan.knobs.lm_head_rows != HEAD_ROWS_PINNED)
+    engine->buffers.bf16_head = engine->devices.model.head;
+    elements_to_f32(engine->buffers.host.rescore_norm, norm->data, norm->dtype, (size_t)norm->cols);
+    engine->buffers.rescores_on_host = !op->memory->reads_pinned_rows ||
+                                       !op->memory->reads_pinned_rows(engine->devices.be, &why_not);
+    if (!engine->buffers.rescores_on_host ||
+        engine->buffers.plan.knobs.lm_head_rows != HEAD_ROWS_PINNED)
         return true;
     if (o->lm_head_rows && strcmp(o->lm_head_rows, "pinned") == 0)
         return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
@@ -74,24 +77,24 @@ static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err
 
 static void choose_vision_backends(ey_engine *engine)
 {
-    const bool on_cpu = plan_vision_on_cpu(&engine->plan);
-    engine->vision_backends = (struct vision_backends){
-        .be = on_cpu ? engine->cpu : engine->be,
-        .text_be = engine->plan.cpu_layers ? engine->cpu : engine->be,
-        .ws = on_cpu ? &engine->cpu_vision_ws : &engine->ws,
-        .text_ws = &engine->ws,
-        .features_on_host = engine->plan.cpu_layers > 0};
+    const bool on_cpu = plan_vision_on_cpu(&engine->buffers.plan);
+    engine->devices.vision_backends = (struct vision_backends){
+        .be = on_cpu ? engine->devices.cpu : engine->devices.be,
+        .text_be = engine->buffers.plan.cpu_layers ? engine->devices.cpu : engine->devices.be,
+        .ws = on_cpu ? &engine->buffers.cpu_vision_ws : &engine->buffers.ws,
+        .text_ws = &engine->buffers.ws,
+        .features_on_host = engine->buffers.plan.cpu_layers > 0};
 }
 
 static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
-    const struct placements where = plan_placements(&engine->plan);
-    const struct backend_ops *op = engine->be->ops;
+    const struct placements where = plan_placements(&engine->buffers.plan);
+    const struct backend_ops *op = engine->devices.be->ops;
     choose_vision_backends(engine);
     if ((op->memory->open_arena &&
-         !op->memory->open_arena(engine->be, engine->plan.arena_bytes, e)) ||
-        !model_place(&engine->model, engine->be, engine->vision_backends.be, engine->cpu, &where,
-                     engine->pool, e) ||
+         !op->memory->open_arena(engine->devices.be, engine->buffers.plan.arena_bytes, e)) ||
+        !model_place(&engine->devices.model, engine->devices.be, engine->devices.vision_backends.be,
+                     engine->devices.cpu, &where, engine->devices.pool, e) ||
         !engine_buffers_open(engine, e) || !capture_decode_graphs(engine, e))
         return false;
     if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, o, e)) return false;
@@ -114,7 +117,7 @@ bool ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e
     if (!engine) return false;
     if (options->progress) options->progress(options->progress_user, EY_PHASE_LOADING, 0, 1);
     bool ok = engine_open_all(engine, options, e);
-    engine->load_seconds = seconds_now() - start;
+    engine->devices.load_seconds = seconds_now() - start;
     if (ok && options->progress) options->progress(options->progress_user, EY_PHASE_LOADING, 1, 1);
     if (!ok) ey_engine_close(out);
     return ok;
@@ -122,9 +125,9 @@ bool ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e
 
 static void free_token_texts(ey_engine *engine)
 {
-    for (int i = 0; engine->token_text && i < engine->model.text.vocab_size; i++)
-        free(engine->token_text[i]);
-    free(engine->token_text);
+    for (int i = 0; engine->caches.token_text && i < engine->devices.model.text.vocab_size; i++)
+        free(engine->caches.token_text[i]);
+    free(engine->caches.token_text);
 }
 
 void ey_engine_close(ey_engine **out)
@@ -133,21 +136,21 @@ void ey_engine_close(ey_engine **out)
     if (!engine) return;
     scheduler_stop(engine);
     free_token_texts(engine);
-    vocabulary_close(&engine->vocabulary);
-    if (engine->be) {
+    vocabulary_close(&engine->caches.vocabulary);
+    if (engine->devices.be) {
         engine_buffers_close(engine);
-        engine->be->ops->destroy(engine->be);
+        engine->devices.be->ops->destroy(engine->devices.be);
     }
-    if (engine->cpu) engine->cpu->ops->destroy(engine->cpu);
-    pool_destroy(&engine->pool);
-    tokenizer_close(engine->tok);
-    model_close(&engine->model);
-    checkpoint_close(engine->ckpt);
-    pthread_cond_destroy(&engine->work_ready);
-    pthread_cond_destroy(&engine->refinement.done);
-    pthread_mutex_destroy(&engine->device_lock);
-    pthread_mutex_destroy(&engine->token_lock);
-    pthread_mutex_destroy(&engine->lock);
+    if (engine->devices.cpu) engine->devices.cpu->ops->destroy(engine->devices.cpu);
+    pool_destroy(&engine->devices.pool);
+    tokenizer_close(engine->devices.tok);
+    model_close(&engine->devices.model);
+    checkpoint_close(engine->devices.ckpt);
+    pthread_cond_destroy(&engine->scheduler.work_ready);
+    pthread_cond_destroy(&engine->devices.refinement.done);
+    pthread_mutex_destroy(&engine->devices.lock);
+    pthread_mutex_destroy(&engine->caches.token_lock);
+    pthread_mutex_destroy(&engine->scheduler.lock);
     free(engine);
     *out = NULL;
 }

@@ -51,14 +51,14 @@ static bool plan_open_member(struct plan_members_open *all, const ey_engine_opti
         return false;
     if (!i && (!plan_open_device(engine, o, e) || !plan_query_device(engine, e))) return false;
     if (!i) plan_measure_cpu_bandwidth(engine, o);
-    engine->be = first->be;
-    engine->pool = first->pool;
-    engine->device_info = first->device_info;
+    engine->devices.be = first->devices.be;
+    engine->devices.pool = first->devices.pool;
+    engine->devices.device_info = first->devices.device_info;
     if (!plan_quantize_on_load(engine, o, e) ||
         !plan_choose_prefill_math(&all->limits[i], engine, o, e))
         return false;
     all->member[i] = (struct plan_member){
-        .name = o->model, .model = &engine->model, .limits = &all->limits[i]};
+        .name = o->model, .model = &engine->devices.model, .limits = &all->limits[i]};
     return true;
 }
 
@@ -66,8 +66,8 @@ static void plan_close_members(struct plan_members_open *all)
 {
     for (size_t i = all->n; i-- > 0;) {
         if (i) {
-            all->engine[i]->be = NULL;
-            all->engine[i]->pool = NULL;
+            all->engine[i]->devices.be = NULL;
+            all->engine[i]->devices.pool = NULL;
         } /* the first one's */
         ey_engine_close(&all->engine[i]);
     }
@@ -76,8 +76,8 @@ static void plan_close_members(struct plan_members_open *all)
 static void export_member(ey_plan *out, struct plan_members_open *all, size_t i)
 {
     ey_engine *engine = all->engine[i];
-    engine->plan = all->member[i].plan;
-    engine->n_plan_items = plan_items(&engine->plan, engine->plan_item);
+    engine->buffers.plan = all->member[i].plan;
+    engine->buffers.n_plan_items = plan_items(&engine->buffers.plan, engine->buffers.plan_item);
     plan_export(out, engine);
     out->shared_bytes = plan_member_bytes(&all->member[i]);
     out->resident = all->member[i].resident;
@@ -88,7 +88,8 @@ static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi
                          ey_err *e)
 {
     const ey_engine *first = all->engine[0];
-    if (!plan_multi_model(all->member, all->n, first->be, &first->device_info, e)) return false;
+    if (!plan_multi_model(all->member, all->n, first->devices.be, &first->devices.device_info, e))
+        return false;
     *out = (ey_multi_model_plan){.capacity_bytes = all->member[0].plan.budget.bytes,
                                  .all_resident = true};
     for (size_t i = 0; i < all->n; i++) {
@@ -96,8 +97,8 @@ static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi
         out->all_resident &= plans[i].resident;
         if (plans[i].resident) out->resident_bytes += plans[i].shared_bytes;
     }
-    out->capacity_bytes -= first->device_info.context < out->capacity_bytes
-                               ? first->device_info.context
+    out->capacity_bytes -= first->devices.device_info.context < out->capacity_bytes
+                               ? first->devices.device_info.context
                                : out->capacity_bytes;
     return true;
 }

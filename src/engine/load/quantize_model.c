@@ -19,20 +19,20 @@ bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_
               engine_open_pool(engine, options, e);
     if (ok && choice.dtype == DTYPE_NONE)
         ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
-    const uint64_t before = ok ? engine->model.weight_bytes : 0;
-    ok = ok && model_quantize_on_load(&engine->model, &choice, &r, engine->pool, e);
+    const uint64_t before = ok ? engine->devices.model.weight_bytes : 0;
+    ok = ok && model_quantize_on_load(&engine->devices.model, &choice, &r, engine->devices.pool, e);
     if (ok && !r.n_quantized)
         ok = ey_fail(e, EY_BAD_REQUEST,
                      "nothing of this model would change: its matrices are that small already, or "
                      "would lose too much");
     if (ok) {
         const struct quantized_source source = {
-            .ckpt = engine->ckpt,
-            .layers = engine->model.layers,
-            .n_layers = engine->model.text.n_layers,
-            .max_quantized_bytes = engine->model.max_quantized_bytes,
+            .ckpt = engine->devices.ckpt,
+            .layers = engine->devices.model.layers,
+            .n_layers = engine->devices.model.text.n_layers,
+            .max_quantized_bytes = engine->devices.model.max_quantized_bytes,
             .choice = choice,
-            .pool = engine->pool,
+            .pool = engine->devices.pool,
             .options = options};
         ok = quantized_checkpoint_write(&source, out, &bytes, e);
     }

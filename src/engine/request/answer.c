@@ -44,7 +44,7 @@ static bool fill_answer_text(ey_answer *answer, struct arena *arena, const ey_en
                              ey_err *e)
 {
     struct buf text = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
-    struct detok detok = detok_start(engine->tok);
+    struct detok detok = detok_start(engine->devices.tok);
     bool ok = true;
     for (int i = 0; ok && i < answer->n_tokens; i++)
         ok = detok_push(&detok, answer->tokens[i], &text);

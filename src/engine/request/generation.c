@@ -37,10 +37,10 @@ static bool check_request(const ey_request *request, const ey_engine *engine, ey
                        request->n_logit_bias, EY_MAX_LOGIT_BIAS);
     for (size_t i = 0; i < request->n_logit_bias; i++) {
         const ey_logit_bias *b = &request->logit_bias[i];
-        if (b->id < 0 || b->id >= engine->model.text.vocab_size)
+        if (b->id < 0 || b->id >= engine->devices.model.text.vocab_size)
             return ey_fail(e, EY_BAD_REQUEST,
                            "logit bias of token %d, which is not in the vocabulary of %d", b->id,
-                           engine->model.text.vocab_size);
+                           engine->devices.model.text.vocab_size);
         if (!(b->bias >= -MAX_ABS_BIAS && b->bias <= MAX_ABS_BIAS))
             return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d",
                            (double)b->bias, b->id, -MAX_ABS_BIAS, MAX_ABS_BIAS);
@@ -87,7 +87,7 @@ static bool copy_request(ey_generation *gen, const ey_request *request, ey_err *
 
 static bool open_text_buffers(ey_generation *gen, ey_err *e)
 {
-    gen->detok = detok_start(gen->engine->tok);
+    gen->detok = detok_start(gen->engine->devices.tok);
     gen->token_text = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
     gen->unread_text = buf_with_max(MAX_UNREAD_BYTES + 64);
     gen->event_text = buf_with_max(MAX_UNREAD_BYTES + 64);
@@ -106,7 +106,7 @@ static bool open_matcher(ey_generation *gen, ey_grammar *grammar, ey_err *e)
 
 static bool generation_init(ey_generation *gen, const ey_request *request, ey_err *e)
 {
-    int max_new_tokens = gen->engine->max_model_len - (int)gen->prompt->ids.n,
+    int max_new_tokens = gen->engine->limits.max_model_len - (int)gen->prompt->ids.n,
         wanted = request->max_tokens;
     gen->answer.n_images = gen->prompt->n_images;
     gen->answer.prompt_tokens = (int)gen->prompt->ids.n;
@@ -138,13 +138,14 @@ static void generation_free(ey_generation *gen)
 /* Under the lock. Requests that will run at once don't count as waiting. */
 static bool queue_generation(ey_engine *engine, ey_generation *gen, ey_err *e)
 {
-    if (engine->closing) return ey_fail(e, EY_BUSY, "the engine is being closed");
-    if (engine->queue.n >= engine->max_num_queued + engine->max_num_seqs - engine->n_running)
+    if (engine->scheduler.closing) return ey_fail(e, EY_BUSY, "the engine is being closed");
+    if (engine->scheduler.queue.n >=
+        engine->limits.max_num_queued + engine->limits.max_num_seqs - engine->scheduler.n_running)
         return ey_fail(e, EY_BUSY,
                        "%d requests wait already, which is all that may; try again later",
-                       engine->queue.n);
-    request_queue_push(&engine->queue, gen);
-    pthread_cond_signal(&engine->work_ready);
+                       engine->scheduler.queue.n);
+    request_queue_push(&engine->scheduler.queue, gen);
+    pthread_cond_signal(&engine->scheduler.work_ready);
     return true;
 }
 
@@ -163,9 +164,9 @@ bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request 
     bool ok = generation_init(gen, request, e);
     gen->stop_matcher.stop = gen->stop;
     if (ok) {
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&engine->scheduler.lock);
         ok = queue_generation(engine, gen, e);
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&engine->scheduler.lock);
     }
     if (ok)
         *out = gen;
@@ -178,7 +179,7 @@ bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request 
 
 static void mark_fetched(ey_generation *gen)
 {
-    if (gen->unread_since > 0) pthread_cond_signal(&gen->engine->work_ready);
+    if (gen->unread_since > 0) pthread_cond_signal(&gen->engine->scheduler.work_ready);
     gen->unread_tokens = 0;
     gen->unread_since = 0;
 }
@@ -228,10 +229,10 @@ void ey_generation_next(ey_generation *gen, int timeout_ms, ey_event *event)
 {
     struct timespec end = time_after_ms(timeout_ms);
     int status = 0;
-    pthread_mutex_lock(&gen->engine->lock);
+    pthread_mutex_lock(&gen->engine->scheduler.lock);
     while (!fetch_event(gen, event) && status != ETIMEDOUT)
-        status = pthread_cond_timedwait(&gen->changed, &gen->engine->lock, &end);
-    pthread_mutex_unlock(&gen->engine->lock);
+        status = pthread_cond_timedwait(&gen->changed, &gen->engine->scheduler.lock, &end);
+    pthread_mutex_unlock(&gen->engine->scheduler.lock);
 }
 
 ey_token_logprobs ey_generation_logprobs(const ey_generation *gen, int i, ey_logprob *top)
@@ -248,10 +249,10 @@ ey_token_logprobs ey_generation_logprobs(const ey_generation *gen, int i, ey_log
 
 void ey_generation_cancel(ey_generation *gen)
 {
-    pthread_mutex_lock(&gen->engine->lock);
+    pthread_mutex_lock(&gen->engine->scheduler.lock);
     gen->cancelled = true;
-    pthread_cond_signal(&gen->engine->work_ready);
-    pthread_mutex_unlock(&gen->engine->lock);
+    pthread_cond_signal(&gen->engine->scheduler.work_ready);
+    pthread_mutex_unlock(&gen->engine->scheduler.lock);
 }
 
 bool ey_generation_collect(ey_generation **out, ey_answer *answer, ey_err *e)
@@ -277,7 +278,7 @@ bool ey_generation_collect(ey_generation **out, ey_answer *answer, ey_err *e)
 bool generation_is_unread_full(const ey_generation *gen)
 {
     return gen->unread_text.size > UNREAD_FULL_BYTES ||
-           gen->unread_tokens >= gen->engine->max_unread;
+           gen->unread_tokens >= gen->engine->limits.max_unread;
 }
 
 void generation_progress(ey_generation *gen, ey_phase phase, int done, int total)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One answer in progress. The caller's thread polls it for text; the scheduler's thread owns what
- * makes it. What both touch is under the engine's lock and marked so. */
+ * makes it. What both touch is under scheduler.lock and marked so. */
 #ifndef EY_ENGINE_TICKET_H
 #define EY_ENGINE_TICKET_H
 

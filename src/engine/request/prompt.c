@@ -41,11 +41,11 @@ static bool encode_messages(ey_prompt *p, const ey_engine *engine, const ey_requ
 {
     int tokens[EY_MAX_IMAGES];
     struct vision_span spans[EY_MAX_IMAGES];
-    const struct patch_spec *spec = &engine->model.patch_spec;
+    const struct patch_spec *spec = &engine->devices.model.patch_spec;
     for (size_t i = 0; i < p->n_images; i++)
         tokens[i] = p->images[i].tokens;
-    if (!prompt_tokens(&p->ids, spans, template, engine->model.family->vision_marks, engine->tok,
-                       tokens, request->parse_special_tokens, e))
+    if (!prompt_tokens(&p->ids, spans, template, engine->devices.model.family->vision_marks,
+                       engine->devices.tok, tokens, request->parse_special_tokens, e))
         return false;
     for (size_t i = 0; i < p->n_images; i++)
         p->images[i].span = (struct image_span){spans[i].first, p->images[i].rows / spec->merge,
@@ -57,17 +57,17 @@ static bool encode_messages(ey_prompt *p, const ey_engine *engine, const ey_requ
  * be places without an image. */
 static bool check_prompt_ids(const ey_engine *engine, const struct ids *ids, ey_err *e)
 {
-    const struct vision_marks *v = engine->model.family->vision_marks;
+    const struct vision_marks *v = engine->devices.model.family->vision_marks;
     const char *marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL,
                            "<|video_pad|>"};
     int32_t forbidden[4];
     for (int k = 0; k < 4; k++)
-        forbidden[k] = marks[k] ? tokenizer_added_id(engine->tok, marks[k]) : -1;
+        forbidden[k] = marks[k] ? tokenizer_added_id(engine->devices.tok, marks[k]) : -1;
     for (size_t i = 0; i < ids->n; i++) {
         int32_t id = ids->id[i];
-        if (id < 0 || id >= engine->model.text.vocab_size)
+        if (id < 0 || id >= engine->devices.model.text.vocab_size)
             return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", id,
-                           engine->model.text.vocab_size);
+                           engine->devices.model.text.vocab_size);
         for (int k = 0; k < 4; k++)
             if (id == forbidden[k])
                 return ey_fail(e, EY_BAD_REQUEST,
@@ -87,10 +87,10 @@ static bool encode_raw_prompt(ey_prompt *p, const ey_engine *engine, const ey_re
         for (size_t i = 0; i < request->n_ids; i++)
             if (!ids_push(&p->ids, request->ids[i]))
                 return ey_fail_memory(e, "token ids", request->n_ids * sizeof(int32_t));
-    } else if (request->add_bos && tokenizer_bos_id(engine->tok) >= 0 &&
-               !ids_push(&p->ids, tokenizer_bos_id(engine->tok))) {
+    } else if (request->add_bos && tokenizer_bos_id(engine->devices.tok) >= 0 &&
+               !ids_push(&p->ids, tokenizer_bos_id(engine->devices.tok))) {
         return ey_fail_memory(e, "token ids", sizeof(int32_t));
-    } else if (!tokenizer_encode(engine->tok, request->text, request->n_text,
+    } else if (!tokenizer_encode(engine->devices.tok, request->text, request->n_text,
                                  request->parse_special_tokens, &p->ids, e)) {
         return false;
     }
@@ -102,18 +102,18 @@ static bool encode_raw_prompt(ey_prompt *p, const ey_engine *engine, const ey_re
 static bool check_prompt_length(const ey_prompt *p, const ey_engine *engine, ey_err *e)
 {
     int blocks = 0;
-    if (p->ids.n >= (size_t)engine->max_model_len)
+    if (p->ids.n >= (size_t)engine->limits.max_model_len)
         return ey_fail(e, EY_TOO_LONG,
                        "the prompt has %zu tokens; the context of %d leaves no room for an answer: "
                        "use smaller images or a larger --max-model-len",
-                       p->ids.n, engine->max_model_len);
+                       p->ids.n, engine->limits.max_model_len);
     for (size_t i = 0; i < p->n_images; i++)
         blocks += image_cache_blocks(p->images[i].tokens);
-    if (blocks <= engine->images.n_blocks) return true;
+    if (blocks <= engine->caches.images.n_blocks) return true;
     return ey_fail(e, EY_TOO_LONG,
                    "%zu images need %d blocks of features; there are %d: send fewer or use a "
                    "larger --max-model-len",
-                   p->n_images, blocks, engine->images.n_blocks);
+                   p->n_images, blocks, engine->caches.images.n_blocks);
 }
 
 static bool fill_positions(ey_prompt *p, const ey_engine *engine, ey_err *e)
@@ -126,7 +126,7 @@ static bool fill_positions(ey_prompt *p, const ey_engine *engine, ey_err *e)
     p->position = arena_array(&p->arena, p->ids.n, 3 * sizeof(int32_t));
     if (!p->position) return ey_fail_memory(e, "positions", p->ids.n * 3 * sizeof(int32_t));
     p->next_position = mrope_positions(p->position, p->ids.n, runs, p->n_images);
-    p->kv_bytes = (p->ids.n + KV_BLOCK - 1) / KV_BLOCK * engine->kv_block_bytes;
+    p->kv_bytes = (p->ids.n + KV_BLOCK - 1) / KV_BLOCK * engine->buffers.kv_block_bytes;
     return true;
 }
 
@@ -135,12 +135,13 @@ static bool fill_positions(ey_prompt *p, const ey_engine *engine, ey_err *e)
 static bool check_prompt_text(const ey_engine *engine, size_t n, ey_err *e)
 {
     enum { NFC_SHRINKS = 3 }; /* three jamo are one syllable */
-    uint64_t max_bytes = (uint64_t)engine->max_model_len * engine->longest_token * NFC_SHRINKS;
+    uint64_t max_bytes = (uint64_t)engine->limits.max_model_len * engine->limits.longest_token *
+                         NFC_SHRINKS;
     return n <= max_bytes ||
            ey_fail(e, EY_TOO_LONG,
                    "the prompt has %zu bytes of text; the context of %d tokens holds "
                    "at most %llu: shorten it or use a larger --max-model-len",
-                   n, engine->max_model_len, (unsigned long long)max_bytes);
+                   n, engine->limits.max_model_len, (unsigned long long)max_bytes);
 }
 
 static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
@@ -150,7 +151,7 @@ static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *reque
                encode_raw_prompt(p, engine, request, e) && check_prompt_length(p, engine, e) &&
                fill_positions(p, engine, e);
     struct prompt template = {0};
-    bool ok = engine->model.family->prompt(&template, request, e) &&
+    bool ok = engine->devices.model.family->prompt(&template, request, e) &&
               check_prompt_text(engine, template.text.size, e) &&
               prompt_images_open(p, engine, request, e) &&
               encode_messages(p, engine, request, &template, e) &&
@@ -165,7 +166,7 @@ bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt *
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
     atomic_init(&p->refs, 1);
-    p->budget = engine->budget;
+    p->budget = engine->devices.budget;
     if (!prompt_fill(p, engine, request, e)) {
         ey_prompt_free(&p);
         return false;

@@ -28,10 +28,10 @@ uint64_t detail_pixels(ey_detail detail)
 static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *part,
                                         size_t n_images)
 {
-    struct patch_spec spec = engine->model.patch_spec;
+    struct patch_spec spec = engine->devices.model.patch_spec;
     uint64_t side = (uint64_t)(spec.patch * spec.merge),
-             max_tokens = (uint64_t)engine->plan.max_tokens_per_image;
-    uint64_t tokens = (uint64_t)engine->plan.max_image_tokens / n_images,
+             max_tokens = (uint64_t)engine->buffers.plan.max_tokens_per_image;
+    uint64_t tokens = (uint64_t)engine->buffers.plan.max_image_tokens / n_images,
              max_share = (tokens < max_tokens ? tokens : max_tokens) * side * side;
     uint64_t max = part->max_pixels ? part->max_pixels : detail_pixels(part->detail);
     if (max > spec.max_pixels) max = spec.max_pixels;
@@ -92,7 +92,7 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     char name[32];
     struct prompt_image *p = &prompt->images[i];
     struct image original = {0};
-    struct image_budget budget = {engine->budget, 0};
+    struct image_budget budget = {engine->devices.budget, 0};
     snprintf(name, sizeof(name), prompt->n_images > 1 ? "image %zu" : "the image", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE) {
         ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
@@ -106,7 +106,7 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     image_free(&original);
     uint64_t kept_bytes = ok ? (uint64_t)p->pixels.width * (uint64_t)p->pixels.height * 3 : 0;
     if (kept_bytes < budget.held) {
-        ey_budget_release(engine->budget, budget.held - kept_bytes);
+        ey_budget_release(engine->devices.budget, budget.held - kept_bytes);
         budget.held = kept_bytes;
     }
     prompt->budget_bytes += budget.held;
@@ -120,12 +120,12 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
     int total = 0;
     for (size_t i = 0; i < prompt->n_images; i++)
         total += prompt->images[i].tokens;
-    if (total <= engine->plan.max_image_tokens) return true;
+    if (total <= engine->buffers.plan.max_image_tokens) return true;
     return ey_fail(e, EY_TOO_LONG,
                    "%zu image%s of %d tokens; half of the context of %d is %d: send fewer or use "
                    "a larger --max-model-len",
-                   prompt->n_images, prompt->n_images == 1 ? "" : "s", total, engine->max_model_len,
-                   engine->plan.max_image_tokens);
+                   prompt->n_images, prompt->n_images == 1 ? "" : "s", total,
+                   engine->limits.max_model_len, engine->buffers.plan.max_image_tokens);
 }
 
 bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
@@ -133,9 +133,9 @@ bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_req
 {
     size_t n = count_images(request),
            i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
-    if (n > (size_t)engine->max_images)
+    if (n > (size_t)engine->limits.max_images)
         return ey_fail(e, EY_BAD_REQUEST, "%zu images in one request; at most %d are taken", n,
-                       engine->max_images);
+                       engine->limits.max_images);
     prompt->images = arena_array(&prompt->arena, n + 1, sizeof(*prompt->images));
     prompt->usage = arena_array(&prompt->arena, n + 1, sizeof(*prompt->usage));
     if (!prompt->images || !prompt->usage)

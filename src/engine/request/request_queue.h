@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting generations, first in, first out. Under the engine's lock. */
+/* Waiting generations, first in, first out. Under scheduler.lock. */
 #ifndef EY_ENGINE_QUEUE_H
 #define EY_ENGINE_QUEUE_H
 

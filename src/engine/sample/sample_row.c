@@ -13,18 +13,19 @@
 /* The normed hidden state that the logits were computed from. */
 static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
 {
-    const struct model *m = &engine->model;
+    const struct model *m = &engine->devices.model;
     size_t hidden = (size_t)m->text.hidden;
-    engine->be->ops->memory->read(
-        engine->be, out,
-        engine->be->ops->memory->at(engine->be, x, ELEMENT_RESIDUAL, (size_t)row * hidden),
-        ELEMENT_RESIDUAL, hidden);
-    rescore_norm(out, out, engine->host.rescore_norm, hidden, m->text.norm_eps);
+    engine->devices.be->ops->memory->read(engine->devices.be, out,
+                                          engine->devices.be->ops->memory->at(engine->devices.be, x,
+                                                                              ELEMENT_RESIDUAL,
+                                                                              (size_t)row * hidden),
+                                          ELEMENT_RESIDUAL, hidden);
+    rescore_norm(out, out, engine->buffers.host.rescore_norm, hidden, m->text.norm_eps);
 }
 
 static float bf16_head_logit(const ey_engine *engine, const float *normed, int32_t id)
 {
-    const struct tensor *head = &engine->bf16_head;
+    const struct tensor *head = &engine->buffers.bf16_head;
     return rescore_dot(normed, (const char *)head->data + (size_t)id * weight_row_bytes(head),
                        (size_t)head->cols);
 }
@@ -36,7 +37,7 @@ static bool logit_ranks_before(struct scored_token a, struct scored_token b)
 
 static void rescore_topk(const ey_engine *engine, struct topk_logits *topk, dev x, int row)
 {
-    float *normed = engine->host.normed;
+    float *normed = engine->buffers.host.normed;
     read_normed_row(engine, normed, x, row);
     for (int i = 0; i < TOPK_LOGITS && topk->token[i].id >= 0; i++) {
         struct scored_token gen = {bf16_head_logit(engine, normed, topk->token[i].id),
@@ -63,7 +64,7 @@ static void topk_logprobs(const struct topk_logits *topk, int32_t chosen, int to
 /* The tokens that the grammar allows; the mask was computed during the step. */
 static struct allowed allowed_tokens(const ey_engine *engine, const ey_generation *gen)
 {
-    const struct model *m = &engine->model;
+    const struct model *m = &engine->devices.model;
     return (struct allowed){matcher_mask(gen->matcher), m->eos,
                             matcher_may_end(gen->matcher) ? m->n_eos : 0};
 }
@@ -73,11 +74,11 @@ static bool sample_from_topk(ey_engine *engine, ey_generation *gen, const struct
 {
     struct output_tokens *output = &gen->output;
     struct topk_logits topk;
-    if (!engine->be->ops->compute->topk) return false;
-    engine->be->ops->compute->topk(engine->be, &topk, row->logits_row);
-    if (engine->rescores_on_host) rescore_topk(engine, &topk, row->x, row->x_row);
-    if (!sampler_sample_topk(&gen->slot->sampler, &topk, allowed, engine->bf16_head.data != NULL,
-                             id))
+    if (!engine->devices.be->ops->compute->topk) return false;
+    engine->devices.be->ops->compute->topk(engine->devices.be, &topk, row->logits_row);
+    if (engine->buffers.rescores_on_host) rescore_topk(engine, &topk, row->x, row->x_row);
+    if (!sampler_sample_topk(&gen->slot->sampler, &topk, allowed,
+                             engine->buffers.bf16_head.data != NULL, id))
         return false;
     if (output->wants_logprobs)
         topk_logprobs(&topk, *id, output->n_top, &output->logprob[output->n],
@@ -91,9 +92,9 @@ static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const stru
 {
     int32_t ids[TOPK_LOGITS];
     int n = sampler_topk_ids(&gen->slot->sampler, logits, allowed, ids, TOPK_LOGITS);
-    read_normed_row(engine, engine->host.normed, row->x, row->x_row);
+    read_normed_row(engine, engine->buffers.host.normed, row->x, row->x_row);
     for (int i = 0; i < n; i++)
-        logits[ids[i]] = bf16_head_logit(engine, engine->host.normed, ids[i]);
+        logits[ids[i]] = bf16_head_logit(engine, engine->buffers.host.normed, ids[i]);
     gen->answer.approximate |= !sampler_needs_only_topk(&gen->sampling, TOPK_LOGITS / 2);
     return sampler_sample_rescored(&gen->slot->sampler, logits, ids, n);
 }
@@ -101,14 +102,16 @@ static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const stru
 static int32_t sample_from_logits(ey_engine *engine, ey_generation *gen, const struct step_row *row,
                                   const struct allowed *allowed)
 {
-    const struct model *m = &engine->model;
+    const struct model *m = &engine->devices.model;
     struct output_tokens *output = &gen->output;
     size_t vocabulary = (size_t)m->text.vocab_size;
-    float *logits = engine->host.logits;
-    engine->be->ops->memory->read_logits(
-        engine->be, logits, engine->logits + (size_t)row->logits_row * vocabulary, vocabulary);
-    int32_t id = engine->bf16_head.data ? sample_rescored(engine, gen, row, logits, allowed)
-                                        : sampler_sample(&gen->slot->sampler, logits, allowed);
+    float *logits = engine->buffers.host.logits;
+    engine->devices.be->ops->memory->read_logits(
+        engine->devices.be, logits, engine->buffers.logits + (size_t)row->logits_row * vocabulary,
+        vocabulary);
+    int32_t id = engine->buffers.bf16_head.data
+                     ? sample_rescored(engine, gen, row, logits, allowed)
+                     : sampler_sample(&gen->slot->sampler, logits, allowed);
     if (output->wants_logprobs)
         logits_score(logits, m->text.vocab_size, id, output->n_top, &output->logprob[output->n],
                      output->top_logprobs + (size_t)output->n * (size_t)output->n_top);

@@ -11,8 +11,8 @@
 
 void end_encoder_run(ey_engine *engine)
 {
-    engine->encoder_entry = NULL;
-    ey_prompt_free(&engine->encoder_prompt);
+    engine->scheduler.encoder_entry = NULL;
+    ey_prompt_free(&engine->scheduler.encoder_prompt);
 }
 
 void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
@@ -20,8 +20,8 @@ void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
     struct image_entry *entry = gen->image_entry[i];
     gen->image_entry[i] = NULL;
     if (!entry) return;
-    image_cache_unpin(&engine->images, entry);
-    if (entry == engine->encoder_entry && !entry->used)
+    image_cache_unpin(&engine->caches.images, entry);
+    if (entry == engine->scheduler.encoder_entry && !entry->used)
         end_encoder_run(engine); /* nobody waits for the image that is being encoded */
 }
 
@@ -31,7 +31,7 @@ static void release_resources(ey_engine *engine, ey_generation *gen)
     for (size_t i = 0; i < gen->prompt->n_images; i++)
         unpin_image(engine, gen, i);
     while (gen->n_blocks)
-        kv_pool_unref(&engine->blocks, gen->slot->blocks[--gen->n_blocks]);
+        kv_pool_unref(&engine->caches.blocks, gen->slot->blocks[--gen->n_blocks]);
     if (gen->slot) gen->slot->in_use = false;
     gen->slot = NULL;
     gen->n_computed = gen->n_published = 0;
@@ -40,11 +40,11 @@ static void release_resources(ey_engine *engine, ey_generation *gen)
 static void remove_running(ey_engine *engine, const ey_generation *gen)
 {
     int at = 0;
-    while (engine->running[at] != gen)
+    while (engine->scheduler.running[at] != gen)
         at++;
-    engine->n_running--;
-    memmove(engine->running + at, engine->running + at + 1,
-            (size_t)(engine->n_running - at) * sizeof(*engine->running));
+    engine->scheduler.n_running--;
+    memmove(engine->scheduler.running + at, engine->scheduler.running + at + 1,
+            (size_t)(engine->scheduler.n_running - at) * sizeof(*engine->scheduler.running));
 }
 
 static void count_finished(ey_stats *s, const ey_generation *gen)
@@ -65,14 +65,14 @@ void end_running_request(ey_engine *engine, ey_generation *gen, const ey_err *er
     release_resources(engine, gen);
     remove_running(engine, gen);
     generation_end(gen, error);
-    count_finished(&engine->stats, gen);
+    count_finished(&engine->scheduler.stats, gen);
 }
 
 static void end_waiting_request(ey_engine *engine, ey_generation *gen)
 {
-    request_queue_remove(&engine->queue, gen);
+    request_queue_remove(&engine->scheduler.queue, gen);
     generation_end(gen, NULL);
-    count_finished(&engine->stats, gen);
+    count_finished(&engine->scheduler.stats, gen);
 }
 
 void preempt_request(ey_engine *engine, ey_generation *gen)
@@ -80,8 +80,8 @@ void preempt_request(ey_engine *engine, ey_generation *gen)
     release_resources(engine, gen);
     remove_running(engine, gen);
     gen->state = GENERATION_WAITING;
-    request_queue_push_front(&engine->queue, gen);
-    engine->stats.preemptions++;
+    request_queue_push_front(&engine->scheduler.queue, gen);
+    engine->scheduler.stats.preemptions++;
 }
 
 static bool pin_images(ey_engine *engine, ey_generation *gen)
@@ -91,8 +91,8 @@ static bool pin_images(ey_engine *engine, ey_generation *gen)
         if (prompt_image_ends_before(p, (size_t)gen->n_computed))
             continue; /* all of its rows are in the KV cache */
         if (gen->no_prefix_cache && !gen->admitted_before)
-            image_cache_remove(&engine->images, &p->digest);
-        gen->image_entry[i] = image_cache_pin(&engine->images, &p->digest, p->tokens);
+            image_cache_remove(&engine->caches.images, &p->digest);
+        gen->image_entry[i] = image_cache_pin(&engine->caches.images, &p->digest, p->tokens);
         if (!gen->image_entry[i]) return false;
     }
     return true;
@@ -100,7 +100,7 @@ static bool pin_images(ey_engine *engine, ey_generation *gen)
 
 static void record_admission(ey_engine *engine, ey_generation *gen)
 {
-    ey_stats *s = &engine->stats;
+    ey_stats *s = &engine->scheduler.stats;
     gen->admitted_before = true;
     gen->admit_time = seconds_now();
     gen->answer.queue_seconds = gen->admit_time - gen->start_time;
@@ -116,8 +116,8 @@ static void record_admission(ey_engine *engine, ey_generation *gen)
 
 static struct request_slot *find_free_slot(ey_engine *engine)
 {
-    for (int i = 0; i < engine->max_num_seqs; i++)
-        if (!engine->slot[i].in_use) return &engine->slot[i];
+    for (int i = 0; i < engine->limits.max_num_seqs; i++)
+        if (!engine->scheduler.slot[i].in_use) return &engine->scheduler.slot[i];
     return NULL;
 }
 
@@ -142,8 +142,8 @@ static int blocks_needed(const ey_generation *gen)
 static int blocks_reserved(const ey_engine *engine)
 {
     int n = 0;
-    for (int i = 0; i < engine->n_running; i++) {
-        int wanted = blocks_needed(engine->running[i]);
+    for (int i = 0; i < engine->scheduler.n_running; i++) {
+        int wanted = blocks_needed(engine->scheduler.running[i]);
         n += wanted > 1 ? wanted : 1;
     }
     return n;
@@ -157,27 +157,28 @@ static bool admit(ey_engine *engine, ey_generation *gen)
     if (!gen->slot) return false;
     gen->slot->in_use = true;
     reuse_prefix(engine, gen);
-    if (engine->blocks.n_free < blocks_needed(gen) + blocks_reserved(engine) ||
+    if (engine->caches.blocks.n_free < blocks_needed(gen) + blocks_reserved(engine) ||
         !pin_images(engine, gen)) {
         release_resources(engine, gen);
         return false;
     }
     restart_sampler(gen);
     if (!gen->admitted_before) record_admission(engine, gen);
-    request_queue_remove(&engine->queue, gen);
+    request_queue_remove(&engine->scheduler.queue, gen);
     gen->state = GENERATION_RUNNING;
-    engine->running[engine->n_running++] = gen;
+    engine->scheduler.running[engine->scheduler.n_running++] = gen;
     return true;
 }
 
 void end_cancelled_requests(ey_engine *engine)
 {
-    for (ey_generation *gen = engine->queue.first, *next; gen; gen = next) {
+    for (ey_generation *gen = engine->scheduler.queue.first, *next; gen; gen = next) {
         next = gen->next;
         if (gen->cancelled) end_waiting_request(engine, gen);
     }
-    for (int i = engine->n_running; i--;)
-        if (engine->running[i]->cancelled) end_running_request(engine, engine->running[i], NULL);
+    for (int i = engine->scheduler.n_running; i--;)
+        if (engine->scheduler.running[i]->cancelled)
+            end_running_request(engine, engine->scheduler.running[i], NULL);
 }
 
 /* Whether the request's text has not been fetched for too long; notes when that began. */
@@ -185,16 +186,16 @@ static bool is_abandoned(const ey_engine *engine, ey_generation *gen, double now
 {
     if (!generation_is_unread_full(gen)) return false;
     if (gen->unread_since <= 0) gen->unread_since = now;
-    return now - gen->unread_since > engine->unread_seconds;
+    return now - gen->unread_since > engine->limits.unread_seconds;
 }
 
 void end_abandoned_requests(ey_engine *engine)
 {
     double now = seconds_now();
-    for (int i = engine->n_running; i--;)
-        if (is_abandoned(engine, engine->running[i], now))
-            end_running_request(engine, engine->running[i], NULL);
-    for (ey_generation *gen = engine->queue.first, *next; gen; gen = next) {
+    for (int i = engine->scheduler.n_running; i--;)
+        if (is_abandoned(engine, engine->scheduler.running[i], now))
+            end_running_request(engine, engine->scheduler.running[i], NULL);
+    for (ey_generation *gen = engine->scheduler.queue.first, *next; gen; gen = next) {
         next = gen->next;
         if (is_abandoned(engine, gen, now)) end_waiting_request(engine, gen);
     }
@@ -202,15 +203,16 @@ void end_abandoned_requests(ey_engine *engine)
 
 ey_generation *youngest_unread_full(const ey_engine *engine)
 {
-    for (int i = engine->n_running; i--;)
-        if (generation_is_unread_full(engine->running[i])) return engine->running[i];
+    for (int i = engine->scheduler.n_running; i--;)
+        if (generation_is_unread_full(engine->scheduler.running[i]))
+            return engine->scheduler.running[i];
     return NULL;
 }
 
 /* The next waiting request that can proceed when admitted. */
 static ey_generation *first_admissible(const ey_engine *engine)
 {
-    ey_generation *gen = engine->queue.first;
+    ey_generation *gen = engine->scheduler.queue.first;
     while (gen && generation_is_unread_full(gen))
         gen = gen->next;
     return gen;
@@ -228,10 +230,11 @@ void admit_waiting(ey_engine *engine)
 
 void fail_running_requests(ey_engine *engine, const ey_err *error)
 {
-    pthread_mutex_lock(&engine->lock);
-    while (engine->n_running)
-        end_running_request(engine, engine->running[engine->n_running - 1], error);
-    kv_pool_clear(&engine->blocks); /* the contents after a failed step are unknown */
-    image_cache_clear(&engine->images);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    while (engine->scheduler.n_running)
+        end_running_request(engine, engine->scheduler.running[engine->scheduler.n_running - 1],
+                            error);
+    kv_pool_clear(&engine->caches.blocks); /* the contents after a failed step are unknown */
+    image_cache_clear(&engine->caches.images);
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }

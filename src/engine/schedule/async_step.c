@@ -15,20 +15,22 @@ static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *
     return chunk->n == 1 && !chunk_is_prompt(chunk) && chunk->wants_logits && !gen->matcher &&
            !gen->cancelled && !generation_is_unread_full(gen) &&
            gen->output.n + 2 <= gen->output.max_tokens &&
-           sampler_gpu_can_sample(&gen->slot->sampler, engine->bf16_head.data != NULL) &&
-           chunk->first + 2 <= engine->max_blocks * KV_BLOCK;
+           sampler_gpu_can_sample(&gen->slot->sampler, engine->buffers.bf16_head.data != NULL) &&
+           chunk->first + 2 <= engine->limits.max_blocks * KV_BLOCK;
 }
 
 /* All running requests decode and nothing else waits for the device, so the next step will most
  * likely have the same rows. Under the lock. */
 static bool is_predictable(const ey_engine *engine, int n_chunks)
 {
-    if (!engine->be->ops->graph || engine->cpu_layers.n_layers || engine->rescores_on_host ||
-        n_chunks > MAX_ASYNC_REQUESTS || n_chunks != engine->n_running)
+    if (!engine->devices.be->ops->graph || engine->buffers.cpu_layers.n_layers ||
+        engine->buffers.rescores_on_host || n_chunks > MAX_ASYNC_REQUESTS ||
+        n_chunks != engine->scheduler.n_running)
         return false;
-    if (engine->queue.n || engine->closing || engine->encoder_entry) return false;
+    if (engine->scheduler.queue.n || engine->scheduler.closing || engine->scheduler.encoder_entry)
+        return false;
     for (int k = 0; k < n_chunks; k++)
-        if (!can_continue(engine, &engine->chunk[k])) return false;
+        if (!can_continue(engine, &engine->scheduler.chunk[k])) return false;
     return true;
 }
 
@@ -37,9 +39,9 @@ static bool is_predictable(const ey_engine *engine, int n_chunks)
 static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
 {
     for (int k = 0; k < n_chunks; k++) {
-        ey_generation *gen = engine->chunk[k].gen;
-        if (gen->n_blocks * KV_BLOCK >= engine->chunk[k].first + 2) continue;
-        int32_t block = kv_pool_alloc(&engine->blocks);
+        ey_generation *gen = engine->scheduler.chunk[k].gen;
+        if (gen->n_blocks * KV_BLOCK >= engine->scheduler.chunk[k].first + 2) continue;
+        int32_t block = kv_pool_alloc(&engine->caches.blocks);
         if (block < 0) return false;
         gen->slot->blocks[gen->n_blocks++] = block;
     }
@@ -50,10 +52,10 @@ static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
 static struct batch build_next_batch(ey_engine *engine, int n_chunks,
                                      struct token_sampling *samplings)
 {
-    struct host_buffers *h = &engine->host;
+    struct host_buffers *h = &engine->buffers.host;
     for (int k = 0; k < n_chunks; k++) {
-        const ey_generation *gen = engine->chunk[k].gen;
-        int row = engine->chunk[k].first + 1,
+        const ey_generation *gen = engine->scheduler.chunk[k].gen;
+        int row = engine->scheduler.chunk[k].first + 1,
             position = gen->prompt->next_position + row - (int)gen->prompt->ids.n;
         h->token[k] = 0;
         h->feature[k] = -1;
@@ -61,41 +63,45 @@ static struct batch build_next_batch(ey_engine *engine, int n_chunks,
         h->index[k] = row;
         for (int axis = 0; axis < 3; axis++)
             h->position[3 * k + axis] = position;
-        memcpy(h->block_table + (size_t)k * (size_t)engine->max_blocks, gen->slot->blocks,
+        memcpy(h->block_table + (size_t)k * (size_t)engine->limits.max_blocks, gen->slot->blocks,
                (size_t)gen->n_blocks * sizeof(int32_t));
         samplings[k] = sampler_gpu_params(&gen->slot->sampler);
     }
-    return (struct batch){n_chunks,    n_chunks, engine->max_blocks, h->token,       h->feature,
-                          h->position, h->seq,   h->index,           h->block_table, 0};
+    return (struct batch){n_chunks, n_chunks,   engine->limits.max_blocks,
+                          h->token, h->feature, h->position,
+                          h->seq,   h->index,   h->block_table,
+                          0};
 }
 
 void async_step_enqueue(ey_engine *engine, int n_chunks)
 {
     struct token_sampling samplings[MAX_ASYNC_REQUESTS];
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
     bool can_enqueue = is_predictable(engine, n_chunks) && allocate_next_blocks(engine, n_chunks);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->scheduler.lock);
     if (!can_enqueue) return;
     struct batch next = build_next_batch(engine, n_chunks, samplings);
-    if (!engine->be->ops->graph->enqueue_speculative(engine->be, &next, samplings)) return;
-    memcpy(engine->previous_chunk, engine->chunk,
-           (size_t)n_chunks * sizeof(*engine->previous_chunk));
-    engine->n_async = n_chunks;
+    if (!engine->devices.be->ops->graph->enqueue_speculative(engine->devices.be, &next, samplings))
+        return;
+    memcpy(engine->scheduler.previous_chunk, engine->scheduler.chunk,
+           (size_t)n_chunks * sizeof(*engine->scheduler.previous_chunk));
+    engine->scheduler.n_async = n_chunks;
 }
 
 void async_step_discard(ey_engine *engine)
 {
-    if (engine->n_async) engine->be->ops->compute->finish(engine->be, NULL);
-    engine->n_async = 0;
+    if (engine->scheduler.n_async)
+        engine->devices.be->ops->compute->finish(engine->devices.be, NULL);
+    engine->scheduler.n_async = 0;
 }
 
 bool async_step_commit(ey_engine *engine, int n_chunks)
 {
     int32_t token[MAX_ASYNC_REQUESTS];
-    bool same = engine->n_async > 0 && n_chunks == engine->n_async;
+    bool same = engine->scheduler.n_async > 0 && n_chunks == engine->scheduler.n_async;
     for (int k = 0; same && k < n_chunks; k++) {
-        const struct scheduled_chunk *current = &engine->chunk[k],
-                                     *previous = &engine->previous_chunk[k];
+        const struct scheduled_chunk *current = &engine->scheduler.chunk[k],
+                                     *previous = &engine->scheduler.previous_chunk[k];
         same = current->gen == previous->gen && current->first == previous->first + 1 &&
                current->n == 1;
         token[k] = same ? generation_token_at(current->gen, current->first) : -1;
@@ -104,10 +110,10 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
         async_step_discard(engine);
         return false;
     }
-    engine->be->ops->graph->commit_speculative(engine->be, token, n_chunks);
-    engine->n_async = 0;
+    engine->devices.be->ops->graph->commit_speculative(engine->devices.be, token, n_chunks);
+    engine->scheduler.n_async = 0;
     for (int k = 0; k < n_chunks; k++)
-        engine->host.out_rows[k] = k;
+        engine->buffers.host.out_rows[k] = k;
     return true;
 }
 
@@ -116,11 +122,11 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
 bool async_step_verify(ey_engine *engine, int n_chunks)
 {
     struct topk_logits best;
-    if (!engine->be->ops->graph->verify_speculative(engine->be)) return false;
-    for (int k = 0; engine->n_async && k < n_chunks; k++) {
-        engine->be->ops->compute->topk(engine->be, &best, k);
-        if (!sampler_topk_decides(&engine->chunk[k].gen->slot->sampler, &best,
-                                  engine->bf16_head.data != NULL))
+    if (!engine->devices.be->ops->graph->verify_speculative(engine->devices.be)) return false;
+    for (int k = 0; engine->scheduler.n_async && k < n_chunks; k++) {
+        engine->devices.be->ops->compute->topk(engine->devices.be, &best, k);
+        if (!sampler_topk_decides(&engine->scheduler.chunk[k].gen->slot->sampler, &best,
+                                  engine->buffers.bf16_head.data != NULL))
             return false;
     }
     return true;

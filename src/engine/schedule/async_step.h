@@ -8,7 +8,8 @@
 
 enum { MAX_ASYNC_REQUESTS = 32 }; /* requests of such a step */
 
-/* Enqueues the step after this one if it can be predicted; engine->n_async then says so. */
+/* Enqueues the step after this one if it can be predicted; engine->scheduler.n_async then says so.
+ */
 void async_step_enqueue(ey_engine *engine, int n_chunks);
 /* Commits the enqueued step if it is the one wanted now; discards it otherwise. */
 bool async_step_commit(ey_engine *engine, int n_chunks);

@@ -5,7 +5,8 @@
 
 static bool is_stop_id(const ey_generation *gen, int32_t id)
 {
-    if ((!gen->ignore_eos || gen->matcher) && model_is_eos(&gen->engine->model, id)) return true;
+    if ((!gen->ignore_eos || gen->matcher) && model_is_eos(&gen->engine->devices.model, id))
+        return true;
     for (size_t i = 0; i < gen->n_stop_ids; i++)
         if (gen->stop_ids[i] == id) return true;
     return false;
@@ -44,7 +45,7 @@ bool generation_emit_token(ey_generation *gen, const struct step_row *row)
                                 matcher_must_end(gen->matcher);
     buf_clear(&gen->token_text);
     bool more = !output->ends_with_stop_id && detok_push(&gen->detok, id, &gen->token_text);
-    pthread_mutex_lock(&gen->engine->lock);
+    pthread_mutex_lock(&gen->engine->scheduler.lock);
     if (more) publish_text(gen);
     bool over = output->ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete ||
                 output->n == output->max_tokens;
@@ -52,6 +53,6 @@ bool generation_emit_token(ey_generation *gen, const struct step_row *row)
     gen->n_tokens = output->n;
     gen->unread_tokens++;
     generation_progress(gen, EY_PHASE_DECODE, output->n, output->max_tokens);
-    pthread_mutex_unlock(&gen->engine->lock);
+    pthread_mutex_unlock(&gen->engine->scheduler.lock);
     return over;
 }

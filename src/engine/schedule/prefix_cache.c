@@ -11,17 +11,17 @@ static struct digest kv_block_key(ey_engine *engine, const ey_generation *gen, i
     size_t first = (size_t)at * KV_BLOCK;
     for (int i = 0; i < KV_BLOCK; i++)
         token[i] = generation_token_at(gen, (int)first + i);
-    hasher_start(engine->hasher);
-    if (at) hasher_add(engine->hasher, before, sizeof(*before));
-    hasher_add(engine->hasher, token, sizeof(token));
+    hasher_start(engine->caches.hasher);
+    if (at) hasher_add(engine->caches.hasher, before, sizeof(*before));
+    hasher_add(engine->caches.hasher, token, sizeof(token));
     for (size_t i = 0; i < gen->prompt->n_images; i++) {
         const struct prompt_image *p = &gen->prompt->images[i];
         if (p->span.first >= first + KV_BLOCK || prompt_image_ends_before(p, first)) continue;
         int32_t offset = (int32_t)((int64_t)p->span.first - (int64_t)first);
-        hasher_add(engine->hasher, &offset, sizeof(offset));
-        hasher_add(engine->hasher, &p->digest, sizeof(p->digest));
+        hasher_add(engine->caches.hasher, &offset, sizeof(offset));
+        hasher_add(engine->caches.hasher, &p->digest, sizeof(p->digest));
     }
-    return hasher_end(engine->hasher);
+    return hasher_end(engine->caches.hasher);
 }
 
 void reuse_prefix(ey_engine *engine, ey_generation *gen)
@@ -29,7 +29,7 @@ void reuse_prefix(ey_engine *engine, ey_generation *gen)
     int limit = gen->no_prefix_cache ? 0 : (generation_known_tokens(gen) - 1) / KV_BLOCK;
     while (gen->n_blocks < limit) {
         struct digest key = kv_block_key(engine, gen, gen->n_blocks, &gen->prefix_digest);
-        int32_t block = kv_pool_ref_prefix(&engine->blocks, &key);
+        int32_t block = kv_pool_ref_prefix(&engine->caches.blocks, &key);
         if (block < 0) break;
         gen->slot->blocks[gen->n_blocks++] = block;
         gen->prefix_digest = key;
@@ -42,6 +42,7 @@ void publish_blocks(ey_engine *engine, ey_generation *gen)
 {
     for (; (gen->n_published + 1) * KV_BLOCK <= gen->n_computed; gen->n_published++) {
         gen->prefix_digest = kv_block_key(engine, gen, gen->n_published, &gen->prefix_digest);
-        kv_pool_publish(&engine->blocks, gen->slot->blocks[gen->n_published], &gen->prefix_digest);
+        kv_pool_publish(&engine->caches.blocks, gen->slot->blocks[gen->n_published],
+                        &gen->prefix_digest);
     }
 }

@@ -12,7 +12,7 @@
 /* The backend that reads weights in host memory. */
 static struct backend *refined_backend(const ey_engine *engine)
 {
-    return engine->cpu ? engine->cpu : engine->be;
+    return engine->devices.cpu ? engine->devices.cpu : engine->devices.be;
 }
 
 static void refine_for(ey_engine *engine, double seconds)
@@ -22,25 +22,25 @@ static void refine_for(ey_engine *engine, double seconds)
     const double start = seconds_now();
     const bool left = be->ops->memory->refine(be, seconds, &progress);
     const double end = seconds_now();
-    pthread_mutex_lock(&engine->lock);
-    engine->refinement.left = left;
-    engine->refinement.progress = progress;
-    engine->refinement.next_time = end + 2 * (end - start);
-    if (!left) pthread_cond_broadcast(&engine->refinement.done);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->devices.refinement.left = left;
+    engine->devices.refinement.progress = progress;
+    engine->devices.refinement.next_time = end + 2 * (end - start);
+    if (!left) pthread_cond_broadcast(&engine->devices.refinement.done);
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
 void refine_weights_start(ey_engine *engine, bool eager)
 {
     if (!refined_backend(engine)->ops->memory->refine) return;
-    engine->refinement.eager = eager;
-    engine->refinement.start_time = seconds_now();
+    engine->devices.refinement.eager = eager;
+    engine->devices.refinement.start_time = seconds_now();
     refine_for(engine, 0);
 }
 
 bool refine_weights_now(const ey_engine *engine, bool has_work)
 {
-    const struct refinement *r = &engine->refinement;
+    const struct refinement *r = &engine->devices.refinement;
     if (!r->left || !has_work) return r->left;
     const double now = seconds_now();
     return now >= r->next_time && (r->eager || now - r->start_time > REFINE_DELAY_SECONDS);
@@ -54,18 +54,18 @@ void refine_weights_some(ey_engine *engine)
 uint64_t refine_weights_saved_bytes(const ey_engine *const_engine)
 {
     ey_engine *engine = (ey_engine *)const_engine;
-    pthread_mutex_lock(&engine->lock);
-    const uint64_t bytes = engine->refinement.progress.saved_bytes;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    const uint64_t bytes = engine->devices.refinement.progress.saved_bytes;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return bytes;
 }
 
 uint64_t ey_engine_wait_huge_pages(ey_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
-    while (engine->refinement.left)
-        pthread_cond_wait(&engine->refinement.done, &engine->lock);
-    const uint64_t bytes = engine->refinement.progress.bytes;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
+    while (engine->devices.refinement.left)
+        pthread_cond_wait(&engine->devices.refinement.done, &engine->scheduler.lock);
+    const uint64_t bytes = engine->devices.refinement.progress.bytes;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return bytes;
 }

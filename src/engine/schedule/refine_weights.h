@@ -8,7 +8,7 @@
 void refine_weights_start(ey_engine *engine, bool eager);
 /* Whether to do some of it now; has_work: requests run. Under the lock. */
 bool refine_weights_now(const ey_engine *engine, bool has_work);
-/* Does some. Called by the scheduler, which holds device_lock and not the lock. */
+/* Does some. Called by the scheduler, which holds devices.lock and not its own. */
 void refine_weights_some(ey_engine *engine);
 /* Bytes that a step reads less than the checkpoint stores, thanks to BF12. Any thread. */
 uint64_t refine_weights_saved_bytes(const ey_engine *engine);

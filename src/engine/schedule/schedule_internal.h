@@ -8,13 +8,13 @@
 
 enum { MIN_CHUNK_ROWS = 16 }; /* prompt chunks are cut in multiples of it */
 
-/* ---- admission.c: which requests run; all of it under the engine's lock ---- */
+/* ---- admission.c: which requests run; all of it under scheduler.lock ---- */
 
 /* Admits waiting requests in order while slots, KV blocks and feature rows suffice. A running
  * request whose text nobody fetches is preempted for one that can proceed. */
 void admit_waiting(ey_engine *engine);
 void end_cancelled_requests(ey_engine *engine);
-/* Ends requests whose text has not been fetched for engine->unread_seconds. */
+/* Ends requests whose text has not been fetched for engine->limits.unread_seconds. */
 void end_abandoned_requests(ey_engine *engine);
 void end_running_request(ey_engine *engine, ey_generation *gen, const ey_err *error);
 /* Takes slot and blocks away and puts the request at the front of the queue. */
@@ -40,11 +40,11 @@ void publish_blocks(ey_engine *engine, ey_generation *gen);
 
 /* The chunk's first row belongs to the prompt. */
 bool chunk_is_prompt(const struct scheduled_chunk *chunk);
-/* Fills engine->chunk and returns how many there are. Under the lock. Older requests come first,
- * so a request that is preempted for blocks is never scheduled already. */
+/* Fills engine->scheduler.chunk and returns how many there are. Under the lock. Older requests come
+ * first, so a request that is preempted for blocks is never scheduled already. */
 int schedule_chunks(ey_engine *engine);
 int n_prompt_rows(const struct scheduled_chunk *chunk, int n);
-/* Writes the chunks' rows into engine->host; *n_out: rows whose logits are needed. */
+/* Writes the chunks' rows into engine->buffers.host; *n_out: rows whose logits are needed. */
 struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out);
 
 /* ---- vision_step.c: the encoder's share of a turn ---- */

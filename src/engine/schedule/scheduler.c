@@ -30,9 +30,9 @@ static bool watch_step(void *user, int done, int total)
     struct step_watch *w = user;
     ey_engine *engine = w->engine;
     bool wanted = false;
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
     for (int i = 0; i < w->n_chunks; i++) {
-        const struct scheduled_chunk *chunk = &engine->chunk[i];
+        const struct scheduled_chunk *chunk = &engine->scheduler.chunk[i];
         ey_generation *gen = chunk->gen;
         wanted |= !gen->cancelled;
         if (gen->output.n == 0)
@@ -40,9 +40,9 @@ static bool watch_step(void *user, int done, int total)
                                 chunk->first + (int)((int64_t)chunk->n * done / total),
                                 generation_known_tokens(gen));
     }
-    engine->last_heartbeat = seconds_now();
-    wanted = wanted && !engine->closing;
-    pthread_mutex_unlock(&engine->lock);
+    engine->scheduler.last_heartbeat = seconds_now();
+    wanted = wanted && !engine->scheduler.closing;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return wanted;
 }
 
@@ -66,10 +66,10 @@ static void emit_token(ey_engine *engine, ey_generation *gen, const struct step_
                                       gen->answer.vision_seconds;
     }
     bool over = generation_emit_token(gen, row);
-    pthread_mutex_lock(&engine->lock);
-    engine->stats.generated_tokens++;
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->scheduler.stats.generated_tokens++;
     if (over) end_running_request(engine, gen, NULL);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
 static void update_ema(double *ema, double now)
@@ -80,12 +80,13 @@ static void update_ema(double *ema, double now)
 /* Attributes to prompt rows what exceeds a decode step, most of which reads weights. */
 static void update_step_times(ey_engine *engine, int n_chunks, double seconds)
 {
-    int rows = n_prompt_rows(engine->chunk, n_chunks);
-    double own = seconds - engine->decode_step_seconds, least = seconds / MIN_PREFILL_SHARE;
+    int rows = n_prompt_rows(engine->scheduler.chunk, n_chunks);
+    double own = seconds - engine->scheduler.decode_step_seconds,
+           least = seconds / MIN_PREFILL_SHARE;
     if (!rows)
-        update_ema(&engine->decode_step_seconds, seconds);
+        update_ema(&engine->scheduler.decode_step_seconds, seconds);
     else if (rows >= MIN_CHUNK_ROWS)
-        update_ema(&engine->prefill_row_seconds, (own > least ? own : least) / rows);
+        update_ema(&engine->scheduler.prefill_row_seconds, (own > least ? own : least) / rows);
 }
 
 /* ---- a step ---- */
@@ -95,9 +96,11 @@ static bool compute_step(ey_engine *engine, int n_chunks, const struct watch *wa
 {
     int n_out;
     struct batch batch = build_batch(engine, n_chunks, &n_out);
-    *buffers = batch.n_rows <= engine->ws.step.max_rows ? &engine->ws.step : &engine->ws.chunk;
-    return text_model_step(&engine->model, engine->be, &engine->ws, *buffers, &engine->kv, &batch,
-                           engine->host.out_rows, n_out, engine->logits, watch);
+    *buffers = batch.n_rows <= engine->buffers.ws.step.max_rows ? &engine->buffers.ws.step
+                                                                : &engine->buffers.ws.chunk;
+    return text_model_step(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
+                           *buffers, &engine->buffers.kv, &batch, engine->buffers.host.out_rows,
+                           n_out, engine->buffers.logits, watch);
 }
 
 /* Waits for the step, or with an async step behind it, for it alone. Runs it again if what the
@@ -105,13 +108,14 @@ static bool compute_step(ey_engine *engine, int n_chunks, const struct watch *wa
 static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct step_buffers *buffers;
-    const struct backend_ops *op = engine->be->ops;
-    if (!(engine->n_async ? op->graph->wait_previous : op->compute->finish)(engine->be, e))
+    const struct backend_ops *op = engine->devices.be->ops;
+    if (!(engine->scheduler.n_async ? op->graph->wait_previous
+                                    : op->compute->finish)(engine->devices.be, e))
         return false;
     if (!op->graph || async_step_verify(engine, n_chunks)) return true;
     async_step_discard(engine);
     compute_step(engine, n_chunks, NULL, &buffers);
-    return op->compute->finish(engine->be, e);
+    return op->compute->finish(engine->devices.be, e);
 }
 
 /* Starts the masks that the step's tokens will be sampled with. */
@@ -119,17 +123,18 @@ static void start_masks(ey_engine *engine, int n_chunks)
 {
     int n = 0;
     for (int i = 0; i < n_chunks; i++) {
-        const struct scheduled_chunk *chunk = &engine->chunk[i];
-        if (chunk->wants_logits && chunk->gen->matcher) engine->matchers[n++] = chunk->gen->matcher;
+        const struct scheduled_chunk *chunk = &engine->scheduler.chunk[i];
+        if (chunk->wants_logits && chunk->gen->matcher)
+            engine->scheduler.matchers[n++] = chunk->gen->matcher;
     }
-    grammar_masks_start(&engine->masks, engine->matchers, n);
+    grammar_masks_start(&engine->scheduler.masks, engine->scheduler.matchers, n);
 }
 
 static void run_step(ey_engine *engine, int n_chunks)
 {
     ey_err e = {0};
     double start = seconds_now();
-    const struct step_buffers *buffers = &engine->ws.step; /* of an async step */
+    const struct step_buffers *buffers = &engine->buffers.ws.step; /* of an async step */
     struct step_watch watch_state = {engine, n_chunks};
     const struct watch watch = {watch_step, &watch_state};
     start_masks(engine, n_chunks);
@@ -137,25 +142,25 @@ static void run_step(ey_engine *engine, int n_chunks)
          done = was_async || compute_step(engine, n_chunks, &watch, &buffers);
     if (done) async_step_enqueue(engine, n_chunks);
     bool ok = wait_for_step(engine, n_chunks, &e);
-    grammar_masks_wait(&engine->masks);
+    grammar_masks_wait(&engine->scheduler.masks);
     if (!ok) {
-        engine->n_async = 0;
+        engine->scheduler.n_async = 0;
         fail_running_requests(engine, &e);
         return;
     }
     if (!done) return; /* all of its requests were canceled */
     update_step_times(engine, n_chunks, seconds_now() - start);
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->scheduler.lock);
     for (int i = 0; i < n_chunks; i++)
-        finish_chunk(engine, &engine->chunk[i]);
-    engine->stats.steps++;
-    engine->stats.async_steps += was_async;
-    engine->stats.step_seconds += seconds_now() - start;
-    pthread_mutex_unlock(&engine->lock);
+        finish_chunk(engine, &engine->scheduler.chunk[i]);
+    engine->scheduler.stats.steps++;
+    engine->scheduler.stats.async_steps += was_async;
+    engine->scheduler.stats.step_seconds += seconds_now() - start;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     for (int i = 0, out = 0; i < n_chunks; i++) {
-        if (!engine->chunk[i].wants_logits) continue;
-        const struct step_row row = {out, buffers->x, engine->host.out_rows[out]};
-        emit_token(engine, engine->chunk[i].gen, &row);
+        if (!engine->scheduler.chunk[i].wants_logits) continue;
+        const struct step_row row = {out, buffers->x, engine->buffers.host.out_rows[out]};
+        emit_token(engine, engine->scheduler.chunk[i].gen, &row);
         out++;
     }
 }
@@ -164,28 +169,28 @@ static void run_step(ey_engine *engine, int n_chunks)
 
 static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
 {
-    s->running = engine->n_running;
-    s->waiting = engine->queue.n;
+    s->running = engine->scheduler.n_running;
+    s->waiting = engine->scheduler.queue.n;
     s->paused = 0;
-    for (int i = 0; i < engine->n_running; i++)
-        s->paused += generation_is_unread_full(engine->running[i]);
-    s->kv_blocks_used = engine->blocks.n_blocks - engine->blocks.n_free;
-    s->kv_blocks_cached = engine->blocks.n_known_free;
-    s->image_cache_tokens_used = image_cache_tokens(&engine->images);
+    for (int i = 0; i < engine->scheduler.n_running; i++)
+        s->paused += generation_is_unread_full(engine->scheduler.running[i]);
+    s->kv_blocks_used = engine->caches.blocks.n_blocks - engine->caches.blocks.n_free;
+    s->kv_blocks_cached = engine->caches.blocks.n_known_free;
+    s->image_cache_tokens_used = image_cache_tokens(&engine->caches.images);
 }
 
 /* Waits for work; once a second while requests wait for their readers. Under the lock. */
 static void scheduler_wait(ey_engine *engine)
 {
     struct timespec gen;
-    engine->last_heartbeat = 0;
-    if (!engine->n_running && !engine->queue.n) {
-        pthread_cond_wait(&engine->work_ready, &engine->lock);
+    engine->scheduler.last_heartbeat = 0;
+    if (!engine->scheduler.n_running && !engine->scheduler.queue.n) {
+        pthread_cond_wait(&engine->scheduler.work_ready, &engine->scheduler.lock);
         return;
     }
     clock_gettime(CLOCK_MONOTONIC, &gen);
     gen.tv_sec++;
-    pthread_cond_timedwait(&engine->work_ready, &engine->lock, &gen);
+    pthread_cond_timedwait(&engine->scheduler.work_ready, &engine->scheduler.lock, &gen);
 }
 
 /* Admits waiting requests and schedules the next step's rows. False: there is nothing to do. Under
@@ -205,70 +210,74 @@ static void *run_scheduler(void *user)
 {
     ey_engine *engine = user;
     int n_chunks;
-    pthread_mutex_lock(&engine->lock);
-    if (engine->be->ops->device) engine->be->ops->device->attach(engine->be);
-    while (!engine->closing) {
+    pthread_mutex_lock(&engine->scheduler.lock);
+    if (engine->devices.be->ops->device)
+        engine->devices.be->ops->device->attach(engine->devices.be);
+    while (!engine->scheduler.closing) {
         bool has_work = schedule_step(engine, &n_chunks),
              refines_weights = refine_weights_now(engine, has_work);
         if (!has_work && !refines_weights) {
             scheduler_wait(engine);
             continue;
         }
-        engine->last_heartbeat = seconds_now();
-        pthread_mutex_unlock(&engine->lock);
-        pthread_mutex_lock(&engine->device_lock);
+        engine->scheduler.last_heartbeat = seconds_now();
+        pthread_mutex_unlock(&engine->scheduler.lock);
+        pthread_mutex_lock(&engine->devices.lock);
         if (refines_weights) refine_weights_some(engine);
         double start = seconds_now();
         if (n_chunks) run_step(engine, n_chunks);
         run_encoder(engine, start);
-        pthread_mutex_unlock(&engine->device_lock);
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_unlock(&engine->devices.lock);
+        pthread_mutex_lock(&engine->scheduler.lock);
     }
-    while (engine->n_running)
-        preempt_request(engine, engine->running[engine->n_running - 1]);
-    for (ey_generation *gen = engine->queue.first; gen; gen = engine->queue.first) {
-        request_queue_remove(&engine->queue, gen);
+    while (engine->scheduler.n_running)
+        preempt_request(engine, engine->scheduler.running[engine->scheduler.n_running - 1]);
+    for (ey_generation *gen = engine->scheduler.queue.first; gen;
+         gen = engine->scheduler.queue.first) {
+        request_queue_remove(&engine->scheduler.queue, gen);
         generation_end(gen, NULL);
     }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return NULL;
 }
 
 bool scheduler_start(ey_engine *engine, ey_err *e)
 {
-    if (!grammar_masks_open(&engine->masks, engine->max_num_seqs, e)) return false;
-    if (pthread_create(&engine->thread, NULL, run_scheduler, engine) != 0)
+    if (!grammar_masks_open(&engine->scheduler.masks, engine->limits.max_num_seqs, e)) return false;
+    if (pthread_create(&engine->scheduler.thread, NULL, run_scheduler, engine) != 0)
         return ey_fail(e, EY_NO_MEMORY, "no thread could be started");
-    engine->thread_started = true;
+    engine->scheduler.thread_started = true;
     return true;
 }
 
 void scheduler_stop(ey_engine *engine)
 {
-    if (engine->thread_started) {
-        pthread_mutex_lock(&engine->lock);
-        engine->closing = true;
-        pthread_cond_signal(&engine->work_ready);
-        pthread_mutex_unlock(&engine->lock);
-        pthread_join(engine->thread, NULL);
-        engine->thread_started = false;
+    if (engine->scheduler.thread_started) {
+        pthread_mutex_lock(&engine->scheduler.lock);
+        engine->scheduler.closing = true;
+        pthread_cond_signal(&engine->scheduler.work_ready);
+        pthread_mutex_unlock(&engine->scheduler.lock);
+        pthread_join(engine->scheduler.thread, NULL);
+        engine->scheduler.thread_started = false;
     }
-    grammar_masks_close(&engine->masks);
+    grammar_masks_close(&engine->scheduler.masks);
 }
 
 ey_mask_stats ey_engine_mask_stats(const ey_engine *const_engine)
 {
     ey_engine *engine = (ey_engine *)const_engine; /* for the lock */
-    return grammar_masks_stats(&engine->masks);
+    return grammar_masks_stats(&engine->scheduler.masks);
 }
 
 ey_stats ey_engine_stats(const ey_engine *const_engine)
 {
     ey_engine *engine = (ey_engine *)const_engine; /* for the lock */
-    pthread_mutex_lock(&engine->lock);
-    ey_stats s = engine->stats;
+    pthread_mutex_lock(&engine->scheduler.lock);
+    ey_stats s = engine->scheduler.stats;
     fill_queue_stats(&s, engine);
-    s.heartbeat_age = engine->last_heartbeat > 0 ? seconds_now() - engine->last_heartbeat : 0;
-    pthread_mutex_unlock(&engine->lock);
+    s.heartbeat_age = engine->scheduler.last_heartbeat > 0
+                          ? seconds_now() - engine->scheduler.last_heartbeat
+                          : 0;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return s;
 }

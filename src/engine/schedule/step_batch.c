@@ -33,15 +33,16 @@ static bool is_decoding(const ey_generation *gen)
 /* Row limit of a step: while requests decode, as many as a time slice allows. */
 static int row_limit(const ey_engine *engine, int n_decoding)
 {
-    int limit =
-        engine->encoder_entry
-            ? engine->ws.step.max_rows
-            : engine->ws.chunk.max_rows; /* the chunk's buffers overlap the vision encoder's */
+    int limit = engine->scheduler.encoder_entry
+                    ? engine->buffers.ws.step.max_rows
+                    : engine->buffers.ws.chunk
+                          .max_rows; /* the chunk's buffers overlap the vision encoder's */
     if (limit < n_decoding) limit = n_decoding;
     if (!n_decoding) return limit;
-    double left = engine->slice_seconds - engine->decode_step_seconds,
-           rows = engine->prefill_row_seconds > 0 ? left / engine->prefill_row_seconds
-                                                  : FIRST_CHUNK_ROWS;
+    double left = engine->limits.slice_seconds - engine->scheduler.decode_step_seconds,
+           rows = engine->scheduler.prefill_row_seconds > 0
+                      ? left / engine->scheduler.prefill_row_seconds
+                      : FIRST_CHUNK_ROWS;
     if (rows < MIN_CHUNK_ROWS) rows = MIN_CHUNK_ROWS;
     int chunk = n_decoding + ((int)(rows < limit ? rows : limit) + MIN_CHUNK_ROWS - 1) /
                                  MIN_CHUNK_ROWS * MIN_CHUNK_ROWS;
@@ -53,13 +54,14 @@ static int row_limit(const ey_engine *engine, int n_decoding)
 static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
 {
     while (gen->n_blocks * KV_BLOCK < end) {
-        int32_t block = kv_pool_alloc(&engine->blocks);
+        int32_t block = kv_pool_alloc(&engine->caches.blocks);
         if (block >= 0) {
             gen->slot->blocks[gen->n_blocks++] = block;
             continue;
         }
         ey_generation *full = youngest_unread_full(engine),
-                      *last = full ? full : engine->running[engine->n_running - 1];
+                      *last = full ? full
+                                   : engine->scheduler.running[engine->scheduler.n_running - 1];
         preempt_request(engine, last);
         if (last == gen) return false;
     }
@@ -86,22 +88,23 @@ static void sort_prompts_last(struct scheduled_chunk *chunk, int n)
 int schedule_chunks(ey_engine *engine)
 {
     int n_chunks = 0, n_decoding = 0;
-    for (int i = 0; i < engine->n_running; i++)
-        n_decoding += is_decoding(engine->running[i]) && rows_ready_count(engine->running[i]) > 0;
+    for (int i = 0; i < engine->scheduler.n_running; i++)
+        n_decoding += is_decoding(engine->scheduler.running[i]) &&
+                      rows_ready_count(engine->scheduler.running[i]) > 0;
     int left = row_limit(engine, n_decoding) - n_decoding;
-    for (int i = 0; i < engine->n_running; i++) {
-        ey_generation *gen = engine->running[i];
+    for (int i = 0; i < engine->scheduler.n_running; i++) {
+        ey_generation *gen = engine->scheduler.running[i];
         int rows = rows_ready_count(gen), limit = is_decoding(gen) ? 1 : left;
         if (rows > limit) rows = limit;
         if (rows <= 0) continue;
         if (!allocate_blocks(engine, gen, gen->n_computed + rows)) break; /* it was the last one */
-        while (engine->running[i] != gen)
+        while (engine->scheduler.running[i] != gen)
             i--; /* an earlier one was preempted */
         if (!is_decoding(gen)) left -= rows;
-        engine->chunk[n_chunks++] = (struct scheduled_chunk){
+        engine->scheduler.chunk[n_chunks++] = (struct scheduled_chunk){
             gen, gen->n_computed, rows, gen->n_computed + rows == generation_known_tokens(gen)};
     }
-    sort_prompts_last(engine->chunk, n_chunks);
+    sort_prompts_last(engine->scheduler.chunk, n_chunks);
     return n_chunks;
 }
 
@@ -125,7 +128,7 @@ static void fill_feature_rows(const struct scheduled_chunk *chunk, int32_t *feat
 
 static void fill_batch_rows(ey_engine *engine, const struct scheduled_chunk *chunk, int seq, int at)
 {
-    struct host_buffers *h = &engine->host;
+    struct host_buffers *h = &engine->buffers.host;
     const ey_generation *gen = chunk->gen;
     int n_prompt = (int)gen->prompt->ids.n;
     for (int i = 0; i < chunk->n; i++) {
@@ -140,7 +143,7 @@ static void fill_batch_rows(ey_engine *engine, const struct scheduled_chunk *chu
             position[0] = position[1] = position[2] = gen->prompt->next_position + row - n_prompt;
     }
     fill_feature_rows(chunk, h->feature + at);
-    memcpy(h->block_table + (size_t)seq * (size_t)engine->max_blocks, gen->slot->blocks,
+    memcpy(h->block_table + (size_t)seq * (size_t)engine->limits.max_blocks, gen->slot->blocks,
            (size_t)gen->n_blocks * sizeof(int32_t));
 }
 
@@ -154,10 +157,10 @@ int n_prompt_rows(const struct scheduled_chunk *chunk, int n)
 
 struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out)
 {
-    struct host_buffers *h = &engine->host;
+    struct host_buffers *h = &engine->buffers.host;
     struct batch batch = {.n_seqs = n_chunks,
-                          .n_prompt = n_prompt_rows(engine->chunk, n_chunks),
-                          .max_blocks = engine->max_blocks,
+                          .n_prompt = n_prompt_rows(engine->scheduler.chunk, n_chunks),
+                          .max_blocks = engine->limits.max_blocks,
                           .token = h->token,
                           .feature = h->feature,
                           .position = h->position,
@@ -166,9 +169,9 @@ struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out)
                           .block_table = h->block_table};
     *n_out = 0;
     for (int i = 0; i < n_chunks; i++) {
-        fill_batch_rows(engine, &engine->chunk[i], i, batch.n_rows);
-        batch.n_rows += engine->chunk[i].n;
-        if (engine->chunk[i].wants_logits) h->out_rows[(*n_out)++] = batch.n_rows - 1;
+        fill_batch_rows(engine, &engine->scheduler.chunk[i], i, batch.n_rows);
+        batch.n_rows += engine->scheduler.chunk[i].n;
+        if (engine->scheduler.chunk[i].wants_logits) h->out_rows[(*n_out)++] = batch.n_rows - 1;
     }
     return batch;
 }

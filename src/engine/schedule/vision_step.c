@@ -7,8 +7,8 @@ enum { ENCODER_PROGRESS_UNITS = 1000 }; /* of progress, for each image */
 
 bool next_image(const ey_engine *engine, const ey_generation **found, size_t *index)
 {
-    for (int i = 0; i < engine->n_running; i++) {
-        const ey_generation *gen = engine->running[i];
+    for (int i = 0; i < engine->scheduler.n_running; i++) {
+        const ey_generation *gen = engine->scheduler.running[i];
         for (size_t k = 0; k < gen->prompt->n_images; k++)
             if (gen->image_entry[k] && !gen->image_entry[k]->ready) {
                 *found = gen;
@@ -24,20 +24,21 @@ static void start_encoder_run(ey_engine *engine)
 {
     const ey_generation *gen;
     size_t i;
-    if (engine->encoder_entry || !next_image(engine, &gen, &i)) return;
-    engine->encoder_prompt = gen->prompt;
+    if (engine->scheduler.encoder_entry || !next_image(engine, &gen, &i)) return;
+    engine->scheduler.encoder_prompt = gen->prompt;
     prompt_ref(gen->prompt);
-    engine->encoder_entry = gen->image_entry[i];
-    engine->encoder_run = encoder_run_start(
-        &engine->model, engine->vision_backends.ws, &gen->prompt->images[i].pixels,
-        engine->host.pixels, engine->host.patch_positions, engine->encoder_entry->block);
+    engine->scheduler.encoder_entry = gen->image_entry[i];
+    engine->scheduler.encoder_run = encoder_run_start(
+        &engine->devices.model, engine->devices.vision_backends.ws, &gen->prompt->images[i].pixels,
+        engine->buffers.host.pixels, engine->buffers.host.patch_positions,
+        engine->scheduler.encoder_entry->block);
 }
 
 /* Which of the request's images is being encoded; n_images: none. */
 static size_t image_in_encoder(const ey_engine *engine, const ey_generation *gen)
 {
     size_t i = 0;
-    while (i < gen->prompt->n_images && gen->image_entry[i] != engine->encoder_entry)
+    while (i < gen->prompt->n_images && gen->image_entry[i] != engine->scheduler.encoder_entry)
         i++;
     return i;
 }
@@ -47,41 +48,42 @@ static size_t image_in_encoder(const ey_engine *engine, const ey_generation *gen
 static bool watch_encoder(ey_engine *engine, double seconds)
 {
     bool wanted = false;
-    pthread_mutex_lock(&engine->lock);
-    for (int i = 0; i < engine->n_running; i++) {
-        ey_generation *gen = engine->running[i];
+    pthread_mutex_lock(&engine->scheduler.lock);
+    for (int i = 0; i < engine->scheduler.n_running; i++) {
+        ey_generation *gen = engine->scheduler.running[i];
         size_t at = image_in_encoder(engine, gen), n = gen->prompt->n_images;
         if (at == n) continue;
         wanted |= !gen->cancelled;
         gen->answer.vision_seconds += seconds;
         generation_progress(gen, EY_PHASE_VISION,
-                            (int)at * ENCODER_PROGRESS_UNITS + engine->encoder_run.done *
-                                                                   ENCODER_PROGRESS_UNITS /
-                                                                   engine->encoder_run.total,
+                            (int)at * ENCODER_PROGRESS_UNITS +
+                                engine->scheduler.encoder_run.done * ENCODER_PROGRESS_UNITS /
+                                    engine->scheduler.encoder_run.total,
                             (int)n * ENCODER_PROGRESS_UNITS);
     }
-    engine->stats.vision_seconds += seconds;
-    engine->last_heartbeat = seconds_now();
-    wanted = wanted && !engine->closing;
-    pthread_mutex_unlock(&engine->lock);
+    engine->scheduler.stats.vision_seconds += seconds;
+    engine->scheduler.last_heartbeat = seconds_now();
+    wanted = wanted && !engine->scheduler.closing;
+    pthread_mutex_unlock(&engine->scheduler.lock);
     return wanted;
 }
 
 static void finish_encoder_run(ey_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
-    engine->encoder_entry->ready = true;
+    pthread_mutex_lock(&engine->scheduler.lock);
+    engine->scheduler.encoder_entry->ready = true;
     end_encoder_run(engine);
-    engine->stats.encoder_runs++;
-    pthread_mutex_unlock(&engine->lock);
+    engine->scheduler.stats.encoder_runs++;
+    pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
 /* Waits for the tile, and for the features on their way to the text model's device. */
 static bool finish_encoder_tile(ey_engine *engine, ey_err *e)
 {
-    struct backend *be = engine->vision_backends.be;
+    struct backend *be = engine->devices.vision_backends.be;
     return be->ops->compute->finish(be, e) &&
-           (be == engine->be || engine->be->ops->compute->finish(engine->be, e));
+           (be == engine->devices.be ||
+            engine->devices.be->ops->compute->finish(engine->devices.be, e));
 }
 
 void run_encoder(ey_engine *engine, double start)
@@ -89,18 +91,18 @@ void run_encoder(ey_engine *engine, double start)
     ey_err e;
     double now = seconds_now();
     start_encoder_run(engine); /* running requests change on this thread only */
-    bool busy = engine->encoder_entry != NULL;
+    bool busy = engine->scheduler.encoder_entry != NULL;
     while (busy) {
         double before = now;
-        bool more = encoder_run_step(&engine->encoder_run, &engine->model,
-                                     &engine->vision_backends);
+        bool more = encoder_run_step(&engine->scheduler.encoder_run, &engine->devices.model,
+                                     &engine->devices.vision_backends);
         /* where others wait, a slice ends when its work is done, not when it is enqueued */
-        if ((!more || engine->n_running > 1) && !finish_encoder_tile(engine, &e)) {
+        if ((!more || engine->scheduler.n_running > 1) && !finish_encoder_tile(engine, &e)) {
             fail_running_requests(engine, &e);
             return;
         }
         now = seconds_now();
-        busy = watch_encoder(engine, now - before) && now - start < engine->slice_seconds;
+        busy = watch_encoder(engine, now - before) && now - start < engine->limits.slice_seconds;
         if (more) continue;
         finish_encoder_run(engine);
         break;
