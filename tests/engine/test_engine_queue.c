@@ -601,8 +601,8 @@ static void closing_ends_all(void **state)
         while (listen && members[0].n_tokens < 3)
             concurrent_request_poll(&members[0], 1000);
         if (!ey_prompt_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
-        scheduler_stop(
-            engine); /* as ey_engine_close begins; generations are to be collected before it */
+        /* as ey_engine_close begins; generations are to be collected before it */
+        scheduler_stop(&engine->scheduler);
         for (int i = 0; i < 4; i++) {
             concurrent_request_collect(&members[i]);
             check_cancelled(&members[i], &whole[i], i == 0 && listen ? 3 : 0, 400);

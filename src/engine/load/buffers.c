@@ -4,10 +4,10 @@
 
 /* ---- on the device ---- */
 
-static bool alloc_plan_row(const ey_engine *engine, struct backend *be, dev *out, enum plan_row row,
+static bool alloc_plan_row(const struct plan *plan, struct backend *be, dev *out, enum plan_row row,
                            ey_err *e)
 {
-    *out = be->ops->memory->alloc(be, engine->buffers.plan.bytes[row], e);
+    *out = be->ops->memory->alloc(be, plan->bytes[row], e);
     return *out != NULL;
 }
 
@@ -21,7 +21,7 @@ static void lay_out_buffers(struct backend *be, dev memory, const size_t *elemen
     }
 }
 
-static void lay_out_step_buffers(ey_engine *engine, struct backend *be, dev memory,
+static void lay_out_step_buffers(const struct text_shape *shape, struct backend *be, dev memory,
                                  struct step_buffers *b)
 {
     size_t elements[STEP_BUFFERS];
@@ -30,7 +30,7 @@ static void lay_out_step_buffers(ey_engine *engine, struct backend *be, dev memo
                                     [STEP_O] = &b->o,
                                     [STEP_H] = &b->h,
                                     [STEP_ROPE] = &b->rope};
-    plan_step_elements(elements, &engine->devices.model.text, b->max_rows);
+    plan_step_elements(elements, shape, b->max_rows);
     lay_out_buffers(be, memory, elements, plan_step_element, out, STEP_BUFFERS);
 }
 
@@ -58,7 +58,8 @@ static bool open_vision_workspace(ey_engine *engine, ey_err *e)
         lay_out_vision_buffers(engine, &engine->buffers.ws, engine->buffers.shared_memory);
         return true;
     }
-    if (!alloc_plan_row(engine, be, &engine->buffers.vision_memory, PLAN_CPU_VISION_WORKSPACE, e))
+    if (!alloc_plan_row(&engine->buffers.plan, be, &engine->buffers.vision_memory,
+                        PLAN_CPU_VISION_WORKSPACE, e))
         return false;
     lay_out_vision_buffers(engine, &engine->buffers.cpu_vision_ws, engine->buffers.vision_memory);
     return true;
@@ -78,12 +79,12 @@ static bool open_cpu_layers(ey_engine *engine, ey_err *e)
                                       .n_layers = p->cpu_layers,
                                       .buffers = {.max_rows = p->limits.max_rows},
                                       .kv = {.shape = p->cpu_kv}};
-    if (!alloc_plan_row(engine, engine->devices.cpu, &cpu_layers->kv.data, PLAN_CPU_KV, e) ||
-        !alloc_plan_row(engine, engine->devices.cpu, &engine->buffers.cpu_layers_memory,
+    if (!alloc_plan_row(p, engine->devices.cpu, &cpu_layers->kv.data, PLAN_CPU_KV, e) ||
+        !alloc_plan_row(p, engine->devices.cpu, &engine->buffers.cpu_layers_memory,
                         PLAN_CPU_WORKSPACE, e))
         return false;
-    lay_out_step_buffers(engine, engine->devices.cpu, engine->buffers.cpu_layers_memory,
-                         &cpu_layers->buffers);
+    lay_out_step_buffers(&engine->devices.model.text, engine->devices.cpu,
+                         engine->buffers.cpu_layers_memory, &cpu_layers->buffers);
     engine->buffers.ws.cpu_layers = cpu_layers;
     return true;
 }
@@ -96,15 +97,17 @@ static bool open_workspace(ey_engine *engine, ey_err *e)
     ws->chunk.max_rows = p->max_rows;
     ws->step.max_rows = p->decode_rows;
     ws->feature_rows = p->feature_rows;
-    if (!alloc_plan_row(engine, engine->devices.be, &engine->buffers.step_memory,
-                        PLAN_DECODE_WORKSPACE, e) ||
-        !alloc_plan_row(engine, engine->devices.be, &engine->buffers.shared_memory,
+    if (!alloc_plan_row(p, engine->devices.be, &engine->buffers.step_memory, PLAN_DECODE_WORKSPACE,
+                        e) ||
+        !alloc_plan_row(p, engine->devices.be, &engine->buffers.shared_memory,
                         PLAN_SHARED_WORKSPACE, e) ||
-        !alloc_plan_row(engine, features, &engine->buffers.feature_memory, PLAN_IMAGE_CACHE, e) ||
+        !alloc_plan_row(p, features, &engine->buffers.feature_memory, PLAN_IMAGE_CACHE, e) ||
         !open_cpu_layers(engine, e) || !open_vision_workspace(engine, e))
         return false;
-    lay_out_step_buffers(engine, engine->devices.be, engine->buffers.step_memory, &ws->step);
-    lay_out_step_buffers(engine, engine->devices.be, engine->buffers.shared_memory, &ws->chunk);
+    lay_out_step_buffers(&engine->devices.model.text, engine->devices.be,
+                         engine->buffers.step_memory, &ws->step);
+    lay_out_step_buffers(&engine->devices.model.text, engine->devices.be,
+                         engine->buffers.shared_memory, &ws->chunk);
     size_t level = (size_t)p->feature_rows * (size_t)engine->devices.model.text.hidden;
     for (int i = 0; i <= engine->devices.model.vision.n_deepstack; i++)
         ws->features[i] = features->ops->memory->at(features, engine->buffers.feature_memory,
@@ -121,9 +124,10 @@ static bool open_device_buffers(ey_engine *engine, ey_err *e)
                                      (uint64_t)engine->buffers.plan.kv.n_blocks;
     bool ok = engine->devices.be->ops->memory->reserve(engine->devices.be,
                                                        &engine->buffers.plan.limits, e) &&
-              alloc_plan_row(engine, engine->devices.be, &engine->buffers.kv.data, PLAN_KV, e) &&
+              alloc_plan_row(&engine->buffers.plan, engine->devices.be, &engine->buffers.kv.data,
+                             PLAN_KV, e) &&
               open_workspace(engine, e) &&
-              alloc_plan_row(engine, engine->devices.be, &logits, PLAN_LOGITS, e);
+              alloc_plan_row(&engine->buffers.plan, engine->devices.be, &logits, PLAN_LOGITS, e);
     engine->buffers.logits = logits;
     if (engine->devices.model.head.data == engine->devices.model.embed.data)
         engine->devices.model.head =

@@ -19,14 +19,13 @@ static void gpu_health_notify(const ey_engine_options *o, const char *text)
 
 /* ---- kernels ---- */
 
-bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+bool engine_selftest_kernels(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)
 {
     struct selftest_report report;
     char text[256];
-    if (!engine->devices.be->ops->device) return true;
+    if (!devices->be->ops->device) return true;
     if (o->progress) o->progress(o->progress_user, EY_PHASE_CHECKING_GPU, 0, 0);
-    if (!engine->devices.be->ops->device->selftest(engine->devices.be, false, &report, e))
-        return false;
+    if (!devices->be->ops->device->selftest(devices->be, false, &report, e)) return false;
     for (int i = 0; i < report.n; i++) {
         const struct selftest_result *v = &report.kernel[i];
         if (!v->failed) continue;
@@ -57,15 +56,15 @@ struct memory_slices {
     double rate[HEALTH_MAX_SLICES], sorted[HEALTH_MAX_SLICES];
 };
 
-static bool measure_slice(ey_engine *engine, struct memory_slices *s, int i, ey_err *e)
+static bool measure_slice(struct engine_devices *devices, struct memory_slices *s, int i, ey_err *e)
 {
     size_t first = (size_t)i * s->slice_bytes,
            n = i == s->n - 1 ? s->bytes - first : s->slice_bytes;
     double seconds = 0;
-    pthread_mutex_lock(&engine->devices.lock); /* for this slice: steps go on between them */
-    engine->devices.be->ops->device->attach(engine->devices.be);
-    bool ok = engine->devices.be->ops->device->time_read(engine->devices.be, first, n, &seconds, e);
-    pthread_mutex_unlock(&engine->devices.lock);
+    pthread_mutex_lock(&devices->lock); /* for this slice: steps go on between them */
+    devices->be->ops->device->attach(devices->be);
+    bool ok = devices->be->ops->device->time_read(devices->be, first, n, &seconds, e);
+    pthread_mutex_unlock(&devices->lock);
     if (ok && (double)n / seconds > s->rate[i]) s->rate[i] = (double)n / seconds;
     return ok;
 }
@@ -97,13 +96,13 @@ static double expected_rate(const struct memory_slices *s, double median, double
 }
 
 /* Measures slow slices again: something else may have used the GPU. */
-static bool measure_slices(ey_engine *engine, struct memory_slices *s, double at_start,
+static bool measure_slices(struct engine_devices *devices, struct memory_slices *s, double at_start,
                            double rated, ey_err *e)
 {
     double start = seconds_now();
     int slow = 1;
     for (int i = 0; i < s->n; i++)
-        if (!measure_slice(engine, s, i, e)) return false;
+        if (!measure_slice(devices, s, i, e)) return false;
     for (int round = 0;
          slow && (round < HEALTH_RETRIES || seconds_now() - start < GPU_WAKE_SECONDS); round++) {
         double expected = expected_rate(s, median_rate(s), at_start, rated);
@@ -111,35 +110,35 @@ static bool measure_slices(ey_engine *engine, struct memory_slices *s, double at
         for (int i = 0; i < s->n; i++)
             if (s->rate[i] * HEALTH_SLOW_FACTOR < expected) {
                 slow++;
-                if (!measure_slice(engine, s, i, e)) return false;
+                if (!measure_slice(devices, s, i, e)) return false;
             }
         if (slow) usleep(2000);
     }
     return true;
 }
 
-static struct memory_slices *cut_memory_slices(const ey_engine *engine, ey_err *e)
+static struct memory_slices *cut_memory_slices(const struct engine_devices *devices, ey_err *e)
 {
     struct memory_slices *s = calloc(1, sizeof(*s));
     if (!s) {
         ey_fail_memory(e, "measuring the GPU's memory", sizeof(*s));
         return NULL;
     }
-    s->bytes = engine->devices.be->ops->device->arena_bytes(engine->devices.be);
+    s->bytes = devices->be->ops->device->arena_bytes(devices->be);
     size_t n = (s->bytes + HEALTH_SLICE_BYTES - 1) / HEALTH_SLICE_BYTES;
     s->n = n < 1 ? 1 : n > HEALTH_MAX_SLICES ? HEALTH_MAX_SLICES : (int)n;
     s->slice_bytes = s->bytes / (size_t)s->n / 16 * 16;
     return s;
 }
 
-static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *s,
+static ey_gpu_memory gpu_memory_report(const struct plan *plan, struct memory_slices *s,
                                        const struct gpu_info *gpu, double at_start)
 {
     double median = median_rate(s), expected = expected_rate(s, median, at_start, gpu->rated_reads),
            slow_seconds = 0;
     ey_gpu_memory m = {.known = true,
-                       .planned_bytes = engine->buffers.plan.allocated,
-                       .budget_bytes = engine->buffers.plan.budget.bytes,
+                       .planned_bytes = plan->allocated,
+                       .budget_bytes = plan->budget.bytes,
                        .total_bytes = gpu->total,
                        .free_bytes = gpu->free,
                        .allocated_bytes = s->bytes,
@@ -156,12 +155,12 @@ static ey_gpu_memory gpu_memory_report(ey_engine *engine, struct memory_slices *
     return m;
 }
 
-static bool query_gpu_now(ey_engine *engine, struct gpu_info *out, ey_err *e)
+static bool query_gpu_now(struct engine_devices *devices, struct gpu_info *out, ey_err *e)
 {
-    pthread_mutex_lock(&engine->devices.lock);
-    engine->devices.be->ops->device->attach(engine->devices.be);
-    bool ok = engine->devices.be->ops->device->info(engine->devices.be, out, e);
-    pthread_mutex_unlock(&engine->devices.lock);
+    pthread_mutex_lock(&devices->lock);
+    devices->be->ops->device->attach(devices->be);
+    bool ok = devices->be->ops->device->info(devices->be, out, e);
+    pthread_mutex_unlock(&devices->lock);
     return ok;
 }
 
@@ -170,12 +169,12 @@ bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *e)
     struct gpu_info gpu;
     *out = (ey_gpu_memory){0};
     if (!engine->devices.be->ops->device) return true;
-    struct memory_slices *s = cut_memory_slices(engine, e);
+    struct memory_slices *s = cut_memory_slices(&engine->devices, e);
     double at_start = ey_last_gpu_memory(engine).start_bytes_per_second;
-    bool ok = s && query_gpu_now(engine, &gpu, e) &&
-              measure_slices(engine, s, at_start, gpu.rated_reads, e);
+    bool ok = s && query_gpu_now(&engine->devices, &gpu, e) &&
+              measure_slices(&engine->devices, s, at_start, gpu.rated_reads, e);
     if (ok) {
-        *out = gpu_memory_report(engine, s, &gpu, at_start);
+        *out = gpu_memory_report(&engine->buffers.plan, s, &gpu, at_start);
         out->start_bytes_per_second = at_start > 0 ? at_start : out->bytes_per_second;
         pthread_mutex_lock(&engine->scheduler.lock);
         engine->devices.gpu_memory = *out;

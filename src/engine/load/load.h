@@ -9,16 +9,18 @@
 
 ey_engine *engine_new(ey_err *e);
 /* Checkpoint and model; weights stay mapped. */
-bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e);
-bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+bool engine_open_headers(struct engine_devices *devices, const char *name, ey_err *e);
+bool engine_open_pool(struct engine_devices *devices, const ey_engine_options *options, ey_err *e);
 /* The device's backend, and with a GPU the CPU's too. */
-bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e);
-bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+bool engine_open_backend(struct engine_devices *devices, const ey_engine_options *options,
+                         ey_err *e);
+bool engine_open_cpu(struct engine_devices *devices, const ey_engine_options *options, ey_err *e);
 
 /* ---- gpu_health.c: nothing on the CPU ---- */
 
 /* Runs the kernels' self-test where this GPU is new, and reports kernels that failed it. */
-bool engine_selftest_kernels(ey_engine *engine, const ey_engine_options *options, ey_err *e);
+bool engine_selftest_kernels(struct engine_devices *devices, const ey_engine_options *options,
+                             ey_err *e);
 /* Measures the GPU's memory once all is loaded. */
 bool engine_probe_gpu(ey_engine *engine, const ey_engine_options *options, ey_err *e);
 

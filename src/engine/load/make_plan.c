@@ -79,20 +79,20 @@ static bool has_fp8_weights(const struct model *m)
     return false;
 }
 
-static bool can_use_fp8_prompts(const ey_engine *engine, bool *slow, ey_err *why)
+static bool can_use_fp8_prompts(const struct engine_devices *devices, bool *slow, ey_err *why)
 {
-    const struct backend_ops *op = engine->devices.be->ops;
-    if (!has_fp8_weights(&engine->devices.model))
+    const struct backend_ops *op = devices->be->ops;
+    if (!has_fp8_weights(&devices->model))
         return ey_fail(
             why, EY_BAD_MODEL,
             "none of the text model's matrices are block FP8 (--quantize fp8 makes them so)");
     return op->compute->supports_fp8_prompts
-               ? op->compute->supports_fp8_prompts(engine->devices.be, slow, why)
+               ? op->compute->supports_fp8_prompts(devices->be, slow, why)
                : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
 
 /* After the device and what becomes of the weights are known. */
-bool plan_choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
+bool plan_choose_prefill_math(struct plan_limits *out, const struct engine_devices *devices,
                               const ey_engine_options *o, ey_err *e)
 {
     const char *mode = o->prefill_math ? o->prefill_math : "bf16";
@@ -102,7 +102,7 @@ bool plan_choose_prefill_math(struct plan_limits *out, const ey_engine *engine,
     bool slow = false;
     if (!wanted && strcmp(mode, "bf16") != 0)
         return ey_fail(e, EY_BAD_REQUEST, "--prefill-math %.40s: use bf16 or fp8", mode);
-    out->fp8_prompts = wanted && can_use_fp8_prompts(engine, &slow, &why);
+    out->fp8_prompts = wanted && can_use_fp8_prompts(devices, &slow, &why);
     if (!wanted || !o->notice || (out->fp8_prompts && !slow)) return true;
     if (slow)
         snprintf(text, sizeof(text),
@@ -143,13 +143,12 @@ static void notify_unquantized(const struct quantize_report *r, const ey_engine_
     o->notice(o->notice_user, text);
 }
 
-bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+bool plan_quantize_on_load(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)
 {
     struct quantize_choice choice;
     struct quantize_report report;
     if (!engine_read_quantization(&choice, o, e)) return false;
-    if (!model_quantize_on_load(&engine->devices.model, &choice, &report, engine->devices.pool, e))
-        return false;
+    if (!model_quantize_on_load(&devices->model, &choice, &report, devices->pool, e)) return false;
     notify_unquantized(&report, o);
     return true;
 }
@@ -157,25 +156,25 @@ bool plan_quantize_on_load(ey_engine *engine, const ey_engine_options *o, ey_err
 /* ---- the device ---- */
 
 /* The CUDA context exists by now, so the free memory excludes it. */
-static bool query_gpu_info(struct device_info *out, const ey_engine *engine, ey_err *e)
+static bool query_gpu_info(struct device_info *out, const struct engine_devices *devices, ey_err *e)
 {
-    const struct model *m = &engine->devices.model;
+    const struct model *m = &devices->model;
     struct gpu_info gpu;
-    if (!engine->devices.be->ops->device->info(engine->devices.be, &gpu, e)) return false;
+    if (!devices->be->ops->device->info(devices->be, &gpu, e)) return false;
     uint64_t context = gpu_context_bytes(gpu.sm_count);
-    *out = (struct device_info){.name = "cuda:0",
-                                .is_gpu = true,
-                                .wsl2 = system_is_wsl2(),
-                                .sm_count = gpu.sm_count,
-                                .total = gpu.total,
-                                .free = gpu.free + context,
-                                .context = context,
-                                .bandwidth = gpu.rated_reads,
-                                .host_free = memory_available(),
-                                .pinned_reads = engine->devices.be->ops->device->can_pin_rows(
-                                                    engine->devices.be, &m->head, &m->embed)
-                                                    ? PINNED_READS_ALLOWED
-                                                    : PINNED_READS_DENIED};
+    *out = (struct device_info){
+        .name = "cuda:0",
+        .is_gpu = true,
+        .wsl2 = system_is_wsl2(),
+        .sm_count = gpu.sm_count,
+        .total = gpu.total,
+        .free = gpu.free + context,
+        .context = context,
+        .bandwidth = gpu.rated_reads,
+        .host_free = memory_available(),
+        .pinned_reads = devices->be->ops->device->can_pin_rows(devices->be, &m->head, &m->embed)
+                            ? PINNED_READS_ALLOWED
+                            : PINNED_READS_DENIED};
     return true;
 }
 
@@ -186,7 +185,7 @@ static struct device_info host_device_info(void)
 }
 
 /* A simulated GPU (--vram): asks no driver. */
-bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+bool plan_open_simulated_gpu(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)
 {
     enum { USUAL_SM_COUNT = 30 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
@@ -197,13 +196,13 @@ bool plan_open_simulated_gpu(ey_engine *engine, const ey_engine_options *o, ey_e
         return ey_fail(
             e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB",
             (unsigned long long)(o->vram_used / MIB), (unsigned long long)(o->vram / MIB));
-    engine->devices.device_info = (struct device_info){.name = "cuda:0",
-                                                       .is_gpu = true,
-                                                       .sm_count = sm_count,
-                                                       .total = o->vram,
-                                                       .free = o->vram - o->vram_used,
-                                                       .context = gpu_context_bytes(sm_count)};
-    return engine_open_cpu(engine, o, e) && backend_open_simulated_gpu(&engine->devices.be, e);
+    devices->device_info = (struct device_info){.name = "cuda:0",
+                                                .is_gpu = true,
+                                                .sm_count = sm_count,
+                                                .total = o->vram,
+                                                .free = o->vram - o->vram_used,
+                                                .context = gpu_context_bytes(sm_count)};
+    return engine_open_cpu(devices, o, e) && backend_open_simulated_gpu(&devices->be, e);
 }
 
 /* ---- the plan for others ---- */
@@ -256,38 +255,38 @@ static void notify_planned(const ey_engine *engine, const ey_engine_options *o)
     o->planned(o->planned_user, &plan);
 }
 
-bool plan_query_device(ey_engine *engine, ey_err *e)
+bool plan_query_device(struct engine_devices *devices, ey_err *e)
 {
-    bool simulated = engine->devices.device_info.is_gpu,
-         gpu = simulated || engine->devices.be->ops->device != NULL;
+    bool simulated = devices->device_info.is_gpu,
+         gpu = simulated || devices->be->ops->device != NULL;
     if (!gpu)
-        engine->devices.device_info = host_device_info();
-    else if (!simulated && !query_gpu_info(&engine->devices.device_info, engine, e))
+        devices->device_info = host_device_info();
+    else if (!simulated && !query_gpu_info(&devices->device_info, devices, e))
         return false;
-    engine->devices.device_info.cpu = engine->devices.cpu;
+    devices->device_info.cpu = devices->cpu;
     return true;
 }
 
 /* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little
  * more, better no prediction than no memory. */
-void plan_measure_cpu_bandwidth(ey_engine *engine, const ey_engine_options *o)
+void plan_measure_cpu_bandwidth(struct engine_devices *devices, const ey_engine_options *o)
 {
     struct device_roofline limits;
-    if (!engine->devices.device_info.is_gpu || !o->gpu_layers ||
-        engine->devices.device_info.cpu_bandwidth > 0 || memory_available() < (uint64_t)2 << 30)
+    if (!devices->device_info.is_gpu || !o->gpu_layers || devices->device_info.cpu_bandwidth > 0 ||
+        memory_available() < (uint64_t)2 << 30)
         return;
-    if (engine->devices.cpu->ops->measure_roofline(engine->devices.cpu, &limits, NULL))
-        engine->devices.device_info.cpu_bandwidth = limits.bandwidth;
+    if (devices->cpu->ops->measure_roofline(devices->cpu, &limits, NULL))
+        devices->device_info.cpu_bandwidth = limits.bandwidth;
 }
 
 bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     struct plan_limits limits;
     struct plan *p = &engine->buffers.plan;
-    if (!plan_query_device(engine, e)) return false;
-    plan_measure_cpu_bandwidth(engine, o);
-    if (!plan_quantize_on_load(engine, o, e) || !plan_read_limits(&limits, o, e) ||
-        !plan_choose_prefill_math(&limits, engine, o, e))
+    if (!plan_query_device(&engine->devices, e)) return false;
+    plan_measure_cpu_bandwidth(&engine->devices, o);
+    if (!plan_quantize_on_load(&engine->devices, o, e) || !plan_read_limits(&limits, o, e) ||
+        !plan_choose_prefill_math(&limits, &engine->devices, o, e))
         return false;
     if (!plan_make(p, &engine->devices.model, engine->devices.be, &engine->devices.device_info,
                    &limits, e))

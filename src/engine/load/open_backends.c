@@ -11,13 +11,13 @@
 #include "checkpoint/hf_cache.h"
 #include "engine/load/load.h"
 
-bool engine_open_headers(ey_engine *engine, const char *name, ey_err *e)
+bool engine_open_headers(struct engine_devices *devices, const char *name, ey_err *e)
 {
     char directory[EY_MAX_PATH];
     if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
     return model_directory_find(directory, name, e) &&
-           checkpoint_open(&engine->devices.ckpt, directory, e) &&
-           model_open(&engine->devices.model, engine->devices.ckpt, e);
+           checkpoint_open(&devices->ckpt, directory, e) &&
+           model_open(&devices->model, devices->ckpt, e);
 }
 
 /* Whether the system has an NVIDIA GPU, usable or not. Under WSL2, Windows installs its driver
@@ -28,21 +28,21 @@ static bool has_nvidia_gpu(void)
            access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
 }
 
-static struct backend_options backend_options_of(const ey_engine *engine,
+static struct backend_options backend_options_of(const struct engine_devices *devices,
                                                  const ey_engine_options *options)
 {
-    return (struct backend_options){.pool = engine->devices.pool,
-                                    .cpu_mask = options->cpu_mask,
-                                    .eager = options->enforce_eager};
+    return (struct backend_options){
+        .pool = devices->pool, .cpu_mask = options->cpu_mask, .eager = options->enforce_eager};
 }
 
 /* Prefers a usable GPU and falls back to the CPU. A GPU that is too small is an error, not a reason
  * to fall back silently. */
-static bool open_best_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+static bool open_best_backend(struct engine_devices *devices, const ey_engine_options *options,
+                              ey_err *e)
 {
     ey_err no_gpu = {0};
-    const struct backend_options how = backend_options_of(engine, options);
-    if (backend_open_gpu(&engine->devices.be, &how, &no_gpu)) return true;
+    const struct backend_options how = backend_options_of(devices, options);
+    if (backend_open_gpu(&devices->be, &how, &no_gpu)) return true;
     if (no_gpu.code != EY_NO_DEVICE) {
         *e = no_gpu;
         return false;
@@ -52,39 +52,41 @@ static bool open_best_backend(ey_engine *engine, const ey_engine_options *option
         snprintf(text, sizeof(text), "the CPU is used, not the GPU: %s", no_gpu.text);
         options->notice(options->notice_user, text);
     }
-    return backend_open(&engine->devices.be, "cpu", &how, e);
+    return backend_open(&devices->be, "cpu", &how, e);
 }
 
-bool engine_open_pool(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+bool engine_open_pool(struct engine_devices *devices, const ey_engine_options *options, ey_err *e)
 {
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
         return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors",
                        options->threads, EY_MAX_THREADS);
-    return engine->devices.pool || pool_create(&engine->devices.pool, options->threads, e);
+    return devices->pool || pool_create(&devices->pool, options->threads, e);
 }
 
-static bool open_named_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+static bool open_named_backend(struct engine_devices *devices, const ey_engine_options *options,
+                               ey_err *e)
 {
     const char *device = options->device ? options->device : "auto";
-    if (!engine_open_pool(engine, options, e)) return false;
-    if (strcmp(device, "auto") == 0) return open_best_backend(engine, options, e);
-    const struct backend_options how = backend_options_of(engine, options);
-    return backend_open(&engine->devices.be, device, &how, e);
+    if (!engine_open_pool(devices, options, e)) return false;
+    if (strcmp(device, "auto") == 0) return open_best_backend(devices, options, e);
+    const struct backend_options how = backend_options_of(devices, options);
+    return backend_open(&devices->be, device, &how, e);
 }
 
-bool engine_open_cpu(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+bool engine_open_cpu(struct engine_devices *devices, const ey_engine_options *options, ey_err *e)
 {
-    if (!engine_open_pool(engine, options, e)) return false;
-    const struct backend_options how = backend_options_of(engine, options);
-    return backend_open(&engine->devices.cpu, "cpu", &how, e);
+    if (!engine_open_pool(devices, options, e)) return false;
+    const struct backend_options how = backend_options_of(devices, options);
+    return backend_open(&devices->cpu, "cpu", &how, e);
 }
 
-bool engine_open_backend(ey_engine *engine, const ey_engine_options *options, ey_err *e)
+bool engine_open_backend(struct engine_devices *devices, const ey_engine_options *options,
+                         ey_err *e)
 {
     double start = seconds_now();
-    bool ok = open_named_backend(engine, options, e);
-    engine->devices.device_seconds = seconds_now() - start;
-    return ok && (!engine->devices.be->ops->device || engine_open_cpu(engine, options, e));
+    bool ok = open_named_backend(devices, options, e);
+    devices->device_seconds = seconds_now() - start;
+    return ok && (!devices->be->ops->device || engine_open_cpu(devices, options, e));
 }
 
 ey_engine *engine_new(ey_err *e)

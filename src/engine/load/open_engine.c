@@ -104,8 +104,9 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
 
 static bool engine_open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return engine_open_headers(engine, options->model, e) && open_tokenizer(engine, e) &&
-           engine_open_backend(engine, options, e) && engine_selftest_kernels(engine, options, e) &&
+    return engine_open_headers(&engine->devices, options->model, e) && open_tokenizer(engine, e) &&
+           engine_open_backend(&engine->devices, options, e) &&
+           engine_selftest_kernels(&engine->devices, options, e) &&
            engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
            engine_load(engine, options, e) && engine_probe_gpu(engine, options, e);
 }
@@ -134,7 +135,7 @@ void ey_engine_close(ey_engine **out)
 {
     ey_engine *engine = *out;
     if (!engine) return;
-    scheduler_stop(engine);
+    scheduler_stop(&engine->scheduler);
     free_token_texts(engine);
     vocabulary_close(&engine->caches.vocabulary);
     if (engine->devices.be) {

@@ -28,9 +28,9 @@ _Static_assert(sizeof(((struct plan_suggestion *)0)->options) ==
                "options of a change");
 _Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
 
-static bool plan_open_device(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+static bool plan_open_device(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)
 {
-    return o->vram ? plan_open_simulated_gpu(engine, o, e) : engine_open_backend(engine, o, e);
+    return o->vram ? plan_open_simulated_gpu(devices, o, e) : engine_open_backend(devices, o, e);
 }
 
 /* Engines of which only the headers are open, on the first one's device. */
@@ -47,15 +47,17 @@ static bool plan_open_member(struct plan_members_open *all, const ey_engine_opti
     ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
     all->n += engine != NULL;
     if (!engine || !plan_read_limits(&all->limits[i], o, e) ||
-        !engine_open_headers(engine, o->model, e))
+        !engine_open_headers(&engine->devices, o->model, e))
         return false;
-    if (!i && (!plan_open_device(engine, o, e) || !plan_query_device(engine, e))) return false;
-    if (!i) plan_measure_cpu_bandwidth(engine, o);
+    if (!i &&
+        (!plan_open_device(&engine->devices, o, e) || !plan_query_device(&engine->devices, e)))
+        return false;
+    if (!i) plan_measure_cpu_bandwidth(&engine->devices, o);
     engine->devices.be = first->devices.be;
     engine->devices.pool = first->devices.pool;
     engine->devices.device_info = first->devices.device_info;
-    if (!plan_quantize_on_load(engine, o, e) ||
-        !plan_choose_prefill_math(&all->limits[i], engine, o, e))
+    if (!plan_quantize_on_load(&engine->devices, o, e) ||
+        !plan_choose_prefill_math(&all->limits[i], &engine->devices, o, e))
         return false;
     all->member[i] = (struct plan_member){
         .name = o->model, .model = &engine->devices.model, .limits = &all->limits[i]};

@@ -15,8 +15,8 @@ bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_
     uint64_t bytes = 0;
     *report = (ey_quantize_report){0};
     bool ok = engine && engine_read_quantization(&choice, options, e) &&
-              engine_open_headers(engine, options->model, e) &&
-              engine_open_pool(engine, options, e);
+              engine_open_headers(&engine->devices, options->model, e) &&
+              engine_open_pool(&engine->devices, options, e);
     if (ok && choice.dtype == DTYPE_NONE)
         ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
     const uint64_t before = ok ? engine->devices.model.weight_bytes : 0;

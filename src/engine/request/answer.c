@@ -40,11 +40,11 @@ bool output_tokens_open(struct output_tokens *output, struct arena *arena, int m
                           n * (sizeof(*output->id) + (1 + n_top) * sizeof(*output->top_logprobs)));
 }
 
-static bool fill_answer_text(ey_answer *answer, struct arena *arena, const ey_engine *engine,
-                             ey_err *e)
+static bool fill_answer_text(ey_answer *answer, struct arena *arena,
+                             const struct engine_devices *devices, ey_err *e)
 {
     struct buf text = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
-    struct detok detok = detok_start(engine->devices.tok);
+    struct detok detok = detok_start(devices->tok);
     bool ok = true;
     for (int i = 0; ok && i < answer->n_tokens; i++)
         ok = detok_push(&detok, answer->tokens[i], &text);
@@ -89,7 +89,7 @@ bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output
         return ey_fail_memory(e, "the answer's tokens", (size_t)output->n * sizeof(int));
     for (int i = 0; i < answer->n_tokens; i++)
         answer->tokens[i] = output->id[i];
-    return fill_answer_text(answer, arena, engine, e) &&
+    return fill_answer_text(answer, arena, &engine->devices, e) &&
            (!output->wants_logprobs || fill_answer_logprobs(answer, arena, engine, output, e));
 }
 

@@ -20,7 +20,8 @@ enum {
 
 /* ---- start ---- */
 
-static bool check_request(const ey_request *request, const ey_engine *engine, ey_err *e)
+static bool check_request(const ey_request *request, const struct engine_devices *devices,
+                          ey_err *e)
 {
     if (request->max_tokens < 0)
         return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1",
@@ -37,10 +38,10 @@ static bool check_request(const ey_request *request, const ey_engine *engine, ey
                        request->n_logit_bias, EY_MAX_LOGIT_BIAS);
     for (size_t i = 0; i < request->n_logit_bias; i++) {
         const ey_logit_bias *b = &request->logit_bias[i];
-        if (b->id < 0 || b->id >= engine->devices.model.text.vocab_size)
+        if (b->id < 0 || b->id >= devices->model.text.vocab_size)
             return ey_fail(e, EY_BAD_REQUEST,
                            "logit bias of token %d, which is not in the vocabulary of %d", b->id,
-                           engine->devices.model.text.vocab_size);
+                           devices->model.text.vocab_size);
         if (!(b->bias >= -MAX_ABS_BIAS && b->bias <= MAX_ABS_BIAS))
             return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d",
                            (double)b->bias, b->id, -MAX_ABS_BIAS, MAX_ABS_BIAS);
@@ -113,7 +114,7 @@ static bool generation_init(ey_generation *gen, const ey_request *request, ey_er
     gen->answer.image_tokens = gen->prompt->image_tokens;
     gen->answer.seed = request->sampling.seed;
     gen->answer.stop_id = -1;
-    return check_request(request, gen->engine, e) &&
+    return check_request(request, &gen->engine->devices, e) &&
            stop_matcher_open(&gen->stop_matcher, request->stop, request->n_stop, e) &&
            copy_request(gen, request, e) &&
            output_tokens_open(&gen->output, answer_arena(&gen->answer),

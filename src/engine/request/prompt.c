@@ -36,16 +36,16 @@ ey_prompt_info ey_prompt_describe(const ey_prompt *p)
 
 /* ---- ids ---- */
 
-static bool encode_messages(ey_prompt *p, const ey_engine *engine, const ey_request *request,
-                            const struct prompt *template, ey_err *e)
+static bool encode_messages(ey_prompt *p, const struct engine_devices *devices,
+                            const ey_request *request, const struct prompt *template, ey_err *e)
 {
     int tokens[EY_MAX_IMAGES];
     struct vision_span spans[EY_MAX_IMAGES];
-    const struct patch_spec *spec = &engine->devices.model.patch_spec;
+    const struct patch_spec *spec = &devices->model.patch_spec;
     for (size_t i = 0; i < p->n_images; i++)
         tokens[i] = p->images[i].tokens;
-    if (!prompt_tokens(&p->ids, spans, template, engine->devices.model.family->vision_marks,
-                       engine->devices.tok, tokens, request->parse_special_tokens, e))
+    if (!prompt_tokens(&p->ids, spans, template, devices->model.family->vision_marks, devices->tok,
+                       tokens, request->parse_special_tokens, e))
         return false;
     for (size_t i = 0; i < p->n_images; i++)
         p->images[i].span = (struct image_span){spans[i].first, p->images[i].rows / spec->merge,
@@ -55,19 +55,19 @@ static bool encode_messages(ey_prompt *p, const ey_engine *engine, const ey_requ
 
 /* A prompt that is written out has no images, so it has none of their tokens either: they would
  * be places without an image. */
-static bool check_prompt_ids(const ey_engine *engine, const struct ids *ids, ey_err *e)
+static bool check_prompt_ids(const struct engine_devices *devices, const struct ids *ids, ey_err *e)
 {
-    const struct vision_marks *v = engine->devices.model.family->vision_marks;
+    const struct vision_marks *v = devices->model.family->vision_marks;
     const char *marks[] = {v ? v->start : NULL, v ? v->pad : NULL, v ? v->end : NULL,
                            "<|video_pad|>"};
     int32_t forbidden[4];
     for (int k = 0; k < 4; k++)
-        forbidden[k] = marks[k] ? tokenizer_added_id(engine->devices.tok, marks[k]) : -1;
+        forbidden[k] = marks[k] ? tokenizer_added_id(devices->tok, marks[k]) : -1;
     for (size_t i = 0; i < ids->n; i++) {
         int32_t id = ids->id[i];
-        if (id < 0 || id >= engine->devices.model.text.vocab_size)
+        if (id < 0 || id >= devices->model.text.vocab_size)
             return ey_fail(e, EY_BAD_REQUEST, "token id %d is not in the vocabulary of %d", id,
-                           engine->devices.model.text.vocab_size);
+                           devices->model.text.vocab_size);
         for (int k = 0; k < 4; k++)
             if (id == forbidden[k])
                 return ey_fail(e, EY_BAD_REQUEST,
@@ -77,8 +77,8 @@ static bool check_prompt_ids(const ey_engine *engine, const struct ids *ids, ey_
     return ids->n || ey_fail(e, EY_BAD_REQUEST, "the prompt is empty");
 }
 
-static bool encode_raw_prompt(ey_prompt *p, const ey_engine *engine, const ey_request *request,
-                              ey_err *e)
+static bool encode_raw_prompt(ey_prompt *p, const struct engine_devices *devices,
+                              const ey_request *request, ey_err *e)
 {
     if (request->ids) {
         if (request->n_ids > EY_MAX_CONTEXT)
@@ -87,14 +87,14 @@ static bool encode_raw_prompt(ey_prompt *p, const ey_engine *engine, const ey_re
         for (size_t i = 0; i < request->n_ids; i++)
             if (!ids_push(&p->ids, request->ids[i]))
                 return ey_fail_memory(e, "token ids", request->n_ids * sizeof(int32_t));
-    } else if (request->add_bos && tokenizer_bos_id(engine->devices.tok) >= 0 &&
-               !ids_push(&p->ids, tokenizer_bos_id(engine->devices.tok))) {
+    } else if (request->add_bos && tokenizer_bos_id(devices->tok) >= 0 &&
+               !ids_push(&p->ids, tokenizer_bos_id(devices->tok))) {
         return ey_fail_memory(e, "token ids", sizeof(int32_t));
-    } else if (!tokenizer_encode(engine->devices.tok, request->text, request->n_text,
+    } else if (!tokenizer_encode(devices->tok, request->text, request->n_text,
                                  request->parse_special_tokens, &p->ids, e)) {
         return false;
     }
-    return check_prompt_ids(engine, &p->ids, e);
+    return check_prompt_ids(devices, &p->ids, e);
 }
 
 /* ---- what can never fit ---- */
@@ -132,29 +132,28 @@ static bool fill_positions(ey_prompt *p, const ey_engine *engine, ey_err *e)
 
 /* Much text takes long to be cut in tokens: what cannot fit, however long its tokens are, is
  * refused before. */
-static bool check_prompt_text(const ey_engine *engine, size_t n, ey_err *e)
+static bool check_prompt_text(const struct engine_limits *limits, size_t n, ey_err *e)
 {
     enum { NFC_SHRINKS = 3 }; /* three jamo are one syllable */
-    uint64_t max_bytes = (uint64_t)engine->limits.max_model_len * engine->limits.longest_token *
-                         NFC_SHRINKS;
+    uint64_t max_bytes = (uint64_t)limits->max_model_len * limits->longest_token * NFC_SHRINKS;
     return n <= max_bytes ||
            ey_fail(e, EY_TOO_LONG,
                    "the prompt has %zu bytes of text; the context of %d tokens holds "
                    "at most %llu: shorten it or use a larger --max-model-len",
-                   n, engine->limits.max_model_len, (unsigned long long)max_bytes);
+                   n, limits->max_model_len, (unsigned long long)max_bytes);
 }
 
 static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
 {
     if (!request->messages && (request->text || request->ids))
-        return check_prompt_text(engine, request->ids ? 0 : request->n_text, e) &&
-               encode_raw_prompt(p, engine, request, e) && check_prompt_length(p, engine, e) &&
-               fill_positions(p, engine, e);
+        return check_prompt_text(&engine->limits, request->ids ? 0 : request->n_text, e) &&
+               encode_raw_prompt(p, &engine->devices, request, e) &&
+               check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
     struct prompt template = {0};
     bool ok = engine->devices.model.family->prompt(&template, request, e) &&
-              check_prompt_text(engine, template.text.size, e) &&
+              check_prompt_text(&engine->limits, template.text.size, e) &&
               prompt_images_open(p, engine, request, e) &&
-              encode_messages(p, engine, request, &template, e) &&
+              encode_messages(p, &engine->devices, request, &template, e) &&
               check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
     prompt_free(&template);
     return ok;

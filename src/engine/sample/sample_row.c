@@ -23,9 +23,9 @@ static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
     rescore_norm(out, out, engine->buffers.host.rescore_norm, hidden, m->text.norm_eps);
 }
 
-static float bf16_head_logit(const ey_engine *engine, const float *normed, int32_t id)
+static float bf16_head_logit(const struct engine_buffers *buffers, const float *normed, int32_t id)
 {
-    const struct tensor *head = &engine->buffers.bf16_head;
+    const struct tensor *head = &buffers->bf16_head;
     return rescore_dot(normed, (const char *)head->data + (size_t)id * weight_row_bytes(head),
                        (size_t)head->cols);
 }
@@ -40,7 +40,7 @@ static void rescore_topk(const ey_engine *engine, struct topk_logits *topk, dev 
     float *normed = engine->buffers.host.normed;
     read_normed_row(engine, normed, x, row);
     for (int i = 0; i < TOPK_LOGITS && topk->token[i].id >= 0; i++) {
-        struct scored_token gen = {bf16_head_logit(engine, normed, topk->token[i].id),
+        struct scored_token gen = {bf16_head_logit(&engine->buffers, normed, topk->token[i].id),
                                    topk->token[i].id};
         int at = i;
         for (; at && logit_ranks_before(gen, topk->token[at - 1]); at--)
@@ -62,9 +62,9 @@ static void topk_logprobs(const struct topk_logits *topk, int32_t chosen, int to
 }
 
 /* The tokens that the grammar allows; the mask was computed during the step. */
-static struct allowed allowed_tokens(const ey_engine *engine, const ey_generation *gen)
+static struct allowed allowed_tokens(const struct engine_devices *devices, const ey_generation *gen)
 {
-    const struct model *m = &engine->devices.model;
+    const struct model *m = &devices->model;
     return (struct allowed){matcher_mask(gen->matcher), m->eos,
                             matcher_may_end(gen->matcher) ? m->n_eos : 0};
 }
@@ -94,7 +94,7 @@ static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const stru
     int n = sampler_topk_ids(&gen->slot->sampler, logits, allowed, ids, TOPK_LOGITS);
     read_normed_row(engine, engine->buffers.host.normed, row->x, row->x_row);
     for (int i = 0; i < n; i++)
-        logits[ids[i]] = bf16_head_logit(engine, engine->buffers.host.normed, ids[i]);
+        logits[ids[i]] = bf16_head_logit(&engine->buffers, engine->buffers.host.normed, ids[i]);
     gen->answer.approximate |= !sampler_needs_only_topk(&gen->sampling, TOPK_LOGITS / 2);
     return sampler_sample_rescored(&gen->slot->sampler, logits, ids, n);
 }
@@ -123,7 +123,7 @@ int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row 
     struct allowed mask, *allowed = NULL;
     int32_t id;
     if (gen->matcher) {
-        mask = allowed_tokens(engine, gen);
+        mask = allowed_tokens(&engine->devices, gen);
         allowed = &mask;
     }
     return sample_from_topk(engine, gen, row, allowed, &id)

@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "engine/schedule/schedule_internal.h"
 
-void end_encoder_run(ey_engine *engine)
+void end_encoder_run(struct scheduler *scheduler)
 {
-    engine->scheduler.encoder_entry = NULL;
-    ey_prompt_free(&engine->scheduler.encoder_prompt);
+    scheduler->encoder_entry = NULL;
+    ey_prompt_free(&scheduler->encoder_prompt);
 }
 
 void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
@@ -22,7 +22,7 @@ void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
     if (!entry) return;
     image_cache_unpin(&engine->caches.images, entry);
     if (entry == engine->scheduler.encoder_entry && !entry->used)
-        end_encoder_run(engine); /* nobody waits for the image that is being encoded */
+        end_encoder_run(&engine->scheduler); /* nobody waits for the image that is being encoded */
 }
 
 /* Last blocks first: they are useless without the first ones. */
@@ -37,14 +37,14 @@ static void release_resources(ey_engine *engine, ey_generation *gen)
     gen->n_computed = gen->n_published = 0;
 }
 
-static void remove_running(ey_engine *engine, const ey_generation *gen)
+static void remove_running(struct scheduler *scheduler, const ey_generation *gen)
 {
     int at = 0;
-    while (engine->scheduler.running[at] != gen)
+    while (scheduler->running[at] != gen)
         at++;
-    engine->scheduler.n_running--;
-    memmove(engine->scheduler.running + at, engine->scheduler.running + at + 1,
-            (size_t)(engine->scheduler.n_running - at) * sizeof(*engine->scheduler.running));
+    scheduler->n_running--;
+    memmove(scheduler->running + at, scheduler->running + at + 1,
+            (size_t)(scheduler->n_running - at) * sizeof(*scheduler->running));
 }
 
 static void count_finished(ey_stats *s, const ey_generation *gen)
@@ -63,44 +63,43 @@ static void count_finished(ey_stats *s, const ey_generation *gen)
 void end_running_request(ey_engine *engine, ey_generation *gen, const ey_err *error)
 {
     release_resources(engine, gen);
-    remove_running(engine, gen);
+    remove_running(&engine->scheduler, gen);
     generation_end(gen, error);
     count_finished(&engine->scheduler.stats, gen);
 }
 
-static void end_waiting_request(ey_engine *engine, ey_generation *gen)
+static void end_waiting_request(struct scheduler *scheduler, ey_generation *gen)
 {
-    request_queue_remove(&engine->scheduler.queue, gen);
+    request_queue_remove(&scheduler->queue, gen);
     generation_end(gen, NULL);
-    count_finished(&engine->scheduler.stats, gen);
+    count_finished(&scheduler->stats, gen);
 }
 
 void preempt_request(ey_engine *engine, ey_generation *gen)
 {
     release_resources(engine, gen);
-    remove_running(engine, gen);
+    remove_running(&engine->scheduler, gen);
     gen->state = GENERATION_WAITING;
     request_queue_push_front(&engine->scheduler.queue, gen);
     engine->scheduler.stats.preemptions++;
 }
 
-static bool pin_images(ey_engine *engine, ey_generation *gen)
+static bool pin_images(struct engine_caches *caches, ey_generation *gen)
 {
     for (size_t i = 0; i < gen->prompt->n_images; i++) {
         const struct prompt_image *p = &gen->prompt->images[i];
         if (prompt_image_ends_before(p, (size_t)gen->n_computed))
             continue; /* all of its rows are in the KV cache */
         if (gen->no_prefix_cache && !gen->admitted_before)
-            image_cache_remove(&engine->caches.images, &p->digest);
-        gen->image_entry[i] = image_cache_pin(&engine->caches.images, &p->digest, p->tokens);
+            image_cache_remove(&caches->images, &p->digest);
+        gen->image_entry[i] = image_cache_pin(&caches->images, &p->digest, p->tokens);
         if (!gen->image_entry[i]) return false;
     }
     return true;
 }
 
-static void record_admission(ey_engine *engine, ey_generation *gen)
+static void record_admission(ey_stats *s, ey_generation *gen)
 {
-    ey_stats *s = &engine->scheduler.stats;
     gen->admitted_before = true;
     gen->admit_time = seconds_now();
     gen->answer.queue_seconds = gen->admit_time - gen->start_time;
@@ -139,11 +138,11 @@ static int blocks_needed(const ey_generation *gen)
 
 /* Free blocks that are reserved: running requests need them for their known tokens, or one to grow
  * into. */
-static int blocks_reserved(const ey_engine *engine)
+static int blocks_reserved(const struct scheduler *scheduler)
 {
     int n = 0;
-    for (int i = 0; i < engine->scheduler.n_running; i++) {
-        int wanted = blocks_needed(engine->scheduler.running[i]);
+    for (int i = 0; i < scheduler->n_running; i++) {
+        int wanted = blocks_needed(scheduler->running[i]);
         n += wanted > 1 ? wanted : 1;
     }
     return n;
@@ -156,14 +155,14 @@ static bool admit(ey_engine *engine, ey_generation *gen)
     gen->slot = find_free_slot(engine);
     if (!gen->slot) return false;
     gen->slot->in_use = true;
-    reuse_prefix(engine, gen);
-    if (engine->caches.blocks.n_free < blocks_needed(gen) + blocks_reserved(engine) ||
-        !pin_images(engine, gen)) {
+    reuse_prefix(&engine->caches, gen);
+    if (engine->caches.blocks.n_free < blocks_needed(gen) + blocks_reserved(&engine->scheduler) ||
+        !pin_images(&engine->caches, gen)) {
         release_resources(engine, gen);
         return false;
     }
     restart_sampler(gen);
-    if (!gen->admitted_before) record_admission(engine, gen);
+    if (!gen->admitted_before) record_admission(&engine->scheduler.stats, gen);
     request_queue_remove(&engine->scheduler.queue, gen);
     gen->state = GENERATION_RUNNING;
     engine->scheduler.running[engine->scheduler.n_running++] = gen;
@@ -174,7 +173,7 @@ void end_cancelled_requests(ey_engine *engine)
 {
     for (ey_generation *gen = engine->scheduler.queue.first, *next; gen; gen = next) {
         next = gen->next;
-        if (gen->cancelled) end_waiting_request(engine, gen);
+        if (gen->cancelled) end_waiting_request(&engine->scheduler, gen);
     }
     for (int i = engine->scheduler.n_running; i--;)
         if (engine->scheduler.running[i]->cancelled)
@@ -182,37 +181,36 @@ void end_cancelled_requests(ey_engine *engine)
 }
 
 /* Whether the request's text has not been fetched for too long; notes when that began. */
-static bool is_abandoned(const ey_engine *engine, ey_generation *gen, double now)
+static bool is_abandoned(const struct engine_limits *limits, ey_generation *gen, double now)
 {
     if (!generation_is_unread_full(gen)) return false;
     if (gen->unread_since <= 0) gen->unread_since = now;
-    return now - gen->unread_since > engine->limits.unread_seconds;
+    return now - gen->unread_since > limits->unread_seconds;
 }
 
 void end_abandoned_requests(ey_engine *engine)
 {
     double now = seconds_now();
     for (int i = engine->scheduler.n_running; i--;)
-        if (is_abandoned(engine, engine->scheduler.running[i], now))
+        if (is_abandoned(&engine->limits, engine->scheduler.running[i], now))
             end_running_request(engine, engine->scheduler.running[i], NULL);
     for (ey_generation *gen = engine->scheduler.queue.first, *next; gen; gen = next) {
         next = gen->next;
-        if (is_abandoned(engine, gen, now)) end_waiting_request(engine, gen);
+        if (is_abandoned(&engine->limits, gen, now)) end_waiting_request(&engine->scheduler, gen);
     }
 }
 
-ey_generation *youngest_unread_full(const ey_engine *engine)
+ey_generation *youngest_unread_full(const struct scheduler *scheduler)
 {
-    for (int i = engine->scheduler.n_running; i--;)
-        if (generation_is_unread_full(engine->scheduler.running[i]))
-            return engine->scheduler.running[i];
+    for (int i = scheduler->n_running; i--;)
+        if (generation_is_unread_full(scheduler->running[i])) return scheduler->running[i];
     return NULL;
 }
 
 /* The next waiting request that can proceed when admitted. */
-static ey_generation *first_admissible(const ey_engine *engine)
+static ey_generation *first_admissible(const struct scheduler *scheduler)
 {
-    ey_generation *gen = engine->scheduler.queue.first;
+    ey_generation *gen = scheduler->queue.first;
     while (gen && generation_is_unread_full(gen))
         gen = gen->next;
     return gen;
@@ -220,10 +218,10 @@ static ey_generation *first_admissible(const ey_engine *engine)
 
 void admit_waiting(ey_engine *engine)
 {
-    for (ey_generation *gen = first_admissible(engine), *full; gen;
-         gen = first_admissible(engine)) {
+    for (ey_generation *gen = first_admissible(&engine->scheduler), *full; gen;
+         gen = first_admissible(&engine->scheduler)) {
         if (admit(engine, gen)) continue;
-        if (!(full = youngest_unread_full(engine))) return;
+        if (!(full = youngest_unread_full(&engine->scheduler))) return;
         preempt_request(engine, full);
     }
 }

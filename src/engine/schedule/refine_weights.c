@@ -10,14 +10,14 @@
 #define REFINE_DELAY_SECONDS 10.0 /* until a one-shot command's requests have to wait, too */
 
 /* The backend that reads weights in host memory. */
-static struct backend *refined_backend(const ey_engine *engine)
+static struct backend *refined_backend(const struct engine_devices *devices)
 {
-    return engine->devices.cpu ? engine->devices.cpu : engine->devices.be;
+    return devices->cpu ? devices->cpu : devices->be;
 }
 
 static void refine_for(ey_engine *engine, double seconds)
 {
-    struct backend *be = refined_backend(engine);
+    struct backend *be = refined_backend(&engine->devices);
     struct refine_progress progress;
     const double start = seconds_now();
     const bool left = be->ops->memory->refine(be, seconds, &progress);
@@ -32,15 +32,15 @@ static void refine_for(ey_engine *engine, double seconds)
 
 void refine_weights_start(ey_engine *engine, bool eager)
 {
-    if (!refined_backend(engine)->ops->memory->refine) return;
+    if (!refined_backend(&engine->devices)->ops->memory->refine) return;
     engine->devices.refinement.eager = eager;
     engine->devices.refinement.start_time = seconds_now();
     refine_for(engine, 0);
 }
 
-bool refine_weights_now(const ey_engine *engine, bool has_work)
+bool refine_weights_now(const struct engine_devices *devices, bool has_work)
 {
-    const struct refinement *r = &engine->devices.refinement;
+    const struct refinement *r = &devices->refinement;
     if (!r->left || !has_work) return r->left;
     const double now = seconds_now();
     return now >= r->next_time && (r->eager || now - r->start_time > REFINE_DELAY_SECONDS);

@@ -20,11 +20,11 @@ void end_running_request(ey_engine *engine, ey_generation *gen, const ey_err *er
 /* Takes slot and blocks away and puts the request at the front of the queue. */
 void preempt_request(ey_engine *engine, ey_generation *gen);
 /* The youngest running request that cannot go on because its text is not fetched; or NULL. */
-ey_generation *youngest_unread_full(const ey_engine *engine);
+ey_generation *youngest_unread_full(const struct scheduler *scheduler);
 /* Releases feature rows that image `i` of the request holds. */
 void unpin_image(ey_engine *engine, ey_generation *gen, size_t i);
 /* Forgets the image that the vision encoder works on. */
-void end_encoder_run(ey_engine *engine);
+void end_encoder_run(struct scheduler *scheduler);
 /* Takes the lock itself: a failed step ends all requests that took part and empties the caches. */
 void fail_running_requests(ey_engine *engine, const ey_err *error);
 
@@ -32,9 +32,9 @@ void fail_running_requests(ey_engine *engine, const ey_err *error);
 
 /* References the cached blocks of the longest known prefix. The last known token is always
  * computed, because its logits are needed. */
-void reuse_prefix(ey_engine *engine, ey_generation *gen);
+void reuse_prefix(struct engine_caches *caches, ey_generation *gen);
 /* Makes full blocks of the request available to others. */
-void publish_blocks(ey_engine *engine, ey_generation *gen);
+void publish_blocks(struct engine_caches *caches, ey_generation *gen);
 
 /* ---- step_batch.c: the rows of a step ---- */
 
@@ -50,7 +50,7 @@ struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out);
 /* ---- vision_step.c: the encoder's share of a turn ---- */
 
 /* The first image that a request waits for, of the longest running request first. */
-bool next_image(const ey_engine *engine, const ey_generation **gen, size_t *index);
+bool next_image(const struct scheduler *scheduler, const ey_generation **gen, size_t *index);
 /* Runs tiles of the current image until the turn that began at `start` has used its time slice;
  * at least one. */
 void run_encoder(ey_engine *engine, double start);

@@ -20,7 +20,7 @@ enum {
 /* ---- a step ---- */
 
 struct step_watch {
-    ey_engine *engine;
+    struct scheduler *scheduler;
     int n_chunks;
 };
 
@@ -28,11 +28,11 @@ struct step_watch {
 static bool watch_step(void *user, int done, int total)
 {
     struct step_watch *w = user;
-    ey_engine *engine = w->engine;
+    struct scheduler *scheduler = w->scheduler;
     bool wanted = false;
-    pthread_mutex_lock(&engine->scheduler.lock);
+    pthread_mutex_lock(&scheduler->lock);
     for (int i = 0; i < w->n_chunks; i++) {
-        const struct scheduled_chunk *chunk = &engine->scheduler.chunk[i];
+        const struct scheduled_chunk *chunk = &scheduler->chunk[i];
         ey_generation *gen = chunk->gen;
         wanted |= !gen->cancelled;
         if (gen->output.n == 0)
@@ -40,9 +40,9 @@ static bool watch_step(void *user, int done, int total)
                                 chunk->first + (int)((int64_t)chunk->n * done / total),
                                 generation_known_tokens(gen));
     }
-    engine->scheduler.last_heartbeat = seconds_now();
-    wanted = wanted && !engine->scheduler.closing;
-    pthread_mutex_unlock(&engine->scheduler.lock);
+    scheduler->last_heartbeat = seconds_now();
+    wanted = wanted && !scheduler->closing;
+    pthread_mutex_unlock(&scheduler->lock);
     return wanted;
 }
 
@@ -51,7 +51,7 @@ static void finish_chunk(ey_engine *engine, const struct scheduled_chunk *chunk)
 {
     ey_generation *gen = chunk->gen;
     gen->n_computed += chunk->n;
-    publish_blocks(engine, gen);
+    publish_blocks(&engine->caches, gen);
     for (size_t i = 0; i < gen->prompt->n_images; i++)
         if (gen->image_entry[i] &&
             prompt_image_ends_before(&gen->prompt->images[i], (size_t)gen->n_computed))
@@ -78,15 +78,14 @@ static void update_ema(double *ema, double now)
 }
 
 /* Attributes to prompt rows what exceeds a decode step, most of which reads weights. */
-static void update_step_times(ey_engine *engine, int n_chunks, double seconds)
+static void update_step_times(struct scheduler *scheduler, int n_chunks, double seconds)
 {
-    int rows = n_prompt_rows(engine->scheduler.chunk, n_chunks);
-    double own = seconds - engine->scheduler.decode_step_seconds,
-           least = seconds / MIN_PREFILL_SHARE;
+    int rows = n_prompt_rows(scheduler->chunk, n_chunks);
+    double own = seconds - scheduler->decode_step_seconds, least = seconds / MIN_PREFILL_SHARE;
     if (!rows)
-        update_ema(&engine->scheduler.decode_step_seconds, seconds);
+        update_ema(&scheduler->decode_step_seconds, seconds);
     else if (rows >= MIN_CHUNK_ROWS)
-        update_ema(&engine->scheduler.prefill_row_seconds, (own > least ? own : least) / rows);
+        update_ema(&scheduler->prefill_row_seconds, (own > least ? own : least) / rows);
 }
 
 /* ---- a step ---- */
@@ -119,15 +118,15 @@ static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 }
 
 /* Starts the masks that the step's tokens will be sampled with. */
-static void start_masks(ey_engine *engine, int n_chunks)
+static void start_masks(struct scheduler *scheduler, int n_chunks)
 {
     int n = 0;
     for (int i = 0; i < n_chunks; i++) {
-        const struct scheduled_chunk *chunk = &engine->scheduler.chunk[i];
+        const struct scheduled_chunk *chunk = &scheduler->chunk[i];
         if (chunk->wants_logits && chunk->gen->matcher)
-            engine->scheduler.matchers[n++] = chunk->gen->matcher;
+            scheduler->matchers[n++] = chunk->gen->matcher;
     }
-    grammar_masks_start(&engine->scheduler.masks, engine->scheduler.matchers, n);
+    grammar_masks_start(&scheduler->masks, scheduler->matchers, n);
 }
 
 static void run_step(ey_engine *engine, int n_chunks)
@@ -135,9 +134,9 @@ static void run_step(ey_engine *engine, int n_chunks)
     ey_err e = {0};
     double start = seconds_now();
     const struct step_buffers *buffers = &engine->buffers.ws.step; /* of an async step */
-    struct step_watch watch_state = {engine, n_chunks};
+    struct step_watch watch_state = {&engine->scheduler, n_chunks};
     const struct watch watch = {watch_step, &watch_state};
-    start_masks(engine, n_chunks);
+    start_masks(&engine->scheduler, n_chunks);
     bool was_async = async_step_commit(engine, n_chunks),
          done = was_async || compute_step(engine, n_chunks, &watch, &buffers);
     if (done) async_step_enqueue(engine, n_chunks);
@@ -149,7 +148,7 @@ static void run_step(ey_engine *engine, int n_chunks)
         return;
     }
     if (!done) return; /* all of its requests were canceled */
-    update_step_times(engine, n_chunks, seconds_now() - start);
+    update_step_times(&engine->scheduler, n_chunks, seconds_now() - start);
     pthread_mutex_lock(&engine->scheduler.lock);
     for (int i = 0; i < n_chunks; i++)
         finish_chunk(engine, &engine->scheduler.chunk[i]);
@@ -180,17 +179,17 @@ static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
 }
 
 /* Waits for work; once a second while requests wait for their readers. Under the lock. */
-static void scheduler_wait(ey_engine *engine)
+static void scheduler_wait(struct scheduler *scheduler)
 {
     struct timespec gen;
-    engine->scheduler.last_heartbeat = 0;
-    if (!engine->scheduler.n_running && !engine->scheduler.queue.n) {
-        pthread_cond_wait(&engine->scheduler.work_ready, &engine->scheduler.lock);
+    scheduler->last_heartbeat = 0;
+    if (!scheduler->n_running && !scheduler->queue.n) {
+        pthread_cond_wait(&scheduler->work_ready, &scheduler->lock);
         return;
     }
     clock_gettime(CLOCK_MONOTONIC, &gen);
     gen.tv_sec++;
-    pthread_cond_timedwait(&engine->scheduler.work_ready, &engine->scheduler.lock, &gen);
+    pthread_cond_timedwait(&scheduler->work_ready, &scheduler->lock, &gen);
 }
 
 /* Admits waiting requests and schedules the next step's rows. False: there is nothing to do. Under
@@ -203,7 +202,7 @@ static bool schedule_step(ey_engine *engine, int *n_chunks)
     end_abandoned_requests(engine);
     admit_waiting(engine);
     *n_chunks = schedule_chunks(engine);
-    return *n_chunks || next_image(engine, &gen, &i);
+    return *n_chunks || next_image(&engine->scheduler, &gen, &i);
 }
 
 static void *run_scheduler(void *user)
@@ -215,9 +214,9 @@ static void *run_scheduler(void *user)
         engine->devices.be->ops->device->attach(engine->devices.be);
     while (!engine->scheduler.closing) {
         bool has_work = schedule_step(engine, &n_chunks),
-             refines_weights = refine_weights_now(engine, has_work);
+             refines_weights = refine_weights_now(&engine->devices, has_work);
         if (!has_work && !refines_weights) {
-            scheduler_wait(engine);
+            scheduler_wait(&engine->scheduler);
             continue;
         }
         engine->scheduler.last_heartbeat = seconds_now();
@@ -250,17 +249,17 @@ bool scheduler_start(ey_engine *engine, ey_err *e)
     return true;
 }
 
-void scheduler_stop(ey_engine *engine)
+void scheduler_stop(struct scheduler *scheduler)
 {
-    if (engine->scheduler.thread_started) {
-        pthread_mutex_lock(&engine->scheduler.lock);
-        engine->scheduler.closing = true;
-        pthread_cond_signal(&engine->scheduler.work_ready);
-        pthread_mutex_unlock(&engine->scheduler.lock);
-        pthread_join(engine->scheduler.thread, NULL);
-        engine->scheduler.thread_started = false;
+    if (scheduler->thread_started) {
+        pthread_mutex_lock(&scheduler->lock);
+        scheduler->closing = true;
+        pthread_cond_signal(&scheduler->work_ready);
+        pthread_mutex_unlock(&scheduler->lock);
+        pthread_join(scheduler->thread, NULL);
+        scheduler->thread_started = false;
     }
-    grammar_masks_close(&engine->scheduler.masks);
+    grammar_masks_close(&scheduler->masks);
 }
 
 ey_mask_stats ey_engine_mask_stats(const ey_engine *const_engine)

@@ -6,6 +6,6 @@
 
 bool scheduler_start(ey_engine *engine, ey_err *e);
 /* Ends running requests and the thread. */
-void scheduler_stop(ey_engine *engine);
+void scheduler_stop(struct scheduler *scheduler);
 
 #endif

@@ -59,7 +59,7 @@ static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
             gen->slot->blocks[gen->n_blocks++] = block;
             continue;
         }
-        ey_generation *full = youngest_unread_full(engine),
+        ey_generation *full = youngest_unread_full(&engine->scheduler),
                       *last = full ? full
                                    : engine->scheduler.running[engine->scheduler.n_running - 1];
         preempt_request(engine, last);
