@@ -11,6 +11,7 @@
 #define EY_BACKEND_H
 
 #include "backend/model_shape.h"
+#include "backend/step.h"
 #include "tensor/tensor.h"
 #include "base/err.h"
 #include "base/pool.h"
@@ -40,30 +41,6 @@ enum weight_role {
     ROLE_HEAD,      /* the LM head */
     ROLE_VISION     /* read once per image */
 };
-
-enum { KV_BLOCK = 64 }; /* tokens of one KV block */
-
-/* Rows of one step of the text model: tokens of one or several sequences. Host memory, read before
- * the call returns. */
-struct batch {
-    int n_rows, n_seqs, max_blocks;
-    const int32_t *token;    /* [n_rows] id, or -1: the row is visual */
-    const int32_t *feature;  /* [n_rows] row of the visual features, or -1 */
-    const int32_t *position; /* [n_rows, 3] M-RoPE triple T, H, W */
-    const int32_t *seq;      /* [n_rows] 0..n_seqs-1 */
-    const int32_t *index; /* [n_rows] place in its sequence: its KV slot; it sees slots 0..index, of
-                             a window the last of them */
-    const int32_t *block_table; /* [n_seqs, max_blocks] KV block of tokens 64·i .. 64·i+63 */
-    int n_prompt; /* the last so many rows are of prompts: with limits.fp8_prompts a backend may
-                     multiply them as that says */
-};
-
-/* The KV block that holds slot `index` of a row's sequence. */
-static inline int batch_kv_block(const struct batch *batch, int row, int index)
-{
-    return batch->block_table[(size_t)batch->seq[row] * (size_t)batch->max_blocks +
-                              (size_t)(index / KV_BLOCK)];
-}
 
 /* What a backend made of a weight when it was placed: the backend's own, opaque to everyone else,
  * and there for as long as the backend is. */
@@ -152,7 +129,8 @@ struct kv_cache {
 
 struct backend_limits {
     int max_rows;          /* rows of one call, text step or vision tile */
-    int max_seqs;          /* sequences of one step, and rows of one lm_head() */
+    int max_seqs;          /* sequences of one step */
+    int max_logits;        /* rows of one lm_head() */
     int max_blocks;        /* KV blocks of one sequence */
     int max_keys;          /* keys an attention row may see */
     int max_width;         /* widest row of any intermediate */
@@ -237,9 +215,9 @@ struct compute_ops {
     bool (*finish)(struct backend *be, ey_err *e);
 
     /* ---- text model (spec 3) ---- */
-    /* x[n, hidden] = rows of the table, or of features[*, hidden] where batch->feature says so */
+    /* x[n, hidden] = rows of the table, or of features[*, hidden] where step->feature says so */
     void (*embed)(struct backend *be, dev x, const struct placed *table, dev features,
-                  const struct batch *batch);
+                  const struct step *step);
     /* table[n, n_pairs, 2] = cos, sin of position[n, 3] */
     void (*rope_table)(struct backend *be, dev table, const struct rope *rope,
                        const int32_t *position, int n);
@@ -247,23 +225,24 @@ struct compute_ops {
      * turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
     void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
                 const struct text_layer *w, const struct text_shape *shape, dev rope,
-                const struct batch *batch);
+                const struct step *step);
     /* o[n, n_heads·head_dim]: causal attention of each row over slots text_first_key()..index of
      * its sequence */
     void (*attention)(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                      const struct text_shape *shape, const struct batch *batch);
+                      const struct text_shape *shape, const struct step *step);
     /* Optional; NULL: qkv() and attention() are called. q is scratch. */
     void (*qkv_attention)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
                           const struct text_layer *w, const struct text_shape *shape, dev rope,
-                          const struct batch *batch);
-    /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are as in a batch, also below */
+                          const struct step *step);
+    /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are of prompts (step_prompt_rows()), also
+     * below */
     void (*project_add)(struct backend *be, dev x, dev in, const struct placed *w, int n,
                         int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
     void (*gate_up)(struct backend *be, dev h, dev x, const struct text_layer *w,
                     const struct text_shape *shape, int n, int n_prompt);
-    /* x[i] += features[batch->feature[i]] for visual rows */
-    void (*add_features)(struct backend *be, dev x, dev features, const struct batch *batch,
+    /* x[i] += features[step->feature[i]] for visual rows */
+    void (*add_features)(struct backend *be, dev x, dev features, const struct step *step,
                          int hidden);
     /* logits[n, vocabulary] (device, float32) = RMSNorm(x[rows[i]]) · headᵀ */
     void (*lm_head)(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
@@ -351,28 +330,32 @@ struct memory_ops {
     bool (*reads_pinned_rows)(const struct backend *be, const char **why_not);
 };
 
-/* Captured and speculative steps. Optional as a whole; NULL: every step is enqueued op by op. */
+/* Captured and speculative steps. Optional as a whole; NULL: every step is enqueued op by op, and
+ * its results are there after finish(). At most two steps are under way. */
 struct graph_ops {
-    /* Captures one decode step (a row of each of n sequences) as a graph instead of running it.
-     * begin returns false if the step is not worth a graph. */
-    bool (*capture_begin)(struct backend *be, int n_seqs);
+    /* Captures a step of this shape, with the logits of each row, as a graph instead of running
+     * it. begin returns false if the step is not worth a graph. */
+    bool (*capture_begin)(struct backend *be, const struct step_shape *shape);
     bool (*capture_end)(struct backend *be, ey_err *e);
-    /* Launches the graph captured for such a batch, with logits of each row. False: there is none.
-     */
-    bool (*launch_graph)(struct backend *be, const struct batch *batch, int n_out);
-    /* Enqueues the next step of the same rows behind the running graph. Each row continues with a
-     * token that the device samples from the running step's logits (batch->token is ignored). The
-     * host samples too and uses this step's results only where both agree. */
-    bool (*enqueue_speculative)(struct backend *be, const struct batch *batch,
-                                const struct token_sampling *sampling);
-    /* Waits for the step before the speculative one; topk() then returns that step's logits. */
-    bool (*wait_previous)(struct backend *be, ey_err *e);
-    /* Makes the speculative step the running one. `token`: what the host sampled, checked by
-     * verify_speculative(). */
-    void (*commit_speculative)(struct backend *be, const int32_t *token, int n);
-    /* Whether the device continued with those tokens; after finish() or wait_previous(). Also true
-     * of a step that was not speculative. */
-    bool (*verify_speculative)(struct backend *be);
+    /* Launches the graph of the step's shape. 0: there is none, or it does something else. */
+    step_handle (*launch)(struct backend *be, const struct step *step);
+    /* Ends a step that was enqueued op by op; its results go to the host. */
+    step_handle (*end_step)(struct backend *be);
+    /* Launches the next step of the same sequences behind the running one. Each continues with a
+     * token that the device samples from the running step's logits (step->token is ignored). The
+     * host samples too and uses this step's results only where both agree. 0: not possible. */
+    step_handle (*enqueue_speculative)(struct backend *be, const struct step *step,
+                                       const struct token_sampling *sampling);
+    /* Waits for a step, but for none behind it. */
+    bool (*wait)(struct backend *be, step_handle step, ey_err *e);
+    /* A speculative step is the running one from here on: topk() returns its logits. `token` [n]:
+     * what the host sampled, checked by verify(). */
+    void (*commit)(struct backend *be, step_handle step, const int32_t *token, int n);
+    /* Whether the device continued with the tokens that were committed; after the step's end. Also
+     * true of a step that was not speculative. */
+    bool (*verify)(struct backend *be, step_handle step);
+    /* Waits for a speculative step and forgets it, and an error of its own. */
+    void (*drop)(struct backend *be, step_handle step);
 };
 
 /* A device with memory of its own. Optional as a whole; NULL: the host. */

@@ -44,13 +44,12 @@ dev host_at(struct backend *be, dev p, enum element kind, size_t n)
     return (float *)p + n;
 }
 
-void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
-                       int hidden)
+void host_add_features(struct backend *be, dev x, dev features, const struct step *step, int hidden)
 {
     (void)be;
-    for (int i = 0; i < batch->n_rows; i++) {
-        if (batch->feature[i] < 0) continue;
-        const float *add = (const float *)features + (size_t)batch->feature[i] * (size_t)hidden;
+    for (int i = 0; i < step->n_rows; i++) {
+        if (step->feature[i] < 0) continue;
+        const float *add = (const float *)features + (size_t)step->feature[i] * (size_t)hidden;
         float *row = (float *)x + (size_t)i * (size_t)hidden;
         for (int d = 0; d < hidden; d++)
             row[d] += add[d];

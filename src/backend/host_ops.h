@@ -13,7 +13,7 @@ void host_write(struct backend *be, dev out, const float *in, enum element kind,
 void host_read_logits(struct backend *be, float *out, const float *in, size_t n);
 bool host_finish(struct backend *be, ey_err *e);
 dev host_at(struct backend *be, dev p, enum element kind, size_t n);
-void host_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+void host_add_features(struct backend *be, dev x, dev features, const struct step *step,
                        int hidden);
 
 /* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3).

@@ -21,11 +21,12 @@ struct host_buffers {
     float *rescore_norm;      /* [hidden] the final norm's weights */
     int32_t *token;           /* [max_rows] of one step, as are the next three */
     int32_t *feature;
-    int32_t *seq;
-    int32_t *index;
+    int32_t *row_seq;
+    int32_t *row_slot;
     int32_t *position;    /* [max_rows, 3] */
+    struct step_seq *seq; /* [max_num_seqs] */
     int32_t *block_table; /* [max_num_seqs, max_blocks] */
-    int32_t *out_rows;    /* [max_num_seqs] */
+    int32_t *logits_row;  /* [max_logits] */
 };
 
 /* What a running request has to itself. */
@@ -125,6 +126,7 @@ struct scheduler {
     struct matcher **matchers;              /* [max_num_seqs] of its constrained requests */
     struct scheduled_chunk *chunk;          /* [max_num_seqs] of the current step */
     struct scheduled_chunk *previous_chunk; /* [max_num_seqs] of the step before the async one */
+    step_handle step, async_step;           /* the running one, and the one behind it */
     int n_async;                            /* chunks of the async step; 0: none is enqueued */
     struct encoder_run encoder_run;         /* the image that is being encoded */
     struct image_entry *encoder_entry;      /* its features; NULL: none is being encoded */
@@ -168,6 +170,9 @@ struct ey_engine {
     struct scheduler scheduler;
     struct engine_caches caches;
 };
+/* The step that these buffers hold; fills row_seq and row_slot (schedule/step_batch.c). */
+struct step host_step(const struct host_buffers *host, int n_rows, int n_seqs, int max_blocks,
+                      int n_logits);
 
 /* A condition variable for waits on the monotonic clock (engine.c). */
 void cond_init_monotonic(pthread_cond_t *condition);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a text model over a batch of rows, written against the backend. */
+/* One step of a text model, written against the backend. */
 #ifndef EY_MODELS_DECODER_H
 #define EY_MODELS_DECODER_H
 
@@ -49,12 +49,20 @@ static inline bool watch_go_on(const struct watch *w, int done, int total)
     return !w || !w->go_on || w->go_on(w->user, done, total);
 }
 
-/* Runs the batch through all layers, appending to the cache, and gives the logits [n_out,
- * vocabulary] of the rows out_rows[n_out] (n_out may be 0) in `logits`, which is device memory of
- * float32. False: stopped by the watch. */
-bool text_model_step(const struct model *model, struct backend *be, const struct workspace *ws,
-                     const struct step_buffers *buffers, struct kv_cache *kv,
-                     const struct batch *batch, const int32_t *out_rows, int n_out, float *logits,
-                     const struct watch *watch);
+/* Enqueues a step: its rows through all layers, appending to the cache, and the logits [n_logits,
+ * vocabulary] of the rows that it wants, at most limits.max_logits, in `logits`, which is device
+ * memory of float32. False: stopped by the watch.
+ *
+ * *handle (may be NULL: topk() is not called) names the step for wait, commit and drop of the
+ * backend's graphs; 0 where it has none: finish() waits for it. */
+bool text_model_enqueue(const struct model *model, struct backend *be, const struct workspace *ws,
+                        const struct step_buffers *buffers, struct kv_cache *kv,
+                        const struct step *step, float *logits, const struct watch *watch,
+                        step_handle *handle);
+/* The logits [n, vocabulary] of these rows of the last step in `buffers`; more than max_logits are
+ * computed piece by piece. */
+void text_model_logits(const struct model *model, struct backend *be,
+                       const struct step_buffers *buffers, const int32_t *rows, int n,
+                       float *logits);
 
 #endif

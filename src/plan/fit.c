@@ -66,6 +66,7 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
     const struct plan_limits *l = q->limits;
     bool gpu = p->device->is_gpu;
     p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : gpu ? GPU_SEQS : CPU_SEQS;
+    p->max_logits = p->max_num_seqs; /* a row of each sequence */
     p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
     p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens
                   : gpu                     ? GPU_MAX_ROWS

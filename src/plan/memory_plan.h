@@ -88,6 +88,7 @@ struct plan {
     int max_model_len;                /* tokens of one request */
     int kv_tokens;                    /* of all requests */
     int max_num_seqs, max_images;
+    int max_logits;           /* rows of a step whose logits are computed at once */
     int max_blocks;           /* KV blocks of one request */
     int max_rows;             /* of a prefill chunk */
     int vision_rows;          /* of a vision tile */

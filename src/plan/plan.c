@@ -86,6 +86,7 @@ static struct backend_limits backend_limits_of(const struct plan *p, int rows,
         .max_keys = patches > tokens ? patches : tokens,
         .max_patches = patches,
         .max_seqs = p->max_num_seqs,
+        .max_logits = p->max_logits,
         .max_blocks = p->max_blocks,
         .text = *t,
         .vision = *v,
@@ -335,8 +336,7 @@ void plan_size(struct plan *p, const struct plan_question *q)
                                  feature_be->ops->memory->element_size[ELEMENT_FEATURE];
     p->bytes[PLAN_SHARED_WORKSPACE] = prefill > vision ? prefill : vision;
     p->bytes[PLAN_DECODE_WORKSPACE] = step_workspace_bytes(q, q->be, p->decode_rows);
-    p->bytes[PLAN_LOGITS] = (uint64_t)p->max_num_seqs * (uint64_t)m->text.vocab_size *
-                            sizeof(float);
+    p->bytes[PLAN_LOGITS] = (uint64_t)p->max_logits * (uint64_t)m->text.vocab_size * sizeof(float);
     p->bytes[PLAN_SCRATCH] = q->be->ops->memory->scratch_bytes(q->be, &p->limits);
     p->bytes[PLAN_HOST_BUFFERS] = host_buffer_bytes(p, m);
     if (p->device->is_gpu)

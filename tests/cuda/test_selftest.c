@@ -94,7 +94,7 @@ static void assert_multiplies(struct backend *be, int n)
     struct tensor in = {.data = m.dev.data, .dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
     struct placed *w;
     const struct backend_limits limits = {
-        .max_rows = 64, .max_seqs = 1, .max_blocks = 1, .max_width = 256};
+        .max_rows = 64, .max_seqs = 1, .max_logits = 1, .max_blocks = 1, .max_width = 256};
     float *x = random_floats(64 * COLS, 1), *y = random_floats(64 * ROWS, 1), got[64 * ROWS];
     ey_err e;
     for (int i = 0; i < n * COLS; i++)

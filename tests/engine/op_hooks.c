@@ -42,18 +42,18 @@ static void merge(struct backend *be, dev out, dev x, const struct merger *w,
 }
 
 static void embed(struct backend *be, dev x, const struct placed *table, dev features,
-                  const struct batch *batch)
+                  const struct step *step)
 {
     hit(OP_STEP);
-    real->compute->embed(be, x, table, features, batch);
+    real->compute->embed(be, x, table, features, step);
 }
 
 static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
                 const struct text_layer *w, const struct text_shape *shape, dev rope,
-                const struct batch *batch)
+                const struct step *step)
 {
     hit(OP_LAYER);
-    real->compute->qkv(be, q, kv, layer, x, w, shape, rope, batch);
+    real->compute->qkv(be, q, kv, layer, x, w, shape, rope, step);
 }
 
 static void head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,

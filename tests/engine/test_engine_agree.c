@@ -21,8 +21,8 @@ static const char *const kinds[] = {"tiny-gqa4-fp8",    "tiny-gqa4-bf16",  "tiny
 
 /* A prompt and an answer to it as one step. */
 struct rows {
-    int32_t token[CONTEXT], feature[CONTEXT], position[3 * CONTEXT], seq[CONTEXT], index[CONTEXT],
-        table[CONTEXT / KV_BLOCK];
+    int32_t token[CONTEXT], feature[CONTEXT], position[3 * CONTEXT], row_seq[CONTEXT],
+        row_slot[CONTEXT], table[CONTEXT / KV_BLOCK];
     int n;
 };
 
@@ -43,7 +43,6 @@ static void lay_out_rows(struct rows *r, ey_engine *engine, const struct questio
         bool given = i < n_prompt;
         r->token[i] = given ? prompt->ids.id[i] : ids[i - n_prompt];
         r->feature[i] = -1;
-        r->index[i] = i;
         for (int axis = 0; axis < 3; axis++)
             r->position[3 * i + axis] = given ? prompt->position[3 * i + axis]
                                               : prompt->next_position + i - n_prompt;
@@ -70,21 +69,26 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
     backend_take(engine);
     float *device = engine->devices.be->ops->memory->alloc(engine->devices.be, n * sizeof(float),
                                                            &e);
-    struct batch batch = {.n_rows = r.n,
-                          .n_seqs = 1,
-                          .max_blocks = CONTEXT / KV_BLOCK,
-                          .token = r.token,
-                          .feature = r.feature,
-                          .position = r.position,
-                          .seq = r.seq,
-                          .index = r.index,
-                          .block_table = r.table};
+    const struct step_seq seq = {0, r.n, 0, STAGE_DECODE};
+    const struct step step = {.n_rows = r.n,
+                              .n_seqs = 1,
+                              .max_blocks = CONTEXT / KV_BLOCK,
+                              .n_logits = N_TOKENS,
+                              .seq = &seq,
+                              .token = r.token,
+                              .feature = r.feature,
+                              .position = r.position,
+                              .row_seq = r.row_seq,
+                              .row_slot = r.row_slot,
+                              .block_table = r.table,
+                              .logits_row = out};
+    step_index_rows(&seq, 1, r.row_seq, r.row_slot);
     assert_true(device && r.n <= engine->buffers.ws.chunk.max_rows);
     for (int i = 0; i < N_TOKENS; i++)
         out[i] = r.n - N_TOKENS + i;
-    assert_true(text_model_step(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
-                                &engine->buffers.ws.chunk, &engine->buffers.kv, &batch, out,
-                                N_TOKENS, device, NULL));
+    assert_true(text_model_enqueue(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
+                                   &engine->buffers.ws.chunk, &engine->buffers.kv, &step, device,
+                                   NULL, NULL));
     assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
     engine->devices.be->ops->memory->read_logits(engine->devices.be, logits, device, n);
     engine->devices.be->ops->memory->release(engine->devices.be, device);

@@ -151,15 +151,16 @@ static void any_threads(void **state)
     }
 }
 
-/* ---- several sequences in a batch ---- */
+/* ---- several sequences in a step ---- */
 
 enum { N_SEQS = 3, SEQ_BLOCKS = 3, MAX_LENGTH = SEQ_BLOCKS * KV_BLOCK };
 static const int seq_length[N_SEQS] = {1, 70, 129};
 
 struct rows {
-    int32_t token[512], feature[512], position[3 * 512], seq[512], index[512],
+    int32_t token[512], feature[512], position[3 * 512], row_seq[512], row_slot[512],
         table[N_SEQS * SEQ_BLOCKS];
-    int n;
+    struct step_seq seq[N_SEQS];
+    int n, n_seqs;
 };
 
 static int32_t made_up_token(int seq, int i)
@@ -167,23 +168,30 @@ static int32_t made_up_token(int seq, int i)
     return (int32_t)((unsigned)(seq * 7919 + i * 104729 + 13) % 1400u);
 }
 
-static void push_row(struct rows *r, int as_seq, int seq, int i)
+/* Rows first .. end-1 of a sequence, behind those of others. */
+static void push_rows(struct rows *r, int seq, int first, int end)
 {
-    int32_t *p = r->position + 3 * r->n;
-    /* the middle sequence has a "image" of 3 x 4 with features 5.. */
+    /* the middle sequence has an "image" of 3 x 4 with features 5.. */
     struct image_span run = {10, 3, 4};
     static int32_t positions[3 * MAX_LENGTH];
     mrope_positions(positions, MAX_LENGTH, &run, seq == 1);
-    bool visual = seq == 1 && i >= 10 && i < 22;
-    memcpy(p, positions + 3 * i, 3 * sizeof(*p));
-    r->token[r->n] = visual ? -1 : made_up_token(seq, i);
-    r->feature[r->n] = visual ? 5 + i - 10 : -1;
-    r->seq[r->n] = as_seq;
-    r->index[r->n] = i;
-    r->n++;
+    r->seq[r->n_seqs++] = (struct step_seq){r->n, end - first, first, STAGE_DECODE};
+    for (int i = first; i < end; i++) {
+        bool visual = seq == 1 && i >= 10 && i < 22;
+        memcpy(r->position + 3 * r->n, positions + 3 * i, 3 * sizeof(*positions));
+        r->token[r->n] = visual ? -1 : made_up_token(seq, i);
+        r->feature[r->n] = visual ? 5 + i - 10 : -1;
+        r->n++;
+    }
 }
 
-static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_t *out, int n_out,
+static void clear_rows(struct rows *r)
+{
+    r->n = 0;
+    r->n_seqs = 0;
+}
+
+static void run_rows(ey_engine *engine, struct rows *r, const int32_t *out, int n_out,
                      float *logits)
 {
     ey_err e;
@@ -192,18 +200,22 @@ static void run_rows(ey_engine *engine, struct rows *r, int n_seqs, const int32_
     float *device = engine->devices.be->ops->memory->alloc(engine->devices.be, n * sizeof(float),
                                                            &e);
     assert_non_null(device);
-    struct batch batch = {.n_rows = r->n,
-                          .n_seqs = n_seqs,
-                          .max_blocks = SEQ_BLOCKS,
-                          .token = r->token,
-                          .feature = r->feature,
-                          .position = r->position,
-                          .seq = r->seq,
-                          .index = r->index,
-                          .block_table = r->table};
-    assert_true(text_model_step(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
-                                &engine->buffers.ws.chunk, &engine->buffers.kv, &batch, out, n_out,
-                                device, NULL));
+    const struct step step = {.n_rows = r->n,
+                              .n_seqs = r->n_seqs,
+                              .max_blocks = SEQ_BLOCKS,
+                              .n_logits = n_out,
+                              .seq = r->seq,
+                              .token = r->token,
+                              .feature = r->feature,
+                              .position = r->position,
+                              .row_seq = r->row_seq,
+                              .row_slot = r->row_slot,
+                              .block_table = r->table,
+                              .logits_row = out};
+    step_index_rows(r->seq, r->n_seqs, r->row_seq, r->row_slot);
+    assert_true(text_model_enqueue(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
+                                   &engine->buffers.ws.chunk, &engine->buffers.kv, &step, device,
+                                   NULL, NULL));
     assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
     engine->devices.be->ops->memory->read_logits(engine->devices.be, logits, device, n);
     engine->devices.be->ops->memory->release(engine->devices.be, device);
@@ -226,8 +238,8 @@ static void write_features(ey_engine *engine)
     free(values);
 }
 
-/* All rows but the last of each sequence, then the last ones (decode steps): interleaved or one
- * sequence at a time. */
+/* All rows but the last of each sequence, then the last ones (decode steps): all sequences in one
+ * step, or one at a time. */
 static void several_sequences(void **state)
 {
     (void)state;
@@ -241,43 +253,39 @@ static void several_sequences(void **state)
         float *together = malloc(2 * N_SEQS * row_bytes), *alone = malloc(2 * row_bytes);
         assert_true(together && alone);
         write_features(engine);
-        /* prefill of all, rows of the sequences mixed, blocks scattered; logits of each one's last
-         * row */
+        /* prefill of all, blocks scattered; logits of each one's last row */
         int32_t out[N_SEQS];
         memset(&r, 0, sizeof(r));
         static const int32_t table[N_SEQS * SEQ_BLOCKS] = {7, 0, 1, 4, 9, 2, 3, 8, 5};
         memcpy(r.table, table, sizeof(table));
-        for (int i = 0; i < MAX_LENGTH; i++)
-            for (int s = N_SEQS - 1; s >= 0; s--) {
-                if (i >= seq_length[s]) continue;
-                if (i == seq_length[s] - 1) out[s] = r.n;
-                push_row(&r, s, s, i);
-            }
-        run_rows(engine, &r, N_SEQS, out, N_SEQS, together);
-        r.n = 0;
+        for (int s = 0; s < N_SEQS; s++) {
+            push_rows(&r, s, 0, seq_length[s]);
+            out[s] = r.n - 1;
+        }
+        run_rows(engine, &r, out, N_SEQS, together);
+        clear_rows(&r);
         for (int s = 0; s < N_SEQS; s++) {
             out[s] = r.n;
-            push_row(&r, s, s, seq_length[s]);
+            push_rows(&r, s, seq_length[s], seq_length[s] + 1);
         }
-        run_rows(engine, &r, N_SEQS, out, N_SEQS, together + N_SEQS * (size_t)vocabulary);
+        run_rows(engine, &r, out, N_SEQS, together + N_SEQS * (size_t)vocabulary);
         for (int s = 0; s < N_SEQS; s++) {
             memset(&r, 0, sizeof(r));
             for (int i = 0; i < SEQ_BLOCKS; i++)
                 r.table[i] = i;
-            for (int i = 0; i < seq_length[s]; i++)
-                push_row(&r, 0, s, i);
+            push_rows(&r, s, 0, seq_length[s]);
             out[0] = r.n - 1;
-            run_rows(engine, &r, 1, out, 1, alone);
-            r.n = 0;
+            run_rows(engine, &r, out, 1, alone);
+            clear_rows(&r);
             out[0] = 0;
-            push_row(&r, 0, s, seq_length[s]);
-            run_rows(engine, &r, 1, out, 1, alone + vocabulary);
+            push_rows(&r, s, seq_length[s], seq_length[s] + 1);
+            run_rows(engine, &r, out, 1, alone + vocabulary);
             for (int step = 0; step < 2; step++)
                 if (memcmp(alone + (size_t)step * (size_t)vocabulary,
                            together + (size_t)(step * N_SEQS + s) * (size_t)vocabulary,
                            row_bytes) != 0)
-                    fail_msg("%s %s: sequence %d, step %d has other logits in a batch", devices[d],
-                             kinds[k], s, step);
+                    fail_msg("%s %s: sequence %d, step %d has other logits in a step with others",
+                             devices[d], kinds[k], s, step);
         }
         free(together);
         free(alone);
@@ -311,15 +319,14 @@ static void deepstack_matters(void **state)
                 memset(&r, 0, sizeof(r));
                 for (int i = 0; i < SEQ_BLOCKS; i++)
                     r.table[i] = i;
-                for (int i = 0; i < seq_length[s]; i++)
-                    push_row(&r, 0, s, i);
-                run_rows(engine, &r, 1, &out, 1, before);
+                push_rows(&r, s, 0, seq_length[s]);
+                run_rows(engine, &r, &out, 1, before);
                 backend_take(engine);
                 engine->devices.be->ops->memory->write(engine->devices.be,
                                                        engine->buffers.ws.features[level], zeros,
                                                        ELEMENT_FEATURE, n);
                 backend_give_back(engine);
-                run_rows(engine, &r, 1, &out, 1, after);
+                run_rows(engine, &r, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
             }
         free(before);

@@ -125,8 +125,8 @@ static void check_gpu_case(void *context, const struct test_case *c)
     problem_open(&p, c, s->seed);
     p.limits.text = p.text;
     p.limits.vision = p.vision;
-    p.limits.max_seqs = p.batch.n_seqs > p.fill.n_seqs ? p.batch.n_seqs : p.fill.n_seqs;
-    p.limits.max_blocks = p.batch.max_blocks;
+    p.limits.max_seqs = p.step.n_seqs > p.fill.n_seqs ? p.step.n_seqs : p.fill.n_seqs;
+    p.limits.max_blocks = p.step.max_blocks;
     if (c->op == &op_project_add) /* what the GPU gets of it is what ref has too */
         for (size_t i = 0; i < (size_t)c->n * (size_t)c->k; i++)
             p.x[i] = bf16_to_f32(f32_to_bf16(p.x[i]));

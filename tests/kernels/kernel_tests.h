@@ -68,7 +68,8 @@ struct problem {
     struct text_shape text;
     struct vision_shape vision;
     struct rope rope;
-    struct batch batch, fill; /* the rows under test; for attention, those that fill the cache */
+    struct step step, fill; /* the rows under test; for attention, those that fill the cache */
+    const int32_t *sequence_table; /* [sequences, max_blocks] blocks of the made-up sequences */
     int grid_rows, grid_cols;
     struct backend_limits limits;
     int first_prompt; /* rows from here on are of prompts, which counts with limits.fp8_prompts */

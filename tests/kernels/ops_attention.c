@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder's attention: projections into the cache, and reading it. Several sequences of
- * different lengths share a batch and their blocks lie scrambled. The cache's layout is the
+ * different lengths share a step and their blocks lie scrambled. The cache's layout is the
  * backend's affair, so it is filled by qkv(). */
 #include <math.h>
 #include <string.h>
@@ -29,43 +29,76 @@ static int make_block_table(struct problem *p, const int *length, int n_seqs)
     for (int s = 0; s < n_seqs; s++)
         for (int b = 0; b < widest; b++)
             table[s * widest + b] = b < blocks_of(length[s]) ? (next++ * stride + 3) % pool : -1;
-    p->fill.n_seqs = p->batch.n_seqs = n_seqs;
-    p->fill.max_blocks = p->batch.max_blocks = widest;
-    p->fill.block_table = p->batch.block_table = table;
+    p->fill.max_blocks = p->step.max_blocks = widest;
+    p->sequence_table = table;
     return pool;
 }
 
-static void set_rows(struct problem *p, struct batch *b, int n, const int32_t *seq,
-                     const int32_t *index)
+/* Runs of rows of one sequence, whose blocks are the sequence's. */
+struct piece {
+    int seq, first, n;
+};
+
+static void set_pieces(struct problem *p, struct step *step, const struct piece *piece, int n)
 {
-    b->n_rows = n;
-    b->seq = seq;
-    b->index = index;
-    b->position = make_ints(p, 3 * n, 300);
+    const size_t blocks = (size_t)step->max_blocks;
+    struct step_seq *seq = memory_alloc(&p->memory, (size_t)n * sizeof(*seq), 0);
+    int32_t *table = memory_alloc(&p->memory, (size_t)n * blocks * sizeof(*table), 0);
+    step->n_rows = 0;
+    for (int i = 0; i < n; i++) {
+        seq[i] = (struct step_seq){step->n_rows, piece[i].n, piece[i].first, STAGE_DECODE};
+        memcpy(table + (size_t)i * blocks, p->sequence_table + (size_t)piece[i].seq * blocks,
+               blocks * sizeof(*table));
+        step->n_rows += piece[i].n;
+    }
+    int32_t *row_seq = make_ints(p, step->n_rows, 1), *row_slot = make_ints(p, step->n_rows, 1);
+    step_index_rows(seq, n, row_seq, row_slot);
+    step->n_seqs = n;
+    step->seq = seq;
+    step->block_table = table;
+    step->row_seq = row_seq;
+    step->row_slot = row_slot;
+    step->position = make_ints(p, 3 * step->n_rows, 300);
 }
 
 /* All rows of all sequences. */
 static void fill_everything(struct problem *p, const int *length, int n_seqs)
 {
-    int n = 0, i = 0;
+    struct piece all[N_SEQS];
     for (int s = 0; s < n_seqs; s++)
-        n += length[s];
-    int32_t *seq = make_ints(p, n, 1), *index = make_ints(p, n, 1);
-    for (int s = 0; s < n_seqs; s++)
-        for (int t = 0; t < length[s]; t++, i++) {
-            seq[i] = s;
-            index[i] = t;
-        }
-    set_rows(p, &p->fill, n, seq, index);
+        all[s] = (struct piece){s, 0, length[s]};
+    set_pieces(p, &p->fill, all, n_seqs);
 }
 
-static struct batch rows_of(const struct batch *all, int first, int n)
+enum { SLICES = 16, SLICE_ROWS = 4096 };
+
+/* Rows first .. first+n-1 of a step; valid until SLICES more were made. */
+static struct step rows_of(const struct step *all, int first, int n)
 {
-    struct batch part = *all;
+    static struct slice {
+        struct step_seq seq[N_SEQS];
+        int32_t row_seq[SLICE_ROWS];
+    } slices[SLICES];
+    static int next;
+    struct slice *slice = &slices[next++ % SLICES];
+    struct step part = *all;
+    const int skipped = all->row_seq[first];
+    if (first == 0 && n == all->n_rows) return part;
     part.n_rows = n;
-    part.seq += first;
-    part.index += first;
+    part.n_seqs = 0;
+    for (int i = 0; i < n; i++) {
+        const int at = all->row_seq[first + i] - skipped;
+        if (at == part.n_seqs)
+            slice->seq[part.n_seqs++] = (struct step_seq){i, 0, all->row_slot[first + i],
+                                                          STAGE_DECODE};
+        slice->seq[at].n_rows++;
+        slice->row_seq[i] = at;
+    }
+    part.seq = slice->seq;
+    part.row_seq = slice->row_seq;
+    part.row_slot += first;
     part.position += 3 * (size_t)first;
+    part.block_table += (size_t)skipped * (size_t)all->max_blocks;
     return part;
 }
 
@@ -95,8 +128,7 @@ static void begin_cache(struct run *r, int n_blocks)
                                 r->be->ops->memory->element_size[ELEMENT_RESIDUAL]);
 }
 
-static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev rope, int first,
-                          int n)
+static void call_qkv_rows(struct run *r, dev q, const struct step *step, dev rope, int first, int n)
 {
     const struct problem *p = r->p;
     struct text_layer w = {.input_norm = r->v[0],
@@ -108,17 +140,17 @@ static void call_qkv_rows(struct run *r, dev q, const struct batch *batch, dev r
                            .q_bias = r->v[3],
                            .k_bias = r->v[4],
                            .v_bias = r->v[5]};
-    struct batch part = rows_of(batch, first, n);
+    struct step part = rows_of(step, first, n);
     r->be->ops->compute->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)),
                              &r->kv, LAYER,
                              run_at(r, r->in, ELEMENT_RESIDUAL, first, p->text.hidden), &w,
                              &p->text, run_at(r, rope, ELEMENT_ROPE, first, p->c->dim), &part);
 }
 
-static dev make_rope_table(struct run *r, const struct batch *batch)
+static dev make_rope_table(struct run *r, const struct step *step)
 {
-    dev table = run_output(r, ELEMENT_ROPE, (size_t)batch->n_rows * (size_t)r->p->c->dim);
-    r->be->ops->compute->rope_table(r->be, table, &r->p->rope, batch->position, batch->n_rows);
+    dev table = run_output(r, ELEMENT_ROPE, (size_t)step->n_rows * (size_t)r->p->c->dim);
+    r->be->ops->compute->rope_table(r->be, table, &r->p->rope, step->position, step->n_rows);
     return table;
 }
 
@@ -143,7 +175,7 @@ static void prepare_qkv(struct problem *p)
     make_rope(p, c->dim / 2, 3);
     make_block_table(p, length, 3);
     fill_everything(p, length, 3);
-    p->batch = p->fill;
+    p->step = p->fill;
     set_shape(p, c->k, 1e-6f);
     p->out_width = 2 * c->heads * c->dim;
     p->slack = 8;
@@ -171,7 +203,7 @@ static void fetch_qkv(struct run *r, float *out)
     const struct problem *p = r->p;
     size_t q = (size_t)p->n * (size_t)text_q_width(&p->text);
     dev o = run_output(r, ELEMENT_ACTIVATION, q);
-    r->be->ops->compute->attention(r->be, o, r->out, &r->kv, LAYER, &p->text, &p->batch);
+    r->be->ops->compute->attention(r->be, o, r->out, &r->kv, LAYER, &p->text, &p->step);
     r->be->ops->memory->read(r->be, out, r->out, ELEMENT_ACTIVATION, q);
     r->be->ops->memory->read(r->be, out + q, o, ELEMENT_ACTIVATION, q);
 }
@@ -216,38 +248,32 @@ static void prepare_columns(struct problem *p)
 /* Decoding: the last row of each sequence, not in order. Prefill: pieces of three sequences. */
 static void choose_rows(struct problem *p)
 {
-    static const struct piece {
-        int seq, first, n;
-    } pieces[] = {{4, 60, 5}, {2, 120, 17}, {0, 0, 4}, {2, 190, 11}, {3, 62, 1}};
-    int32_t *seq = make_ints(p, 64, 1), *index = make_ints(p, 64, 1);
-    int n = 0;
-    for (size_t i = 0; !p->c->other && i < sizeof(pieces) / sizeof(pieces[0]); i++)
-        for (int t = 0; t < pieces[i].n; t++, n++) {
-            seq[n] = pieces[i].seq;
-            index[n] = pieces[i].first + t;
-        }
-    for (int s = 0; p->c->other && s < N_SEQS; s++, n++) {
-        seq[n] = (s * 5 + 2) % N_SEQS;
-        index[n] = lengths[seq[n]] - 1;
+    static const struct piece pieces[] = {
+        {4, 60, 5}, {2, 120, 17}, {0, 0, 4}, {2, 190, 11}, {3, 62, 1}};
+    struct piece last[N_SEQS];
+    for (int i = 0; i < N_SEQS; i++) {
+        int seq = (i * 5 + 2) % N_SEQS;
+        last[i] = (struct piece){seq, lengths[seq] - 1, 1};
     }
-    set_rows(p, &p->batch, n, seq, index);
+    if (p->c->other)
+        set_pieces(p, &p->step, last, N_SEQS);
+    else
+        set_pieces(p, &p->step, pieces, (int)(sizeof(pieces) / sizeof(pieces[0])));
 }
 
 /* One long sequence, for the benchmark: n last rows of k keys. */
 static void choose_last_rows(struct problem *p)
 {
-    int32_t *seq = make_ints(p, p->c->n, 1), *index = make_ints(p, p->c->n, 1);
-    for (int i = 0; i < p->c->n; i++)
-        index[i] = p->c->k - p->c->n + i;
-    set_rows(p, &p->batch, p->c->n, seq, index);
+    const struct piece last = {0, p->c->k - p->c->n, p->c->n};
+    set_pieces(p, &p->step, &last, 1);
 }
 
 static void scale_queries(struct problem *p)
 {
     const struct test_case *c = p->c;
     float factor = c->fill == FILL_EQUAL_SCORES ? 0 : c->fill == FILL_HUGE_SCORES ? 1000 : 0.5f;
-    size_t n = (size_t)p->batch.n_rows * (size_t)(c->heads * c->dim);
-    p->y = make_rows(p, p->batch.n_rows, c->heads * c->dim, FILL_RANDOM);
+    size_t n = (size_t)p->step.n_rows * (size_t)(c->heads * c->dim);
+    p->y = make_rows(p, p->step.n_rows, c->heads * c->dim, FILL_RANDOM);
     for (size_t i = 0; i < n; i++)
         p->y[i] *= factor;
 }
@@ -266,7 +292,7 @@ static void prepare_attention_op(struct problem *p)
         choose_rows(p);
     scale_queries(p);
     set_shape(p, EXACT_HIDDEN, 0);
-    p->n = p->batch.n_rows;
+    p->n = p->step.n_rows;
     p->limits.max_rows = p->fill.n_rows;
     p->out_width = c->heads * c->dim;
     p->slack = c->fill == FILL_HUGE_SCORES
@@ -274,7 +300,7 @@ static void prepare_attention_op(struct problem *p)
                    : 100; /* a score s is off by s·eps, and so is its weight */
     double keys = 0;
     for (int i = 0; i < p->n; i++)
-        keys += p->batch.index[i] + 1;
+        keys += p->step.row_slot[i] + 1;
     p->flops = 4.0 * c->heads * c->dim * keys;
     p->bytes = 2.0 * 2 * c->kv_heads * c->dim * c->k;
 }
@@ -297,7 +323,7 @@ static void begin_attention(struct run *r)
 static void call_attention(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct batch part = rows_of(&p->batch, first, n);
+    struct step part = rows_of(&p->step, first, n);
     r->be->ops->compute->attention(r->be,
                                    run_at(r, r->out, ELEMENT_ACTIVATION, first, p->out_width),
                                    run_at(r, r->other, ELEMENT_ACTIVATION, first, p->out_width),

@@ -130,7 +130,7 @@ static void prepare_features(struct problem *p)
         else
             feature[i] = -1;
     }
-    p->batch = (struct batch){.n_rows = c->n, .token = token, .feature = feature};
+    p->step = (struct step){.n_rows = c->n, .token = token, .feature = feature};
     p->exact = true;
 }
 
@@ -148,9 +148,9 @@ static void begin_embed(struct run *r)
     r->out = run_output(r, ELEMENT_RESIDUAL, (size_t)p->n * (size_t)p->c->m);
 }
 
-static struct batch rows_of_batch(const struct batch *all, int first, int n)
+static struct step token_rows_of(const struct step *all, int first, int n)
 {
-    struct batch part = *all;
+    struct step part = *all;
     part.n_rows = n;
     part.token += first;
     part.feature += first;
@@ -159,7 +159,7 @@ static struct batch rows_of_batch(const struct batch *all, int first, int n)
 
 static void call_embed(struct run *r, int first, int n)
 {
-    struct batch part = rows_of_batch(&r->p->batch, first, n);
+    struct step part = token_rows_of(&r->p->step, first, n);
     r->be->ops->compute->embed(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m),
                                r->w[0], r->in, &part);
 }
@@ -175,7 +175,7 @@ static void begin_add_features(struct run *r)
 
 static void call_add_features(struct run *r, int first, int n)
 {
-    struct batch part = rows_of_batch(&r->p->batch, first, n);
+    struct step part = token_rows_of(&r->p->step, first, n);
     r->be->ops->compute->add_features(r->be, run_at(r, r->out, ELEMENT_RESIDUAL, first, r->p->c->m),
                                       r->in, &part, r->p->c->m);
 }

@@ -45,12 +45,12 @@ int pace_fast(void **state)
 
 /* The first operation of a decoder step. */
 static void embed(struct backend *be, dev x, const struct placed *table, dev features,
-                  const struct batch *batch)
+                  const struct step *step)
 {
     int ms = atomic_load(shared_ms);
     struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
     if (ms) nanosleep(&pause, NULL);
-    real->compute->embed(be, x, table, features, batch);
+    real->compute->embed(be, x, table, features, step);
 }
 
 bool __real_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);

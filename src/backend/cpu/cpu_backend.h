@@ -111,15 +111,15 @@ size_t cpu_weight_bytes(const struct backend *be, const struct tensor *w, enum p
 bool cpu_place(struct backend *be, struct placed **out, const struct tensor *in,
                enum weight_role role, enum placement placement, ey_err *e);
 void cpu_embed(struct backend *be, dev x, const struct placed *table, dev features,
-               const struct batch *batch);
+               const struct step *step);
 void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
                     int n);
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *shape);
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
              const struct text_layer *w, const struct text_shape *shape, dev rope,
-             const struct batch *batch);
+             const struct step *step);
 void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                   const struct text_shape *shape, const struct batch *batch);
+                   const struct text_shape *shape, const struct step *step);
 void cpu_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                      int n_prompt);
 void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,

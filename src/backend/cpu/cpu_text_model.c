@@ -8,16 +8,16 @@
 #include "backend/cpu/cpu_backend.h"
 
 void cpu_embed(struct backend *be, dev x, const struct placed *table, dev features,
-               const struct batch *batch)
+               const struct step *step)
 {
     size_t hidden = (size_t)cpu_tensor(table)->cols;
-    for (int i = 0; i < batch->n_rows; i++) {
+    for (int i = 0; i < step->n_rows; i++) {
         float *row = (float *)x + (size_t)i * hidden;
-        if (batch->feature[i] >= 0)
-            memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden,
+        if (step->feature[i] >= 0)
+            memcpy(row, (const float *)features + (size_t)step->feature[i] * hidden,
                    hidden * sizeof(float));
         else
-            cpu_of(be)->k->dequantize_row(row, &cpu_weight_of(table)->m, batch->token[i]);
+            cpu_of(be)->k->dequantize_row(row, &cpu_weight_of(table)->m, step->token[i]);
     }
 }
 
@@ -84,7 +84,7 @@ struct qkv_job {
     struct kv_cache *kv;
     int layer, group; /* group: query heads of a KV head */
     const struct text_shape *shape;
-    const struct batch *batch;
+    const struct step *step;
 };
 
 static void cpu_norm_and_rope(const struct qkv_job *j, float *head, const float *norm, int row)
@@ -102,10 +102,9 @@ struct kv_slot {
 
 static struct kv_slot kv_slot_of(const struct qkv_job *j, int row, int head)
 {
-    const int index = j->batch->index[row];
-    return (struct kv_slot){
-        cpu_kv_block(j->kv, j->layer, batch_kv_block(j->batch, row, index), head),
-        (size_t)(index % KV_BLOCK)};
+    const int index = j->step->row_slot[row];
+    return (struct kv_slot){cpu_kv_block(j->kv, j->layer, step_kv_block(j->step, row, index), head),
+                            (size_t)(index % KV_BLOCK)};
 }
 
 static uint16_t *key_pair(const struct kv_slot *p, size_t d)
@@ -180,12 +179,12 @@ static const float *bias_of(struct cpu *c, int slot, const struct placed *bias)
 
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
              const struct text_layer *w, const struct text_shape *shape, dev rope,
-             const struct batch *batch)
+             const struct step *step)
 {
     struct cpu *c = cpu_of(be);
     size_t kv_width = (size_t)text_kv_width(shape);
-    float *k = c->rows[1], *v = k + (size_t)batch->n_rows * kv_width; /* max_width covers both */
-    struct cpu_input in = rms_input(c, x, w->input_norm, batch->n_rows, shape->norm_eps);
+    float *k = c->rows[1], *v = k + (size_t)step->n_rows * kv_width; /* max_width covers both */
+    struct cpu_input in = rms_input(c, x, w->input_norm, step->n_rows, shape->norm_eps);
     struct cpu_linear linears[3] = {
         {cpu_weight_of(w->q), bias_of(c, 1, w->q_bias), q, (size_t)text_q_width(shape)},
         {cpu_weight_of(w->k), bias_of(c, 2, w->k_bias), k, kv_width},
@@ -202,9 +201,9 @@ void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
                           layer,
                           shape->n_heads / shape->n_kv_heads,
                           shape,
-                          batch};
-    pool_run_ranges(c->pool, (size_t)batch->n_rows * (size_t)shape->n_kv_heads, QKV_PIECE,
-                    QKV_LEAST, qkv_items, &job);
+                          step};
+    pool_run_ranges(c->pool, (size_t)step->n_rows * (size_t)shape->n_kv_heads, QKV_PIECE, QKV_LEAST,
+                    qkv_items, &job);
 }
 
 /* ---- attention ---- */
@@ -237,7 +236,7 @@ struct attention_job {
     const struct kv_cache *kv;
     int layer;
     const struct text_shape *shape;
-    const struct batch *batch;
+    const struct step *step;
     int group;         /* query heads of a KV head */
     int rows_per_tile; /* rows of one tile: its queries are rows x group */
     size_t n_items;
@@ -269,7 +268,7 @@ static int visible_keys(int index, int block)
 
 static const uint16_t *keys_of(const struct attention_job *j, const struct query_tile *p, int block)
 {
-    return cpu_kv_block(j->kv, j->layer, batch_kv_block(j->batch, p->first, block * KV_BLOCK),
+    return cpu_kv_block(j->kv, j->layer, step_kv_block(j->step, p->first, block * KV_BLOCK),
                         p->head);
 }
 
@@ -280,7 +279,7 @@ static void attend_kv_block(const struct attention_job *j, const struct query_ti
     const size_t dim = (size_t)j->shape->head_dim;
     const uint16_t *keys = keys_of(j, p, block);
     for (int r = 0; r < t->n_rows; r++) {
-        int index = j->batch->index[query_row(j, p, r)],
+        int index = j->step->row_slot[query_row(j, p, r)],
             before = text_first_key(j->shape, index) - block * KV_BLOCK;
         t->first_key[r] = before < 0 ? 0 : before;
         t->end_key[r] = visible_keys(index, block);
@@ -302,7 +301,7 @@ static void attend_query_tile(const struct attention_job *j, const struct query_
         float *to = (float *)t.q[r];
         for (int d = 0; d < dim; d++)
             to[d] = from[d] * scale;
-        int index = j->batch->index[query_row(j, p, r)];
+        int index = j->step->row_slot[query_row(j, p, r)];
         int seen = text_first_key(j->shape, index);
         last = index > last ? index : last;
         first = seen < first ? seen : first;
@@ -321,7 +320,7 @@ static void attend_query_tiles(const struct attention_job *j, int first, int end
                                const uint16_t *after, struct cpu_attention_scratch *scratch)
 {
     for (int row = first, n; row < end; row += n) {
-        for (n = 1; row + n < end && j->batch->seq[row + n] == j->batch->seq[row]; n++)
+        for (n = 1; row + n < end && j->step->row_seq[row + n] == j->step->row_seq[row]; n++)
             continue;
         for (int from = 0, left = n * j->group; left > 0; from += CPU_Q_ROWS, left -= CPU_Q_ROWS)
             attend_query_tile(j, &(struct query_tile){row, head, from},
@@ -340,7 +339,7 @@ static struct query_tile first_query_tile(const struct attention_job *j, size_t 
 static const uint16_t *first_keys(const struct attention_job *j, size_t item)
 {
     const struct query_tile p = first_query_tile(j, item);
-    const int seen = text_first_key(j->shape, j->batch->index[p.first]);
+    const int seen = text_first_key(j->shape, j->step->row_slot[p.first]);
     return keys_of(j, &p, seen / KV_BLOCK);
 }
 
@@ -349,8 +348,8 @@ static void cpu_attention_items(void *context, size_t begin, size_t end, int thr
     const struct attention_job *j = context;
     for (size_t i = begin; i < end; i++) {
         const struct query_tile p = first_query_tile(j, i);
-        int last = p.first + j->rows_per_tile < j->batch->n_rows ? p.first + j->rows_per_tile
-                                                                 : j->batch->n_rows;
+        int last = p.first + j->rows_per_tile < j->step->n_rows ? p.first + j->rows_per_tile
+                                                                : j->step->n_rows;
         attend_query_tiles(j, p.first, last, p.head,
                            i + 1 < j->n_items ? first_keys(j, i + 1) : NULL,
                            cpu_scratch(j->c, thread));
@@ -358,12 +357,12 @@ static void cpu_attention_items(void *context, size_t begin, size_t end, int thr
 }
 
 void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                   const struct text_shape *shape, const struct batch *batch)
+                   const struct text_shape *shape, const struct step *step)
 {
     int group = shape->n_heads / shape->n_kv_heads, rows = CPU_Q_ROWS / group;
-    struct attention_job job = {cpu_of(be),          o, q, kv, layer, shape, batch, group,
+    struct attention_job job = {cpu_of(be),          o, q, kv, layer, shape, step, group,
                                 rows < 1 ? 1 : rows, 0};
-    size_t tiles = ((size_t)batch->n_rows + (size_t)job.rows_per_tile - 1) /
+    size_t tiles = ((size_t)step->n_rows + (size_t)job.rows_per_tile - 1) /
                    (size_t)job.rows_per_tile;
     job.n_items = tiles * (size_t)shape->n_kv_heads;
     pool_run_ranges(job.c->pool, job.n_items, ATTENTION_PIECE, 1, cpu_attention_items, &job);

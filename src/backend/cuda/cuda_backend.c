@@ -62,7 +62,7 @@ static bool cuda_reserve(struct backend *be, const struct backend_limits *l, ey_
     cuda_unpin_rows(c);
     if (!cuda_finish_loading(c, e)) return false;
     if (l->read_pinned_rows) cuda_pin_rows(c);
-    return reserve_scratch(c, l, e) && cuda_batches_open(c, e);
+    return reserve_scratch(c, l, e) && cuda_steps_open(c, e);
 }
 
 /* GPUs of 9.x and 10.x have FP8 only in other instructions; there this one becomes conversions and
@@ -201,8 +201,8 @@ static void cuda_destroy(struct backend *be)
     const struct cuda_driver *d = &c->driver;
     if (c->context) cuda_attach(be);
     if (c->stream) d->stream_sync(c->stream);
-    for (int i = 0; i < MAX_GRAPHS; i++)
-        if (c->graph[i]) d->graph_exec_destroy(c->graph[i]);
+    for (int i = 0; i < c->n_captured; i++)
+        d->graph_exec_destroy(c->captured[i].graph);
     cuda_upload_close(c);
     cuda_unpin_rows(c);
     if (c->pinned_step_memory) d->host_free(c->pinned_step_memory);
@@ -284,11 +284,13 @@ static const struct memory_ops cuda_memory = {
 static const struct graph_ops cuda_graph = {
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
-    .launch_graph = cuda_launch_graph,
+    .launch = cuda_launch_graph,
+    .end_step = cuda_end_step,
     .enqueue_speculative = cuda_enqueue_speculative,
-    .wait_previous = cuda_wait_previous,
-    .commit_speculative = cuda_commit,
-    .verify_speculative = cuda_verify,
+    .wait = cuda_wait,
+    .commit = cuda_commit,
+    .verify = cuda_verify,
+    .drop = cuda_drop,
 };
 
 static const struct device_ops cuda_device = {

@@ -21,7 +21,7 @@ void cuda_unpin_rows(struct cuda *c);
 const void *cuda_pinned_address(const struct cuda *c, const void *host);
 /* Looks up the rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
  * embed() reads them. */
-void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch);
+void cuda_look_up_embeddings(struct cuda *c, const struct step *step);
 bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const struct tensor *embed);
 bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 
@@ -37,41 +37,43 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e);
 struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *w);
 
 /* ---- cuda_graphs.c ---- */
-bool cuda_batches_open(struct cuda *c, ey_err *e);
-/* The batch on the GPU. */
-const struct batch_region *cuda_batch(struct cuda *c, const struct batch *batch);
-struct dev_batch cuda_dev_batch(const struct batch_region *r, const struct batch *batch);
-/* One row each of n sequences, in order, few enough for the decode kernels. */
-bool cuda_is_decode(const struct batch *batch);
-bool cuda_capture_begin(struct backend *be, int n_seqs);
+bool cuda_steps_open(struct cuda *c, ey_err *e);
+/* The step on the GPU. */
+const struct step_region *cuda_step(struct cuda *c, const struct step *step);
+struct dev_batch cuda_dev_batch(const struct step_region *r, const struct step *step);
+/* Tiles of attention's rows: each sequence's, cut at ATTENTION_ROWS. */
+int cuda_attention_tiles(const struct step *step);
+/* One row each of n sequences, few enough for the decode kernels. */
+bool cuda_is_decode(const struct step *step);
+bool cuda_capture_begin(struct backend *be, const struct step_shape *shape);
 bool cuda_capture_end(struct backend *be, ey_err *e);
-bool cuda_launch_graph(struct backend *be, const struct batch *batch, int n_out);
-bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
-                              const struct token_sampling *draws);
-bool cuda_wait_previous(struct backend *be, ey_err *e);
-void cuda_commit(struct backend *be, const int32_t *token, int n);
-/* Copies the step's output to the host, into this turn's buffer. */
-void cuda_send_step_output(struct cuda *c);
-bool cuda_verify(struct backend *be);
+step_handle cuda_launch_graph(struct backend *be, const struct step *step);
+step_handle cuda_end_step(struct backend *be);
+step_handle cuda_enqueue_speculative(struct backend *be, const struct step *step,
+                                     const struct token_sampling *draws);
+bool cuda_wait(struct backend *be, step_handle step, ey_err *e);
+void cuda_commit(struct backend *be, step_handle step, const int32_t *token, int n);
+bool cuda_verify(struct backend *be, step_handle step);
+void cuda_drop(struct backend *be, step_handle step);
 
 /* ---- cuda_text_model.c ---- */
 void cuda_embed(struct backend *be, dev x, const struct placed *table, dev features,
-                const struct batch *batch);
+                const struct step *step);
 void cuda_rope_table(struct backend *be, dev table, const struct rope *rope,
                      const int32_t *position, int n);
 void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
               const struct text_layer *w, const struct text_shape *shape, dev rope,
-              const struct batch *batch);
+              const struct step *step);
 void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                    const struct text_shape *shape, const struct batch *batch);
+                    const struct text_shape *shape, const struct step *step);
 void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
                         const struct text_layer *w, const struct text_shape *shape, dev rope,
-                        const struct batch *batch);
+                        const struct step *step);
 void cuda_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                       int n_prompt);
 void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
                   const struct text_shape *shape, int n, int n_prompt);
-void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
+void cuda_add_features(struct backend *be, dev x, dev features, const struct step *step,
                        int hidden);
 void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
                   const struct placed *norm, const struct placed *head,

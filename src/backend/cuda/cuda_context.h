@@ -15,18 +15,17 @@ enum {
     MAX_KERNELS = 256,
     MAX_MODULES = 32,
     MAX_GROUPS = 64,
-    MAX_GRAPHS = SMALL_ROWS + 1,
+    MAX_GRAPHS = SMALL_ROWS,
     MAX_PINNED_RANGES = 2
 };
 
-/* A step's batch on the GPU, and its copy in pinned host memory. */
-struct batch_region {
-    struct batch_layout layout;
+/* A step on the GPU, and its copy in pinned host memory. */
+struct step_region {
+    struct step_layout layout;
     int32_t *device;
     int32_t *host; /* the twin */
     int rows;
-    struct batch copied; /* what lies there; n_rows 0: nothing that can be trusted */
-    int n_tiles;
+    struct step copied; /* what lies there; n_rows 0: nothing that can be trusted */
 };
 
 /* struct placed of this backend. */
@@ -120,7 +119,7 @@ struct cuda {
     struct backend_limits limits;
     char *scratch[SCRATCH_BUFFERS];
     char *scratch_memory;
-    struct batch_region small, large;
+    struct step_region small, large;
     struct arena placed;          /* the weights */
     struct tensor host_embedding; /* data NULL: it does not stay in the file */
     struct tensor
@@ -149,8 +148,12 @@ struct cuda {
                                 (cuda_kernel_ids.h) */
 
     /* captured steps */
-    CUgraphExec graph[MAX_GRAPHS];
-    int capturing; /* sequences of the step being written down; 0: none */
+    struct captured_step {
+        struct step_shape shape;
+        CUgraphExec graph;
+    } captured[MAX_GRAPHS];
+    int n_captured;
+    bool capturing; /* the launches of captured[n_captured] */
     bool eager;
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step's batch on the GPU, and CUDA graphs: one captured decode step for each number of
- * sequences. */
+/* A step on the GPU, and CUDA graphs: one for each shape of step that was captured. */
 #include <string.h>
 
 #include "backend/cuda/cuda_backend.h"
@@ -29,15 +28,15 @@ static bool open_step_event(struct cuda *c, CUevent *event, ey_err *e)
 }
 
 /* One pinned allocation: twins of both regions, and what comes back of a step. */
-bool cuda_batches_open(struct cuda *c, ey_err *e)
+bool cuda_steps_open(struct cuda *c, ey_err *e)
 {
     int rows = c->limits.max_rows > SMALL_ROWS ? c->limits.max_rows : SMALL_ROWS;
-    c->small = (struct batch_region){.layout = cuda_batch_layout(SMALL_ROWS, &c->limits),
-                                     .device = (int32_t *)(void *)c->scratch[SCRATCH_SMALL],
-                                     .rows = SMALL_ROWS};
-    c->large = (struct batch_region){.layout = cuda_batch_layout(rows, &c->limits),
-                                     .device = (int32_t *)(void *)c->scratch[SCRATCH_LARGE],
-                                     .rows = rows};
+    c->small = (struct step_region){.layout = cuda_step_layout(SMALL_ROWS, &c->limits),
+                                    .device = (int32_t *)(void *)c->scratch[SCRATCH_SMALL],
+                                    .rows = SMALL_ROWS};
+    c->large = (struct step_region){.layout = cuda_step_layout(rows, &c->limits),
+                                    .device = (int32_t *)(void *)c->scratch[SCRATCH_LARGE],
+                                    .rows = rows};
     size_t large = cuda_aligned(c->large.layout.total * sizeof(int32_t));
     void *p = NULL;
     if (c->pinned_step_memory) {
@@ -58,89 +57,116 @@ bool cuda_batches_open(struct cuda *c, ey_err *e)
     return true;
 }
 
-/* ---- a batch ---- */
+/* ---- a step ---- */
 
-static bool is_same(const struct batch *a, const struct batch *b)
+static bool is_same(const struct step *a, const struct step *b)
 {
-    return a->n_rows && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->token == b->token &&
-           a->feature == b->feature && a->position == b->position && a->seq == b->seq &&
-           a->index == b->index && a->block_table == b->block_table;
+    return a->n_rows && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->seq == b->seq &&
+           a->token == b->token && a->feature == b->feature && a->position == b->position &&
+           a->row_seq == b->row_seq && a->row_slot == b->row_slot &&
+           a->block_table == b->block_table;
 }
 
-static void copy_rows(struct batch_region *r, size_t at, const int32_t *from, size_t n)
+static void copy_rows(struct step_region *r, size_t at, const int32_t *from, size_t n)
 {
     if (from) memcpy(r->host + at, from, n * sizeof(int32_t));
 }
 
-/* Rows of one sequence that follow each other, cut at ATTENTION_ROWS. The layout has room for the
- * tiles of batches in which a sequence's rows lie together. */
-static void lay_out_attention_tiles(struct batch_region *r, const struct batch *b)
+int cuda_attention_tiles(const struct step *step)
 {
-    int32_t *tile = r->host + r->layout.tile;
-    r->n_tiles = 0;
-    for (int first = 0, n; b->seq && b->index && first < b->n_rows; first += n) {
-        for (n = 1; n < ATTENTION_ROWS && first + n < b->n_rows; n++)
-            if (b->seq[first + n] != b->seq[first] || b->index[first + n] != b->index[first] + n)
-                break;
-        tile[2 * r->n_tiles] = first;
-        tile[2 * r->n_tiles + 1] = n;
-        r->n_tiles++;
+    int n = 0;
+    for (int s = 0; s < step->n_seqs; s++)
+        n += (step->seq[s].n_rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
+    return n;
+}
+
+/* Each sequence's rows, cut at ATTENTION_ROWS. */
+static void lay_out_attention_tiles(int32_t *tile, const struct step *step)
+{
+    for (int s = 0; s < step->n_seqs; s++) {
+        const struct step_seq *seq = &step->seq[s];
+        for (int row = 0; row < seq->n_rows; row += ATTENTION_ROWS) {
+            int left = seq->n_rows - row;
+            *tile++ = seq->first_row + row;
+            *tile++ = left < ATTENTION_ROWS ? left : ATTENTION_ROWS;
+        }
     }
 }
 
-static void fill_region(struct batch_region *r, const struct batch *b)
+static void fill_region(struct step_region *r, const struct step *step)
 {
-    size_t n = (size_t)b->n_rows;
-    copy_rows(r, 0, b->token, n);
-    copy_rows(r, r->layout.feature, b->feature, n);
-    copy_rows(r, r->layout.seq, b->seq, n);
-    copy_rows(r, r->layout.index, b->index, n);
-    copy_rows(r, r->layout.position, b->position, 3 * n);
-    copy_rows(r, r->layout.block_table, b->block_table, (size_t)b->n_seqs * (size_t)b->max_blocks);
-    for (size_t i = 0; i < (size_t)(r->layout.tile - r->layout.out_rows); i++)
-        r->host[r->layout.out_rows + i] = (int32_t)i;
-    lay_out_attention_tiles(r, b);
-    r->copied = *b;
+    size_t n = (size_t)step->n_rows;
+    copy_rows(r, 0, step->token, n);
+    copy_rows(r, r->layout.feature, step->feature, n);
+    copy_rows(r, r->layout.seq, step->row_seq, n);
+    copy_rows(r, r->layout.index, step->row_slot, n);
+    copy_rows(r, r->layout.position, step->position, 3 * n);
+    copy_rows(r, r->layout.block_table, step->block_table,
+              (size_t)step->n_seqs * (size_t)step->max_blocks);
+    for (size_t i = 0; i < r->layout.tile - r->layout.logits_row; i++)
+        r->host[r->layout.logits_row + i] = (int32_t)i;
+    lay_out_attention_tiles(r->host + r->layout.tile, step);
+    r->copied = *step;
 }
 
-const struct batch_region *cuda_batch(struct cuda *c, const struct batch *batch)
+const struct step_region *cuda_step(struct cuda *c, const struct step *step)
 {
-    struct batch_region *r = batch->n_rows <= SMALL_ROWS ? &c->small : &c->large;
-    if (c->capturing || is_same(&r->copied, batch)) return r;
+    struct step_region *r = step->n_rows <= SMALL_ROWS ? &c->small : &c->large;
+    if (c->capturing || is_same(&r->copied, step)) return r;
     cuda_check_call(c, c->driver.stream_sync(c->stream),
                     "a step"); /* the twin may still be on its way */
-    fill_region(r, batch);
+    fill_region(r, step);
     cuda_check_call(c,
                     c->driver.to_device((CUdeviceptr)(uintptr_t)r->device, r->host,
                                         r->layout.total * sizeof(int32_t), c->stream),
-                    "a batch");
+                    "a step");
     return r;
 }
 
-struct dev_batch cuda_dev_batch(const struct batch_region *r, const struct batch *batch)
+struct dev_batch cuda_dev_batch(const struct step_region *r, const struct step *step)
 {
     return (struct dev_batch){r->device + r->layout.seq, r->device + r->layout.index,
-                              r->device + r->layout.block_table, batch->n_rows, batch->max_blocks};
+                              r->device + r->layout.block_table, step->n_rows, step->max_blocks};
 }
 
 /* ---- captured steps ---- */
 
-bool cuda_is_decode(const struct batch *b)
+/* One row each of n sequences, few enough for the decode kernels. */
+bool cuda_is_decode(const struct step *step)
 {
-    if (b->n_rows != b->n_seqs || b->n_rows > SMALL_ROWS) return false;
-    for (int i = 0; i < b->n_rows; i++)
-        if (b->seq[i] != i) return false;
-    return true;
+    return step->n_rows == step->n_seqs && step->n_rows <= SMALL_ROWS;
 }
 
-bool cuda_capture_begin(struct backend *be, int n_seqs)
+/* The shape of a step whose sequences have equally many rows; of others no graph has. */
+static struct step_shape step_shape_of(const struct step *step)
+{
+    for (int s = 0; s < step->n_seqs; s++)
+        if (step->seq[s].n_rows != step->seq[0].n_rows) return (struct step_shape){0, 0};
+    return (struct step_shape){step->n_seqs, step->n_seqs ? step->seq[0].n_rows : 0};
+}
+
+/* NULL: no step of this shape was captured. */
+static CUgraphExec captured_graph(const struct cuda *c, const struct step *step)
+{
+    const struct step_shape shape = step_shape_of(step);
+    for (int i = 0; i < c->n_captured; i++)
+        if (c->captured[i].shape.n_seqs == shape.n_seqs &&
+            c->captured[i].shape.rows_per_seq == shape.rows_per_seq)
+            return c->captured[i].graph;
+    return NULL;
+}
+
+bool cuda_capture_begin(struct backend *be, const struct step_shape *shape)
 {
     struct cuda *c = cuda_of(be);
-    if (c->eager || n_seqs < 1 || n_seqs > SMALL_ROWS) return false;
+    if (c->eager || c->n_captured == MAX_GRAPHS || shape->n_seqs < 1 || shape->rows_per_seq < 1 ||
+        shape->n_seqs * shape->rows_per_seq > SMALL_ROWS)
+        return false;
     if (!cuda_check_call(c, c->driver.capture_begin(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                          "recording"))
         return false;
-    c->capturing = n_seqs;
+    c->captured[c->n_captured].shape = *shape;
+    c->capturing = true;
     return true;
 }
 
@@ -148,14 +174,15 @@ bool cuda_capture_end(struct backend *be, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     CUgraph graph = NULL;
-    int n = c->capturing;
-    c->capturing = 0;
+    CUgraphExec *exec = &c->captured[c->n_captured].graph;
+    c->capturing = false;
     if (!cuda_ok(&c->driver, c->driver.capture_end(c->stream, &graph), "recording", e))
         return false;
-    bool ok = cuda_ok(&c->driver, c->driver.graph_instantiate(&c->graph[n], graph, 0),
-                      "a recorded step", e) &&
-              cuda_ok(&c->driver, c->driver.graph_upload(c->graph[n], c->stream), "a recorded step",
-                      e);
+    bool made = cuda_ok(&c->driver, c->driver.graph_instantiate(exec, graph, 0), "a recorded step",
+                        e);
+    c->n_captured += made;
+    bool ok = made &&
+              cuda_ok(&c->driver, c->driver.graph_upload(*exec, c->stream), "a recorded step", e);
     c->driver.graph_destroy(graph);
     return cuda_finish(be, e) && ok;
 }
@@ -177,14 +204,14 @@ static void copy_step_words(struct cuda *c, void *to, const void *from, size_t b
 }
 
 /* Enqueues the upload of the step's inputs from this turn's buffer. */
-static void send_step_inputs(struct cuda *c, const struct batch *batch,
+static void send_step_inputs(struct cuda *c, const struct step *step,
                              const struct token_sampling *draws)
 {
-    struct batch_region *r = &c->small;
+    struct step_region *r = &c->small;
     r->host = c->step_output[c->turn].small;
-    fill_region(r, batch);
+    fill_region(r, step);
     r->copied.n_rows = 0; /* the arrays that it came from change from step to step */
-    for (int i = 0; draws && i < batch->n_rows; i++) {
+    for (int i = 0; draws && i < step->n_rows; i++) {
         const struct token_sampling *d = &draws[i];
         const struct sample_params params = {d->seed,  d->step,  d->temperature,
                                              d->top_p, d->min_p, d->top_k};
@@ -194,80 +221,95 @@ static void send_step_inputs(struct cuda *c, const struct batch *batch,
     copy_step_words(c, r->device, r->host, r->layout.total * sizeof(int32_t), true);
 }
 
-void cuda_send_step_output(struct cuda *c)
+/* Which of the two turns a handle names. */
+static struct step_output *output_of(struct cuda *c, step_handle step)
 {
-    struct step_output *o = &c->step_output[c->turn];
+    return &c->step_output[step - 1];
+}
+
+/* Enqueues the step's results on their way to the host, into this turn's buffer. */
+static step_handle send_step_output(struct cuda *c)
+{
+    const int turn = c->turn;
+    struct step_output *o = &c->step_output[turn];
     copy_step_words(c, o->results, c->scratch[SCRATCH_STEP_OUTPUT],
                     cuda_step_output_layout(&c->limits).total, false);
     cuda_check_call(c, c->driver.event_record(o->done, c->stream), "results");
     o->n_committed = 0;
-    c->shown = c->turn;
-    c->turn = !c->turn;
+    c->turn = !turn;
+    return turn + 1;
 }
 
-bool cuda_launch_graph(struct backend *be, const struct batch *batch, int n_out)
+step_handle cuda_end_step(struct backend *be)
 {
     struct cuda *c = cuda_of(be);
-    if (c->capturing || n_out != batch->n_rows || !cuda_is_decode(batch) ||
-        !c->graph[batch->n_rows])
-        return false;
-    if (c->limits.fp8_prompts && batch->n_prompt) return false;
-    for (int i = 0; i < batch->n_rows; i++)
-        if (batch->feature[i] >= 0) return false;
-    if (c->host_embedding.data && !c->n_pinned_ranges) cuda_look_up_embeddings(c, batch);
-    send_step_inputs(c, batch, NULL);
-    cuda_check_call(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream),
-                    "a recorded step");
-    cuda_send_step_output(c);
-    return true;
+    c->shown = c->turn;
+    return send_step_output(c);
+}
+
+step_handle cuda_launch_graph(struct backend *be, const struct step *step)
+{
+    struct cuda *c = cuda_of(be);
+    const CUgraphExec graph = captured_graph(c, step);
+    if (c->capturing || !graph || step->n_logits != step->n_rows) return 0;
+    if (c->limits.fp8_prompts && step_prompt_rows(step)) return 0;
+    for (int i = 0; i < step->n_rows; i++)
+        if (step->feature[i] >= 0) return 0;
+    if (c->host_embedding.data && !c->n_pinned_ranges) cuda_look_up_embeddings(c, step);
+    send_step_inputs(c, step, NULL);
+    cuda_check_call(c, c->driver.graph_launch(graph, c->stream), "a recorded step");
+    return cuda_end_step(be);
 }
 
 /* Not where the host looks up embeddings or rescores: it has to know the token first. */
-bool cuda_enqueue_speculative(struct backend *be, const struct batch *batch,
-                              const struct token_sampling *draws)
+step_handle cuda_enqueue_speculative(struct backend *be, const struct step *step,
+                                     const struct token_sampling *draws)
 {
     struct cuda *c = cuda_of(be);
-    if (((c->host_embedding.data || c->bf16_head.data) && !c->n_pinned_ranges) ||
-        !c->graph[batch->n_rows] || c->error.code != EY_OK)
-        return false;
-    int shown = c->shown;
+    const CUgraphExec graph = captured_graph(c, step);
+    if (((c->host_embedding.data || c->bf16_head.data) && !c->n_pinned_ranges) || !graph ||
+        c->error.code != EY_OK)
+        return 0;
     char *output = c->scratch[SCRATCH_STEP_OUTPUT];
-    send_step_inputs(c, batch, draws);
+    send_step_inputs(c, step, draws);
     struct sample_args a = {
         (const struct topk_logit *)(void *)output,
         (const struct sample_params *)(const void *)(c->small.device +
                                                      c->small.layout.sample_params),
         c->small.device, (int32_t *)(void *)(output + cuda_step_output_layout(&c->limits).sampled),
-        batch->n_rows};
+        step->n_rows};
     struct launch l = sample_launch(&a);
     cuda_launch(c, &l, &a);
-    cuda_check_call(c, c->driver.graph_launch(c->graph[batch->n_rows], c->stream),
-                    "a recorded step");
-    cuda_send_step_output(c);
-    c->shown = shown; /* the one before it */
-    return true;
+    cuda_check_call(c, c->driver.graph_launch(graph, c->stream), "a recorded step");
+    return send_step_output(c);
 }
 
-bool cuda_wait_previous(struct backend *be, ey_err *e)
+bool cuda_wait(struct backend *be, step_handle step, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
-    cuda_check_call(c, c->driver.event_sync(c->step_output[c->shown].done), "a step");
+    cuda_check_call(c, c->driver.event_sync(output_of(c, step)->done), "a step");
     return cuda_take_error(c, e);
 }
 
-void cuda_commit(struct backend *be, const int32_t *token, int n)
+void cuda_commit(struct backend *be, step_handle step, const int32_t *token, int n)
 {
     struct cuda *c = cuda_of(be);
-    struct step_output *o = &c->step_output[!c->shown];
+    struct step_output *o = output_of(c, step);
     o->n_committed = n;
     memcpy(o->committed, token, (size_t)n * sizeof(*token));
-    c->shown = !c->shown;
+    c->shown = step - 1;
 }
 
-bool cuda_verify(struct backend *be)
+bool cuda_verify(struct backend *be, step_handle step)
 {
-    const struct cuda *c = cuda_of(be);
-    const struct step_output *o = &c->step_output[c->shown];
+    struct cuda *c = cuda_of(be);
+    const struct step_output *o = output_of(c, step);
     return memcmp(o->results + cuda_step_output_layout(&c->limits).sampled, o->committed,
                   (size_t)o->n_committed * sizeof(*o->committed)) == 0;
+}
+
+void cuda_drop(struct backend *be, step_handle step)
+{
+    (void)step; /* it is the last one */
+    cuda_finish(be, NULL);
 }

@@ -166,18 +166,18 @@ static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t to
 }
 
 /* Rows of an embedding that stays in the file, to where embed() reads them; a few at a time. */
-void cuda_look_up_embeddings(struct cuda *c, const struct batch *batch)
+void cuda_look_up_embeddings(struct cuda *c, const struct step *step)
 {
     const struct tensor *table = &c->host_embedding;
     bf16 piece[EMBEDDING_LOOKUP_BYTES / sizeof(bf16)];
     int hidden = (int)table->cols, most = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16) /
                                           hidden; /* at least one: CUDA_MAX_HIDDEN */
-    for (int first = 0, n; first < batch->n_rows; first += n) {
-        n = batch->n_rows - first < most ? batch->n_rows - first : most;
+    for (int first = 0, n; first < step->n_rows; first += n) {
+        n = step->n_rows - first < most ? step->n_rows - first : most;
         for (int i = 0; i < n; i++)
-            if (batch->token[first + i] >= 0 && batch->feature[first + i] < 0)
+            if (step->token[first + i] >= 0 && step->feature[first + i] < 0)
                 host_embedding_row(piece + (size_t)i * (size_t)hidden, table,
-                                   batch->token[first + i]);
+                                   step->token[first + i]);
         cuda_upload(c, (bf16 *)(void *)c->scratch[SCRATCH_WIDE] + (size_t)first * (size_t)hidden,
                     piece, (size_t)n * (size_t)hidden * sizeof(bf16));
     }

@@ -85,16 +85,17 @@ size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)
            (size_t)s->n_kv_heads * (size_t)s->head_dim;
 }
 
-struct batch_layout cuda_batch_layout(int n_rows, const struct backend_limits *l)
+struct step_layout cuda_step_layout(int n_rows, const struct backend_limits *l)
 {
     size_t rows = (size_t)n_rows, seqs = (size_t)larger_int(l->max_seqs, 1),
+           logits = (size_t)larger_int(l->max_logits, 1),
            blocks = (size_t)larger_int(l->max_blocks, 1);
-    struct batch_layout b = {.feature = rows,
-                             .seq = 2 * rows,
-                             .index = 3 * rows,
-                             .position = 4 * rows,
-                             .out_rows = 7 * rows};
-    b.tile = b.out_rows + seqs;
+    struct step_layout b = {.feature = rows,
+                            .seq = 2 * rows,
+                            .index = 3 * rows,
+                            .position = 4 * rows,
+                            .logits_row = 7 * rows};
+    b.tile = b.logits_row + logits;
     b.sample_params = (b.tile + 2 * (rows / ATTENTION_ROWS + seqs + 1) + 1) / 2 *
                       2; /* has 64-bit members */
     b.block_table = b.sample_params + seqs * sizeof(struct sample_params) / sizeof(int32_t);
@@ -114,10 +115,10 @@ static size_t image_row_bytes(const struct vision_shape *v, int max_patches)
 
 struct step_output_layout cuda_step_output_layout(const struct backend_limits *l)
 {
-    size_t seqs = (size_t)larger_int(l->max_seqs, 1),
-           best = seqs * TOPK * sizeof(struct topk_logit);
-    return (struct step_output_layout){best, best + seqs * sizeof(float),
-                                       best + seqs * (sizeof(float) + sizeof(int32_t))};
+    size_t rows = (size_t)larger_int(l->max_logits, 1),
+           best = rows * TOPK * sizeof(struct topk_logit);
+    return (struct step_output_layout){best, best + rows * sizeof(float),
+                                       best + rows * (sizeof(float) + sizeof(int32_t))};
 }
 
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
@@ -126,7 +127,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     const struct vision_shape *v = &l->vision;
     bool known = t->hidden || v->hidden; /* tests of single kernels say max_width alone */
     size_t rows = (size_t)l->max_rows, seqs = (size_t)larger_int(l->max_seqs, 1),
-           heads = (size_t)larger_int(t->n_heads, 1);
+           logits = (size_t)larger_int(l->max_logits, 1), heads = (size_t)larger_int(t->n_heads, 1);
     size_t qkv = (size_t)(known ? text_q_width(t) + 2 * text_kv_width(t) : 3 * l->max_width);
     size_t input = (size_t)(known ? larger_int(larger_int(t->hidden, v->hidden),
                                                vision_patch_width(v))
@@ -145,11 +146,11 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_RAW] = SMALL_ROWS * qkv * sizeof(float);
     bytes[SCRATCH_PARTIAL] = seqs * MAX_SPLITS * heads * (size_t)(t->head_dim + 2) * sizeof(float);
     bytes[SCRATCH_ARRIVED] = seqs * heads * sizeof(uint32_t);
-    bytes[SCRATCH_TOPK_PART] = seqs * TOPK_PARTS * TOPK * sizeof(struct topk_logit);
-    bytes[SCRATCH_TOPK_PART_SUM] = seqs * TOPK_PARTS * 2 * sizeof(float);
+    bytes[SCRATCH_TOPK_PART] = logits * TOPK_PARTS * TOPK * sizeof(struct topk_logit);
+    bytes[SCRATCH_TOPK_PART_SUM] = logits * TOPK_PARTS * 2 * sizeof(float);
     bytes[SCRATCH_STEP_OUTPUT] = cuda_step_output_layout(l).total;
-    bytes[SCRATCH_SMALL] = cuda_batch_layout(SMALL_ROWS, l).total * sizeof(int32_t);
-    bytes[SCRATCH_LARGE] = cuda_batch_layout(larger_int(l->max_rows, SMALL_ROWS), l).total *
+    bytes[SCRATCH_SMALL] = cuda_step_layout(SMALL_ROWS, l).total * sizeof(int32_t);
+    bytes[SCRATCH_LARGE] = cuda_step_layout(larger_int(l->max_rows, SMALL_ROWS), l).total *
                            sizeof(int32_t);
     bytes[SCRATCH_UNPACKED] = l->int4 ? UNPACK_BYTES : 0;
     size_t quantized = !l->fp8_prompts         ? 0

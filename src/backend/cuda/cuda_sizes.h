@@ -62,7 +62,7 @@ enum cuda_scratch {
     SCRATCH_TOPK_PART, /* top-k logits of parts of rows */
     SCRATCH_TOPK_PART_SUM,
     SCRATCH_STEP_OUTPUT, /* what of a step goes to the host: struct step_output_layout */
-    SCRATCH_SMALL,       /* a decode step's batch */
+    SCRATCH_SMALL,       /* a decode step */
     SCRATCH_LARGE,       /* any other's */
     SCRATCH_POSITIONS,   /* of patches */
     SCRATCH_UNPACKED,    /* [UNPACK_BYTES], or nothing */
@@ -78,18 +78,19 @@ size_t cuda_buffer_bytes(const struct backend_limits *limits);
  * on. */
 size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
 
-/* Bytes of what of a step goes to the host, for at most max_seqs rows, in one piece. */
+/* Bytes of what of a step goes to the host, for at most max_logits rows, in one piece. */
 struct step_output_layout {
     size_t log_sum, sampled,
-        total; /* behind the top-k logits [max_seqs, TOPK]: f32 [max_seqs], i32 [max_seqs] */
+        total; /* behind the top-k logits [max_logits, TOPK]: f32 and i32 [max_logits] */
 };
 struct step_output_layout cuda_step_output_layout(const struct backend_limits *limits);
 
-/* int32 places of a batch of at most `rows` rows in one buffer. */
-struct batch_layout {
-    size_t token, feature, seq, index, position, out_rows, tile, sample_params, block_table, total;
+/* int32 places of a step of at most `rows` rows in one buffer. */
+struct step_layout {
+    size_t token, feature, seq, index, position, logits_row, tile, sample_params, block_table,
+        total;
 };
-struct batch_layout cuda_batch_layout(int rows, const struct backend_limits *limits);
+struct step_layout cuda_step_layout(int rows, const struct backend_limits *limits);
 
 /* A simulated GPU: it answers questions about sizes only. */
 bool backend_cuda_create_simulated(struct backend **be, ey_err *e);

@@ -14,33 +14,33 @@
 /* ---- in ---- */
 
 void cuda_embed(struct backend *be, dev x, const struct placed *table, dev features,
-                const struct batch *batch)
+                const struct step *step)
 {
     struct cuda *c = cuda_of(be);
-    const struct batch_region *r = cuda_batch(c, batch);
+    const struct step_region *r = cuda_step(c, step);
     const bool on_host = cuda_weight_of(table)->in_file;
     const void *pinned = on_host ? cuda_pinned_address(c, c->host_embedding.data) : NULL;
     struct embed_args a = {.x = x,
                            .features = features,
                            .token = r->device,
                            .feature = r->device + r->layout.feature,
-                           .n = batch->n_rows,
+                           .n = step->n_rows,
                            .hidden = cuda_cols(table)};
     if (!on_host || pinned) {
         a.table = cuda_dev_matrix(c, table);
         if (pinned) a.table.data = pinned;
     } else {
-        if (!c->capturing) cuda_look_up_embeddings(c, batch);
+        if (!c->capturing) cuda_look_up_embeddings(c, step);
         a.host_rows = (const bf16 *)(void *)c->scratch[SCRATCH_WIDE];
     }
     struct launch l = embed_launch(&a);
     cuda_launch(c, &l, &a);
 }
 
-/* The batch's positions are on the GPU already; an image's come with the call. */
+/* The step's positions are on the GPU already; an image's come with the call. */
 static const int32_t *positions_on_gpu(struct cuda *c, const int32_t *position, int n)
 {
-    const struct batch_region *regions[] = {&c->small, &c->large};
+    const struct step_region *regions[] = {&c->small, &c->large};
     if (c->capturing) return c->small.device + c->small.layout.position;
     for (int i = 0; i < 2; i++)
         if (regions[i]->copied.n_rows == n && regions[i]->copied.position == position)
@@ -96,19 +96,19 @@ static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct t
 
 void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
               const struct text_layer *w, const struct text_shape *s, dev rope,
-              const struct batch *batch)
+              const struct step *step)
 {
     struct cuda *c = cuda_of(be);
-    const struct batch_region *r = cuda_batch(c, batch);
+    const struct step_region *r = cuda_step(c, step);
     float *raw = (float *)(void *)c->scratch[SCRATCH_WIDE];
-    for (int first = 0; first < batch->n_rows; first += RAW_ROWS) {
+    for (int first = 0; first < step->n_rows; first += RAW_ROWS) {
         size_t at = (size_t)first;
-        struct dev_batch rows = cuda_dev_batch(r, batch);
+        struct dev_batch rows = cuda_dev_batch(r, step);
         rows.seq += first;
         rows.index += first;
-        rows.n = batch->n_rows - first < RAW_ROWS ? batch->n_rows - first : RAW_ROWS;
+        rows.n = step->n_rows - first < RAW_ROWS ? step->n_rows - first : RAW_ROWS;
         int prompts = first + rows.n -
-                      (batch->n_rows - batch->n_prompt); /* of these rows and before */
+                      (step->n_rows - step_prompt_rows(step)); /* of these rows and before */
         matmul_qkv(c, raw, (float *)x + at * (size_t)s->hidden, w, s, rows.n,
                    prompts < 0        ? 0
                    : prompts < rows.n ? prompts
@@ -128,18 +128,16 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
 }
 
 void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                    const struct text_shape *s, const struct batch *batch)
+                    const struct text_shape *s, const struct step *step)
 {
     struct cuda *c = cuda_of(be);
-    const struct batch_region *r = cuda_batch(c, batch);
-    int n_tiles = c->capturing ? batch->n_rows
-                               : r->n_tiles; /* a captured step has a row of each sequence */
+    const struct step_region *r = cuda_step(c, step);
     struct attention_args a = {o,
                                q,
                                kv_layer_of(kv, layer),
-                               cuda_dev_batch(r, batch),
+                               cuda_dev_batch(r, step),
                                r->device + r->layout.tile,
-                               n_tiles,
+                               cuda_attention_tiles(step),
                                s->n_heads,
                                1 / sqrtf((float)s->head_dim),
                                s->window};
@@ -160,30 +158,30 @@ static int decode_splits(const struct cuda *c, const struct text_shape *s, int n
  * after the other. */
 void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
                         const struct text_layer *w, const struct text_shape *s, dev rope,
-                        const struct batch *batch)
+                        const struct step *step)
 {
     struct cuda *c = cuda_of(be);
     struct kv_layer cache = kv_layer_of(kv, layer);
-    if (!cuda_is_decode(batch) || s->window || !attention_decode_supports(&cache, s->n_heads) ||
+    if (!cuda_is_decode(step) || s->window || !attention_decode_supports(&cache, s->n_heads) ||
         cuda_kernel_failed(c, cuda_attention_decode_kernel_id(&cache))) {
-        cuda_qkv(be, q, kv, layer, x, w, s, rope, batch);
-        cuda_attention(be, o, q, kv, layer, s, batch);
+        cuda_qkv(be, q, kv, layer, x, w, s, rope, step);
+        cuda_attention(be, o, q, kv, layer, s, step);
         return;
     }
-    const struct batch_region *r = cuda_batch(c, batch);
+    const struct step_region *r = cuda_step(c, step);
     float *raw = (float *)(void *)c->scratch[SCRATCH_RAW];
-    matmul_qkv(c, raw, x, w, s, batch->n_rows, batch->n_prompt);
+    matmul_qkv(c, raw, x, w, s, step->n_rows, step_prompt_rows(step));
     struct attention_decode_args a = {o,
                                       raw,
                                       cuda_vector(w->q_norm),
                                       cuda_vector(w->k_norm),
                                       rope,
                                       cache,
-                                      cuda_dev_batch(r, batch),
+                                      cuda_dev_batch(r, step),
                                       (float *)(void *)c->scratch[SCRATCH_PARTIAL],
                                       (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED],
                                       s->n_heads,
-                                      decode_splits(c, s, batch->n_rows),
+                                      decode_splits(c, s, step->n_rows),
                                       1 / sqrtf((float)s->head_dim),
                                       s->norm_eps};
     struct launch l = attention_decode_launch(&a);
@@ -222,17 +220,15 @@ void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
     cuda_matmul(cuda_of(be), &p);
 }
 
-void cuda_add_features(struct backend *be, dev x, dev features, const struct batch *batch,
-                       int hidden)
+void cuda_add_features(struct backend *be, dev x, dev features, const struct step *step, int hidden)
 {
     struct cuda *c = cuda_of(be);
     bool any = false;
-    for (int i = 0; !c->capturing && i < batch->n_rows; i++)
-        any |= batch->feature[i] >= 0;
+    for (int i = 0; !c->capturing && i < step->n_rows; i++)
+        any |= step->feature[i] >= 0;
     if (!any) return;
-    const struct batch_region *r = cuda_batch(c, batch);
-    struct add_features_args a = {x, features, r->device + r->layout.feature, batch->n_rows,
-                                  hidden};
+    const struct step_region *r = cuda_step(c, step);
+    struct add_features_args a = {x, features, r->device + r->layout.feature, step->n_rows, hidden};
     struct launch l = add_features_launch(&a);
     cuda_launch(c, &l, &a);
 }
@@ -278,8 +274,8 @@ static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary
  */
 static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
 {
-    if (c->capturing) return c->small.device + c->small.layout.out_rows;
-    int32_t *device = c->large.device + c->large.layout.out_rows;
+    if (c->capturing) return c->small.device + c->small.layout.logits_row;
+    int32_t *device = c->large.device + c->large.layout.logits_row;
     cuda_upload(c, device, rows, (size_t)n * sizeof(*rows));
     return device;
 }
@@ -303,12 +299,10 @@ void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows,
                                      .gather = device + first};
         cuda_matmul(c, &p);
     }
-    if (c->limits.max_seqs < n) return;
+    if (c->limits.max_logits < n) return;
     cuda_topk(c, logits, n, cuda_rows(head));
     if (cuda_weight_of(head)->matrix.dtype == K_INT8 && c->n_pinned_ranges)
         cuda_rescore(c, x, device, n, norm, s->norm_eps);
-    if (!c->capturing)
-        cuda_send_step_output(c); /* of a captured step it is sent when it is launched */
 }
 
 void cuda_read_topk(struct backend *be, struct topk_logits *out, int row)

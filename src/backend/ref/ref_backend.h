@@ -64,14 +64,14 @@ const float *ref_vector(struct ref *r, int slot, const struct placed *w);
 
 /* Text (ref_text.c) and vision (ref_vision.c) steps, as backend.h says. */
 void ref_embed(struct backend *be, dev x, const struct placed *table, dev features,
-               const struct batch *batch);
+               const struct step *step);
 void ref_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
                     int n);
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
              const struct text_layer *w, const struct text_shape *shape, dev rope,
-             const struct batch *batch);
+             const struct step *step);
 void ref_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                   const struct text_shape *shape, const struct batch *batch);
+                   const struct text_shape *shape, const struct step *step);
 void ref_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                      int n_prompt);
 void ref_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,

@@ -8,17 +8,17 @@
 #include "backend/ref/ref_backend.h"
 
 void ref_embed(struct backend *be, dev x, const struct placed *table, dev features,
-               const struct batch *batch)
+               const struct step *step)
 {
     (void)be;
     size_t hidden = (size_t)ref_tensor(table)->cols;
-    for (int i = 0; i < batch->n_rows; i++) {
+    for (int i = 0; i < step->n_rows; i++) {
         float *row = (float *)x + (size_t)i * hidden;
-        if (batch->feature[i] >= 0)
-            memcpy(row, (const float *)features + (size_t)batch->feature[i] * hidden,
+        if (step->feature[i] >= 0)
+            memcpy(row, (const float *)features + (size_t)step->feature[i] * hidden,
                    hidden * sizeof(float));
         else
-            ref_weight_row(row, table, batch->token[i]);
+            ref_weight_row(row, table, step->token[i]);
     }
 }
 
@@ -88,11 +88,11 @@ static float *ref_kv_block(const struct kv_cache *kv, int layer, int block, int 
 }
 
 static void append_kv(struct kv_cache *kv, int layer, int which, const float *rows,
-                      const struct batch *batch)
+                      const struct step *step)
 {
     size_t dim = (size_t)kv->shape.head_dim;
-    for (int i = 0; i < batch->n_rows; i++) {
-        int index = batch->index[i], block = batch_kv_block(batch, i, index);
+    for (int i = 0; i < step->n_rows; i++) {
+        int index = step->row_slot[i], block = step_kv_block(step, i, index);
         for (int h = 0; h < kv->shape.n_kv_heads; h++) {
             float *to = ref_kv_block(kv, layer, block, which, h) + (size_t)(index % KV_BLOCK) * dim;
             memcpy(to, rows + ((size_t)i * (size_t)kv->shape.n_kv_heads + (size_t)h) * dim,
@@ -113,21 +113,21 @@ static void round_prompts(const struct ref *r, float *rows, const struct placed 
 
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
              const struct text_layer *w, const struct text_shape *shape, dev rope,
-             const struct batch *batch)
+             const struct step *step)
 {
     struct ref *r = ref_of(be);
-    int n = batch->n_rows;
+    int n = step->n_rows;
     size_t q_width = (size_t)text_q_width(shape), kv_width = (size_t)text_kv_width(shape);
     float *normed = r->rows[0], *k = r->rows[1], *v = r->rows[2];
     ref_norm_rows(r, normed, x, w->input_norm, n, shape->norm_eps);
-    round_prompts(r, normed, w->q, n, batch->n_prompt);
+    round_prompts(r, normed, w->q, n, step_prompt_rows(step));
     ref_linear(r, q, q_width, normed, w->q, w->q_bias, n);
     ref_linear(r, k, kv_width, normed, w->k, w->k_bias, n);
     ref_linear(r, v, kv_width, normed, w->v, w->v_bias, n);
     ref_norm_and_rope_heads(r, q, w->q_norm, rope, n, shape->n_heads, shape);
     ref_norm_and_rope_heads(r, k, w->k_norm, rope, n, shape->n_kv_heads, shape);
-    append_kv(kv, layer, 0, k, batch);
-    append_kv(kv, layer, 1, v, batch);
+    append_kv(kv, layer, 0, k, step);
+    append_kv(kv, layer, 1, v, step);
 }
 
 struct ref_attention_job {
@@ -137,7 +137,7 @@ struct ref_attention_job {
     const struct kv_cache *kv;
     int layer;
     const struct text_shape *shape;
-    const struct batch *batch;
+    const struct step *step;
 };
 
 void ref_softmax(float *scores, int n)
@@ -156,7 +156,7 @@ void ref_softmax(float *scores, int n)
 static const float *ref_kv_rows(const struct ref_attention_job *a, int row, int which, int kv_head,
                                 int slot, int end, int *count)
 {
-    const float *block = ref_kv_block(a->kv, a->layer, batch_kv_block(a->batch, row, slot), which,
+    const float *block = ref_kv_block(a->kv, a->layer, step_kv_block(a->step, row, slot), which,
                                       kv_head);
     int left = KV_BLOCK - slot % KV_BLOCK;
     *count = end - slot < left ? end - slot : left;
@@ -166,7 +166,7 @@ static const float *ref_kv_rows(const struct ref_attention_job *a, int row, int 
 static void ref_attention_head(const struct ref_attention_job *a, int row, int head, float *scores)
 {
     int kv_head = head / (a->shape->n_heads / a->shape->n_kv_heads), count;
-    int index = a->batch->index[row], first = text_first_key(a->shape, index),
+    int index = a->step->row_slot[row], first = text_first_key(a->shape, index),
         n_keys = index + 1 - first;
     size_t dim = (size_t)a->shape->head_dim,
            at = ((size_t)row * (size_t)a->shape->n_heads + (size_t)head) * dim;
@@ -195,10 +195,10 @@ static void ref_attention_items(void *context, size_t begin, size_t end, int thr
 }
 
 void ref_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
-                   const struct text_shape *shape, const struct batch *batch)
+                   const struct text_shape *shape, const struct step *step)
 {
-    struct ref_attention_job a = {ref_of(be), o, q, kv, layer, shape, batch};
-    pool_run(a.r->pool, (size_t)batch->n_rows * (size_t)shape->n_heads, 1, ref_attention_items, &a);
+    struct ref_attention_job a = {ref_of(be), o, q, kv, layer, shape, step};
+    pool_run(a.r->pool, (size_t)step->n_rows * (size_t)shape->n_heads, 1, ref_attention_items, &a);
 }
 
 void ref_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n, int n_prompt)

@@ -151,20 +151,22 @@ static bool open_host_buffers(ey_engine *engine, ey_err *e)
     h->rescore_norm = arena_array(a, (size_t)engine->devices.model.text.hidden, sizeof(float));
     h->token = arena_array(a, rows, sizeof(int32_t));
     h->feature = arena_array(a, rows, sizeof(int32_t));
-    h->seq = arena_array(a, rows, sizeof(int32_t));
-    h->index = arena_array(a, rows, sizeof(int32_t));
+    h->row_seq = arena_array(a, rows, sizeof(int32_t));
+    h->row_slot = arena_array(a, rows, sizeof(int32_t));
+    h->seq = arena_array(a, seqs, sizeof(*h->seq));
     h->position = arena_array(a, rows, 3 * sizeof(int32_t));
     h->block_table = arena_array(a, seqs * (size_t)engine->limits.max_blocks, sizeof(int32_t));
-    h->out_rows = arena_array(a, seqs, sizeof(int32_t));
+    h->logits_row = arena_array(a, (size_t)engine->buffers.plan.max_logits, sizeof(int32_t));
     engine->scheduler.chunk = arena_array(a, seqs, sizeof(*engine->scheduler.chunk));
     engine->scheduler.previous_chunk = arena_array(a, seqs,
                                                    sizeof(*engine->scheduler.previous_chunk));
     engine->scheduler.matchers = arena_array(a, seqs, sizeof(*engine->scheduler.matchers));
     engine->scheduler.running = arena_array(a, seqs, sizeof(*engine->scheduler.running));
     return (h->pixels && h->patch_positions && h->logits && h->normed && h->rescore_norm &&
-            h->token && h->feature && h->seq && h->index && h->position && h->block_table &&
-            h->out_rows && engine->scheduler.chunk && engine->scheduler.previous_chunk &&
-            engine->scheduler.matchers && engine->scheduler.running) ||
+            h->token && h->feature && h->seq && h->row_seq && h->row_slot && h->position &&
+            h->block_table && h->logits_row && engine->scheduler.chunk &&
+            engine->scheduler.previous_chunk && engine->scheduler.matchers &&
+            engine->scheduler.running) ||
            ey_fail_memory(e, "host buffers", a->used);
 }
 

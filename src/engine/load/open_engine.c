@@ -37,17 +37,15 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
     for (int n = 1;
          be->ops->graph && !engine->buffers.cpu_layers.n_layers && n <= engine->limits.max_num_seqs;
          n++) {
-        const struct batch batch = {n,        n,          engine->limits.max_blocks,
-                                    h->token, h->feature, h->position,
-                                    h->seq,   h->index,   h->block_table,
-                                    0};
+        h->seq[n - 1] = (struct step_seq){n - 1, 1, 0, STAGE_DECODE};
         h->feature[n - 1] = -1;
-        h->seq[n - 1] = n - 1;
-        h->out_rows[n - 1] = n - 1;
-        if (!be->ops->graph->capture_begin(be, n))
+        h->logits_row[n - 1] = n - 1;
+        const struct step step = host_step(h, n, n, engine->limits.max_blocks, n);
+        if (!be->ops->graph->capture_begin(be, &(struct step_shape){n, 1}))
             return be->ops->compute->finish(be, e); /* which knows why, if something failed */
-        text_model_step(&engine->devices.model, be, &engine->buffers.ws, &engine->buffers.ws.step,
-                        &engine->buffers.kv, &batch, h->out_rows, n, engine->buffers.logits, NULL);
+        text_model_enqueue(&engine->devices.model, be, &engine->buffers.ws,
+                           &engine->buffers.ws.step, &engine->buffers.kv, &step,
+                           engine->buffers.logits, NULL, NULL);
         if (!be->ops->graph->capture_end(be, e)) return false;
     }
     return true;

@@ -49,8 +49,8 @@ static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
 }
 
 /* The rows that follow those of this step. */
-static struct batch build_next_batch(ey_engine *engine, int n_chunks,
-                                     struct token_sampling *samplings)
+static struct step build_next_step(ey_engine *engine, int n_chunks,
+                                   struct token_sampling *samplings)
 {
     struct host_buffers *h = &engine->buffers.host;
     for (int k = 0; k < n_chunks; k++) {
@@ -59,18 +59,15 @@ static struct batch build_next_batch(ey_engine *engine, int n_chunks,
             position = gen->prompt->next_position + row - (int)gen->prompt->ids.n;
         h->token[k] = 0;
         h->feature[k] = -1;
-        h->seq[k] = k;
-        h->index[k] = row;
+        h->seq[k] = (struct step_seq){k, 1, row, STAGE_DECODE};
+        h->logits_row[k] = k;
         for (int axis = 0; axis < 3; axis++)
             h->position[3 * k + axis] = position;
         memcpy(h->block_table + (size_t)k * (size_t)engine->limits.max_blocks, gen->slot->blocks,
                (size_t)gen->n_blocks * sizeof(int32_t));
         samplings[k] = sampler_gpu_params(&gen->slot->sampler);
     }
-    return (struct batch){n_chunks, n_chunks,   engine->limits.max_blocks,
-                          h->token, h->feature, h->position,
-                          h->seq,   h->index,   h->block_table,
-                          0};
+    return host_step(h, n_chunks, n_chunks, engine->limits.max_blocks, n_chunks);
 }
 
 void async_step_enqueue(ey_engine *engine, int n_chunks)
@@ -80,9 +77,10 @@ void async_step_enqueue(ey_engine *engine, int n_chunks)
     bool can_enqueue = is_predictable(engine, n_chunks) && allocate_next_blocks(engine, n_chunks);
     pthread_mutex_unlock(&engine->scheduler.lock);
     if (!can_enqueue) return;
-    struct batch next = build_next_batch(engine, n_chunks, samplings);
-    if (!engine->devices.be->ops->graph->enqueue_speculative(engine->devices.be, &next, samplings))
-        return;
+    const struct step next = build_next_step(engine, n_chunks, samplings);
+    engine->scheduler.async_step = engine->devices.be->ops->graph->enqueue_speculative(
+        engine->devices.be, &next, samplings);
+    if (!engine->scheduler.async_step) return;
     memcpy(engine->scheduler.previous_chunk, engine->scheduler.chunk,
            (size_t)n_chunks * sizeof(*engine->scheduler.previous_chunk));
     engine->scheduler.n_async = n_chunks;
@@ -91,7 +89,7 @@ void async_step_enqueue(ey_engine *engine, int n_chunks)
 void async_step_discard(ey_engine *engine)
 {
     if (engine->scheduler.n_async)
-        engine->devices.be->ops->compute->finish(engine->devices.be, NULL);
+        engine->devices.be->ops->graph->drop(engine->devices.be, engine->scheduler.async_step);
     engine->scheduler.n_async = 0;
 }
 
@@ -110,10 +108,10 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
         async_step_discard(engine);
         return false;
     }
-    engine->devices.be->ops->graph->commit_speculative(engine->devices.be, token, n_chunks);
+    engine->devices.be->ops->graph->commit(engine->devices.be, engine->scheduler.async_step, token,
+                                           n_chunks);
+    engine->scheduler.step = engine->scheduler.async_step;
     engine->scheduler.n_async = 0;
-    for (int k = 0; k < n_chunks; k++)
-        engine->buffers.host.out_rows[k] = k;
     return true;
 }
 
@@ -122,7 +120,8 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
 bool async_step_verify(ey_engine *engine, int n_chunks)
 {
     struct topk_logits best;
-    if (!engine->devices.be->ops->graph->verify_speculative(engine->devices.be)) return false;
+    if (!engine->devices.be->ops->graph->verify(engine->devices.be, engine->scheduler.step))
+        return false;
     for (int k = 0; engine->scheduler.n_async && k < n_chunks; k++) {
         engine->devices.be->ops->compute->topk(engine->devices.be, &best, k);
         if (!sampler_topk_decides(&engine->scheduler.chunk[k].gen->slot->sampler, &best,

@@ -44,8 +44,8 @@ bool chunk_is_prompt(const struct scheduled_chunk *chunk);
  * first, so a request that is preempted for blocks is never scheduled already. */
 int schedule_chunks(ey_engine *engine);
 int n_prompt_rows(const struct scheduled_chunk *chunk, int n);
-/* Writes the chunks' rows into engine->buffers.host; *n_out: rows whose logits are needed. */
-struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out);
+/* Writes the chunks' rows into engine->buffers.host. */
+struct step build_step(ey_engine *engine, int n_chunks);
 
 /* ---- vision_step.c: the encoder's share of a turn ---- */
 

@@ -90,16 +90,15 @@ static void update_step_times(struct scheduler *scheduler, int n_chunks, double 
 
 /* ---- a step ---- */
 
-static bool compute_step(ey_engine *engine, int n_chunks, const struct watch *watch,
+static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *watch,
                          const struct step_buffers **buffers)
 {
-    int n_out;
-    struct batch batch = build_batch(engine, n_chunks, &n_out);
-    *buffers = batch.n_rows <= engine->buffers.ws.step.max_rows ? &engine->buffers.ws.step
-                                                                : &engine->buffers.ws.chunk;
-    return text_model_step(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
-                           *buffers, &engine->buffers.kv, &batch, engine->buffers.host.out_rows,
-                           n_out, engine->buffers.logits, watch);
+    const struct step step = build_step(engine, n_chunks);
+    *buffers = step.n_rows <= engine->buffers.ws.step.max_rows ? &engine->buffers.ws.step
+                                                               : &engine->buffers.ws.chunk;
+    return text_model_enqueue(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
+                              *buffers, &engine->buffers.kv, &step, engine->buffers.logits, watch,
+                              &engine->scheduler.step);
 }
 
 /* Waits for the step, or with an async step behind it, for it alone. Runs it again if what the
@@ -108,12 +107,13 @@ static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct step_buffers *buffers;
     const struct backend_ops *op = engine->devices.be->ops;
-    if (!(engine->scheduler.n_async ? op->graph->wait_previous
-                                    : op->compute->finish)(engine->devices.be, e))
-        return false;
-    if (!op->graph || async_step_verify(engine, n_chunks)) return true;
+    bool ok = engine->scheduler.n_async
+                  ? op->graph->wait(engine->devices.be, engine->scheduler.step, e)
+                  : op->compute->finish(engine->devices.be, e);
+    if (!ok) return false;
+    if (!engine->scheduler.step || async_step_verify(engine, n_chunks)) return true;
     async_step_discard(engine);
-    compute_step(engine, n_chunks, NULL, &buffers);
+    enqueue_step(engine, n_chunks, NULL, &buffers);
     return op->compute->finish(engine->devices.be, e);
 }
 
@@ -138,7 +138,7 @@ static void run_step(ey_engine *engine, int n_chunks)
     const struct watch watch = {watch_step, &watch_state};
     start_masks(&engine->scheduler, n_chunks);
     bool was_async = async_step_commit(engine, n_chunks),
-         done = was_async || compute_step(engine, n_chunks, &watch, &buffers);
+         done = was_async || enqueue_step(engine, n_chunks, &watch, &buffers);
     if (done) async_step_enqueue(engine, n_chunks);
     bool ok = wait_for_step(engine, n_chunks, &e);
     grammar_masks_wait(&engine->scheduler.masks);
@@ -158,7 +158,7 @@ static void run_step(ey_engine *engine, int n_chunks)
     pthread_mutex_unlock(&engine->scheduler.lock);
     for (int i = 0, out = 0; i < n_chunks; i++) {
         if (!engine->scheduler.chunk[i].wants_logits) continue;
-        const struct step_row row = {out, buffers->x, engine->buffers.host.out_rows[out]};
+        const struct step_row row = {out, buffers->x, engine->buffers.host.logits_row[out]};
         emit_token(engine, engine->scheduler.chunk[i].gen, &row);
         out++;
     }

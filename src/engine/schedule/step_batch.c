@@ -73,7 +73,7 @@ bool chunk_is_prompt(const struct scheduled_chunk *chunk)
     return chunk->first < (int)chunk->gen->prompt->ids.n;
 }
 
-/* Moves prompt rows behind decode rows: they may be computed differently (struct batch). What a
+/* Moves prompt rows behind decode rows: they may be computed differently (enum step_stage). What a
  * preempted request had generated counts as its prompt when it is recomputed with it. */
 static void sort_prompts_last(struct scheduled_chunk *chunk, int n)
 {
@@ -126,7 +126,7 @@ static void fill_feature_rows(const struct scheduled_chunk *chunk, int32_t *feat
     }
 }
 
-static void fill_batch_rows(ey_engine *engine, const struct scheduled_chunk *chunk, int seq, int at)
+static void fill_rows(ey_engine *engine, const struct scheduled_chunk *chunk, int seq, int at)
 {
     struct host_buffers *h = &engine->buffers.host;
     const ey_generation *gen = chunk->gen;
@@ -135,14 +135,14 @@ static void fill_batch_rows(ey_engine *engine, const struct scheduled_chunk *chu
         int row = chunk->first + i;
         int32_t *position = h->position + 3 * (at + i);
         h->token[at + i] = generation_token_at(gen, row);
-        h->seq[at + i] = seq;
-        h->index[at + i] = row;
         if (row < n_prompt)
             memcpy(position, gen->prompt->position + 3 * row, 3 * sizeof(*position));
         else
             position[0] = position[1] = position[2] = gen->prompt->next_position + row - n_prompt;
     }
     fill_feature_rows(chunk, h->feature + at);
+    h->seq[seq] = (struct step_seq){at, chunk->n, chunk->first,
+                                    chunk_is_prompt(chunk) ? STAGE_PROMPT : STAGE_DECODE};
     memcpy(h->block_table + (size_t)seq * (size_t)engine->limits.max_blocks, gen->slot->blocks,
            (size_t)gen->n_blocks * sizeof(int32_t));
 }
@@ -155,23 +155,32 @@ int n_prompt_rows(const struct scheduled_chunk *chunk, int n)
     return rows;
 }
 
-struct batch build_batch(ey_engine *engine, int n_chunks, int *n_out)
+struct step host_step(const struct host_buffers *h, int n_rows, int n_seqs, int max_blocks,
+                      int n_logits)
 {
-    struct host_buffers *h = &engine->buffers.host;
-    struct batch batch = {.n_seqs = n_chunks,
-                          .n_prompt = n_prompt_rows(engine->scheduler.chunk, n_chunks),
-                          .max_blocks = engine->limits.max_blocks,
-                          .token = h->token,
-                          .feature = h->feature,
-                          .position = h->position,
-                          .seq = h->seq,
-                          .index = h->index,
-                          .block_table = h->block_table};
-    *n_out = 0;
+    step_index_rows(h->seq, n_seqs, h->row_seq, h->row_slot);
+    return (struct step){.n_rows = n_rows,
+                         .n_seqs = n_seqs,
+                         .max_blocks = max_blocks,
+                         .n_logits = n_logits,
+                         .seq = h->seq,
+                         .token = h->token,
+                         .feature = h->feature,
+                         .position = h->position,
+                         .row_seq = h->row_seq,
+                         .row_slot = h->row_slot,
+                         .block_table = h->block_table,
+                         .logits_row = h->logits_row};
+}
+
+struct step build_step(ey_engine *engine, int n_chunks)
+{
+    int n_rows = 0, n_logits = 0;
     for (int i = 0; i < n_chunks; i++) {
-        fill_batch_rows(engine, &engine->scheduler.chunk[i], i, batch.n_rows);
-        batch.n_rows += engine->scheduler.chunk[i].n;
-        if (engine->scheduler.chunk[i].wants_logits) h->out_rows[(*n_out)++] = batch.n_rows - 1;
+        fill_rows(engine, &engine->scheduler.chunk[i], i, n_rows);
+        n_rows += engine->scheduler.chunk[i].n;
+        if (engine->scheduler.chunk[i].wants_logits)
+            engine->buffers.host.logits_row[n_logits++] = n_rows - 1;
     }
-    return batch;
+    return host_step(&engine->buffers.host, n_rows, n_chunks, engine->limits.max_blocks, n_logits);
 }

@@ -269,7 +269,7 @@ struct kv_layer {
     int32_t n_kv_heads, head_dim, fp8;
 };
 
-/* Rows of one step on the GPU; what they mean is in backend.h's struct batch. */
+/* Rows of one step on the GPU; what they mean is in backend/step.h. */
 struct dev_batch {
     const int32_t *seq, *index; /* [n] */
     const int32_t *block_table; /* [n_seqs, max_blocks] */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a text model computes in one go: rows of one or several sequences, and which of their
+ * results are wanted. Host memory, read before a call returns. */
+#ifndef EY_BACKEND_STEP_H
+#define EY_BACKEND_STEP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KV_BLOCK = 64 }; /* tokens of one KV block */
+
+enum step_stage {
+    STAGE_DECODE,
+    STAGE_PROMPT, /* with limits.fp8_prompts a backend may multiply its rows as that says */
+};
+
+/* A sequence's share of a step: rows that lie together and follow each other in the sequence. */
+struct step_seq {
+    int32_t first_row, n_rows;
+    int32_t first_slot; /* KV slot of its first row. Row i of it has slot first_slot + i and sees
+                           slots 0 .. first_slot + i, of a window the last of them */
+    enum step_stage stage;
+};
+
+struct step {
+    int n_rows, n_seqs, max_blocks, n_logits;
+    const struct step_seq *seq; /* [n_seqs] in the order of their rows, prompts last */
+    const int32_t *token;       /* [n_rows] id, or -1: the row is visual */
+    const int32_t *feature;     /* [n_rows] row of the visual features, or -1 */
+    const int32_t *position;    /* [n_rows, 3] M-RoPE triple T, H, W */
+    const int32_t *row_seq;     /* [n_rows] step_index_rows(): 0..n_seqs-1 */
+    const int32_t *row_slot;    /* [n_rows] step_index_rows(): its KV slot */
+    const int32_t *block_table; /* [n_seqs, max_blocks] KV block of slots 64·i .. 64·i+63 */
+    const int32_t *logits_row;  /* [n_logits] rows whose logits are wanted */
+};
+
+/* What a captured step depends on: steps of equal shape run the same launches. */
+struct step_shape {
+    int n_seqs, rows_per_seq;
+};
+
+/* Names an enqueued step whose results have not been read yet; 0: none. */
+typedef int step_handle;
+
+/* Writes the sequence and the KV slot of each row. */
+static inline void step_index_rows(const struct step_seq *seq, int n_seqs, int32_t *row_seq,
+                                   int32_t *row_slot)
+{
+    for (int s = 0; s < n_seqs; s++)
+        for (int i = 0; i < seq[s].n_rows; i++) {
+            row_seq[seq[s].first_row + i] = s;
+            row_slot[seq[s].first_row + i] = seq[s].first_slot + i;
+        }
+}
+
+/* Rows of prompts; they are the step's last. */
+static inline int step_prompt_rows(const struct step *step)
+{
+    int rows = 0;
+    for (int s = step->n_seqs - 1; s >= 0 && step->seq[s].stage == STAGE_PROMPT; s--)
+        rows += step->seq[s].n_rows;
+    return rows;
+}
+
+/* The KV block that holds `slot` of a row's sequence. */
+static inline int step_kv_block(const struct step *step, int row, int slot)
+{
+    return step->block_table[(size_t)step->row_seq[row] * (size_t)step->max_blocks +
+                             (size_t)(slot / KV_BLOCK)];
+}
+
+#endif
