@@ -256,7 +256,7 @@ struct compute_ops {
      * ----
      */
     /* x[n, hidden] = pixels[n, patch_width] · wᵀ + b + the position table, bilinear with aligned
-     * corners, at the patches first .. first+n-1 of a grid of rows x cols patches */
+     * corners, at the patches first .. first+n-1 of an image of rows x cols patches */
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
                         const struct placed *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n);
@@ -269,9 +269,11 @@ struct compute_ops {
      * affair. */
     void (*vision_qkv)(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, dev rope, int first, int n);
-    /* o[n, hidden]: full attention of rows first .. first+n-1 over all end_key rows of qkv */
+    /* o[n, hidden]: full attention of rows first .. first+n-1 over all rows of qkv of the same
+     * segment. Rows of none get anything. */
     void (*vision_attention)(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
-                             int first, int n, int n_keys);
+                             const struct vision_segment *segments, int n_segments, int first,
+                             int n);
     /* h[n, mlp] = gelu_tanh(LN(x; norm2) · fc1ᵀ + b) */
     void (*vision_mlp)(struct backend *be, dev h, dev x, const struct vision_block *w,
                        const struct vision_shape *shape, int n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a text model computes in one go: rows of one or several sequences, and which of their
- * results are wanted. Host memory, read before a call returns. */
+/* What a model computes in one go: rows of one or several sequences and which of their results are
+ * wanted; patches of one or several images. Host memory, read before a call returns. */
 #ifndef EY_BACKEND_STEP_H
 #define EY_BACKEND_STEP_H
 
@@ -60,6 +60,27 @@ static inline int step_prompt_rows(const struct step *step)
     for (int s = step->n_seqs - 1; s >= 0 && step->seq[s].stage == STAGE_PROMPT; s--)
         rows += step->seq[s].n_rows;
     return rows;
+}
+
+/* An image in a run of the vision encoder: patches that lie together, in merge-block order, and
+ * attend to each other alone. A frame of a video is a segment of its own for that reason. */
+struct vision_segment {
+    int first;      /* its first patch in the run, a multiple of KV_BLOCK */
+    int rows, cols; /* patches */
+};
+
+static inline int vision_segment_end(const struct vision_segment *s)
+{
+    return s->first + s->rows * s->cols;
+}
+
+/* The patches of a segment among first .. first+n-1 of the run; *from is the first of them. */
+static inline int vision_segment_overlap(const struct vision_segment *s, int first, int n,
+                                         int *from)
+{
+    const int end = vision_segment_end(s) < first + n ? vision_segment_end(s) : first + n;
+    *from = s->first > first ? s->first : first;
+    return end > *from ? end - *from : 0;
 }
 
 /* The KV block that holds `slot` of a row's sequence. */

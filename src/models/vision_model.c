@@ -3,6 +3,8 @@
  * in tiles of rows; a tile of one block is the unit in which a pass is given the device. */
 #include "models/vision_model.h"
 
+#include <string.h>
+
 struct vision_tile {
     const struct model *m;
     struct backend *be;
@@ -11,44 +13,70 @@ struct vision_tile {
     int first, n; /* patches */
 };
 
-/* Rows of the next tile: whole visual tokens. */
-static int encoder_tile_rows(const struct encoder_run *p, const struct model *m,
-                             const struct workspace *ws)
+/* Rows of a full tile: whole visual tokens. */
+static int full_tile_rows(const struct model *m, const struct workspace *ws)
 {
-    int group = vision_group(&m->vision), tile = ws->max_rows / group * group,
-        left = p->rows * p->cols - p->first;
+    const int group = vision_group(&m->vision);
+    return ws->max_rows / group * group;
+}
+
+static int next_tile_rows(const struct encoder_run *p, const struct model *m,
+                          const struct workspace *ws)
+{
+    const int tile = full_tile_rows(m, ws), left = p->n_patches - p->first;
     return left < tile ? left : tile;
+}
+
+/* Row `first` of the run. */
+static dev vision_row(const struct vision_tile *t, dev buffer, enum element kind, int first,
+                      int width)
+{
+    return t->be->ops->memory->at(t->be, buffer, kind, (size_t)first * (size_t)width);
 }
 
 static dev vision_tile_row(const struct vision_tile *t, dev buffer, enum element kind, int width)
 {
-    return t->be->ops->memory->at(t->be, buffer, kind, (size_t)t->first * (size_t)width);
+    return vision_row(t, buffer, kind, t->first, width);
 }
 
-/* The tile's pixels, and (row, col, 0) of each patch. */
-static void patch_embed_tile(const struct vision_tile *t, const struct encoder_run *p)
+/* n patches of an image from its patch `first` on, to rows of the run. */
+static void patch_embed_image(const struct vision_tile *t, const struct encoder_run *p, int i,
+                              int first, int n)
 {
     const struct vision_shape *s = &t->m->vision;
     const struct vision_weights *w = &t->m->placed.vision;
-    for (int i = 0; i < t->n; i++) {
-        int32_t *position = p->positions + 3 * i;
-        image_patch_position(t->first + i, p->cols, s->merge, &position[0], &position[1]);
-        position[2] = 0;
-    }
-    dev x = vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
+    const struct vision_segment *segment = &p->segment[i];
+    const struct image *image = p->image[i].image;
+    dev x = vision_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, segment->first + first, s->hidden);
     if (t->be->ops->compute->patch_embed_rgb) {
         const struct patch_spec *spec = &t->m->patch_spec;
-        const struct rgb_image rgb = {p->image->rgb,
-                                      p->rows,
-                                      p->cols,
+        const struct rgb_image rgb = {image->rgb,
+                                      segment->rows,
+                                      segment->cols,
                                       {spec->mean[0], spec->mean[1], spec->mean[2]},
                                       {spec->std[0], spec->std[1], spec->std[2]}};
-        t->be->ops->compute->patch_embed_rgb(t->be, x, &rgb, &w->patch, w->position, s, t->first,
-                                             t->n);
+        t->be->ops->compute->patch_embed_rgb(t->be, x, &rgb, &w->patch, w->position, s, first, n);
     } else {
-        image_patchify_rows(p->pixels, p->image, &t->m->patch_spec, t->first, t->n);
-        t->be->ops->compute->patch_embed(t->be, x, p->pixels, &w->patch, w->position, s, p->rows,
-                                         p->cols, t->first, t->n);
+        image_patchify_rows(p->pixels, image, &t->m->patch_spec, first, n);
+        t->be->ops->compute->patch_embed(t->be, x, p->pixels, &w->patch, w->position, s,
+                                         segment->rows, segment->cols, first, n);
+    }
+}
+
+/* The tile's pixels, and (row, col, 0) of each patch; zeros between images. */
+static void patch_embed_tile(const struct vision_tile *t, const struct encoder_run *p)
+{
+    const struct vision_shape *s = &t->m->vision;
+    memset(p->positions, 0, (size_t)t->n * 3 * sizeof(*p->positions));
+    for (int i = 0; i < p->n_images; i++) {
+        const struct vision_segment *segment = &p->segment[i];
+        int from, n = vision_segment_overlap(segment, t->first, t->n, &from);
+        for (int row = from; row < from + n; row++) {
+            int32_t *position = p->positions + 3 * (row - t->first);
+            image_patch_position(row - segment->first, segment->cols, s->merge, &position[0],
+                                 &position[1]);
+        }
+        if (n) patch_embed_image(t, p, i, from - segment->first, n);
     }
     t->be->ops->compute->rope_table(
         t->be, vision_tile_row(t, t->ws->vision_rope, ELEMENT_ROPE, s->head_dim),
@@ -64,20 +92,21 @@ static void qkv_tile(const struct vision_tile *t, const struct vision_block *w)
 }
 
 /* x += proj(attention(LN x)); x += fc2(gelu(fc1(LN x))). */
-static void attention_mlp_tile(const struct vision_tile *t, const struct vision_block *w,
-                               int n_keys)
+static void attention_mlp_tile(const struct vision_tile *t, const struct encoder_run *p,
+                               const struct vision_block *w)
 {
     const struct backend_ops *op = t->be->ops;
     const struct vision_shape *s = &t->m->vision;
     dev x = vision_tile_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, s->hidden);
-    op->compute->vision_attention(t->be, t->ws->vision_o, t->ws->vision_qkv, s, t->first, t->n,
-                                  n_keys);
+    op->compute->vision_attention(t->be, t->ws->vision_o, t->ws->vision_qkv, s, p->segment,
+                                  p->n_images, t->first, t->n);
     op->compute->vision_project_add(t->be, x, t->ws->vision_o, &w->proj, t->n);
     op->compute->vision_mlp(t->be, t->ws->vision_h, x, w, s, t->n);
     op->compute->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
 }
 
-/* n tokens of one feature block, to rows of the text model's features. */
+/* n tokens of one feature block, from a token of the run on, to rows of the text model's features.
+ */
 static void merge_tokens(const struct vision_tile *t, const struct merger *w, int level, int token,
                          int n, size_t row)
 {
@@ -98,19 +127,27 @@ static void merge_tokens(const struct vision_tile *t, const struct merger *w, in
                                               ELEMENT_FEATURE, (size_t)n * width);
 }
 
-/* The tile's tokens go where their feature blocks lie. */
-static void merge_tile(const struct vision_tile *t, const struct encoder_run *p,
-                       const struct merger *w, int level)
+/* The tile's tokens of an image go where its feature blocks lie. */
+static void merge_image(const struct vision_tile *t, const struct encoder_run *p, int image,
+                        const struct merger *w, int level)
 {
-    int group = vision_group(&t->m->vision), token = t->first / group,
-        end = (t->first + t->n) / group;
+    const int group = vision_group(&t->m->vision), first_token = p->segment[image].first / group;
+    int from, patches = vision_segment_overlap(&p->segment[image], t->first, t->n, &from);
+    int token = from / group - first_token, end = token + patches / group;
     for (int n; token < end; token += n) {
         int place = token % FEATURE_BLOCK;
         n = end - token < FEATURE_BLOCK - place ? end - token : FEATURE_BLOCK - place;
-        merge_tokens(t, w, level, token, n,
-                     (size_t)p->feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
+        merge_tokens(t, w, level, first_token + token, n,
+                     (size_t)p->image[image].feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
                          (size_t)place);
     }
+}
+
+static void merge_tile(const struct vision_tile *t, const struct encoder_run *p,
+                       const struct merger *w, int level)
+{
+    for (int i = 0; i < p->n_images; i++)
+        merge_image(t, p, i, w, level);
 }
 
 /* Which DeepStack level is taken behind this block; -1: none. */
@@ -134,28 +171,32 @@ static void encoder_next_stage(struct encoder_run *p, const struct model *m)
     }
 }
 
-struct encoder_run encoder_run_start(const struct model *m, const struct workspace *ws,
-                                     const struct image *image, float *pixels, int32_t *positions,
-                                     const int32_t *feature_block)
+struct encoder_run encoder_run_begin(float *pixels, int32_t *positions)
 {
-    struct encoder_run p = {.image = image,
-                            .rows = image->height / m->patch_spec.patch,
-                            .cols = image->width / m->patch_spec.patch,
-                            .pixels = pixels,
-                            .positions = positions,
-                            .feature_block = feature_block,
-                            .block = -1};
-    int group = vision_group(&m->vision), tile = ws->max_rows / group * group,
-        tiles = (p.rows * p.cols + tile - 1) / tile;
-    p.total = tiles * (2 * m->vision.depth + m->vision.n_deepstack + 2);
-    return p;
+    return (struct encoder_run){.pixels = pixels, .positions = positions, .block = -1};
+}
+
+bool encoder_run_add(struct encoder_run *p, const struct model *m, const struct workspace *ws,
+                     const struct encoder_image *image)
+{
+    const int i = p->n_images, tile = full_tile_rows(m, ws);
+    const struct vision_segment segment = {(p->n_patches + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK,
+                                           image->image->height / m->patch_spec.patch,
+                                           image->image->width / m->patch_spec.patch};
+    if (i == ENCODER_IMAGES || vision_segment_end(&segment) > ws->max_patches) return false;
+    p->image[i] = *image;
+    p->segment[i] = segment;
+    p->n_images++;
+    p->n_patches = vision_segment_end(&segment);
+    p->total = (p->n_patches + tile - 1) / tile * (2 * m->vision.depth + m->vision.n_deepstack + 2);
+    return true;
 }
 
 bool encoder_run_step(struct encoder_run *p, const struct model *m,
                       const struct vision_backends *place)
 {
     struct vision_tile t = {m,     place->be, place->ws,
-                            place, p->first,  encoder_tile_rows(p, m, place->ws)};
+                            place, p->first,  next_tile_rows(p, m, place->ws)};
     bool last = p->block == m->vision.depth;
     int level = p->block >= 0 ? deepstack_level_of(m, p->block) : -1;
     if (p->block < 0)
@@ -165,12 +206,12 @@ bool encoder_run_step(struct encoder_run *p, const struct model *m,
     else if (p->stage == RUN_QKV)
         qkv_tile(&t, &m->placed.vision.blocks[p->block]);
     else if (p->stage == RUN_ROWS)
-        attention_mlp_tile(&t, &m->placed.vision.blocks[p->block], p->rows * p->cols);
+        attention_mlp_tile(&t, p, &m->placed.vision.blocks[p->block]);
     else
         merge_tile(&t, p, &m->placed.vision.deepstack[level], 1 + level);
     p->first += t.n;
     p->done++;
-    if (p->first < p->rows * p->cols) return true;
+    if (p->first < p->n_patches) return true;
     if (last) return false;
     encoder_next_stage(p, m);
     return true;

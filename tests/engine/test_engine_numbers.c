@@ -336,6 +336,76 @@ static void deepstack_matters(void **state)
     }
 }
 
+/* ---- several images in a run of the encoder ---- */
+
+enum { IMAGE_TOKENS = 64, RUN_IMAGES = 3 };
+
+/* Runs images first .. end-1 together; image i's features go to block i. */
+static void encode_images(ey_engine *engine, const struct image *images, int first, int end)
+{
+    static const int32_t block[RUN_IMAGES] = {0, 1, 2};
+    struct host_buffers *h = &engine->buffers.host;
+    struct encoder_run run = encoder_run_begin(h->pixels, h->patch_positions);
+    ey_err e;
+    for (int i = first; i < end; i++)
+        assert_true(encoder_run_add(&run, &engine->devices.model,
+                                    engine->devices.vision_backends.ws,
+                                    &(struct encoder_image){&images[i], &block[i]}));
+    while (encoder_run_step(&run, &engine->devices.model, &engine->devices.vision_backends))
+        continue;
+    assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
+}
+
+static void read_features(ey_engine *engine, int level, float *out)
+{
+    engine->devices.be->ops->memory->read(
+        engine->devices.be, out, engine->buffers.ws.features[level], ELEMENT_FEATURE,
+        (size_t)RUN_IMAGES * IMAGE_TOKENS * (size_t)engine->devices.model.text.hidden);
+}
+
+/* Images in one run have the features of each alone: none sees the others. */
+static void images_in_one_run(void **state)
+{
+    (void)state;
+    static const int sides[RUN_IMAGES][2] = {{64, 128}, {96, 32}, {128, 160}};
+    struct image images[RUN_IMAGES];
+    for (int i = 0; i < RUN_IMAGES; i++) {
+        const int n = sides[i][0] * sides[i][1] * 3;
+        images[i] = (struct image){
+            .rgb = malloc((size_t)n), .height = sides[i][0], .width = sides[i][1]};
+        assert_non_null(images[i].rgb);
+        for (int k = 0; k < n; k++)
+            images[i].rgb[k] = (uint8_t)((unsigned)(k + 1) * 2654435761u >> 24);
+    }
+    EACH_DEVICE(d)
+    {
+        ey_engine *engine = engine_open("tiny-untied-bf16", devices[d], 1, CONTEXT);
+        const size_t n = (size_t)RUN_IMAGES * IMAGE_TOKENS *
+                         (size_t)engine->devices.model.text.hidden;
+        float *alone = malloc(n * sizeof(float)), *together = malloc(n * sizeof(float));
+        assert_true(alone && together);
+        for (int level = 0; level <= engine->devices.model.vision.n_deepstack; level++) {
+            write_features(engine);
+            backend_take(engine);
+            for (int i = 0; i < RUN_IMAGES; i++)
+                encode_images(engine, images, i, i + 1);
+            read_features(engine, level, alone);
+            backend_give_back(engine);
+            write_features(engine);
+            backend_take(engine);
+            encode_images(engine, images, 0, RUN_IMAGES);
+            read_features(engine, level, together);
+            backend_give_back(engine);
+            assert_memory_equal(alone, together, n * sizeof(float));
+        }
+        free(alone);
+        free(together);
+        ey_engine_close(&engine);
+    }
+    for (int i = 0; i < RUN_IMAGES; i++)
+        free(images[i].rgb);
+}
+
 /* ---- where weights lie ---- */
 
 /* Copies in huge pages, each at the begin of a page, against the file's own. */
@@ -390,6 +460,7 @@ int main(void)
         cmocka_unit_test(prompts_at_block_borders), cmocka_unit_test(any_chunk),
         cmocka_unit_test(any_vision_tile),          cmocka_unit_test(any_threads),
         cmocka_unit_test(several_sequences),        cmocka_unit_test(deepstack_matters),
+        cmocka_unit_test(images_in_one_run),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

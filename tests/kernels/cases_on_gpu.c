@@ -39,8 +39,10 @@ static double gpu_bound(const struct problem *p)
     if (op == &op_rope) return 1e-11;
     if (is_exact(p)) return 0;
     double f32 = FLT_EPSILON * FLT_EPSILON * (32 + p->c->k / 8.0),
-           scores = op == &op_vision_qkv || op == &op_vision_attention ? 8
-                                                                       : 1; /* of both operands */
+           scores = op == &op_vision_qkv || op == &op_vision_attention ||
+                            op == &op_vision_attention_images
+                        ? 8
+                        : 1; /* of both operands */
     return scores * (p->slack > 1 ? p->slack : 1) * (0x1p-18 + f32) * (p->from_cache ? 4 : 1) +
            0x1p-18;
 }

@@ -248,6 +248,8 @@ static const struct test_case with_heads[] = {
     {&op_vision_attention, F32, 300, 144, 0, 2, 2, 72, FILL_RANDOM, false},
     {&op_vision_attention, F32, 130, 80, 0, 4, 4, 20, FILL_RANDOM, false},
     {&op_vision_attention, F32, 300, 128, 0, 2, 2, 64, FILL_EQUAL_SCORES, false},
+    {&op_vision_attention_images, F32, 300, 128, 0, 2, 2, 64, FILL_RANDOM, false},
+    {&op_vision_attention_images, F32, 284, 144, 0, 2, 2, 72, FILL_RANDOM, false},
 };
 
 static const struct test_case timed_heads[] = {

@@ -71,6 +71,8 @@ struct problem {
     struct step step, fill; /* the rows under test; for attention, those that fill the cache */
     const int32_t *sequence_table; /* [sequences, max_blocks] blocks of the made-up sequences */
     int grid_rows, grid_cols;
+    struct vision_segment segment[4];
+    int n_segments;
     struct backend_limits limits;
     int first_prompt; /* rows from here on are of prompts, which counts with limits.fp8_prompts */
     int n, unit, out_width; /* rows of the output; calls are multiples of `unit` rows */
@@ -122,7 +124,8 @@ struct op {
 
 extern const struct op op_project_add, op_gate_up, op_lm_head, op_embed, op_rope, op_add_features;
 extern const struct op op_qkv, op_qkv_bias, op_attention, op_attention_window;
-extern const struct op op_patch_embed, op_vision_qkv, op_vision_attention, op_vision_mlp, op_merge;
+extern const struct op op_patch_embed, op_vision_qkv, op_vision_attention,
+    op_vision_attention_images, op_vision_mlp, op_merge;
 
 dev run_input(struct run *r, enum element kind, const float *x, size_t n);
 dev run_output(struct run *r, enum element kind, size_t n); /* between canaries, filled with them */

@@ -91,6 +91,8 @@ static void prepare_vision_qkv_attention(struct problem *p)
     p->limits.max_width = 3 * c->k;
     p->limits.max_keys = c->n;
     p->limits.max_patches = (c->n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    p->segment[0] = (struct vision_segment){0, 1, c->n};
+    p->n_segments = 1;
     p->attends_image = true;
     p->slack = 1000; /* scores of standard deviation up to 50 here, off by as many eps; their
                         weights too */
@@ -127,9 +129,9 @@ static void call_vision_qkv(struct run *r, int first, int n)
 static void call_vision_attention(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    r->be->ops->compute->vision_attention(r->be,
-                                          run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k),
-                                          r->kv.data, &p->vision, first, n, p->n);
+    r->be->ops->compute->vision_attention(
+        r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->k), r->kv.data, &p->vision,
+        p->segment, p->n_segments, first, n);
 }
 
 static void fetch_attended(struct run *r, float *out)
@@ -149,6 +151,21 @@ const struct op op_vision_qkv = {"vision_qkv", prepare_vision_qkv_attention, beg
 const struct op op_vision_attention = {"vision_attend", prepare_vision_attention,
                                        begin_vision_attention, call_vision_attention,
                                        run_fetch_activation};
+
+/* The same of four images: of one KV block, of two, of a few patches, and of what is left. */
+static void prepare_vision_attention_images(struct problem *p)
+{
+    prepare_vision_qkv_attention(p);
+    p->segment[0] = (struct vision_segment){0, 8, 8};
+    p->segment[1] = (struct vision_segment){64, 2, 64};
+    p->segment[2] = (struct vision_segment){192, 8, 8};
+    p->segment[3] = (struct vision_segment){256, 2, (p->c->n - 256) / 2};
+    p->n_segments = 4;
+}
+
+const struct op op_vision_attention_images = {
+    "vision_attend images", prepare_vision_attention_images, begin_vision_attention,
+    call_vision_attention, run_fetch_activation};
 
 /* ---- MLP ---- */
 

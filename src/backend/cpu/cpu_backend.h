@@ -133,7 +133,7 @@ void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struc
 void cpu_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                     const struct vision_shape *shape, dev rope, int first, int n);
 void cpu_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
-                          int first, int n, int n_keys);
+                          const struct vision_segment *segments, int n_segments, int first, int n);
 void cpu_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
                     const struct vision_shape *shape, int n);
 void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);

@@ -230,7 +230,7 @@ struct cpu_vision_attention_job {
     float *o;
     struct vision_layout in;
     const struct vision_shape *shape;
-    int first, n, n_keys, tiles;
+    int first, n, first_key, n_keys, tiles;
 };
 
 static int vision_tile_rows(const struct cpu_vision_attention_job *j, int tile)
@@ -258,8 +258,8 @@ static void attend_vision_tiles(const struct cpu_vision_attention_job *j, int ti
         for (int i = 0; i < n_tiles; i++) {
             for (int r = 0; r < t[i].n_rows; r++)
                 t[i].end_key[r] = j->n_keys - key < CPU_KEY_BLOCK ? j->n_keys - key : CPU_KEY_BLOCK;
-            j->c->k->attention(&t[i], keys_at(&j->in, head, (size_t)key),
-                               values_at(&j->in, head, (size_t)key),
+            j->c->k->attention(&t[i], keys_at(&j->in, head, (size_t)(j->first_key + key)),
+                               values_at(&j->in, head, (size_t)(j->first_key + key)),
                                j->c->k->two_pass ? KV_LAYOUT_TWO_PASS : KV_LAYOUT_F32);
         }
     for (int i = 0; i < n_tiles; i++)
@@ -282,8 +282,8 @@ static void attend_image_tile(const struct cpu_vision_attention_job *j,
         vision_tile_rows(j, tile),
         (int)dim,
         j->n_keys,
-        keys_at(&j->in, head, 0),
-        values_at(&j->in, head, 0),
+        keys_at(&j->in, head, (size_t)j->first_key),
+        values_at(&j->in, head, (size_t)j->first_key),
         j->o + row * hidden + head * dim,
         hidden};
     k->attention(&t, scratch);
@@ -313,12 +313,24 @@ static void attend_vision_groups(void *context, size_t begin, size_t end, int th
 }
 
 void cpu_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
-                          int first, int n, int n_keys)
+                          const struct vision_segment *segments, int n_segments, int first, int n)
 {
     struct cpu *c = cpu_of(be);
-    struct cpu_vision_attention_job job = {
-        c, o, layout_of(c, qkv, shape), shape, first, n, n_keys, (n + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
-    pool_run(c->pool, groups_of_head(&job) * (size_t)shape->n_heads, 1, attend_vision_groups, &job);
+    for (int i = 0; i < n_segments; i++) {
+        int from, rows = vision_segment_overlap(&segments[i], first, n, &from);
+        struct cpu_vision_attention_job job = {.c = c,
+                                               .o = (float *)o +
+                                                    (size_t)(from - first) * (size_t)shape->hidden,
+                                               .in = layout_of(c, qkv, shape),
+                                               .shape = shape,
+                                               .first = from,
+                                               .n = rows,
+                                               .first_key = segments[i].first,
+                                               .n_keys = segments[i].rows * segments[i].cols,
+                                               .tiles = (rows + CPU_Q_ROWS - 1) / CPU_Q_ROWS};
+        pool_run(c->pool, groups_of_head(&job) * (size_t)shape->n_heads, 1, attend_vision_groups,
+                 &job);
+    }
 }
 
 /* ---- MLP and mergers ---- */

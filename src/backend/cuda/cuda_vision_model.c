@@ -122,15 +122,30 @@ void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_blo
     cuda_launch(c, &l, &a);
 }
 
-void cuda_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *s,
+/* Rows first .. first+n-1 of a segment. */
+static void attend_segment(struct cuda *c, bf16 *o, const bf16 *qkv, const struct vision_shape *s,
                            int first, int n, int n_keys)
 {
     struct attention_vision_args a = {
         o, qkv, first, n, n_keys, s->n_heads, s->head_dim, 1 / sqrtf((float)s->head_dim)};
-    struct launch l = cuda_kernel_failed(cuda_of(be), cuda_attention_vision_kernel_id(s->head_dim))
+    struct launch l = cuda_kernel_failed(c, cuda_attention_vision_kernel_id(s->head_dim))
                           ? attention_vision_fallback_launch(&a)
                           : attention_vision_launch(&a);
-    cuda_launch(cuda_of(be), &l, &a);
+    cuda_launch(c, &l, &a);
+}
+
+void cuda_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *s,
+                           const struct vision_segment *segments, int n_segments, int first, int n)
+{
+    const size_t hidden = (size_t)s->hidden;
+    for (int i = 0; i < n_segments; i++) {
+        const struct vision_segment *segment = &segments[i];
+        int from, rows = vision_segment_overlap(segment, first, n, &from);
+        if (rows)
+            attend_segment(cuda_of(be), (bf16 *)o + (size_t)(from - first) * hidden,
+                           (const bf16 *)qkv + (size_t)segment->first * 3 * hidden, s,
+                           from - segment->first, rows, segment->rows * segment->cols);
+    }
 }
 
 void cuda_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,

@@ -88,7 +88,7 @@ void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struc
 void ref_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_block *w,
                     const struct vision_shape *shape, dev rope, int first, int n);
 void ref_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
-                          int first, int n, int n_keys);
+                          const struct vision_segment *segments, int n_segments, int first, int n);
 void ref_vision_mlp(struct backend *be, dev h, dev x, const struct vision_block *w,
                     const struct vision_shape *shape, int n);
 void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affine *w, int n);

@@ -87,7 +87,7 @@ struct ref_vision_attention_job {
     float *o;
     const float *qkv;
     const struct vision_shape *shape;
-    int first, n_keys;
+    int first, first_key, n_keys;
 };
 
 static void ref_vision_attention_head(const struct ref_vision_attention_job *a, int row, int head,
@@ -95,7 +95,8 @@ static void ref_vision_attention_head(const struct ref_vision_attention_job *a, 
 {
     size_t hidden = (size_t)a->shape->hidden, dim = (size_t)a->shape->head_dim, stride = 3 * hidden,
            at = (size_t)head * dim;
-    const float *q = a->qkv + (size_t)(a->first + row) * stride + at, *keys = a->qkv + hidden + at,
+    const float *q = a->qkv + (size_t)(a->first + row) * stride + at,
+                *keys = a->qkv + (size_t)a->first_key * stride + hidden + at,
                 *values = keys + hidden;
     float *o = a->o + (size_t)row * hidden + at, scale = 1.0f / sqrtf((float)dim);
     ref_dots(scores, q, keys, stride, dim, a->n_keys);
@@ -116,10 +117,23 @@ static void ref_vision_attention_items(void *context, size_t begin, size_t end, 
 }
 
 void ref_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *shape,
-                          int first, int n, int n_keys)
+                          const struct vision_segment *segments, int n_segments, int first, int n)
 {
-    struct ref_vision_attention_job a = {ref_of(be), o, qkv, shape, first, n_keys};
-    pool_run(a.r->pool, (size_t)n * (size_t)shape->n_heads, 4, ref_vision_attention_items, &a);
+    struct ref *r = ref_of(be);
+    for (int i = 0; i < n_segments; i++) {
+        int from, rows = vision_segment_overlap(&segments[i], first, n, &from);
+        struct ref_vision_attention_job a = {r,
+                                             (float *)o +
+                                                 (size_t)(from - first) * (size_t)shape->hidden,
+                                             qkv,
+                                             shape,
+                                             from,
+                                             segments[i].first,
+                                             segments[i].rows * segments[i].cols};
+        if (rows)
+            pool_run(r->pool, (size_t)rows * (size_t)shape->n_heads, 4, ref_vision_attention_items,
+                     &a);
+    }
 }
 
 /* 0.5 z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */

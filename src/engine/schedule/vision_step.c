@@ -28,10 +28,12 @@ static void start_encoder_run(ey_engine *engine)
     engine->scheduler.encoder_prompt = gen->prompt;
     prompt_ref(gen->prompt);
     engine->scheduler.encoder_entry = gen->image_entry[i];
-    engine->scheduler.encoder_run = encoder_run_start(
-        &engine->devices.model, engine->devices.vision_backends.ws, &gen->prompt->images[i].pixels,
-        engine->buffers.host.pixels, engine->buffers.host.patch_positions,
-        engine->scheduler.encoder_entry->block);
+    engine->scheduler.encoder_run = encoder_run_begin(engine->buffers.host.pixels,
+                                                      engine->buffers.host.patch_positions);
+    const struct encoder_image image = {&gen->prompt->images[i].pixels,
+                                        engine->scheduler.encoder_entry->block};
+    encoder_run_add(&engine->scheduler.encoder_run, &engine->devices.model,
+                    engine->devices.vision_backends.ws, &image); /* an image alone has room */
 }
 
 /* Which of the request's images is being encoded; n_images: none. */
