@@ -50,22 +50,47 @@ struct placed;
  * file says (`*_tensors`, of struct tensor), and what the backend made of it (of struct placed *).
  */
 /* clang-format off */
-#define TEXT_LAYER_MEMBERS(X)                                       \
+#define ATTENTION_MEMBERS(X)                                        \
     X(input_norm) X(q) X(k) X(v) X(q_bias) X(k_bias) X(v_bias)      \
-    X(q_norm) X(k_norm) X(o) X(post_norm) X(gate) X(up) X(down)
+    X(q_norm) X(k_norm) X(o)
+#define MLP_MEMBERS(X) X(post_norm) X(gate) X(up) X(down)
 /* clang-format on */
 #define TENSOR_MEMBER(name) struct tensor name;
 #define PLACED_MEMBER(name) struct placed *name;
 
 /* Without data, or NULL, where a family has none of them: biases of q, k and v, norms of their
  * heads. */
+struct attention_tensors {
+    ATTENTION_MEMBERS(TENSOR_MEMBER)
+};
+struct attention {
+    ATTENTION_MEMBERS(PLACED_MEMBER)
+};
+
+struct mlp_tensors {
+    MLP_MEMBERS(TENSOR_MEMBER)
+};
+struct mlp {
+    MLP_MEMBERS(PLACED_MEMBER)
+};
+
+/* How a layer mixes tokens. Each kind has a weight struct and operations of its own, and a cache
+ * whose layers are counted by kind (kv_cache: full attention's). */
+enum layer_kind { LAYER_FULL_ATTENTION, LAYER_KINDS };
+
 struct text_layer_tensors {
-    TEXT_LAYER_MEMBERS(TENSOR_MEMBER)
+    enum layer_kind kind;
+    struct attention_tensors attention;
+    struct mlp_tensors mlp;
 };
 struct text_layer {
-    TEXT_LAYER_MEMBERS(PLACED_MEMBER)
+    enum layer_kind kind;
+    struct attention attention;
+    struct mlp mlp;
 };
-enum { LAYER_WEIGHTS = sizeof(struct text_layer_tensors) / sizeof(struct tensor) };
+
+/* A struct that holds nothing but weights as an array: its first, and how many there are. */
+#define TENSORS_OF(s) (struct tensor *)&(s), sizeof(s) / sizeof(struct tensor)
 
 struct affine_tensors { /* y = x · Wᵀ + b */
     struct tensor w, b;
@@ -224,7 +249,7 @@ struct compute_ops {
     /* a = RMSNorm(x); q, k, v = a · Wᵀ (+ bias); q, k per head normed (where there are norms) and
      * turned; k, v into the cache at each row's slot; q[n, n_heads·head_dim] */
     void (*qkv)(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-                const struct text_layer *w, const struct text_shape *shape, dev rope,
+                const struct attention *w, const struct text_shape *shape, dev rope,
                 const struct step *step);
     /* o[n, n_heads·head_dim]: causal attention of each row over slots text_first_key()..index of
      * its sequence */
@@ -232,14 +257,14 @@ struct compute_ops {
                       const struct text_shape *shape, const struct step *step);
     /* Optional; NULL: qkv() and attention() are called. q is scratch. */
     void (*qkv_attention)(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
-                          const struct text_layer *w, const struct text_shape *shape, dev rope,
+                          const struct attention *w, const struct text_shape *shape, dev rope,
                           const struct step *step);
     /* x[n, rows(w)] += in · wᵀ. The last n_prompt rows are of prompts (step_prompt_rows()), also
      * below */
     void (*project_add)(struct backend *be, dev x, dev in, const struct placed *w, int n,
                         int n_prompt);
     /* h[n, mlp] = silu(a · gateᵀ) ⊙ (a · upᵀ), a = RMSNorm(x; post_norm) */
-    void (*gate_up)(struct backend *be, dev h, dev x, const struct text_layer *w,
+    void (*gate_up)(struct backend *be, dev h, dev x, const struct mlp *w,
                     const struct text_shape *shape, int n, int n_prompt);
     /* x[i] += features[step->feature[i]] for visual rows */
     void (*add_features)(struct backend *be, dev x, dev features, const struct step *step,

@@ -157,18 +157,25 @@ static void insert_by_address(struct quantized_tensor *out, const struct tensor 
     out->weights[at] = w;
 }
 
+static void collect_weights(struct quantized_tensor *out, const struct tensor_view *t,
+                            const struct tensor *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *from = source_data(&w[i]);
+        if (from && from >= t->data && from < t->data + t->size && out->n_weights < MAX_FUSED)
+            insert_by_address(out, &w[i]);
+    }
+}
+
 /* The matrices that a stored tensor is quantized into. */
 static struct quantized_tensor quantized_from(const struct quantized_source *source,
                                               const struct tensor_view *t)
 {
     struct quantized_tensor out = {0};
     for (int i = 0; i < source->n_layers && !out.n_weights; i++) {
-        const struct tensor *w = (const struct tensor *)&source->layers[i];
-        for (int j = 0; j < LAYER_WEIGHTS; j++) {
-            const uint8_t *from = source_data(&w[j]);
-            if (from && from >= t->data && from < t->data + t->size && out.n_weights < MAX_FUSED)
-                insert_by_address(&out, &w[j]);
-        }
+        const struct text_layer_tensors *layer = &source->layers[i];
+        collect_weights(&out, t, TENSORS_OF(layer->attention));
+        collect_weights(&out, t, TENSORS_OF(layer->mlp));
     }
     return out;
 }

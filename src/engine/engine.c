@@ -75,7 +75,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .device_detail = engine->devices.be->ops->detail(engine->devices.be),
         .threads = pool_threads(engine->devices.pool),
         .max_model_len = engine->limits.max_model_len,
-        .kv_tokens = engine->buffers.kv.shape.n_blocks * KV_BLOCK,
+        .kv_tokens = engine->buffers.plan.kv.n_blocks * KV_BLOCK,
         .max_num_seqs = engine->limits.max_num_seqs,
         .vocab_size = engine->devices.model.text.vocab_size,
         .reads_images = engine->devices.model.vision.depth > 0,
@@ -86,7 +86,7 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
         .device_seconds = engine->devices.device_seconds,
         .device_bytes = engine->devices.device_info.is_gpu ? engine->buffers.plan.allocated : 0,
         .n_layers = engine->devices.model.text.n_layers,
-        .gpu_layers = engine->devices.model.text.n_layers - engine->buffers.cpu_layers.n_layers,
+        .gpu_layers = engine->devices.model.text.n_layers - engine->buffers.plan.cpu_layers,
         .lm_head_rows = !engine->buffers.bf16_head.data    ? NULL
                         : engine->buffers.rescores_on_host ? "host"
                                                            : "pinned",

@@ -102,13 +102,11 @@ struct engine_buffers {
     int n_plan_items;
     struct workspace ws;
     struct workspace cpu_vision_ws; /* of a vision encoder on the CPU next to a GPU */
-    struct cpu_layers cpu_layers;   /* n_layers 0: all are on `be` */
     dev step_memory;                /* what the workspaces' buffers lie in, as are the next four */
     dev shared_memory;
     dev feature_memory;
     dev vision_memory;
     dev cpu_layers_memory;
-    struct kv_cache kv;
     uint64_t kv_block_bytes;
     float *logits; /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;

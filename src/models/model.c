@@ -68,28 +68,31 @@ static bool read_default_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_
     return ok;
 }
 
+static bool any_int4(const struct tensor *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (w[i].dtype == DTYPE_INT4) return true;
+    return false;
+}
+
 /* Kernels take int4 in the text layers only. */
 static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
 {
-    const struct tensor *vision_be = (const struct tensor *)m->vision_tensors.blocks;
-    bool elsewhere = m->embed.dtype == DTYPE_INT4 || m->head.dtype == DTYPE_INT4 ||
-                     m->vision_tensors.position.dtype == DTYPE_INT4 ||
-                     m->vision_tensors.patch.w.dtype == DTYPE_INT4;
-    for (size_t i = 0;
-         i < (size_t)m->vision.depth * sizeof(struct vision_block_tensors) / sizeof(*vision_be);
-         i++)
-        elsewhere = elsewhere || vision_be[i].dtype == DTYPE_INT4;
+    struct vision_tensors *vision = &m->vision_tensors;
+    bool elsewhere = any_int4(&m->embed, 1) || any_int4(&m->head, 1) ||
+                     any_int4(&vision->position, 1) || any_int4(TENSORS_OF(vision->patch));
+    for (int i = 0; i < m->vision.depth; i++)
+        elsewhere = elsewhere || any_int4(TENSORS_OF(vision->blocks[i]));
     for (int i = -1; i < m->vision.n_deepstack; i++) {
-        const struct merger_tensors *merger = i < 0 ? &m->vision_tensors.merger
-                                                    : &m->vision_tensors.deepstack[i];
+        const struct merger_tensors *merger = i < 0 ? &vision->merger : &vision->deepstack[i];
         elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 ||
                     merger->fc2.w.dtype == DTYPE_INT4;
     }
     for (int i = 0; i < m->text.n_layers; i++) {
-        const struct tensor *w = (const struct tensor *)&m->layers[i];
-        for (size_t j = 0; j < sizeof(m->layers[i]) / sizeof(*w); j++)
-            m->int4 = m->int4 || w[j].dtype == DTYPE_INT4;
-        if ((m->layers[i].gate.dtype == DTYPE_INT4) != (m->layers[i].up.dtype == DTYPE_INT4))
+        struct text_layer_tensors *layer = &m->layers[i];
+        m->int4 = m->int4 || any_int4(TENSORS_OF(layer->attention)) ||
+                  any_int4(TENSORS_OF(layer->mlp));
+        if ((layer->mlp.gate.dtype == DTYPE_INT4) != (layer->mlp.up.dtype == DTYPE_INT4))
             return ey_fail(
                 e, EY_BAD_MODEL,
                 "%s: of layer %d's gate_proj and up_proj one has four-bit weights and one has not",
@@ -165,11 +168,9 @@ static bool place_weights(struct backend *be, struct placed **out, const struct 
     return true;
 }
 
-/* A structure that holds nothing but weights, as an array of them. */
-#define WEIGHTS_OF(s) (struct tensor *)&(s), sizeof(s) / sizeof(struct tensor)
 /* Fills a structure of placed weights from its pair of tensors. */
 #define PLACE_WEIGHTS(be, out, in, role, placement, e) \
-    place_weights(be, (struct placed **)&(out), WEIGHTS_OF(in), role, placement, e)
+    place_weights(be, (struct placed **)&(out), TENSORS_OF(in), role, placement, e)
 
 static bool place_merger(struct backend *be, struct merger *out, struct merger_tensors *in,
                          enum placement placement, ey_err *e)
@@ -190,8 +191,8 @@ static size_t resident_bytes(const struct backend *be, const struct tensor *firs
 
 static size_t merger_bytes(const struct backend *be, const struct merger_tensors *m)
 {
-    return resident_bytes(be, WEIGHTS_OF(m->norm)) + resident_bytes(be, WEIGHTS_OF(m->fc1)) +
-           resident_bytes(be, WEIGHTS_OF(m->fc2));
+    return resident_bytes(be, TENSORS_OF(m->norm)) + resident_bytes(be, TENSORS_OF(m->fc1)) +
+           resident_bytes(be, TENSORS_OF(m->fc2));
 }
 
 size_t model_streamed_group_bytes(const struct model *model, const struct backend *be)
@@ -199,7 +200,7 @@ size_t model_streamed_group_bytes(const struct model *model, const struct backen
     const struct vision_tensors *v = &model->vision_tensors;
     size_t max_bytes = model->vision.depth ? merger_bytes(be, &v->merger) : 0, bytes;
     for (int i = 0; i < model->vision.depth; i++)
-        if ((bytes = resident_bytes(be, WEIGHTS_OF(v->blocks[i]))) > max_bytes) max_bytes = bytes;
+        if ((bytes = resident_bytes(be, TENSORS_OF(v->blocks[i]))) > max_bytes) max_bytes = bytes;
     for (int i = 0; i < model->vision.n_deepstack; i++)
         if ((bytes = merger_bytes(be, &v->deepstack[i])) > max_bytes) max_bytes = bytes;
     return max_bytes;
@@ -254,27 +255,45 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct placed 
     return m->be->ops->memory->place(m->be, out, &quantized, role, PLACE_RESIDENT, e);
 }
 
-static enum weight_role layer_role(const struct text_layer_tensors *layer, const struct tensor *w)
+static bool place_layer_weights(const struct on_load_quantizer *m, struct placed **out,
+                                const struct tensor *w, size_t n, enum weight_role role, int layer,
+                                ey_err *e)
 {
-    return w == &layer->q || w == &layer->k || w == &layer->v ? ROLE_ATTENTION : ROLE_TEXT;
-}
-
-_Static_assert(LAYER_WEIGHTS == sizeof(struct text_layer) / sizeof(struct placed *),
-               "pairs of structs");
-
-static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_err *e)
-{
-    const struct text_layer_tensors *in = &m->model->layers[layer];
-    const struct tensor *w = (const struct tensor *)in;
-    struct placed **out = (struct placed **)&m->model->placed.layers[layer];
-    for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
-        const enum weight_role role = layer_role(in, &w[i]);
+    for (size_t i = 0; i < n; i++) {
         if (!w[i].data) continue;
         if (!(w[i].recipe ? quantize_and_place(m, &out[i], &w[i], role, layer, e)
                           : place_weights(m->be, &out[i], &w[i], 1, role, PLACE_RESIDENT, e)))
             return false;
     }
     return true;
+}
+
+/* Fills a structure of a layer's placed weights from its pair of tensors. */
+#define PLACE_LAYER(m, out, in, role, layer, e) \
+    place_layer_weights(m, (struct placed **)&(out), TENSORS_OF(in), role, layer, e)
+
+static bool place_attention(const struct on_load_quantizer *m, struct attention *out,
+                            struct attention_tensors *in, int layer, ey_err *e)
+{
+    return PLACE_LAYER(m, out->input_norm, in->input_norm, ROLE_TEXT, layer, e) &&
+           PLACE_LAYER(m, out->q, in->q, ROLE_ATTENTION, layer, e) &&
+           PLACE_LAYER(m, out->k, in->k, ROLE_ATTENTION, layer, e) &&
+           PLACE_LAYER(m, out->v, in->v, ROLE_ATTENTION, layer, e) &&
+           PLACE_LAYER(m, out->q_bias, in->q_bias, ROLE_TEXT, layer, e) &&
+           PLACE_LAYER(m, out->k_bias, in->k_bias, ROLE_TEXT, layer, e) &&
+           PLACE_LAYER(m, out->v_bias, in->v_bias, ROLE_TEXT, layer, e) &&
+           PLACE_LAYER(m, out->q_norm, in->q_norm, ROLE_TEXT, layer, e) &&
+           PLACE_LAYER(m, out->k_norm, in->k_norm, ROLE_TEXT, layer, e) &&
+           PLACE_LAYER(m, out->o, in->o, ROLE_TEXT, layer, e);
+}
+
+static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_err *e)
+{
+    struct text_layer_tensors *in = &m->model->layers[layer];
+    struct text_layer *out = &m->model->placed.layers[layer];
+    out->kind = in->kind;
+    return place_attention(m, &out->attention, &in->attention, layer, e) &&
+           PLACE_LAYER(m, out->mlp, in->mlp, ROLE_TEXT, layer, e);
 }
 
 static bool place_text_layers(struct model *model, struct backend *be, struct pool *pool, int begin,
@@ -295,18 +314,28 @@ bool model_place(struct model *model, struct backend *be, struct backend *vision
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e)
 {
     struct placed_model *out = &model->placed;
-    const int first = where->cpu_layers, n_layers = model->text.n_layers;
+    const bool embeds_on_cpu = where->range[0].on_cpu;
     /* a backend with memory of its own holds a tied matrix once */
     const bool tied = be->ops->device && model->head.data == model->embed.data &&
-                      where->embed == where->lm_head && !first;
-    out->layers = arena_array(&model->arena, (size_t)n_layers, sizeof(*out->layers));
+                      where->embed == where->lm_head && !embeds_on_cpu;
+    out->layers = arena_array(&model->arena, (size_t)model->text.n_layers, sizeof(*out->layers));
     if (!out->layers) return ey_fail_memory(e, "the text model's layers", 0);
-    bool ok = PLACE_WEIGHTS(first ? cpu : be, out->embed, model->embed, ROLE_EMBED, where->embed,
-                            e) &&
+    bool ok = PLACE_WEIGHTS(embeds_on_cpu ? cpu : be, out->embed, model->embed, ROLE_EMBED,
+                            where->embed, e) &&
               (tied || PLACE_WEIGHTS(be, out->head, model->head, ROLE_HEAD, where->lm_head, e)) &&
               PLACE_WEIGHTS(be, out->final_norm, model->final_norm, ROLE_TEXT, PLACE_RESIDENT, e);
     if (tied) out->head = out->embed;
-    return ok && (!first || place_text_layers(model, cpu, pool, 0, first, e)) &&
-           place_text_layers(model, be, pool, first, n_layers, e) &&
-           (!model->vision.depth || place_vision_model(model, vision_be, where->vision, e));
+    for (int i = 0; ok && i < where->n_ranges; i++) {
+        const struct placed_range *r = &where->range[i];
+        ok = place_text_layers(model, r->on_cpu ? cpu : be, pool, r->first, r->end, e);
+    }
+    return ok && (!model->vision.depth || place_vision_model(model, vision_be, where->vision, e));
+}
+
+int model_layers_of_kind(const struct model *model, enum layer_kind kind, int first, int end)
+{
+    int n = 0;
+    for (int i = first; i < end; i++)
+        n += model->layers[i].kind == kind;
+    return n;
 }

@@ -77,18 +77,27 @@ struct model {
  * error that names it and those that are known. */
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
 void model_close(struct model *model);
-/* Placement of what need not be on the device as a whole. */
+enum { MAX_LAYER_RANGES = 2 };
+
+/* Which device has which layers, and where what need not be on it as a whole lies. The embedding is
+ * with the first range, final norm and head are with the last. */
 struct placements {
     enum placement embed, lm_head, vision;
-    int cpu_layers; /* on the CPU next to a GPU, with the embedding */
+    struct placed_range {
+        int first, end;
+        bool on_cpu; /* next to a GPU */
+    } range[MAX_LAYER_RANGES];
+    int n_ranges;
 };
-/* Places every weight: `vision_be` runs the vision encoder, `cpu` the first layers if there are
- * any, `be` the rest; usually they are one. Weights with a recipe are quantized by `pool`, in
+/* Places every weight: `vision_be` runs the vision encoder, `cpu` the ranges that are on it, `be`
+ * the others; usually they are one. Weights with a recipe are quantized by `pool`, in
  * memory of the model's if the backend uses it in place, else through one buffer. */
 bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e);
 /* Device bytes of the largest group of a streamed vision encoder. */
 size_t model_streamed_group_bytes(const struct model *model, const struct backend *be);
+/* Layers of one kind among first .. end-1: as many layers a cache of that kind has. */
+int model_layers_of_kind(const struct model *model, enum layer_kind kind, int first, int end);
 bool model_is_eos(const struct model *model, int id);
 
 /* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */

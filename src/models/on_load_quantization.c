@@ -19,10 +19,13 @@ struct matrix_set {
 
 static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_tensors *w)
 {
-    out[0] = (struct matrix_set){{&w->q, &w->k, &w->v}, {"q", "k", "v"}, 3, &w->input_norm};
-    out[1] = (struct matrix_set){{&w->o}, {"o"}, 1, NULL};
-    out[2] = (struct matrix_set){{&w->gate, &w->up}, {"gate", "up"}, 2, &w->post_norm};
-    out[3] = (struct matrix_set){{&w->down}, {"down"}, 1, NULL};
+    out[0] = (struct matrix_set){{&w->attention.q, &w->attention.k, &w->attention.v},
+                                 {"q", "k", "v"},
+                                 3,
+                                 &w->attention.input_norm};
+    out[1] = (struct matrix_set){{&w->attention.o}, {"o"}, 1, NULL};
+    out[2] = (struct matrix_set){{&w->mlp.gate, &w->mlp.up}, {"gate", "up"}, 2, &w->mlp.post_norm};
+    out[3] = (struct matrix_set){{&w->mlp.down}, {"down"}, 1, NULL};
 }
 
 /* Squares of the norm's weights: normed inputs are about equally large in every column, so that is

@@ -1,94 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a text model (spec 3.1): what all families with pre-norm GQA layers share. DeepStack
- * features are added after the first layers where the model has them. */
+/* One step of a text model (spec 3.1): what all families with pre-norm layers share. DeepStack
+ * features are added behind the first layers where the model has them. */
 #include "models/text_model.h"
 
-/* A range of layers on one backend. */
-struct layer_range {
-    struct backend *be;
+int text_deepstack_layer(int level)
+{
+    return level;
+}
+
+/* What a range's layers work with in one step. */
+struct range_step {
+    const struct model *m;
+    const struct workspace *ws;
+    struct layer_range *range;
     const struct step_buffers *buffers;
-    struct kv_cache *kv;
-    int begin, end;
+    const struct step *step;
+    int n_prompt;
+    int in_cache[LAYER_KINDS]; /* layers of each kind that were run: the next one's index in the
+                                  kind's cache */
 };
 
-static void run_text_layer(const struct model *m, const struct layer_range *s,
-                           const struct workspace *ws, int layer, const struct step *step)
+static struct range_step range_step_of(const struct model *m, struct workspace *ws, int i,
+                                       const struct step *step)
 {
-    struct backend *be = s->be;
-    const struct backend_ops *op = be->ops;
-    const struct step_buffers *b = s->buffers;
-    const struct text_layer *w = &m->placed.layers[layer];
-    const int kv_layer = layer - s->begin; /* in the cache */
-    const int n_prompt = step_prompt_rows(step);
-    if (op->compute->qkv_attention) {
-        op->compute->qkv_attention(be, b->o, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope,
-                                   step);
-    } else {
-        op->compute->qkv(be, b->q, s->kv, kv_layer, b->x, w, &m->text, b->rope, step);
-        op->compute->attention(be, b->o, b->q, s->kv, kv_layer, &m->text, step);
+    return (struct range_step){.m = m,
+                               .ws = ws,
+                               .range = &ws->range[i],
+                               .buffers = range_buffers(&ws->range[i], step->n_rows),
+                               .step = step,
+                               .n_prompt = step_prompt_rows(step)};
+}
+
+/* o = attention of x, before its projection. */
+static void run_attention(const struct range_step *r, const struct attention *w, int kv_layer)
+{
+    struct backend *be = r->range->be;
+    const struct compute_ops *op = be->ops->compute;
+    const struct step_buffers *b = r->buffers;
+    struct kv_cache *kv = &r->range->kv;
+    if (op->qkv_attention) {
+        op->qkv_attention(be, b->o, b->q, kv, kv_layer, b->x, w, &r->m->text, b->rope, r->step);
+        return;
     }
-    op->compute->project_add(be, b->x, b->o, w->o, step->n_rows, n_prompt);
-    op->compute->gate_up(be, b->h, b->x, w, &m->text, step->n_rows, n_prompt);
-    op->compute->project_add(be, b->x, b->h, w->down, step->n_rows, n_prompt);
-    if (layer < m->vision.n_deepstack)
-        op->compute->add_features(be, b->x, ws->features[1 + layer], step, m->text.hidden);
+    op->qkv(be, b->q, kv, kv_layer, b->x, w, &r->m->text, b->rope, r->step);
+    op->attention(be, b->o, b->q, kv, kv_layer, &r->m->text, r->step);
+}
+
+static void run_text_layer(struct range_step *r, int layer)
+{
+    struct backend *be = r->range->be;
+    const struct compute_ops *op = be->ops->compute;
+    const struct step_buffers *b = r->buffers;
+    const struct text_layer *w = &r->m->placed.layers[layer];
+    const int n = r->step->n_rows;
+    run_attention(r, &w->attention, r->in_cache[w->kind]++);
+    op->project_add(be, b->x, b->o, w->attention.o, n, r->n_prompt);
+    op->gate_up(be, b->h, b->x, &w->mlp, &r->m->text, n, r->n_prompt);
+    op->project_add(be, b->x, b->h, w->mlp.down, n, r->n_prompt);
+    for (int level = 0; level < r->m->vision.n_deepstack; level++)
+        if (text_deepstack_layer(level) == layer)
+            op->add_features(be, b->x, r->ws->features[1 + level].rows, r->step, r->m->text.hidden);
 }
 
 /* False: stopped by the watch. */
-static bool run_layer_range(const struct model *m, const struct layer_range *s,
-                            const struct workspace *ws, const struct step *step,
-                            const struct watch *watch)
+static bool run_layers(struct range_step *r, const struct watch *watch)
 {
-    s->be->ops->compute->rope_table(s->be, s->buffers->rope, &m->text_rope, step->position,
-                                    step->n_rows);
-    for (int layer = s->begin; layer < s->end; layer++) {
-        if (!watch_go_on(watch, layer, m->text.n_layers)) return false;
-        run_text_layer(m, s, ws, layer, step);
+    r->range->be->ops->compute->rope_table(r->range->be, r->buffers->rope, &r->m->text_rope,
+                                           r->step->position, r->step->n_rows);
+    for (int layer = r->range->first; layer < r->range->end; layer++) {
+        if (!watch_go_on(watch, layer, r->m->text.n_layers)) return false;
+        run_text_layer(r, layer);
     }
     return true;
 }
 
-void text_model_logits(const struct model *m, struct backend *be, const struct step_buffers *b,
-                       const int32_t *rows, int n, float *logits)
+/* Moves activations from a range in host memory to the next, in order before its layers. */
+static void transfer_rows(const struct range_step *from, const struct range_step *to)
 {
-    be->ops->compute->lm_head(be, logits, b->x, rows, n, m->placed.final_norm, m->placed.head,
-                              &m->text);
+    to->range->be->ops->memory->write(to->range->be, to->buffers->x, from->buffers->x,
+                                      ELEMENT_RESIDUAL,
+                                      (size_t)to->step->n_rows * (size_t)to->m->text.hidden);
 }
 
-/* The layers on the CPU; their result goes to the GPU, in order before its own layers. */
-static bool run_cpu_layers(const struct model *m, struct backend *be, const struct workspace *ws,
-                           const struct step_buffers *b, const struct step *step,
-                           const struct watch *watch)
+void text_model_logits(const struct model *m, struct workspace *ws, int n_rows, const int32_t *rows,
+                       int n, float *logits)
 {
-    const struct cpu_layers *cpu_layers = ws->cpu_layers;
-    struct kv_cache cpu_kv = cpu_layers->kv;
-    const struct layer_range host = {cpu_layers->be, &cpu_layers->buffers, &cpu_kv, 0,
-                                     cpu_layers->n_layers};
-    host.be->ops->compute->embed(host.be, host.buffers->x, m->placed.embed, ws->features[0], step);
-    if (!run_layer_range(m, &host, ws, step, watch)) return false;
-    be->ops->memory->write(be, b->x, host.buffers->x, ELEMENT_RESIDUAL,
-                           (size_t)step->n_rows * (size_t)m->text.hidden);
-    return true;
+    const struct layer_range *last = last_range(ws);
+    last->be->ops->compute->lm_head(last->be, logits, range_buffers(last, n_rows)->x, rows, n,
+                                    m->placed.final_norm, m->placed.head, &m->text);
 }
 
-bool text_model_enqueue(const struct model *m, struct backend *be, const struct workspace *ws,
-                        const struct step_buffers *b, struct kv_cache *kv, const struct step *step,
+bool text_model_enqueue(const struct model *m, struct workspace *ws, const struct step *step,
                         float *logits, const struct watch *watch, step_handle *handle)
 {
-    const struct graph_ops *graph = be->ops->graph;
-    const struct layer_range last = {be, b, kv, ws->cpu_layers ? ws->cpu_layers->n_layers : 0,
-                                     m->text.n_layers};
+    struct backend *last = last_range(ws)->be;
+    const struct graph_ops *graph = last->ops->graph;
+    struct range_step r, before;
     step_handle none;
     if (!handle) handle = &none;
-    *handle = graph ? graph->launch(be, step) : 0;
+    *handle = graph ? graph->launch(last, step) : 0;
     if (*handle) return true;
-    if (!ws->cpu_layers)
-        be->ops->compute->embed(be, b->x, m->placed.embed, ws->features[0], step);
-    else if (!run_cpu_layers(m, be, ws, b, step, watch))
-        return false;
-    if (!run_layer_range(m, &last, ws, step, watch)) return false;
+    for (int i = 0; i < ws->n_ranges; i++, before = r) {
+        r = range_step_of(m, ws, i, step);
+        if (i)
+            transfer_rows(&before, &r);
+        else
+            r.range->be->ops->compute->embed(r.range->be, r.buffers->x, m->placed.embed,
+                                             ws->features[0].rows, step);
+        if (!run_layers(&r, watch)) return false;
+    }
     if (!step->n_logits) return true;
-    text_model_logits(m, be, b, step->logits_row, step->n_logits, logits);
-    if (graph && handle != &none) *handle = graph->end_step(be);
+    text_model_logits(m, ws, step->n_rows, step->logits_row, step->n_logits, logits);
+    if (graph && handle != &none) *handle = graph->end_step(last);
     return true;
 }

@@ -11,32 +11,49 @@ struct step_buffers {
     dev x, q, o, h, rope;
 };
 
-/* The first layers on a backend in host memory, for a GPU that cannot hold all. The first, not the
- * last: activations cross PCIe once per step, and head, logits and sampling stay on the GPU. The
- * embedding is looked up on the host too, so an untied one takes no GPU memory. */
-struct cpu_layers {
+/* Layers first .. end-1 of the text model on one backend. The embedding is looked up where the
+ * first range is, head and logits are where the last is.
+ *
+ * Two ranges: a GPU that cannot hold all leaves the first layers to a backend in host memory. The
+ * first, not the last: activations cross PCIe once per step, and head, logits and sampling stay on
+ * the GPU; an untied embedding takes no GPU memory. */
+struct layer_range {
     struct backend *be;
-    int n_layers;
-    struct step_buffers buffers; /* float32 */
-    struct kv_cache kv;          /* of these layers; block numbers are the GPU's */
+    int first, end;
+    struct step_buffers step;  /* not shared: decode runs between vision tiles */
+    struct step_buffers chunk; /* for more rows; on one device it overlaps the vision encoder's */
+    struct kv_cache kv;        /* of these layers; block numbers are the same in all ranges */
 };
+
+/* The buffers of a step of n rows. */
+static inline const struct step_buffers *range_buffers(const struct layer_range *range, int n)
+{
+    return n <= range->step.max_rows ? &range->step : &range->chunk;
+}
 
 /* Device buffers, planned at start. A vision encoder and a prefill chunk on one device never run at
  * the same time, so their buffers overlap. A vision encoder on a backend of its own has a workspace
  * of its own, without the text model's. */
 struct workspace {
-    int max_rows;              /* rows of a vision tile */
-    int max_patches;           /* of one image */
-    struct step_buffers step;  /* not shared: decode runs between vision tiles */
-    struct step_buffers chunk; /* overlaps the vision encoder's */
+    struct layer_range range[MAX_LAYER_RANGES];
+    int n_ranges;
+    int max_rows;                                              /* rows of a vision tile */
+    int max_patches;                                           /* of one run of the encoder */
     dev vision_x, vision_qkv, vision_o, vision_h, vision_rope; /* vision encoder */
     dev vision_features; /* [FEATURE_BLOCK, out_hidden] when they are on their way to another device
                           */
     int feature_rows;
-    dev features[1 + EY_MAX_DEEPSTACK];  /* [feature_rows, hidden] each: merged, then each DeepStack
-                                            level; on the backend of the first layer */
-    const struct cpu_layers *cpu_layers; /* NULL: all layers are on one backend */
+    struct feature_level {  /* merged features, then each DeepStack level */
+        struct backend *be; /* of the range whose layer takes them */
+        dev rows;           /* [feature_rows, hidden] */
+    } features[1 + EY_MAX_DEEPSTACK];
 };
+
+/* The range with head and logits. */
+static inline struct layer_range *last_range(struct workspace *ws)
+{
+    return &ws->range[ws->n_ranges - 1];
+}
 
 /* Called between layers and tiles; false stops the run, whose results are then discarded. */
 struct watch {
@@ -49,20 +66,19 @@ static inline bool watch_go_on(const struct watch *w, int done, int total)
     return !w || !w->go_on || w->go_on(w->user, done, total);
 }
 
-/* Enqueues a step: its rows through all layers, appending to the cache, and the logits [n_logits,
- * vocabulary] of the rows that it wants, at most limits.max_logits, in `logits`, which is device
- * memory of float32. False: stopped by the watch.
+/* Enqueues a step: its rows through all layers, appending to the caches, and the logits [n_logits,
+ * vocabulary] of the rows that it wants, at most limits.max_logits, in `logits`, which is float32
+ * in the memory of the last range's backend. False: stopped by the watch.
  *
  * *handle (may be NULL: topk() is not called) names the step for wait, commit and drop of the
  * backend's graphs; 0 where it has none: finish() waits for it. */
-bool text_model_enqueue(const struct model *model, struct backend *be, const struct workspace *ws,
-                        const struct step_buffers *buffers, struct kv_cache *kv,
-                        const struct step *step, float *logits, const struct watch *watch,
-                        step_handle *handle);
-/* The logits [n, vocabulary] of these rows of the last step in `buffers`; more than max_logits are
+bool text_model_enqueue(const struct model *model, struct workspace *ws, const struct step *step,
+                        float *logits, const struct watch *watch, step_handle *handle);
+/* The logits [n, vocabulary] of rows of the last step, which had n_rows; more than max_logits are
  * computed piece by piece. */
-void text_model_logits(const struct model *model, struct backend *be,
-                       const struct step_buffers *buffers, const int32_t *rows, int n,
-                       float *logits);
+void text_model_logits(const struct model *model, struct workspace *ws, int n_rows,
+                       const int32_t *rows, int n, float *logits);
+/* The layer that a DeepStack level is added behind. */
+int text_deepstack_layer(int level);
 
 #endif

@@ -111,20 +111,18 @@ static void merge_tokens(const struct vision_tile *t, const struct merger *w, in
                          int n, size_t row)
 {
     const struct vision_shape *s = &t->m->vision;
-    const struct vision_backends *backends = t->backends;
+    const struct feature_level *to = &t->backends->text_ws->features[level];
     const size_t width = (size_t)s->out_hidden;
-    dev x = t->be->ops->memory->at(t->be, t->ws->vision_x, ELEMENT_RESIDUAL,
-                                   (size_t)token * (size_t)vision_group(s) * (size_t)s->hidden);
-    dev out = backends->text_be->ops->memory->at(
-        backends->text_be, backends->text_ws->features[level], ELEMENT_FEATURE, row * width);
-    bool crosses = t->be != backends->text_be;
+    dev x = vision_row(t, t->ws->vision_x, ELEMENT_RESIDUAL, token * vision_group(s), s->hidden);
+    dev out = to->be->ops->memory->at(to->be, to->rows, ELEMENT_FEATURE, row * width);
+    const bool crosses = t->be != to->be;
     t->be->ops->compute->merge(t->be, crosses ? t->ws->vision_features : out, x, w, s, n);
-    if (crosses && backends->features_on_host)
+    if (crosses && !to->be->ops->device)
         t->be->ops->memory->read(t->be, out, t->ws->vision_features, ELEMENT_FEATURE,
                                  (size_t)n * width);
     else if (crosses)
-        backends->text_be->ops->memory->write(backends->text_be, out, t->ws->vision_features,
-                                              ELEMENT_FEATURE, (size_t)n * width);
+        to->be->ops->memory->write(to->be, out, t->ws->vision_features, ELEMENT_FEATURE,
+                                   (size_t)n * width);
 }
 
 /* The tile's tokens of an image go where its feature blocks lie. */

@@ -8,13 +8,12 @@
 
 enum { FEATURE_BLOCK = 64 }; /* visual tokens of one block of feature rows */
 
-/* Where the vision encoder runs and who gets its features: usually one backend with one workspace.
- * Where they are two, one is in host memory with float32 features: the vision encoder's, or with
- * layers on the CPU the text model's (features_on_host). */
+/* Where the vision encoder runs and whose features it makes: usually one backend with one
+ * workspace. Where they are two, one is in host memory with float32 features: the vision encoder's,
+ * or with layers on the CPU the text model's. */
 struct vision_backends {
-    struct backend *be, *text_be;
+    struct backend *be;
     const struct workspace *ws, *text_ws;
-    bool features_on_host;
 };
 
 enum { ENCODER_IMAGES = 32 }; /* of one run */

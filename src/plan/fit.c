@@ -67,6 +67,7 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
     bool gpu = p->device->is_gpu;
     p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : gpu ? GPU_SEQS : CPU_SEQS;
     p->max_logits = p->max_num_seqs; /* a row of each sequence */
+    p->n_layers = q->model->text.n_layers;
     p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
     p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens
                   : gpu                     ? GPU_MAX_ROWS
@@ -83,7 +84,7 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
  * CPU, all of those are. */
 static int min_cpu_layers(const struct model *m)
 {
-    return m->vision.n_deepstack ? m->vision.n_deepstack : 1;
+    return m->vision.n_deepstack ? text_deepstack_layer(m->vision.n_deepstack - 1) + 1 : 1;
 }
 
 static bool check_gpu_limits(const struct plan_question *q, ey_err *e)

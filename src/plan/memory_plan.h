@@ -98,7 +98,8 @@ struct plan {
     int max_patches;          /* of one image */
     int feature_rows;         /* of the image cache */
     struct plan_knobs knobs;  /* none is AUTO on a GPU */
-    int cpu_layers;           /* the first n text layers, on the CPU next to a GPU */
+    int n_layers;             /* of the text model */
+    int cpu_layers;           /* the first of them, on the CPU next to a GPU */
     struct kv_shape kv;
     struct kv_shape cpu_kv; /* of these layers */
     struct backend_limits limits;

@@ -39,6 +39,14 @@ static void choose_image_limits(struct plan *p, const struct plan_question *q)
                           : FEATURE_BLOCK;
 }
 
+/* The KV cache of the layers first .. end-1 that have one. */
+static struct kv_shape kv_shape_of(const struct model *m, int first, int end, int n_blocks,
+                                   bool fp8)
+{
+    return (struct kv_shape){model_layers_of_kind(m, LAYER_FULL_ATTENTION, first, end),
+                             m->text.n_kv_heads, m->text.head_dim, n_blocks, fp8};
+}
+
 static void choose_sizes(struct plan *p, const struct plan_question *q)
 {
     const struct text_shape *t = &q->model->text;
@@ -50,9 +58,8 @@ static void choose_sizes(struct plan *p, const struct plan_question *q)
                          ? p->max_num_seqs + MIN_PROMPT_ROWS
                          : DEFAULT_DECODE_ROWS;
     const int blocks = plan_ceil_div(p->kv_tokens, KV_BLOCK);
-    p->kv = (struct kv_shape){t->n_layers - p->cpu_layers, t->n_kv_heads, t->head_dim, blocks,
-                              p->knobs.kv == PLAN_KV_FP8};
-    p->cpu_kv = (struct kv_shape){p->cpu_layers, t->n_kv_heads, t->head_dim, blocks, false};
+    p->kv = kv_shape_of(q->model, p->cpu_layers, t->n_layers, blocks, p->knobs.kv == PLAN_KV_FP8);
+    p->cpu_kv = kv_shape_of(q->model, 0, p->cpu_layers, blocks, false);
 }
 
 static int max_int(const int *values, int n)
@@ -374,10 +381,13 @@ struct placements plan_placements(const struct plan *p)
                                                        [VISION_RESIDENT] = PLACE_RESIDENT,
                                                        [VISION_STREAMED] = PLACE_STREAMED,
                                                        [VISION_HOST] = PLACE_HOST};
-    bool head_8bit = p->knobs.lm_head == LM_HEAD_8BIT;
-    return (struct placements){head_8bit || p->cpu_layers ? PLACE_HOST : PLACE_RESIDENT,
-                               head_8bit ? PLACE_EIGHT_BIT : PLACE_RESIDENT,
-                               vision_placements[p->knobs.vision], p->cpu_layers};
+    const bool head_8bit = p->knobs.lm_head == LM_HEAD_8BIT;
+    struct placements out = {.embed = head_8bit || p->cpu_layers ? PLACE_HOST : PLACE_RESIDENT,
+                             .lm_head = head_8bit ? PLACE_EIGHT_BIT : PLACE_RESIDENT,
+                             .vision = vision_placements[p->knobs.vision]};
+    if (p->cpu_layers) out.range[out.n_ranges++] = (struct placed_range){0, p->cpu_layers, true};
+    out.range[out.n_ranges++] = (struct placed_range){p->cpu_layers, p->n_layers, false};
+    return out;
 }
 
 static ey_plan_item plan_item_of(const struct plan *p, int row)

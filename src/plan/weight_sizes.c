@@ -24,16 +24,13 @@ static void sum_weights(struct weight_sum *s, const struct tensor *first, size_t
     }
 }
 
-/* A structure that holds nothing but weights, as an array of them. */
-#define ADD_WEIGHTS(sum, s) \
-    sum_weights(sum, (const struct tensor *)&(s), sizeof(s) / sizeof(struct tensor))
+#define ADD_WEIGHTS(sum, s) sum_weights(sum, TENSORS_OF(s))
 
-/* What a layer takes of the host: of the file, and of memory where it is quantized. */
-static void add_host_layer(uint64_t *file_bytes, uint64_t *quantized,
-                           const struct text_layer_tensors *layer)
+/* What weights of a layer take of the host: of the file, and of memory where they are quantized. */
+static void add_host_weights(uint64_t *file_bytes, uint64_t *quantized, const struct tensor *w,
+                             size_t n)
 {
-    const struct tensor *w = (const struct tensor *)layer;
-    for (size_t i = 0; i < LAYER_WEIGHTS; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (!w[i].data) continue;
         if (w[i].recipe)
             *quantized += quantized_bytes(&w[i]);
@@ -48,8 +45,11 @@ static void add_text_sizes(struct weight_sizes *out, const struct model *m,
     struct weight_sum s = {be, PLACE_RESIDENT, 0, 0};
     uint64_t file_bytes = 0, quantized = 0;
     for (int i = 0; i < m->text.n_layers; i++) {
-        ADD_WEIGHTS(&s, m->layers[i]);
-        add_host_layer(&file_bytes, &quantized, &m->layers[i]);
+        struct text_layer_tensors *layer = &m->layers[i];
+        ADD_WEIGHTS(&s, layer->attention);
+        ADD_WEIGHTS(&s, layer->mlp);
+        add_host_weights(&file_bytes, &quantized, TENSORS_OF(layer->attention));
+        add_host_weights(&file_bytes, &quantized, TENSORS_OF(layer->mlp));
         out->cpu_layers[i + 1] = s.bytes;
         out->cpu_layers_file[i + 1] = file_bytes;
         out->cpu_layers_quantized[i + 1] = quantized;
@@ -154,17 +154,18 @@ static struct text_layer_tensors smaller_layer(const struct text_shape *t)
 {
     const int q = text_q_width(t), kv = text_kv_width(t), h = t->hidden;
     const enum dtype fp8 = DTYPE_F8_E4M3;
-    return (struct text_layer_tensors){.input_norm = placeholder_vector(h),
-                                       .q = placeholder_matrix(q, h, fp8),
-                                       .k = placeholder_matrix(kv, h, fp8),
-                                       .v = placeholder_matrix(kv, h, fp8),
-                                       .q_norm = placeholder_vector(t->head_dim),
-                                       .k_norm = placeholder_vector(t->head_dim),
-                                       .o = placeholder_matrix(h, q, fp8),
-                                       .post_norm = placeholder_vector(h),
-                                       .gate = placeholder_matrix(t->mlp, h, fp8),
-                                       .up = placeholder_matrix(t->mlp, h, fp8),
-                                       .down = placeholder_matrix(h, t->mlp, fp8)};
+    return (struct text_layer_tensors){.kind = LAYER_FULL_ATTENTION,
+                                       .attention = {.input_norm = placeholder_vector(h),
+                                                     .q = placeholder_matrix(q, h, fp8),
+                                                     .k = placeholder_matrix(kv, h, fp8),
+                                                     .v = placeholder_matrix(kv, h, fp8),
+                                                     .q_norm = placeholder_vector(t->head_dim),
+                                                     .k_norm = placeholder_vector(t->head_dim),
+                                                     .o = placeholder_matrix(h, q, fp8)},
+                                       .mlp = {.post_norm = placeholder_vector(h),
+                                               .gate = placeholder_matrix(t->mlp, h, fp8),
+                                               .up = placeholder_matrix(t->mlp, h, fp8),
+                                               .down = placeholder_matrix(h, t->mlp, fp8)}};
 }
 
 static struct vision_block_tensors smaller_block(const struct vision_shape *v)

@@ -36,10 +36,10 @@ enum {
  * kernel has is not known here, so 16 KiB are taken for it. */
 enum { SHARED_WITHOUT_ASKING = 32 * 1024, ALIGNMENT = 512, MAX_ARGS = 4096 };
 
-typedef std::function<void(void)> step;
+typedef std::function<void(void)> gpu_work;
 
 struct CUstream_st {
-    std::deque<step> steps;
+    std::deque<gpu_work> steps;
     uint64_t n_added, n_done;
     CUgraph capture; /* what steps go to instead; NULL: none */
     bool everywhere; /* what is forbidden meanwhile is so in total threads, not only in the one that
@@ -54,11 +54,11 @@ struct CUevent_st {
 };
 
 struct CUgraph_st {
-    std::vector<step> steps;
+    std::vector<gpu_work> steps;
 };
 
 struct CUgraphExec_st {
-    std::vector<step> steps;
+    std::vector<gpu_work> steps;
 };
 
 struct CUfunc_st {
@@ -188,7 +188,7 @@ static bool on_card(CUdeviceptr p, size_t bytes)
 static void do_until(CUstream s, uint64_t position)
 {
     while (s->n_done < position) {
-        step next = std::move(s->steps.front());
+        gpu_work next = std::move(s->steps.front());
         s->steps.pop_front();
         next();
         now += FAKE_STEP_SECONDS;
@@ -196,7 +196,7 @@ static void do_until(CUstream s, uint64_t position)
     }
 }
 
-static void add_step(CUstream s, step what)
+static void add_step(CUstream s, gpu_work what)
 {
     if (s->capture) {
         s->capture->steps.push_back(std::move(what));
@@ -343,7 +343,7 @@ static CUresult graph_launch(CUgraphExec exec, CUstream s)
 {
     ENTER_UNCAPTURED("graph_launch");
     if (!streams.count(s)) return complaint("graph_launch", INVALID_HANDLE, "no such stream");
-    for (const step &what : exec->steps)
+    for (const gpu_work &what : exec->steps)
         add_step(s, what);
     counts.graph_launches++;
     return CUDA_SUCCESS;

@@ -33,21 +33,22 @@ static void both_sides_as_planned(void **state)
     (void)state;
     ey_engine *engine = open_with_cpu_layers(1024);
     const struct plan *p = &engine->buffers.plan;
-    const struct cpu_layers *first = &engine->buffers.cpu_layers;
+    const struct layer_range *first = &engine->buffers.ws.range[0];
     assert_int_equal(engine->devices.model.text.n_layers, LAYERS);
-    assert_int_equal(first->n_layers, LAYERS - ON_GPU);
+    assert_int_equal(engine->buffers.ws.n_ranges, 2);
+    assert_int_equal(first->end, LAYERS - ON_GPU);
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
-    assert_int_equal(engine->buffers.kv.shape.n_layers, ON_GPU);
+    assert_int_equal(engine->buffers.ws.range[1].kv.shape.n_layers, ON_GPU);
     assert_int_equal(first->kv.shape.n_layers, LAYERS - ON_GPU);
     for (int i = 0; i < LAYERS; i++) { /* on the host: the file's own bytes */
-        const struct placed *q = engine->devices.model.placed.layers[i].q;
-        const void *in_file = engine->devices.model.layers[i].q.data;
+        const struct placed *q = engine->devices.model.placed.layers[i].attention.q;
+        const void *in_file = engine->devices.model.layers[i].attention.q.data;
         if (i < LAYERS - ON_GPU)
             assert_ptr_equal(cpu_tensor(q)->data, in_file);
         else
             assert_true(cuda_weight_of(q)->matrix.packed);
     }
-    const float *end = (const float *)first->buffers.rope +
+    const float *end = (const float *)first->step.rope +
                        (size_t)p->limits.max_rows * (size_t)engine->devices.model.text.head_dim;
     assert_int_equal((const char *)end - (const char *)engine->buffers.cpu_layers_memory,
                      p->bytes[PLAN_CPU_WORKSPACE]);

@@ -99,10 +99,10 @@ static void read_feature(ey_engine *engine, float *out, int level, int token)
     const struct backend_ops *op = engine->devices.be->ops;
     size_t hidden = (size_t)engine->devices.model.text.hidden,
            at = (size_t)feature_row(entry, token) * hidden;
-    op->memory->read(
-        engine->devices.be, out,
-        op->memory->at(engine->devices.be, engine->buffers.ws.features[level], ELEMENT_FEATURE, at),
-        ELEMENT_FEATURE, hidden);
+    op->memory->read(engine->devices.be, out,
+                     op->memory->at(engine->devices.be, engine->buffers.ws.features[level].rows,
+                                    ELEMENT_FEATURE, at),
+                     ELEMENT_FEATURE, hidden);
 }
 
 /* The GPU keeps features as BF16: half a unit of its 8 bits off, and no more. */

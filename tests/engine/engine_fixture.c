@@ -101,7 +101,7 @@ void backend_give_back(ey_engine *engine)
 void engine_set_rows(ey_engine *engine, int rows, int tile)
 {
     pthread_mutex_lock(&engine->scheduler.lock);
-    engine->buffers.ws.chunk.max_rows = rows;
+    last_range(&engine->buffers.ws)->chunk.max_rows = rows;
     engine->buffers.ws.max_rows = tile;
     pthread_mutex_unlock(&engine->scheduler.lock);
 }

@@ -49,7 +49,7 @@ static void embed(struct backend *be, dev x, const struct placed *table, dev fea
 }
 
 static void qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-                const struct text_layer *w, const struct text_shape *shape, dev rope,
+                const struct attention *w, const struct text_shape *shape, dev rope,
                 const struct step *step)
 {
     hit(OP_LAYER);

@@ -83,12 +83,11 @@ static void forced_logits(ey_engine *engine, const struct question *q, const int
                               .block_table = r.table,
                               .logits_row = out};
     step_index_rows(&seq, 1, r.row_seq, r.row_slot);
-    assert_true(device && r.n <= engine->buffers.ws.chunk.max_rows);
+    assert_true(device && r.n <= last_range(&engine->buffers.ws)->chunk.max_rows);
     for (int i = 0; i < N_TOKENS; i++)
         out[i] = r.n - N_TOKENS + i;
-    assert_true(text_model_enqueue(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
-                                   &engine->buffers.ws.chunk, &engine->buffers.kv, &step, device,
-                                   NULL, NULL));
+    assert_true(
+        text_model_enqueue(&engine->devices.model, &engine->buffers.ws, &step, device, NULL, NULL));
     assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
     engine->devices.be->ops->memory->read_logits(engine->devices.be, logits, device, n);
     engine->devices.be->ops->memory->release(engine->devices.be, device);

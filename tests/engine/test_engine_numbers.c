@@ -21,7 +21,7 @@ static void scrambled_blocks(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-ragged-fp8", devices[d], 2, CONTEXT);
-        assert_true(engine->buffers.kv.shape.n_blocks == 10);
+        assert_true(engine->buffers.plan.kv.n_blocks == 10);
         question_simple(&q, 2, long_text, 70);
         struct outcome straight = outcome_of(engine, &q);
         assert_true(straight.prompt_tokens > KV_BLOCK);
@@ -213,9 +213,8 @@ static void run_rows(ey_engine *engine, struct rows *r, const int32_t *out, int 
                               .block_table = r->table,
                               .logits_row = out};
     step_index_rows(r->seq, r->n_seqs, r->row_seq, r->row_slot);
-    assert_true(text_model_enqueue(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
-                                   &engine->buffers.ws.chunk, &engine->buffers.kv, &step, device,
-                                   NULL, NULL));
+    assert_true(
+        text_model_enqueue(&engine->devices.model, &engine->buffers.ws, &step, device, NULL, NULL));
     assert_true(engine->devices.be->ops->compute->finish(engine->devices.be, &e));
     engine->devices.be->ops->memory->read_logits(engine->devices.be, logits, device, n);
     engine->devices.be->ops->memory->release(engine->devices.be, device);
@@ -231,8 +230,9 @@ static void write_features(ey_engine *engine)
     for (int level = 0; level <= engine->devices.model.vision.n_deepstack; level++) {
         for (size_t i = 0; i < n; i++)
             values[i] = (float)((i * 2654435761u + (size_t)level * 977) % 2001) / 1000.0f - 1.0f;
-        engine->devices.be->ops->memory->write(
-            engine->devices.be, engine->buffers.ws.features[level], values, ELEMENT_FEATURE, n);
+        engine->devices.be->ops->memory->write(engine->devices.be,
+                                               engine->buffers.ws.features[level].rows, values,
+                                               ELEMENT_FEATURE, n);
     }
     backend_give_back(engine);
     free(values);
@@ -323,8 +323,8 @@ static void deepstack_matters(void **state)
                 run_rows(engine, &r, &out, 1, before);
                 backend_take(engine);
                 engine->devices.be->ops->memory->write(engine->devices.be,
-                                                       engine->buffers.ws.features[level], zeros,
-                                                       ELEMENT_FEATURE, n);
+                                                       engine->buffers.ws.features[level].rows,
+                                                       zeros, ELEMENT_FEATURE, n);
                 backend_give_back(engine);
                 run_rows(engine, &r, &out, 1, after);
                 assert_int_equal(memcmp(before, after, row_bytes) == 0, s != 1);
@@ -359,7 +359,7 @@ static void encode_images(ey_engine *engine, const struct image *images, int fir
 static void read_features(ey_engine *engine, int level, float *out)
 {
     engine->devices.be->ops->memory->read(
-        engine->devices.be, out, engine->buffers.ws.features[level], ELEMENT_FEATURE,
+        engine->devices.be, out, engine->buffers.ws.features[level].rows, ELEMENT_FEATURE,
         (size_t)RUN_IMAGES * IMAGE_TOKENS * (size_t)engine->devices.model.text.hidden);
 }
 
@@ -430,13 +430,13 @@ static void weights_that_moved(void **state)
         assert_int_equal(ey_engine_wait_huge_pages(engine), 0);
         size_t bytes = ey_engine_wait_huge_pages(other);
         const struct placed_model *placed = &other->devices.model.placed;
-        const struct cpu_matrix *gate = &cpu_weight_of(placed->layers[0].gate)->m,
+        const struct cpu_matrix *gate = &cpu_weight_of(placed->layers[0].mlp.gate)->m,
                                 *head = &cpu_weight_of(placed->head)->m,
                                 *embed = &cpu_weight_of(placed->embed)->m;
         const void *at = gate->bf12 ? gate->bf12 : gate->tensor.data;
         if (bytes)
             assert_true((uintptr_t)at % 4096 == 0 &&
-                        at != engine->devices.model.layers[0].gate.data);
+                        at != engine->devices.model.layers[0].mlp.gate.data);
         else
             print_message("%s: this machine gives no huge pages, or has no memory left\n",
                           kinds[i]);

@@ -627,7 +627,7 @@ static float *features_of(ey_engine *engine, const struct image_entry *entry)
             engine->devices.be->ops->memory->read(
                 engine->devices.be, to,
                 engine->devices.be->ops->memory->at(
-                    engine->devices.be, engine->buffers.ws.features[level], ELEMENT_FEATURE,
+                    engine->devices.be, engine->buffers.ws.features[level].rows, ELEMENT_FEATURE,
                     (size_t)feature_row(entry, i) * hidden),
                 ELEMENT_FEATURE, hidden);
     backend_give_back(engine);

@@ -218,11 +218,11 @@ static size_t feature_row(const ey_prompt *prompt, int token)
 static void check_features(const char *name, const ey_prompt *prompt, json_object *rows)
 {
     ey_engine *g = golden.engine;
-    struct backend *be =
-        g->devices.vision_backends.text_be; /* features are where the first layer is */
     size_t hidden = (size_t)g->devices.model.text.hidden;
     float *got = malloc(hidden * sizeof(float));
     for (int k = 0; k <= g->devices.model.vision.n_deepstack; k++) {
+        const struct feature_level *level = &g->buffers.ws.features[k];
+        struct backend *be = level->be;
         char part[32];
         snprintf(part, sizeof(part), "features%d", k);
         const struct tensor_view *t = tensor(name, part);
@@ -231,8 +231,7 @@ static void check_features(const char *name, const ey_prompt *prompt, json_objec
             size_t row = feature_row(prompt,
                                      json_object_get_int(json_object_array_get_idx(rows, r)));
             be->ops->memory->read(
-                be, got,
-                be->ops->memory->at(be, g->buffers.ws.features[k], ELEMENT_FEATURE, row * hidden),
+                be, got, be->ops->memory->at(be, level->rows, ELEMENT_FEATURE, row * hidden),
                 ELEMENT_FEATURE, hidden);
             for (size_t d = 0; d < hidden; d++) {
                 double want = (double)float_at(t, r * hidden + d), diff = (double)got[d] - want;

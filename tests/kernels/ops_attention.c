@@ -131,15 +131,15 @@ static void begin_cache(struct run *r, int n_blocks)
 static void call_qkv_rows(struct run *r, dev q, const struct step *step, dev rope, int first, int n)
 {
     const struct problem *p = r->p;
-    struct text_layer w = {.input_norm = r->v[0],
-                           .q = r->w[0],
-                           .k = r->w[1],
-                           .v = r->w[2],
-                           .q_norm = r->v[1],
-                           .k_norm = r->v[2],
-                           .q_bias = r->v[3],
-                           .k_bias = r->v[4],
-                           .v_bias = r->v[5]};
+    struct attention w = {.input_norm = r->v[0],
+                          .q = r->w[0],
+                          .k = r->w[1],
+                          .v = r->w[2],
+                          .q_norm = r->v[1],
+                          .k_norm = r->v[2],
+                          .q_bias = r->v[3],
+                          .k_bias = r->v[4],
+                          .v_bias = r->v[5]};
     struct step part = rows_of(step, first, n);
     r->be->ops->compute->qkv(r->be, run_at(r, q, ELEMENT_ACTIVATION, first, text_q_width(&p->text)),
                              &r->kv, LAYER,

@@ -69,7 +69,7 @@ static void begin_gate_up(struct run *r)
 static void call_gate_up(struct run *r, int first, int n)
 {
     const struct problem *p = r->p;
-    struct text_layer w = {.gate = r->w[0], .up = r->w[1], .post_norm = r->v[0]};
+    struct mlp w = {.gate = r->w[0], .up = r->w[1], .post_norm = r->v[0]};
     r->be->ops->compute->gate_up(r->be, run_at(r, r->out, ELEMENT_ACTIVATION, first, p->c->m),
                                  run_at(r, r->in, ELEMENT_RESIDUAL, first, p->c->k), &w, &p->text,
                                  n, prompts_of(p, first, n));

@@ -122,10 +122,10 @@ static void rope_table_values(void **state)
         float table[3][64][2];
         backend_take(engine);
         engine->devices.be->ops->compute->rope_table(
-            engine->devices.be, engine->buffers.ws.chunk.rope, r, &position[0][0], 3);
+            engine->devices.be, last_range(&engine->buffers.ws)->chunk.rope, r, &position[0][0], 3);
         engine->devices.be->ops->memory->read(engine->devices.be, &table[0][0][0],
-                                              engine->buffers.ws.chunk.rope, ELEMENT_ROPE,
-                                              sizeof(table) / sizeof(float));
+                                              last_range(&engine->buffers.ws)->chunk.rope,
+                                              ELEMENT_ROPE, sizeof(table) / sizeof(float));
         backend_give_back(engine);
         for (int row = 0; row < 3; row++)
             for (int i = 0; i < 64; i++) {

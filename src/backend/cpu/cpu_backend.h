@@ -116,13 +116,13 @@ void cpu_rope_table(struct backend *be, dev table, const struct rope *rope, cons
                     int n);
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *shape);
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-             const struct text_layer *w, const struct text_shape *shape, dev rope,
+             const struct attention *w, const struct text_shape *shape, dev rope,
              const struct step *step);
 void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct step *step);
 void cpu_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                      int n_prompt);
-void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
                  const struct text_shape *shape, int n, int n_prompt);
 void cpu_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
                  const struct placed *norm, const struct placed *lm_head,

@@ -178,7 +178,7 @@ static const float *bias_of(struct cpu *c, int slot, const struct placed *bias)
 }
 
 void cpu_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-             const struct text_layer *w, const struct text_shape *shape, dev rope,
+             const struct attention *w, const struct text_shape *shape, dev rope,
              const struct step *step)
 {
     struct cpu *c = cpu_of(be);
@@ -382,7 +382,7 @@ void cpu_project_add(struct backend *be, dev x, dev in, const struct placed *w, 
     cpu_matmul(c, &input, &linear, 1, CPU_ADD);
 }
 
-void cpu_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+void cpu_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
                  const struct text_shape *shape, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);

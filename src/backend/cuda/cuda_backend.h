@@ -62,16 +62,16 @@ void cuda_embed(struct backend *be, dev x, const struct placed *table, dev featu
 void cuda_rope_table(struct backend *be, dev table, const struct rope *rope,
                      const int32_t *position, int n);
 void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-              const struct text_layer *w, const struct text_shape *shape, dev rope,
+              const struct attention *w, const struct text_shape *shape, dev rope,
               const struct step *step);
 void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                     const struct text_shape *shape, const struct step *step);
 void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
-                        const struct text_layer *w, const struct text_shape *shape, dev rope,
+                        const struct attention *w, const struct text_shape *shape, dev rope,
                         const struct step *step);
 void cuda_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                       int n_prompt);
-void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
                   const struct text_shape *shape, int n, int n_prompt);
 void cuda_add_features(struct backend *be, dev x, dev features, const struct step *step,
                        int hidden);

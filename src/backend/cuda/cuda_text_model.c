@@ -75,7 +75,7 @@ static struct kv_layer kv_layer_of(const struct kv_cache *kv, int layer)
 
 /* Raw q, k, v side by side, out f32[n, q + 2 kv], from the normed x. Float32: rounding before the
  * norms of q and k would round twice. */
-static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct text_layer *w,
+static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct attention *w,
                        const struct text_shape *s, int n, int n_prompt)
 {
     size_t q = (size_t)text_q_width(s), kv = (size_t)text_kv_width(s);
@@ -95,7 +95,7 @@ static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct t
 }
 
 void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-              const struct text_layer *w, const struct text_shape *s, dev rope,
+              const struct attention *w, const struct text_shape *s, dev rope,
               const struct step *step)
 {
     struct cuda *c = cuda_of(be);
@@ -157,7 +157,7 @@ static int decode_splits(const struct cuda *c, const struct text_shape *s, int n
 /* Several tokens of a sequence, or heads or a window that the decode kernel does not take: one step
  * after the other. */
 void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
-                        const struct text_layer *w, const struct text_shape *s, dev rope,
+                        const struct attention *w, const struct text_shape *s, dev rope,
                         const struct step *step)
 {
     struct cuda *c = cuda_of(be);
@@ -204,8 +204,8 @@ void cuda_project_add(struct backend *be, dev x, dev in, const struct placed *w,
     cuda_matmul(cuda_of(be), &p);
 }
 
-void cuda_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
-                  const struct text_shape *s, int n, int n_prompt)
+void cuda_gate_up(struct backend *be, dev h, dev x, const struct mlp *w, const struct text_shape *s,
+                  int n, int n_prompt)
 {
     struct cuda_matmul_desc p = {.w = {w->gate, w->up},
                                  .y = {h, h},

@@ -68,13 +68,13 @@ void ref_embed(struct backend *be, dev x, const struct placed *table, dev featur
 void ref_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
                     int n);
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-             const struct text_layer *w, const struct text_shape *shape, dev rope,
+             const struct attention *w, const struct text_shape *shape, dev rope,
              const struct step *step);
 void ref_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, int layer,
                    const struct text_shape *shape, const struct step *step);
 void ref_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n,
                      int n_prompt);
-void ref_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+void ref_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
                  const struct text_shape *shape, int n, int n_prompt);
 void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
                  const struct placed *norm, const struct placed *lm_head,

@@ -112,7 +112,7 @@ static void round_prompts(const struct ref *r, float *rows, const struct placed 
 }
 
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
-             const struct text_layer *w, const struct text_shape *shape, dev rope,
+             const struct attention *w, const struct text_shape *shape, dev rope,
              const struct step *step)
 {
     struct ref *r = ref_of(be);
@@ -212,7 +212,7 @@ void ref_project_add(struct backend *be, dev x, dev in, const struct placed *w, 
         out[i] += y[i];
 }
 
-void ref_gate_up(struct backend *be, dev h, dev x, const struct text_layer *w,
+void ref_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
                  const struct text_shape *shape, int n, int n_prompt)
 {
     struct ref *r = ref_of(be);

@@ -65,70 +65,78 @@ static bool open_vision_workspace(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Vision encoder or layers on the CPU next to a GPU. */
-static bool open_cpu_layers(ey_engine *engine, ey_err *e)
+/* The first layers on the CPU next to a GPU, and scratch for them or a vision encoder there. */
+static bool open_cpu_range(ey_engine *engine, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;
-    struct cpu_layers *cpu_layers = &engine->buffers.cpu_layers;
+    struct backend *cpu = engine->devices.cpu;
     const bool layers = p->cpu_layers > 0;
-    if ((layers || plan_vision_on_cpu(p)) &&
-        !engine->devices.cpu->ops->memory->reserve(engine->devices.cpu, &p->cpu_limits, e))
+    if ((layers || plan_vision_on_cpu(p)) && !cpu->ops->memory->reserve(cpu, &p->cpu_limits, e))
         return false;
     if (!layers) return true;
-    *cpu_layers = (struct cpu_layers){.be = engine->devices.cpu,
-                                      .n_layers = p->cpu_layers,
-                                      .buffers = {.max_rows = p->limits.max_rows},
-                                      .kv = {.shape = p->cpu_kv}};
-    if (!alloc_plan_row(p, engine->devices.cpu, &cpu_layers->kv.data, PLAN_CPU_KV, e) ||
-        !alloc_plan_row(p, engine->devices.cpu, &engine->buffers.cpu_layers_memory,
-                        PLAN_CPU_WORKSPACE, e))
+    struct layer_range *range = &engine->buffers.ws.range[engine->buffers.ws.n_ranges++];
+    *range = (struct layer_range){.be = cpu,
+                                  .end = p->cpu_layers,
+                                  .step = {.max_rows = p->limits.max_rows},
+                                  .kv = {.shape = p->cpu_kv}};
+    if (!alloc_plan_row(p, cpu, &range->kv.data, PLAN_CPU_KV, e) ||
+        !alloc_plan_row(p, cpu, &engine->buffers.cpu_layers_memory, PLAN_CPU_WORKSPACE, e))
         return false;
-    lay_out_step_buffers(&engine->devices.model.text, engine->devices.cpu,
-                         engine->buffers.cpu_layers_memory, &cpu_layers->buffers);
-    engine->buffers.ws.cpu_layers = cpu_layers;
+    lay_out_step_buffers(&engine->devices.model.text, cpu, engine->buffers.cpu_layers_memory,
+                         &range->step);
     return true;
 }
 
-static bool open_workspace(ey_engine *engine, ey_err *e)
+static bool open_device_range(ey_engine *engine, ey_err *e)
+{
+    const struct plan *p = &engine->buffers.plan;
+    struct backend *be = engine->devices.be;
+    struct engine_buffers *b = &engine->buffers;
+    struct layer_range *range = &b->ws.range[b->ws.n_ranges++];
+    *range = (struct layer_range){.be = be,
+                                  .first = p->cpu_layers,
+                                  .end = p->n_layers,
+                                  .step = {.max_rows = p->decode_rows},
+                                  .chunk = {.max_rows = p->max_rows},
+                                  .kv = {.shape = p->kv}};
+    if (!alloc_plan_row(p, be, &range->kv.data, PLAN_KV, e) ||
+        !alloc_plan_row(p, be, &b->step_memory, PLAN_DECODE_WORKSPACE, e) ||
+        !alloc_plan_row(p, be, &b->shared_memory, PLAN_SHARED_WORKSPACE, e))
+        return false;
+    lay_out_step_buffers(&engine->devices.model.text, be, b->step_memory, &range->step);
+    lay_out_step_buffers(&engine->devices.model.text, be, b->shared_memory, &range->chunk);
+    return true;
+}
+
+/* All layers that take features are in the first range (fit.c). */
+static bool open_features(ey_engine *engine, ey_err *e)
 {
     struct workspace *ws = &engine->buffers.ws;
-    const struct plan *p = &engine->buffers.plan;
-    struct backend *features = engine->devices.vision_backends.text_be;
-    ws->chunk.max_rows = p->max_rows;
-    ws->step.max_rows = p->decode_rows;
-    ws->feature_rows = p->feature_rows;
-    if (!alloc_plan_row(p, engine->devices.be, &engine->buffers.step_memory, PLAN_DECODE_WORKSPACE,
-                        e) ||
-        !alloc_plan_row(p, engine->devices.be, &engine->buffers.shared_memory,
-                        PLAN_SHARED_WORKSPACE, e) ||
-        !alloc_plan_row(p, features, &engine->buffers.feature_memory, PLAN_IMAGE_CACHE, e) ||
-        !open_cpu_layers(engine, e) || !open_vision_workspace(engine, e))
+    struct backend *be = ws->range[0].be;
+    ws->feature_rows = engine->buffers.plan.feature_rows;
+    if (!alloc_plan_row(&engine->buffers.plan, be, &engine->buffers.feature_memory,
+                        PLAN_IMAGE_CACHE, e))
         return false;
-    lay_out_step_buffers(&engine->devices.model.text, engine->devices.be,
-                         engine->buffers.step_memory, &ws->step);
-    lay_out_step_buffers(&engine->devices.model.text, engine->devices.be,
-                         engine->buffers.shared_memory, &ws->chunk);
-    size_t level = (size_t)p->feature_rows * (size_t)engine->devices.model.text.hidden;
+    const size_t level = (size_t)ws->feature_rows * (size_t)engine->devices.model.text.hidden;
     for (int i = 0; i <= engine->devices.model.vision.n_deepstack; i++)
-        ws->features[i] = features->ops->memory->at(features, engine->buffers.feature_memory,
-                                                    ELEMENT_FEATURE, (size_t)i * level);
+        ws->features[i] = (struct feature_level){
+            be, be->ops->memory->at(be, engine->buffers.feature_memory, ELEMENT_FEATURE,
+                                    (size_t)i * level)};
     return true;
 }
 
 static bool open_device_buffers(ey_engine *engine, ey_err *e)
 {
+    struct engine_buffers *b = &engine->buffers;
+    struct backend *be = engine->devices.be;
     dev logits = NULL;
-    engine->buffers.kv.shape = engine->buffers.plan.kv;
-    engine->buffers.kv_block_bytes = (engine->buffers.plan.bytes[PLAN_KV] +
-                                      engine->buffers.plan.bytes[PLAN_CPU_KV]) /
-                                     (uint64_t)engine->buffers.plan.kv.n_blocks;
-    bool ok = engine->devices.be->ops->memory->reserve(engine->devices.be,
-                                                       &engine->buffers.plan.limits, e) &&
-              alloc_plan_row(&engine->buffers.plan, engine->devices.be, &engine->buffers.kv.data,
-                             PLAN_KV, e) &&
-              open_workspace(engine, e) &&
-              alloc_plan_row(&engine->buffers.plan, engine->devices.be, &logits, PLAN_LOGITS, e);
-    engine->buffers.logits = logits;
+    b->kv_block_bytes = (b->plan.bytes[PLAN_KV] + b->plan.bytes[PLAN_CPU_KV]) /
+                        (uint64_t)b->plan.kv.n_blocks;
+    bool ok = be->ops->memory->reserve(be, &b->plan.limits, e) && open_cpu_range(engine, e) &&
+              open_device_range(engine, e) && open_features(engine, e) &&
+              open_vision_workspace(engine, e) &&
+              alloc_plan_row(&b->plan, be, &logits, PLAN_LOGITS, e);
+    b->logits = logits;
     if (engine->devices.model.head.data == engine->devices.model.embed.data)
         engine->devices.model.head =
             engine->devices.model.embed; /* loading may end with another order of it */
@@ -199,19 +207,22 @@ bool engine_buffers_open(ey_engine *engine, ey_err *e)
            hasher_open(&engine->caches.hasher, e);
 }
 
+static void release_all(struct backend *be, const dev *memory, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memory[i]) be->ops->memory->release(be, memory[i]);
+}
+
 void engine_buffers_close(ey_engine *engine)
 {
-    dev all[] = {engine->buffers.step_memory, engine->buffers.shared_memory,
-                 engine->buffers.kv.data, engine->buffers.logits};
-    dev on_cpu[] = {engine->buffers.vision_memory, engine->buffers.cpu_layers.kv.data,
-                    engine->buffers.cpu_layers_memory};
-    struct backend *features = engine->devices.vision_backends.text_be;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i]) engine->devices.be->ops->memory->release(engine->devices.be, all[i]);
-    for (size_t i = 0; i < sizeof(on_cpu) / sizeof(on_cpu[0]); i++)
-        if (on_cpu[i]) engine->devices.cpu->ops->memory->release(engine->devices.cpu, on_cpu[i]);
-    if (engine->buffers.feature_memory)
-        features->ops->memory->release(features, engine->buffers.feature_memory);
+    struct engine_buffers *b = &engine->buffers;
+    const dev on_device[] = {b->step_memory, b->shared_memory, b->logits},
+              on_cpu[] = {b->vision_memory, b->cpu_layers_memory};
+    release_all(engine->devices.be, on_device, sizeof(on_device) / sizeof(on_device[0]));
+    release_all(engine->devices.cpu, on_cpu, sizeof(on_cpu) / sizeof(on_cpu[0]));
+    for (int i = 0; i < b->ws.n_ranges; i++)
+        release_all(b->ws.range[i].be, &b->ws.range[i].kv.data, 1);
+    if (b->feature_memory) release_all(b->ws.range[0].be, &b->feature_memory, 1);
     hasher_close(&engine->caches.hasher);
-    arena_free(&engine->buffers.arena);
+    arena_free(&b->arena);
 }

@@ -27,7 +27,9 @@ static double text_layer_parameters(const struct text_shape *t)
 
 static double text_layer_bytes(const struct text_layer_tensors *w)
 {
-    const struct tensor *matrices[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down};
+    const struct tensor *matrices[] = {&w->attention.q, &w->attention.k, &w->attention.v,
+                                       &w->attention.o, &w->mlp.gate,    &w->mlp.up,
+                                       &w->mlp.down};
     double bytes = 0;
     for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
         bytes += weight_stored_bytes(matrices[i]);
@@ -67,9 +69,9 @@ static double prefill_flops(const struct text_shape *t, double n)
 ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height, int prompt_tokens)
 {
     const struct model *m = &engine->devices.model;
-    struct kv_shape one_block = engine->buffers.kv.shape;
+    struct kv_shape one_block = engine->buffers.plan.kv;
     one_block.n_blocks = 1;
-    one_block.n_layers = m->text.n_layers;
+    one_block.n_layers = model_layers_of_kind(m, LAYER_FULL_ATTENTION, 0, m->text.n_layers);
     double kv = (double)engine->devices.be->ops->memory->kv_bytes(engine->devices.be, &one_block) /
                 KV_BLOCK * prompt_tokens,
            weights = head_stored_bytes(engine);

@@ -74,7 +74,8 @@ bool plan_read_limits(struct plan_limits *out, const ey_engine_options *o, ey_er
 static bool has_fp8_weights(const struct model *m)
 {
     for (int i = 0; i < m->text.n_layers; i++)
-        if (m->layers[i].q.dtype == DTYPE_F8_E4M3 || m->layers[i].down.dtype == DTYPE_F8_E4M3)
+        if (m->layers[i].attention.q.dtype == DTYPE_F8_E4M3 ||
+            m->layers[i].mlp.down.dtype == DTYPE_F8_E4M3)
             return true;
     return false;
 }

@@ -34,17 +34,15 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->devices.be;
     struct host_buffers *h = &engine->buffers.host;
-    for (int n = 1;
-         be->ops->graph && !engine->buffers.cpu_layers.n_layers && n <= engine->limits.max_num_seqs;
-         n++) {
+    const bool captures = be->ops->graph && engine->buffers.ws.n_ranges == 1;
+    for (int n = 1; captures && n <= engine->limits.max_num_seqs; n++) {
         h->seq[n - 1] = (struct step_seq){n - 1, 1, 0, STAGE_DECODE};
         h->feature[n - 1] = -1;
         h->logits_row[n - 1] = n - 1;
         const struct step step = host_step(h, n, n, engine->limits.max_blocks, n);
         if (!be->ops->graph->capture_begin(be, &(struct step_shape){n, 1}))
             return be->ops->compute->finish(be, e); /* which knows why, if something failed */
-        text_model_enqueue(&engine->devices.model, be, &engine->buffers.ws,
-                           &engine->buffers.ws.step, &engine->buffers.kv, &step,
+        text_model_enqueue(&engine->devices.model, &engine->buffers.ws, &step,
                            engine->buffers.logits, NULL, NULL);
         if (!be->ops->graph->capture_end(be, e)) return false;
     }
@@ -78,10 +76,8 @@ static void choose_vision_backends(ey_engine *engine)
     const bool on_cpu = plan_vision_on_cpu(&engine->buffers.plan);
     engine->devices.vision_backends = (struct vision_backends){
         .be = on_cpu ? engine->devices.cpu : engine->devices.be,
-        .text_be = engine->buffers.plan.cpu_layers ? engine->devices.cpu : engine->devices.be,
         .ws = on_cpu ? &engine->buffers.cpu_vision_ws : &engine->buffers.ws,
-        .text_ws = &engine->buffers.ws,
-        .features_on_host = engine->buffers.plan.cpu_layers > 0};
+        .text_ws = &engine->buffers.ws};
 }
 
 static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)

@@ -23,7 +23,7 @@ static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *
  * likely have the same rows. Under the lock. */
 static bool is_predictable(const ey_engine *engine, int n_chunks)
 {
-    if (!engine->devices.be->ops->graph || engine->buffers.cpu_layers.n_layers ||
+    if (!engine->devices.be->ops->graph || engine->buffers.ws.n_ranges > 1 ||
         engine->buffers.rescores_on_host || n_chunks > MAX_ASYNC_REQUESTS ||
         n_chunks != engine->scheduler.n_running)
         return false;

@@ -90,30 +90,28 @@ static void update_step_times(struct scheduler *scheduler, int n_chunks, double 
 
 /* ---- a step ---- */
 
-static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *watch,
-                         const struct step_buffers **buffers)
+/* *x: the activations that logits are computed from. */
+static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *watch, dev *x)
 {
     const struct step step = build_step(engine, n_chunks);
-    *buffers = step.n_rows <= engine->buffers.ws.step.max_rows ? &engine->buffers.ws.step
-                                                               : &engine->buffers.ws.chunk;
-    return text_model_enqueue(&engine->devices.model, engine->devices.be, &engine->buffers.ws,
-                              *buffers, &engine->buffers.kv, &step, engine->buffers.logits, watch,
-                              &engine->scheduler.step);
+    *x = range_buffers(last_range(&engine->buffers.ws), step.n_rows)->x;
+    return text_model_enqueue(&engine->devices.model, &engine->buffers.ws, &step,
+                              engine->buffers.logits, watch, &engine->scheduler.step);
 }
 
 /* Waits for the step, or with an async step behind it, for it alone. Runs it again if what the
  * device sampled was wrong or is not enough. */
 static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
-    const struct step_buffers *buffers;
     const struct backend_ops *op = engine->devices.be->ops;
+    dev x;
     bool ok = engine->scheduler.n_async
                   ? op->graph->wait(engine->devices.be, engine->scheduler.step, e)
                   : op->compute->finish(engine->devices.be, e);
     if (!ok) return false;
     if (!engine->scheduler.step || async_step_verify(engine, n_chunks)) return true;
     async_step_discard(engine);
-    enqueue_step(engine, n_chunks, NULL, &buffers);
+    enqueue_step(engine, n_chunks, NULL, &x);
     return op->compute->finish(engine->devices.be, e);
 }
 
@@ -133,12 +131,12 @@ static void run_step(ey_engine *engine, int n_chunks)
 {
     ey_err e = {0};
     double start = seconds_now();
-    const struct step_buffers *buffers = &engine->buffers.ws.step; /* of an async step */
+    dev x = last_range(&engine->buffers.ws)->step.x; /* of an async step */
     struct step_watch watch_state = {&engine->scheduler, n_chunks};
     const struct watch watch = {watch_step, &watch_state};
     start_masks(&engine->scheduler, n_chunks);
     bool was_async = async_step_commit(engine, n_chunks),
-         done = was_async || enqueue_step(engine, n_chunks, &watch, &buffers);
+         done = was_async || enqueue_step(engine, n_chunks, &watch, &x);
     if (done) async_step_enqueue(engine, n_chunks);
     bool ok = wait_for_step(engine, n_chunks, &e);
     grammar_masks_wait(&engine->scheduler.masks);
@@ -158,7 +156,7 @@ static void run_step(ey_engine *engine, int n_chunks)
     pthread_mutex_unlock(&engine->scheduler.lock);
     for (int i = 0, out = 0; i < n_chunks; i++) {
         if (!engine->scheduler.chunk[i].wants_logits) continue;
-        const struct step_row row = {out, buffers->x, engine->buffers.host.logits_row[out]};
+        const struct step_row row = {out, x, engine->buffers.host.logits_row[out]};
         emit_token(engine, engine->scheduler.chunk[i].gen, &row);
         out++;
     }

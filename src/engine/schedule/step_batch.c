@@ -31,12 +31,12 @@ static bool is_decoding(const ey_generation *gen)
 }
 
 /* Row limit of a step: while requests decode, as many as a time slice allows. */
-static int row_limit(const ey_engine *engine, int n_decoding)
+static int row_limit(ey_engine *engine, int n_decoding)
 {
+    const struct layer_range *last = last_range(&engine->buffers.ws);
     int limit = engine->scheduler.encoder_entry
-                    ? engine->buffers.ws.step.max_rows
-                    : engine->buffers.ws.chunk
-                          .max_rows; /* the chunk's buffers overlap the vision encoder's */
+                    ? last->step.max_rows
+                    : last->chunk.max_rows; /* its buffers overlap the vision encoder's */
     if (limit < n_decoding) limit = n_decoding;
     if (!n_decoding) return limit;
     double left = engine->limits.slice_seconds - engine->scheduler.decode_step_seconds,

@@ -26,47 +26,50 @@ static bool bind_fused_layer(struct text_layer_tensors *w, const struct layer_bi
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden, mlp = n->t->mlp;
     struct tensor qkv, gate_up;
     return BIND_MATRIX(n, &qkv, q + 2 * (int64_t)kv, h, e, "self_attn.qkv_proj.weight") &&
-           bind_rows(&w->q, &qkv, 0, q, e) && bind_rows(&w->k, &qkv, q, kv, e) &&
-           bind_rows(&w->v, &qkv, q + kv, kv, e) &&
+           bind_rows(&w->attention.q, &qkv, 0, q, e) &&
+           bind_rows(&w->attention.k, &qkv, q, kv, e) &&
+           bind_rows(&w->attention.v, &qkv, q + kv, kv, e) &&
            BIND_MATRIX(n, &gate_up, 2 * (int64_t)mlp, h, e, "mlp.gate_up_proj.weight") &&
-           bind_rows(&w->gate, &gate_up, 0, mlp, e) && bind_rows(&w->up, &gate_up, mlp, mlp, e);
+           bind_rows(&w->mlp.gate, &gate_up, 0, mlp, e) &&
+           bind_rows(&w->mlp.up, &gate_up, mlp, mlp, e);
 }
 
 static bool bind_separate_layer(struct text_layer_tensors *w, const struct layer_binder *n,
                                 ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden;
-    return BIND_MATRIX(n, &w->q, q, h, e, "self_attn.q_proj.weight") &&
-           BIND_MATRIX(n, &w->k, kv, h, e, "self_attn.k_proj.weight") &&
-           BIND_MATRIX(n, &w->v, kv, h, e, "self_attn.v_proj.weight") &&
-           BIND_MATRIX(n, &w->gate, n->t->mlp, h, e, "mlp.gate_proj.weight") &&
-           BIND_MATRIX(n, &w->up, n->t->mlp, h, e, "mlp.up_proj.weight");
+    return BIND_MATRIX(n, &w->attention.q, q, h, e, "self_attn.q_proj.weight") &&
+           BIND_MATRIX(n, &w->attention.k, kv, h, e, "self_attn.k_proj.weight") &&
+           BIND_MATRIX(n, &w->attention.v, kv, h, e, "self_attn.v_proj.weight") &&
+           BIND_MATRIX(n, &w->mlp.gate, n->t->mlp, h, e, "mlp.gate_proj.weight") &&
+           BIND_MATRIX(n, &w->mlp.up, n->t->mlp, h, e, "mlp.up_proj.weight");
 }
 
 static bool bind_biases(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t);
-    return BIND_VECTOR(n, &w->q_bias, q, e, "self_attn.q_proj.bias") &&
-           BIND_VECTOR(n, &w->k_bias, kv, e, "self_attn.k_proj.bias") &&
-           BIND_VECTOR(n, &w->v_bias, kv, e, "self_attn.v_proj.bias");
+    return BIND_VECTOR(n, &w->attention.q_bias, q, e, "self_attn.q_proj.bias") &&
+           BIND_VECTOR(n, &w->attention.k_bias, kv, e, "self_attn.k_proj.bias") &&
+           BIND_VECTOR(n, &w->attention.v_bias, kv, e, "self_attn.v_proj.bias");
 }
 
 static bool bind_head_norms(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
-    return BIND_VECTOR(n, &w->q_norm, n->t->head_dim, e, "self_attn.q_norm.weight") &&
-           BIND_VECTOR(n, &w->k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
+    return BIND_VECTOR(n, &w->attention.q_norm, n->t->head_dim, e, "self_attn.q_norm.weight") &&
+           BIND_VECTOR(n, &w->attention.k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
 }
 
 static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int h = n->t->hidden;
-    return BIND_VECTOR(n, &w->input_norm, h, e, "input_layernorm.weight") &&
+    w->kind = LAYER_FULL_ATTENTION; /* all families' so far */
+    return BIND_VECTOR(n, &w->attention.input_norm, h, e, "input_layernorm.weight") &&
            (n->names->fused ? bind_fused_layer(w, n, e) : bind_separate_layer(w, n, e)) &&
            (!n->names->qkv_bias || bind_biases(w, n, e)) &&
            (!n->names->head_norms || bind_head_norms(w, n, e)) &&
-           BIND_MATRIX(n, &w->o, h, text_q_width(n->t), e, "self_attn.o_proj.weight") &&
-           BIND_VECTOR(n, &w->post_norm, h, e, "post_attention_layernorm.weight") &&
-           BIND_MATRIX(n, &w->down, h, n->t->mlp, e, "mlp.down_proj.weight");
+           BIND_MATRIX(n, &w->attention.o, h, text_q_width(n->t), e, "self_attn.o_proj.weight") &&
+           BIND_VECTOR(n, &w->mlp.post_norm, h, e, "post_attention_layernorm.weight") &&
+           BIND_MATRIX(n, &w->mlp.down, h, n->t->mlp, e, "mlp.down_proj.weight");
 }
 
 /* ---- the rest ---- */
