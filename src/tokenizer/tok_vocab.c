@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 
@@ -117,9 +118,7 @@ bool vocab_token_is(const struct vocab *v, int64_t id, const char *bytes, size_t
 
 static uint32_t token_bytes_hash(const char *bytes, size_t n)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a: tokens are short */
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (uint8_t)bytes[i]) * 0x100000001b3u;
+    uint64_t h = fnv1a_64(FNV1A_64_START, bytes, n);
     return (uint32_t)(h ^ h >> 32);
 }
 

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/pool.h"
@@ -331,6 +332,23 @@ static void team_does_each_item_once(void **state)
     run_team(7, &rounds, seen);
 }
 
+/* Vectors of Noll's test_fnv.c, which draft-eastlake-fnv prints. */
+static void fnv1a_gives_the_published_hashes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } rows[] = {{"", 0xcbf29ce484222325u},
+                {"a", 0xaf63dc4c8601ec8cu},
+                {"b", 0xaf63df4c8601f1a5u},
+                {"fo", 0x08985907b541d342u},
+                {"foobar", 0x85944171f73967e8u}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_true(fnv1a_64(FNV1A_64_START, rows[i].text, strlen(rows[i].text)) == rows[i].hash);
+    assert_true(fnv1a_64(fnv1a_64(FNV1A_64_START, "foo", 3), "bar", 3) == 0x85944171f73967e8u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +367,7 @@ int main(void)
         cmocka_unit_test(details_stay_in_a_text_that_was_cut),
         cmocka_unit_test(missing_file_is_named),
         cmocka_unit_test(team_does_each_item_once),
+        cmocka_unit_test(fnv1a_gives_the_published_hashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

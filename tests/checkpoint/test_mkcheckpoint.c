@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "checkpoint/checkpoint.h"
 #include "temp_dir.h"
 
@@ -172,11 +173,10 @@ static void values_are_pinned(void **state)
 {
     (void)state;
     struct checkpoint *c = open_made("--like tiny-gqa4-fp8 --seed 1", "pinned");
-    uint64_t hash = 0xCBF29CE484222325u;
+    uint64_t hash = FNV1A_64_START;
     for (size_t i = 0; i < checkpoint_count(c); i++) {
         const struct tensor_view *t = checkpoint_at(c, i);
-        for (size_t j = 0; j < t->size; j++)
-            hash = (hash ^ t->data[j]) * 0x100000001B3u;
+        hash = fnv1a_64(hash, t->data, t->size);
     }
     if (hash != PINNED) print_error("0x%llx\n", (unsigned long long)hash);
     assert_true(hash == PINNED);

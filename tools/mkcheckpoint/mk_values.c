@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "elements are stored as the machine has them");
 
@@ -114,17 +116,11 @@ static inline uint64_t mixed(uint64_t key, uint64_t counter)
     return z ^ (z >> 31);
 }
 
-static uint64_t hashed_text(uint64_t hash, const char *text)
-{
-    do
-        hash = (hash ^ (uint8_t)*text) * 0x100000001B3u; /* FNV-1a, the NUL included */
-    while (*text++);
-    return hash;
-}
-
+/* The NULs keep family and name apart. */
 uint64_t values_key(const char *family, uint64_t seed, const char *name)
 {
-    return mixed(hashed_text(hashed_text(0xCBF29CE484222325u, family), name), seed + 1);
+    uint64_t hash = fnv1a_64(FNV1A_64_START, family, strlen(family) + 1);
+    return mixed(fnv1a_64(hash, name, strlen(name) + 1), seed + 1);
 }
 
 /* Four sums of two bytes, one in each 16 bits. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 static const char *const words[] = {
     "  ",           "    ",
     "        ",     "\n\n",
@@ -148,9 +150,7 @@ uint32_t letter_of_byte(int byte)
 
 static int32_t *slot_of(const struct mk_vocab *v, const char *bytes, size_t n)
 {
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001B3u;
+    uint64_t hash = fnv1a_64(FNV1A_64_START, bytes, n);
     for (size_t at = hash & (v->n_slots - 1);; at = (at + 1) & (v->n_slots - 1)) {
         const struct mk_token *t = v->slots[at] ? &v->tokens[v->slots[at] - 1] : NULL;
         if (!t || (t->n == n && memcmp(t->bytes, bytes, n) == 0)) return &v->slots[at];

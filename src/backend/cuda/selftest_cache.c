@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/cuda_fatbins.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/limits.h"
 
@@ -85,19 +86,13 @@ static struct selftest_report untested_report(const struct cuda *c)
 
 /* ---- what it was found with ---- */
 
-/* A sum of the kernels' bytes, a word at a time: it names a build, nobody forges it. */
+/* Of the kernels' bytes: it names a build, nobody forges it. */
 static uint64_t fatbins_hash(void)
 {
-    uint64_t sum = 0xcbf29ce484222325u;
+    uint64_t hash = FNV1A_64_START;
     for (const struct cuda_fatbin *fatbin = cuda_fatbins; fatbin->name; fatbin++)
-        for (size_t at = 0; at < fatbin->size; at += sizeof(uint64_t)) {
-            uint64_t word = 0;
-            memcpy(&word, (const char *)fatbin->data + at,
-                   fatbin->size - at < sizeof(word) ? fatbin->size - at : sizeof(word));
-            sum = (sum ^ word) * 0x100000001b3u;
-            sum ^= sum >> 29;
-        }
-    return sum;
+        hash = fnv1a_64(hash, fatbin->data, fatbin->size);
+    return hash;
 }
 
 static void make_key(char key[320], const struct cuda *c)
@@ -124,11 +119,9 @@ static bool cache_folder(char out[EY_MAX_PATH])
 static bool selftest_cache_path(char out[EY_MAX_PATH], const char *key)
 {
     char folder[EY_MAX_PATH];
-    uint64_t sum = 0xcbf29ce484222325u;
-    for (const char *p = key; *p; p++)
-        sum = (sum ^ (unsigned char)*p) * 0x100000001b3u;
+    uint64_t hash = fnv1a_64(FNV1A_64_START, key, strlen(key));
     int n = cache_folder(folder)
-                ? snprintf(out, EY_MAX_PATH, "%s/kernels-%016" PRIx64 ".json", folder, sum)
+                ? snprintf(out, EY_MAX_PATH, "%s/kernels-%016" PRIx64 ".json", folder, hash)
                 : -1;
     return n > 0 && n < EY_MAX_PATH;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/limits.h"
 
 void compiler_init(struct compiler *c, ey_err *e)
@@ -75,10 +76,8 @@ const char *compiler_printf(struct compiler *c, const char *fmt, ...)
 
 static uint32_t rule_key_hash(const char *key, size_t n)
 {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (uint8_t)key[i]) * 16777619u;
-    return hash ^ hash >> 15;
+    uint64_t hash = fnv1a_64(FNV1A_64_START, key, n);
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 /* Where the rule is in the index, or belongs; an empty slot holds 0, which is the whole grammar and

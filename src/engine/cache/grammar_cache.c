@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "constrain/constrain.h"
 #include "eyelet.h"
 
@@ -50,14 +51,6 @@ void ey_grammar_cache_close(ey_grammar_cache **cache)
     *cache = NULL;
 }
 
-static uint64_t fnv1a(const char *key, size_t n) /* a filter only: the bytes are compared too */
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (uint8_t)key[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static struct grammar_entry *grammar_cache_lookup(ey_grammar_cache *c, const char *key, size_t n,
                                                   uint64_t hash)
 {
@@ -68,7 +61,7 @@ static struct grammar_entry *grammar_cache_lookup(ey_grammar_cache *c, const cha
 
 ey_grammar *ey_grammar_cache_find(ey_grammar_cache *c, const char *key, size_t n)
 {
-    uint64_t hash = fnv1a(key, n);
+    uint64_t hash = fnv1a_64(FNV1A_64_START, key, n);
     pthread_mutex_lock(&c->lock);
     struct grammar_entry *entry = grammar_cache_lookup(c, key, n, hash);
     ey_grammar *grammar = entry ? grammar_retain(entry->grammar) : NULL;
@@ -96,7 +89,7 @@ static struct grammar_entry *grammar_cache_evict(ey_grammar_cache *c, size_t byt
 void ey_grammar_cache_put(ey_grammar_cache *c, const char *key, size_t n, ey_grammar *grammar)
 {
     size_t bytes = n + grammar_bytes(grammar);
-    uint64_t hash = fnv1a(key, n);
+    uint64_t hash = fnv1a_64(FNV1A_64_START, key, n);
     char *copy = bytes <= c->max_bytes ? malloc(n + 1) : NULL;
     if (!copy) return; /* it is compiled again then */
     memcpy(copy, key, n);
