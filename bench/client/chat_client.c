@@ -2,21 +2,18 @@
 /* The OpenAI API as a client sees it. */
 #include "client/chat_client.h"
 
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text/base64.h"
 
 enum { MAX_TEXT = 16 << 20 };
 
 bool chat_add_data_url(struct buf *out, const char *type, const void *bytes, size_t n)
 {
-    size_t encoded_bytes = (n + 2) / 3 * 4;
-    if (!buf_printf(out, "data:%s;base64,", type) || !buf_reserve(out, encoded_bytes)) return false;
-    out->size += (size_t)EVP_EncodeBlock((unsigned char *)out->data + out->size, bytes, (int)n);
-    return true;
+    return buf_printf(out, "data:%s;base64,", type) && base64_encode(out, bytes, n);
 }
 
 void chat_post(struct buf *out, const struct wire_target *to, const char *path, const char *body,

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/text/base64.h"
 
 /* ---- images ---- */
 
@@ -28,24 +29,6 @@ static const char *media_type(const ey_part *part)
     return "application/octet-stream";
 }
 
-static void add_base64(struct buf *out, const uint8_t *bytes, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    if (!buf_reserve(out, (n + 2) / 3 * 4)) return;
-    char *to = out->data + out->size;
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        uint32_t bits = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                        (left > 2 ? bytes[i + 2] : 0);
-        *to++ = digits[bits >> 18];
-        *to++ = digits[bits >> 12 & 63];
-        *to++ = left > 1 ? digits[bits >> 6 & 63] : '=';
-        *to++ = left > 2 ? digits[bits & 63] : '=';
-    }
-    *to = 0;
-    out->size = (size_t)(to - out->data);
-}
-
 static void add_image_url_part(struct buf *out, const ey_part *part)
 {
     static const char *const details[] = {[EY_DETAIL_AUTO] = "auto",
@@ -55,7 +38,7 @@ static void add_image_url_part(struct buf *out, const ey_part *part)
     buf_printf(out,
                "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"%s\",\"url\":\"data:%s;base64,",
                details[part->detail], media_type(part));
-    add_base64(out, part->bytes, part->n_bytes);
+    base64_encode(out, part->bytes, part->n_bytes);
     buf_add_text(out, "\"}}");
 }
 
