@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text/json_writer.h"
 #include "eyelet/request.h"
 #include "serve.h"
 
@@ -49,13 +50,22 @@ static bool ask_server(struct serve *b, struct wire *w, const struct buf *reques
 
 static void write_cost_request(const struct serve *b, struct buf *out)
 {
-    char body[1024], model[512] = "";
-    if (b->settings->name) snprintf(model, sizeof(model), "\"model\": \"%s\", ", b->settings->name);
-    int n = snprintf(body, sizeof(body),
-                     "{%s\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}], "
-                     "\"temperature\": 0, \"max_tokens\": 1}",
-                     model, question);
-    chat_post(out, &b->to, "/v1/chat/completions", body, (size_t)n);
+    struct buf body = buf_with_max(MAX_REQUEST);
+    struct json_writer w = json_write_to(&body, JSON_SPACED);
+    json_open_object(&w);
+    if (b->settings->name) json_add_string(&w, "model", b->settings->name);
+    json_write_key(&w, "messages");
+    json_open_array(&w);
+    json_open_object(&w);
+    json_add_string(&w, "role", "user");
+    json_add_string(&w, "content", question);
+    json_close_object(&w);
+    json_close_array(&w);
+    json_add_int(&w, "temperature", 0);
+    json_add_int(&w, "max_tokens", 1);
+    json_close_object(&w);
+    if (!body.failed) chat_post(out, &b->to, "/v1/chat/completions", body.data, body.size);
+    buf_free(&body);
 }
 
 static void print_times(const char *name, struct samples *f)

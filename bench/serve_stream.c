@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text/json_writer.h"
 #include "base/file.h"
 #include "image/image.h"
 #include "serve.h"
@@ -32,7 +33,8 @@ static bool draw_image(struct image *image, uint64_t number, int width, int heig
     return true;
 }
 
-static bool add_image_part(struct buf *out, uint64_t number, int width, int height, ey_err *e)
+static bool write_image_part(struct json_writer *w, uint64_t number, int width, int height,
+                             ey_err *e)
 {
     struct image image = {0};
     char path[64], *bytes = NULL;
@@ -43,9 +45,14 @@ static bool add_image_part(struct buf *out, uint64_t number, int width, int heig
     bool ok = draw_image(&image, number, width, height, e) && image_write_png(&image, path, e) &&
               file_read(&bytes, &n, path, MAX_FILE, e);
     if (ok) {
-        buf_add_text(out, "{\"type\": \"image_url\", \"image_url\": {\"url\": \"");
-        chat_add_data_url(out, "image/png", bytes, n);
-        buf_add_text(out, "\"}}, ");
+        json_open_object(w);
+        json_add_string(w, "type", "image_url");
+        json_write_key(w, "image_url");
+        json_open_object(w);
+        json_write_key(w, "url");
+        json_write_data_url(w, "image/png", bytes, n);
+        json_close_object(w);
+        json_close_object(w);
     }
     free(bytes);
     image_free(&image);
@@ -67,23 +74,54 @@ void stream_free(struct stream *s)
     samples_free(&s->gaps);
 }
 
+static bool write_content(struct json_writer *w, uint64_t number, int width, int height, ey_err *e)
+{
+    char text[128];
+    snprintf(text, sizeof(text),
+             "%llu: tell me all about a red circle, a blue square and what is between them.",
+             (unsigned long long)number);
+    json_open_array(w);
+    bool ok = !width || write_image_part(w, number, width, height, e);
+    json_open_object(w);
+    json_add_string(w, "type", "text");
+    json_add_string(w, "text", text);
+    json_close_object(w);
+    json_close_array(w);
+    return ok;
+}
+
+static bool write_body(struct json_writer *w, struct serve *b, int width, int height,
+                       int max_tokens, ey_err *e)
+{
+    uint64_t number = ++b->asked * 7919 + (uint64_t)(seconds_now() * 1e3);
+    json_open_object(w);
+    if (b->settings->name) json_add_string(w, "model", b->settings->name);
+    json_write_key(w, "messages");
+    json_open_array(w);
+    json_open_object(w);
+    json_add_string(w, "role", "user");
+    json_write_key(w, "content");
+    bool ok = write_content(w, number, width, height, e);
+    json_close_object(w);
+    json_close_array(w);
+    json_add_int(w, "temperature", 0);
+    json_add_bool(w, "ignore_eos", true);
+    json_add_int(w, "max_tokens", max_tokens);
+    json_add_bool(w, "stream", true);
+    json_write_key(w, "stream_options");
+    json_open_object(w);
+    json_add_bool(w, "include_usage", true);
+    json_close_object(w);
+    json_close_object(w);
+    return ok;
+}
+
 static bool write_request(struct serve *b, struct stream *s, int width, int height, int max_tokens,
                           ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
-    uint64_t number = ++b->asked * 7919 + (uint64_t)(seconds_now() * 1e3);
-    buf_add_text(&body, "{");
-    if (b->settings->name) buf_printf(&body, "\"model\": \"%s\", ", b->settings->name);
-    buf_add_text(&body, "\"messages\": [{\"role\": \"user\", \"content\": [");
-    bool ok = !width || add_image_part(&body, number, width, height, e);
-    buf_printf(&body,
-               "{\"type\": \"text\", \"text\": \"%llu: tell me all about a red circle, a blue "
-               "square and what is between them.\"}]}], ",
-               (unsigned long long)number);
-    buf_printf(&body,
-               "\"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": %d, \"stream\": true, "
-               "\"stream_options\": {\"include_usage\": true}}",
-               max_tokens);
+    struct json_writer w = json_write_to(&body, JSON_SPACED);
+    bool ok = write_body(&w, b, width, height, max_tokens, e);
     buf_clear(&s->request);
     if (ok)
         chat_post(&s->request, &b->to, "/v1/chat/completions", body.data ? body.data : "",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/text/base64.h"
 
 enum { MAX_TEXT = 16 << 20 };

@@ -35,10 +35,4 @@ bool json_optional_number(const json_object *object, const char *key, double lo,
 bool json_optional_bool(const json_object *object, const char *key, bool *out, const char *what,
                         ey_err *e);
 
-/* Appends a value as Python's json.dumps(ensure_ascii=False) writes it: ", " and ": ", insertion
- * order. */
-bool json_dump(struct buf *out, const json_object *value);
-/* Appends a JSON string literal, quotes included; malformed UTF-8 becomes U+FFFD. */
-bool json_dump_string(struct buf *out, const char *text, size_t n);
-
 #endif

@@ -2,13 +2,11 @@
 /* ey_request → JSON. Images are sent unchanged, as data: URLs. */
 #include "client/request_json.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/limits.h"
-#include "base/text/base64.h"
+#include "base/text/json_writer.h"
 
 /* ---- images ---- */
 
@@ -29,21 +27,25 @@ static const char *media_type(const ey_part *part)
     return "application/octet-stream";
 }
 
-static void add_image_url_part(struct buf *out, const ey_part *part)
+static void write_image_part(struct json_writer *w, const ey_part *part)
 {
     static const char *const details[] = {[EY_DETAIL_AUTO] = "auto",
                                           [EY_DETAIL_LOW] = "low",
                                           [EY_DETAIL_HIGH] = "high",
                                           [EY_DETAIL_NATIVE] = "high"};
-    buf_printf(out,
-               "{\"type\":\"image_url\",\"image_url\":{\"detail\":\"%s\",\"url\":\"data:%s;base64,",
-               details[part->detail], media_type(part));
-    base64_encode(out, part->bytes, part->n_bytes);
-    buf_add_text(out, "\"}}");
+    json_open_object(w);
+    json_add_string(w, "type", "image_url");
+    json_write_key(w, "image_url");
+    json_open_object(w);
+    json_add_string(w, "detail", details[part->detail]);
+    json_write_key(w, "url");
+    json_write_data_url(w, media_type(part), part->bytes, part->n_bytes);
+    json_close_object(w);
+    json_close_object(w);
 }
 
 /* A budget in pixels is one of the whole request in this API, and so it is on the command line. */
-static void add_pixels(struct buf *out, const ey_request *request)
+static void add_pixels(struct json_writer *w, const ey_request *request)
 {
     uint64_t pixels = 0;
     for (size_t m = 0; m < request->n_messages; m++)
@@ -55,111 +57,133 @@ static void add_pixels(struct buf *out, const ey_request *request)
             else if (part->detail == EY_DETAIL_NATIVE)
                 pixels = EY_MAX_IMAGE_PIXELS; /* the checkpoint's own is below it */
         }
-    if (pixels) buf_printf(out, ",\"mm_processor_kwargs\":{\"max_pixels\":%" PRIu64 "}", pixels);
+    if (!pixels) return;
+    json_write_key(w, "mm_processor_kwargs");
+    json_open_object(w);
+    json_add_uint(w, "max_pixels", pixels);
+    json_close_object(w);
 }
 
 /* ---- messages ---- */
 
-static void add_text_part(struct buf *out, const ey_part *part)
+static void write_text_part(struct json_writer *w, const ey_part *part)
 {
-    buf_add_text(out, "{\"type\":\"text\",\"text\":");
-    json_dump_string(out, part->bytes, part->n_bytes);
-    buf_add_text(out, "}");
+    json_open_object(w);
+    json_add_string(w, "type", "text");
+    json_write_key(w, "text");
+    json_write_text(w, part->bytes, part->n_bytes);
+    json_close_object(w);
 }
 
 /* One text is a string: some servers take nothing else of an assistant. */
-static void add_content(struct buf *out, const ey_message *message)
+static void write_content(struct json_writer *w, const ey_message *message)
 {
     if (message->n_parts == 1 && message->parts[0].type == EY_PART_TEXT) {
-        json_dump_string(out, message->parts[0].bytes, message->parts[0].n_bytes);
+        json_write_text(w, message->parts[0].bytes, message->parts[0].n_bytes);
         return;
     }
-    buf_add_text(out, "[");
-    for (size_t i = 0; i < message->n_parts; i++) {
-        if (i) buf_add_text(out, ",");
+    json_open_array(w);
+    for (size_t i = 0; i < message->n_parts; i++)
         if (message->parts[i].type == EY_PART_IMAGE)
-            add_image_url_part(out, &message->parts[i]);
+            write_image_part(w, &message->parts[i]);
         else
-            add_text_part(out, &message->parts[i]);
-    }
-    buf_add_text(out, "]");
+            write_text_part(w, &message->parts[i]);
+    json_close_array(w);
 }
 
-static void add_messages(struct buf *out, const ey_request *request)
+static void add_messages(struct json_writer *w, const ey_request *request)
 {
-    buf_add_text(out, ",\"messages\":[");
+    json_write_key(w, "messages");
+    json_open_array(w);
     for (size_t i = 0; i < request->n_messages; i++) {
-        buf_printf(out, "%s{\"role\":\"%s\",\"content\":", i ? "," : "", request->messages[i].role);
-        add_content(out, &request->messages[i]);
-        buf_add_text(out, "}");
+        json_open_object(w);
+        json_add_string(w, "role", request->messages[i].role);
+        json_write_key(w, "content");
+        write_content(w, &request->messages[i]);
+        json_close_object(w);
     }
-    buf_add_text(out, "]");
+    json_close_array(w);
 }
 
 /* ---- how it is to be answered ---- */
 
-static void add_number(struct buf *out, const char *name, float value)
+static void add_given(struct json_writer *w, const char *name, float value)
 {
-    if (!isnan(value)) buf_printf(out, ",\"%s\":%.9g", name, (double)value);
+    if (!isnan(value)) json_add_digits(w, name, (double)value, 9);
 }
 
-static void add_sampling(struct buf *out, const ey_sampling *s)
+static void add_sampling(struct json_writer *w, const ey_sampling *s)
 {
-    add_number(out, "temperature", s->temperature);
-    add_number(out, "top_p", s->top_p);
-    add_number(out, "min_p", s->min_p);
-    add_number(out, "repetition_penalty", s->repetition_penalty);
-    add_number(out, "presence_penalty", s->presence_penalty);
-    add_number(out, "frequency_penalty", s->frequency_penalty);
-    if (s->top_k >= 0) buf_printf(out, ",\"top_k\":%d", s->top_k);
-    buf_printf(out, ",\"seed\":%" PRIu64, s->seed);
+    add_given(w, "temperature", s->temperature);
+    add_given(w, "top_p", s->top_p);
+    add_given(w, "min_p", s->min_p);
+    add_given(w, "repetition_penalty", s->repetition_penalty);
+    add_given(w, "presence_penalty", s->presence_penalty);
+    add_given(w, "frequency_penalty", s->frequency_penalty);
+    if (s->top_k >= 0) json_add_int(w, "top_k", s->top_k);
+    json_add_uint(w, "seed", s->seed);
 }
 
-static void add_stops(struct buf *out, const ey_request *request)
+static void add_strings(struct json_writer *w, const char *key, const char *const *texts, size_t n)
 {
-    for (size_t i = 0; i < request->n_stop; i++) {
-        buf_add_text(out, i ? "," : ",\"stop\":[");
-        json_dump_string(out, request->stop[i], strlen(request->stop[i]));
-    }
-    if (request->n_stop) buf_add_text(out, "]");
+    json_write_key(w, key);
+    json_open_array(w);
+    for (size_t i = 0; i < n; i++)
+        json_write_string(w, texts[i]);
+    json_close_array(w);
+}
+
+static void add_schema(struct json_writer *w, const char *schema)
+{
+    json_write_key(w, "response_format");
+    json_open_object(w);
+    json_add_string(w, "type", "json_schema");
+    json_write_key(w, "json_schema");
+    json_open_object(w);
+    json_add_string(w, "name", "answer");
+    json_add_bool(w, "strict", true);
+    json_write_key(w, "schema");
+    json_write_raw(w, schema, strlen(schema));
+    json_close_object(w);
+    json_close_object(w);
 }
 
 /* As vLLM spells it; of a schema, as OpenAI does. */
-static void add_response_format(struct buf *out, const struct remote_response_format *format)
+static void add_response_format(struct json_writer *w, const struct remote_response_format *format)
 {
-    if (format->schema)
-        buf_printf(out,
-                   ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":"
-                   "\"answer\",\"strict\":true,\"schema\":%s}}",
-                   format->schema);
-    if (format->regex) {
-        buf_add_text(out, ",\"structured_outputs\":{\"regex\":");
-        json_dump_string(out, format->regex, strlen(format->regex));
-        buf_add_text(out, "}");
-    }
-    for (size_t i = 0; i < format->n_choices; i++) {
-        buf_add_text(out, i ? "," : ",\"structured_outputs\":{\"choice\":[");
-        json_dump_string(out, format->choices[i], strlen(format->choices[i]));
-    }
-    if (format->n_choices) buf_add_text(out, "]}");
+    if (format->schema) add_schema(w, format->schema);
+    if (!format->regex && !format->n_choices) return;
+    json_write_key(w, "structured_outputs");
+    json_open_object(w);
+    if (format->regex) json_add_string(w, "regex", format->regex);
+    if (format->n_choices) add_strings(w, "choice", format->choices, format->n_choices);
+    json_close_object(w);
 }
 
 bool request_json(struct buf *out, const ey_request *request,
                   const struct remote_response_format *format, const char *model, int max_tokens,
                   ey_err *e)
 {
-    buf_add_text(out, "{\"model\":");
-    json_dump_string(out, model, strlen(model));
-    buf_add_text(out, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
-    if (max_tokens > 0) buf_printf(out, ",\"max_tokens\":%d", max_tokens);
-    if (request->top_logprobs >= 0)
-        buf_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", request->top_logprobs);
-    add_sampling(out, &request->sampling);
-    add_stops(out, request);
-    if (format) add_response_format(out, format);
-    add_pixels(out, request);
-    add_messages(out, request);
-    return buf_add_text(out, "}") ||
+    struct json_writer w = json_write_to(out, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_string(&w, "model", model);
+    json_add_bool(&w, "stream", true);
+    json_write_key(&w, "stream_options");
+    json_open_object(&w);
+    json_add_bool(&w, "include_usage", true);
+    json_close_object(&w);
+    if (max_tokens > 0) json_add_int(&w, "max_tokens", max_tokens);
+    if (request->top_logprobs >= 0) {
+        json_add_bool(&w, "logprobs", true);
+        json_add_int(&w, "top_logprobs", request->top_logprobs);
+    }
+    add_sampling(&w, &request->sampling);
+    if (request->n_stop) add_strings(&w, "stop", request->stop, request->n_stop);
+    if (format) add_response_format(&w, format);
+    add_pixels(&w, request);
+    add_messages(&w, request);
+    json_close_object(&w);
+    return !out->failed ||
            ey_fail(e, EY_TOO_LONG,
                    "the images are too large together: a request has at most %zu bytes", out->max);
 }

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/system.h"
-#include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "convert/quantized_checkpoint.h"
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/text/json_writer.h"
 
 enum { MAX_LOG_LINE = 16 << 10, MAX_LOGGED_BODY = 4096 };
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/text/json_writer.h"
 #include "server/http/http_server.h"
 
 enum { MAX_REPLY_BYTES = 1 << 22, MODEL_WAIT_US = 20000 };
@@ -53,16 +53,19 @@ void route_health(struct server *server, struct exchange *x)
         exchange_reply(x, 200, "text/plain", &out);
         return;
     }
-    if (h.stuck)
-        buf_printf(
-            &out,
-            "{\"status\": \"stuck\", \"step_age_seconds\": %.1f, \"running\": %d, \"waiting\": %d}",
-            h.stats.heartbeat_age, h.stats.running, h.stats.waiting);
-    else
-        buf_printf(&out,
-                   "{\"status\": \"slow\", \"spilled\": true, \"spilled_bytes\": %llu, "
-                   "\"held_bytes\": %llu}", /* it serves, but no longer as it should */
-                   (unsigned long long)h.spilled_bytes, (unsigned long long)h.held_bytes);
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "status", h.stuck ? "stuck" : "slow");
+    if (h.stuck) {
+        json_add_fixed(&w, "step_age_seconds", h.stats.heartbeat_age, 1);
+        json_add_int(&w, "running", h.stats.running);
+        json_add_int(&w, "waiting", h.stats.waiting);
+    } else { /* it serves, but no longer as it should */
+        json_add_bool(&w, "spilled", true);
+        json_add_uint(&w, "spilled_bytes", h.spilled_bytes);
+        json_add_uint(&w, "held_bytes", h.held_bytes);
+    }
+    json_close_object(&w);
     reply_json(x, h.stuck ? 503 : 200, &out);
 }
 
@@ -85,17 +88,17 @@ static size_t deciding_model(struct server *server)
     return telling;
 }
 
-static void add_model_states(struct server *server, struct buf *out)
+static void write_model_states(struct json_writer *w, struct server *server)
 {
-    buf_add_text(out, ", \"models\": [");
+    json_open_array(w);
     for (size_t i = 0; i < model_manager_count(server->model_manager); i++) {
-        const char *name = server_model_name(server, i);
-        buf_add_text(out, i ? ", {\"id\": " : "{\"id\": ");
-        json_dump_string(out, name, strlen(name));
-        buf_printf(out, ", \"status\": \"%s\"}",
-                   model_state_names[model_manager_status(server->model_manager, i).state]);
+        json_open_object(w);
+        json_add_string(w, "id", server_model_name(server, i));
+        json_add_string(w, "status",
+                        model_state_names[model_manager_status(server->model_manager, i).state]);
+        json_close_object(w);
     }
-    buf_add_text(out, "]");
+    json_close_array(w);
 }
 
 /* A server that unloaded its models is ready: the next request wakes them. So is one that loads a
@@ -110,15 +113,18 @@ void route_ready(struct server *server, struct exchange *x)
                        : waits                    ? "unloaded"
                                                   : model_state_names[k.state];
     bool ready = strcmp(word, "ready") == 0 || strcmp(word, "unloaded") == 0;
-    buf_printf(&out, "{\"status\": \"%s\", \"stage\": \"%s\", \"percent\": %d", word,
-               k.state == MODEL_LOADING ? ey_phase_text(k.stage) : word, k.percent);
-    if (k.load_seconds > 0) buf_printf(&out, ", \"load_seconds\": %.3f", k.load_seconds);
-    if (k.state == MODEL_FAILED) {
-        buf_add_text(&out, ", \"message\": ");
-        json_dump_string(&out, k.error.text, strlen(k.error.text));
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "status", word);
+    json_add_string(&w, "stage", k.state == MODEL_LOADING ? ey_phase_text(k.stage) : word);
+    json_add_int(&w, "percent", k.percent);
+    if (k.load_seconds > 0) json_add_fixed(&w, "load_seconds", k.load_seconds, 3);
+    if (k.state == MODEL_FAILED) json_add_string(&w, "message", k.error.text);
+    if (several) {
+        json_write_key(&w, "models");
+        write_model_states(&w, server);
     }
-    if (several) add_model_states(server, &out);
-    buf_add_text(&out, "}");
+    json_close_object(&w);
     reply_json(x, ready ? 200 : 503, &out);
 }
 
@@ -128,7 +134,10 @@ void route_version(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     (void)server;
-    buf_printf(&out, "{\"version\": \"%s\"}", ey_version());
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "version", ey_version());
+    json_close_object(&w);
     reply_json(x, 200, &out);
 }
 
@@ -146,49 +155,68 @@ static struct model_status wait_for_plan(struct server *server, size_t model, st
     return k;
 }
 
-static void add_model_object(struct server *server, struct buf *out, size_t model, const char *name,
-                             const struct model_status *k)
+/* What vLLM's clients expect; nothing here asks who may do what. */
+static void write_permission(struct json_writer *w, const struct server *server)
 {
-    const char *root = server->options->models[model].path;
-    buf_add_text(out, "{\"id\": ");
-    json_dump_string(out, name, strlen(name));
-    buf_printf(out,
-               ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"eyelet\", \"root\": ",
-               (long long)server->started);
-    json_dump_string(out, root, strlen(root));
-    buf_add_text(out, ", \"parent\": null, \"max_model_len\": ");
-    if (k->info.max_model_len)
-        buf_printf(out, "%d", k->info.max_model_len);
-    else
-        buf_add_text(out, "null");
-    buf_printf(out,
-               ", \"resident\": %s, \"permission\": [{\"id\": \"modelperm-eyelet\", \"object\": "
-               "\"model_permission\", \"created\": %lld, "
-               "\"allow_create_engine\": false, \"allow_sampling\": true, \"allow_logprobs\": "
-               "true, \"allow_search_indices\": false, "
-               "\"allow_view\": true, \"allow_fine_tuning\": false, \"organization\": \"*\", "
-               "\"group\": null, \"is_blocking\": false}]}",
-               k->state == MODEL_READY ? "true" : "false", (long long)server->started);
+    json_open_object(w);
+    json_add_string(w, "id", "modelperm-eyelet");
+    json_add_string(w, "object", "model_permission");
+    json_add_int(w, "created", server->started);
+    json_add_bool(w, "allow_create_engine", false);
+    json_add_bool(w, "allow_sampling", true);
+    json_add_bool(w, "allow_logprobs", true);
+    json_add_bool(w, "allow_search_indices", false);
+    json_add_bool(w, "allow_view", true);
+    json_add_bool(w, "allow_fine_tuning", false);
+    json_add_string(w, "organization", "*");
+    json_add_null(w, "group");
+    json_add_bool(w, "is_blocking", false);
+    json_close_object(w);
 }
 
-static void add_names(struct server *server, struct buf *out, size_t model, struct exchange *x)
+static void write_model(struct json_writer *w, const struct server *server, size_t model,
+                        const char *name, const struct model_status *k)
+{
+    json_open_object(w);
+    json_add_string(w, "id", name);
+    json_add_string(w, "object", "model");
+    json_add_int(w, "created", server->started);
+    json_add_string(w, "owned_by", "eyelet");
+    json_add_string(w, "root", server->options->models[model].path);
+    json_add_null(w, "parent");
+    if (k->info.max_model_len)
+        json_add_int(w, "max_model_len", k->info.max_model_len);
+    else
+        json_add_null(w, "max_model_len");
+    json_add_bool(w, "resident", k->state == MODEL_READY);
+    json_write_key(w, "permission");
+    json_open_array(w);
+    write_permission(w, server);
+    json_close_array(w);
+    json_close_object(w);
+}
+
+static void write_names(struct json_writer *w, struct server *server, size_t model,
+                        struct exchange *x)
 {
     const struct server_model *m = &server->options->models[model];
     struct model_status k = wait_for_plan(server, model, x);
-    for (size_t i = 0; i < m->n_names || i == 0; i++) {
-        if (model || i) buf_add_text(out, ", ");
-        add_model_object(server, out, model, i ? m->names[i] : server_model_name(server, model),
-                         &k);
-    }
+    for (size_t i = 0; i < m->n_names || i == 0; i++)
+        write_model(w, server, model, i ? m->names[i] : server_model_name(server, model), &k);
 }
 
 void route_models(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    buf_add_text(&out, "{\"object\": \"list\", \"data\": [");
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "object", "list");
+    json_write_key(&w, "data");
+    json_open_array(&w);
     for (size_t i = 0; i < model_manager_count(server->model_manager); i++)
-        add_names(server, &out, i, x);
-    buf_add_text(&out, "]}");
+        write_names(&w, server, i, x);
+    json_close_array(&w);
+    json_close_object(&w);
     reply_json(x, 200, &out);
 }
 
@@ -210,7 +238,8 @@ void route_model(struct server *server, struct exchange *x)
     size_t model;
     if (!find_model_or_fail(server, x, name, &model)) return;
     struct model_status k = wait_for_plan(server, model, x);
-    add_model_object(server, &out, model, name, &k);
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    write_model(&w, server, model, name, &k);
     reply_json(x, 200, &out);
 }
 
@@ -231,15 +260,46 @@ void route_metrics(struct server *server, struct exchange *x)
         exchange_fail(x, 503, NULL, NULL, "no memory for the metrics");
 }
 
-static void add_plan_item(struct buf *out, const ey_plan_item *item)
+static void write_plan_item(struct json_writer *w, const ey_plan_item *item)
 {
-    buf_add_text(out, "{\"name\": ");
-    json_dump_string(out, item->name, strlen(item->name));
-    buf_add_text(out, ", \"device\": ");
-    json_dump_string(out, item->device, strlen(item->device));
-    buf_printf(out, ", \"bytes\": %llu, \"life\": ", (unsigned long long)item->bytes);
-    json_dump_string(out, item->lifetime, strlen(item->lifetime));
-    buf_add_text(out, "}");
+    json_open_object(w);
+    json_add_string(w, "name", item->name);
+    json_add_string(w, "device", item->device);
+    json_add_uint(w, "bytes", item->bytes);
+    json_add_string(w, "life", item->lifetime);
+    json_close_object(w);
+}
+
+static void write_model_plan(struct json_writer *w, const struct server *server,
+                             const struct model_status *k)
+{
+    const struct model_info *f = &k->info;
+    const uint64_t missing = f->total_bytes > f->budget_bytes ? f->total_bytes - f->budget_bytes
+                                                              : 0;
+    json_open_object(w);
+    json_add_bool(w, "fits", !missing);
+    json_add_bool(w, "loaded", k->state == MODEL_READY);
+    json_add_string(w, "device", f->device);
+    json_add_uint(w, "budget_bytes", f->budget_bytes);
+    json_add_uint(w, "total_bytes", f->total_bytes);
+    json_add_uint(w, "shortfall_bytes", missing);
+    json_write_key(w, "items");
+    json_open_array(w);
+    for (size_t i = 0; i < f->n_items; i++)
+        write_plan_item(w, &f->item[i]);
+    json_close_array(w);
+    json_write_key(w, "choices");
+    json_open_array(w);
+    for (size_t i = 0; i < f->n_choices; i++)
+        json_write_string(w, f->choice[i]);
+    json_close_array(w);
+    json_add_bool(w, "takes_turns", f->shares_memory);
+    json_add_int(w, "max_model_len", f->max_model_len);
+    json_add_int(w, "kv_tokens", f->kv_tokens);
+    json_add_int(w, "max_num_seqs", f->max_num_seqs);
+    json_add_uint(w, "max_pixels", f->max_pixels);
+    json_add_uint(w, "host_budget_bytes", ey_budget_total(server->budget));
+    json_close_object(w);
 }
 
 void route_plan(struct server *server, struct exchange *x)
@@ -248,35 +308,12 @@ void route_plan(struct server *server, struct exchange *x)
     size_t model = 0;
     if (name && !find_model_or_fail(server, x, name, &model)) return;
     struct model_status k = model_manager_status(server->model_manager, model);
-    struct model_info *f = &k.info;
-    struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    if (!f->planned) {
+    if (!k.info.planned) {
         exchange_fail(x, 503, NULL, NULL, "the model's files are still being read");
         return;
     }
-    uint64_t missing = f->total_bytes > f->budget_bytes ? f->total_bytes - f->budget_bytes : 0;
-    buf_printf(&out,
-               "{\"fits\": %s, \"loaded\": %s, \"device\": \"%s\", \"budget_bytes\": %llu, "
-               "\"total_bytes\": %llu, "
-               "\"shortfall_bytes\": %llu, \"items\": [",
-               missing ? "false" : "true", k.state == MODEL_READY ? "true" : "false", f->device,
-               (unsigned long long)f->budget_bytes, (unsigned long long)f->total_bytes,
-               (unsigned long long)missing);
-    for (size_t i = 0; i < f->n_items; i++) {
-        if (i) buf_add_text(&out, ", ");
-        add_plan_item(&out, &f->item[i]);
-    }
-    buf_add_text(&out, "], \"choices\": [");
-    for (size_t i = 0; i < f->n_choices; i++) {
-        if (i) buf_add_text(&out, ", ");
-        json_dump_string(&out, f->choice[i], strlen(f->choice[i]));
-    }
-    buf_printf(&out,
-               "], \"takes_turns\": %s, \"max_model_len\": %d, \"kv_tokens\": %d, "
-               "\"max_num_seqs\": %d, \"max_pixels\": %llu, "
-               "\"host_budget_bytes\": %llu}",
-               f->shares_memory ? "true" : "false", f->max_model_len, f->kv_tokens, f->max_num_seqs,
-               (unsigned long long)f->max_pixels,
-               (unsigned long long)ey_budget_total(server->budget));
+    struct buf out = buf_with_max(MAX_REPLY_BYTES);
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    write_model_plan(&w, server, &k);
     reply_json(x, 200, &out);
 }

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "base/pool.h"
 #include "base/utf8.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text/json_writer.h"
 
 static const json_object *child(const json_object *value, const char *key)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text/json_writer.h"
 #include "constrain/schema_checker.h"
 #include "constrain/grammar_generator.h"
 #include "constrain/random_walks.h"

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text/json_writer.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "base/text/json_writer.h"
 #include "mk_vocab.h"
 
 #define SHARED "../shared/data/tokenizers/"

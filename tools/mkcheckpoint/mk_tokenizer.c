@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "mk_sentencepiece.h"

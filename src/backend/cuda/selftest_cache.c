@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/limits.h"
 
 /* the kernels' names */
@@ -160,28 +161,22 @@ static bool read_cached_results(struct selftest_report *r, const char *key)
 
 static void add_results(struct buf *out, const struct selftest_report *r, const char *key)
 {
-    const char *comma = "";
-    buf_add_text(out, "{\"key\": ");
-    json_dump_string(out, key, strlen(key));
-    buf_add_text(out, ",\n \"errors\": {");
-    for (int i = 0; i < r->n; i++) {
-        const struct selftest_result *v = &r->kernel[i];
-        if (!v->was_run) continue;
-        buf_printf(out, "%s\"%s\": ", comma, v->name);
-        comma = ", ";
-        if (isfinite(v->error))
-            buf_printf(out, "%.3e", (double)v->error);
-        else
-            buf_add_text(out, "null");
-    }
-    buf_add_text(out, "},\n \"failed\": {");
-    comma = "";
+    struct json_writer w = json_write_to(out, JSON_INDENTED);
+    json_open_object(&w);
+    json_add_string(&w, "key", key);
+    json_write_key(&w, "errors");
+    json_open_object(&w);
     for (int i = 0; i < r->n; i++)
-        if (r->kernel[i].failed) {
-            buf_printf(out, "%s\"%s\": true", comma, r->kernel[i].name);
-            comma = ", ";
-        }
-    buf_add_text(out, "}}\n");
+        if (r->kernel[i].was_run)
+            json_add_digits(&w, r->kernel[i].name, (double)r->kernel[i].error, 4);
+    json_close_object(&w);
+    json_write_key(&w, "failed");
+    json_open_object(&w);
+    for (int i = 0; i < r->n; i++)
+        if (r->kernel[i].failed) json_add_bool(&w, r->kernel[i].name, true);
+    json_close_object(&w);
+    json_close_object(&w);
+    buf_add_text(out, "\n");
 }
 
 static bool write_cache_file(const char *path, const struct buf *text)

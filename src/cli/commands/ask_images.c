@@ -24,18 +24,19 @@ struct image_question {
 static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
 {
     struct buf out = buf_with_max((size_t)1 << 30);
-    buf_add_text(&out, "{\"answer\": ");
-    json_add_text(&out, answer->text);
-    buf_printf(&out,
-               ", \"finish_reason\": \"%s\", \"seed\": ", ey_finish_text(answer->finish_reason));
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "answer", answer->text);
+    json_add_string(&w, "finish_reason", ey_finish_text(answer->finish_reason));
     if (s->sampled)
-        buf_printf(&out, "%llu", (unsigned long long)answer->seed);
+        json_add_uint(&w, "seed", answer->seed);
     else
-        buf_add_text(&out, "null"); /* nothing was drawn */
-    json_add_usage_and_timings(&out, answer, cli_engine_load_seconds(s));
-    buf_add_text(&out, ", \"logprobs\": ");
-    json_add_logprobs(&out, answer, s->options->logprobs >= 0);
-    bool ok = buf_add_text(&out, "}\n");
+        json_add_null(&w, "seed"); /* nothing was drawn */
+    answer_add_usage_and_timings(&w, answer, cli_engine_load_seconds(s));
+    json_write_key(&w, "logprobs");
+    answer_write_logprobs(&w, answer, s->options->logprobs >= 0);
+    json_close_object(&w);
+    bool ok = buf_add_text(&out, "\n");
     if (ok) term_write(&s->out, out.data, out.size);
     buf_free(&out);
     return ok;
@@ -48,10 +49,10 @@ static void print_logprobs(const ey_answer *answer)
         const ey_token_logprobs *at = &answer->logprobs[i];
         struct buf line = buf_with_max((size_t)1 << 20);
         buf_printf(&line, "%.6f\t", (double)at->chosen.logprob);
-        json_add_text(&line, at->chosen.token);
+        json_dump_string(&line, at->chosen.token, strlen(at->chosen.token));
         for (size_t k = 0; k < at->n_top; k++) {
             buf_printf(&line, "\t%.6f ", (double)at->top[k].logprob);
-            json_add_text(&line, at->top[k].token);
+            json_dump_string(&line, at->top[k].token, strlen(at->top[k].token));
         }
         if (!line.failed) fprintf(stderr, "%s\n", line.data);
         buf_free(&line);

@@ -380,41 +380,70 @@ static void bench_print_text(struct bench *b)
     printf("\n");
 }
 
-static void json_phase(const struct bench *b, const char *name, struct bench_phase *p)
+static void add_phase(struct json_writer *w, const struct bench *b, const char *name,
+                      struct bench_phase *p)
 {
     double seconds = median(p);
-    printf("\"%s\": {\"seconds\": %.6f, \"tokens_per_second\": %.3f, ", name, seconds,
-           p->tokens / seconds);
-    if (p->bytes > 0)
-        printf("\"bytes\": %.0f, \"flops\": null, ", p->bytes);
-    else
-        printf("\"bytes\": null, \"flops\": %.0f, ", p->flops);
-    printf("\"share_of_limit\": %.4f}, ", share_of_roofline(b, p, seconds));
+    json_write_key(w, name);
+    json_open_object(w);
+    json_add_fixed(w, "seconds", seconds, 6);
+    json_add_fixed(w, "tokens_per_second", p->tokens / seconds, 3);
+    if (p->bytes > 0) {
+        json_add_fixed(w, "bytes", p->bytes, 0);
+        json_add_null(w, "flops");
+    } else {
+        json_add_null(w, "bytes");
+        json_add_fixed(w, "flops", p->flops, 0);
+    }
+    json_add_fixed(w, "share_of_limit", share_of_roofline(b, p, seconds), 4);
+    json_close_object(w);
+}
+
+static void add_masks(struct json_writer *w, const ey_mask_stats *masks)
+{
+    json_write_key(w, "masks");
+    json_open_object(w);
+    json_add_uint(w, "made", masks->count);
+    json_add_fixed(w, "p50_seconds", ey_mask_percentile(masks, 0.5), 9);
+    json_add_fixed(w, "p99_seconds", ey_mask_percentile(masks, 0.99), 9);
+    json_add_fixed(w, "waited_seconds", masks->step_wait_seconds, 9);
+    json_close_object(w);
+}
+
+static void write_bench(struct json_writer *w, struct bench *b)
+{
+    const ey_engine_info engine = ey_engine_describe(b->cli.engine);
+    json_open_object(w);
+    json_add_string(w, "machine", b->machine);
+    json_write_key(w, "load");
+    json_open_object(w);
+    json_add_fixed(w, "seconds", engine.load_seconds, 6);
+    json_close_object(w);
+    if (b->reads_images) add_phase(w, b, "vision", &b->vision);
+    add_phase(w, b, "prefill", &b->prefill);
+    add_phase(w, b, "decode", &b->decode);
+    add_phase(w, b, "schema", &b->constrained);
+    add_masks(w, &b->masks);
+    if (b->streams.n) add_phase(w, b, "streams", &b->streams);
+    json_add_string(w, "head_rows", engine.lm_head_rows);
+    json_write_key(w, "limits");
+    json_open_object(w);
+    json_add_fixed(w, "read_bytes_per_second", b->roofline.read_bytes_per_second, 0);
+    json_add_fixed(w, "flops_per_second", b->roofline.flops_per_second, 0);
+    json_add_fixed(w, "vector_flops_per_second", b->roofline.vector_flops_per_second, 0);
+    json_close_object(w);
+    json_add_fixed(w, "peak_bytes", b->peak_bytes, 0);
+    json_add_fixed(w, "huge_page_bytes", b->huge_page_bytes, 0);
+    json_close_object(w);
 }
 
 static void bench_print_json(struct bench *b)
 {
-    struct buf machine = buf_with_max(4096);
-    json_add_text(&machine, b->machine);
-    printf("{\"machine\": %s, \"load\": {\"seconds\": %.6f}, ",
-           machine.data ? machine.data : "null", ey_engine_describe(b->cli.engine).load_seconds);
-    if (b->reads_images) json_phase(b, "vision", &b->vision);
-    json_phase(b, "prefill", &b->prefill);
-    json_phase(b, "decode", &b->decode);
-    json_phase(b, "schema", &b->constrained);
-    printf("\"masks\": {\"made\": %llu, \"p50_seconds\": %.9f, \"p99_seconds\": %.9f, "
-           "\"waited_seconds\": %.9f}, ",
-           (unsigned long long)b->masks.count, ey_mask_percentile(&b->masks, 0.5),
-           ey_mask_percentile(&b->masks, 0.99), b->masks.step_wait_seconds);
-    if (b->streams.n) json_phase(b, "streams", &b->streams);
-    const char *rows = ey_engine_describe(b->cli.engine).lm_head_rows;
-    printf("\"head_rows\": %s%s%s, ", rows ? "\"" : "", rows ? rows : "null", rows ? "\"" : "");
-    printf("\"limits\": {\"read_bytes_per_second\": %.0f, \"flops_per_second\": %.0f, "
-           "\"vector_flops_per_second\": %.0f}, \"peak_bytes\": %.0f, "
-           "\"huge_page_bytes\": %.0f}\n",
-           b->roofline.read_bytes_per_second, b->roofline.flops_per_second,
-           b->roofline.vector_flops_per_second, b->peak_bytes, b->huge_page_bytes);
-    buf_free(&machine);
+    struct buf out = buf_with_max(1 << 16);
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    write_bench(&w, b);
+    if (!out.failed) printf("%s\n", out.data);
+    buf_free(&out);
 }
 
 int cmd_bench(const struct options *o)

@@ -62,10 +62,10 @@ static void print_caption_json(struct cli_engine *s, const char *name, const ey_
                                double load_seconds)
 {
     struct buf line = buf_with_max(MAX_JSON_LINE);
-    batch_begin_json_line(&line, name, "caption");
-    json_add_text(&line, answer->text);
-    json_add_usage_and_timings(&line, answer, load_seconds);
-    buf_add_text(&line, "}");
+    struct json_writer w = batch_open_json_line(&line, name);
+    json_add_string(&w, "caption", answer->text);
+    answer_add_usage_and_timings(&w, answer, load_seconds);
+    json_close_object(&w);
     batch_print_line(s, &line);
 }
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text/json_writer.h"
 #include "base/utf8.h"
-#include "cli/output/answer_json.h"
 #include "cli/output/boxes.h"
 #include "cli/terminal/cancel.h"
 #include "cli/commands/commands.h"
@@ -151,17 +151,28 @@ static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
 
 /* ---- what is printed ---- */
 
+static void write_box(struct json_writer *w, const struct drawn_box *b)
+{
+    const int corners[4] = {b->x1, b->y1, b->x2, b->y2};
+    json_open_object(w);
+    json_add_string(w, "label", b->label);
+    json_write_key(w, "box");
+    json_open_array(w);
+    for (int i = 0; i < 4; i++)
+        json_write_int(w, corners[i]);
+    json_close_array(w);
+    json_close_object(w);
+}
+
 static bool print_boxes(struct detection *d, ey_err *e)
 {
     struct buf line = buf_with_max((size_t)16 << 20);
-    buf_add_text(&line, "[");
-    for (size_t i = 0; i < d->boxes.n; i++) {
-        const struct drawn_box *b = &d->scaled[i];
-        buf_add_text(&line, i ? ", {\"label\": " : "{\"label\": ");
-        json_add_text(&line, b->label);
-        buf_printf(&line, ", \"box\": [%d, %d, %d, %d]}", b->x1, b->y1, b->x2, b->y2);
-    }
-    bool ok = buf_add_text(&line, "]\n") || ey_fail_memory(e, "the boxes as JSON", line.max);
+    struct json_writer w = json_write_to(&line, JSON_SPACED);
+    json_open_array(&w);
+    for (size_t i = 0; i < d->boxes.n; i++)
+        write_box(&w, &d->scaled[i]);
+    json_close_array(&w);
+    bool ok = buf_add_text(&line, "\n") || ey_fail_memory(e, "the boxes as JSON", line.max);
     if (ok) term_write(&d->cli.out, line.data, line.size);
     buf_free(&line);
     return ok;

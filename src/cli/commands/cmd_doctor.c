@@ -20,26 +20,33 @@ static void doctor_add_line(struct buf *out, const ey_finding *f)
                f->remedy[0] ? ": " : "", f->remedy);
 }
 
+static void write_finding(struct json_writer *w, const ey_finding *f)
+{
+    json_open_object(w);
+    json_add_string(w, "name", f->name);
+    json_add_string(w, "level", levels[f->level]);
+    json_add_string(w, "text", f->text);
+    json_add_string(w, "remedy", f->remedy[0] ? f->remedy : NULL);
+    if (f->unit[0])
+        json_add_digits(w, "value", f->value, 15);
+    else
+        json_add_null(w, "value");
+    json_add_string(w, "unit", f->unit[0] ? f->unit : NULL);
+    json_close_object(w);
+}
+
 static void doctor_add_json(struct buf *out, const ey_diagnosis *d)
 {
-    buf_printf(out, "{\"usable\": %s, \"findings\": [", d->usable ? "true" : "false");
-    for (size_t i = 0; i < d->n; i++) {
-        const ey_finding *f = &d->findings[i];
-        buf_add_text(out, i ? ", {\"name\": " : "{\"name\": ");
-        json_add_text(out, f->name);
-        buf_printf(out, ", \"level\": \"%s\", \"text\": ", levels[f->level]);
-        json_add_text(out, f->text);
-        buf_add_text(out, ", \"remedy\": ");
-        if (f->remedy[0])
-            json_add_text(out, f->remedy);
-        else
-            buf_add_text(out, "null");
-        if (f->unit[0])
-            buf_printf(out, ", \"value\": %.15g, \"unit\": \"%s\"}", f->value, f->unit);
-        else
-            buf_add_text(out, ", \"value\": null, \"unit\": null}");
-    }
-    buf_add_text(out, "]}\n");
+    struct json_writer w = json_write_to(out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_bool(&w, "usable", d->usable);
+    json_write_key(&w, "findings");
+    json_open_array(&w);
+    for (size_t i = 0; i < d->n; i++)
+        write_finding(&w, &d->findings[i]);
+    json_close_array(&w);
+    json_close_object(&w);
+    buf_add_text(out, "\n");
 }
 
 /* The model that was named; none is looked for. */

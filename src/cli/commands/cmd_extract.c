@@ -100,13 +100,16 @@ static bool check_json(const ey_answer *answer, ey_err *e)
                    SHOWN_BYTES, answer->text);
 }
 
-/* Line ends are white space between values, never inside of a string. */
-static void add_data(struct buf *line, const ey_answer *answer)
+/* On one line: line ends are white space between values, never inside of a string. */
+static void write_data(struct json_writer *w, const ey_answer *answer)
 {
-    for (size_t i = 0; i < answer->n_text; i++) {
-        char c = answer->text[i];
-        buf_add(line, c == '\n' || c == '\r' ? " " : &answer->text[i], 1);
-    }
+    struct buf data = buf_with_max(MAX_JSON_LINE);
+    buf_add(&data, answer->text, answer->n_text);
+    for (size_t i = 0; i < data.size; i++)
+        if (data.data[i] == '\n' || data.data[i] == '\r') data.data[i] = ' ';
+    json_write_raw(w, data.data, data.size);
+    w->out->failed |= data.failed;
+    buf_free(&data);
 }
 
 static bool extract_print(struct cli_engine *s, const struct input *image, const ey_answer *answer,
@@ -115,10 +118,11 @@ static bool extract_print(struct cli_engine *s, const struct input *image, const
     struct buf line = buf_with_max(MAX_JSON_LINE);
     if (answer->finish_reason == EY_FINISH_LENGTH) return fail_incomplete(s, answer, e);
     if (!check_json(answer, e)) return false;
-    batch_begin_json_line(&line, image->name, "data");
-    add_data(&line, answer);
-    if (s->options->json) json_add_usage_and_timings(&line, answer, load_seconds);
-    buf_add_text(&line, "}");
+    struct json_writer w = batch_open_json_line(&line, image->name);
+    json_write_key(&w, "data");
+    write_data(&w, answer);
+    if (s->options->json) answer_add_usage_and_timings(&w, answer, load_seconds);
+    json_close_object(&w);
     batch_print_line(s, &line);
     return true;
 }

@@ -88,40 +88,32 @@ static void explain_empty(void)
 
 /* ---- JSON ---- */
 
-static void list_add_json_text(struct buf *out, const char *key, const char *text)
+static void write_listing(struct json_writer *w, const struct model_listing *m)
 {
-    buf_printf(out, "\"%s\": ", key);
-    if (text)
-        json_add_text(out, text);
+    ey_err why;
+    const char *fits = listing_fits(m, &why);
+    json_open_object(w);
+    json_add_string(w, "name", m->name);
+    json_add_string(w, "architecture", m->architecture);
+    json_add_string(w, "quantization", m->quantization);
+    json_add_string(w, "directory", m->directory);
+    json_add_uint(w, "bytes", m->bytes);
+    if (strcmp(fits, "yes") == 0 || strcmp(fits, "no") == 0)
+        json_add_bool(w, "fits", strcmp(fits, "yes") == 0);
     else
-        buf_add_text(out, "null");
-    buf_add_text(out, ", ");
+        json_add_null(w, "fits");
+    json_add_string(w, "problem", why.code != EY_OK ? why.text : NULL);
+    json_close_object(w);
 }
 
 static void list_add_json(struct buf *out, const struct model_listing *list, size_t n)
 {
-    buf_add_text(out, "[");
-    for (size_t i = 0; i < n; i++) {
-        buf_add_text(out, i ? ", {" : "{");
-        list_add_json_text(out, "name", list[i].name);
-        list_add_json_text(out, "architecture", list[i].architecture);
-        list_add_json_text(out, "quantization", list[i].quantization);
-        list_add_json_text(out, "directory", list[i].directory);
-        ey_err why;
-        const char *fits = listing_fits(&list[i], &why);
-        bool is_no = strcmp(fits, "no") == 0;
-        buf_printf(
-            out, "\"bytes\": %llu, \"fits\": %s, \"problem\": ", (unsigned long long)list[i].bytes,
-            strcmp(fits, "yes") == 0 ? "true"
-            : is_no                  ? "false"
-                                     : "null");
-        if (why.code != EY_OK)
-            json_add_text(out, why.text);
-        else
-            buf_add_text(out, "null");
-        buf_add_text(out, "}");
-    }
-    buf_add_text(out, "]\n");
+    struct json_writer w = json_write_to(out, JSON_SPACED);
+    json_open_array(&w);
+    for (size_t i = 0; i < n; i++)
+        write_listing(&w, &list[i]);
+    json_close_array(&w);
+    buf_add_text(out, "\n");
 }
 
 /* ---- the command ---- */

@@ -61,72 +61,79 @@ static void plan_table_add_models(struct buf *out, const ey_plan *p, size_t n,
 
 /* ---- JSON (design: plan --json) ---- */
 
-static void plan_json_add_text(struct buf *out, const char *name, const char *text)
+static void write_item(struct json_writer *w, const ey_plan_item *item)
 {
-    buf_printf(out, "\"%s\": ", name);
-    json_add_text(out, text);
+    json_open_object(w);
+    json_add_string(w, "name", item->name);
+    json_add_string(w, "device", item->device);
+    json_add_uint(w, "bytes", item->bytes);
+    json_add_string(w, "life", item->lifetime);
+    json_close_object(w);
+}
+
+static void write_suggestion(struct json_writer *w, const ey_plan *p, size_t i)
+{
+    json_open_object(w);
+    json_add_string(w, "options", p->suggestions[i].options);
+    json_add_uint(w, "total_bytes", p->suggestions[i].total_bytes);
+    json_add_bool(w, "fits", p->suggestions[i].fits);
+    json_close_object(w);
 }
 
 /* An object, its end left to the caller. */
-static void plan_json_add(struct buf *out, const ey_plan *p)
+static void open_plan(struct json_writer *w, const ey_plan *p)
 {
-    buf_printf(out, "{\"fits\": %s, ", p->fits ? "true" : "false");
-    plan_json_add_text(out, "device", p->device);
-    buf_add_text(out, ", ");
-    plan_json_add_text(out, "budget_rule", p->budget_rule);
-    buf_printf(out,
-               ", \"budget_bytes\": %llu, \"total_bytes\": %llu, \"file_bytes\": %llu, "
-               "\"shortfall_bytes\": %llu, \"items\": [",
-               (unsigned long long)p->budget_bytes, (unsigned long long)p->total_bytes,
-               (unsigned long long)p->file_bytes,
-               (unsigned long long)(p->total_bytes > p->budget_bytes
-                                        ? p->total_bytes - p->budget_bytes
-                                        : 0));
-    for (size_t i = 0; i < p->n_items; i++) {
-        buf_add_text(out, i ? ", {" : "{");
-        plan_json_add_text(out, "name", p->items[i].name);
-        buf_add_text(out, ", ");
-        plan_json_add_text(out, "device", p->items[i].device);
-        buf_printf(out, ", \"bytes\": %llu, ", (unsigned long long)p->items[i].bytes);
-        plan_json_add_text(out, "life", p->items[i].lifetime);
-        buf_add_text(out, "}");
-    }
-    buf_printf(out,
-               "], \"max_model_len\": %d, \"kv_tokens\": %d, \"max_num_seqs\": %d, \"max_pixels\": "
-               "%llu, \"n_layers\": %d, \"gpu_layers\": %d, "
-               "\"tokens_per_second\": %.3f, \"choices\": [",
-               p->max_model_len, p->kv_tokens, p->max_num_seqs, (unsigned long long)p->max_pixels,
-               p->n_layers, p->gpu_layers, p->tokens_per_second);
-    for (size_t i = 0; i < p->n_choices; i++) {
-        if (i) buf_add_text(out, ", ");
-        json_add_text(out, p->choices[i]);
-    }
-    buf_add_text(out, "], \"suggestions\": [");
-    for (size_t i = 0; i < p->n_suggestions; i++) {
-        buf_add_text(out, i ? ", {" : "{");
-        plan_json_add_text(out, "options", p->suggestions[i].options);
-        buf_printf(out, ", \"total_bytes\": %llu, \"fits\": %s}",
-                   (unsigned long long)p->suggestions[i].total_bytes,
-                   p->suggestions[i].fits ? "true" : "false");
-    }
-    buf_add_text(out, "]");
+    json_open_object(w);
+    json_add_bool(w, "fits", p->fits);
+    json_add_string(w, "device", p->device);
+    json_add_string(w, "budget_rule", p->budget_rule);
+    json_add_uint(w, "budget_bytes", p->budget_bytes);
+    json_add_uint(w, "total_bytes", p->total_bytes);
+    json_add_uint(w, "file_bytes", p->file_bytes);
+    json_add_uint(w, "shortfall_bytes",
+                  p->total_bytes > p->budget_bytes ? p->total_bytes - p->budget_bytes : 0);
+    json_write_key(w, "items");
+    json_open_array(w);
+    for (size_t i = 0; i < p->n_items; i++)
+        write_item(w, &p->items[i]);
+    json_close_array(w);
+    json_add_int(w, "max_model_len", p->max_model_len);
+    json_add_int(w, "kv_tokens", p->kv_tokens);
+    json_add_int(w, "max_num_seqs", p->max_num_seqs);
+    json_add_uint(w, "max_pixels", p->max_pixels);
+    json_add_int(w, "n_layers", p->n_layers);
+    json_add_int(w, "gpu_layers", p->gpu_layers);
+    json_add_fixed(w, "tokens_per_second", p->tokens_per_second, 3);
+    json_write_key(w, "choices");
+    json_open_array(w);
+    for (size_t i = 0; i < p->n_choices; i++)
+        json_write_string(w, p->choices[i]);
+    json_close_array(w);
+    json_write_key(w, "suggestions");
+    json_open_array(w);
+    for (size_t i = 0; i < p->n_suggestions; i++)
+        write_suggestion(w, p, i);
+    json_close_array(w);
 }
 
-static void plan_json_add_models(struct buf *out, const ey_plan *p, size_t n,
-                                 const ey_multi_model_plan *all)
+static void write_model_plans(struct json_writer *w, const ey_plan *p, size_t n,
+                              const ey_multi_model_plan *all)
 {
-    buf_printf(out, "{\"together\": %s, \"room_bytes\": %llu, \"taken_bytes\": %llu, \"models\": [",
-               all->all_resident ? "true" : "false", (unsigned long long)all->capacity_bytes,
-               (unsigned long long)all->resident_bytes);
+    json_open_object(w);
+    json_add_bool(w, "together", all->all_resident);
+    json_add_uint(w, "room_bytes", all->capacity_bytes);
+    json_add_uint(w, "taken_bytes", all->resident_bytes);
+    json_write_key(w, "models");
+    json_open_array(w);
     for (size_t i = 0; i < n; i++) {
-        if (i) buf_add_text(out, ", ");
-        plan_json_add(out, &p[i]);
-        buf_add_text(out, ", ");
-        plan_json_add_text(out, "directory", p[i].directory);
-        buf_printf(out, ", \"resident\": %s, \"shared_bytes\": %llu}",
-                   p[i].resident ? "true" : "false", (unsigned long long)p[i].shared_bytes);
+        open_plan(w, &p[i]);
+        json_add_string(w, "directory", p[i].directory);
+        json_add_bool(w, "resident", p[i].resident);
+        json_add_uint(w, "shared_bytes", p[i].shared_bytes);
+        json_close_object(w);
     }
-    buf_add_text(out, "]}\n");
+    json_close_array(w);
+    json_close_object(w);
 }
 
 /* ---- the command ---- */
@@ -165,19 +172,25 @@ static bool all_fit(const struct plan_command *p)
     return fit;
 }
 
-static void write_plans(struct buf *out, const struct plan_command *p, bool json)
+static void add_plans_json(struct buf *out, const struct plan_command *p)
 {
-    if (json && p->n > 1)
-        plan_json_add_models(out, p->plan, p->n, &p->all);
-    else if (json) {
-        plan_json_add(out, p->plan);
-        buf_add_text(out, "}\n");
+    struct json_writer w = json_write_to(out, JSON_SPACED);
+    if (p->n > 1) {
+        write_model_plans(&w, p->plan, p->n, &p->all);
+    } else {
+        open_plan(&w, p->plan);
+        json_close_object(&w);
     }
-    for (size_t i = 0; i < p->n && !json; i++) {
+    buf_add_text(out, "\n");
+}
+
+static void add_plan_tables(struct buf *out, const struct plan_command *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
         if (i) buf_add_text(out, "\n");
         plan_table_add(out, &p->plan[i]);
     }
-    if (p->n > 1 && !json) {
+    if (p->n > 1) {
         buf_add_text(out, "\n");
         plan_table_add_models(out, p->plan, p->n, &p->all);
     }
@@ -192,7 +205,10 @@ int cmd_plan(const struct options *o)
     bool ok = p ? make_plans(p, o, &e) : ey_fail_memory(&e, "plans", sizeof(*p)),
          fit = ok && all_fit(p);
     if (ok) {
-        write_plans(&text, p, o->json);
+        if (o->json)
+            add_plans_json(&text, p);
+        else
+            add_plan_tables(&text, p);
         term_write(&out, text.data, text.size);
     }
     buf_free(&text);

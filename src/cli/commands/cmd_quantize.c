@@ -32,6 +32,21 @@ static bool quantize_run(ey_quantize_report *report, const struct options *o,
     return ey_quantize(&engine, o->args[1], report, e);
 }
 
+static void add_report_json(struct buf *out, const ey_quantize_report *report)
+{
+    struct json_writer w = json_write_to(out, JSON_SPACED);
+    json_open_object(&w);
+    json_add_int(&w, "matrices", report->n_quantized);
+    json_add_int(&w, "kept", report->n_unchanged);
+    json_add_uint(&w, "bytes_before", report->bytes_before);
+    json_add_uint(&w, "bytes", report->bytes);
+    json_add_fixed(&w, "mean_error", report->mean_error, 6);
+    json_add_fixed(&w, "worst_error", report->worst_error, 6);
+    json_add_string(&w, "kept_names", report->unchanged_names);
+    json_close_object(&w);
+    buf_add_text(out, "\n");
+}
+
 int cmd_quantize(const struct options *o)
 {
     ey_err e;
@@ -43,13 +58,7 @@ int cmd_quantize(const struct options *o)
     if (!ok) return term_complain(&e);
     struct buf text = buf_with_max(1 << 16);
     if (o->json) {
-        buf_printf(&text,
-                   "{\"matrices\": %d, \"kept\": %d, \"bytes_before\": %llu, \"bytes\": %llu, "
-                   "\"mean_error\": %.6f, \"worst_error\": %.6f, \"kept_names\": ",
-                   report.n_quantized, report.n_unchanged, (unsigned long long)report.bytes_before,
-                   (unsigned long long)report.bytes, report.mean_error, report.worst_error);
-        json_add_text(&text, report.unchanged_names);
-        buf_add_text(&text, "}\n");
+        add_report_json(&text, &report);
     } else {
         buf_printf(&text, "%s: %d matrices, %.1f MB instead of %.1f", o->args[1],
                    report.n_quantized, (double)report.bytes / 1e6,

@@ -28,28 +28,43 @@ static bool tokenize_read_text(struct input *text, const char *argument, ey_err 
                        : ey_fail_memory(e, "the text", text->size);
 }
 
-/* One token a line: its text is quoted, because it may be a line end. */
-static void add_token(struct buf *out, const ey_engine *engine, int id, bool json)
+static void write_token(struct json_writer *w, const ey_engine *engine, int id)
 {
-    buf_printf(out, json ? "{\"id\": %d, \"text\": " : "%d\t", id);
-    json_add_text(out, ey_token_text(engine, id));
-    if (json) buf_add_text(out, "}");
+    json_open_object(w);
+    json_add_int(w, "id", id);
+    json_add_string(w, "text", ey_token_text(engine, id));
+    json_close_object(w);
+}
+
+/* One token a line: its text is quoted, because it may be a line end. */
+static void add_token_line(struct buf *out, const ey_engine *engine, int id)
+{
+    const char *text = ey_token_text(engine, id);
+    buf_printf(out, "%d\t", id);
+    json_dump_string(out, text, strlen(text));
+    buf_add_text(out, "\n");
 }
 
 static void print_tokens(struct cli_engine *s, const int *ids, size_t n)
 {
     bool json = s->options->json;
     struct buf out = buf_with_max((size_t)1 << 20);
-    if (json) term_write(&s->out, "[", 1);
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    if (json) json_open_array(&w);
     for (size_t i = 0; i < n && !s->out.closed; i++) {
-        if (json && i) buf_add_text(&out, ", ");
-        add_token(&out, s->engine, ids[i], json);
-        if (!json) buf_add_text(&out, "\n");
-        if (out.size < 65536 && i + 1 < n) continue;
+        if (json)
+            write_token(&w, s->engine, ids[i]);
+        else
+            add_token_line(&out, s->engine, ids[i]);
+        if (out.size < 65536) continue;
         term_write(&s->out, out.data, out.size);
         buf_clear(&out);
     }
-    if (json) term_write(&s->out, "]\n", 2);
+    if (json) {
+        json_close_array(&w);
+        buf_add_text(&out, "\n");
+    }
+    if (out.size) term_write(&s->out, out.data, out.size);
     buf_free(&out);
 }
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "cli/output/answer_json.h"
 #include "cli/terminal/cancel.h"
 
 void batch_print_line(struct cli_engine *s, struct buf *line)
@@ -19,11 +18,12 @@ void batch_print_line(struct cli_engine *s, struct buf *line)
     buf_free(line);
 }
 
-void batch_begin_json_line(struct buf *line, const char *name, const char *key)
+struct json_writer batch_open_json_line(struct buf *line, const char *name)
 {
-    buf_add_text(line, "{\"image\": ");
-    json_add_text(line, name);
-    buf_printf(line, ", \"%s\": ", key);
+    struct json_writer w = json_write_to(line, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "image", name);
+    return w;
 }
 
 /* ---- an image that failed ---- */
@@ -31,9 +31,9 @@ void batch_begin_json_line(struct buf *line, const char *name, const char *key)
 static void print_error_json(struct cli_engine *s, const char *name, const ey_err *e)
 {
     struct buf line = buf_with_max(MAX_JSON_LINE);
-    batch_begin_json_line(&line, name, "error");
-    json_add_text(&line, e->text);
-    buf_add_text(&line, "}");
+    struct json_writer w = batch_open_json_line(&line, name);
+    json_add_string(&w, "error", e->text);
+    json_close_object(&w);
     batch_print_line(s, &line);
 }
 

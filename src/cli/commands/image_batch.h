@@ -4,6 +4,7 @@
 #ifndef EY_CLI_EACH_PICTURE_H
 #define EY_CLI_EACH_PICTURE_H
 
+#include "base/text/json_writer.h"
 #include "cli/options/response_format.h"
 #include "cli/cli_engine.h"
 
@@ -25,7 +26,7 @@ enum { MAX_JSON_LINE = 64 << 20 };
 
 /* Ends the line, writes and frees it. */
 void batch_print_line(struct cli_engine *s, struct buf *line);
-/* A line in JSON up to its value: {"image": NAME, "key":  */
-void batch_begin_json_line(struct buf *line, const char *name, const char *key);
+/* {"image": NAME: a line in JSON, to which members are added before it is closed. */
+struct json_writer batch_open_json_line(struct buf *line, const char *name);
 
 #endif

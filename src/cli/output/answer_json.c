@@ -2,78 +2,87 @@
 /* ey_answer → JSON text. */
 #include "cli/output/answer_json.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/json.h"
-
-bool json_add_text(struct buf *out, const char *text)
+static void write_image(struct json_writer *w, const ey_image_usage *image)
 {
-    return json_dump_string(out, text, strlen(text));
+    json_open_object(w);
+    json_add_int(w, "width", image->width);
+    json_add_int(w, "height", image->height);
+    json_add_int(w, "used_width", image->used_width);
+    json_add_int(w, "used_height", image->used_height);
+    json_add_int(w, "tokens", image->tokens);
+    json_close_object(w);
 }
 
-bool json_add_usage(struct buf *out, const ey_answer *answer)
+void answer_write_usage(struct json_writer *w, const ey_answer *answer)
 {
-    buf_printf(out, "{\"prompt_tokens\": %d, \"completion_tokens\": %d, ", answer->prompt_tokens,
-               answer->completion_tokens);
-    buf_printf(out,
-               "\"prompt_tokens_details\": {\"cached_tokens\": %d, \"multimodal_tokens\": "
-               "{\"image\": %d}}, ",
-               answer->cached_tokens, answer->image_tokens);
-    buf_add_text(out, "\"images\": [");
-    for (size_t i = 0; i < answer->n_images; i++) {
-        const ey_image_usage *image = &answer->images[i];
-        buf_printf(out,
-                   "%s{\"width\": %d, \"height\": %d, \"used_width\": %d, \"used_height\": %d, "
-                   "\"tokens\": %d}",
-                   i ? ", " : "", image->width, image->height, image->used_width,
-                   image->used_height, image->tokens);
+    json_open_object(w);
+    json_add_int(w, "prompt_tokens", answer->prompt_tokens);
+    json_add_int(w, "completion_tokens", answer->completion_tokens);
+    json_write_key(w, "prompt_tokens_details");
+    json_open_object(w);
+    json_add_int(w, "cached_tokens", answer->cached_tokens);
+    json_write_key(w, "multimodal_tokens");
+    json_open_object(w);
+    json_add_int(w, "image", answer->image_tokens);
+    json_close_object(w);
+    json_close_object(w);
+    json_write_key(w, "images");
+    json_open_array(w);
+    for (size_t i = 0; i < answer->n_images; i++)
+        write_image(w, &answer->images[i]);
+    json_close_array(w);
+    json_close_object(w);
+}
+
+void answer_write_timings(struct json_writer *w, const ey_answer *answer, double load_seconds)
+{
+    json_open_object(w);
+    json_add_fixed(w, "load_s", load_seconds, 4);
+    json_add_fixed(w, "vision_s", answer->vision_seconds, 4);
+    json_add_fixed(w, "prefill_s", answer->prefill_seconds, 4);
+    json_add_fixed(w, "decode_s", answer->decode_seconds, 4);
+    json_close_object(w);
+}
+
+void answer_add_usage_and_timings(struct json_writer *w, const ey_answer *answer,
+                                  double load_seconds)
+{
+    json_write_key(w, "usage");
+    answer_write_usage(w, answer);
+    json_write_key(w, "timings");
+    answer_write_timings(w, answer, load_seconds);
+}
+
+/* Nine digits give back the same float. */
+static void add_logprob(struct json_writer *w, const ey_logprob *logprob)
+{
+    json_add_string(w, "token", logprob->token);
+    json_add_digits(w, "logprob", (double)logprob->logprob, 9);
+}
+
+static void write_token_logprobs(struct json_writer *w, const ey_token_logprobs *at)
+{
+    json_open_object(w);
+    add_logprob(w, &at->chosen);
+    json_write_key(w, "top");
+    json_open_array(w);
+    for (size_t k = 0; k < at->n_top; k++) {
+        json_open_object(w);
+        add_logprob(w, &at->top[k]);
+        json_close_object(w);
     }
-    return buf_add_text(out, "]}");
+    json_close_array(w);
+    json_close_object(w);
 }
 
-bool json_add_timings(struct buf *out, const ey_answer *answer, double load_seconds)
+void answer_write_logprobs(struct json_writer *w, const ey_answer *answer, bool wanted)
 {
-    return buf_printf(
-        out, "{\"load_s\": %.4f, \"vision_s\": %.4f, \"prefill_s\": %.4f, \"decode_s\": %.4f}",
-        load_seconds, answer->vision_seconds, answer->prefill_seconds, answer->decode_seconds);
-}
-
-bool json_add_usage_and_timings(struct buf *out, const ey_answer *answer, double load_seconds)
-{
-    buf_add_text(out, ", \"usage\": ");
-    json_add_usage(out, answer);
-    buf_add_text(out, ", \"timings\": ");
-    return json_add_timings(out, answer, load_seconds);
-}
-
-/* The members "token" and "logprob"; nine digits give back the same float. JSON has no infinity. */
-static void json_add_logprob(struct buf *out, const ey_logprob *logprob)
-{
-    buf_add_text(out, "\"token\": ");
-    json_add_text(out, logprob->token);
-    buf_add_text(out, ", \"logprob\": ");
-    if (isfinite(logprob->logprob))
-        buf_printf(out, "%.9g", (double)logprob->logprob);
-    else
-        buf_add_text(out, "null");
-}
-
-bool json_add_logprobs(struct buf *out, const ey_answer *answer, bool wanted)
-{
-    if (!wanted) return buf_add_text(out, "null");
-    buf_add_text(out, "[");
-    for (size_t i = 0; i < answer->n_logprobs; i++) {
-        const ey_token_logprobs *at = &answer->logprobs[i];
-        buf_add_text(out, i ? ", {" : "{");
-        json_add_logprob(out, &at->chosen);
-        buf_add_text(out, ", \"top\": [");
-        for (size_t k = 0; k < at->n_top; k++) {
-            buf_add_text(out, k ? ", {" : "{");
-            json_add_logprob(out, &at->top[k]);
-            buf_add_text(out, "}");
-        }
-        buf_add_text(out, "]}");
+    if (!wanted) {
+        json_write_null(w);
+        return;
     }
-    return buf_add_text(out, "]");
+    json_open_array(w);
+    for (size_t i = 0; i < answer->n_logprobs; i++)
+        write_token_logprobs(w, &answer->logprobs[i]);
+    json_close_array(w);
 }

@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "base/text/json_writer.h"
 #include "constrain/automaton/charset.h"
 #include "constrain/json_schema/number_ranges.h"
 #include "constrain/automaton/string_pattern.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "constrain/constrain.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "models/chat/hermes.h"
 #include "models/chat/hermes_parser.h"

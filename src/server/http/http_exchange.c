@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/text/json_writer.h"
 #include "server/http/http_exchange_internal.h"
 
 enum {
@@ -180,16 +180,16 @@ static void reply_with_error(struct exchange *x, int status, const char *type, c
 {
     struct buf out = buf_with_max(MAX_ERROR_BYTES);
     if (!type) type = error_type(status);
-    buf_add_text(&out, "{\"error\": {\"message\": ");
-    json_dump_string(&out, message, strlen(message));
-    buf_add_text(&out, ", \"type\": ");
-    json_dump_string(&out, type, strlen(type));
-    buf_add_text(&out, ", \"param\": ");
-    if (param)
-        json_dump_string(&out, param, strlen(param));
-    else
-        buf_add_text(&out, "null");
-    buf_printf(&out, ", \"code\": %d}}", status);
+    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    json_open_object(&w);
+    json_write_key(&w, "error");
+    json_open_object(&w);
+    json_add_string(&w, "message", message);
+    json_add_string(&w, "type", type);
+    json_add_string(&w, "param", param);
+    json_add_int(&w, "code", status);
+    json_close_object(&w);
+    json_close_object(&w);
     exchange_reply(x, status, "application/json", &out);
 }
 

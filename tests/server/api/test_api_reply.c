@@ -74,10 +74,10 @@ static void whole_chats(void **state)
                                   .n_calls = 1,
                                   .end = {EY_FINISH_STOP, true, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
-    reply_open(&out, &reply);
-    reply_add_choice(&out, &reply, &plain);
-    reply_add_choice(&out, &reply, &called);
-    reply_close(&out, &usage);
+    struct json_writer w = reply_open(&out, &reply);
+    reply_add_choice(&w, &reply, &plain);
+    reply_add_choice(&w, &reply, &called);
+    reply_close(&w, &usage);
     check(&out, HEAD("chat.completion") "{\"index\":0,\"message\":{\"role\":\"assistant\","
                                         "\"content\":\"x\\ty\",\"refusal\":null},\"logprobs\":null,"
                                         "\"finish_reason\":\"length\",\"stop_reason\":null},{"
@@ -106,7 +106,8 @@ static void why_it_stopped(void **state)
         struct api_reply reply = plain_reply(API_COMPLETION);
         struct reply_choice choice = {.text = "t", .n_text = 1, .end = cases[i].end};
         struct buf out = buf_with_max(1 << 16);
-        reply_add_choice(&out, &reply, &choice);
+        struct json_writer w = json_write_to(&out, JSON_COMPACT);
+        reply_add_choice(&w, &reply, &choice);
         assert_non_null(strstr(out.data, cases[i].wanted));
         buf_free(&out);
     }
@@ -121,10 +122,11 @@ static void scores_of_a_chat(void **state)
                                   .logprobs = {tokens, 2, NULL},
                                   .end = {EY_FINISH_STOP, false, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
-    reply_add_choice(&out, &reply, &choice);
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    reply_add_choice(&w, &reply, &choice);
 #define TOP_A "{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]}"
 #define TOP_B "{\"token\":\"\xc3\xa4\\n\",\"logprob\":-1.5,\"bytes\":[195,164,10]}"
-    check(&out, ",{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"az\",\"refusal\":"
+    check(&out, "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"az\",\"refusal\":"
                 "null},\"logprobs\":{\"content\":["
                 "{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97],\"top_logprobs\":[" TOP_A
                 "," TOP_B ",{\"token\":\"a\",\"logprob\":-9999,\"bytes\":[97]}]},"
@@ -143,8 +145,9 @@ static void scores_of_a_completion(void **state)
                                   .logprobs = {tokens, 2, &offset},
                                   .end = {EY_FINISH_STOP, false, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
-    reply_add_choice(&out, &reply, &choice);
-    check(&out, ",{\"index\":0,\"text\":\"az\",\"logprobs\":{\"text_offset\":[10,11],\"token_"
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    reply_add_choice(&w, &reply, &choice);
+    check(&out, "{\"index\":0,\"text\":\"az\",\"logprobs\":{\"text_offset\":[10,11],\"token_"
                 "logprobs\":[-0.25,-3],\"tokens\":[\"a\",\"z\"],"
                 "\"top_logprobs\":[{\"a\":-0.25,\"\xc3\xa4\\n\":-1.5},{\"a\":-0.25,\"\xc3\xa4\\n\":"
                 "-1.5,\"z\":-3}]},"
@@ -238,10 +241,13 @@ static void ids_and_images(void **state)
     (void)state;
     struct buf out = buf_with_max(1 << 16);
     const int some[] = {1, 20, 300};
-    reply_add_ids(&out, some, 3);
-    reply_add_ids(&out, some, 0);
-    reply_add_images(&out, NULL, 0);
-    check(&out, "[1,20,300][][]");
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_array(&w);
+    reply_write_ids(&w, some, 3);
+    reply_write_ids(&w, some, 0);
+    reply_write_images(&w, NULL, 0);
+    json_close_array(&w);
+    check(&out, "[[1,20,300],[],[]]");
 }
 
 int main(void)

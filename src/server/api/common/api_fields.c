@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/text/json_writer.h"
 
 /* ---- paths ---- */
 

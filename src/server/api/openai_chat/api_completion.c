@@ -235,7 +235,8 @@ static bool parse_answer(struct parsed_answer *out, const struct completion *a,
     return buf_add(&out->text, slot->answer.text, slot->answer.n_text);
 }
 
-static bool add_choice(struct buf *out, const struct completion *a, const struct choice_slot *slot)
+static bool add_choice(struct json_writer *w, const struct completion *a,
+                       const struct choice_slot *slot)
 {
     struct parsed_answer *parsed = calloc(1, sizeof(*parsed));
     size_t offset = 0;
@@ -250,7 +251,7 @@ static bool add_choice(struct buf *out, const struct completion *a, const struct
             .end = completion_finish(a, &slot->answer, (int)parsed->n_calls)};
         choice.logprobs = (struct reply_logprobs){slot->answer.logprobs, slot->answer.n_logprobs,
                                                   &offset};
-        reply_add_choice(out, &a->reply, &choice);
+        reply_add_choice(w, &a->reply, &choice);
     }
     if (parsed) {
         buf_free(&parsed->text);
@@ -284,11 +285,11 @@ static void reply_whole(struct completion *a, struct exchange *x)
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
     struct api_usage usage;
     bool ok = true;
-    reply_open(&out, &a->reply);
+    struct json_writer w = reply_open(&out, &a->reply);
     for (size_t i = 0; ok && i < a->choices.n_slots; i++)
-        ok = add_choice(&out, a, &a->choices.slot[i]);
+        ok = add_choice(&w, a, &a->choices.slot[i]);
     completion_choices_usage(&a->choices, &usage);
-    reply_close(&out, &usage);
+    reply_close(&w, &usage);
     if (ok)
         exchange_reply(x, 200, "application/json", &out);
     else

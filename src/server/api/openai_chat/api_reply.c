@@ -2,15 +2,13 @@
 /* Answers as the API's JSON. */
 #include "server/api/openai_chat/api_reply.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/json.h"
-#include "base/utf8.h"
+#include "base/text/json_writer.h"
 
 #define FINGERPRINT "eyelet-" EY_VERSION
 
@@ -36,47 +34,47 @@ void reply_call_set_id(struct reply_call *call)
     random_id(call->id, "call_");
 }
 
-static void add_string(struct buf *out, const char *text)
-{
-    json_dump_string(out, text, strlen(text));
-}
-
 /* ---- log-probabilities ---- */
 
 /* JSON has no infinity; vLLM puts this in its place. Nine digits give back the same float. */
-static void add_logprob(struct buf *out, float logprob)
+static void write_logprob(struct json_writer *w, float logprob)
 {
-    buf_printf(out, "%.9g", logprob > -9999 ? (double)logprob : -9999.0);
+    json_write_digits(w, logprob > -9999 ? (double)logprob : -9999.0, 9);
 }
 
-static void add_token_logprob(struct buf *out, const ey_logprob *candidate)
+static void add_token_logprob(struct json_writer *w, const ey_logprob *candidate)
 {
-    buf_add_text(out, "\"token\":");
-    add_string(out, candidate->token);
-    buf_add_text(out, ",\"logprob\":");
-    add_logprob(out, candidate->logprob);
-    buf_add_text(out, ",\"bytes\":[");
+    json_add_string(w, "token", candidate->token);
+    json_write_key(w, "logprob");
+    write_logprob(w, candidate->logprob);
+    json_write_key(w, "bytes");
+    json_open_array(w);
     for (size_t i = 0; candidate->token[i]; i++)
-        buf_printf(out, "%s%u", i ? "," : "", (unsigned char)candidate->token[i]);
-    buf_add_text(out, "]");
+        json_write_int(w, (unsigned char)candidate->token[i]);
+    json_close_array(w);
 }
 
-static void add_chat_logprobs(struct buf *out, const struct reply_logprobs *logprobs)
+static void write_chat_logprobs(struct json_writer *w, const struct reply_logprobs *logprobs)
 {
-    buf_add_text(out, "{\"content\":[");
+    json_open_object(w);
+    json_write_key(w, "content");
+    json_open_array(w);
     for (size_t i = 0; i < logprobs->n; i++) {
         const ey_token_logprobs *at = &logprobs->tokens[i];
-        buf_add_text(out, i ? ",{" : "{");
-        add_token_logprob(out, &at->chosen);
-        buf_add_text(out, ",\"top_logprobs\":[");
+        json_open_object(w);
+        add_token_logprob(w, &at->chosen);
+        json_write_key(w, "top_logprobs");
+        json_open_array(w);
         for (size_t k = 0; k < at->n_top; k++) {
-            buf_add_text(out, k ? ",{" : "{");
-            add_token_logprob(out, &at->top[k]);
-            buf_add_text(out, "}");
+            json_open_object(w);
+            add_token_logprob(w, &at->top[k]);
+            json_close_object(w);
         }
-        buf_add_text(out, "]}");
+        json_close_array(w);
+        json_close_object(w);
     }
-    buf_add_text(out, "]}");
+    json_close_array(w);
+    json_close_object(w);
 }
 
 static size_t count_characters(const char *text)
@@ -95,255 +93,316 @@ static bool is_listed_token(const ey_logprob *candidates, size_t n, const char *
 }
 
 /* {"token": logprob}, the chosen one too; of tokens that look the same the likelier. */
-static void add_top_map(struct buf *out, const ey_token_logprobs *at)
+static void write_top_map(struct json_writer *w, const ey_token_logprobs *at)
 {
-    const char *separator = "{";
+    json_open_object(w);
     for (size_t k = 0; k < at->n_top; k++) {
         if (is_listed_token(at->top, k, at->top[k].token)) continue;
-        buf_add_text(out, separator);
-        add_string(out, at->top[k].token);
-        buf_add_text(out, ":");
-        add_logprob(out, at->top[k].logprob);
-        separator = ",";
+        json_write_key(w, at->top[k].token);
+        write_logprob(w, at->top[k].logprob);
     }
     if (!is_listed_token(at->top, at->n_top, at->chosen.token)) {
-        buf_add_text(out, separator);
-        add_string(out, at->chosen.token);
-        buf_add_text(out, ":");
-        add_logprob(out, at->chosen.logprob);
+        json_write_key(w, at->chosen.token);
+        write_logprob(w, at->chosen.logprob);
     }
-    buf_add_text(out, "}");
+    json_close_object(w);
 }
 
-static void add_completion_logprobs(struct buf *out, const struct reply_logprobs *logprobs)
+static void write_completion_logprobs(struct json_writer *w, const struct reply_logprobs *logprobs)
 {
-    buf_add_text(out, "{\"text_offset\":[");
+    json_open_object(w);
+    json_write_key(w, "text_offset");
+    json_open_array(w);
     for (size_t i = 0; i < logprobs->n; i++) {
-        buf_printf(out, "%s%zu", i ? "," : "", *logprobs->offset);
+        json_write_uint(w, *logprobs->offset);
         *logprobs->offset += count_characters(logprobs->tokens[i].chosen.token);
     }
-    buf_add_text(out, "],\"token_logprobs\":[");
-    for (size_t i = 0; i < logprobs->n; i++) {
-        if (i) buf_add_text(out, ",");
-        add_logprob(out, logprobs->tokens[i].chosen.logprob);
-    }
-    buf_add_text(out, "],\"tokens\":[");
-    for (size_t i = 0; i < logprobs->n; i++) {
-        if (i) buf_add_text(out, ",");
-        add_string(out, logprobs->tokens[i].chosen.token);
-    }
-    buf_add_text(out, "],\"top_logprobs\":[");
-    for (size_t i = 0; i < logprobs->n; i++) {
-        if (i) buf_add_text(out, ",");
-        add_top_map(out, &logprobs->tokens[i]);
-    }
-    buf_add_text(out, "]}");
+    json_close_array(w);
+    json_write_key(w, "token_logprobs");
+    json_open_array(w);
+    for (size_t i = 0; i < logprobs->n; i++)
+        write_logprob(w, logprobs->tokens[i].chosen.logprob);
+    json_close_array(w);
+    json_write_key(w, "tokens");
+    json_open_array(w);
+    for (size_t i = 0; i < logprobs->n; i++)
+        json_write_string(w, logprobs->tokens[i].chosen.token);
+    json_close_array(w);
+    json_write_key(w, "top_logprobs");
+    json_open_array(w);
+    for (size_t i = 0; i < logprobs->n; i++)
+        write_top_map(w, &logprobs->tokens[i]);
+    json_close_array(w);
+    json_close_object(w);
 }
 
-/* The member "logprobs". */
-static void add_logprobs_member(struct buf *out, const struct api_reply *reply,
-                                const struct reply_logprobs *logprobs)
+static void add_logprobs(struct json_writer *w, const struct api_reply *reply,
+                         const struct reply_logprobs *logprobs)
 {
-    buf_add_text(out, ",\"logprobs\":");
+    json_write_key(w, "logprobs");
     if (!logprobs || !logprobs->tokens)
-        buf_add_text(out, "null");
+        json_write_null(w);
     else if (reply->kind == API_CHAT)
-        add_chat_logprobs(out, logprobs);
+        write_chat_logprobs(w, logprobs);
     else
-        add_completion_logprobs(out, logprobs);
+        write_completion_logprobs(w, logprobs);
 }
 
 /* ---- pieces that objects and chunks share ---- */
 
-static void add_reply_head(struct buf *out, const struct api_reply *reply, const char *object)
+/* An object up to the first of its choices. */
+static void open_reply(struct json_writer *w, const struct api_reply *reply, const char *object)
 {
-    buf_printf(out,
-               "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", reply->id,
-               object, reply->created);
-    add_string(out, reply->model);
-    buf_add_text(out, ",\"system_fingerprint\":\"" FINGERPRINT "\",\"choices\":[");
+    json_open_object(w);
+    json_add_string(w, "id", reply->id);
+    json_add_string(w, "object", object);
+    json_add_int(w, "created", reply->created);
+    json_add_string(w, "model", reply->model);
+    json_add_string(w, "system_fingerprint", FINGERPRINT);
+    json_write_key(w, "choices");
+    json_open_array(w);
 }
 
-/* The members "finish_reason" and "stop_reason"; NULL: it goes on. */
-static void add_finish_reason(struct buf *out, const struct reply_end *end)
+/* NULL: it goes on, and a choice that goes on has no stop_reason. */
+static void add_finish_reason(struct json_writer *w, const struct reply_end *end)
 {
     if (!end) {
-        buf_add_text(out, ",\"finish_reason\":null");
+        json_add_null(w, "finish_reason");
         return;
     }
-    buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":",
-               end->called ? "tool_calls" : ey_finish_text(end->finish));
+    json_add_string(w, "finish_reason", end->called ? "tool_calls" : ey_finish_text(end->finish));
     if (end->stop_text)
-        add_string(out, end->stop_text);
+        json_add_string(w, "stop_reason", end->stop_text);
     else if (end->stop_id >= 0)
-        buf_printf(out, "%d", end->stop_id);
+        json_add_int(w, "stop_reason", end->stop_id);
     else
-        buf_add_text(out, "null");
+        json_add_null(w, "stop_reason");
 }
 
-static void add_call_members(struct buf *out, const struct reply_call *call)
+static void add_call_members(struct json_writer *w, const struct reply_call *call)
 {
-    buf_printf(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
-    add_string(out, call->name);
-    buf_add_text(out, ",\"arguments\":");
-    json_dump_string(out, call->arguments, call->n_arguments);
-    buf_add_text(out, "}}");
+    json_add_string(w, "id", call->id);
+    json_add_string(w, "type", "function");
+    json_write_key(w, "function");
+    json_open_object(w);
+    json_add_string(w, "name", call->name);
+    json_write_key(w, "arguments");
+    json_write_text(w, call->arguments, call->n_arguments);
+    json_close_object(w);
 }
 
-void reply_add_images(struct buf *out, const ey_image_usage *images, size_t n)
+void reply_write_images(struct json_writer *w, const ey_image_usage *images, size_t n)
 {
-    buf_add_text(out, "[");
+    json_open_array(w);
+    for (size_t i = 0; i < n; i++) {
+        json_open_object(w);
+        json_add_int(w, "width", images[i].width);
+        json_add_int(w, "height", images[i].height);
+        json_add_int(w, "used_width", images[i].used_width);
+        json_add_int(w, "used_height", images[i].used_height);
+        json_add_int(w, "tokens", images[i].tokens);
+        json_add_bool(w, "cached", images[i].cached);
+        json_close_object(w);
+    }
+    json_close_array(w);
+}
+
+static void write_usage(struct json_writer *w, const struct api_usage *usage)
+{
+    json_open_object(w);
+    json_add_int(w, "prompt_tokens", usage->prompt_tokens);
+    json_add_int(w, "completion_tokens", usage->completion_tokens);
+    json_add_int(w, "total_tokens", usage->prompt_tokens + usage->completion_tokens);
+    json_write_key(w, "prompt_tokens_details");
+    json_open_object(w);
+    json_add_int(w, "cached_tokens", usage->cached_tokens);
+    json_write_key(w, "multimodal_tokens");
+    json_open_object(w);
+    json_add_int(w, "image", usage->image_tokens);
+    json_close_object(w);
+    json_close_object(w);
+    json_write_key(w, "images");
+    reply_write_images(w, usage->images, usage->n_images);
+    json_close_object(w);
+}
+
+void reply_write_ids(struct json_writer *w, const int *ids, size_t n)
+{
+    json_open_array(w);
     for (size_t i = 0; i < n; i++)
-        buf_printf(out,
-                   "%s{\"width\":%d,\"height\":%d,\"used_width\":%d,\"used_height\":%d,\"tokens\":%"
-                   "d,\"cached\":%s}",
-                   i ? "," : "", images[i].width, images[i].height, images[i].used_width,
-                   images[i].used_height, images[i].tokens, images[i].cached ? "true" : "false");
-    buf_add_text(out, "]");
-}
-
-static void add_usage(struct buf *out, const struct api_usage *usage)
-{
-    buf_printf(out,
-               "{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64
-               ",\"total_tokens\":%" PRId64,
-               usage->prompt_tokens, usage->completion_tokens,
-               usage->prompt_tokens + usage->completion_tokens);
-    buf_printf(out,
-               ",\"prompt_tokens_details\":{\"cached_tokens\":%d,\"multimodal_tokens\":{\"image\":%"
-               "d}},\"images\":",
-               usage->cached_tokens, usage->image_tokens);
-    reply_add_images(out, usage->images, usage->n_images);
-    buf_add_text(out, "}");
-}
-
-void reply_add_ids(struct buf *out, const int *ids, size_t n)
-{
-    char digits[16];
-    buf_add_text(out, "[");
-    for (size_t i = 0; i < n; i++)
-        buf_add(out, digits, (size_t)snprintf(digits, sizeof(digits), i ? ",%d" : "%d", ids[i]));
-    buf_add_text(out, "]");
+        json_write_int(w, ids[i]);
+    json_close_array(w);
 }
 
 /* ---- whole objects ---- */
 
-void reply_open(struct buf *out, const struct api_reply *reply)
+struct json_writer reply_open(struct buf *out, const struct api_reply *reply)
 {
-    add_reply_head(out, reply, reply->kind == API_CHAT ? "chat.completion" : "text_completion");
+    struct json_writer w = json_write_to(out, JSON_COMPACT);
+    open_reply(&w, reply, reply->kind == API_CHAT ? "chat.completion" : "text_completion");
+    return w;
 }
 
 /* Content is null where all of it was calls. */
-static void add_message(struct buf *out, const struct reply_choice *choice)
+static void write_chat_message(struct json_writer *w, const struct reply_choice *choice)
 {
-    buf_add_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    json_open_object(w);
+    json_add_string(w, "role", "assistant");
+    json_write_key(w, "content");
     if (choice->n_calls && !choice->n_text)
-        buf_add_text(out, "null");
+        json_write_null(w);
     else
-        json_dump_string(out, choice->text, choice->n_text);
-    buf_add_text(out, ",\"refusal\":null");
-    for (size_t i = 0; i < choice->n_calls; i++) {
-        buf_add_text(out, i ? ",{" : ",\"tool_calls\":[{");
-        add_call_members(out, &choice->calls[i]);
+        json_write_text(w, choice->text, choice->n_text);
+    json_add_null(w, "refusal");
+    if (choice->n_calls) {
+        json_write_key(w, "tool_calls");
+        json_open_array(w);
+        for (size_t i = 0; i < choice->n_calls; i++) {
+            json_open_object(w);
+            add_call_members(w, &choice->calls[i]);
+            json_close_object(w);
+        }
+        json_close_array(w);
     }
-    buf_add_text(out, choice->n_calls ? "]}" : "}");
+    json_close_object(w);
 }
 
-void reply_add_choice(struct buf *out, const struct api_reply *reply,
+void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
                       const struct reply_choice *choice)
 {
-    bool first = out->size && out->data[out->size - 1] == '[';
-    buf_printf(out, "%s{\"index\":%d", first ? "" : ",", choice->index);
+    json_open_object(w);
+    json_add_int(w, "index", choice->index);
     if (reply->kind == API_CHAT) {
-        add_message(out, choice);
+        json_write_key(w, "message");
+        write_chat_message(w, choice);
     } else {
-        buf_add_text(out, ",\"text\":");
-        json_dump_string(out, choice->text, choice->n_text);
+        json_write_key(w, "text");
+        json_write_text(w, choice->text, choice->n_text);
     }
-    add_logprobs_member(out, reply, &choice->logprobs);
-    add_finish_reason(out, &choice->end);
-    buf_add_text(out, "}");
+    add_logprobs(w, reply, &choice->logprobs);
+    add_finish_reason(w, &choice->end);
+    json_close_object(w);
 }
 
-void reply_close(struct buf *out, const struct api_usage *usage)
+void reply_close(struct json_writer *w, const struct api_usage *usage)
 {
-    buf_add_text(out, "],\"usage\":");
-    add_usage(out, usage);
-    if (usage->decode_s > 0)
-        buf_printf(out, ",\"timings\":{\"vision_s\":%.4f,\"prefill_s\":%.4f,\"decode_s\":%.4f}",
-                   usage->vision_s, usage->prefill_s, usage->decode_s);
-    buf_add_text(out, "}");
+    json_close_array(w);
+    json_write_key(w, "usage");
+    write_usage(w, usage);
+    if (usage->decode_s > 0) {
+        json_write_key(w, "timings");
+        json_open_object(w);
+        json_add_fixed(w, "vision_s", usage->vision_s, 4);
+        json_add_fixed(w, "prefill_s", usage->prefill_s, 4);
+        json_add_fixed(w, "decode_s", usage->decode_s, 4);
+        json_close_object(w);
+    }
+    json_close_object(w);
 }
 
 /* ---- chunks ---- */
 
-static void open_sse_event(struct buf *out, const struct api_reply *reply)
+static struct json_writer open_sse_event(struct buf *out, const struct api_reply *reply)
 {
+    struct json_writer w = json_write_to(out, JSON_COMPACT);
     buf_add_text(out, "data: ");
-    add_reply_head(out, reply,
-                   reply->kind == API_CHAT ? "chat.completion.chunk" : "text_completion");
+    open_reply(&w, reply, reply->kind == API_CHAT ? "chat.completion.chunk" : "text_completion");
+    return w;
 }
 
-static void open_chunk(struct buf *out, const struct api_reply *reply, int index)
+/* A chunk up to what is new of its one choice. */
+static struct json_writer open_chunk(struct buf *out, const struct api_reply *reply, int index)
 {
-    open_sse_event(out, reply);
-    buf_printf(out, "{\"index\":%d,", index);
+    struct json_writer w = open_sse_event(out, reply);
+    json_open_object(&w);
+    json_add_int(&w, "index", index);
+    return w;
 }
 
-static void close_chunk(struct buf *out)
+/* `end` NULL: the choice goes on. */
+static void close_chunk(struct json_writer *w, const struct api_reply *reply,
+                        const struct reply_logprobs *logprobs, const struct reply_end *end)
 {
-    buf_add_text(out, "}]}\n\n");
+    add_logprobs(w, reply, logprobs);
+    add_finish_reason(w, end);
+    json_close_object(w);
+    json_close_array(w);
+    json_close_object(w);
+    buf_add_text(w->out, "\n\n");
+}
+
+/* A completion's text stands in the choice itself, a chat's in its delta. */
+static void add_new_text(struct json_writer *w, const struct api_reply *reply, const char *text,
+                         size_t n)
+{
+    if (reply->kind == API_CHAT) {
+        json_write_key(w, "delta");
+        json_open_object(w);
+        json_write_key(w, "content");
+        json_write_text(w, text, n);
+        json_close_object(w);
+    } else {
+        json_write_key(w, "text");
+        json_write_text(w, text, n);
+    }
 }
 
 void reply_chunk_role(struct buf *out, const struct api_reply *reply, int index)
 {
     if (reply->kind != API_CHAT) return;
-    open_chunk(out, reply, index);
-    buf_add_text(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
-    add_logprobs_member(out, reply, NULL);
-    add_finish_reason(out, NULL);
-    close_chunk(out);
+    struct json_writer w = open_chunk(out, reply, index);
+    json_write_key(&w, "delta");
+    json_open_object(&w);
+    json_add_string(&w, "role", "assistant");
+    json_add_string(&w, "content", "");
+    json_close_object(&w);
+    close_chunk(&w, reply, NULL, NULL);
 }
 
 void reply_chunk_text(struct buf *out, const struct api_reply *reply, int index, const char *text,
                       size_t n, const struct reply_logprobs *logprobs)
 {
-    open_chunk(out, reply, index);
-    buf_add_text(out, reply->kind == API_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
-    json_dump_string(out, text, n);
-    if (reply->kind == API_CHAT) buf_add_text(out, "}");
-    add_logprobs_member(out, reply, logprobs);
-    add_finish_reason(out, NULL);
-    close_chunk(out);
+    struct json_writer w = open_chunk(out, reply, index);
+    add_new_text(&w, reply, text, n);
+    close_chunk(&w, reply, logprobs, NULL);
 }
 
 void reply_chunk_call(struct buf *out, const struct api_reply *reply, int index, int call_index,
                       const struct reply_call *call)
 {
-    open_chunk(out, reply, index);
-    buf_printf(out, "\"delta\":{\"tool_calls\":[{\"index\":%d,", call_index);
-    add_call_members(out, call);
-    buf_add_text(out, "]}");
-    add_logprobs_member(out, reply, NULL);
-    add_finish_reason(out, NULL);
-    close_chunk(out);
+    struct json_writer w = open_chunk(out, reply, index);
+    json_write_key(&w, "delta");
+    json_open_object(&w);
+    json_write_key(&w, "tool_calls");
+    json_open_array(&w);
+    json_open_object(&w);
+    json_add_int(&w, "index", call_index);
+    add_call_members(&w, call);
+    json_close_object(&w);
+    json_close_array(&w);
+    json_close_object(&w);
+    close_chunk(&w, reply, NULL, NULL);
 }
 
 void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
                      const struct reply_end *end, const struct reply_logprobs *logprobs)
 {
-    open_chunk(out, reply, index);
-    buf_add_text(out, reply->kind == API_CHAT ? "\"delta\":{}" : "\"text\":\"\"");
-    add_logprobs_member(out, reply, logprobs);
-    add_finish_reason(out, end);
-    close_chunk(out);
+    struct json_writer w = open_chunk(out, reply, index);
+    if (reply->kind == API_CHAT) {
+        json_write_key(&w, "delta");
+        json_open_object(&w);
+        json_close_object(&w);
+    } else {
+        json_add_string(&w, "text", "");
+    }
+    close_chunk(&w, reply, logprobs, end);
 }
 
 void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
                        const struct api_usage *usage)
 {
-    open_sse_event(out, reply);
-    reply_close(out, usage);
+    struct json_writer w = open_sse_event(out, reply);
+    reply_close(&w, usage);
     buf_add_text(out, "\n\n");
 }
 
@@ -354,11 +413,18 @@ void reply_done(struct buf *out)
 
 void reply_chunk_error(struct buf *out, const struct api_error *error)
 {
-    buf_add_text(out, "data: {\"error\":{\"message\":");
-    add_string(out, error->message);
-    buf_add_text(out, ",\"type\":");
-    add_string(out, error->type);
-    buf_printf(out, ",\"param\":null,\"code\":%d}}\n\n", error->status);
+    struct json_writer w = json_write_to(out, JSON_COMPACT);
+    buf_add_text(out, "data: ");
+    json_open_object(&w);
+    json_write_key(&w, "error");
+    json_open_object(&w);
+    json_add_string(&w, "message", error->message);
+    json_add_string(&w, "type", error->type);
+    json_add_null(&w, "param");
+    json_add_int(&w, "code", error->status);
+    json_close_object(&w);
+    json_close_object(&w);
+    buf_add_text(out, "\n\n");
 }
 
 void reply_comment(struct buf *out, const char *fmt, ...)

@@ -4,6 +4,7 @@
 #ifndef EY_SERVER_API_REPLY_H
 #define EY_SERVER_API_REPLY_H
 
+#include "base/text/json_writer.h"
 #include "server/api/common/api_request.h"
 #include "server/api/common/api_usage.h"
 
@@ -51,10 +52,10 @@ struct reply_choice {
 };
 
 /* {"id", "object", …, "choices": [, then each choice, then }], "usage"}. */
-void reply_open(struct buf *out, const struct api_reply *reply);
-void reply_add_choice(struct buf *out, const struct api_reply *reply,
+struct json_writer reply_open(struct buf *out, const struct api_reply *reply);
+void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
                       const struct reply_choice *choice);
-void reply_close(struct buf *out, const struct api_usage *usage);
+void reply_close(struct json_writer *w, const struct api_usage *usage);
 
 /* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no
  * beginning. */
@@ -73,8 +74,8 @@ void reply_chunk_error(struct buf *out, const struct api_error *error);
 /* A line that clients skip. */
 void reply_comment(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Members of other replies. */
-void reply_add_ids(struct buf *out, const int *ids, size_t n);
-void reply_add_images(struct buf *out, const ey_image_usage *images, size_t n);
+/* Values of other replies: arrays. */
+void reply_write_ids(struct json_writer *w, const int *ids, size_t n);
+void reply_write_images(struct json_writer *w, const ey_image_usage *images, size_t n);
 
 #endif

@@ -2,31 +2,38 @@
 /* Routes that count and spell tokens, and generate none. */
 #include "server/api/openai_chat/api_routes.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/json.h"
+#include "base/text/json_writer.h"
 #include "server/api/openai_chat/api_completion.h"
 #include "server/api/common/api_fields.h"
 
 /* ---- /tokenize ---- */
 
+static void write_token_texts(struct json_writer *w, const ey_engine *engine, const int *ids,
+                              size_t n)
+{
+    json_open_array(w);
+    for (size_t i = 0; i < n; i++)
+        json_write_string(w, ey_token_text(engine, ids[i]));
+    json_close_array(w);
+}
+
 static void reply_tokens(struct completion *a, struct exchange *x, const int *ids, size_t n)
 {
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
-    buf_printf(&out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", n,
-               ey_engine_describe(a->engine).max_model_len);
-    reply_add_ids(&out, ids, n);
-    buf_add_text(&out, ",\"token_strs\":");
-    if (!a->request.token_strings) buf_add_text(&out, "null");
-    for (size_t i = 0; a->request.token_strings && i < n; i++) {
-        const char *text = ey_token_text(a->engine, ids[i]);
-        buf_add_text(&out, i ? "," : "[");
-        json_dump_string(&out, text, strlen(text));
-    }
-    if (a->request.token_strings) buf_add_text(&out, n ? "]" : "[]");
-    buf_add_text(&out, "}");
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_uint(&w, "count", n);
+    json_add_int(&w, "max_model_len", ey_engine_describe(a->engine).max_model_len);
+    json_write_key(&w, "tokens");
+    reply_write_ids(&w, ids, n);
+    json_write_key(&w, "token_strs");
+    if (a->request.token_strings)
+        write_token_texts(&w, a->engine, ids, n);
+    else
+        json_write_null(&w);
+    json_close_object(&w);
     exchange_reply(x, 200, "application/json", &out);
     buf_free(&out);
 }
@@ -92,9 +99,11 @@ static bool reply_detokenized(struct completion *a, struct exchange *x)
     if (!ey_detokenize(a->engine, a->request.prompts->ids, a->request.prompts->n_ids, &text, &n,
                        &e))
         return api_fail_engine(&a->error, a->engine, "tokens", &e);
-    buf_add_text(&out, "{\"prompt\":");
-    json_dump_string(&out, text, n);
-    buf_add_text(&out, "}");
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    json_write_key(&w, "prompt");
+    json_write_text(&w, text, n);
+    json_close_object(&w);
     free(text);
     exchange_reply(x, 200, "application/json", &out);
     buf_free(&out);
@@ -114,17 +123,19 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
         return api_fail_engine(&a->error, a->engine, param, &e);
     }
     ey_prompt_info info = ey_prompt_describe(prompt);
-    buf_add_text(&out, "{\"object\":\"chat.completion.render\",\"model\":");
-    json_dump_string(&out, a->reply.model, strlen(a->reply.model));
-    buf_printf(&out,
-               ",\"prompt_tokens\":%zu,\"image_tokens\":%d,\"kv_bytes\":%" PRIu64
-               ",\"max_model_len\":%d,\"images\":",
-               info.n_ids, info.image_tokens, info.kv_bytes,
-               ey_engine_describe(a->engine).max_model_len);
-    reply_add_images(&out, info.images, info.n_images);
-    buf_add_text(&out, ",\"prompt_token_ids\":");
-    reply_add_ids(&out, info.ids, info.n_ids);
-    buf_add_text(&out, "}");
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_string(&w, "object", "chat.completion.render");
+    json_add_string(&w, "model", a->reply.model);
+    json_add_uint(&w, "prompt_tokens", info.n_ids);
+    json_add_int(&w, "image_tokens", info.image_tokens);
+    json_add_uint(&w, "kv_bytes", info.kv_bytes);
+    json_add_int(&w, "max_model_len", ey_engine_describe(a->engine).max_model_len);
+    json_write_key(&w, "images");
+    reply_write_images(&w, info.images, info.n_images);
+    json_write_key(&w, "prompt_token_ids");
+    reply_write_ids(&w, info.ids, info.n_ids);
+    json_close_object(&w);
     ey_prompt_free(&prompt);
     exchange_reply(x, 200, "application/json", &out);
     buf_free(&out);
