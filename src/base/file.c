@@ -128,6 +128,20 @@ bool file_write(int fd, const void *bytes, size_t n)
     return true;
 }
 
+bool file_write_at(int fd, const void *bytes, uint64_t n, uint64_t at)
+{
+    const char *from = bytes;
+    while (n) {
+        ssize_t wrote = pwrite(fd, from, n, (off_t)at);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return false;
+        from += wrote;
+        at += (uint64_t)wrote;
+        n -= (uint64_t)wrote;
+    }
+    return true;
+}
+
 bool errno_is_disk_full(void)
 {
     return errno == ENOSPC || errno == EDQUOT;

@@ -23,6 +23,8 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
 
 /* Writes all of it at the descriptor's place; false with errno as write() left it. */
 bool file_write(int fd, const void *bytes, size_t n);
+/* The same at byte `at` of the file; the descriptor's place stays. */
+bool file_write_at(int fd, const void *bytes, uint64_t n, uint64_t at);
 /* True if errno says that the disk, or the user's quota, is full. */
 bool errno_is_disk_full(void);
 

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors_writer.h"
 
 enum { LENGTH_BYTES = 8 };
 
@@ -37,6 +38,13 @@ static const struct {
     {"I16", DTYPE_I16},   {"I8", DTYPE_I8},           {"U8", DTYPE_U8},
     {"BOOL", DTYPE_BOOL}, {"F8_E4M3", DTYPE_F8_E4M3}, {"F8_E5M2", DTYPE_F8_E5M2},
 };
+
+const char *safetensors_dtype_name(enum dtype dtype)
+{
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return NULL;
+}
 
 static bool fail_tensor_value(ey_err *e, const struct tensor_view *t, const char *what,
                               json_object *value, const char *wanted)

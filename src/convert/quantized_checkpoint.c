@@ -14,8 +14,8 @@
 
 #include "base/file.h"
 #include "base/system.h"
-#include "base/text/json_writer.h"
 #include "base/limits.h"
+#include "checkpoint/safetensors_writer.h"
 #include "convert/quantized_checkpoint.h"
 
 enum {
@@ -31,10 +31,10 @@ enum {
 /* A tensor of the new checkpoint. */
 struct output_tensor {
     char name[MAX_TENSOR_NAME];
-    const char *dtype;
+    enum dtype dtype;
     int n_dims;
     int64_t shape[EY_MAX_DIMS];
-    uint64_t size, shard_offset; /* `at` in its shard's data */
+    uint64_t size, shard_offset; /* where its bytes begin in its shard's data */
     int shard;
     const void *data; /* as stored; NULL: part of a quantized matrix */
 };
@@ -55,9 +55,9 @@ struct checkpoint_writer {
     size_t n_tensors, max_tensors;
     struct quantized_tensor *quantized;
     size_t n_quantized;
-    int n_shards, fd;
-    uint64_t data_offset;          /* of the shard that is written now */
-    char file_name[MAX_FILES][64]; /* files that were created */
+    int n_shards;
+    struct safetensors_writer file; /* the shard that is written now */
+    char file_name[MAX_FILES][64];  /* files that were created */
     int n_files;
     bool created_dir;
     uint64_t bytes;
@@ -65,7 +65,7 @@ struct checkpoint_writer {
 
 /* ---- what there will be ---- */
 
-static struct output_tensor *writer_add_tensor(struct checkpoint_writer *writer, const char *dtype,
+static struct output_tensor *writer_add_tensor(struct checkpoint_writer *writer, enum dtype dtype,
                                                const void *data, uint64_t size, const char *fmt,
                                                const char *name)
 {
@@ -77,11 +77,11 @@ static struct output_tensor *writer_add_tensor(struct checkpoint_writer *writer,
 }
 
 static void add_quantized_part(struct checkpoint_writer *writer, struct quantized_tensor *m,
-                               const char *dtype, size_t element, int64_t rows, int64_t cols,
-                               const char *fmt, const char *name)
+                               enum dtype dtype, int64_t rows, int64_t cols, const char *fmt,
+                               const char *name)
 {
-    struct output_tensor *t = writer_add_tensor(writer, dtype, NULL,
-                                                (uint64_t)(rows * cols) * element, fmt, name);
+    struct output_tensor *t = writer_add_tensor(
+        writer, dtype, NULL, (uint64_t)(rows * cols) * dtype_size(dtype), fmt, name);
     if (!t) return;
     t->n_dims = 2;
     t->shape[0] = rows;
@@ -111,17 +111,16 @@ static void add_quantized(struct checkpoint_writer *writer,
     const struct tensor *w = m->weights[0];
     const int64_t rows = fused_rows(m);
     if (w->dtype == DTYPE_F8_E4M3) {
-        add_quantized_part(writer, m, "F8_E4M3", 1, rows, w->cols, "%s", name);
-        add_quantized_part(writer, m, "F32", sizeof(float), ceil_div(rows, FP8_BLOCK),
+        add_quantized_part(writer, m, DTYPE_F8_E4M3, rows, w->cols, "%s", name);
+        add_quantized_part(writer, m, DTYPE_F32, ceil_div(rows, FP8_BLOCK),
                            ceil_div(w->cols, FP8_BLOCK), "%s_scale_inv", name);
         return;
     }
-    add_quantized_part(writer, m, "I32", sizeof(uint32_t), rows, w->cols / 8, "%s_packed", name);
-    add_quantized_part(writer, m, "BF16", sizeof(uint16_t), rows, weight_groups(w), "%s_scale",
-                       name);
-    add_quantized_part(writer, m, "I32", sizeof(uint32_t), ceil_div(rows, ZEROS_PER_WORD),
-                       weight_groups(w), "%s_zero_point", name);
-    struct output_tensor *shape = writer_add_tensor(writer, "I64", NULL, 2 * sizeof(int64_t),
+    add_quantized_part(writer, m, DTYPE_I32, rows, w->cols / 8, "%s_packed", name);
+    add_quantized_part(writer, m, DTYPE_BF16, rows, weight_groups(w), "%s_scale", name);
+    add_quantized_part(writer, m, DTYPE_I32, ceil_div(rows, ZEROS_PER_WORD), weight_groups(w),
+                       "%s_zero_point", name);
+    struct output_tensor *shape = writer_add_tensor(writer, DTYPE_I64, NULL, 2 * sizeof(int64_t),
                                                     "%s_shape", name);
     if (shape) {
         shape->n_dims = 1;
@@ -204,13 +203,6 @@ static bool check_quantized_rows(const struct quantized_tensor *m, const struct 
                    t->name);
 }
 
-static const char *safetensors_dtype(enum dtype d)
-{
-    static const char *const names[] = {"",    "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2",
-                                        "I64", "I32", "I16", "I8",  "U8",   "BOOL"};
-    return names[d];
-}
-
 /* Scales of an FP8 matrix that becomes int4 are dropped. */
 static bool is_replaced_scale(const struct checkpoint_writer *writer, const struct tensor_view *t)
 {
@@ -232,8 +224,8 @@ static bool list_tensors(struct checkpoint_writer *writer, ey_err *e)
             if (!check_quantized_rows(&m, t, e)) return false;
             add_quantized(writer, &m, t->name);
         } else if (!is_replaced_scale(writer, t)) {
-            struct output_tensor *copy = writer_add_tensor(writer, safetensors_dtype(t->dtype),
-                                                           t->data, t->size, "%s", t->name);
+            struct output_tensor *copy = writer_add_tensor(writer, t->dtype, t->data, t->size, "%s",
+                                                           t->name);
             if (copy) {
                 copy->n_dims = t->n_dims;
                 memcpy(copy->shape, t->shape, sizeof(copy->shape));
@@ -260,7 +252,6 @@ static bool plan_shards(struct checkpoint_writer *writer, ey_err *e)
             used = 0;
         }
         writer->tensor[i].shard = writer->n_shards;
-        writer->tensor[i].shard_offset = used;
         used += writer->tensor[i].size;
         writer->bytes += writer->tensor[i].size;
     }
@@ -313,29 +304,17 @@ static int create_output_file(struct checkpoint_writer *writer, const char *name
     return fd;
 }
 
-/* To the file that was created last. */
-static bool write_output(struct checkpoint_writer *writer, int fd, const void *data, uint64_t n,
-                         uint64_t at, ey_err *e)
+static bool fail_last_file(const struct checkpoint_writer *writer, ey_err *e)
 {
-    const char *from = data;
-    while (n) {
-        ssize_t wrote = pwrite(fd, from, n > 1u << 30 ? 1u << 30 : n, (off_t)at);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return fail_output_file(writer, writer->file_name[writer->n_files - 1], e);
-        from += wrote;
-        at += (uint64_t)wrote;
-        n -= (uint64_t)wrote;
-    }
-    return true;
+    return fail_output_file(writer, writer->file_name[writer->n_files - 1], e);
 }
 
 /* Some file systems find out only now that the disk is full; and config.json must not be on it
  * before the rest is. */
 static bool finish_file(struct checkpoint_writer *writer, int fd, bool ok, ey_err *e)
 {
-    const char *name = writer->file_name[writer->n_files - 1];
-    if (ok && fdatasync(fd) != 0) ok = fail_output_file(writer, name, e);
-    if (close(fd) != 0 && ok) ok = fail_output_file(writer, name, e);
+    if (ok && fdatasync(fd) != 0) ok = fail_last_file(writer, e);
+    if (close(fd) != 0 && ok) ok = fail_last_file(writer, e);
     return ok;
 }
 
@@ -344,7 +323,7 @@ static bool write_text_file(struct checkpoint_writer *writer, const char *name, 
 {
     int fd = create_output_file(writer, name, e);
     if (fd < 0) return false;
-    bool ok = write_output(writer, fd, text, n, 0, e);
+    bool ok = file_write(fd, text, n) || fail_last_file(writer, e);
     return finish_file(writer, fd, ok, e);
 }
 
@@ -372,46 +351,27 @@ static bool create_output_directory(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- shards ---- */
 
-static void shard_name(char out[64], int i, int n)
+static bool name_tensors(struct checkpoint_writer *writer, int shard, ey_err *e)
 {
-    if (n == 1)
-        snprintf(out, 64, "model.safetensors");
-    else
-        snprintf(out, 64, "model-%05d-of-%05d.safetensors", i + 1, n);
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        struct output_tensor *t = &writer->tensor[i];
+        if (t->shard == shard)
+            t->shard_offset = safetensors_writer_add(&writer->file, t->name, t->dtype, t->shape,
+                                                     t->n_dims);
+    }
+    return safetensors_write_header(&writer->file) || fail_last_file(writer, e);
 }
 
-static bool write_header(struct checkpoint_writer *writer, int shard, ey_err *e)
+static bool write_output(struct checkpoint_writer *writer, const void *data, uint64_t n,
+                         uint64_t offset, ey_err *e)
 {
-    struct buf b = buf_with_max(EY_MAX_SAFETENSORS_HEADER);
-    buf_add(&b, "\0\0\0\0\0\0\0\0", 8);
-    buf_add_text(&b, "{\"__metadata__\":{\"format\":\"pt\"}");
-    for (size_t i = 0; i < writer->n_tensors; i++) {
-        const struct output_tensor *t = &writer->tensor[i];
-        if (t->shard != shard) continue;
-        buf_add_text(&b, ",");
-        json_dump_string(&b, t->name, strlen(t->name));
-        buf_printf(&b, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
-        for (int d = 0; d < t->n_dims; d++)
-            buf_printf(&b, "%s%" PRId64, d ? "," : "", t->shape[d]);
-        buf_printf(&b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->shard_offset,
-                   t->shard_offset + t->size);
-    }
-    buf_add_text(&b, "}");
-    while (!b.failed && b.size % 8)
-        buf_add_text(&b, " ");
-    if (b.failed) return ey_fail_memory(e, "a shard's header", 0);
-    uint64_t length = b.size - 8;
-    memcpy(b.data, &length, sizeof(length));
-    writer->data_offset = b.size;
-    bool ok = write_output(writer, writer->fd, b.data, b.size, 0, e);
-    buf_free(&b);
-    return ok;
+    return safetensors_write_data(&writer->file, data, n, offset) || fail_last_file(writer, e);
 }
 
 static bool write_copied(struct checkpoint_writer *writer, size_t i, const void *data, ey_err *e)
 {
-    return write_output(writer, writer->fd, data, writer->tensor[i].size,
-                        writer->data_offset + writer->tensor[i].shard_offset, e);
+    const struct output_tensor *t = &writer->tensor[i];
+    return write_output(writer, data, t->size, t->shard_offset, e);
 }
 
 /* A matrix, whose rows begin at `row` of the tensors that hold it. */
@@ -430,9 +390,8 @@ static bool write_matrix(struct checkpoint_writer *writer, const struct quantize
     for (int p = 0; p < m->n_tensors; p++) {
         const struct output_tensor *t = &writer->tensor[m->tensor[p]];
         if (t->shard == shard && data[p] &&
-            !write_output(writer, writer->fd, data[p], quantized_part_bytes(&w, p, w.rows),
-                          writer->data_offset + t->shard_offset + quantized_part_bytes(&w, p, row),
-                          e))
+            !write_output(writer, data[p], quantized_part_bytes(&w, p, w.rows),
+                          t->shard_offset + quantized_part_bytes(&w, p, row), e))
             return false;
     }
     return true;
@@ -458,7 +417,7 @@ static bool write_quantized(struct checkpoint_writer *writer, const struct quant
 static bool write_shard(struct checkpoint_writer *writer, int shard, void *memory, ey_err *e)
 {
     const ey_engine_options *o = writer->source->options;
-    if (!write_header(writer, shard, e)) return false;
+    if (!name_tensors(writer, shard, e)) return false;
     for (size_t i = 0; i < writer->n_tensors; i++)
         if (writer->tensor[i].shard == shard && writer->tensor[i].data &&
             !write_copied(writer, i, writer->tensor[i].data, e))
@@ -477,13 +436,13 @@ static bool write_shards(struct checkpoint_writer *writer, ey_err *e)
     void *memory = aligned_alloc(64, max_bytes ? max_bytes : 64);
     bool ok = memory || ey_fail_memory(e, "weights on their way", max_bytes);
     for (int i = 0; ok && i < writer->n_shards; i++) {
-        char name[64];
-        shard_name(name, i, writer->n_shards);
-        writer->fd = create_output_file(writer, name, e);
-        if (writer->fd < 0)
-            ok = false;
-        else
-            ok = finish_file(writer, writer->fd, write_shard(writer, i, memory, e), e);
+        char name[SHARD_NAME_BYTES];
+        shard_file_name(name, i, writer->n_shards);
+        int fd = create_output_file(writer, name, e);
+        ok = fd >= 0;
+        if (!ok) break;
+        safetensors_writer_begin(&writer->file, fd);
+        ok = finish_file(writer, fd, write_shard(writer, i, memory, e), e);
     }
     free(memory);
     return ok;
@@ -493,17 +452,10 @@ static bool write_index(struct checkpoint_writer *writer, ey_err *e)
 {
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
     if (writer->n_shards == 1) return true;
-    buf_printf(&b,
-               "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
-               writer->bytes);
-    for (size_t i = 0; i < writer->n_tensors; i++) {
-        char file[64];
-        shard_name(file, writer->tensor[i].shard, writer->n_shards);
-        buf_printf(&b, "%s\n    ", i ? "," : "");
-        json_dump_string(&b, writer->tensor[i].name, strlen(writer->tensor[i].name));
-        buf_printf(&b, ": \"%s\"", file);
-    }
-    buf_add_text(&b, "\n  }\n}\n");
+    struct json_writer index = shard_index_open(&b, writer->bytes);
+    for (size_t i = 0; i < writer->n_tensors; i++)
+        shard_index_add(&index, writer->tensor[i].name, writer->tensor[i].shard, writer->n_shards);
+    shard_index_close(&index);
     bool ok = b.failed ? ey_fail_memory(e, "the index", 0)
                        : write_text_file(writer, "model.safetensors.index.json", b.data, b.size, e);
     buf_free(&b);

@@ -2,7 +2,7 @@
 #include "models/ckpt_edit.h"
 
 #include <dirent.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #include "tensor/dequantize.h"
 #include "base/file.h"
+#include "checkpoint/safetensors_writer.h"
 
 static void require(bool ok, const char *what)
 {
@@ -261,26 +262,6 @@ void tensor_convert(struct edited_tensor *t, enum dtype to)
     free(values);
 }
 
-static const char *const dtype_text[] = {"",    "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2",
-                                         "I64", "I32", "I16", "I8",  "U8",   "BOOL"};
-
-static void add_header(struct buf *b, const struct tensor_list *list)
-{
-    size_t offset = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const struct edited_tensor *t = &list->at[i];
-        buf_printf(b, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "{", t->name,
-                   dtype_text[t->dtype]);
-        for (int d = 0; d < t->n_dims; d++)
-            buf_printf(b, "%s%" PRId64, d ? "," : "", t->shape[d]);
-        buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", offset, offset + t->size);
-        offset += t->size;
-    }
-    buf_add_text(b, "}");
-    while (b->size % 8)
-        buf_add_text(b, " ");
-}
-
 static void remove_weights(const char *dir)
 {
     DIR *files = opendir(dir);
@@ -291,21 +272,22 @@ static void remove_weights(const char *dir)
 
 void tensors_write(struct tensor_list *list, const char *dir)
 {
-    struct buf header = buf_with_max(1 << 24);
-    add_header(&header, list);
     remove_weights(dir);
     char *path = join(dir, "model.safetensors");
-    FILE *f = fopen(path, "wb");
-    uint64_t length = header.size;
-    require(f && fwrite(&length, 8, 1, f) == 1 &&
-                fwrite(header.data, 1, header.size, f) == header.size,
-            path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    struct safetensors_writer w;
+    uint64_t at = 0;
+    safetensors_writer_begin(&w, fd);
     for (size_t i = 0; i < list->n; i++) {
-        require(fwrite(list->at[i].data, 1, list->at[i].size, f) == list->at[i].size, path);
+        const struct edited_tensor *t = &list->at[i];
+        safetensors_writer_add(&w, t->name, t->dtype, t->shape, t->n_dims);
+    }
+    require(fd >= 0 && safetensors_write_header(&w), path);
+    for (size_t i = 0; i < list->n; at += list->at[i++].size) {
+        require(safetensors_write_data(&w, list->at[i].data, list->at[i].size, at), path);
         free(list->at[i].data);
     }
-    require(fclose(f) == 0, path);
-    buf_free(&header);
+    require(at == w.data_size && close(fd) == 0, path);
     free(path);
     free(list->at);
     *list = (struct tensor_list){0};

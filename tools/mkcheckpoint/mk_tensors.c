@@ -273,13 +273,3 @@ uint64_t mk_list_bytes(const struct mk_list *l)
         bytes += l->tensors[i].size;
     return bytes;
 }
-
-const char *mk_dtype_name(enum dtype dtype)
-{
-    switch (dtype) {
-    case DTYPE_F32: return "F32";
-    case DTYPE_F16: return "F16";
-    case DTYPE_BF16: return "BF16";
-    default: return "F8_E4M3";
-    }
-}

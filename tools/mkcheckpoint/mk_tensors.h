@@ -15,8 +15,8 @@ struct mk_tensor {
     size_t elements, size;
     struct recipe recipe;
     uint64_t key;
-    int shard;    /* filled by mk_write.c */
-    size_t begin; /* within the shard's data */
+    int shard;      /* filled by mk_write.c */
+    uint64_t begin; /* within the shard's data */
 };
 
 struct mk_list {
@@ -31,6 +31,5 @@ struct mk_list {
 bool mk_list_make(struct mk_list *list, const struct kind *kind, uint64_t seed, ey_err *e);
 void mk_list_free(struct mk_list *list);
 uint64_t mk_list_bytes(const struct mk_list *list);
-const char *mk_dtype_name(enum dtype dtype);
 
 #endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes safetensors files as the format's own writer does: tensors sorted by dtype (F32 before
- * BF16, F16 and FP8) and name, compact header padded with blanks to a multiple of 8, data without
- * holes. Threads make pieces of 4 MiB and write each where it belongs; the order they finish in
- * leaves no trace. */
+/* Safetensors files with their tensors as the format's own writer orders them: by dtype (F32 before
+ * BF16, F16 and FP8) and name. Threads make pieces of 4 MiB and write each where it belongs; the
+ * order they finish in leaves no trace. */
 #include "mk_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "checkpoint/safetensors_writer.h"
 
 enum { PIECE_BYTES = 4 << 20 };
 
@@ -24,9 +23,8 @@ struct piece {
 };
 
 struct shard {
-    char name[64];
-    int fd;
-    size_t data_begin; /* in the file */
+    char name[SHARD_NAME_BYTES];
+    struct safetensors_writer file;
     struct mk_tensor **tensors;
     size_t n;
 };
@@ -76,58 +74,26 @@ static int assign_shards(struct mk_list *l, int wanted)
 
 static void gather_shard(struct shard *s, struct mk_list *l, int index)
 {
-    size_t begin = 0;
     s->n = 0;
     for (size_t i = 0; i < l->n; i++)
         if (l->tensors[i].shard == index) s->tensors[s->n++] = &l->tensors[i];
     qsort(s->tensors, s->n, sizeof(s->tensors[0]), compare_for_writer);
-    for (size_t i = 0; i < s->n; i++) {
-        s->tensors[i]->begin = begin;
-        begin += s->tensors[i]->size;
-    }
 }
 
 /* ---- header ---- */
 
-static void add_entry(struct buf *b, const struct mk_tensor *t)
+/* Names the tensors, writes the header and gives the file its length. */
+static bool begin_file(struct shard *s, int fd, ey_err *e)
 {
-    buf_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, mk_dtype_name(t->dtype));
-    for (int i = 0; i < t->n_dims; i++)
-        buf_printf(b, "%s%" PRId64, i ? "," : "", t->shape[i]);
-    buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", t->begin, t->begin + t->size);
-}
-
-static bool write_at(int fd, const uint8_t *data, size_t n, size_t at)
-{
-    while (n) {
-        ssize_t wrote = pwrite(fd, data, n, (off_t)at);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return false;
-        data += wrote;
-        at += (size_t)wrote;
-        n -= (size_t)wrote;
+    safetensors_writer_begin(&s->file, fd);
+    for (size_t i = 0; i < s->n; i++) {
+        struct mk_tensor *t = s->tensors[i];
+        t->begin = safetensors_writer_add(&s->file, t->name, t->dtype, t->shape, t->n_dims);
     }
-    return true;
-}
-
-static bool write_header(struct shard *s, ey_err *e)
-{
-    struct buf b = buf_with_max(EY_MAX_SAFETENSORS_HEADER);
-    buf_add(&b, "\0\0\0\0\0\0\0\0", 8);
-    buf_add_text(&b, "{\"__metadata__\":{\"format\":\"pt\"}");
-    for (size_t i = 0; i < s->n; i++)
-        add_entry(&b, s->tensors[i]);
-    buf_add_text(&b, "}");
-    while (!b.failed && b.size % 8)
-        buf_add_text(&b, " ");
-    if (b.failed) return buf_free(&b), ey_fail_memory(e, "a header", 0);
-    uint64_t length = b.size - 8;
-    memcpy(b.data, &length, 8);
-    s->data_begin = b.size;
-    bool ok = write_at(s->fd, (const uint8_t *)b.data, b.size, 0);
-    if (!ok) ey_fail(e, EY_IO, "%s: %s", s->name, strerror(errno));
-    buf_free(&b);
-    return ok;
+    if (safetensors_write_header(&s->file) &&
+        ftruncate(fd, (off_t)(s->file.data_begin + s->file.data_size)) == 0)
+        return true;
+    return ey_fail(e, EY_IO, "%s: %s", s->name, strerror(errno));
 }
 
 /* ---- data ---- */
@@ -165,8 +131,8 @@ static void make_pieces(void *context, size_t begin, size_t end, int thread)
         const struct mk_tensor *t = p->tensor;
         size_t unit = dtype_size(t->dtype);
         values_fill(job->buffers[thread], t->dtype, t->recipe, t->key, p->first, p->n);
-        size_t at = job->shard->data_begin + t->begin + p->first * unit;
-        if (!write_at(job->shard->fd, job->buffers[thread], p->n * unit, at))
+        if (!safetensors_write_data(&job->shard->file, job->buffers[thread], p->n * unit,
+                                    t->begin + p->first * unit))
             atomic_store(&job->error, errno);
         if (output_interrupted()) atomic_store(&job->error, EINTR);
     }
@@ -185,34 +151,17 @@ static bool write_data(const struct shard *s, uint8_t **buffers, struct pool *po
     return !error || ey_fail(e, EY_IO, "%s: %s", s->name, strerror(error));
 }
 
-static bool set_length(const struct shard *s, ey_err *e)
-{
-    size_t length = s->data_begin;
-    for (size_t i = 0; i < s->n; i++)
-        length += s->tensors[i]->size;
-    if (ftruncate(s->fd, (off_t)length) == 0) return true;
-    return ey_fail(e, EY_IO, "%s: %s", s->name, strerror(errno));
-}
-
 static bool write_shard(struct mk_output *o, struct shard *s, bool sparse, uint8_t **buffers,
                         struct pool *pool, ey_err *e)
 {
-    s->fd = output_create(o, s->name, e);
-    if (s->fd < 0) return false;
-    bool ok = write_header(s, e) && set_length(s, e) && (sparse || write_data(s, buffers, pool, e));
-    if (close(s->fd) != 0 && ok) ok = ey_fail(e, EY_IO, "%s: %s", s->name, strerror(errno));
+    int fd = output_create(o, s->name, e);
+    if (fd < 0) return false;
+    bool ok = begin_file(s, fd, e) && (sparse || write_data(s, buffers, pool, e));
+    if (close(fd) != 0 && ok) ok = ey_fail(e, EY_IO, "%s: %s", s->name, strerror(errno));
     return ok;
 }
 
 /* ---- the whole ---- */
-
-static void shard_name(char out[64], int index, int n)
-{
-    if (n == 1)
-        snprintf(out, 64, "model.safetensors");
-    else
-        snprintf(out, 64, "model-%05d-of-%05d.safetensors", index + 1, n);
-}
 
 static bool write_index(struct mk_output *o, struct mk_list *l, struct mk_tensor **sorted,
                         int n_shards, ey_err *e)
@@ -221,15 +170,10 @@ static bool write_index(struct mk_output *o, struct mk_list *l, struct mk_tensor
     for (size_t i = 0; i < l->n; i++)
         sorted[i] = &l->tensors[i];
     qsort(sorted, l->n, sizeof(sorted[0]), compare_by_name);
-    buf_printf(&b,
-               "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
-               mk_list_bytes(l));
-    for (size_t i = 0; i < l->n; i++) {
-        char file[64];
-        shard_name(file, sorted[i]->shard, n_shards);
-        buf_printf(&b, "%s\n    \"%s\": \"%s\"", i ? "," : "", sorted[i]->name, file);
-    }
-    buf_add_text(&b, "\n  }\n}\n");
+    struct json_writer index = shard_index_open(&b, mk_list_bytes(l));
+    for (size_t i = 0; i < l->n; i++)
+        shard_index_add(&index, sorted[i]->name, sorted[i]->shard, n_shards);
+    shard_index_close(&index);
     bool ok = b.failed ? ey_fail_memory(e, "the index", 0)
                        : output_text(o, "model.safetensors.index.json", b.data, b.size, e);
     buf_free(&b);
@@ -253,7 +197,7 @@ bool checkpoint_write(struct mk_output *o, struct mk_list *l, struct mk_write_op
     if (!ok) ey_fail_memory(e, "write buffers", (size_t)n_threads * PIECE_BYTES);
     int n_shards = assign_shards(l, options.shards);
     for (int i = 0; ok && i < n_shards; i++) {
-        shard_name(s.name, i, n_shards);
+        shard_file_name(s.name, i, n_shards);
         gather_shard(&s, l, i);
         ok = write_shard(o, &s, options.sparse, buffers, pool, e);
     }
