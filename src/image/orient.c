@@ -1,58 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orientation: read from EXIF by libexif, applied by moving pixels. */
+/* Orientation applied, by moving pixels. */
 #include "image/orient.h"
 
-#include <libexif/exif-data.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/pixels.h"
 
-/* The tag is near the start; a larger block is a thumbnail's or a maker note's doing. */
-static const size_t MAX_EXIF_BYTES = 1 << 20;
-static const char exif_prefix[6] = "Exif\0";
-
 enum { TILE = 64 }; /* pixels a side */
-
-static int exif_entry_orientation(ExifData *data)
-{
-    ExifEntry *entry = exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
-    if (!entry || entry->format != EXIF_FORMAT_SHORT || entry->size < 2) return 1;
-    int value = exif_get_short(entry->data, exif_data_get_byte_order(data));
-    return value >= 1 && value <= 8 ? value : 1;
-}
-
-/* libexif wants the prefix; without it it would look for JPEG markers. */
-static uint8_t *with_prefix(const uint8_t *exif, size_t *n)
-{
-    if (*n >= sizeof(exif_prefix) && memcmp(exif, exif_prefix, sizeof(exif_prefix)) == 0) {
-        exif += sizeof(exif_prefix);
-        *n -= sizeof(exif_prefix);
-    }
-    uint8_t *block = malloc(*n + sizeof(exif_prefix));
-    if (!block) return NULL;
-    memcpy(block, exif_prefix, sizeof(exif_prefix));
-    memcpy(block + sizeof(exif_prefix), exif, *n);
-    *n += sizeof(exif_prefix);
-    return block;
-}
-
-int exif_orientation(const uint8_t *exif, size_t n)
-{
-    int orientation = 1;
-    if (!exif || n < 8 || n > MAX_EXIF_BYTES) return orientation;
-    uint8_t *block = with_prefix(exif, &n);
-    ExifData *data = block ? exif_data_new() : NULL;
-    if (!data) goto done;
-    /* as it stands in the file: no repairs, no added tags */
-    exif_data_unset_option(data, EXIF_DATA_OPTION_FOLLOW_SPECIFICATION);
-    exif_data_load_data(data, block, (unsigned)n);
-    orientation = exif_entry_orientation(data);
-done:
-    if (data) exif_data_unref(data);
-    free(block);
-    return orientation;
-}
 
 /* Where the image's first pixel goes and how far one step right and one step down move in the
  * result. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's
- * decoder does, bit for bit. Our own walk over the markers finds EXIF, the number of scans (a
- * progressive file of a few kilobytes can ask for hundreds of passes over a huge image) and
+ * decoder does, bit for bit. Our own walk over the markers finds EXIF and XMP, the number of scans
+ * (a progressive file of a few kilobytes can ask for hundreds of passes over a huge image) and
  * whether the end is there. */
 #include <stdlib.h>
 #include <string.h>
@@ -18,28 +18,41 @@ enum { PIXELS_PER_BYTE = 512 };
 static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
 
 struct jpeg_markers {
-    const uint8_t *exif;
-    size_t n_exif;
+    struct orientation_source exif, xmp;
     uint64_t scans;
     bool ended; /* an end-of-image marker was seen */
 };
 
-enum { SOI = 0xd8, EOI = 0xd9, SOS = 0xda, APP1 = 0xe1 };
+enum { RST0 = 0xd0, RST7 = 0xd7, SOI = 0xd8, EOI = 0xd9, SOS = 0xda, APP1 = 0xe1 };
+static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
 
-/* Markers that stand alone, and the stuffing of entropy-coded data. */
+/* Restarts, and the stuffing of entropy-coded data. */
+static bool continues_scan(int marker)
+{
+    return marker == 0x00 || (marker >= RST0 && marker <= RST7);
+}
+
 static bool has_no_length(int marker)
 {
-    return marker == 0x00 || marker == 0x01 || (marker >= 0xd0 && marker <= SOI);
+    return continues_scan(marker) || marker == 0x01 || marker == SOI;
+}
+
+/* The first EXIF and the last XMP count, as in Pillow. */
+static void note_jpeg_metadata(struct jpeg_markers *markers, const uint8_t *body, size_t n)
+{
+    if (!markers->exif.n && n > sizeof(exif_header) &&
+        memcmp(body, exif_header, sizeof(exif_header)) == 0)
+        markers->exif = (struct orientation_source){body, n};
+    if (n > sizeof(xmp_header) && memcmp(body, xmp_header, sizeof(xmp_header)) == 0)
+        markers->xmp = (struct orientation_source){body + sizeof(xmp_header),
+                                                   n - sizeof(xmp_header)};
 }
 
 static void note_jpeg_segment(struct jpeg_markers *markers, int marker, const uint8_t *body,
                               size_t n)
 {
+    if (marker == APP1 && markers->scans == 0) note_jpeg_metadata(markers, body, n);
     if (marker == SOS) markers->scans++;
-    if (marker == APP1 && !markers->exif && n > 6 && memcmp(body, "Exif\0", 6) == 0) {
-        markers->exif = body;
-        markers->n_exif = n;
-    }
 }
 
 static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
@@ -101,14 +114,16 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
                    f->name, (unsigned long long)markers->scans, (unsigned long long)pixels);
 }
 
+enum { JPEG_FLAGS = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS };
+
 /* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is not
  * among them. */
 static bool decode_jpeg_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
                                int format, const struct image_file *f,
                                const struct jpeg_markers *markers, ey_err *e)
 {
-    int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;
-    if (tjDecompress2(jpeg, f->bytes, f->n, pixels, h->width, 0, h->height, format, flags) == 0)
+    if (tjDecompress2(jpeg, f->bytes, f->n, pixels, h->width, 0, h->height, format, JPEG_FLAGS) ==
+        0)
         return true;
     if (tjGetErrorCode(jpeg) == TJERR_WARNING && markers->ended) return true;
     return fail_damaged(f, "JPEG", tjGetErrorStr2(jpeg), e);
@@ -130,7 +145,7 @@ bool jpeg_decode(struct image *out, const struct image_file *f, ey_err *e)
     if (cmyk) rgb_from_inverted_cmyk(pixels, (size_t)h.width * (size_t)h.height);
     *out = (struct image){h.width, h.height, pixels};
     pixels = NULL;
-    ok = image_turn_upright(out, exif_orientation(markers.exif, markers.n_exif), e);
+    ok = image_turn_upright(out, image_orientation(&markers.exif, &markers.xmp), e);
     if (!ok) image_free(out);
 done:
     free(pixels);

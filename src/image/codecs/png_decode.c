@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PNG by libpng's classic interface: every colour type and depth to 8-bit RGB or RGBA, without
  * gamma. 16 bits become 8 by dropping the low byte (Pillow clips 16-bit gray instead, which turns
- * such images white). Ancillary chunks are skipped unread; the EXIF chunk, wherever it stands, is
- * found by our own walk. */
+ * such images white). Ancillary chunks are skipped unread; the orientation is found by a walk of
+ * its own (png_metadata.c). */
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "image/codecs/codecs.h"
+#include "image/codecs/png_metadata.h"
 #include "image/orient.h"
 #include "image/pixels.h"
 
 enum {
-    SIGNATURE_BYTES = 8,
-    CHUNK_FRAME_BYTES = 12,    /* length, type, checksum */
     DEFLATE_MOST = 1032,       /* bytes that one byte of deflate can become */
     MAX_CHUNK_BYTES = 1 << 20, /* palettes and transparency need less than a kilobyte */
 };
@@ -106,24 +104,6 @@ static bool read_png_pixels(struct png_job *job, ey_err *e)
     return true;
 }
 
-static uint32_t big_endian(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-/* What the eXIf chunk says; it may stand behind the pixels. */
-static int png_exif_orientation(const struct image_file *f)
-{
-    for (size_t at = SIGNATURE_BYTES; f->n - at >= CHUNK_FRAME_BYTES;) {
-        size_t length = big_endian(f->bytes + at);
-        if (length > f->n - at - CHUNK_FRAME_BYTES) break;
-        if (memcmp(f->bytes + at + 4, "eXIf", 4) == 0)
-            return exif_orientation(f->bytes + at + 8, length);
-        at += CHUNK_FRAME_BYTES + length;
-    }
-    return 1;
-}
-
 bool png_decode(struct image *out, const struct image_file *f, ey_err *e)
 {
     bool ok = false;
@@ -134,7 +114,7 @@ bool png_decode(struct image *out, const struct image_file *f, ey_err *e)
     else
         *out = (struct image){job.width, job.height, job.pixels};
     job.pixels = NULL;
-    ok = image_turn_upright(out, png_exif_orientation(f), e);
+    ok = image_turn_upright(out, png_orientation(f), e);
     if (!ok) image_free(out);
 done:
     free(job.pixels);

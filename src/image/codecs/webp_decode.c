@@ -91,13 +91,22 @@ static bool decode_still(struct image *out, const WebPBitstreamFeatures *feature
     return decode_canvas(out, &c, &frame, f, e);
 }
 
-static int webp_exif_orientation(const WebPDemuxer *demux)
+/* The iterator must outlive what it points to. */
+static struct orientation_source webp_metadata(const WebPDemuxer *demux, const char *name,
+                                               WebPChunkIterator *it)
 {
-    WebPChunkIterator it;
-    int orientation = 1;
-    if (WebPDemuxGetChunk(demux, "EXIF", 1, &it))
-        orientation = exif_orientation(it.chunk.bytes, it.chunk.size);
-    WebPDemuxReleaseChunkIterator(&it);
+    if (!WebPDemuxGetChunk(demux, name, 1, it)) return (struct orientation_source){0};
+    return (struct orientation_source){it->chunk.bytes, it->chunk.size};
+}
+
+static int webp_orientation(const WebPDemuxer *demux)
+{
+    WebPChunkIterator exif_chunk = {0}, xmp_chunk = {0};
+    struct orientation_source exif = webp_metadata(demux, "EXIF", &exif_chunk);
+    struct orientation_source xmp = webp_metadata(demux, "XMP ", &xmp_chunk);
+    int orientation = image_orientation(&exif, &xmp);
+    WebPDemuxReleaseChunkIterator(&exif_chunk);
+    WebPDemuxReleaseChunkIterator(&xmp_chunk);
     return orientation;
 }
 
@@ -111,7 +120,7 @@ bool webp_decode(struct image *out, const struct image_file *f, ey_err *e)
     if (!demux) return fail_damaged(f, "WebP", NULL, e);
     bool ok = features.has_animation ? decode_animation(out, demux, f, e)
                                      : decode_still(out, &features, f, e);
-    if (ok && !image_turn_upright(out, webp_exif_orientation(demux), e)) {
+    if (ok && !image_turn_upright(out, webp_orientation(demux), e)) {
         image_free(out);
         ok = false;
     }
