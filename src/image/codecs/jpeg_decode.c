@@ -20,10 +20,22 @@ static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
 struct jpeg_markers {
     struct orientation_source exif, xmp;
     uint64_t scans;
-    bool ended; /* an end-of-image marker was seen */
+    int sequential_components; /* of a frame coded sequentially; 0: another coding */
+    bool one_scan;             /* the first scan has all of a sequential frame */
+    size_t scan_end;           /* where the first scan's data ends; 0: no scan */
+    bool ended;                /* an end-of-image marker was seen */
 };
 
-enum { RST0 = 0xd0, RST7 = 0xd7, SOI = 0xd8, EOI = 0xd9, SOS = 0xda, APP1 = 0xe1 };
+enum {
+    SOF0 = 0xc0,
+    SOF1 = 0xc1,
+    RST0 = 0xd0,
+    RST7 = 0xd7,
+    SOI = 0xd8,
+    EOI = 0xd9,
+    SOS = 0xda,
+    APP1 = 0xe1
+};
 static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
 
 /* Restarts, and the stuffing of entropy-coded data. */
@@ -51,8 +63,12 @@ static void note_jpeg_metadata(struct jpeg_markers *markers, const uint8_t *body
 static void note_jpeg_segment(struct jpeg_markers *markers, int marker, const uint8_t *body,
                               size_t n)
 {
+    if ((marker == SOF0 || marker == SOF1) && n > 5) markers->sequential_components = body[5];
     if (marker == APP1 && markers->scans == 0) note_jpeg_metadata(markers, body, n);
-    if (marker == SOS) markers->scans++;
+    if (marker != SOS) return;
+    if (markers->scans == 0 && n > 0)
+        markers->one_scan = body[0] > 0 && body[0] == markers->sequential_components;
+    markers->scans++;
 }
 
 static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
@@ -63,6 +79,8 @@ static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
         if (!next) break;
         at = (size_t)(next - f->bytes);
         int marker = next[1];
+        if (markers.scans && !markers.scan_end && marker != 0xff && !continues_scan(marker))
+            markers.scan_end = at;
         markers.ended = marker == EOI;
         if (markers.ended) break;
         if (marker == 0xff || has_no_length(marker)) {
@@ -75,6 +93,7 @@ static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
         note_jpeg_segment(&markers, marker, next + 4, length - 2);
         at += 2 + length;
     }
+    if (markers.scans && !markers.scan_end) markers.scan_end = f->n;
     return markers;
 }
 
@@ -116,8 +135,33 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
 
 enum { JPEG_FLAGS = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS };
 
-/* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is not
- * among them. */
+/* libjpeg's words, for which TurboJPEG has no code, where the last block was decoded before the
+ * scan's data ended (at the end marker, or at a restart that stood in what follows). Missing blocks
+ * make it end in another warning. */
+static const char all_decoded[] = "extraneous bytes before marker 0xd";
+
+/* Some phones' panoramas end their scan without a marker and go on with data of their own. What
+ * their one scan has is decoded with an end put behind it; false when pixels are missing. */
+static bool decode_without_end(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
+                               int format, const struct image_file *f,
+                               const struct jpeg_markers *markers)
+{
+    size_t n = markers->scan_end;
+    if (!markers->one_scan || (n < f->n && f->bytes[n + 1] == EOI)) return false;
+    uint8_t *ended = malloc(n + 2);
+    if (!ended) return false;
+    memcpy(ended, f->bytes, n);
+    ended[n] = 0xff;
+    ended[n + 1] = EOI;
+    bool ok = tjDecompress2(jpeg, ended, n + 2, pixels, h->width, 0, h->height, format,
+                            JPEG_FLAGS) == 0 ||
+              (tjGetErrorCode(jpeg) == TJERR_WARNING && strstr(tjGetErrorStr2(jpeg), all_decoded));
+    free(ended);
+    return ok;
+}
+
+/* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is among
+ * them only where no pixel is missing. */
 static bool decode_jpeg_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
                                int format, const struct image_file *f,
                                const struct jpeg_markers *markers, ey_err *e)
@@ -126,6 +170,7 @@ static bool decode_jpeg_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg
         0)
         return true;
     if (tjGetErrorCode(jpeg) == TJERR_WARNING && markers->ended) return true;
+    if (decode_without_end(pixels, jpeg, h, format, f, markers)) return true;
     return fail_damaged(f, "JPEG", tjGetErrorStr2(jpeg), e);
 }
 
