@@ -95,7 +95,11 @@ static bool read_png_pixels(struct png_job *job, ey_err *e)
     png_set_chunk_malloc_max(job->png, MAX_CHUNK_BYTES);
     png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL,
                                 -1); /* all that is not needed for pixels */
+    /* As lenient as Pillow: the window that the data's own header promises may be too small, and
+     * checksums count up to the pixels (from here on, IDAT is what is critical). */
+    png_set_option(job->png, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);
     png_read_info(job->png, job->info);
+    png_set_crc_action(job->png, PNG_CRC_QUIET_USE, PNG_CRC_NO_CHANGE);
     if (!check_png_header(job, e)) return false;
     set_transforms(job);
     job->pixels = pixels_alloc(job->width, job->height, job->channels, e);
