@@ -25,6 +25,13 @@ static uint8_t over_white(unsigned c, unsigned a)
     return (uint8_t)((c * a + 255 * (255 - a) + 127) / 255);
 }
 
+/* Takes pixels whose RGB has been moved to the front. */
+static void take_rgb(struct image *out, uint8_t *pixels, int width, int height)
+{
+    uint8_t *rgb = realloc(pixels, 3 * (size_t)width * (size_t)height);
+    *out = (struct image){width, height, rgb ? rgb : pixels};
+}
+
 void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height)
 {
     size_t n = (size_t)width * (size_t)height;
@@ -36,6 +43,18 @@ void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height)
         rgba[3 * i + 1] = over_white(g, a);
         rgba[3 * i + 2] = over_white(b, a);
     }
-    uint8_t *rgb = realloc(rgba, 3 * n);
-    *out = (struct image){width, height, rgb ? rgb : rgba};
+    take_rgb(out, rgba, width, height);
+}
+
+void image_from_premultiplied(struct image *out, uint8_t *rgba, int width, int height)
+{
+    size_t n = (size_t)width * (size_t)height;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned white = 255u - rgba[4 * i + 3];
+        for (size_t c = 0; c < 3; c++) {
+            const unsigned value = rgba[4 * i + c] + white;
+            rgba[3 * i + c] = value < 255 ? (uint8_t)value : 255; /* lossy coding overshoots */
+        }
+    }
+    take_rgb(out, rgba, width, height);
 }

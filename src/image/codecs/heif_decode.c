@@ -5,6 +5,7 @@
  * some damaged files (libde265, and dav1d for alpha planes), and libheif offers no way to stop
  * them. */
 #include "image/codecs/codecs.h"
+#include "image/codecs/heif_refs.h"
 #include "image/pixels.h"
 
 #ifdef EY_HAVE_HEIF
@@ -61,6 +62,7 @@ static bool open_libheif(struct heif_library *lib, const struct image_file *f, c
 struct heif_job {
     struct heif_library lib;
     const struct image_file *file;
+    struct heif_source source;
     const char *format;
     const char *quiet_decoder; /* libheif's name of the codec to try first, or NULL */
     struct heif_context *context;
@@ -92,12 +94,13 @@ static bool check_heif_error(const struct heif_job *job, struct heif_error error
 static bool read_heif_header(struct heif_job *job, ey_err *e)
 {
     const struct image_file *f = job->file;
+    if (!heif_read_references(&job->source, f, e)) return false;
     job->context = job->lib.heif_context_alloc();
     if (!job->context) return ey_fail_memory(e, "the HEIF decoder", 0);
-    if (!check_heif_error(
-            job,
-            job->lib.heif_context_read_from_memory_without_copy(job->context, f->bytes, f->n, NULL),
-            e) ||
+    if (!check_heif_error(job,
+                          job->lib.heif_context_read_from_memory_without_copy(
+                              job->context, job->source.bytes, job->source.n, NULL),
+                          e) ||
         !check_heif_error(
             job, job->lib.heif_context_get_primary_image_handle(job->context, &job->handle), e))
         return false;
@@ -141,7 +144,9 @@ static bool copy_heif_pixels(struct image *out, const struct heif_job *job, ey_e
     size_t row = (size_t)width * (size_t)channels;
     for (int y = 0; y < height; y++)
         memcpy(pixels + (size_t)y * row, plane + (size_t)y * (size_t)stride, row);
-    if (job->alpha)
+    if (job->alpha && job->source.premultiplied)
+        image_from_premultiplied(out, pixels, width, height);
+    else if (job->alpha)
         image_from_rgba(out, pixels, width, height);
     else
         *out = (struct image){width, height, pixels};
@@ -158,6 +163,7 @@ static bool decode_heif(struct image *out, const struct image_file *f, const cha
     if (job.image) job.lib.heif_image_release(job.image);
     if (job.handle) job.lib.heif_image_handle_release(job.handle);
     if (job.context) job.lib.heif_context_free(job.context);
+    buf_free(&job.source.rewritten);
     return ok;
 }
 

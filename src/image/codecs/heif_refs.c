@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libheif before 1.18 refuses a whole file for one auxiliary image, thumbnail or block of metadata
+ * that refers to several items, or to one that is no image: every photo of an iPhone since iOS 18
+ * has them. The references are rewritten in a copy of the file. The places of the items' data are
+ * counted from the file's start, so nothing in it moves: the "meta" box that holds the references
+ * becomes free space, and a new one is put behind everything. */
+#include "image/codecs/heif_refs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEADER_BYTES = 8, /* a size and a type */
+    FULL_BYTES = 4,   /* version and flags, the first of a "full" box's body */
+    /* A file with more references than this is left as it is; an iPhone's have 200 bytes. */
+    MAX_REFERENCE_BYTES = 1 << 18,
+    /* Each item named may become a reference of its own: 4 bytes become 18, or 2 become 14. */
+    MOST_GROWTH = 7,
+    /* Images made of images that are made of others: a grid in an overlay has two. */
+    MAX_DERIVATION = 8,
+    ID_BITS = 16,
+};
+
+/* Types of references and boxes as numbers, so that they compare. */
+#define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
+#define TYPE_META TYPE('m', 'e', 't', 'a')
+#define TYPE_PITM TYPE('p', 'i', 't', 'm')
+#define TYPE_IREF TYPE('i', 'r', 'e', 'f')
+#define TYPE_DIMG TYPE('d', 'i', 'm', 'g') /* from an image to those it is made of */
+#define TYPE_AUXL TYPE('a', 'u', 'x', 'l') /* from alpha, depth or a gain map to its image */
+#define TYPE_CDSC TYPE('c', 'd', 's', 'c') /* from metadata to what it describes */
+#define TYPE_THMB TYPE('t', 'h', 'm', 'b') /* from a thumbnail to its image */
+#define TYPE_PREM TYPE('p', 'r', 'e', 'm') /* from an image to the alpha in its colours */
+
+struct heif_box {
+    const uint8_t *start, *body, *end;
+    uint32_t type;
+};
+
+static uint64_t number_at(const uint8_t *p, size_t size)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < size; i++)
+        value = value << 8 | p[i];
+    return value;
+}
+
+static size_t body_size(const struct heif_box *box)
+{
+    return (size_t)(box->end - box->body);
+}
+
+/* The box at `at`; false when it does not lie in at..end as a whole. */
+static bool read_heif_box(struct heif_box *box, const uint8_t *at, const uint8_t *end)
+{
+    size_t left = (size_t)(end - at), header = HEADER_BYTES;
+    if (left < header) return false;
+    uint64_t size = number_at(at, 4);
+    if (size == 1) { /* the size does not fit 32 bits, or might not have */
+        header += 8;
+        if (left < header) return false;
+        size = number_at(at + HEADER_BYTES, 8);
+    }
+    if (size == 0) size = left; /* to the end */
+    if (size < header || size > left) return false;
+    *box = (struct heif_box){at, at + header, at + (size_t)size, (uint32_t)number_at(at + 4, 4)};
+    return true;
+}
+
+static bool find_heif_box(struct heif_box *found, const uint8_t *at, const uint8_t *end,
+                          uint32_t type)
+{
+    for (; read_heif_box(found, at, end); at = found->end)
+        if (found->type == type) return true;
+    return false;
+}
+
+struct reference {
+    uint32_t type, from;
+    size_t n;
+    const uint8_t *items;
+};
+
+struct references {
+    struct heif_box meta, box;
+    size_t id_bytes;
+    uint32_t primary;
+    uint8_t needed[1 << (ID_BITS - 3)]; /* bits; items of the same low 16 bits count as one */
+};
+
+static uint32_t item_of(const struct references *refs, const struct reference *r, size_t i)
+{
+    return (uint32_t)number_at(r->items + i * refs->id_bytes, refs->id_bytes);
+}
+
+/* The reference at *at, which moves on; false at the end or at damage. */
+static bool next_reference(struct reference *r, const struct references *refs, const uint8_t **at)
+{
+    struct heif_box box;
+    size_t head = refs->id_bytes + 2;
+    if (!read_heif_box(&box, *at, refs->box.end) || body_size(&box) < head) return false;
+    *r = (struct reference){box.type, (uint32_t)number_at(box.body, refs->id_bytes),
+                            (size_t)number_at(box.body + refs->id_bytes, 2), box.body + head};
+    if (r->n > (body_size(&box) - head) / refs->id_bytes) return false;
+    *at = box.end;
+    return true;
+}
+
+static const uint8_t *first_reference(const struct references *refs)
+{
+    return refs->box.body + FULL_BYTES;
+}
+
+/* Whether all that the box holds are references. */
+static bool references_are_whole(const struct references *refs)
+{
+    struct reference r;
+    const uint8_t *at = first_reference(refs);
+    while (next_reference(&r, refs, &at))
+        continue;
+    return at == refs->box.end;
+}
+
+/* False for a file without references, and for one that libheif had better judge itself. */
+static bool find_references(struct references *refs, const struct image_file *f)
+{
+    struct heif_box pitm, other;
+    const uint8_t *end = f->bytes + f->n;
+    if (!find_heif_box(&refs->meta, f->bytes, end, TYPE_META) ||
+        find_heif_box(&other, refs->meta.end, end, TYPE_META) ||
+        body_size(&refs->meta) < FULL_BYTES)
+        return false;
+    const uint8_t *children = refs->meta.body + FULL_BYTES;
+    if (!find_heif_box(&pitm, children, refs->meta.end, TYPE_PITM) ||
+        !find_heif_box(&refs->box, children, refs->meta.end, TYPE_IREF) ||
+        body_size(&refs->box) < FULL_BYTES || body_size(&refs->box) > MAX_REFERENCE_BYTES)
+        return false;
+    size_t primary_bytes = body_size(&pitm) && pitm.body[0] ? 4 : 2;
+    if (body_size(&pitm) < FULL_BYTES + primary_bytes) return false;
+    refs->primary = (uint32_t)number_at(pitm.body + FULL_BYTES, primary_bytes);
+    refs->id_bytes = refs->box.body[0] ? 4 : 2;
+    return references_are_whole(refs);
+}
+
+static bool is_needed(const struct references *refs, uint32_t item)
+{
+    return refs->needed[(uint16_t)item / 8] >> (item % 8) & 1;
+}
+
+/* Whether it was not needed before. */
+static bool mark_needed(struct references *refs, uint32_t item)
+{
+    if (is_needed(refs, item)) return false;
+    refs->needed[(uint16_t)item / 8] |= (uint8_t)(1 << (item % 8));
+    return true;
+}
+
+/* The primary image and the images it is made of. */
+static void find_needed(struct references *refs)
+{
+    bool grew = mark_needed(refs, refs->primary);
+    for (int depth = 0; grew && depth < MAX_DERIVATION; depth++) {
+        struct reference r;
+        grew = false;
+        for (const uint8_t *at = first_reference(refs); next_reference(&r, refs, &at);) {
+            if (r.type != TYPE_DIMG || !is_needed(refs, r.from)) continue;
+            for (size_t i = 0; i < r.n; i++)
+                grew |= mark_needed(refs, item_of(refs, &r, i));
+        }
+    }
+}
+
+static bool is_premultiplied(const struct references *refs)
+{
+    struct reference r;
+    for (const uint8_t *at = first_reference(refs); next_reference(&r, refs, &at);)
+        if (r.type == TYPE_PREM && r.from == refs->primary && r.n > 0) return true;
+    return false;
+}
+
+/* Old versions of libheif take these of one item that is an image; of others they read nothing. */
+static bool is_plain(const struct references *refs, const struct reference *r)
+{
+    if (r->type != TYPE_AUXL && r->type != TYPE_CDSC && r->type != TYPE_THMB &&
+        r->type != TYPE_PREM)
+        return true;
+    return r->n == 1 && is_needed(refs, r->type == TYPE_PREM ? r->from : item_of(refs, r, 0));
+}
+
+static bool all_plain(const struct references *refs)
+{
+    struct reference r;
+    for (const uint8_t *at = first_reference(refs); next_reference(&r, refs, &at);)
+        if (!is_plain(refs, &r)) return false;
+    return true;
+}
+
+static void add_big_endian(struct buf *b, uint64_t value, size_t size)
+{
+    for (size_t shift = 8 * size; shift > 0; shift -= 8) {
+        char byte = (char)(value >> (shift - 8));
+        buf_add(b, &byte, 1);
+    }
+}
+
+static void add_range(struct buf *b, const uint8_t *start, const uint8_t *end)
+{
+    buf_add(b, start, (size_t)(end - start));
+}
+
+/* What is kept: images made of others, and what is auxiliary (as alpha is) to a needed image. */
+static void add_reference(struct buf *b, const struct references *refs, const struct reference *r)
+{
+    size_t head = HEADER_BYTES + refs->id_bytes + 2;
+    if (r->type == TYPE_DIMG && r->n > 0) {
+        add_big_endian(b, head + r->n * refs->id_bytes, 4);
+        add_big_endian(b, r->type, 4);
+        add_big_endian(b, r->from, refs->id_bytes);
+        add_big_endian(b, r->n, 2);
+        add_range(b, r->items, r->items + r->n * refs->id_bytes);
+    }
+    if (r->type != TYPE_AUXL) return;
+    for (size_t i = 0; i < r->n; i++) {
+        uint32_t item = item_of(refs, r, i);
+        if (!is_needed(refs, item) || item == r->from) continue;
+        add_big_endian(b, head + refs->id_bytes, 4);
+        add_big_endian(b, r->type, 4);
+        add_big_endian(b, r->from, refs->id_bytes);
+        add_big_endian(b, 1, 2);
+        add_big_endian(b, item, refs->id_bytes);
+    }
+}
+
+/* Writes the size of what was added since `start` into its first bytes. */
+static void set_box_size(struct buf *b, size_t start)
+{
+    if (b->failed) return;
+    size_t size = b->size - start;
+    for (size_t i = 0; i < 4; i++)
+        b->data[start + i] = (char)(size >> (24 - 8 * i));
+}
+
+static void add_references(struct buf *b, const struct references *refs)
+{
+    struct reference r;
+    size_t start = b->size;
+    add_big_endian(b, 0, 4);
+    add_big_endian(b, TYPE_IREF, 4);
+    add_range(b, refs->box.body, first_reference(refs));
+    for (const uint8_t *at = first_reference(refs); next_reference(&r, refs, &at);)
+        add_reference(b, refs, &r);
+    set_box_size(b, start);
+}
+
+static void add_meta(struct buf *b, const struct references *refs)
+{
+    size_t start = b->size;
+    add_big_endian(b, 0, 4);
+    add_big_endian(b, TYPE_META, 4);
+    add_range(b, refs->meta.body, refs->box.start);
+    add_references(b, refs);
+    add_range(b, refs->box.end, refs->meta.end);
+    set_box_size(b, start);
+}
+
+/* The file's boxes, with a size for one that says "to the end", and the old meta box as free space.
+ */
+static void add_boxes(struct buf *b, const struct references *refs, const struct image_file *f)
+{
+    struct heif_box box;
+    const uint8_t *end = f->bytes + f->n;
+    for (const uint8_t *at = f->bytes; read_heif_box(&box, at, end); at = box.end) {
+        size_t start = b->size;
+        add_range(b, box.start, box.end);
+        if (number_at(box.start, 4) == 0) set_box_size(b, start);
+        if (box.start == refs->meta.start && !b->failed) memcpy(b->data + start + 4, "free", 4);
+    }
+}
+
+static bool rewrite_file(struct heif_source *out, const struct references *refs,
+                         const struct image_file *f, ey_err *e)
+{
+    size_t most = f->n + body_size(&refs->meta) + 2 * HEADER_BYTES +
+                  MOST_GROWTH * body_size(&refs->box);
+    if (!image_budget_hold(f->budget, most, f->name, e)) return false;
+    struct buf *b = &out->rewritten;
+    *b = buf_with_max(most);
+    buf_reserve(b, f->n + body_size(&refs->meta));
+    add_boxes(b, refs, f);
+    add_meta(b, refs);
+    if (b->failed) return ey_fail_memory(e, "a HEIF file's references", most);
+    out->bytes = (const uint8_t *)b->data;
+    out->n = b->size;
+    return true;
+}
+
+bool heif_read_references(struct heif_source *out, const struct image_file *f, ey_err *e)
+{
+    struct references refs = {0};
+    *out = (struct heif_source){.bytes = f->bytes, .n = f->n};
+    if (!find_references(&refs, f)) return true;
+    find_needed(&refs);
+    out->premultiplied = is_premultiplied(&refs);
+    return all_plain(&refs) || rewrite_file(out, &refs, f, e);
+}
