@@ -407,7 +407,8 @@ def make_resized():
 if __name__ == "__main__":
     os.makedirs(DATA, exist_ok=True)
     for old in os.listdir(DATA):
-        os.remove(path_of(old))
+        if os.path.isfile(path_of(old)):  # reports/ is made by tools/make_image_cases.py
+            os.remove(path_of(old))
     for make in (make_jpeg, make_png, make_webp, make_gif, make_heif, make_resized):
         make()
     print(len(os.listdir(DATA)), "files,", sum(os.path.getsize(path_of(n)) for n in os.listdir(DATA)), "bytes")

@@ -104,32 +104,6 @@ static const struct {
 };
 enum { N_IMAGES = sizeof(images) / sizeof(images[0]) };
 
-/* HEIC and AVIF need a library that a machine may lack: then the error says so, and that is right.
- */
-static bool excused(const ey_err *e)
-{
-    return strstr(e->text, "libheif") || strstr(e->text, "not supported by this build");
-}
-
-static void check_image(const char *name, int tolerance)
-{
-    size_t n;
-    char ppm[64];
-    ey_err e;
-    struct image image;
-    char *data = data_file(name, &n);
-    bool ok = image_decode(&image, data, n, name, &e);
-    free(data);
-    if (!ok && tolerance && excused(&e)) return;
-    if (!ok) fail_msg("%s", e.text);
-    snprintf(ppm, sizeof(ppm), "%s.ppm", name);
-    struct image expected = data_ppm(ppm);
-    int difference = largest_difference(&image, &expected);
-    if (difference > tolerance) fail_msg("%s: differs by %d", name, difference);
-    image_free(&image);
-    image_free(&expected);
-}
-
 static void images_decode_as_expected(void **state)
 {
     (void)state;
@@ -138,25 +112,6 @@ static void images_decode_as_expected(void **state)
 }
 
 /* ---- damage ---- */
-
-/* Decodes from a block of exactly n bytes, so that the sanitizer sees a read past the end. */
-static bool decodes(const void *bytes, size_t n, const char *name, ey_err *e)
-{
-    struct image image;
-    uint8_t *copy = malloc(n ? n : 1);
-    assert_non_null(copy);
-    if (n) memcpy(copy, bytes, n);
-    *e = (ey_err){0};
-    bool ok = image_decode(&image, copy, n, name, e);
-    free(copy);
-    if (!ok) {
-        assert_null(image.rgb);
-        assert_true(e->code != EY_OK);
-        assert_memory_equal(e->text, name, strlen(name));
-    }
-    image_free(&image);
-    return ok;
-}
 
 /* Cut anywhere but in the last bytes (a checksum, a terminator), a file is refused. */
 static void cut_files_are_refused(void **state)

@@ -19,8 +19,15 @@ struct image data_ppm(const char *name);
 /* Largest difference of two images' values; fails the test when their sizes differ. */
 int largest_difference(const struct image *a, const struct image *b);
 
+/* An image of tests/image/data decodes to its PPM; tolerance 0: bit for bit. One above 0 is of HEIC
+ * and AVIF, whose library a machine may lack. */
+void check_image(const char *name, int tolerance);
+/* Decodes from a block of exactly n bytes, so that the sanitizer sees a read past the end. */
+bool decodes(const void *bytes, size_t n, const char *name, ey_err *e);
+
 /* Each runs its file's tests; returns how many failed. */
 int run_decode_tests(void);
+int run_reports_tests(void);
 int run_resize_tests(void);
 
 #endif
