@@ -29,23 +29,6 @@ struct safetensors {
 
 /* ---- one entry of the header ---- */
 
-static const struct {
-    const char *name;
-    enum dtype dtype;
-} dtypes[] = {
-    {"F64", DTYPE_F64},   {"F32", DTYPE_F32},         {"F16", DTYPE_F16},
-    {"BF16", DTYPE_BF16}, {"I64", DTYPE_I64},         {"I32", DTYPE_I32},
-    {"I16", DTYPE_I16},   {"I8", DTYPE_I8},           {"U8", DTYPE_U8},
-    {"BOOL", DTYPE_BOOL}, {"F8_E4M3", DTYPE_F8_E4M3}, {"F8_E5M2", DTYPE_F8_E5M2},
-};
-
-const char *safetensors_dtype_name(enum dtype dtype)
-{
-    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
-        if (dtypes[i].dtype == dtype) return dtypes[i].name;
-    return NULL;
-}
-
 static bool fail_tensor_value(ey_err *e, const struct tensor_view *t, const char *what,
                               json_object *value, const char *wanted)
 {
@@ -69,15 +52,19 @@ static bool read_dtype(struct tensor_view *t, const json_object *entry, ey_err *
     json_object *value = json_member(entry, "dtype");
     if (!json_object_is_type(value, json_type_string))
         return fail_tensor_value(e, t, "dtype", value, "the name of an element type");
-    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
-        if (strcmp(json_object_get_string(value), dtypes[i].name) != 0) continue;
-        t->dtype = dtypes[i].dtype;
-        return true;
-    }
-    return fail_tensor_value(
-        e, t, "dtype", value,
-        "one that is supported: F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, "
-        "I16, I8, U8 or BOOL");
+    t->dtype = dtype_from_name(json_object_get_string(value));
+    if (t->dtype != DTYPE_NONE) return true;
+    char names[160] = "", wanted[200];
+    dtype_append_names(names, sizeof(names), ~0U);
+    snprintf(wanted, sizeof(wanted), "one that is supported: %s", names);
+    return fail_tensor_value(e, t, "dtype", value, wanted);
+}
+
+/* The last dimension's values lie in blocks of the type. */
+static bool has_whole_blocks(const struct tensor_view *t)
+{
+    const int64_t row = t->n_dims ? t->shape[t->n_dims - 1] : 1;
+    return row % dtype_info(t->dtype)->values == 0;
 }
 
 static bool safetensors_read_shape(struct tensor_view *t, const json_object *entry, ey_err *e)
@@ -91,14 +78,17 @@ static bool safetensors_read_shape(struct tensor_view *t, const json_object *ent
                        "%s: tensor " NAME ": shape has %zu dimensions; %d is the most", t->file,
                        t->name, n, EY_MAX_DIMS);
     t->n_dims = (int)n;
-    t->size = dtype_size(t->dtype);
+    const struct dtype_info *type = dtype_info(t->dtype);
+    t->size = type->bytes;
     for (size_t i = 0; i < n; i++) {
         if (!whole_number(json_object_array_get_idx(shape, i), &t->shape[i]))
             return fail_tensor_value(e, t, "shape", shape, "an array of whole numbers");
-        if (!checked_mul(t->size, (size_t)t->shape[i], &t->size))
+        const size_t blocks = (size_t)t->shape[i] / (i + 1 == n ? type->values : 1);
+        if (!checked_mul(t->size, blocks, &t->size))
             return fail_tensor_value(e, t, "shape", shape, "one whose size in bytes fits 64 bits");
     }
-    return true;
+    return has_whole_blocks(t) ||
+           fail_tensor_value(e, t, "shape", shape, "one whose rows are whole blocks of its dtype");
 }
 
 static bool read_offsets(struct tensor_view *t, const struct safetensors *f,

@@ -27,14 +27,15 @@ uint64_t safetensors_writer_add(struct safetensors_writer *w, const char *name, 
                                 const int64_t *shape, int n_dims)
 {
     const uint64_t begin = w->data_size;
-    uint64_t size = dtype_size(dtype);
+    const struct dtype_info *type = dtype_info(dtype);
+    uint64_t size = type->bytes;
     json_write_key(&w->json, name);
     json_open_object(&w->json);
-    json_add_string(&w->json, "dtype", safetensors_dtype_name(dtype));
+    json_add_string(&w->json, "dtype", type->name);
     json_write_key(&w->json, "shape");
     json_open_array(&w->json);
     for (int i = 0; i < n_dims; i++) {
-        size *= (uint64_t)shape[i];
+        size *= (uint64_t)shape[i] / (i + 1 == n_dims ? type->values : 1);
         json_write_int(&w->json, shape[i]);
     }
     json_close_array(&w->json);

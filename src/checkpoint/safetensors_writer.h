@@ -29,9 +29,6 @@ bool safetensors_write_data(const struct safetensors_writer *w, const void *byte
 /* Needed only where the header was not written. */
 void safetensors_writer_free(struct safetensors_writer *w);
 
-/* As the format spells it; NULL: no file has this dtype. */
-const char *safetensors_dtype_name(enum dtype dtype);
-
 /* ---- several files ---- */
 
 enum { SHARD_NAME_BYTES = 64 };

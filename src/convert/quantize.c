@@ -13,7 +13,7 @@ enum { ALIGNED = 64 };
 
 bool can_quantize(const struct tensor *w, enum dtype to, int group)
 {
-    const bool plain = w->dtype == DTYPE_F32 || w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16;
+    const bool plain = dtype_info(w->dtype)->use == PLAIN_WEIGHT;
     if (w->rows < 2 || w->recipe) return false;
     if (to == DTYPE_F8_E4M3) return plain;
     return to == DTYPE_INT4 && (plain || w->dtype == DTYPE_F8_E4M3) && group >= INT4_MIN_GROUP &&
@@ -25,20 +25,15 @@ static size_t align_bytes(size_t bytes)
     return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
-static int64_t fp8_blocks(int64_t n)
-{
-    return (n + FP8_BLOCK - 1) / FP8_BLOCK;
-}
-
 static size_t quantized_values_bytes(const struct tensor *w)
 {
-    return align_bytes((size_t)w->rows * weight_row_bytes(w));
+    return align_bytes(weight_data_bytes(w));
 }
 
 static size_t quantized_scales_bytes(const struct tensor *w)
 {
     if (w->dtype == DTYPE_INT4) return align_bytes(weight_group_scale_bytes(w));
-    return align_bytes((size_t)fp8_blocks(w->rows) * (size_t)fp8_blocks(w->cols) * sizeof(float));
+    return align_bytes(weight_block_scale_bytes(w));
 }
 
 static size_t zero_points_bytes(const struct tensor *w)

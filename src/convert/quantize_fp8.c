@@ -57,6 +57,6 @@ bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c)
         for (int64_t i = 0; i < n; i++)
             out[i] = f32_to_e4m3(values[i] * inverse_scale);
     }
-    m->scale[r * ((m->cols + FP8_BLOCK - 1) / FP8_BLOCK) + c] = 1 / inverse_scale;
+    m->scale[r * fp8_blocks(m->cols) + c] = 1 / inverse_scale;
     return finite;
 }

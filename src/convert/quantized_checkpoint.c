@@ -183,7 +183,7 @@ static struct quantized_tensor quantized_from(const struct quantized_source *sou
 static bool check_quantized_rows(const struct quantized_tensor *m, const struct tensor_view *t,
                                  ey_err *e)
 {
-    const int block = m->weights[0]->dtype == DTYPE_F8_E4M3 ? FP8_BLOCK : ZEROS_PER_WORD;
+    const int block = weight_row_unit(m->weights[0]);
     const uint8_t *next = t->data;
     int64_t row = 0;
     for (int i = 0; i < m->n_weights; i++) {
@@ -194,7 +194,7 @@ static bool check_quantized_rows(const struct quantized_tensor *m, const struct 
                            " on, inside a block of %d rows; use --quantize while loading",
                            t->name, row, block);
         if (source_data(w) != next) break;
-        next += (size_t)w->rows * weight_row_bytes(&w->recipe->source);
+        next += weight_data_bytes(&w->recipe->source);
         row += w->rows;
     }
     return next == t->data + t->size ||

@@ -144,8 +144,7 @@ static void update_model_bytes(struct model *m)
                 m->int4 = m->int4 || w->dtype == DTYPE_INT4;
                 if (!w->recipe) continue;
                 const size_t bytes = quantized_bytes(w);
-                const struct tensor *from = &w->recipe->source;
-                m->weight_bytes -= (uint64_t)from->rows * weight_row_bytes(from);
+                m->weight_bytes -= weight_data_bytes(&w->recipe->source);
                 m->quantized_bytes += bytes;
                 if (bytes > m->max_quantized_bytes) m->max_quantized_bytes = bytes;
             }

@@ -10,17 +10,12 @@ struct weight_sum {
     uint64_t bytes, file_bytes;
 };
 
-static uint64_t weight_file_bytes(const struct tensor *w)
-{
-    return (uint64_t)w->rows * (uint64_t)w->cols * dtype_size(w->dtype);
-}
-
 static void sum_weights(struct weight_sum *s, const struct tensor *first, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (!first[i].data) continue;
         s->bytes += s->be->ops->memory->weight_bytes(s->be, &first[i], s->placement);
-        s->file_bytes += weight_file_bytes(&first[i]);
+        s->file_bytes += weight_data_bytes(&first[i]);
     }
 }
 
@@ -35,7 +30,7 @@ static void add_host_weights(uint64_t *file_bytes, uint64_t *quantized, const st
         if (w[i].recipe)
             *quantized += quantized_bytes(&w[i]);
         else
-            *file_bytes += (uint64_t)w[i].rows * weight_row_bytes(&w[i]);
+            *file_bytes += weight_data_bytes(&w[i]);
     }
 }
 

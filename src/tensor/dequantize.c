@@ -2,6 +2,7 @@
 /* Stored element types → float32, exactly: every value of the narrow types is a float32. */
 #include "tensor/dequantize.h"
 
+#include <assert.h>
 #include <string.h>
 
 static float f16_to_f32(uint16_t bits)
@@ -70,10 +71,21 @@ void elements_to_f32(float *out, const void *in, enum dtype dtype, size_t n)
     }
 }
 
-static void scale_blocks(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
+/* ---- rows of matrices ---- */
+
+static void dequantize_elements(float *out, const struct tensor *w, int64_t row, int64_t first,
+                                size_t n)
 {
-    const float *scale = w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
-    for (size_t i = 0; i < n; i++)
+    elements_to_f32(
+        out, (const uint8_t *)w->data + (size_t)(row * w->cols + first) * dtype_size(w->dtype),
+        w->dtype, n);
+}
+
+static void dequantize_fp8(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
+{
+    const float *scale = weight_row_scale(w, row);
+    dequantize_elements(out, w, row, first, n);
+    for (size_t i = 0; scale && i < n; i++)
         out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK];
 }
 
@@ -92,7 +104,8 @@ int weight_group_zero(const struct tensor *w, int64_t row, int64_t group)
     return (int)(word >> (row % 8 * 4) & 15);
 }
 
-static void decode_int4(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
+static void dequantize_int4(float *out, const struct tensor *w, int64_t row, int64_t first,
+                            size_t n)
 {
     const uint8_t *quantized = (const uint8_t *)w->data + row * (w->cols / 2);
     for (int64_t col = first, end = first + (int64_t)n; col < end;) {
@@ -106,12 +119,12 @@ static void decode_int4(float *out, const struct tensor *w, int64_t row, int64_t
 
 void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
 {
-    if (w->dtype == DTYPE_INT4) {
-        decode_int4(out, w, row, first, n);
-        return;
-    }
-    elements_to_f32(
-        out, (const uint8_t *)w->data + (size_t)(row * w->cols + first) * dtype_size(w->dtype),
-        w->dtype, n);
-    if (w->scale) scale_blocks(out, w, row, first, n);
+    static void (*const dequantizers[])(float *, const struct tensor *, int64_t, int64_t,
+                                        size_t) = {
+#define TENSOR_TYPE(id, name, values, bytes, use, scales, dequantizer) dequantizer,
+#include "tensor/types.def"
+#undef TENSOR_TYPE
+    };
+    assert(dequantizers[w->dtype]); /* others are refused when weights are bound */
+    dequantizers[w->dtype](out, w, row, first, n);
 }

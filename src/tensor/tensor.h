@@ -7,28 +7,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum dtype {
-    DTYPE_NONE, /* no tensor */
-    DTYPE_F64,
-    DTYPE_F32,
-    DTYPE_F16,
-    DTYPE_BF16,
-    DTYPE_F8_E4M3,
-    DTYPE_F8_E5M2,
-    DTYPE_I64,
-    DTYPE_I32,
-    DTYPE_I16,
-    DTYPE_I8,
-    DTYPE_U8,
-    DTYPE_BOOL,
-    DTYPE_INT4, /* two to a byte, the first in the low half. No file names it: it lies there as I32
-                   words of eight */
+/* What a matrix or vector of a type can be in a checkpoint. */
+enum weight_use {
+    NO_WEIGHT,
+    PLAIN_WEIGHT,    /* its values are numbers as they are */
+    QUANTIZED_WEIGHT /* matrices alone */
 };
 
-/* Bytes of one element; 0 for DTYPE_NONE and DTYPE_INT4. */
+/* Scales that lie apart from the values. */
+enum scale_layout {
+    NO_SCALES,
+    BLOCK_SCALES, /* one for FP8_BLOCK x FP8_BLOCK values */
+    GROUP_SCALES  /* one, and a zero point, for a group of columns in a row */
+};
+
+/* DTYPE_NONE, DTYPE_F64 ...: the rows of types.def. */
+enum dtype {
+#define TENSOR_TYPE(id, ...) DTYPE_##id,
+#include "tensor/types.def"
+#undef TENSOR_TYPE
+};
+
+struct dtype_info {
+    const char *name;      /* in safetensors files; NULL: none names it */
+    uint8_t values, bytes; /* of a block */
+    enum weight_use use;
+    enum scale_layout scales;
+};
+
+const struct dtype_info *dtype_info(enum dtype d);
+/* The type that files call so; DTYPE_NONE: there is none. */
+enum dtype dtype_from_name(const char *name);
+/* Adds the names of the types whose use is one of `uses` (bits 1 << use) to the list in `text`:
+ * "A, B or C". */
+void dtype_append_names(char *text, size_t size, unsigned uses);
+
+/* Bytes of one value; 0 where a block has several. */
 static inline size_t dtype_size(enum dtype d)
 {
-    static const uint8_t size[] = {0, 8, 4, 2, 2, 1, 1, 8, 4, 2, 1, 1, 1, 0};
+    static const uint8_t size[] = {
+#define TENSOR_TYPE(id, name, values, bytes, ...) (values) == 1 ? (bytes) : 0,
+#include "tensor/types.def"
+#undef TENSOR_TYPE
+    };
     return (size_t)d < sizeof(size) ? size[d] : 0;
 }
 
@@ -83,10 +104,28 @@ static inline size_t weight_group_zero_bytes(const struct tensor *w)
            sizeof(uint32_t);
 }
 
+/* Blocks that cover n rows or columns. */
+static inline int64_t fp8_blocks(int64_t n)
+{
+    return (n + FP8_BLOCK - 1) / FP8_BLOCK;
+}
+
+/* Bytes of one float32 scale for each block of a matrix. */
+static inline size_t weight_block_scale_bytes(const struct tensor *w)
+{
+    return (size_t)fp8_blocks(w->rows) * (size_t)fp8_blocks(w->cols) * sizeof(float);
+}
+
 /* Multipliers of the blocks of FP8 row `row`, or NULL. */
 static inline const float *weight_row_scale(const struct tensor *w, int64_t row)
 {
-    return w->scale ? w->scale + row / FP8_BLOCK * ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK) : NULL;
+    return w->scale ? w->scale + row / FP8_BLOCK * fp8_blocks(w->cols) : NULL;
+}
+
+/* Whether its blocks have scales, or will when it is made. */
+static inline bool weight_has_block_scales(const struct tensor *w)
+{
+    return w->scale || (w->recipe && dtype_info(w->dtype)->scales == BLOCK_SCALES);
 }
 
 /* Blocks of its BF12 form. */
@@ -95,10 +134,26 @@ static inline size_t weight_bf12_blocks(const struct tensor *w)
     return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;
 }
 
-/* Bytes of one row's elements. */
+/* Rows that share scales or a word of zeros: a part of a matrix begins at a multiple. */
+static inline int weight_row_unit(const struct tensor *w)
+{
+    const enum scale_layout scales = dtype_info(w->dtype)->scales;
+    return scales == BLOCK_SCALES ? FP8_BLOCK : scales == GROUP_SCALES ? ZEROS_PER_WORD : 1;
+}
+
+/* Bytes of one row's values. */
 static inline size_t weight_row_bytes(const struct tensor *w)
 {
-    return w->dtype == DTYPE_INT4 ? (size_t)w->cols / 2 : (size_t)w->cols * dtype_size(w->dtype);
+    const size_t size = dtype_size(w->dtype); /* kernels ask for every few rows */
+    if (size) return (size_t)w->cols * size;
+    const struct dtype_info *type = dtype_info(w->dtype);
+    return (size_t)w->cols / type->values * type->bytes;
+}
+
+/* Bytes of all values, without scales that lie apart. */
+static inline size_t weight_data_bytes(const struct tensor *w)
+{
+    return (size_t)w->rows * weight_row_bytes(w);
 }
 
 #endif

@@ -117,7 +117,7 @@ static void every_dtype_of_files_has_a_name(void **state)
 {
     (void)state;
     for (enum dtype d = DTYPE_NONE; d <= DTYPE_INT4; d++)
-        assert_int_equal(safetensors_dtype_name(d) != NULL, d != DTYPE_NONE && d != DTYPE_INT4);
+        assert_int_equal(dtype_info(d)->name != NULL, d != DTYPE_NONE && d != DTYPE_INT4);
 }
 
 /* ---- memory ---- */

@@ -81,7 +81,7 @@ static void print_limits(const struct bench *b)
 static void move_on(struct bench *b, struct problem *p)
 {
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
-        size_t bytes = (size_t)p->w[i].rows * weight_row_bytes(&p->w[i]);
+        size_t bytes = weight_data_bytes(&p->w[i]);
         if (!bytes) continue;
         if (b->next + bytes > region_bytes) b->next = 0;
         p->w[i].data = b->region + b->next;

@@ -130,10 +130,9 @@ static float scale_value(struct problem *p, enum fill fill)
 
 static void make_scales(struct problem *p, struct tensor *w, enum fill fill)
 {
-    size_t n = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK *
-                        ((w->cols + FP8_BLOCK - 1) / FP8_BLOCK));
-    float *scale = memory_alloc(&p->memory, n * sizeof(float), 0);
-    for (size_t i = 0; i < n; i++)
+    const size_t bytes = weight_block_scale_bytes(w);
+    float *scale = memory_alloc(&p->memory, bytes, 0);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
         scale[i] = scale_value(p, fill);
     w->scale = scale;
 }
@@ -151,7 +150,7 @@ static void make_int4(struct problem *p, struct tensor *w, enum fill fill)
 {
     w->group_size = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
     if (w->cols % w->group_size) abort();
-    size_t groups = (size_t)weight_groups(w), bytes = (size_t)w->rows * weight_row_bytes(w),
+    size_t groups = (size_t)weight_groups(w), bytes = weight_data_bytes(w),
            zero_bytes = (size_t)(w->rows + 7) / 8 * groups * sizeof(uint32_t);
     uint8_t *quantized = memory_alloc(&p->memory, bytes, 0),
             *zeros = memory_alloc(&p->memory, zero_bytes, 0);
@@ -194,7 +193,7 @@ void move_matrices(struct problem *p)
 {
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
         if (!p->w[i].data) continue;
-        size_t bytes = (size_t)p->w[i].rows * weight_row_bytes(&p->w[i]);
+        size_t bytes = weight_data_bytes(&p->w[i]);
         void *at = memory_alloc(&p->memory, bytes, bytes % 2 ? 2 : 1);
         p->w[i].data = memcpy(at, p->w[i].data, bytes);
     }
@@ -283,7 +282,7 @@ void problem_open(struct problem *p, const struct test_case *c, uint64_t seed)
     p->limits.int4 = c->dtype == DTYPE_INT4;
     c->op->prepare(p);
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
-        if (!p->flops) p->bytes += (double)p->w[i].rows * (double)weight_row_bytes(&p->w[i]);
+        if (!p->flops) p->bytes += (double)weight_data_bytes(&p->w[i]);
     }
     if (!p->flops)
         for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++)

@@ -53,7 +53,7 @@ static uint8_t classify_fp8_matrix(struct pool *pool, const struct tensor *w)
     uint8_t largest = 0, least = MAX_E4M3;
     for (int i = 0; i < EY_MAX_THREADS; i++)
         j.min_block_max[i] = MAX_E4M3;
-    pool_run(pool, ((size_t)w->rows + FP8_BLOCK - 1) / FP8_BLOCK, 1, fp8_range_of_rows, &j);
+    pool_run(pool, (size_t)fp8_blocks(w->rows), 1, fp8_range_of_rows, &j);
     for (int i = 0; i < EY_MAX_THREADS; i++) {
         if (j.max[i] > largest) largest = j.max[i];
         if (j.min_block_max[i] < least) least = j.min_block_max[i];

@@ -23,7 +23,7 @@ static struct pages pages_of(const void *data, size_t bytes)
 
 static struct pages pages_of_weight(const struct tensor *w)
 {
-    return pages_of(w->data, (size_t)w->rows * (size_t)w->cols * dtype_size(w->dtype));
+    return pages_of(w->data, weight_data_bytes(w));
 }
 
 /* As the kernels read them: rescore pieces of 8 bytes, embed elements. */
@@ -34,9 +34,7 @@ static bool head_is_readable(const struct tensor *head)
 
 static bool table_is_readable(const struct tensor *embedding)
 {
-    bool known = embedding->dtype == DTYPE_BF16 || embedding->dtype == DTYPE_F16 ||
-                 embedding->dtype == DTYPE_F32;
-    return known && !embedding->scale &&
+    return dtype_info(embedding->dtype)->use == PLAIN_WEIGHT &&
            (uintptr_t)embedding->data % dtype_size(embedding->dtype) == 0;
 }
 
@@ -143,11 +141,8 @@ bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const stru
 
 static float embedding_scale(const struct tensor *table, size_t row, size_t col)
 {
-    return table->scale
-               ? table
-                     ->scale[row / FP8_BLOCK * (((size_t)table->cols + FP8_BLOCK - 1) / FP8_BLOCK) +
-                             col / FP8_BLOCK]
-               : 1;
+    const float *scale = weight_row_scale(table, (int64_t)row);
+    return scale ? scale[col / FP8_BLOCK] : 1;
 }
 
 static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t token)

@@ -45,17 +45,9 @@ static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
     return (size_t)((rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes)) * PACK_CHUNK;
 }
 
-static size_t fp8_scale_bytes(const struct tensor *w)
-{
-    size_t blocks = (size_t)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
-                    (size_t)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
-    bool scaled = w->scale || (w->recipe && w->dtype == DTYPE_F8_E4M3); /* by then it has them */
-    return scaled ? cuda_aligned(blocks * sizeof(float)) : 0;
-}
-
 size_t cuda_element_bytes(const struct tensor *w)
 {
-    if (!cuda_packs(w)) return cuda_aligned((size_t)w->rows * weight_row_bytes(w));
+    if (!cuda_packs(w)) return cuda_aligned(weight_data_bytes(w));
     return cuda_aligned(packed_matrix_bytes(w->rows, (int64_t)weight_row_bytes(w)));
 }
 
@@ -75,7 +67,8 @@ size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum 
     if (placement == PLACE_EIGHT_BIT)
         return cuda_aligned(packed_matrix_bytes(w->rows, w->cols)) +
                cuda_aligned((size_t)w->rows * sizeof(float));
-    return cuda_element_bytes(w) + fp8_scale_bytes(w) + cuda_group_scale_bytes(w);
+    const size_t block_scales = weight_has_block_scales(w) ? weight_block_scale_bytes(w) : 0;
+    return cuda_element_bytes(w) + cuda_aligned(block_scales) + cuda_group_scale_bytes(w);
 }
 
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)

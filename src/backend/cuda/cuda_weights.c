@@ -87,11 +87,10 @@ static void upload_int8_head(struct cuda *c, void *to, float *scale, const struc
 
 static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct tensor *in, ey_err *e)
 {
-    size_t n = (size_t)((in->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
-               (size_t)((in->cols + FP8_BLOCK - 1) / FP8_BLOCK);
+    const size_t bytes = weight_block_scale_bytes(in);
     if (!in->scale) return true;
-    float *scale = cuda_alloc(c, n * sizeof(float), "weight scales", e);
-    if (scale) cuda_upload(c, scale, in->scale, n * sizeof(float));
+    float *scale = cuda_alloc(c, bytes, "weight scales", e);
+    if (scale) cuda_upload(c, scale, in->scale, bytes);
     out->matrix.scale = scale;
     return scale != NULL;
 }
@@ -200,7 +199,7 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
 static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                             ey_err *e)
 {
-    size_t bytes = (size_t)in->rows * (size_t)in->cols * dtype_size(in->dtype);
+    size_t bytes = weight_data_bytes(in);
     void *to = cuda_alloc(c, bytes, "weights", e);
     if (!to) return false;
     cuda_upload(c, to, in->data, bytes);
@@ -300,8 +299,7 @@ static void upload_group(struct cuda *c, int group)
         if (s->to->matrix.packed)
             upload_packed(c, to, &s->from, NULL, staging_memory);
         else
-            cuda_upload(c, to, s->from.data,
-                        (size_t)s->from.rows * (size_t)s->from.cols * dtype_size(s->from.dtype));
+            cuda_upload(c, to, s->from.data, weight_data_bytes(&s->from));
     }
     c->weights_changed = true;
 }

@@ -3,19 +3,12 @@
  * figure. */
 #include "engine/schedule/refine_weights.h"
 
-static double block_scale_bytes(const struct tensor *w)
-{
-    return 4 * (double)((w->rows + FP8_BLOCK - 1) / FP8_BLOCK) *
-           (double)((w->cols + FP8_BLOCK - 1) / FP8_BLOCK);
-}
-
 static double weight_stored_bytes(const struct tensor *w)
 {
-    if (w->dtype == DTYPE_INT4)
-        return (double)w->rows * (double)w->cols * (0.5 + 2.0 / w->group_size);
-    const bool scaled = w->scale || (w->recipe && w->dtype == DTYPE_F8_E4M3);
-    return (double)w->rows * (double)w->cols * (double)dtype_size(w->dtype) +
-           (scaled ? block_scale_bytes(w) : 0);
+    const size_t scales = w->group_size                ? weight_group_scale_bytes(w)
+                          : weight_has_block_scales(w) ? weight_block_scale_bytes(w)
+                                                       : 0;
+    return (double)(weight_data_bytes(w) + scales);
 }
 
 /* Weights of one text layer. */
@@ -41,7 +34,7 @@ static double head_stored_bytes(const ey_engine *engine)
 {
     const struct tensor *head = &engine->devices.model.head;
     return engine->buffers.bf16_head.data
-               ? (double)head->rows * (double)head->cols + block_scale_bytes(head)
+               ? (double)head->rows * (double)head->cols + (double)weight_block_scale_bytes(head)
                : weight_stored_bytes(head);
 }
 

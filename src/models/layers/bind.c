@@ -11,13 +11,6 @@
 
 enum { BIND_MAX_NAME = 256 };
 
-static const char *dtype_name(enum dtype d)
-{
-    static const char *const names[] = {"none", "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2",
-                                        "I64",  "I32", "I16", "I8",  "U8",   "BOOL"};
-    return (size_t)d < sizeof(names) / sizeof(names[0]) ? names[d] : "unknown";
-}
-
 const struct tensor_view *bind_find(const struct binder *b, const char *name)
 {
     const struct tensor_view *t = checkpoint_find(b->ckpt, name);
@@ -55,13 +48,13 @@ static bool shape_matches(const struct tensor_view *t, const int64_t *dims, int 
 
 static bool is_plain_float(enum dtype d)
 {
-    return d == DTYPE_BF16 || d == DTYPE_F16 || d == DTYPE_F32;
+    return dtype_info(d)->use == PLAIN_WEIGHT;
 }
 
 static bool fail_dtype(const struct tensor_view *t, const char *wanted, ey_err *e)
 {
     return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is stored as %s; it must be %s", t->file,
-                   t->name, dtype_name(t->dtype), wanted);
+                   t->name, dtype_info(t->dtype)->name, wanted);
 }
 
 static const struct tensor_view *find_or_fail(const struct binder *b, const char *name, ey_err *e)
@@ -107,7 +100,7 @@ static bool find_int4_tensor(const struct binder *b, const struct tensor_view **
     snprintf(full, sizeof(full), "%.200s_%.40s", name, suffix);
     *out = needed ? find_or_fail(b, full, e) : bind_find(b, full);
     if (!*out) return !needed;
-    if ((*out)->dtype != dtype) return fail_dtype(*out, dtype_name(dtype), e);
+    if ((*out)->dtype != dtype) return fail_dtype(*out, dtype_info(dtype)->name, e);
     return shape_matches(*out, dims, 2, e);
 }
 
