@@ -136,8 +136,8 @@ bool config_1d_rope(struct text_shape *t, const struct config *s, double missing
     return json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e);
 }
 
-/* Four bits in groups, packed by eight: what bind.c looks for; the sizes of groups are those of the
- * tensors. */
+/* Four bits in groups, packed by eight: what quantized_layouts.c looks for; the sizes of groups are
+ * those of the tensors. */
 static bool config_check_int4(const struct config *q, ey_err *e)
 {
     const json_object *groups = json_member_of_type(q->object, "config_groups", json_type_object);

@@ -10,7 +10,7 @@
 #include "tensor/dequantize.h"
 #include "backend/cuda/cuda_backend.h"
 #include "checkpoint/temp_dir.h"
-#include "models/layers/bind.h"
+#include "checkpoint/quantized_layouts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,8 +38,8 @@ static void check_rows(const struct tensor *w)
     struct tensor part;
     ey_err e = {0};
     float of_part[COLS], of_whole[COLS];
-    require(!bind_rows(&part, w, 5, 1, &e) && e.text[0] &&
-            bind_rows(&part, w, PART, ROWS - PART, &e));
+    require(!matrix_rows(&part, w, 5, 1, &e) && e.text[0] &&
+            matrix_rows(&part, w, PART, ROWS - PART, &e));
     for (int r = 0; r < ROWS - PART; r++) {
         dequantize_columns(of_part, &part, r, 0, COLS);
         dequantize_columns(of_whole, w, r + PART, 0, COLS);
@@ -88,9 +88,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(e.text[0] != 0);
         return 0;
     }
-    struct binder b = {.ckpt = ckpt, .arena = &arena, .aliases = none};
-    if (bind_matrix(&b, &w, ROWS, COLS, &e, "m.weight")) {
-        require(w.rows == ROWS && w.cols == COLS && b.bytes <= size);
+    struct tensor_source s = {.ckpt = ckpt, .arena = &arena, .aliases = none};
+    if (source_matrix(&s, &w, "m.weight", ROWS, COLS, &e)) {
+        require(w.rows == ROWS && w.cols == COLS && s.bytes <= size);
         check_values(&w);
         if (w.dtype == DTYPE_INT4) {
             check_rows(&w);

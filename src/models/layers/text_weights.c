@@ -9,7 +9,7 @@
 /* ---- layers ---- */
 
 struct layer_binder {
-    struct binder *b;
+    struct tensor_source *s;
     const struct text_tensors *names;
     const struct text_shape *t;
     int layer;
@@ -17,21 +17,21 @@ struct layer_binder {
 
 #define LAYER_NAME "%slayers.%d.%s"
 #define BIND_VECTOR(n, out, width, e, name) \
-    bind_vector((n)->b, out, width, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
+    bind_vector((n)->s, out, width, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
 #define BIND_MATRIX(n, out, rows, cols, e, name) \
-    bind_matrix((n)->b, out, rows, cols, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
+    bind_matrix((n)->s, out, rows, cols, e, LAYER_NAME, (n)->names->prefix, (n)->layer, name)
 
 static bool bind_fused_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int q = text_q_width(n->t), kv = text_kv_width(n->t), h = n->t->hidden, mlp = n->t->mlp;
     struct tensor qkv, gate_up;
     return BIND_MATRIX(n, &qkv, q + 2 * (int64_t)kv, h, e, "self_attn.qkv_proj.weight") &&
-           bind_rows(&w->attention.q, &qkv, 0, q, e) &&
-           bind_rows(&w->attention.k, &qkv, q, kv, e) &&
-           bind_rows(&w->attention.v, &qkv, q + kv, kv, e) &&
+           matrix_rows(&w->attention.q, &qkv, 0, q, e) &&
+           matrix_rows(&w->attention.k, &qkv, q, kv, e) &&
+           matrix_rows(&w->attention.v, &qkv, q + kv, kv, e) &&
            BIND_MATRIX(n, &gate_up, 2 * (int64_t)mlp, h, e, "mlp.gate_up_proj.weight") &&
-           bind_rows(&w->mlp.gate, &gate_up, 0, mlp, e) &&
-           bind_rows(&w->mlp.up, &gate_up, mlp, mlp, e);
+           matrix_rows(&w->mlp.gate, &gate_up, 0, mlp, e) &&
+           matrix_rows(&w->mlp.up, &gate_up, mlp, mlp, e);
 }
 
 static bool bind_separate_layer(struct text_layer_tensors *w, const struct layer_binder *n,
@@ -76,11 +76,11 @@ static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_bin
 
 /* Tied or stored head (spec 2.4): a stored copy that is bit-identical shares the embedding's
  * memory. */
-static bool bind_lm_head(struct model *m, struct binder *b, const char *embed_name, bool tied,
-                         ey_err *e)
+static bool bind_lm_head(struct model *m, struct tensor_source *s, const char *embed_name,
+                         bool tied, ey_err *e)
 {
-    const struct tensor_view *stored = bind_find(b, "lm_head.weight"),
-                             *embed = bind_find(b, embed_name);
+    const struct tensor_view *stored = source_find(s, "lm_head.weight"),
+                             *embed = source_find(s, embed_name);
     bool same = stored && stored->dtype == embed->dtype && stored->size == embed->size &&
                 (stored->data == embed->data ||
                  (tied && memcmp(stored->data, embed->data, embed->size) == 0));
@@ -88,23 +88,23 @@ static bool bind_lm_head(struct model *m, struct binder *b, const char *embed_na
         m->head = m->embed;
         return true;
     }
-    return bind_matrix(b, &m->head, m->text.vocab_size, m->text.hidden, e, "lm_head.weight");
+    return bind_matrix(s, &m->head, m->text.vocab_size, m->text.hidden, e, "lm_head.weight");
 }
 
-bool bind_text(struct model *m, struct binder *b, const struct text_tensors *names, bool tied,
-               ey_err *e)
+bool bind_text(struct model *m, struct tensor_source *s, const struct text_tensors *names,
+               bool tied, ey_err *e)
 {
     const struct text_shape *t = &m->text;
     char embed[64];
     snprintf(embed, sizeof(embed), "%sembed_tokens.weight", names->prefix);
     m->layers = arena_array(&m->arena, (size_t)t->n_layers, sizeof(*m->layers));
     if (!m->layers) return ey_fail_memory(e, "layers", (size_t)t->n_layers * sizeof(*m->layers));
-    if (!bind_matrix(b, &m->embed, t->vocab_size, t->hidden, e, "%s", embed) ||
-        !bind_vector(b, &m->final_norm, t->hidden, e, "%snorm.weight", names->prefix) ||
-        !bind_lm_head(m, b, embed, tied, e))
+    if (!bind_matrix(s, &m->embed, t->vocab_size, t->hidden, e, "%s", embed) ||
+        !bind_vector(s, &m->final_norm, t->hidden, e, "%snorm.weight", names->prefix) ||
+        !bind_lm_head(m, s, embed, tied, e))
         return false;
     for (int i = 0; i < t->n_layers; i++) {
-        struct layer_binder n = {b, names, t, i};
+        struct layer_binder n = {s, names, t, i};
         if (!bind_text_layer(&m->layers[i], &n, e)) return false;
     }
     return true;
@@ -148,7 +148,7 @@ bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_
     const json_object *config = checkpoint_config(ckpt);
     static const struct name_alias aliases[] = {
         {"model.", "language_model.model."}, {"lm_head.", "language_model.lm_head."}, {NULL, NULL}};
-    struct binder b = {ckpt, &m->arena, aliases, 0};
+    struct tensor_source source = {ckpt, &m->arena, aliases, 0};
     char path[EY_MAX_PATH];
     struct config s;
     bool tied;
@@ -159,7 +159,7 @@ bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_
               config_1d_rope(&m->text, &s, family->missing_theta, e) &&
               (!family->rules || family->rules(m, &s, e)) &&
               config_tied(&tied, config, &s, path, e) && config_eos(m, ckpt, &s, e) &&
-              bind_text(m, &b, &family->tensors, tied, e) && make_1d_rope(m, e);
-    m->weight_bytes = b.bytes;
+              bind_text(m, &source, &family->tensors, tied, e) && make_1d_rope(m, e);
+    m->weight_bytes = source.bytes;
     return ok;
 }

@@ -5,6 +5,7 @@
 #define EY_MODELS_TEXT_WEIGHTS_H
 
 #include "models/layers/bind.h"
+#include "models/model.h"
 #include "models/text_config.h"
 
 struct text_tensors {
@@ -16,8 +17,8 @@ struct text_tensors {
 
 /* Fills embedding, layers, final norm and head of m->text's shape; `tied`: the head may be the
  * embedding. */
-bool bind_text(struct model *m, struct binder *b, const struct text_tensors *names, bool tied,
-               ey_err *e);
+bool bind_text(struct model *m, struct tensor_source *s, const struct text_tensors *names,
+               bool tied, ey_err *e);
 
 /* 1 / base^(2i/dim) in float32, rounded where torch rounds. */
 float rope_inverse_frequency(float base, int i, int dim);

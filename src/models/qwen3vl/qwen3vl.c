@@ -22,40 +22,40 @@ static const struct text_tensors text_tensors = {.prefix = "model.language_model
 
 #define BLOCK "model.visual.blocks.%d."
 
-static bool bind_block(struct vision_block_tensors *w, struct binder *b,
+static bool bind_block(struct vision_block_tensors *w, struct tensor_source *s,
                        const struct vision_shape *v, int i, ey_err *e)
 {
     int h = v->hidden;
-    return bind_vector(b, &w->norm1.w, h, e, BLOCK "norm1.weight", i) &&
-           bind_vector(b, &w->norm1.b, h, e, BLOCK "norm1.bias", i) &&
-           bind_vector(b, &w->norm2.w, h, e, BLOCK "norm2.weight", i) &&
-           bind_vector(b, &w->norm2.b, h, e, BLOCK "norm2.bias", i) &&
-           bind_matrix(b, &w->qkv.w, 3 * h, h, e, BLOCK "attn.qkv.weight", i) &&
-           bind_vector(b, &w->qkv.b, 3 * h, e, BLOCK "attn.qkv.bias", i) &&
-           bind_matrix(b, &w->proj.w, h, h, e, BLOCK "attn.proj.weight", i) &&
-           bind_vector(b, &w->proj.b, h, e, BLOCK "attn.proj.bias", i) &&
-           bind_matrix(b, &w->fc1.w, v->mlp, h, e, BLOCK "mlp.linear_fc1.weight", i) &&
-           bind_vector(b, &w->fc1.b, v->mlp, e, BLOCK "mlp.linear_fc1.bias", i) &&
-           bind_matrix(b, &w->fc2.w, h, v->mlp, e, BLOCK "mlp.linear_fc2.weight", i) &&
-           bind_vector(b, &w->fc2.b, h, e, BLOCK "mlp.linear_fc2.bias", i);
+    return bind_vector(s, &w->norm1.w, h, e, BLOCK "norm1.weight", i) &&
+           bind_vector(s, &w->norm1.b, h, e, BLOCK "norm1.bias", i) &&
+           bind_vector(s, &w->norm2.w, h, e, BLOCK "norm2.weight", i) &&
+           bind_vector(s, &w->norm2.b, h, e, BLOCK "norm2.bias", i) &&
+           bind_matrix(s, &w->qkv.w, 3 * h, h, e, BLOCK "attn.qkv.weight", i) &&
+           bind_vector(s, &w->qkv.b, 3 * h, e, BLOCK "attn.qkv.bias", i) &&
+           bind_matrix(s, &w->proj.w, h, h, e, BLOCK "attn.proj.weight", i) &&
+           bind_vector(s, &w->proj.b, h, e, BLOCK "attn.proj.bias", i) &&
+           bind_matrix(s, &w->fc1.w, v->mlp, h, e, BLOCK "mlp.linear_fc1.weight", i) &&
+           bind_vector(s, &w->fc1.b, v->mlp, e, BLOCK "mlp.linear_fc1.bias", i) &&
+           bind_matrix(s, &w->fc2.w, h, v->mlp, e, BLOCK "mlp.linear_fc2.weight", i) &&
+           bind_vector(s, &w->fc2.b, h, e, BLOCK "mlp.linear_fc2.bias", i);
 }
 
 /* `name` is "merger" or "deepstack_merger_list.K". */
-static bool bind_merger(struct merger_tensors *w, struct binder *b, const struct vision_shape *v,
-                        const char *name, bool grouped, ey_err *e)
+static bool bind_merger(struct merger_tensors *w, struct tensor_source *s,
+                        const struct vision_shape *v, const char *name, bool grouped, ey_err *e)
 {
     int wide = vision_group(v) * v->hidden, normed = grouped ? wide : v->hidden;
     w->norm_grouped = grouped;
-    return bind_vector(b, &w->norm.w, normed, e, "model.visual.%s.norm.weight", name) &&
-           bind_vector(b, &w->norm.b, normed, e, "model.visual.%s.norm.bias", name) &&
-           bind_matrix(b, &w->fc1.w, wide, wide, e, "model.visual.%s.linear_fc1.weight", name) &&
-           bind_vector(b, &w->fc1.b, wide, e, "model.visual.%s.linear_fc1.bias", name) &&
-           bind_matrix(b, &w->fc2.w, v->out_hidden, wide, e, "model.visual.%s.linear_fc2.weight",
+    return bind_vector(s, &w->norm.w, normed, e, "model.visual.%s.norm.weight", name) &&
+           bind_vector(s, &w->norm.b, normed, e, "model.visual.%s.norm.bias", name) &&
+           bind_matrix(s, &w->fc1.w, wide, wide, e, "model.visual.%s.linear_fc1.weight", name) &&
+           bind_vector(s, &w->fc1.b, wide, e, "model.visual.%s.linear_fc1.bias", name) &&
+           bind_matrix(s, &w->fc2.w, v->out_hidden, wide, e, "model.visual.%s.linear_fc2.weight",
                        name) &&
-           bind_vector(b, &w->fc2.b, v->out_hidden, e, "model.visual.%s.linear_fc2.bias", name);
+           bind_vector(s, &w->fc2.b, v->out_hidden, e, "model.visual.%s.linear_fc2.bias", name);
 }
 
-static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
+static bool bind_vision(struct model *m, struct tensor_source *s, ey_err *e)
 {
     const struct vision_shape *v = &m->vision;
     struct vision_tensors *w = &m->vision_tensors;
@@ -63,18 +63,18 @@ static bool bind_vision(struct model *m, struct binder *b, ey_err *e)
     if (!w->blocks)
         return ey_fail_memory(e, "vision blocks", (size_t)v->depth * sizeof(*w->blocks));
     int64_t patch[5] = {v->hidden, v->channels, v->temporal, v->patch, v->patch};
-    if (!bind_folded(b, &w->patch.w, patch, 5, e, "model.visual.patch_embed.proj.weight") ||
-        !bind_vector(b, &w->patch.b, v->hidden, e, "model.visual.patch_embed.proj.bias") ||
-        !bind_matrix(b, &w->position, (int64_t)v->position_side * v->position_side, v->hidden, e,
+    if (!source_plain(s, &w->patch.w, "model.visual.patch_embed.proj.weight", patch, 5, e) ||
+        !bind_vector(s, &w->patch.b, v->hidden, e, "model.visual.patch_embed.proj.bias") ||
+        !bind_matrix(s, &w->position, (int64_t)v->position_side * v->position_side, v->hidden, e,
                      "model.visual.pos_embed.weight"))
         return false;
     for (int i = 0; i < v->depth; i++)
-        if (!bind_block(&w->blocks[i], b, v, i, e)) return false;
-    if (!bind_merger(&w->merger, b, v, "merger", false, e)) return false;
+        if (!bind_block(&w->blocks[i], s, v, i, e)) return false;
+    if (!bind_merger(&w->merger, s, v, "merger", false, e)) return false;
     for (int i = 0; i < v->n_deepstack; i++) {
         char name[40];
         snprintf(name, sizeof(name), "deepstack_merger_list.%d", i);
-        if (!bind_merger(&w->deepstack[i], b, v, name, true, e)) return false;
+        if (!bind_merger(&w->deepstack[i], s, v, name, true, e)) return false;
     }
     return true;
 }
@@ -111,11 +111,12 @@ static bool make_vision_rope(struct model *m, ey_err *e)
 
 static bool open_qwen3vl(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
-    struct binder b = {ckpt, &m->arena, aliases, 0};
+    struct tensor_source source = {ckpt, &m->arena, aliases, 0};
     bool tied;
-    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) && bind_text(m, &b, &text_tensors, tied, e) &&
-              bind_vision(m, &b, e) && make_text_rope(m, e) && make_vision_rope(m, e);
-    m->weight_bytes = b.bytes;
+    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) &&
+              bind_text(m, &source, &text_tensors, tied, e) && bind_vision(m, &source, e) &&
+              make_text_rope(m, e) && make_vision_rope(m, e);
+    m->weight_bytes = source.bytes;
     return ok;
 }
 
