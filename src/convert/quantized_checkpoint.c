@@ -384,7 +384,7 @@ static bool write_matrix(struct checkpoint_writer *writer, const struct quantize
         return ey_fail(e, EY_BAD_MODEL, "%s: a weight is not finite",
                        writer->tensor[m->tensor[0]].name);
     const struct tensor *stored = &recipe->recipe->source;
-    file_map_release_pages(stored->data, (size_t)stored->rows * weight_row_bytes(stored));
+    file_map_release_pages(stored->data, weight_data_bytes(stored));
     const void *data[MAX_QUANTIZED_TENSORS] = {
         w.data, w.dtype == DTYPE_INT4 ? w.group_scale : w.scale, w.group_zero};
     for (int p = 0; p < m->n_tensors; p++) {

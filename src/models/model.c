@@ -249,8 +249,7 @@ static bool quantize_and_place(const struct on_load_quantizer *m, struct placed 
     if (!quantize_weight(&quantized, memory, w, m->pool))
         return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantized",
                        layer);
-    file_map_release_pages(recipe->source.data,
-                           (size_t)recipe->source.rows * weight_row_bytes(&recipe->source));
+    file_map_release_pages(recipe->source.data, weight_data_bytes(&recipe->source));
     quantized.recipe = recipe;
     return m->be->ops->memory->place(m->be, out, &quantized, role, PLACE_RESIDENT, e);
 }

@@ -62,7 +62,7 @@ static void add_lm_head_sizes(struct weight_sizes *out, const struct model *m,
     out->lm_head_only = whole.bytes;
     if (m->embed.data != m->head.data) {
         ADD_WEIGHTS(&whole, m->embed);
-        out->embed_file = (uint64_t)m->embed.rows * weight_row_bytes(&m->embed);
+        out->embed_file = weight_data_bytes(&m->embed);
     }
     ADD_WEIGHTS(&eight_bit, m->head);
     out->lm_head = whole.bytes;

@@ -55,8 +55,7 @@ size_t cpu_bf12_bytes(const struct cpu *c, const struct tensor *w)
 {
     const struct cpu_kernels *k = c->k;
     const bool smaller = (k->low_precision ? k->low_precision : k->f32)->bf12 && bf12_supports(w) &&
-                         bf12_bytes(w) <
-                             (size_t)w->rows * weight_row_bytes(w); /* blocks have heads */
+                         bf12_bytes(w) < weight_data_bytes(w); /* blocks have heads */
     return smaller ? bf12_bytes(w) : 0;
 }
 
@@ -81,10 +80,8 @@ static void add_weight_copies(struct cpu_hugepages *h, const struct cpu *c, stru
         add_copy(h, w->data,
                  (struct weight_copy){.ref = &m->bf12, .bf12_source = w, .size = bf12_size});
     else
-        add_copy(
-            h, w->data,
-            (struct weight_copy){.ref = &w->data, .size = (size_t)w->rows * weight_row_bytes(w)});
-    if (w->dtype != DTYPE_INT4) return;
+        add_copy(h, w->data, (struct weight_copy){.ref = &w->data, .size = weight_data_bytes(w)});
+    if (!w->group_size) return;
     add_copy(h, w->group_scale,
              (struct weight_copy){.ref = &w->group_scale, .size = weight_group_scale_bytes(w)});
     add_copy(h, w->group_zero,
@@ -203,9 +200,8 @@ static void encode_bf12_blocks(void *context, size_t begin, size_t end, int thre
 static void copy_as_bf12(const struct weight_copy *copy, struct pool *pool)
 {
     const struct tensor *w = copy->bf12_source;
-    const size_t block_bytes = BF12_ROWS * weight_row_bytes(w),
-                 bytes = (size_t)w->rows * weight_row_bytes(w), n = weight_bf12_blocks(w),
-                 step = COPY_CHUNK_BYTES / block_bytes + 1;
+    const size_t block_bytes = BF12_ROWS * weight_row_bytes(w), bytes = weight_data_bytes(w),
+                 n = weight_bf12_blocks(w), step = COPY_CHUNK_BYTES / block_bytes + 1;
     for (size_t first = 0; first < n; first += step) {
         struct bf12_job job = {copy, first};
         const size_t count = n - first < step ? n - first : step, at = first * block_bytes;
@@ -221,7 +217,7 @@ static void copy_weight(struct cpu_hugepages *h, const struct weight_copy *copy,
     const struct tensor *w = copy->bf12_source;
     if (w) {
         copy_as_bf12(copy, pool);
-        h->progress.saved_bytes += (size_t)w->rows * weight_row_bytes(w) - copy->size;
+        h->progress.saved_bytes += weight_data_bytes(w) - copy->size;
     } else {
         copy_plain(copy, pool);
     }

@@ -95,7 +95,7 @@ static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const str
                            (float *)(void *)((char *)c->int8_lm_head + int8_bytes(in)),
                            c->k->low_precision && c->k->low_precision->int8_interleaved};
     pool_run(c->pool, (size_t)in->rows, ROWS_AT_ONCE, quantize_int8_rows, &job);
-    file_map_release_pages(in->data, (size_t)in->rows * weight_row_bytes(in));
+    file_map_release_pages(in->data, weight_data_bytes(in));
     out->m.tensor = (struct tensor){.data = job.quantized,
                                     .dtype = DTYPE_I8,
                                     .rows = in->rows,
