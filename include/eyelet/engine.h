@@ -35,8 +35,8 @@ enum { EY_LAYERS_AUTO = -1 }; /* as many layers as fit */
 typedef struct {
     const char *model;  /* checkpoint directory, or a repository name in the Hugging Face cache */
     const char *device; /* "auto", "cuda", "cpu" or "ref" */
-    /* Highest instruction set to use: "generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx".
-     * NULL: all that the processor has. */
+    /* Highest instruction set to use: "generic", "avx2", "avx512" or "amx", each with all that the
+     * processor has of it, or "avx2-novnni", "avx512-nobf16". NULL: the fastest. */
     const char *cpu_mask;
     int threads; /* 0: one per physical core that this process may use */
     /* Read weights from the mapped file, which processes of the same model share, instead of

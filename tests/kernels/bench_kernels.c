@@ -21,7 +21,7 @@ struct bench {
     uint8_t *region;
     size_t next;
     double read;
-    double multiply[CPU_LEVELS][2]; /* float32, BF16 */
+    double multiply[KERNEL_SETS][2]; /* float32, BF16 */
     const char *filter;
     uint64_t seed;
 };
@@ -56,25 +56,24 @@ static double larger(double a, double b)
 static void measure_limits(struct bench *b)
 {
     b->read = larger(b->read, cpu_measure_bandwidth(b->pool, b->region, region_bytes));
-    for (int level = 0; level < CPU_LEVELS; level++) {
-        if ((int)cpu_level_usable((enum cpu_level)level) != level) continue;
-        bool bf16 = cpu_kernels_for((enum cpu_level)level)->low_precision ||
-                    cpu_kernels_for((enum cpu_level)level)->fp8;
-        double *multiply = b->multiply[level];
-        multiply[0] = larger(multiply[0], cpu_measure_flops(b->pool, (enum cpu_level)level, false));
-        multiply[1] = bf16 ? larger(multiply[1],
-                                    cpu_measure_flops(b->pool, (enum cpu_level)level, true))
-                           : multiply[0];
+    for (int i = 0; i < KERNEL_SETS; i++) {
+        const struct cpu_kernels *k = usable_kernels(i);
+        if (!k) continue;
+        double *multiply = b->multiply[i];
+        multiply[0] = larger(multiply[0], cpu_measure_flops(b->pool, k->isa, false));
+        multiply[1] = k->low_precision || k->fp8
+                          ? larger(multiply[1], cpu_measure_flops(b->pool, k->isa, true))
+                          : multiply[0];
     }
 }
 
 static void print_limits(const struct bench *b)
 {
     printf("limits of %d threads: reading %.1f GB/s", pool_threads(b->pool), b->read * 1e-9);
-    for (int level = 0; level < CPU_LEVELS; level++)
-        if (b->multiply[level][0] > 0)
-            printf("; %s %.0f, bf16 %.0f GFLOP/s", cpu_kernels_for((enum cpu_level)level)->name,
-                   b->multiply[level][0] * 1e-9, b->multiply[level][1] * 1e-9);
+    for (int i = 0; i < KERNEL_SETS; i++)
+        if (b->multiply[i][0] > 0)
+            printf("; %s %.0f, bf16 %.0f GFLOP/s", kernel_masks[i], b->multiply[i][0] * 1e-9,
+                   b->multiply[i][1] * 1e-9);
     printf("\n");
 }
 
@@ -112,8 +111,7 @@ static double time_calls(struct bench *b, struct run *r, struct problem *p, doub
     return times[0];
 }
 
-static void time_variant(struct bench *b, struct problem *p, const struct cpu_kernels *k,
-                         const char *name)
+static void time_variant(struct bench *b, struct problem *p, int set, const char *name)
 {
     struct backend *be;
     struct run r;
@@ -121,10 +119,10 @@ static void time_variant(struct bench *b, struct problem *p, const struct cpu_ke
     enum dtype d = p->c->dtype;
     bool attends = p->c->op == &op_attention || p->c->op == &op_vision_attention,
          bf16 = !attends && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4);
-    if (!backend_cpu_create(&be, b->pool, k->name, &e)) return;
+    if (!backend_cpu_create(&be, b->pool, kernel_masks[set], &e)) return;
     run_start(&r, be, p);
     double median, t = time_calls(b, &r, p, &median);
-    double reading = p->bytes / b->read, multiplying = p->flops / b->multiply[k->level][bf16];
+    double reading = p->bytes / b->read, multiplying = p->flops / b->multiply[set][bf16];
     printf("%-72s %9.3f ms %9.3f ms %9.2f %9.1f %6.0f %% %s\n", name, median * 1e3, t * 1e3,
            p->bytes / t * 1e-9, p->flops / t * 1e-9,
            100 * (reading > multiplying ? reading : multiplying) / t,
@@ -140,17 +138,16 @@ static void time_case(void *context, const struct test_case *c)
     char row[128], name[160];
     bool open = false;
     case_name(row, sizeof(row), c);
-    for (int level = 0; level < CPU_LEVELS; level++) {
-        if ((int)cpu_level_usable((enum cpu_level)level) != level) continue;
-        const struct cpu_kernels *k = cpu_kernels_for((enum cpu_level)level);
-        snprintf(name, sizeof(name), "%s %s", row, k->name);
+    for (int i = 0; i < KERNEL_SETS; i++) {
+        if (!usable_kernels(i)) continue;
+        snprintf(name, sizeof(name), "%s %s", row, kernel_masks[i]);
         if (b->filter && !strstr(name, b->filter)) continue;
         if (!open) {
             problem_open(&p, c, b->seed);
             measure_limits(b);
             open = true;
         }
-        time_variant(b, &p, k, name);
+        time_variant(b, &p, i, name);
     }
     if (open) problem_close(&p);
 }

@@ -38,7 +38,7 @@ static bool open_int16_fixture(struct matmul_fixture *p, const struct cpu_kernel
         .max_rows = MOST, .max_width = COLS, .max_keys = 64, .max_patches = 64};
     ey_err e;
     if (!pool_create(&p->pool, 2, &e)) return false;
-    if (!backend_cpu_create(&p->be, p->pool, k->name, &e)) return pool_destroy(&p->pool), false;
+    if (!backend_cpu_create(&p->be, p->pool, k->mask, &e)) return pool_destroy(&p->pool), false;
     if (!p->be->ops->memory->reserve(p->be, &limits, &e))
         return p->be->ops->destroy(p->be), pool_destroy(&p->pool), false;
     const struct tensor tensor = {.data = p->quantized,

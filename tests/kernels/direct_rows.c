@@ -38,7 +38,7 @@ static bool check_decoded(const struct cpu_kernels *k, const struct tensor *w, i
     float got[512 + 16], want[512];
     size_t n = (size_t)w->cols;
     memset(got, 0xa5, sizeof(got));
-    k->dequantize_row(got, &(struct cpu_matrix){.tensor = *w}, row);
+    k->rows->dequantize_row(got, &(struct cpu_matrix){.tensor = *w}, row);
     elements_to_f32(want, (const uint8_t *)w->data + (size_t)row * n * dtype_size(w->dtype),
                     w->dtype, n);
     for (size_t i = 0; i < n; i++) {
@@ -97,7 +97,7 @@ static bool check_rounded(const struct cpu_kernels *k, const float *in, size_t n
     uint16_t out[512 + 32];
     float got[512];
     memset(out, 0xa5, sizeof(out));
-    k->to_bf16(out, in, n);
+    k->rows->to_bf16(out, in, n);
     elements_to_f32(got, out, DTYPE_BF16, n);
     for (size_t i = 0; i < n; i++)
         REQUIRE(same_value(got[i], bf16_of(in[i])), "to_bf16: element %zu of %zu is %.9g, not %.9g",
@@ -135,7 +135,7 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     float *x = make_rows(&p, N, X_STRIDE, FILL_EXACT);
     struct backend_limits limits = {
         .max_rows = N, .max_width = K, .max_keys = 64, .max_patches = 64};
-    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->mask, &e) ||
         !be->ops->memory->reserve(be, &limits, &e))
         return false;
     for (size_t i = 0; i < COUNT(y); i++)
@@ -206,7 +206,7 @@ static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint
         w[i] = unit_bits((int)(i / cols), (int)(i % cols), &seed);
     for (int i = 0; i < n; i++)
         x[(size_t)i * cols + (size_t)(i * 7) % cols] = ldexpf(i % 2 ? -1 : 1, i - 4);
-    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->mask, &e) ||
         !be->ops->memory->reserve(be, &limits, &e))
         return false;
     struct cpu_input in = {.x = x, .x_stride = cols, .n = n, .width = (int)cols};
@@ -255,8 +255,8 @@ static bool check_norm(const struct cpu_kernels *k, const float *x, const float 
         spread += ((double)x[i] - sum / (double)n) * ((double)x[i] - sum / (double)n);
     double scale = 1 / sqrt(squares / (double)n + (double)eps),
            turn = 1 / sqrt(spread / (double)n + (double)eps);
-    k->rms_norm(rms, x, w, n, eps);
-    k->layer_norm(layer, x, w, b, n, eps);
+    k->rows->rms_norm(rms, x, w, n, eps);
+    k->rows->layer_norm(layer, x, w, b, n, eps);
     for (size_t i = 0; i < n; i++) {
         double want = (double)w[i] * (double)x[i] * scale,
                centred = ((double)x[i] - sum / (double)n) * turn * (double)w[i] + (double)b[i];
@@ -300,7 +300,7 @@ static bool check_norm_of_offset(const struct cpu_kernels *k, uint64_t seed)
     }
     for (int i = 0; i < 320; i++)
         spread += ((double)x[i] - sum / 320) * ((double)x[i] - sum / 320);
-    k->layer_norm(y, x, one, zero, 320, 1e-6f);
+    k->rows->layer_norm(y, x, one, zero, 320, 1e-6f);
     for (int i = 0; i < 320; i++)
         REQUIRE(close_to(y[i], ((double)x[i] - sum / 320) / sqrt(spread / 320), 0, 1e-3),
                 "layer_norm: %d of a row about 1000 is %g", i, (double)y[i]);
@@ -392,11 +392,11 @@ static bool check_activations(const struct cpu_kernels *k, uint64_t seed)
     for (size_t i = 0; i < COUNT(all); i++) {
         memcpy(y, x, sizeof(x));
         if (i == 0)
-            k->silu_mul(y, one, SWEEP);
+            k->rows->silu_mul(y, one, SWEEP);
         else if (i == 1)
-            k->gelu_tanh(y, SWEEP);
+            k->rows->gelu_tanh(y, SWEEP);
         else
-            k->gelu_erf(y, SWEEP);
+            k->rows->gelu_erf(y, SWEEP);
         ok = check_activation(&all[i], x, y, SWEEP) && ok;
     }
     return ok;
@@ -414,20 +414,20 @@ static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
     }
     for (int f = 0; f < 3; f++)
         memcpy(want[f], x, sizeof(x));
-    k->silu_mul(want[0], up, N);
-    k->gelu_tanh(want[1], N);
-    k->gelu_erf(want[2], N);
+    k->rows->silu_mul(want[0], up, N);
+    k->rows->gelu_tanh(want[1], N);
+    k->rows->gelu_erf(want[2], N);
     for (int begin = 0; begin < N; begin += 7)
         for (int n = 1; begin + n <= N; n++)
             for (int f = 0; f < 3; f++) {
                 memcpy(got, x + begin, (size_t)n * sizeof(float));
                 got[n] = -77;
                 if (f == 0)
-                    k->silu_mul(got, up + begin, (size_t)n);
+                    k->rows->silu_mul(got, up + begin, (size_t)n);
                 else if (f == 1)
-                    k->gelu_tanh(got, (size_t)n);
+                    k->rows->gelu_tanh(got, (size_t)n);
                 else
-                    k->gelu_erf(got, (size_t)n);
+                    k->rows->gelu_erf(got, (size_t)n);
                 REQUIRE(memcmp(got, want[f] + begin, (size_t)n * sizeof(float)) == 0,
                         "activation %d: %d elements from %d differ", f, n, begin);
                 REQUIRE(got[n] == -77, "activation %d: %d elements wrote one more", f, n);
@@ -531,8 +531,8 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
     for (size_t i = 0; ok && i < COUNT(n); i++)
         ok = same_matmul(be, &plain, blocks, n[i], x) && same_matmul(be, &plain, blocks, n[i], one);
     for (int i = 0; ok && i < BF12_TEST_ROWS; i++) {
-        k->dequantize_row(row[0], &stored, i);
-        k->dequantize_row(row[1], &compressed, i);
+        k->rows->dequantize_row(row[0], &stored, i);
+        k->rows->dequantize_row(row[1], &compressed, i);
         ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
         if (!ok) printf("twelve bits: row %d is another one\n", i);
     }
@@ -549,7 +549,7 @@ static bool check_bf12(const struct cpu_kernels *k, uint64_t seed)
     struct pool *pool;
     struct backend *be;
     ey_err e;
-    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->name, &e) ||
+    if (!pool_create(&pool, 2, &e) || !backend_cpu_create(&be, pool, k->mask, &e) ||
         !be->ops->memory->reserve(be, &limits, &e))
         return false;
     bool ok = check_bf12_of(be, k, seed);

@@ -164,6 +164,12 @@ void each_bench_case(case_fn *fn, void *context);
         if (!(condition)) return printf(__VA_ARGS__), printf("\n"), false; \
     } while (0)
 
+/* ---- the kernel sets (run_problem.c) ---- */
+enum { KERNEL_SETS = 6 };
+extern const char *const kernel_masks[KERNEL_SETS]; /* as --cpu-mask names them */
+/* Set i; NULL: this machine has it not. */
+const struct cpu_kernels *usable_kernels(int i);
+
 /* ---- the kernel table itself (direct.c, direct_attend.c) ---- */
 struct direct_test {
     const char *name;

@@ -304,3 +304,16 @@ bool check_same(const char *name, const char *variant, const char *how, const fl
     }
     return true;
 }
+
+/* ---- kernel sets ---- */
+
+const char *const kernel_masks[KERNEL_SETS] = {"generic",       "avx2-novnni", "avx2",
+                                               "avx512-nobf16", "avx512",      "amx"};
+
+const struct cpu_kernels *usable_kernels(int i)
+{
+    struct cpu_isa most;
+    if (!cpu_isa_by_name(kernel_masks[i], &most)) return NULL;
+    const struct cpu_kernels *kernels = cpu_kernels_for(cpu_isa_usable(most));
+    return strcmp(kernels->mask, kernel_masks[i]) == 0 ? kernels : NULL;
+}

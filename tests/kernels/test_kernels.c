@@ -26,7 +26,7 @@ struct variant {
 struct suite {
     struct pool *pool[THREAD_COUNTS];
     struct backend *ref;
-    struct variant variant[CPU_LEVELS];
+    struct variant variant[KERNEL_SETS];
     int n_variants, passed, failed;
     const char *filter;
     uint64_t seed;
@@ -67,16 +67,16 @@ static void open_suite(struct suite *s)
     for (int t = 0; t < THREAD_COUNTS; t++)
         require_ok(pool_create(&s->pool[t], t + 1, &e), &e);
     require_ok(backend_ref_create(&s->ref, s->pool[1], &e), &e);
-    for (int level = 0; level < CPU_LEVELS; level++) {
-        const struct cpu_kernels *kernels = cpu_kernels_for((enum cpu_level)level);
-        if ((int)cpu_level_usable((enum cpu_level)level) != level) {
-            printf("skipped level %d: this machine has it not\n", level);
+    for (int i = 0; i < KERNEL_SETS; i++) {
+        const struct cpu_kernels *kernels = usable_kernels(i);
+        if (!kernels) {
+            printf("skipped %s: this machine has it not\n", kernel_masks[i]);
             continue;
         }
         struct variant *v = &s->variant[s->n_variants++];
         v->kernels = kernels;
         for (int t = 0; t < THREAD_COUNTS; t++)
-            require_ok(backend_cpu_create(&v->be[t], s->pool[t], kernels->name, &e), &e);
+            require_ok(backend_cpu_create(&v->be[t], s->pool[t], kernels->mask, &e), &e);
     }
 }
 
@@ -107,7 +107,7 @@ static bool check_cut(const struct variant *v, const struct problem *p, const ch
                       const float *expected, float *got, int threads, const struct cut *cut)
 {
     size_t n = (size_t)p->n * (size_t)p->out_width;
-    const char *variant = v->kernels->name;
+    const char *variant = v->kernels->mask;
     memset(got, 0xff, n * sizeof(float));
     bool ok = canaries(run_all(got, v->be[threads - 1], p, cut), name, variant, cut->name);
     return check_same(name, variant, cut->name, got, expected, n, p->out_width) && ok;
@@ -116,7 +116,7 @@ static bool check_cut(const struct variant *v, const struct problem *p, const ch
 static bool check_values(const struct variant *v, const struct problem *p, const char *name,
                          const float *want, const float *got, size_t n)
 {
-    const char *variant = v->kernels->name;
+    const char *variant = v->kernels->mask;
     double floor = 2 * (double)FLT_MIN *
                    (p->exact ? 1 : p->c->k + 1); /* of BF16 matmuls: denormals count as 0 */
     if (p->exact) return check_near(name, variant, got, want, n, p->out_width, 0, floor);
@@ -132,8 +132,8 @@ static bool check_variant(const struct variant *v, struct problem *p, const char
                           const float *want, float *got, float *again)
 {
     size_t n = (size_t)p->n * (size_t)p->out_width;
-    set_running(name, v->kernels->name);
-    bool ok = canaries(run_all(got, v->be[1], p, &whole), name, v->kernels->name, "whole");
+    set_running(name, v->kernels->mask);
+    bool ok = canaries(run_all(got, v->be[1], p, &whole), name, v->kernels->mask, "whole");
     ok = check_values(v, p, name, want, got, n) && ok;
     ok = check_cut(v, p, name, got, again, 1, &many) && ok;
     move_matrices(p);
@@ -166,30 +166,37 @@ static void check_direct(struct suite *s, const struct direct_test *tests)
     for (; tests->name; tests++) {
         if (s->filter && !strstr(tests->name, s->filter)) continue;
         for (int i = 0; i < s->n_variants; i++) {
-            set_running(tests->name, s->variant[i].kernels->name);
+            set_running(tests->name, s->variant[i].kernels->mask);
             bool ok = tests->check(s->variant[i].kernels, s->seed);
-            if (!ok) printf("FAIL %s, %s\n", tests->name, s->variant[i].kernels->name);
+            if (!ok) printf("FAIL %s, %s\n", tests->name, s->variant[i].kernels->mask);
             *(ok ? &s->passed : &s->failed) += 1;
         }
     }
 }
 
-static bool is_called(const char *name, enum cpu_level level)
+static bool is_called(const char *name, struct cpu_isa isa)
 {
-    enum cpu_level found;
-    return cpu_level_by_name(name, &found) && found == level;
+    struct cpu_isa found;
+    return cpu_isa_by_name(name, &found) && found.tier == isa.tier && found.vnni == isa.vnni &&
+           found.bf16 == isa.bf16;
 }
 
-/* Their own, and what levels were called before. */
-static void check_level_names(struct suite *s)
+/* Of --cpu-mask: each kernel set's own, and what they were called before. */
+static void check_mask_names(struct suite *s)
 {
-    enum cpu_level none;
-    if (s->filter && !strstr("level names", s->filter)) return;
-    bool ok = is_called("generic", CPU_GENERIC) && is_called("avx512vbmi", CPU_AVX512VBMI) &&
-              is_called("avx512", CPU_AVX512) && is_called("amx", CPU_AMX);
-    ok = is_called("avx512bf16", CPU_AVX512) && is_called("avx512fp16", CPU_AVX512) &&
-         !cpu_level_by_name("mmx", &none) && ok;
-    if (!ok) printf("FAIL level names\n");
+    const struct cpu_isa avx2 = {CPU_AVX2, true, false}, avx512 = {CPU_AVX512, true, true},
+                         avx512_nobf16 = {CPU_AVX512, true, false};
+    struct cpu_isa none;
+    if (s->filter && !strstr("mask names", s->filter)) return;
+    bool ok = is_called("avxvnni", avx2) && is_called("avx512vbmi", avx512_nobf16) &&
+              is_called("avx512bf16", avx512) && is_called("avx512fp16", avx512) &&
+              !cpu_isa_by_name("mmx", &none);
+    for (int i = 0; i < KERNEL_SETS; i++) {
+        const struct cpu_kernels *kernels = usable_kernels(i);
+        ok = cpu_isa_by_name(kernel_masks[i], &none) && strstr(CPU_MASK_NAMES, kernel_masks[i]) &&
+             (!kernels || is_called(kernels->mask, kernels->isa)) && ok;
+    }
+    if (!ok) printf("FAIL mask names\n");
     *(ok ? &s->passed : &s->failed) += 1;
 }
 
@@ -199,7 +206,7 @@ static int test_main(const char *filter, uint64_t seed)
     catch_faults();
     open_suite(&s);
     printf("seed %llu\n", (unsigned long long)seed);
-    check_level_names(&s);
+    check_mask_names(&s);
     check_direct(&s, direct_tests);
     check_direct(&s, attention_tests);
     check_direct(&s, int16_tests);

@@ -132,7 +132,7 @@ static void cpu_release(struct backend *be, dev p)
 
 const float *cpu_vector(struct cpu *c, int slot, const struct placed *w)
 {
-    c->k->dequantize_row(c->vectors[slot], &cpu_weight_of(w)->m, 0);
+    c->k->rows->dequantize_row(c->vectors[slot], &cpu_weight_of(w)->m, 0);
     return c->vectors[slot];
 }
 
@@ -144,8 +144,7 @@ static const char *cpu_detail(const struct backend *be)
 static bool cpu_measure(struct backend *be, struct device_roofline *roofline, ey_err *e)
 {
     struct cpu *c = cpu_of(be);
-    return cpu_measure_roofline(c->pool, c->k->level, c->k->low_precision || c->k->fp8, roofline,
-                                e);
+    return cpu_measure_roofline(c->pool, c->k->isa, c->k->low_precision || c->k->fp8, roofline, e);
 }
 
 static const struct compute_ops cpu_compute = {
@@ -193,17 +192,15 @@ static const struct backend_ops cpu_ops = {
 
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e)
 {
-    enum cpu_level most = mask ? CPU_LEVELS - 1 : cpu_best_level();
-    if (mask && !cpu_level_by_name(mask, &most))
+    struct cpu_isa most = mask ? cpu_isa_best() : cpu_fastest_isa();
+    if (mask && !cpu_isa_by_name(mask, &most))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "there is no instruction set \"%s\"; use generic, avx2, avxvnni, "
-                       "avx512vbmi, avx512 or amx",
-                       mask);
+                       "there is no instruction set \"%s\"; use one of " CPU_MASK_NAMES, mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &cpu_ops;
     c->pool = pool;
-    c->k = cpu_kernels_for(cpu_level_usable(most));
+    c->k = cpu_kernels_for(cpu_isa_usable(most));
     *be = &c->base;
     return true;
 }

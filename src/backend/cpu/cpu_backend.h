@@ -56,8 +56,8 @@ struct cpu {
     struct cpu_weight *last_weight;
 };
 
-/* The best instruction set of the machine that is at most what `mask` names ("generic", "avx2",
- * "avxvnni", "avx512vbmi", "avx512", "amx"); NULL: the fastest, cpu_best_level(). */
+/* With the best kernels for what the machine has of what `mask` names (CPU_MASK_NAMES); NULL: the
+ * fastest, cpu_fastest_isa(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
 static inline struct cpu *cpu_of(struct backend *be)

@@ -5,21 +5,28 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 
-static const char *const level_names[CPU_LEVELS] = {"generic",    "avx2",   "avxvnni",
-                                                    "avx512vbmi", "avx512", "amx"};
-
-/* What levels were called before, and the level that takes their place. */
-static const struct old_name {
+/* A tier's name stands for all of it that the machine has. */
+static const struct isa_name {
     const char *name;
-    enum cpu_level level;
-} old_names[] = {{"avx512bf16", CPU_AVX512}, {"avx512fp16", CPU_AVX512}};
+    struct cpu_isa most;
+} isa_names[] = {
+    {"generic", {CPU_GENERIC, false, false}},
+    {"avx2", {CPU_AVX2, true, false}},
+    {"avx2-novnni", {CPU_AVX2, false, false}},
+    {"avx512", {CPU_AVX512, true, true}},
+    {"avx512-nobf16", {CPU_AVX512, true, false}},
+    {"amx", {CPU_AMX, true, true}},
+    /* what they were called before */
+    {"avxvnni", {CPU_AVX2, true, false}},
+    {"avx512vbmi", {CPU_AVX512, true, false}},
+    {"avx512bf16", {CPU_AVX512, true, true}},
+    {"avx512fp16", {CPU_AVX512, true, true}},
+};
 
-bool cpu_level_by_name(const char *name, enum cpu_level *level)
+bool cpu_isa_by_name(const char *name, struct cpu_isa *isa)
 {
-    for (int i = 0; i < CPU_LEVELS; i++)
-        if (strcmp(name, level_names[i]) == 0) return *level = (enum cpu_level)i, true;
-    for (size_t i = 0; i < sizeof(old_names) / sizeof(old_names[0]); i++)
-        if (strcmp(name, old_names[i].name) == 0) return *level = old_names[i].level, true;
+    for (size_t i = 0; i < sizeof(isa_names) / sizeof(isa_names[0]); i++)
+        if (strcmp(name, isa_names[i].name) == 0) return *isa = isa_names[i].most, true;
     return false;
 }
 
@@ -61,60 +68,72 @@ static bool has_amx(void)
     return tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-static bool machine_has(enum cpu_level level)
+static bool has_avx2(void)
+{
+    unsigned a, b, c = 0, d;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+/* Ice Lake, Zen 4 and later. */
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") &&
+           has_gfni();
+}
+
+/* Whether the machine has a tier, if it has those before it. */
+static bool machine_has(enum cpu_tier tier)
 {
     __builtin_cpu_init();
-    switch (level) {
+    switch (tier) {
     case CPU_GENERIC: return true;
-    case CPU_AVX2: {
-        unsigned a, b, c = 0, d;
-        bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
-        return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    }
-    case CPU_AVXVNNI: return has_avxvnni();
-    case CPU_AVX512VBMI: /* Ice Lake, Zen 4 and later */
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") &&
-               has_gfni();
-    case CPU_AVX512: return has_avx512bf16();
-    default: return has_amx();
+    case CPU_AVX2: return has_avx2();
+    case CPU_AVX512: return has_avx512();
+    default: return has_avx512bf16() && has_amx();
     }
 }
 
-const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
+const struct cpu_kernels *cpu_kernels_for(struct cpu_isa isa)
 {
-    static const struct cpu_kernels *const kernels[CPU_LEVELS] = {
-        &cpu_kernels_generic,    &cpu_kernels_avx2,   &cpu_kernels_avxvnni,
-        &cpu_kernels_avx512vbmi, &cpu_kernels_avx512, &cpu_kernels_amx};
-    return kernels[level];
+    switch (isa.tier) {
+    case CPU_GENERIC: return &cpu_kernels_generic;
+    case CPU_AVX2: return &cpu_kernels_avx2[isa.vnni];
+    case CPU_AVX512: return &cpu_kernels_avx512[isa.bf16];
+    default: return &cpu_kernels_amx;
+    }
 }
 #else
-static bool machine_has(enum cpu_level level)
+static bool has_avxvnni(void)
 {
-    return level == CPU_GENERIC;
+    return false;
 }
 
-const struct cpu_kernels *cpu_kernels_for(enum cpu_level level)
+static bool has_avx512bf16(void)
 {
-    (void)level;
+    return false;
+}
+
+static bool machine_has(enum cpu_tier tier)
+{
+    return tier == CPU_GENERIC;
+}
+
+const struct cpu_kernels *cpu_kernels_for(struct cpu_isa isa)
+{
+    (void)isa;
     return &cpu_kernels_generic;
 }
 #endif
 
-/* Whether the machine has a level and those that it implies: all before it but AVX-VNNI. */
-static bool is_usable(int level)
+struct cpu_isa cpu_isa_usable(struct cpu_isa most)
 {
-    bool usable = true;
-    for (int i = level; usable && i > CPU_GENERIC; i--)
-        usable = (i < level && i == CPU_AVXVNNI) || machine_has((enum cpu_level)i);
-    return usable;
-}
-
-enum cpu_level cpu_level_usable(enum cpu_level most)
-{
-    int level = (int)most;
-    while (!is_usable(level))
-        level--;
-    return (enum cpu_level)level;
+    struct cpu_isa isa = {CPU_GENERIC, false, false};
+    while (isa.tier < most.tier && machine_has((enum cpu_tier)(isa.tier + 1)))
+        isa.tier = (enum cpu_tier)(isa.tier + 1);
+    isa.vnni = isa.tier >= CPU_AVX512 || (isa.tier == CPU_AVX2 && most.vnni && has_avxvnni());
+    isa.bf16 = isa.tier == CPU_AMX || (isa.tier == CPU_AVX512 && most.bf16 && has_avx512bf16());
+    return isa;
 }

@@ -17,9 +17,9 @@ static void cpu_norm_rows(void *context, size_t begin, size_t end, int thread)
         const float *x = in->x + i * in->x_stride;
         float *y = j->c->rows[0] + i * j->c->stride;
         if (in->norm == CPU_RMS_NORM)
-            k->rms_norm(y, x, in->w, (size_t)in->width, in->eps);
+            k->rows->rms_norm(y, x, in->w, (size_t)in->width, in->eps);
         else
-            k->layer_norm(y, x, in->w, in->b, (size_t)in->width, in->eps);
+            k->rows->layer_norm(y, x, in->w, in->b, (size_t)in->width, in->eps);
     }
 }
 
@@ -41,8 +41,9 @@ void cpu_accumulate_sums(const struct cpu_matmul_job *j, const struct cpu_linear
     for (int b = 0; b < n; b++) {
         const float *from = sums + (size_t)b * stride,
                     *remainders = j->two_pass ? from + (size_t)n * stride : NULL;
-        j->c->k->accumulate(p->y + (size_t)(first + b) * p->y_stride + row, from, remainders,
-                            p->bias ? p->bias + row : NULL, (size_t)n_w, j->epilogue == CPU_ADD);
+        j->c->k->rows->accumulate(p->y + (size_t)(first + b) * p->y_stride + row, from, remainders,
+                                  p->bias ? p->bias + row : NULL, (size_t)n_w,
+                                  j->epilogue == CPU_ADD);
     }
 }
 
@@ -53,10 +54,10 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
     size_t n = (size_t)(end - begin);
     for (int m = first; m < first + n_rows; m++) {
         float *y = j->linears[0].y + (size_t)m * j->linears[0].y_stride + begin;
-        if (j->epilogue == CPU_GELU_TANH) k->gelu_tanh(y, n);
-        if (j->epilogue == CPU_GELU_ERF) k->gelu_erf(y, n);
+        if (j->epilogue == CPU_GELU_TANH) k->rows->gelu_tanh(y, n);
+        if (j->epilogue == CPU_GELU_ERF) k->rows->gelu_erf(y, n);
         if (j->epilogue == CPU_SILU_MUL)
-            k->silu_mul(y, j->linears[1].y + (size_t)m * j->linears[1].y_stride + begin, n);
+            k->rows->silu_mul(y, j->linears[1].y + (size_t)m * j->linears[1].y_stride + begin, n);
     }
 }
 

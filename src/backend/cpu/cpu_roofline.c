@@ -188,28 +188,28 @@ typedef float lanes __attribute__((vector_size(16)));
 FMA_LOOP(fma_loop_generic, "", lanes, ((lanes){0.5f}))
 #endif
 
-static pool_fn *fma_loop_for(enum cpu_level level, bool low_precision, double *flops)
+static pool_fn *fma_loop_for(struct cpu_isa isa, bool low_precision, double *flops)
 {
 #if defined(__x86_64__)
-    if (low_precision && level == CPU_AMX)
+    if (low_precision && isa.tier == CPU_AMX)
         return *flops = 4 * 16384.0 / ACCUMULATORS / AMX_STEP_DIVISOR, fma_loop_amx;
-    if (low_precision && level == CPU_AVX2) return *flops = 32, fma_loop_madd;
-    if (low_precision && level == CPU_AVXVNNI) return *flops = 32, fma_loop_avxvnni;
-    if (low_precision && level == CPU_AVX512VBMI) return *flops = 64, fma_loop_int16;
-    if (low_precision) return *flops = 64, fma_loop_bf16;
-    if (level >= CPU_AVX512VBMI) return *flops = 32, fma_loop_avx512;
-    if (level >= CPU_AVX2) return *flops = 16, fma_loop_avx2;
+    if (low_precision && isa.bf16) return *flops = 64, fma_loop_bf16;
+    if (low_precision && isa.tier == CPU_AVX512) return *flops = 64, fma_loop_int16;
+    if (low_precision && isa.vnni) return *flops = 32, fma_loop_avxvnni;
+    if (low_precision) return *flops = 32, fma_loop_madd;
+    if (isa.tier >= CPU_AVX512) return *flops = 32, fma_loop_avx512;
+    if (isa.tier >= CPU_AVX2) return *flops = 16, fma_loop_avx2;
 #endif
-    (void)level;
+    (void)isa;
     (void)low_precision;
     return *flops = 8, fma_loop_generic;
 }
 
-double cpu_measure_flops(struct pool *pool, enum cpu_level level, bool low_precision)
+double cpu_measure_flops(struct pool *pool, struct cpu_isa isa, bool low_precision)
 {
     double flops, best = 0;
     size_t pieces = 16 * (size_t)pool_threads(pool), steps = STEPS;
-    pool_fn *fn = fma_loop_for(level, low_precision, &flops);
+    pool_fn *fn = fma_loop_for(isa, low_precision, &flops);
     for (int i = 0; i < ROUNDS; i++) {
         double start = seconds_now();
         pool_run(pool, pieces, 1, fn, &steps);
@@ -220,11 +220,11 @@ double cpu_measure_flops(struct pool *pool, enum cpu_level level, bool low_preci
 }
 
 /* Seconds a FLOP on the caller's core, or `best` if that is less. */
-static double time_short_loop(enum cpu_level level, bool low_precision, double best)
+static double time_short_loop(struct cpu_isa isa, bool low_precision, double best)
 {
     double flops;
     size_t steps = SHORT_STEPS;
-    pool_fn *fn = fma_loop_for(level, low_precision, &flops);
+    pool_fn *fn = fma_loop_for(isa, low_precision, &flops);
     double start = seconds_now();
     fn(&steps, 0, 1, 0);
     double seconds = (seconds_now() - start) / flops;
@@ -233,32 +233,33 @@ static double time_short_loop(enum cpu_level level, bool low_precision, double b
 
 /* Processors do BF16 pairs at half the rate of float32, or at twice: nothing lies near the limit.
  * By turns, because clocks vary. */
-static enum cpu_level faster_vectors(void)
+static bool bf16_is_faster(struct cpu_isa isa)
 {
     double f32 = 1, bf16 = 1;
     for (int i = 0; i < SHORT_ROUNDS; i++) {
-        f32 = time_short_loop(CPU_AVX512VBMI, false, f32);
-        bf16 = time_short_loop(CPU_AVX512, true, bf16);
+        f32 = time_short_loop(isa, false, f32);
+        bf16 = time_short_loop(isa, true, bf16);
     }
-    return bf16 < f32 ? CPU_AVX512 : CPU_AVX512VBMI;
+    return bf16 < f32;
 }
 
-static enum cpu_level best_level;
+static struct cpu_isa fastest_isa;
 
-static void find_best_level(void)
+static void find_fastest_isa(void)
 {
-    best_level = cpu_level_usable(CPU_LEVELS - 1);
-    if (best_level == CPU_AVX512) best_level = faster_vectors();
+    fastest_isa = cpu_isa_usable(cpu_isa_best());
+    if (fastest_isa.tier == CPU_AVX512 && fastest_isa.bf16)
+        fastest_isa.bf16 = bf16_is_faster(fastest_isa);
 }
 
-enum cpu_level cpu_best_level(void)
+struct cpu_isa cpu_fastest_isa(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_best_level);
-    return best_level;
+    pthread_once(&once, find_fastest_isa);
+    return fastest_isa;
 }
 
-bool cpu_measure_roofline(struct pool *pool, enum cpu_level level, bool low_precision,
+bool cpu_measure_roofline(struct pool *pool, struct cpu_isa isa, bool low_precision,
                           struct device_roofline *roofline, ey_err *e)
 {
     const size_t bytes = (size_t)1 << 30;
@@ -268,9 +269,10 @@ bool cpu_measure_roofline(struct pool *pool, enum cpu_level level, bool low_prec
     memset(data, 1, bytes);              /* real pages: the zero page is read from the cache */
     roofline->bandwidth = cpu_measure_bandwidth(pool, data, bytes);
     munmap(data, bytes);
-    roofline->flops = cpu_measure_flops(pool, level, low_precision);
-    roofline->vector_flops = low_precision && level == CPU_AMX
-                                 ? cpu_measure_flops(pool, CPU_AVX512, true)
+    roofline->flops = cpu_measure_flops(pool, isa, low_precision);
+    const struct cpu_isa vectors = {CPU_AVX512, true, true};
+    roofline->vector_flops = low_precision && isa.tier == CPU_AMX
+                                 ? cpu_measure_flops(pool, vectors, true)
                                  : 0;
     return true;
 }

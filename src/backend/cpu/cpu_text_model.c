@@ -17,7 +17,7 @@ void cpu_embed(struct backend *be, dev x, const struct placed *table, dev featur
             memcpy(row, (const float *)features + (size_t)step->feature[i] * hidden,
                    hidden * sizeof(float));
         else
-            cpu_of(be)->k->dequantize_row(row, &cpu_weight_of(table)->m, step->token[i]);
+            cpu_of(be)->k->rows->dequantize_row(row, &cpu_weight_of(table)->m, step->token[i]);
     }
 }
 
@@ -90,7 +90,7 @@ struct qkv_job {
 static void cpu_norm_and_rope(const struct qkv_job *j, float *head, const float *norm, int row)
 {
     int dim = j->shape->head_dim;
-    if (norm) j->c->k->rms_norm(head, head, norm, (size_t)dim, j->shape->norm_eps);
+    if (norm) j->c->k->rows->rms_norm(head, head, norm, (size_t)dim, j->shape->norm_eps);
     cpu_apply_rope(head, j->rope + (size_t)row * (size_t)dim, dim / 2);
 }
 
@@ -132,10 +132,10 @@ static void append_head(const struct qkv_job *j, const struct kv_slot *p, const 
 {
     const size_t dim = (size_t)j->shape->head_dim;
     uint16_t packed[EY_MAX_HEAD_DIM], *values = value_pairs(p, dim) + p->index % 2;
-    j->c->k->to_bf16(packed, k, dim);
+    j->c->k->rows->to_bf16(packed, k, dim);
     for (size_t d = 0; d < dim; d += 2)
         memcpy(key_pair(p, d), packed + d, 2 * sizeof(*packed));
-    j->c->k->to_bf16(packed, v, dim);
+    j->c->k->rows->to_bf16(packed, v, dim);
     for (size_t d = 0; d < dim; d++)
         values[2 * d] = packed[d];
 }

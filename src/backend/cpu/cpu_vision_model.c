@@ -50,7 +50,7 @@ static void cpu_add_table_row(const struct position_job *j, float *x, float *scr
                               float factor)
 {
     size_t n = (size_t)cpu_tensor(j->table)->cols;
-    j->c->k->dequantize_row(scratch, &cpu_weight_of(j->table)->m, row);
+    j->c->k->rows->dequantize_row(scratch, &cpu_weight_of(j->table)->m, row);
     for (size_t d = 0; d < n; d++)
         x[d] += factor * scratch[d];
 }
@@ -362,7 +362,8 @@ static void cpu_layer_norm_rows(void *context, size_t begin, size_t end, int thr
     const struct norm_job *j = context;
     (void)thread;
     for (size_t i = begin; i < end; i++)
-        j->k->layer_norm(j->y + i * j->width, j->x + i * j->width, j->w, j->b, j->width, j->eps);
+        j->k->rows->layer_norm(j->y + i * j->width, j->x + i * j->width, j->w, j->b, j->width,
+                               j->eps);
 }
 
 void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,

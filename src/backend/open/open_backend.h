@@ -7,8 +7,8 @@
 
 struct backend_options {
     struct pool *pool;    /* borrowed */
-    const char *cpu_mask; /* the best instruction set that "cpu" may use ("generic", "avx2",
-                             "avxvnni", "avx512vbmi", "avx512", "amx"); NULL: the fastest */
+    const char *cpu_mask; /* the best instruction set that "cpu" may use (CPU_MASK_NAMES); NULL: the
+                             fastest */
     bool eager;           /* no graphs */
 };
 

@@ -117,8 +117,9 @@ static const char *ref_detail(const struct backend *be)
 
 static bool ref_measure(struct backend *be, struct device_roofline *roofline, ey_err *e)
 {
-    return cpu_measure_roofline(ref_of(be)->pool, cpu_level_usable(CPU_AVX512VBMI), false, roofline,
-                                e);
+    return cpu_measure_roofline(ref_of(be)->pool,
+                                cpu_isa_usable((struct cpu_isa){CPU_AVX512, true, false}), false,
+                                roofline, e);
 }
 
 static const struct compute_ops ref_compute = {

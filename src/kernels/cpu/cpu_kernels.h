@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hot loops of the cpu backend: a kernel set for each instruction set (isa/), of which one is
- * chosen for the machine (cpu_kernels_for). Arithmetic by weights:
+/* The hot loops of the cpu backend: a kernel set for each tier (isa/), of which one is chosen for
+ * the machine (cpu_kernels_for). Arithmetic by weights:
  *
- *   level          BF16, int4, int8   FP8              BF16 of the vision model
- *   generic        float32            float32          float32
- *   avx2, avxvnni  float32            int16 (most)     int16
- *   avx512vbmi     float32            int16 (most)     int16
- *   avx512         BF16               int16 (most)     BF16
- *   amx            BF16 tiles         BF16 tiles       BF16 tiles
+ *   tier               BF16, int4, int8   FP8              BF16 of the vision model
+ *   generic            float32            float32          float32
+ *   AVX2               float32            int16 (most)     int16
+ *   AVX-512            float32            int16 (most)     int16
+ *   AVX-512 with BF16  BF16               int16 (most)     BF16
+ *   AMX                BF16 tiles         BF16 tiles       BF16 tiles
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or
  * over keys, in an order that depends on neither the number of rows nor the tile. */
@@ -37,17 +37,15 @@ enum {
     CPU_INT16_PANEL_END = CPU_N_BLOCK * CPU_INT16_COLUMNS / FP8_BLOCK * 4
 };
 
-/* Which instruction sets may be used; each implies those before it, but AVX-512 does not AVX-VNNI.
- * AVX-512 is taken with VBMI, VNNI and GFNI only: processors that have less of it take AVX2.
- * CPU_AVX512 has BF16 matmuls, too. */
-enum cpu_level {
-    CPU_GENERIC,
-    CPU_AVX2,
-    CPU_AVXVNNI,
-    CPU_AVX512VBMI,
-    CPU_AVX512,
-    CPU_AMX,
-    CPU_LEVELS
+/* Tiers of instruction sets; each implies those before it. AVX2 comes with FMA and F16C; AVX-512 is
+ * taken with VBMI, VNNI and GFNI only: processors that have less of it take AVX2. */
+enum cpu_tier { CPU_GENERIC, CPU_AVX2, CPU_AVX512, CPU_AMX, CPU_TIERS };
+
+/* What kernels may use: a tier, and what not all of its processors have. */
+struct cpu_isa {
+    enum cpu_tier tier;
+    bool vnni; /* int16 pairs are multiplied and added in one instruction; from AVX-512 on always */
+    bool bf16; /* BF16 pairs are, too: AVX-512 only; AMX always has it */
 };
 
 /* A placed matrix, as kernels read it. */
@@ -203,18 +201,8 @@ struct vision_attention_kernels {
 };
 enum { CPU_PATCH_GROUP = 16 };
 
-struct cpu_kernels {
-    enum cpu_level level;
-    const char *name;
-    const struct matmul_kernels *f32;           /* weights of any dtype */
-    const struct matmul_kernels *low_precision; /* 16 bits, for BF16, FP8, int8 and int4
-                                                   weights; NULL: float32 */
-    const struct matmul_kernels *fp8;    /* for FP8 weights that cpu_use_int16(); NULL: none */
-    const struct matmul_kernels *vision; /* for BF16 weights and rows of an image; NULL: none */
-    bool two_pass; /* where BF16 is too coarse, multiply x's BF16 rounding errors, too
-                    * (packing_args.two_pass), instead of float32; images' keys and values are then
-                    * KV_LAYOUT_TWO_PASS instead of KV_LAYOUT_F32 */
-
+/* Rows of weights and activations, and causal attention with vectors. */
+struct row_kernels {
     void (*to_bf16)(uint16_t *out, const float *in,
                     size_t n); /* nearest, ties to even; denormals stay */
     /* One weight row, scales included → n float32 */
@@ -229,19 +217,41 @@ struct cpu_kernels {
     void (*silu_mul)(float *gate, const float *up, size_t n); /* gate = silu(gate) * up */
     void (*gelu_tanh)(float *x, size_t n);
     void (*gelu_erf)(float *x, size_t n);
+    void (*attention)(struct attention_tile *t, const void *keys, const void *values,
+                      enum kv_layout kind);
+};
 
+struct cpu_kernels {
+    struct cpu_isa isa;
+    const char *name, *mask; /* for people; and as --cpu-mask names it */
+    const struct row_kernels *rows;
+    const struct matmul_kernels *f32;           /* weights of any dtype */
+    const struct matmul_kernels *low_precision; /* 16 bits, for BF16, FP8, int8 and int4
+                                                   weights; NULL: float32 */
+    const struct matmul_kernels *fp8;    /* for FP8 weights that cpu_use_int16(); NULL: none */
+    const struct matmul_kernels *vision; /* for BF16 weights and rows of an image; NULL: none */
+    bool two_pass; /* where BF16 is too coarse, multiply x's BF16 rounding errors, too
+                    * (packing_args.two_pass), instead of float32; images' keys and values are then
+                    * KV_LAYOUT_TWO_PASS instead of KV_LAYOUT_F32 */
     void (*attention)(struct attention_tile *t, const void *keys, const void *values,
                       enum kv_layout kind);
     const struct vision_attention_kernels
         *vision_attention; /* NULL: attention() with KV_LAYOUT_TWO_PASS or KV_LAYOUT_F32 */
 };
 
-/* The best level of this machine that is at most `most`. */
-enum cpu_level cpu_level_usable(enum cpu_level most);
-const struct cpu_kernels *cpu_kernels_for(enum cpu_level level);
-/* "generic", "avx2", "avxvnni", "avx512vbmi", "avx512", "amx", or an old name; false: no such name.
- */
-bool cpu_level_by_name(const char *name, enum cpu_level *level);
+/* All that there may be. */
+static inline struct cpu_isa cpu_isa_best(void)
+{
+    return (struct cpu_isa){CPU_AMX, true, true};
+}
+
+/* What this machine has of `most`. */
+struct cpu_isa cpu_isa_usable(struct cpu_isa most);
+/* Of what cpu_isa_usable() returns. */
+const struct cpu_kernels *cpu_kernels_for(struct cpu_isa isa);
+/* A name of --cpu-mask: CPU_MASK_NAMES, or an old one; false: there is no such name. */
+#define CPU_MASK_NAMES "generic, avx2, avx2-novnni, avx512, avx512-nobf16, amx"
+bool cpu_isa_by_name(const char *name, struct cpu_isa *isa);
 
 extern const struct cpu_kernels cpu_kernels_generic;
 extern const struct matmul_kernels cpu_matmul_f32_generic;
@@ -273,19 +283,22 @@ void cpu_store_gemm_int16(float *out, size_t out_stride, const float *sums, int 
                           int n);
 size_t cpu_gemm_sums_int16(size_t width);
 
+/* attention/attention_vision_*.c, named likewise */
 extern const struct vision_attention_kernels cpu_vision_attention_avx2,
-    cpu_vision_attention_avxvnni,
-    cpu_vision_attention_avx512vbmi; /* attention_vision_avx2.c and so on */
-extern const struct vision_attention_kernels cpu_vision_attention_amx; /* attention_vision_amx.c */
-extern const struct vision_attention_kernels
-    cpu_vision_attention_avx512; /* attention_vision_avx512.c */
+    cpu_vision_attention_avx2_vnni, cpu_vision_attention_avx512, cpu_vision_attention_avx512_bf16,
+    cpu_vision_attention_amx;
 
-extern const struct matmul_kernels cpu_matmul_int16_avx2, cpu_matmul_int16_avxvnni,
-    cpu_matmul_vision_avx2, cpu_matmul_vision_avxvnni; /* gemm_int16_avx2.c, gemm_int16_avxvnni.c */
-extern const struct matmul_kernels cpu_matmul_f32_avx2,
-    cpu_matmul_f32_avx512vbmi; /* the latter of all later levels, too */
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512vbmi,
-    cpu_kernels_avx512, cpu_kernels_amx;
+/* isa/ and, of int16, gemm/gemm_int16_*.c */
+extern const struct matmul_kernels cpu_matmul_f32_avx2, cpu_matmul_f32_avx512,
+    cpu_matmul_bf16_avx512;
+extern const struct matmul_kernels cpu_matmul_int16_avx2, cpu_matmul_int16_avx2_vnni,
+    cpu_matmul_vision_avx2, cpu_matmul_vision_avx2_vnni;
+extern const struct matmul_kernels cpu_matmul_int16_avx512, cpu_matmul_int16_avx512_bf16;
+extern const struct row_kernels cpu_row_kernels_avx512; /* of AMX, too */
+
+extern const struct cpu_kernels cpu_kernels_avx2[2], /* [cpu_isa.vnni] */
+    cpu_kernels_avx512[2],                           /* [cpu_isa.bf16] */
+    cpu_kernels_amx;
 #endif
 
 #endif

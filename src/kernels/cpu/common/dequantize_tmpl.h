@@ -129,7 +129,8 @@ INLINE bool has_nan_e4m3(magnitudes most)
 }
 
 /* n quantized values as float32 times `unit` / FP8_LOAD_FACTOR, without scales. */
-static void fp8_to_f32(float *out, const uint8_t *quantized, size_t n, float unit)
+static __attribute__((unused)) void fp8_to_f32(float *out, const uint8_t *quantized, size_t n,
+                                               float unit)
 {
     for (size_t k = 0; k < n; k += STEP) {
         uint8_t tail[STEP] = {0};

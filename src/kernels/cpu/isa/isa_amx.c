@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for AMX: matmuls and attention in BF16 with tiles, and the rest with AVX-512. */
-#define LANES 16
-#include "kernels/cpu/isa/row_kernels_tmpl.h"
+/* The AMX tier: matmuls and attention in BF16 with tiles, and the rest with AVX-512. */
+#include "kernels/cpu/cpu_kernels.h"
 
 static const struct matmul_kernels matmul_amx = {
     .bf12 = true,
@@ -30,18 +29,19 @@ static void attention_amx(struct attention_tile *t, const void *keys, const void
                           enum kv_layout kind)
 {
     if (kind == KV_LAYOUT_F32)
-        causal_attention(t, keys, values, kind);
+        cpu_row_kernels_avx512.attention(t, keys, values, kind);
     else
         cpu_attention_amx(t, keys, values, kind);
 }
 
 const struct cpu_kernels cpu_kernels_amx = {
-    .level = CPU_AMX,
+    .isa = {CPU_AMX, true, true},
     .name = "amx",
-    .f32 = &cpu_matmul_f32_avx512vbmi,
+    .mask = "amx",
+    .rows = &cpu_row_kernels_avx512,
+    .f32 = &cpu_matmul_f32_avx512,
     .low_precision = &matmul_amx,
     .two_pass = true,
     .attention = attention_amx,
     .vision_attention = &cpu_vision_attention_amx,
-    ROW_KERNELS,
 };

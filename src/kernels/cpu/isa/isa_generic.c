@@ -5,10 +5,13 @@
 #include "kernels/cpu/isa/matmul_f32_tmpl.h"
 #include "kernels/cpu/isa/row_kernels_tmpl.h"
 
+static const struct row_kernels generic_rows = {ROW_KERNELS};
+
 const struct cpu_kernels cpu_kernels_generic = {
-    .level = CPU_GENERIC,
+    .isa = {CPU_GENERIC, false, false},
     .name = "generic",
+    .mask = "generic",
+    .rows = &generic_rows,
     .f32 = &cpu_matmul_f32_generic,
     .attention = causal_attention,
-    ROW_KERNELS,
 };

@@ -4,7 +4,7 @@
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 #include "kernels/cpu/gemv/gemv_int16_avx512_tmpl.h"
 
-static const struct matmul_kernels matmul_int16 = {
+const struct matmul_kernels MATMUL_INT16 = {
     .scales_sums = true,
     .gemm_rows = M_TILE_ROWS,
     .gemv_rows = MAX_GEMV_ROWS,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of every instruction set that are not matmuls: rows of weights and activations, and
- * causal attention. What includes it sets LANES and names them in its table by ROW_KERNELS. */
+/* The kernels of every tier that are not matmuls: rows of weights and activations, and causal
+ * attention. What includes it sets LANES and has a struct row_kernels of ROW_KERNELS. */
 #ifndef EY_KERNELS_CPU_ROW_KERNELS_TMPL_H
 #define EY_KERNELS_CPU_ROW_KERNELS_TMPL_H
 
@@ -40,6 +40,6 @@ static void to_bf16(uint16_t *out, const float *in, size_t n)
 #define ROW_KERNELS                                                                 \
     .to_bf16 = to_bf16, .dequantize_row = dequantize_row, .accumulate = accumulate, \
     .rms_norm = rms_norm, .layer_norm = layer_norm, .silu_mul = silu_mul_row,       \
-    .gelu_tanh = gelu_tanh_row, .gelu_erf = gelu_erf_row
+    .gelu_tanh = gelu_tanh_row, .gelu_erf = gelu_erf_row, .attention = causal_attention
 
 #endif
