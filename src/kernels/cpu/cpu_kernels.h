@@ -32,9 +32,9 @@ enum {
     CPU_KEY_BLOCK = 64,       /* keys of an attention block; KV_BLOCK */
     CPU_Q_ROWS = 32,          /* query rows of an attention tile */
     CPU_HEAD_PAD = 16,        /* rows of values are read in steps of this many elements */
-    CPU_INT16_COLUMNS = 2048, /* of an int16 panel */
+    CPU_INT16_KC = 2048,      /* columns of an int16 panel */
     /* bytes after an int16 panel: a step for each weight row and block of scales */
-    CPU_INT16_PANEL_END = CPU_N_BLOCK * CPU_INT16_COLUMNS / FP8_BLOCK * 4
+    CPU_INT16_PANEL_END = CPU_N_BLOCK * CPU_INT16_KC / FP8_BLOCK * 4
 };
 
 /* Tiers of instruction sets; each implies those before it. AVX2 comes with FMA and F16C; AVX-512 is
@@ -257,7 +257,11 @@ extern const struct cpu_kernels cpu_kernels_generic;
 extern const struct matmul_kernels cpu_matmul_f32_generic;
 #if defined(__x86_64__)
 /* gemm/gemm_amx.c */
-enum { CPU_AMX_GEMM_ROWS = 32, CPU_AMX_GEMV_ROWS = 16, CPU_AMX_GEMV_MAX_ROWS = 32 };
+enum {
+    CPU_AMX_MR = 32,      /* rows of a packed tile of GEMM: two tiles' */
+    CPU_AMX_GEMV_MR = 16, /* of GEMV: one's */
+    CPU_AMX_GEMV_MAX_ROWS = 32
+};
 void cpu_pack_gemm_amx(void *out, const struct packing_args *p);
 void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                         size_t k);
@@ -271,29 +275,18 @@ void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, si
 void cpu_gemv_amx(float *out, size_t out_stride, const struct gemv_args *t);
 void cpu_attention_amx(struct attention_tile *t, const void *keys, const void *values,
                        enum kv_layout kind);
-/* gemm/gemm_int16_avx512.c */
-void cpu_pack_gemm_int16(void *out, const struct packing_args *p);
-size_t cpu_x_offset_int16(size_t k0, int n);
-void cpu_pack_panel_int16(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
-                          size_t k);
-void cpu_pack_panel_bf16_int16(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
-                               size_t k);
-void cpu_gemm_int16(float *sums, const struct gemm_args *b);
-void cpu_store_gemm_int16(float *out, size_t out_stride, const float *sums, int n_w, int first,
-                          int n);
-size_t cpu_gemm_sums_int16(size_t width);
-
 /* attention/attention_vision_*.c, named likewise */
 extern const struct vision_attention_kernels cpu_vision_attention_avx2,
     cpu_vision_attention_avx2_vnni, cpu_vision_attention_avx512, cpu_vision_attention_avx512_bf16,
     cpu_vision_attention_amx;
 
-/* isa/ and, of int16, gemm/gemm_int16_*.c */
+/* isa/ */
 extern const struct matmul_kernels cpu_matmul_f32_avx2, cpu_matmul_f32_avx512,
     cpu_matmul_bf16_avx512;
 extern const struct matmul_kernels cpu_matmul_int16_avx2, cpu_matmul_int16_avx2_vnni,
-    cpu_matmul_vision_avx2, cpu_matmul_vision_avx2_vnni;
-extern const struct matmul_kernels cpu_matmul_int16_avx512, cpu_matmul_int16_avx512_bf16;
+    cpu_matmul_int16_avx512, cpu_matmul_int16_avx512_bf16; /* of FP8 weights */
+extern const struct matmul_kernels cpu_matmul_vision_avx2, cpu_matmul_vision_avx2_vnni,
+    cpu_matmul_vision_avx512;                           /* int16, too */
 extern const struct row_kernels cpu_row_kernels_avx512; /* of AMX, too */
 
 extern const struct cpu_kernels cpu_kernels_avx2[2], /* [cpu_isa.vnni] */

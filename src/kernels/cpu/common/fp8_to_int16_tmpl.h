@@ -7,6 +7,9 @@
  * has steps of its own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be
  * 26000 steps long. Scales multiply the sums of blocks, so that a row is packed once for all
  * weights. */
+#ifndef EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
+#define EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
+
 #include "kernels/cpu/common/int16_tmpl.h"
 
 enum { E4M3_UNIT = 16, MAX_POWERS = 7, X_BLOCK_LENGTH = 26000 };
@@ -172,3 +175,17 @@ INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
     }
 #endif
 }
+
+/* The same where e4m3_to_int16() is given INT16_COLUMNS columns of a weight row, or of each of two:
+ * those of a row lie together. */
+INLINE void words_in_gemv_order(int_vector words[BLOCK_VECTORS])
+{
+#if LANES == 16
+    for (int v = 0; v < BLOCK_VECTORS; v++)
+        words[v] = even_before_odd(words[v]);
+#else
+    words_in_fp8_order(words);
+#endif
+}
+
+#endif

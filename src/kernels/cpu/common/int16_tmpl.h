@@ -6,6 +6,10 @@
  * alone takes two instructions, of which more go at once, for one and a half times float32's rate.
  * What is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in
  * steps of a 26000th of their length most keep 11. */
+#ifndef EY_KERNELS_CPU_INT16_TMPL_H
+#define EY_KERNELS_CPU_INT16_TMPL_H
+
+#include "kernels/cpu/common/simd_tmpl.h"
 
 /* The sum of the squares of x[n] times `factor`, and the largest magnitude of these. */
 INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
@@ -108,4 +112,6 @@ INLINE int_vector dot_accumulate_pair(int_vector sum, int_vector a, const uint32
 {
     return dot_accumulate(sum, a, _mm256_set1_epi32((int)*pair));
 }
+#endif
+
 #endif

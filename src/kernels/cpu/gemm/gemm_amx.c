@@ -47,15 +47,15 @@ void cpu_pack_gemm_amx(void *out, const struct packing_args *p)
 /* Columns of k that are multiplied with all weights of a panel before the next ones are: packed
  * rows stay in the first-level cache. */
 enum {
-    KC = 512,
+    L1_KC = 512,
     SCALE_STEPS = FP8_BLOCK / AMX_K,
-    PAIR_SUMS = 4 * AMX_TILE / 2,
-    PAIR = 2 * AMX_ROWS
+    NR = 2 * AMX_ROWS, /* a pair of strips, whose sums with CPU_AMX_MR rows of x are four tiles */
+    PAIR_SUMS = NR * CPU_AMX_MR
 };
 
-static size_t kc_columns(size_t k, size_t k0)
+static size_t l1_kc_columns(size_t k, size_t k0)
 {
-    return k - k0 < KC ? k - k0 : KC;
+    return k - k0 < L1_KC ? k - k0 : L1_KC;
 }
 
 /* Columns k0 .. of one strip, a step at a time; what is beyond the last column is zero. */
@@ -102,11 +102,10 @@ void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int 
     struct byte_tables tables = fp8_tables_load();
     uint16_t *to = out;
     for (size_t k0 = 0, columns; k0 < k; k0 += columns) {
-        columns = kc_columns(k, k0);
+        columns = l1_kc_columns(k, k0);
         for (int at = 0; at < n; at += AMX_ROWS) {
             int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
-            uint16_t *strip = to + (size_t)(at / PAIR) * PAIR * columns +
-                              (size_t)(at % PAIR) * AMX_K;
+            uint16_t *strip = to + (size_t)(at / NR) * NR * columns + (size_t)(at % NR) * AMX_K;
             if (w->tensor.dtype == DTYPE_INT4)
                 int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
             else if (w->tensor.dtype == DTYPE_F8_E4M3)
@@ -114,7 +113,7 @@ void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int 
             else if (!w->bf12 || !bf12_panel_strip(strip, w, row + at, begin + k0, columns))
                 panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);
         }
-        to += (size_t)((n + PAIR - 1) / PAIR) * PAIR * columns;
+        to += (size_t)((n + NR - 1) / NR) * NR * columns;
     }
 }
 
@@ -211,9 +210,9 @@ INLINE void gemm_panel_amx(float *sums, const struct gemm_args *b, bool wide)
     struct pending_scale last = {NULL, NULL, 0};
     const uint16_t *w = b->w, *x = b->x;
     for (size_t k0 = 0, k; k0 < b->k; k0 += k) {
-        k = kc_columns(b->k, k0);
-        for (int row = 0; row < b->n_w; row += PAIR, w += PAIR * k) {
-            float *to = sums + (size_t)(row / PAIR) * PAIR_SUMS;
+        k = l1_kc_columns(b->k, k0);
+        for (int row = 0; row < b->n_w; row += NR, w += NR * k) {
+            float *to = sums + (size_t)(row / NR) * PAIR_SUMS;
             if (b->scale)
                 gemm_strip_pair_scaled(&last, buffer, to, w, x, k, b->scale + k0 / FP8_BLOCK, wide);
             else
@@ -233,7 +232,7 @@ size_t cpu_x_offset_amx(size_t k0, int n)
 size_t cpu_gemm_sums_amx(size_t width)
 {
     (void)width;
-    return CPU_N_BLOCK * CPU_AMX_GEMM_ROWS;
+    return CPU_N_BLOCK * CPU_AMX_MR;
 }
 
 void cpu_gemm_amx(float *sums, const struct gemm_args *b)
@@ -256,8 +255,8 @@ void cpu_store_gemm_amx(float *out, size_t out_stride, const float *sums, int n_
     (void)first; /* all of a tile */
     for (int row = 0; row < n_w; row += AMX_ROWS)
         for (int at = 0; at < n_x; at += AMX_ROWS) {
-            const float *tile = sums + row / PAIR * PAIR_SUMS + at / AMX_ROWS * 512 +
-                                row % PAIR * AMX_ROWS;
+            const float *tile = sums + row / NR * PAIR_SUMS + at / AMX_ROWS * 512 +
+                                row % NR * AMX_ROWS;
             store_amx_tile(out + (size_t)at * out_stride + row, out_stride,
                            (const float(*)[AMX_ROWS])tile,
                            n_x - at < AMX_ROWS ? n_x - at : AMX_ROWS);

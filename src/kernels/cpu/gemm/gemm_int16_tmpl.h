@@ -6,6 +6,9 @@
  * A packed tile is, block by block, [M-block][pairs of columns][rows of the M-block, 2] int16, then
  * a step for each row; a panel [block][micro-panel]([pairs of columns][NR, 2] int16, then a step
  * for each weight row). Pairs come in the order in which quantized values are unpacked. */
+#ifndef EY_KERNELS_CPU_GEMM_INT16_TMPL_H
+#define EY_KERNELS_CPU_GEMM_INT16_TMPL_H
+
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
@@ -19,7 +22,7 @@ INLINE size_t block_pairs(size_t k, size_t padded)
 /* ---- packing ---- */
 
 /* Of the block that begins with column k in a tile of n rows: bytes. */
-SHARED size_t NAMED(x_offset)(size_t k, int n)
+static size_t x_offset_int16(size_t k, int n)
 {
     return k / FP8_BLOCK * (size_t)n * (FP8_BLOCK * sizeof(uint16_t) + sizeof(float));
 }
@@ -54,11 +57,11 @@ static void pack_int16_m_block(uint32_t *out, float *steps, const struct packing
         store_int16_columns(out + i * LANES * (size_t)n, (size_t)n, words, i, n);
 }
 
-SHARED void NAMED(pack_gemm)(void *out, const struct packing_args *p)
+static void pack_gemm_int16(void *out, const struct packing_args *p)
 {
     for (size_t k = 0; k < p->padded; k += FP8_BLOCK) {
         const size_t pairs = block_pairs(k, p->padded);
-        uint32_t *block = (uint32_t *)(void *)((uint8_t *)out + NAMED(x_offset)(k, p->n));
+        uint32_t *block = (uint32_t *)(void *)((uint8_t *)out + x_offset_int16(k, p->n));
         float *steps = (float *)(void *)(block + pairs * (size_t)p->n);
         for (int m_block = 0; m_block < n_m_blocks(p->n); m_block++) {
             const int begin = m_block_begin(p->n, m_block);
@@ -156,14 +159,14 @@ INLINE void pack_any_panel(void *out, const struct cpu_matrix *w, int64_t row, i
     }
 }
 
-SHARED void NAMED(pack_panel)(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
-                              size_t k)
+static void pack_panel_int16(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
+                             size_t k)
 {
     pack_any_panel(out, w, row, n, k0, k, true);
 }
 
-SHARED void NAMED(pack_panel_bf16)(void *out, const struct cpu_matrix *w, int64_t row, int n,
-                                   size_t k0, size_t k)
+static void pack_panel_bf16_as_int16(void *out, const struct cpu_matrix *w, int64_t row, int n,
+                                     size_t k0, size_t k)
 {
     pack_any_panel(out, w, row, n, k0, k, false);
 }
@@ -209,11 +212,13 @@ INLINE void gemm_int16_m_block(float *sums, const uint32_t *w, const uint32_t *x
 
 static void gemm_int16_m_block_of(float *sums, const uint32_t *w, const uint32_t *x,
                                   const float *steps, size_t pairs, int n,
-                                  struct gemm_prefetch next){
+                                  struct gemm_prefetch next)
+{
 #define GEMM_M_BLOCK(rows) gemm_int16_m_block(sums, w, x, steps, pairs, rows, next)
-    FOR_MR(n, GEMM_M_BLOCK)}
+    FOR_MR(n, GEMM_M_BLOCK)
+}
 
-SHARED void NAMED(gemm)(float *sums, const struct gemm_args *b)
+static void gemm_int16(float *sums, const struct gemm_args *b)
 {
     const size_t strips = ((size_t)b->n_w + NR - 1) / NR, n = (size_t)b->n_x,
                  m_blocks = (size_t)n_m_blocks(b->n_x);
@@ -241,14 +246,16 @@ SHARED void NAMED(gemm)(float *sums, const struct gemm_args *b)
     }
 }
 
-SHARED void NAMED(store_gemm)(float *out, size_t out_stride, const float *sums, int n_w, int first,
-                              int n)
+static void store_gemm_int16(float *out, size_t out_stride, const float *sums, int n_w, int first,
+                             int n)
 {
     store_gemm_tile(out, out_stride, sums, n_w, first, n);
 }
 
-SHARED size_t NAMED(gemm_sums)(size_t width)
+static size_t gemm_sums_int16(size_t width)
 {
     (void)width;
     return TILE_SUMS;
 }
+
+#endif

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM (many rows of x), with panels of decoded weights.
+/* GEMM (many rows of x) in float32, or with pairs of BF16 where HAVE_BF16, with panels of decoded
+ * weights.
  *
- * gemv() has columns in lanes: lane l adds every LANES-th word of two rows, and the lanes are added
- * at the end. Here the lanes are weight rows, and a lane of gemv() becomes a k-phase: LANES phases,
+ * GEMV has columns in lanes: lane l adds every LANES-th word of two rows, and the lanes are added
+ * at the end. Here the lanes are weight rows, and a lane of GEMV becomes a k-phase: LANES phases,
  * whose sums are added in the order of sum_lanes_of(). Nothing is added across lanes, and a phase
  * reads a LANES-th of the rows, which fits into the first-level cache. Phases run in the order of
  * that tree of sums, so that at most DEPTH sums are pending. A word is a float32, or two BF16.
  *
  * Packed rows are [M-block][phase][steps][rows of the M-block] words, panels are
  * [phase][micro-panel][steps][NR] words. Rows whose weights have scales are packed as float32 and
- * scaled a phase at a time, before they are rounded, as gemv() does. */
+ * scaled a phase at a time, before they are rounded, as GEMV does. */
 #ifndef EY_KERNELS_CPU_GEMM_WORDS_TMPL_H
 #define EY_KERNELS_CPU_GEMM_WORDS_TMPL_H
 
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
-#include "kernels/cpu/common/dequantize_tmpl.h"
 #ifdef HAVE_BF16
-#include "kernels/cpu/common/to_bf16_tmpl.h"
+#include "kernels/cpu/common/words_bf16_tmpl.h"
+#else
+#include "kernels/cpu/common/words_f32_tmpl.h"
 #endif
 
 /* ---- packing ---- */
@@ -30,65 +32,61 @@ INLINE void store_phases(float *m_block, vf words[LANES], size_t step, size_t st
         store_first(m_block + (phase_of_lane(l) * steps + step) * (size_t)n, words[l], n);
 }
 
-/* n floats times a factor. */
-INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
+static void pack_gemm_words(void *out, const struct packing_args *p)
 {
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        store_vf(out + i, load_vf(x + i) * factor);
-    for (; i < n; i++)
-        out[i] = x[i] * factor;
-}
-
-#ifdef HAVE_BF16
-/* n words of two float32 each, times a factor. */
-INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, size_t n,
-                       float factor)
-{
-    static const uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512i order = _mm512_loadu_si512(interleaved);
-    const __m512 f = _mm512_set1_ps(factor);
-    for (size_t i = 0; i < n; i += LANES) {
-        const __mmask16 there = (__mmask16)(n - i < LANES ? (1u << (n - i)) - 1 : 0xffff);
-        __m512 a = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, first + i), f),
-               b = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, second + i), f);
-        _mm512_mask_storeu_epi32(
-            out + i, there, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+    for (int m_block = 0; m_block < n_m_blocks(p->n); m_block++) {
+        const int begin = m_block_begin(p->n, m_block),
+                  n = m_block_begin(p->n, m_block + 1) - begin;
+        float *to = (float *)out + (size_t)begin * WORDS(packed_steps)(p) * LANES;
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+            vf rows[LANES][MAX_PACKED_VECTORS] = {{{0}}}, words[LANES];
+            for (int b = 0; b < n; b++)
+                WORDS(x_packed_words)(rows[b], p, begin + b, k);
+            for (size_t i = 0; i < WORDS(packed_vectors)(p); i++) {
+                for (int b = 0; b < LANES; b++)
+                    words[b] = rows[b][i];
+                store_phases(to, words, WORDS(packed_step)(p, k, i), WORDS(packed_steps)(p), n);
+            }
+        }
     }
 }
-#endif
+
+static void pack_panel_words(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
+                             size_t k)
+{
+    const size_t strips = ((size_t)n + NR - 1) / NR, steps = k / (WORD_COLUMNS * LANES);
+    struct WORDS(panel_rows) rows = WORDS(panel_rows_of)(w);
+    for (size_t at = 0; at < strips * NR; at += LANES) {
+        WORDS(panel_rows_enter)(&rows, row + (int64_t)at, at < (size_t)n ? (size_t)n - at : 0, k0);
+        for (size_t c = 0; c < k; c += CPU_K_STEP) {
+            float words[LANES][STEP_VECTORS * LANES] __attribute__((aligned(64)));
+            WORDS(panel_words)(words, &rows, k0 + c);
+            for (size_t i = 0; i < STEP_VECTORS; i++) {
+                const size_t step = c / (WORD_COLUMNS * LANES) + i;
+                vf v[LANES];
+                for (size_t a = 0; a < LANES; a++)
+                    v[a] = load_vf(words[a] + i * LANES);
+                transpose_floats(v);
+                for (size_t l = 0; l < LANES; l++)
+                    store_vf((float *)out +
+                                 ((phase_of_lane(l) * strips + at / NR) * steps + step) * NR +
+                                 at % NR,
+                             v[l]);
+            }
+        }
+    }
+}
 
 /* A phase of an M-block, n words, times the scales of `block` words each. */
-INLINE void scale_phase(uint32_t *out, const float *x, size_t n, size_t block, const float *scale,
-                        bool bf16)
+INLINE void scale_phase(uint32_t *out, const float *x, size_t n, size_t block, const float *scale)
 {
     for (size_t at = 0, many; at < n; at += many, scale++) {
         many = n - at < block ? n - at : block;
-#ifdef HAVE_BF16
-        if (bf16)
-            scale_bf16(out + at, x + at, x + n + at, many, *scale);
-        else
-#endif
-            scale_f32((float *)(void *)(out + at), x + at, many, *scale * FP8_LOAD_FACTOR);
-        (void)bf16;
+        WORDS(scale_words)(out, x, n, at, many, *scale);
     }
 }
 
 /* ---- matmul ---- */
-
-INLINE vf fma_word(vf sum, vf w, const uint32_t *x, bool bf16)
-{
-#ifdef HAVE_BF16
-    if (bf16)
-        return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)_mm512_set1_epi32((int)*x));
-#endif
-    float value;
-    (void)bf16;
-    memcpy(&value, x, sizeof(value));
-    return sum + w * value;
-}
 
 /* The same address, but compilers do not know: what is read there once more goes into a product
  * without a load of its own. */
@@ -102,20 +100,19 @@ INLINE const uint32_t *same_address(const uint32_t *x)
  * all lanes, nearly every row's word is read in that way, from `again`, the same place, for the
  * second product: few instructions are left besides the FMAs. Every sixth row's is not: there is
  * time for as many reads as there are FMAs. */
-INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n,
-                      bool bf16)
+INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n)
 {
     vf w0 = load_vf(w), w1 = load_vf(w + LANES);
     for (int b = 0; b < n; b++) {
-        acc[b][0] = fma_word(acc[b][0], w0, x + b, bf16);
-        acc[b][1] = fma_word(acc[b][1], w1, (b % 6 == 1 ? x : again) + b, bf16);
+        acc[b][0] = WORDS(fma_word)(acc[b][0], w0, x + b);
+        acc[b][1] = WORDS(fma_word)(acc[b][1], w1, (b % 6 == 1 ? x : again) + b);
     }
 }
 
 /* One phase of a micro-panel with n packed rows. sums: of level 0; pending sums of lower levels are
  * added to it. Steps are even. */
 INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint32_t *x,
-                         size_t steps, int n, const struct gemm_prefetch *next, bool bf16)
+                         size_t steps, int n, const struct gemm_prefetch *next)
 {
     vf acc[MR][2];
     const char *prefetch[2] = {next->from[0], next->from[1]};
@@ -127,7 +124,7 @@ INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint
         __builtin_prefetch(prefetch[0], 0, 2);
         __builtin_prefetch(prefetch[1], 0, 2);
         for (int i = 0; i < 2; i++, x += n, again += n, w += NR)
-            gemm_step(acc, w, x, again, n, bf16);
+            gemm_step(acc, w, x, again, n);
     }
     float *to = sums + (size_t)__builtin_popcount(phase) * TILE_SUMS;
     for (; phase & 1; phase >>= 1) {
@@ -142,9 +139,9 @@ INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint
 }
 
 INLINE void gemm_m_block_of(float *sums, unsigned phase, const float *w, const uint32_t *x,
-                            size_t steps, int n, const struct gemm_prefetch *next, bool bf16)
+                            size_t steps, int n, const struct gemm_prefetch *next)
 {
-#define GEMM_M_BLOCK(rows) gemm_m_block(sums, phase, w, x, steps, rows, next, bf16)
+#define GEMM_M_BLOCK(rows) gemm_m_block(sums, phase, w, x, steps, rows, next)
     FOR_MR(n, GEMM_M_BLOCK)
 }
 
@@ -158,21 +155,21 @@ struct m_block {
 /* Scales the words of a phase into `scratch`, M-block by M-block, so that they are in a cache when
  * the first micro-panel is multiplied. */
 INLINE void m_block_enter(struct m_block *p, const struct gemm_args *b, size_t phase,
-                          uint32_t *scratch, size_t steps, size_t strips, bool bf16)
+                          uint32_t *scratch, size_t steps, size_t strips)
 {
-    const size_t word = b->scale && bf16 ? 8 : 4, bytes = p->n * word;
+    const size_t word = sizeof(float) * (b->scale ? SCALED_WORD_FLOATS : 1), bytes = p->n * word;
     const char *at = (const char *)b->x + (p->begin * LANES + phase * p->n) * steps * word;
     p->next = (struct gemm_prefetch){{at + steps * bytes}, {2 * bytes / strips}};
     p->x = (const uint32_t *)(const void *)at;
     if (!b->scale) return;
     p->x = scratch + p->begin * steps;
     scale_phase(scratch + p->begin * steps, (const float *)(const void *)at, steps * p->n,
-                FP8_BLOCK / (b->k / steps) * p->n, b->scale, bf16);
+                FP8_BLOCK / (WORD_COLUMNS * LANES) * p->n, b->scale);
 }
 
-INLINE void gemm_words(float *sums, const struct gemm_args *b, bool bf16)
+static void gemm_words(float *sums, const struct gemm_args *b)
 {
-    const size_t steps = b->k / (bf16 ? 2 * LANES : LANES), strips = ((size_t)b->n_w + NR - 1) / NR;
+    const size_t steps = b->k / (WORD_COLUMNS * LANES), strips = ((size_t)b->n_w + NR - 1) / NR;
     const size_t n = (size_t)n_m_blocks(b->n_x),
                  share = 2 * NR * sizeof(float) /
                          n; /* of the next micro-panel, which each M-block prefetches */
@@ -188,11 +185,11 @@ INLINE void gemm_words(float *sums, const struct gemm_args *b, bool bf16)
                 struct m_block *p = &m_blocks[i];
                 if (!strip)
                     m_block_enter(p, b, phase, (uint32_t *)(void *)(sums + DEPTH * TILE_SUMS),
-                                  steps, strips, bf16);
+                                  steps, strips);
                 p->next.from[1] = (const char *)(w + steps * NR) + i * steps / 2 * share;
                 p->next.step[1] = share;
                 gemm_m_block_of(sums + (strip * M_TILE_ROWS + p->begin) * NR, phase, w, p->x, steps,
-                                (int)p->n, &p->next, bf16);
+                                (int)p->n, &p->next);
                 p->next.from[0] += steps / 2 * p->next.step[0];
             }
     }

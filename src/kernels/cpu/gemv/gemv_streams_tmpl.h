@@ -10,26 +10,31 @@
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-enum { MAX_WEIGHT_STREAMS = LANES == 4 ? 2 : 8, MAX_GEMV_ROWS = LANES == 16 ? 8 : 4 };
+enum {
+    GEMV_MR = LANES == 16 ? 8 : 4,    /* rows of x, at most */
+    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* weight rows whose sums with them stay in registers */
+};
+
+/* NR for n rows of x, a stream each, which leaves registers for what is decoded. */
+#define GEMV_NR(n)                 \
+    (LANES == 4   ? GEMV_MAX_NR    \
+     : LANES == 8 ? (n == 1   ? 8  \
+                     : n == 2 ? 4  \
+                              : 2) \
+     : n <= 2     ? 8              \
+     : n <= 5     ? 4              \
+                  : 2)
 
 /* AMD's processors, which BF16 vectors are for, have few lines on their way to the first-level
  * cache: prefetched into the second-level one, earlier, weights arrive at 36 instead of 31 GB/s
  * (two cores of a Zen 4). Intel's lose a tenth by that. */
-#ifdef HAVE_BF16
-#define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + 4 * CPU_PREFETCH_BYTES, 0, 2)
-#else
-#define PREFETCH_WEIGHTS(p) __builtin_prefetch((p) + CPU_PREFETCH_BYTES)
-#endif
-
-/* Streams that leave registers for what is decoded: each has a sum for each of the n rows. */
-#define STREAMS_FOR(n)                 \
-    (LANES == 4   ? MAX_WEIGHT_STREAMS \
-     : LANES == 8 ? (n == 1   ? 8      \
-                     : n == 2 ? 4      \
-                              : 2)     \
-     : n <= 2     ? 8                  \
-     : n <= 5     ? 4                  \
-                  : 2)
+INLINE void prefetch_weights(const uint8_t *p, bool to_l2)
+{
+    if (to_l2)
+        __builtin_prefetch(p + 4 * CPU_PREFETCH_BYTES, 0, 2);
+    else
+        __builtin_prefetch(p + CPU_PREFETCH_BYTES);
+}
 
 /* The weight rows that are read now: one every `stride`, from `row` on. Rows past the last one are
  * the last one again. */
@@ -51,13 +56,13 @@ INLINE void stream_pointers(const uint8_t **w, const struct weight_streams *p,
         w[a] = t->w + (size_t)stream_row(p, t, a) * t->w_stride;
 }
 
-INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t lines)
+INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t lines, bool to_l2)
 {
     UNROLL
     for (int a = 0; a < n; a++)
         UNROLL
     for (size_t i = 0; i < lines; i++)
-        PREFETCH_WEIGHTS(w[a] + at + 64 * i);
+        prefetch_weights(w[a] + at + 64 * i, to_l2);
 }
 
 /* LANES rows of a panel are read side by side, too many streams for hardware prefetchers.
@@ -87,7 +92,7 @@ static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t
     }
 }
 
-/* `call` with the number of rows as a constant, from 1 to MAX_GEMV_ROWS. */
+/* `call` with the number of rows as a constant, from 1 to GEMV_MR. */
 #if LANES == 16
 #define FOR_GEMV_ROWS(n, call) \
     switch (n) {               \
@@ -111,11 +116,10 @@ static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t
 #endif
 
 /* One instance a number of rows, so that the sums stay in registers. */
-#define GEMV_INSTANCE(body, dtype, rows)                                                           \
-    for (int stride = (t->n_w + STREAMS_FOR(rows) - 1) / STREAMS_FOR(rows), row = 0; row < stride; \
-         row++)                                                                                    \
-        body(out, out_stride, t, (struct weight_streams){row, stride, STREAMS_FOR(rows)}, dtype,   \
-             rows);                                                                                \
+#define GEMV_INSTANCE(body, dtype, rows)                                                          \
+    for (int stride = (t->n_w + GEMV_NR(rows) - 1) / GEMV_NR(rows), row = 0; row < stride; row++) \
+        body(out, out_stride, t, (struct weight_streams){row, stride, GEMV_NR(rows)}, dtype,      \
+             rows);                                                                               \
     break
 #if LANES == 16
 #define GEMV_INSTANCES_FROM_5(body, dtype) \

@@ -2,21 +2,28 @@
 /* The AMX tier: matmuls and attention in BF16 with tiles, and the rest with AVX-512. */
 #include "kernels/cpu/cpu_kernels.h"
 
+enum {
+    AMX_GEMV_TILE_BYTES = 2 << 20,
+    AMX_PANEL_BYTES = 3 << 20, /* of both N-blocks */
+    AMX_WHOLE_K = 2048,        /* up to so many columns a panel has all; gemm_amx.c has the KC of */
+    AMX_KC = 1024              /* the first-level cache */
+};
+
 static const struct matmul_kernels matmul_amx = {
     .bf12 = true,
     .int8_interleaved = true,
-    .gemm_rows = CPU_AMX_GEMM_ROWS,
-    .gemv_rows = CPU_AMX_GEMV_ROWS,
-    .gemv_tile_bytes = 2 << 20,
+    .gemm_rows = CPU_AMX_MR,
+    .gemv_rows = CPU_AMX_GEMV_MR,
+    .gemv_tile_bytes = AMX_GEMV_TILE_BYTES,
     .gemv_max_rows = CPU_AMX_GEMV_MAX_ROWS,
     .panel_element = sizeof(uint16_t),
     .x_element = sizeof(uint16_t),
     .pack_gemv_columns = cpu_pack_gemv_amx,
     .gemv = cpu_gemv_amx,
     .n_blocks = 2,
-    .max_panel_bytes = 3 << 20,
-    .whole_k = 2048,
-    .kc = 1024,
+    .max_panel_bytes = AMX_PANEL_BYTES,
+    .whole_k = AMX_WHOLE_K,
+    .kc = AMX_KC,
     .pack_gemm = cpu_pack_gemm_amx,
     .x_offset = cpu_x_offset_amx,
     .pack_panel = cpu_pack_panel_amx,

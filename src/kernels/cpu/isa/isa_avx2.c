@@ -2,8 +2,8 @@
 /* The AVX2 tier: AVX2 with FMA and F16C. AVX-VNNI changes how int16 pairs are multiplied, which has
  * files of its own (*_vnni.c). */
 #define LANES 8
-#define MATMUL_F32 cpu_matmul_f32_avx2
-#include "kernels/cpu/isa/matmul_f32_tmpl.h"
+#define MATMUL cpu_matmul_f32_avx2
+#include "kernels/cpu/isa/matmul_words_tmpl.h"
 #include "kernels/cpu/isa/row_kernels_tmpl.h"
 
 static const struct row_kernels avx2_rows = {ROW_KERNELS};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels for any machine. */
 #define LANES 4
-#define MATMUL_F32 cpu_matmul_f32_generic
-#include "kernels/cpu/isa/matmul_f32_tmpl.h"
+#define MATMUL cpu_matmul_f32_generic
+#include "kernels/cpu/isa/matmul_words_tmpl.h"
 #include "kernels/cpu/isa/row_kernels_tmpl.h"
 
 static const struct row_kernels generic_rows = {ROW_KERNELS};

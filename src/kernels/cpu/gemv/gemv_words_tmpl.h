@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GEMV in float32, or with pairs of BF16 where HAVE_BF16: few rows of x against weights in place,
+ * which takes as long as reading the weights. Packed rows lie one after the other. */
+#ifndef EY_KERNELS_CPU_GEMV_WORDS_TMPL_H
+#define EY_KERNELS_CPU_GEMV_WORDS_TMPL_H
+
+#ifdef HAVE_BF16
+#include "kernels/cpu/common/words_bf16_tmpl.h"
+#else
+#include "kernels/cpu/common/words_f32_tmpl.h"
+#endif
+
+enum { LINE_NIBBLES = 128 }; /* four-bit values of 64 bytes */
+
+static void pack_gemv_words(void *out, const struct packing_args *p)
+{
+    for (int row = 0; row < p->n; row++)
+        for (size_t k = 0; k < p->padded; k += CPU_K_STEP) {
+            float *words = (float *)out + ((size_t)row * p->padded + k) / WORD_COLUMNS;
+            WORDS(store_x_words)(words, p, row, k);
+        }
+}
+
+/* ---- the end: sums to the output ---- */
+
+/* Makes sums NaN where their rows have NaNs. */
+static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w,
+                                               const struct weight_streams *p,
+                                               const struct gemv_args *t, int n)
+{
+    for (int a = 0; a < p->n; a++) {
+        magnitudes most = {0};
+        for (size_t k = 0; k < t->k; k += CPU_K_STEP)
+            most = max_magnitudes(most, w[a] + k);
+        for (int b = 0; has_nan_e4m3(most) && b < n; b++)
+            sums[b * p->n + a] = splat(NAN);
+    }
+}
+
+/* nan_codes: rows of FP8 of which some have NaNs; NULL: there are none. */
+INLINE void store_streams(float *out, size_t out_stride, const vf *acc,
+                          const uint8_t *const *nan_codes, const struct weight_streams *p,
+                          const struct gemv_args *t, int n)
+{
+    vf sums[GEMV_MAX_NR * GEMV_MR];
+    UNROLL
+    for (int i = 0; i < p->n * n; i++)
+        sums[i] = acc[i];
+    if (nan_codes) mark_nan(sums, nan_codes, p, t, n);
+    store_lane_sums(out, out_stride, sums, p, t, n);
+}
+
+/* ---- rows of any dtype ---- */
+
+/* acc[n, streams] += decoded_columns() from k on. */
+INLINE void gemv_columns(vf *acc, const uint8_t *const *w, const struct WORDS(decoder) * d,
+                         enum dtype dtype, const struct gemv_args *t, size_t k,
+                         const struct weight_streams *p, int n)
+{
+    UNROLL
+    for (int first = 0; first < p->n; first += ROWS_DECODED) {
+        decoded wv[ROWS_DECODED];
+        const int count = p->n - first < ROWS_DECODED ? p->n - first : ROWS_DECODED;
+        UNROLL
+        for (int a = 0; a < count; a++)
+            WORDS(decode_columns)(wv[a], dtype, w[first + a] + k * dtype_size(dtype), d);
+        WORDS(gemv_step)(acc, (const decoded *)wv, dtype, t, k, p, first, count, n);
+    }
+}
+
+INLINE void gemv_streams(float *out, size_t out_stride, const struct gemv_args *t,
+                         struct weight_streams p, enum dtype dtype, int n)
+{
+    vf acc[GEMV_MAX_NR * GEMV_MR];
+    const size_t size = dtype_size(dtype);
+    struct WORDS(decoder) d = WORDS(decoder_of)(dtype);
+    const uint8_t *w[GEMV_MAX_NR];
+    stream_pointers(w, &p, t);
+    UNROLL
+    for (int i = 0; i < p.n * n; i++)
+        acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP) {
+        prefetch_streams(w, p.n, k * size, size, GEMV_TO_L2);
+        WORDS(look_for_nan)(&d, dtype, w, p.n, k);
+        if (WORDS(decoded_columns)(dtype) == CPU_K_STEP)
+            gemv_columns(acc, w, &d, dtype, t, k, &p, n);
+        else
+            for (size_t u = k; u < k + CPU_K_STEP; u += WORDS(decoded_columns)(dtype))
+                gemv_columns(acc, w, &d, dtype, t, u, &p, n);
+    }
+    store_streams(out, out_stride, acc, WORDS(nan_was_seen)(&d, dtype) ? w : NULL, &p, t, n);
+}
+
+INLINE void gemv_int4_streams(float *out, size_t out_stride, const struct gemv_args *t,
+                              struct weight_streams p, enum dtype dtype, int n)
+{
+    const size_t group = (size_t)t->weight->tensor.group_size;
+    struct WORDS(int4_stream) w[GEMV_MAX_NR];
+    vf acc[GEMV_MAX_NR * GEMV_MR];
+    (void)dtype;
+    UNROLL
+    for (int a = 0; a < p.n; a++)
+        w[a] = WORDS(int4_stream_at)(t->weight, t->row + stream_row(&p, t, a));
+    UNROLL
+    for (int i = 0; i < p.n * n; i++)
+        acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += WORDS(int4_columns)(group))
+        UNROLL
+    for (int a = 0; a < p.n; a++) {
+        WORDS(int4_enter_step)(&w[a], group, k);
+        if (k % LINE_NIBBLES == 0) prefetch_weights(w[a].row.nibbles + k / 2, GEMV_TO_L2);
+        WORDS(gemv_int4_step)(acc, &w[a], t, group, k, &p, a, n);
+    }
+    store_streams(out, out_stride, acc, NULL, &p, t, n);
+}
+
+static void gemv_bf16_rows(float *out, size_t out_stride, const struct gemv_args *t)
+{
+    GEMV_INSTANCES(gemv_streams, DTYPE_BF16)
+}
+
+/* ---- BF12 blocks (tensor/bf12.h) ---- */
+
+#if LANES >= 8
+
+/* Steps of a block that stay in the first-level cache while its rows are taken a few at a time. */
+enum { STEPS_PER_CHUNK = 8 };
+
+/* 64 columns of `count` rows of a strip; prefetches as many of the step that is `ahead`. */
+INLINE void bf12_decode_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_block *s,
+                             const uint8_t *step, const uint8_t *ahead, uint32_t outlier,
+                             uint32_t end, size_t k, int first, int count)
+{
+    UNROLL
+    for (int a = 0; a < count; a++) {
+        __builtin_prefetch(ahead + (first + a) * CPU_K_STEP, 0, 2);
+        if (a % 2 == 0)
+            __builtin_prefetch(ahead + BF12_SIGN_BYTES + (first + a) / 2 * CPU_K_STEP, 0, 2);
+        bf12_to_words(wv[a], s, step, first + a);
+    }
+    if (outlier == end) return;
+    bf12_vector rows[BF12_ROWS_AT_ONCE][BF12_VECTORS];
+    UNROLL
+    for (int i = 0; i < count * BF12_VECTORS; i++)
+        rows[i / BF12_VECTORS][i % BF12_VECTORS] = wv[i / BF12_VECTORS][i % BF12_VECTORS];
+    patch_outliers(rows, s, outlier, end, k, first, count);
+    UNROLL
+    for (int i = 0; i < count * BF12_VECTORS; i++)
+        wv[i / BF12_VECTORS][i % BF12_VECTORS] = rows[i / BF12_VECTORS][i % BF12_VECTORS];
+}
+
+/* The strip that begins with row p.row of the tile, p.n rows at a time. */
+INLINE void gemv_bf12_block(float *out, size_t out_stride, const struct gemv_args *t,
+                            struct weight_streams p, int n)
+{
+    vf all[BF12_ROWS * GEMV_MR];
+    const struct bf12_block *s = bf12_block_at(t->weight->bf12, t->row + p.row);
+    const uint8_t *steps = bf12_steps(t->weight->bf12, &t->weight->tensor, t->row + p.row),
+                  *stop = bf12_steps(t->weight->bf12, &t->weight->tensor,
+                                     t->row + (t->n_w + BF12_ROWS - 1) / BF12_ROWS * BF12_ROWS);
+    uint32_t outlier = 0, end = 0;
+    for (int i = 0; i < BF12_ROWS * n; i++)
+        all[i] = (vf){0};
+    for (size_t from = 0, to; from < t->k; from = to, outlier = end) {
+        to = from + STEPS_PER_CHUNK * CPU_K_STEP < t->k ? from + STEPS_PER_CHUNK * CPU_K_STEP
+                                                        : t->k;
+        for (int group = 0; group < BF12_ROWS; group += p.n) {
+            vf acc[GEMV_MAX_NR * GEMV_MR], *sums = all + group * n;
+            uint32_t next = outlier;
+            UNROLL
+            for (int i = 0; i < p.n * n; i++)
+                acc[i] = sums[i];
+            for (size_t k = from; k < to; k += CPU_K_STEP) {
+                const uint8_t *step = steps + k / CPU_K_STEP * BF12_STEP,
+                              *ahead = step + BF12_PREFETCH_BYTES;
+                const uint32_t first = next;
+                if (ahead >= stop && t->next) ahead = t->next + (ahead - stop);
+                next = next_outlier(s, first, k);
+                UNROLL
+                for (int a = 0; a < p.n; a += BF12_ROWS_AT_ONCE) {
+                    bf12_vector wv[BF12_ROWS_AT_ONCE][BF12_VECTORS];
+                    const int count = p.n - a < BF12_ROWS_AT_ONCE ? p.n - a : BF12_ROWS_AT_ONCE;
+                    bf12_decode_rows(wv, s, step, ahead, first, next, k, group + a, count);
+                    WORDS(gemv_bf12_step)
+                    (acc, (const bf12_vector(*)[BF12_VECTORS])wv, t, k, &p, a, count, n);
+                }
+            }
+            UNROLL
+            for (int i = 0; i < p.n * n; i++)
+                sums[i] = acc[i];
+            end = next;
+        }
+    }
+    for (int group = 0; group < BF12_ROWS; group += p.n, p.row += p.n)
+        store_streams(out, out_stride, all + group * n, NULL, &p, t, n);
+}
+
+static void gemv_uncompressed_block(float *out, size_t out_stride, const struct gemv_args *t,
+                                    int row)
+{
+    struct gemv_args strip = *t;
+    strip.w += (size_t)row * t->w_stride;
+    strip.row += row;
+    strip.n_w = t->n_w - row < BF12_ROWS ? t->n_w - row : BF12_ROWS;
+    gemv_bf16_rows(out, out_stride, &strip);
+}
+
+INLINE void gemv_bf12_blocks(float *out, size_t out_stride, const struct gemv_args *t, int n)
+{
+    for (int row = 0; row < t->n_w; row += BF12_ROWS) {
+        if (bf12_block_at(t->weight->bf12, t->row + row)->n_outliers != BF12_UNCOMPRESSED)
+            gemv_bf12_block(out, out_stride, t, (struct weight_streams){row, 1, GEMV_NR(n)}, n);
+        else
+            gemv_uncompressed_block(out + row, out_stride, t, row);
+    }
+}
+
+static void gemv_bf12(float *out, size_t out_stride, const struct gemv_args *t)
+{
+#define GEMV_BF12(rows) gemv_bf12_blocks(out, out_stride, t, rows)
+    FOR_GEMV_ROWS(t->n_x, GEMV_BF12)
+}
+
+#endif
+
+/* ---- all ---- */
+
+#ifndef HAVE_BF16
+/* Of weights that few models have: 4, 2 or 1 rows at once. What is read again is near. */
+INLINE void gemv_rare_dtype(float *out, size_t out_stride, const struct gemv_args *all,
+                            enum dtype dtype)
+{
+    struct gemv_args part = *all;
+    const struct gemv_args *t = &part;
+    for (int left = all->n_x; left > 0; left -= part.n_x, out += (size_t)part.n_x * out_stride) {
+        part.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k;
+        part.n_x = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        switch (part.n_x) {
+        case 1: GEMV_INSTANCE(gemv_streams, dtype, 1);
+        case 2: GEMV_INSTANCE(gemv_streams, dtype, 2);
+        default: GEMV_INSTANCE(gemv_streams, dtype, 4);
+        }
+    }
+}
+#endif
+
+static void gemv_words(float *out, size_t out_stride, const struct gemv_args *t)
+{
+    switch (t->dtype) {
+    case DTYPE_F8_E4M3: GEMV_INSTANCES(gemv_streams, DTYPE_F8_E4M3) break;
+    case DTYPE_I8: GEMV_INSTANCES(gemv_streams, DTYPE_I8) break;
+    case DTYPE_INT4: GEMV_INSTANCES(gemv_int4_streams, DTYPE_INT4) break;
+#ifndef HAVE_BF16
+    case DTYPE_F16: gemv_rare_dtype(out, out_stride, t, DTYPE_F16); break;
+    case DTYPE_F32: gemv_rare_dtype(out, out_stride, t, DTYPE_F32); break;
+#endif
+#if LANES >= 8
+    default: (t->weight->bf12 ? gemv_bf12 : gemv_bf16_rows)(out, out_stride, t); break;
+#else
+    default: gemv_bf16_rows(out, out_stride, t); break;
+#endif
+    }
+}
+
+#endif
