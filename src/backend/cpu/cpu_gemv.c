@@ -32,13 +32,6 @@ bool cpu_use_gemv(const struct cpu_matmul_job *j)
            j->in->width % CPU_K_STEP == 0;
 }
 
-/* FP8 or int8. */
-static bool weights_are_8bit(const struct cpu_matmul_job *j)
-{
-    const enum dtype dtype = j->linears[0].w->m.tensor.dtype;
-    return dtype == DTYPE_F8_E4M3 || dtype == DTYPE_I8;
-}
-
 /* ---- input ---- */
 
 static struct packing_args packing_args_of(const struct cpu_matmul_job *j, int first, int n,
@@ -51,7 +44,7 @@ static struct packing_args packing_args_of(const struct cpu_matmul_job *j, int f
                                  .padded = width,
                                  .n = n,
                                  .scale = scale,
-                                 .weights_8bit = weights_are_8bit(j),
+                                 .weights_8bit = j->weights_8bit,
                                  .fp8_order = j->block_fp8,
                                  .two_pass = j->two_pass};
 }
@@ -134,7 +127,7 @@ static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
 {
     const int columns = j->two_pass ? 2 * rows_at_once(j) : rows_at_once(j);
     int64_t rows = FP8_BLOCK;
-    if (!weights_are_8bit(j)) return rows;
+    if (!j->weights_8bit) return rows;
     while (2 * rows <= MAX_ROWS &&
            (size_t)(2 * rows) * weight_row_bytes(&j->linears[0].w->m.tensor) <=
                j->kernels->gemv_tile_bytes &&

@@ -71,55 +71,89 @@ void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
                                                     dtype == DTYPE_I8 || dtype == DTYPE_INT4),
                needs_f32 = w->role == ROLE_ATTENTION;
     w->matmul_int16 = dtype == DTYPE_F8_E4M3 ? k->fp8 : NULL;
-    w->two_pass = low_precision && needs_f32 && k->two_pass;
     w->matmul = low_precision && (!needs_f32 || k->two_pass) ? k->low_precision : k->f32;
+    w->two_pass = needs_f32 && w->matmul->x == X_BF16;
     if (dtype == DTYPE_BF16 && w->role == ROLE_VISION && k->vision) w->matmul = k->vision;
 }
 
-/* What was chosen when the weight was placed. *two_pass: also multiply the BF16 rounding errors of
- * x. */
-static const struct matmul_kernels *matmul_kernels_of(const struct cpu *c, struct cpu_weight *w,
-                                                      bool *two_pass)
+/* What linears share that are multiplied with the same packed rows. */
+struct matmul_choice {
+    const struct matmul_kernels *kernels;
+    bool two_pass, scaled, weights_8bit;
+};
+
+/* What was chosen when the weight was placed. */
+static struct matmul_choice matmul_choice_of(const struct cpu *c, struct cpu_weight *w)
 {
     const bool int16 = w->matmul_int16 && cpu_use_int16(c, &w->m);
-    *two_pass = !int16 && w->two_pass;
-    return int16 ? w->matmul_int16 : w->matmul;
+    return (struct matmul_choice){int16 ? w->matmul_int16 : w->matmul, !int16 && w->two_pass,
+                                  w->m.tensor.scale != NULL, dtype_size(w->m.tensor.dtype) == 1};
 }
 
-static void matmul_same_kernels(struct cpu *c, const struct cpu_input *in,
-                                const struct cpu_linear *linears, int n_linears,
-                                enum cpu_epilogue epilogue)
+static bool is_same_choice(const struct matmul_choice *a, const struct matmul_choice *b)
 {
-    struct cpu_matmul_job job = {.c = c,
-                                 .in = in,
-                                 .linears = linears,
-                                 .n_linears = n_linears,
-                                 .epilogue = epilogue,
-                                 .block_fp8 = linears[0].w->m.tensor.scale != NULL};
-    job.kernels = matmul_kernels_of(c, linears[0].w, &job.two_pass);
-    cpu_norm_input(&job);
+    return a->kernels == b->kernels && a->two_pass == b->two_pass && a->scaled == b->scaled &&
+           a->weights_8bit == b->weights_8bit;
+}
+
+/* Rows are packed once, in the form that these kernels take. */
+static void multiply_alike(const struct cpu_matmul_job *normed, const struct matmul_choice *choice,
+                           const struct cpu_linear *linears, int n, enum cpu_epilogue epilogue)
+{
+    struct cpu_matmul_job job = *normed;
+    job.linears = linears;
+    job.n_linears = n;
+    job.epilogue = epilogue;
+    job.kernels = choice->kernels;
+    job.two_pass = choice->two_pass;
+    job.block_fp8 = choice->scaled;
+    job.weights_8bit = choice->weights_8bit;
     if (cpu_use_gemv(&job))
         cpu_gemv(&job);
     else
         cpu_gemm(&job);
 }
 
+enum { MAX_LINEARS = 3 };
+
+/* Linears of different types: those that are alike together, gate and up one by one. */
+static void multiply_groups(const struct cpu_matmul_job *normed,
+                            const struct matmul_choice *choices, const struct cpu_linear *linears,
+                            int n, enum cpu_epilogue epilogue)
+{
+    bool done[MAX_LINEARS] = {false};
+    for (int i = 0; i < n; i++) {
+        struct cpu_linear alike[MAX_LINEARS];
+        int count = 0;
+        for (int k = i; k < n; k++) {
+            if (done[k] || !is_same_choice(&choices[i], &choices[k])) continue;
+            alike[count++] = linears[k];
+            done[k] = true;
+        }
+        if (count)
+            multiply_alike(normed, &choices[i], alike, count,
+                           epilogue == CPU_SILU_MUL ? CPU_STORE : epilogue);
+    }
+    if (epilogue != CPU_SILU_MUL) return;
+    struct cpu_matmul_job both = *normed;
+    both.linears = linears;
+    both.epilogue = epilogue;
+    cpu_apply_epilogue(&both, 0, linears[0].w->m.tensor.rows, 0, normed->in->n);
+}
+
 void cpu_matmul(struct cpu *c, const struct cpu_input *in, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue)
 {
-    bool two_pass, same = true;
-    const struct matmul_kernels *kernels = matmul_kernels_of(c, linears[0].w, &two_pass);
-    for (int i = 1; i < n_linears; i++)
-        same = same && matmul_kernels_of(c, linears[i].w, &two_pass) == kernels &&
-               !linears[i].w->m.tensor.scale == !linears[0].w->m.tensor.scale;
-    if (same) {
-        matmul_same_kernels(c, in, linears, n_linears, epilogue);
-        return;
+    struct matmul_choice choices[MAX_LINEARS];
+    struct cpu_matmul_job job = {.c = c, .in = in};
+    bool same = true;
+    for (int i = 0; i < n_linears; i++) {
+        choices[i] = matmul_choice_of(c, linears[i].w);
+        same = same && is_same_choice(&choices[0], &choices[i]);
     }
-    /* a checkpoint that mixes dtypes within a layer: one by one */
-    for (int i = 0; i < n_linears; i++)
-        matmul_same_kernels(c, in, linears + i, 1, epilogue == CPU_SILU_MUL ? CPU_STORE : epilogue);
-    struct cpu_matmul_job both = {.c = c, .in = in, .linears = linears, .epilogue = epilogue};
-    if (epilogue == CPU_SILU_MUL)
-        cpu_apply_epilogue(&both, 0, linears[0].w->m.tensor.rows, 0, in->n);
+    cpu_norm_input(&job);
+    if (same)
+        multiply_alike(&job, &choices[0], linears, n_linears, epilogue);
+    else
+        multiply_groups(&job, choices, linears, n_linears, epilogue);
 }

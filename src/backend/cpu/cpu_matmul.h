@@ -17,6 +17,7 @@ struct cpu_matmul_job {
     enum cpu_epilogue epilogue;
     bool two_pass;  /* each row is two: value and remainder */
     bool block_fp8; /* weights are FP8, with scales: all of them, or none */
+    bool weights_8bit;
 };
 
 /* Rows of the input that a tile of `rows` packed ones holds. */

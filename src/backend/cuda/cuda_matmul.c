@@ -143,6 +143,15 @@ static bool matmul_int4(struct cuda *c, struct matmul_args *a)
     return true;
 }
 
+/* Segments of different dtypes, as q, k and v of a checkpoint may have, are multiplied one by one;
+ * gate and up go through matmul_fallback then. */
+static bool is_mixed(const struct matmul_args *a)
+{
+    for (int i = 1; i < a->n_segments; i++)
+        if (a->segment[i].w.dtype != a->segment[0].w.dtype) return a->epilogue != EPI_SILU;
+    return false;
+}
+
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
@@ -158,6 +167,18 @@ static void launch_matmul(struct cuda *c, struct matmul_args *a)
     }
     if (!l.kernel) l = matmul_fallback_launch(a);
     cuda_launch(c, &l, a);
+}
+
+static void launch_segments(struct cuda *c, const struct matmul_args *a)
+{
+    const int each = is_mixed(a) ? 1 : a->n_segments;
+    for (int i = 0; i < a->n_segments; i += each) {
+        struct matmul_args some = *a;
+        some.n_segments = each;
+        for (int k = 0; k < each; k++)
+            some.segment[k] = a->segment[i + k];
+        launch_matmul(c, &some);
+    }
 }
 
 /* ---- rows of prompts, quantized ---- */
@@ -206,7 +227,7 @@ void cuda_matmul(struct cuda *c, const struct cuda_matmul_desc *p)
     const int exact = uses_w8a8(c, &a) ? p->n - p->n_prompt : p->n;
     if (exact > 0) {
         struct matmul_args rows = matmul_rows(&a, 0, exact);
-        launch_matmul(c, &rows);
+        launch_segments(c, &rows);
     }
     for (int first = exact; first < p->n; first += QUANTIZED_ROWS) {
         struct matmul_args rows = matmul_rows(

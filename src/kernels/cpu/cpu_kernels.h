@@ -105,7 +105,14 @@ static inline int cpu_fp8_powers(const struct cpu_matrix *w)
 /* The matmul kernels of one arithmetic: GEMV multiplies a few rows with weights in place, GEMM many
  * rows with panels of unpacked weights. Both add in the same order. out[x][w], rows out_stride
  * apart, has room for n_w rounded up to CPU_N_ALIGN (store_gemm(): to CPU_PANEL_NR). */
+enum cpu_x_form { /* of packed rows */
+                  X_F32,
+                  X_BF16, /* two columns a word; with two_pass, rows of what rounding left follow */
+                  X_INT16, /* with a step for each row, and sums */
+};
+
 struct matmul_kernels {
+    enum cpu_x_form x;     /* what pack_gemv() and pack_gemm() write */
     bool bf12;             /* takes BF12 matrices (tensor/bf12.h), in float32 as in low precision */
     bool scales_sums;      /* scales multiply sums, so x is packed once */
     bool int8_interleaved; /* int8 weights lie in the order of bf12_column_at() */

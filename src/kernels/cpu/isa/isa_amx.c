@@ -10,6 +10,7 @@ enum {
 };
 
 static const struct matmul_kernels matmul_amx = {
+    .x = X_BF16,
     .bf12 = true,
     .int8_interleaved = true,
     .gemm_rows = CPU_AMX_MR,

@@ -6,11 +6,11 @@
 
 enum { INT16_PANEL_BYTES = 768 << 10 };
 
-#define GEMM_INT16                                                                     \
-    .scales_sums = true, .gemm_rows = M_TILE_ROWS, .panel_element = sizeof(int16_t),   \
-    .x_element = sizeof(float), .panel_tail = CPU_INT16_PANEL_END, .n_blocks = 1,      \
-    .max_panel_bytes = INT16_PANEL_BYTES, .whole_k = CPU_INT16_KC, .kc = CPU_INT16_KC, \
-    .pack_gemm = pack_gemm_int16, .x_offset = x_offset_int16, .gemm = gemm_int16,      \
+#define GEMM_INT16                                                                                 \
+    .x = X_INT16, .scales_sums = true, .gemm_rows = M_TILE_ROWS, .panel_element = sizeof(int16_t), \
+    .x_element = sizeof(float), .panel_tail = CPU_INT16_PANEL_END, .n_blocks = 1,                  \
+    .max_panel_bytes = INT16_PANEL_BYTES, .whole_k = CPU_INT16_KC, .kc = CPU_INT16_KC,             \
+    .pack_gemm = pack_gemm_int16, .x_offset = x_offset_int16, .gemm = gemm_int16,                  \
     .store_gemm = store_gemm_int16, .gemm_sums = gemm_sums_int16
 
 #define GEMV_AND_GEMM_INT16(gemv_kernel)                                                \

@@ -7,6 +7,7 @@
 
 /* Panels have all columns: where those are many, fewer weight rows. */
 const struct matmul_kernels MATMUL = {
+    .x = WORD_COLUMNS == 2 ? X_BF16 : X_F32,
     .bf12 = LANES >= 8,
     .int8_interleaved = WORD_COLUMNS == 2,
     .gemm_rows = M_TILE_ROWS,
