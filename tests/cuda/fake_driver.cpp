@@ -103,7 +103,7 @@ static std::string failing_member;
 static int calls_to_failure;
 static bool has_failed;
 static CUresult failure;
-static std::string broken_kernel;
+static std::string broken_kernel, hidden_kernel;
 static size_t spilled_first, spilled_bytes;
 static double now; /* seconds, of the GPU's making */
 
@@ -585,7 +585,8 @@ static CUresult module_load(CUmodule *out, const void *image)
     if (!image) return CUDA_ERROR_INVALID_IMAGE;
     *out = new CUmod_st{};
     for (unsigned i = 0; const struct emulated_kernel *kernel = emulator_kernel_at(i); i++)
-        (*out)->functions.push_back({kernel, SHARED_WITHOUT_ASKING, false});
+        if (hidden_kernel != kernel->name)
+            (*out)->functions.push_back({kernel, SHARED_WITHOUT_ASKING, false});
     counts.modules++;
     counts.calls_that_allocate++;
     return CUDA_SUCCESS;
@@ -817,6 +818,7 @@ static void forget_all(const struct fake_gpu *c)
     failing_member.clear();
     has_failed = false;
     broken_kernel.clear();
+    hidden_kernel.clear();
     spilled_bytes = 0;
 }
 
@@ -897,6 +899,12 @@ extern "C" void fake_driver_break(const char *kernel)
 {
     HOLD();
     broken_kernel = kernel ? kernel : "";
+}
+
+extern "C" void fake_driver_hide(const char *kernel)
+{
+    HOLD();
+    hidden_kernel = kernel ? kernel : "";
 }
 
 extern "C" void fake_driver_spill(size_t first, size_t bytes)

@@ -53,6 +53,9 @@ bool fake_driver_is_inside(void);
 /* From now on launches of this kernel do nothing; NULL: all work. */
 void fake_driver_break(const char *kernel);
 
+/* Modules that are loaded from now on lack this kernel; NULL: none. */
+void fake_driver_hide(const char *kernel);
+
 /* Events tell a time that the fake GPU makes up: FAKE_STEP_SECONDS a step, and for read_memory what
  * FAKE_READ_RATE gives. */
 #define FAKE_STEP_SECONDS 1e-6

@@ -80,8 +80,8 @@ static void *room(size_t bytes)
 
 static void run(struct launch l, const void *args)
 {
-    assert_true(
-        emulator_launch(l.kernel, args, l.grid, (const unsigned[3]){l.block, 1, 1}, l.shared));
+    assert_true(emulator_launch(gpu_kernel_name(l.kernel), args, l.grid,
+                                (const unsigned[3]){l.block, 1, 1}, l.shared));
 }
 
 /* ---- sequences and their cache ---- */
@@ -385,7 +385,7 @@ static void add_chunk(struct text *t, const int *add, bool attends, bool fallbac
             0};
         check_queries(t, &r);
         check_cache(t, &r);
-        run(fallback ? warp_launch("attention_fallback", (int64_t)r.n * t->shape.heads)
+        run(fallback ? warp_launch(GPU_attention_fallback, (int64_t)r.n * t->shape.heads)
                      : attention_launch(&a),
             &a);
         check_attention(t, &r);
@@ -555,7 +555,7 @@ static void check_image_attention(int dim, int heads, int n_keys, int first, int
     for (int i = 0; i < n_keys * row_width; i++)
         qkv[i] = bf16_from(normal() * (i % row_width < heads * dim ? spread : 1));
     struct attention_vision_args a = {o, qkv, first, n, n_keys, heads, dim, (float)(1 / sqrt(dim))};
-    run(fallback ? warp_launch("attention_vision_fallback", (int64_t)n * heads)
+    run(fallback ? warp_launch(GPU_attention_vision_fallback, (int64_t)n * heads)
                  : attention_vision_launch(&a),
         &a);
     double *score = malloc(sizeof(double) * (size_t)n_keys), value[HEAD_DIM_MAX];

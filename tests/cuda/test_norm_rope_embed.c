@@ -16,7 +16,7 @@
 static void launch(struct launch l, const void *args)
 {
     const unsigned block[3] = {l.block, 1, 1};
-    assert_true(emulator_launch(l.kernel, args, l.grid, block, l.shared));
+    assert_true(emulator_launch(gpu_kernel_name(l.kernel), args, l.grid, block, l.shared));
 }
 
 static void near(double got, double want, double tolerance, const char *what, int i)

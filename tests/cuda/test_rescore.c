@@ -82,7 +82,7 @@ static void rescored(int n, int cols, int known)
     struct rescore_args a = {best, arrived, rows, x, norm, gather, n, cols, EPS};
     struct launch l = rescore_launch(&a);
     const unsigned block[3] = {l.block, 1, 1};
-    assert_true(emulator_launch(l.kernel, &a, l.grid, block, l.shared));
+    assert_true(emulator_launch(gpu_kernel_name(l.kernel), &a, l.grid, block, l.shared));
     for (int i = 0; i < n * TOPK; i++)
         if (best[i].id != want[i].id || memcmp(&best[i].logit, &want[i].logit, sizeof(float)) != 0)
             fail_msg("%d columns, place %d: %d (%.9g), not %d (%.9g)", cols, i, best[i].id,

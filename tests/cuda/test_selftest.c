@@ -205,6 +205,22 @@ static void older_gpus_have_no_fp8(void **state)
     closed(be);
 }
 
+static void a_kernel_that_the_build_lacks_is_told(void **state)
+{
+    struct cuda_driver driver;
+    struct backend *be;
+    ey_err e;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *kernel = i ? "quantize_rows" : "copy_words";
+        fake_driver_fill(&driver, &fake_small_gpu);
+        fake_driver_hide(kernel);
+        assert_false(backend_cuda_create_on(&be, &driver, pool, true, &e));
+        assert_int_equal(e.code, EY_INTERNAL);
+        assert_non_null(strstr(e.text, kernel));
+    }
+}
+
 static void wrong_attention(void **state)
 {
     (void)state;
@@ -304,6 +320,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_w8a8, fresh_cache),
         cmocka_unit_test_setup(wrong_quantizing, fresh_cache),
         cmocka_unit_test(older_gpus_have_no_fp8),
+        cmocka_unit_test(a_kernel_that_the_build_lacks_is_told),
         cmocka_unit_test_setup(wrong_attention, fresh_cache),
         cmocka_unit_test_setup(what_nothing_replaces_is_told, fresh_cache),
         cmocka_unit_test_setup(a_refused_launch_is_a_failure, fresh_cache),

@@ -84,8 +84,8 @@ static void run(const float *logits, int n, int vocabulary, int parts)
     struct launch launches[] = {topk_part_launch(&a), topk_merge_launch(&a)};
     for (int i = 0; i < 2; i++) {
         const unsigned block[3] = {launches[i].block, 1, 1};
-        assert_true(
-            emulator_launch(launches[i].kernel, &a, launches[i].grid, block, launches[i].shared));
+        assert_true(emulator_launch(gpu_kernel_name(launches[i].kernel), &a, launches[i].grid,
+                                    block, launches[i].shared));
     }
     for (int i = 0; i < n; i++)
         check_row(logits + (size_t)i * (size_t)vocabulary, vocabulary, best + (size_t)i * TOPK,

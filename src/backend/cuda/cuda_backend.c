@@ -80,7 +80,7 @@ static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err 
     if (!c->has_gemm_w8a8)
         return ey_fail(why, EY_NO_DEVICE,
                        "this build has no FP8 kernels for compute capability %d.%d", major, minor);
-    return !cuda_kernel_failed(c, KERNEL_GEMM_W8A8) ||
+    return !cuda_family_failed(c, FAMILY_GEMM_W8A8) ||
            ey_fail(why, EY_NO_DEVICE,
                    "the FP8 kernel computes wrongly on this GPU (eyelet doctor --kernels)");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every part of the CUDA backend stands on: errors, the device and its context, kernels by
- * name, launches, the arena. Knows none of the parts. */
+/* What every part of the CUDA backend stands on: errors, the device and its context, the
+ * kernels, launches, the arena. Knows none of the parts. */
 #include "backend/cuda/cuda_context.h"
 
 #include <stdio.h>
@@ -96,44 +96,57 @@ static bool open_context(struct cuda *c, ey_err *e)
     return cuda_ok(d, d->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "no stream", e);
 }
 
-static int by_name(const void *a, const void *b)
+static enum gpu_kernel kernel_named(const char *name)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    int kernel = 1;
+    while (kernel < GPU_KERNELS && strcmp(gpu_kernel_name((enum gpu_kernel)kernel), name) != 0)
+        kernel++;
+    return kernel < GPU_KERNELS ? (enum gpu_kernel)kernel : GPU_NO_KERNEL;
 }
+
+/* Kernels of 9.0 use instructions that later GPUs have no more. */
+static bool kernel_fits_gpu(const struct cuda *c, enum gpu_kernel kernel)
+{
+    int capability = gpu_kernel_info(kernel)->capability;
+    return capability == 90 ? c->capability == 90 : c->capability >= capability;
+}
+
+enum { MAX_FUNCTIONS = 256 }; /* of a module */
 
 /* All at once: a kernel that is loaded at its first launch would take memory then. */
 static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;
-    CUfunction functions[MAX_KERNELS];
+    CUfunction functions[MAX_FUNCTIONS];
     unsigned n = 0;
     if (!cuda_ok(d, d->module_function_count(&n, module), "kernels", e)) return false;
-    if (n > (unsigned)(MAX_KERNELS - c->n_kernels))
-        return ey_fail(e, EY_INTERNAL, "%u kernels are too many", n);
+    if (n > MAX_FUNCTIONS) return ey_fail(e, EY_INTERNAL, "%u kernels are too many", n);
     if (!cuda_ok(d, d->module_functions(functions, n, module), "kernels", e)) return false;
     for (unsigned i = 0; i < n; i++) {
         const char *name = NULL;
-        if (!cuda_ok(d, d->function_name(&name, functions[i]), "a kernel's name", e) ||
-            !cuda_ok(d, d->function_load(functions[i]), name, e))
-            return false;
-        c->kernel[c->n_kernels].name = name;
-        c->kernel[c->n_kernels++].function = functions[i];
+        if (!cuda_ok(d, d->function_name(&name, functions[i]), "a kernel's name", e)) return false;
+        enum gpu_kernel kernel = kernel_named(name);
+        if (!kernel || !kernel_fits_gpu(c, kernel)) continue;
+        if (!cuda_ok(d, d->function_load(functions[i]), name, e)) return false;
+        c->function[kernel] = functions[i];
     }
     return true;
 }
 
-static CUfunction find_kernel(const struct cuda *c, const char *name)
+/* Kernels of one capability are there together or not at all, as a build without them has none. */
+static bool has_all_kernels(const struct cuda *c, ey_err *e)
 {
-    int low = 0, high = c->n_kernels;
-    while (low < high) {
-        int middle = (low + high) / 2, order = strcmp(c->kernel[middle].name, name);
-        if (order == 0) return c->kernel[middle].function;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
+    for (int i = 1; i < GPU_KERNELS; i++) {
+        enum gpu_kernel kernel = (enum gpu_kernel)i;
+        int capability = gpu_kernel_info(kernel)->capability;
+        bool wanted = capability == 90               ? c->has_gemm_sm90
+                      : capability == FP8_CAPABILITY ? c->has_gemm_w8a8
+                                                     : true;
+        if (wanted && !c->function[kernel])
+            return ey_fail(e, EY_INTERNAL, "the GPU's kernels of this build lack %s",
+                           gpu_kernel_name(kernel));
     }
-    return NULL;
+    return true;
 }
 
 /* A fatbin's name ends in _sm90 or _sm89 if it is for that capability alone, or from it on. */
@@ -159,11 +172,9 @@ static bool load_kernels(struct cuda *c, ey_err *e)
         if (!cuda_ok(d, result, fatbin->name, e)) return false;
         if (!load_functions(c, c->module[c->n_modules++], e)) return false;
     }
-    qsort(c->kernel, (size_t)c->n_kernels, sizeof(c->kernel[0]), by_name);
-    c->has_gemm_sm90 = c->capability == 90 && find_kernel(c, gemm_tile(GEMM_PORTABLE_TILES)->fp8);
-    c->has_gemm_w8a8 = c->capability >= FP8_CAPABILITY && find_kernel(c, "gemm_w8a8") &&
-                       find_kernel(c, "quantize_rows");
-    return true;
+    c->has_gemm_sm90 = c->function[gemm_tile(GEMM_PORTABLE_TILES)->fp8] != NULL;
+    c->has_gemm_w8a8 = c->function[GPU_gemm_w8a8] != NULL;
+    return has_all_kernels(c, e);
 }
 
 /* ---- launching ---- */
@@ -179,10 +190,10 @@ void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
     CUlaunchConfig config = {l->grid[0], l->grid[1], l->grid[2], l->block,   1,
                              1,          l->shared,  c->stream,  &dependent, 0};
     void *params[] = {(void *)(uintptr_t)args};
-    CUfunction f = find_kernel(c, l->kernel);
+    const char *name = gpu_kernel_name(l->kernel);
+    CUfunction f = c->function[l->kernel];
     if (!f) {
-        if (c->error.code == EY_OK)
-            ey_fail(&c->error, EY_INTERNAL, "there is no kernel %s", l->kernel);
+        if (c->error.code == EY_OK) ey_fail(&c->error, EY_INTERNAL, "there is no kernel %s", name);
         return;
     }
     config.numAttrs = c->dependent_launch &&
@@ -193,8 +204,8 @@ void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
         cuda_check_call(c,
                         c->driver.function_attribute(
                             f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)l->shared),
-                        l->kernel);
-    cuda_check_call(c, c->driver.launch(&config, f, params, NULL), l->kernel);
+                        name);
+    cuda_check_call(c, c->driver.launch(&config, f, params, NULL), name);
 }
 
 /* ---- memory ---- */

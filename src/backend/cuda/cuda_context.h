@@ -11,13 +11,7 @@
 #include "base/pool.h"
 
 enum { FP8_CAPABILITY = 89 }; /* the first whose matrix unit takes e4m3 */
-enum {
-    MAX_KERNELS = 256,
-    MAX_MODULES = 32,
-    MAX_GROUPS = 64,
-    MAX_GRAPHS = SMALL_ROWS,
-    MAX_PINNED_RANGES = 2
-};
+enum { MAX_MODULES = 32, MAX_GROUPS = 64, MAX_GRAPHS = SMALL_ROWS, MAX_PINNED_RANGES = 2 };
 
 /* A step on the GPU, and its copy in pinned host memory. */
 struct step_region {
@@ -87,11 +81,7 @@ struct cuda {
 
     CUmodule module[MAX_MODULES];
     int n_modules;
-    struct {
-        const char *name;
-        CUfunction function;
-    } kernel[MAX_KERNELS]; /* sorted by name */
-    int n_kernels;
+    CUfunction function[GPU_KERNELS]; /* NULL: this kind of GPU, or this build, lacks the kernel */
 
     ey_err error; /* of the first step that failed since finish() */
 
@@ -143,9 +133,8 @@ struct cuda {
     int shown;                /* whose results best() shows */
     char *pinned_step_memory; /* what all of this lies in */
 
-    CUevent read_timer[2];   /* cuda_bandwidth.c: before and after a read */
-    uint64_t failed_kernels; /* kernels that are not used: a bit an enum cuda_kernel_id
-                                (cuda_kernel_ids.h) */
+    CUevent read_timer[2];    /* cuda_bandwidth.c: before and after a read */
+    uint64_t failed_families; /* that are not used: a bit an enum gpu_family */
 
     /* captured steps */
     struct captured_step {

@@ -64,7 +64,7 @@ static bool gemm_takes(const struct matmul_args *a)
 
 static struct launch working_gemm(const struct cuda *c, const struct matmul_args *a)
 {
-    struct launch none = {0};
+    struct launch none = {.kernel = GPU_NO_KERNEL};
     enum gemm_tile_kind kind = cuda_working_tile(c, a->segment[0].w.dtype,
                                                  gemm_choose(a, c->sm_count, c->has_gemm_sm90));
     return kind == GEMM_TILES ? none : gemm_launch_tile(a, kind);
@@ -72,7 +72,7 @@ static struct launch working_gemm(const struct cuda *c, const struct matmul_args
 
 static void launch_gemm(struct cuda *c, struct matmul_args *a)
 {
-    struct launch l = {0};
+    struct launch l = {.kernel = GPU_NO_KERNEL};
     if (is_fast(a) && gemm_takes(a)) l = working_gemm(c, a);
     if (!l.kernel) l = matmul_fallback_launch(a);
     cuda_launch(c, &l, a);
@@ -155,9 +155,9 @@ static bool is_mixed(const struct matmul_args *a)
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
-    struct launch l = {0};
-    if (fast && !cuda_kernel_failed(c, cuda_gemv_kernel_id(a->segment[0].w.dtype))) {
-        if (!cuda_kernel_failed(c, KERNEL_GEMV_M1)) l = gemv_m1_launch(a);
+    struct launch l = {.kernel = GPU_NO_KERNEL};
+    if (fast && !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
+        if (!cuda_family_failed(c, FAMILY_GEMV_M1)) l = gemv_m1_launch(a);
         if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
     }
     if (!l.kernel && matmul_int4(c, a)) return;
@@ -185,7 +185,7 @@ static void launch_segments(struct cuda *c, const struct matmul_args *a)
 
 static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
 {
-    return c->limits.fp8_prompts && c->has_gemm_w8a8 && !cuda_kernel_failed(c, KERNEL_GEMM_W8A8) &&
+    return c->limits.fp8_prompts && c->has_gemm_w8a8 && !cuda_family_failed(c, FAMILY_GEMM_W8A8) &&
            is_fast(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 

@@ -89,7 +89,7 @@ void cuda_pin_rows(struct cuda *c)
     bool ok = true;
     c->pinned_rows_problem[0] = 0;
     if (!c->bf16_head.data) return;
-    if (cuda_kernel_failed(c, KERNEL_RESCORE)) {
+    if (cuda_family_failed(c, FAMILY_RESCORE)) {
         snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
                  "kernel rescore computes wrongly on this GPU");
         return;

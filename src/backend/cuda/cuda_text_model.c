@@ -141,7 +141,7 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
                                s->n_heads,
                                1 / sqrtf((float)s->head_dim),
                                s->window};
-    struct launch l = cuda_kernel_failed(c, cuda_attention_kernel_id(&a.kv))
+    struct launch l = cuda_family_failed(c, cuda_attention_family(&a.kv))
                           ? attention_fallback_launch(&a)
                           : attention_launch(&a);
     cuda_launch(c, &l, &a);
@@ -163,7 +163,7 @@ void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, i
     struct cuda *c = cuda_of(be);
     struct kv_layer cache = kv_layer_of(kv, layer);
     if (!cuda_is_decode(step) || s->window || !attention_decode_supports(&cache, s->n_heads) ||
-        cuda_kernel_failed(c, cuda_attention_decode_kernel_id(&cache))) {
+        cuda_family_failed(c, cuda_attention_decode_family(&cache))) {
         cuda_qkv(be, q, kv, layer, x, w, s, rope, step);
         cuda_attention(be, o, q, kv, layer, s, step);
         return;

@@ -128,7 +128,7 @@ static void attend_segment(struct cuda *c, bf16 *o, const bf16 *qkv, const struc
 {
     struct attention_vision_args a = {
         o, qkv, first, n, n_keys, s->n_heads, s->head_dim, 1 / sqrtf((float)s->head_dim)};
-    struct launch l = cuda_kernel_failed(c, cuda_attention_vision_kernel_id(s->head_dim))
+    struct launch l = cuda_family_failed(c, cuda_attention_vision_family(s->head_dim))
                           ? attention_vision_fallback_launch(&a)
                           : attention_vision_launch(&a);
     cuda_launch(c, &l, &a);

@@ -105,10 +105,10 @@ float *selftest_get_bf16(struct selftest *t, const bf16 *from, size_t n)
     1e-2f /* relative, root mean square: several times what BF16 results have, far below what a \
              wrong element makes */
 
-void selftest_judge(struct selftest *t, int kernel_id, const float *got, const double *want,
-                    size_t n)
+void selftest_judge(struct selftest *t, enum gpu_family family, const float *got,
+                    const double *want, size_t n)
 {
-    struct selftest_result *v = &t->report->kernel[kernel_id];
+    struct selftest_result *v = &t->report->kernel[family];
     double power = 0, error = 0;
     bool far = false;
     if (!got || !want) return; /* no memory, which is not its fault */
@@ -124,15 +124,15 @@ void selftest_judge(struct selftest *t, int kernel_id, const float *got, const d
     v->failed |= far || !(relative < MAX_ERROR);
 }
 
-bool selftest_begin(const struct selftest *t, int kernel_id)
+bool selftest_begin(const struct selftest *t, enum gpu_family family)
 {
-    return !t->report->kernel[kernel_id].was_run && !t->report->kernel[kernel_id].absent &&
+    return !t->report->kernel[family].was_run && !t->report->kernel[family].absent &&
            t->c->error.code == EY_OK && !t->out_of_memory;
 }
 
-bool selftest_end(struct selftest *t, int kernel_id)
+bool selftest_end(struct selftest *t, enum gpu_family family)
 {
-    struct selftest_result *v = &t->report->kernel[kernel_id];
+    struct selftest_result *v = &t->report->kernel[family];
     if (t->out_of_memory) return true;
     cuda_check_call(t->c, t->c->driver.stream_sync(t->c->stream), v->name);
     v->was_run = true;
@@ -204,7 +204,7 @@ static void selftest_norm(struct selftest *t, bool layer)
     for (int i = 0; i < NORM_ROWS; i++)
         selftest_host_norm(want + i * NORM_WIDTH, m.x + i * NORM_WIDTH, m.w, m.b, NORM_WIDTH,
                            layer);
-    selftest_judge(t, KERNEL_NORM, selftest_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
+    selftest_judge(t, FAMILY_NORM, selftest_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
                    NORM_ROWS * NORM_WIDTH);
 }
 
@@ -223,7 +223,7 @@ static void selftest_merge_norm(struct selftest *t, bool grouped)
     int width = grouped ? NORM_WIDTH : GROUP_WIDTH;
     for (int i = 0; i < NORM_ROWS * NORM_WIDTH; i += width)
         selftest_host_norm(want + i, m.x + i, m.w, m.b, width, true);
-    selftest_judge(t, KERNEL_MERGE_NORM, selftest_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
+    selftest_judge(t, FAMILY_MERGE_NORM, selftest_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
                    NORM_ROWS * NORM_WIDTH);
 }
 
@@ -255,7 +255,7 @@ static void judge_topk(struct selftest *t, const float *logits, const struct top
     }
     got[2 * TOPK] = *log_sum;
     want[2 * TOPK] = log(sum);
-    selftest_judge(t, KERNEL_TOPK, got, want, 2 * TOPK + 1);
+    selftest_judge(t, FAMILY_TOPK, got, want, 2 * TOPK + 1);
 }
 
 static void selftest_topk(struct selftest *t)
@@ -301,7 +301,7 @@ static void judge_rescore(struct selftest *t, const struct topk_logit *got_best,
         got[2 * i + 1] = got_best[i].id == want_best[i].id ? 1 : INFINITY;
         want[2 * i + 1] = 1;
     }
-    selftest_judge(t, KERNEL_RESCORE, got, want, 2 * TOPK);
+    selftest_judge(t, FAMILY_RESCORE, got, want, 2 * TOPK);
 }
 
 /* Gathers every third row of x; the top-k logits come in no order. */
@@ -347,17 +347,17 @@ static void selftest_rescore(struct selftest *t)
 
 static bool selftest_rows(struct selftest *t)
 {
-    if (selftest_begin(t, KERNEL_NORM) &&
-        (selftest_norm(t, false), selftest_norm(t, true), !selftest_end(t, KERNEL_NORM)))
+    if (selftest_begin(t, FAMILY_NORM) &&
+        (selftest_norm(t, false), selftest_norm(t, true), !selftest_end(t, FAMILY_NORM)))
         return false;
-    if (selftest_begin(t, KERNEL_MERGE_NORM) &&
+    if (selftest_begin(t, FAMILY_MERGE_NORM) &&
         (selftest_merge_norm(t, false), selftest_merge_norm(t, true),
-         !selftest_end(t, KERNEL_MERGE_NORM)))
+         !selftest_end(t, FAMILY_MERGE_NORM)))
         return false;
-    if (selftest_begin(t, KERNEL_TOPK) && (selftest_topk(t), !selftest_end(t, KERNEL_TOPK)))
+    if (selftest_begin(t, FAMILY_TOPK) && (selftest_topk(t), !selftest_end(t, FAMILY_TOPK)))
         return false;
-    return !selftest_begin(t, KERNEL_RESCORE) ||
-           (selftest_rescore(t), selftest_end(t, KERNEL_RESCORE));
+    return !selftest_begin(t, FAMILY_RESCORE) ||
+           (selftest_rescore(t), selftest_end(t, FAMILY_RESCORE));
 }
 
 /* Memory of one part is free for the next. */

@@ -38,14 +38,14 @@ bf16 *selftest_put_bf16(struct selftest *t, float *values, size_t n);
 float *selftest_get_bf16(struct selftest *t, const bf16 *from, size_t n);
 
 /* Whether the kernel is to be tested. */
-bool selftest_begin(const struct selftest *t, int kernel_id);
+bool selftest_begin(const struct selftest *t, enum gpu_family family);
 /* Notes how far got[n] is from want[n]; a single element far off is a failure too. The worst of
  * several calls counts. */
-void selftest_judge(struct selftest *t, int kernel_id, const float *got, const double *want,
-                    size_t n);
+void selftest_judge(struct selftest *t, enum gpu_family family, const float *got,
+                    const double *want, size_t n);
 /* The kernel has been tested; a launch error counts as its failure. False: the GPU does nothing any
  * more. */
-bool selftest_end(struct selftest *t, int kernel_id);
+bool selftest_end(struct selftest *t, enum gpu_family family);
 
 /* The parts; false: the GPU does nothing any more. */
 bool selftest_matmul(struct selftest *t);

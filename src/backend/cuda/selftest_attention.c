@@ -187,7 +187,7 @@ static void selftest_kv_append(struct selftest *t, struct text_selftest *x)
     cuda_launch(t->c, &l, &a);
     for (size_t i = 0; want && i < BODY * q_width; i++)
         want[i] = (double)x->head[i / q_width * (size_t)x->width + i % q_width];
-    selftest_judge(t, KERNEL_KV_APPEND, selftest_get_bf16(t, x->q, BODY * q_width), want,
+    selftest_judge(t, FAMILY_KV_APPEND, selftest_get_bf16(t, x->q, BODY * q_width), want,
                    BODY * q_width);
 }
 
@@ -205,7 +205,7 @@ static void selftest_attention(struct selftest *t, const struct text_selftest *x
                                0};
     struct launch l = fallback ? attention_fallback_launch(&a) : attention_launch(&a);
     if (a.o) cuda_launch(t->c, &l, &a);
-    selftest_judge(t, fallback ? KERNEL_ATTENTION_FALLBACK : cuda_attention_kernel_id(&x->kv),
+    selftest_judge(t, fallback ? FAMILY_ATTENTION_FALLBACK : cuda_attention_family(&x->kv),
                    a.o ? selftest_get_bf16(t, a.o, n) : NULL, x->o, n);
 }
 
@@ -231,7 +231,7 @@ static void selftest_attention_decode(struct selftest *t, const struct text_self
         SELFTEST_EPS};
     struct launch l = attention_decode_launch(&a);
     if (!t->out_of_memory) cuda_launch(t->c, &l, &a);
-    selftest_judge(t, cuda_attention_decode_kernel_id(&x->kv),
+    selftest_judge(t, cuda_attention_decode_family(&x->kv),
                    t->out_of_memory ? NULL : selftest_get_bf16(t, a.o, n),
                    x->o + BODY * HEADS * x->dim, n);
 }
@@ -277,9 +277,9 @@ static void selftest_vision(struct selftest *t, int dim, bool fallback)
     struct launch l = fallback ? attention_vision_fallback_launch(&a) : attention_vision_launch(&a);
     if (t->out_of_memory) return;
     cuda_launch(t->c, &l, &a);
-    selftest_judge(
-        t, fallback ? KERNEL_ATTENTION_VISION_FALLBACK : cuda_attention_vision_kernel_id(dim),
-        selftest_get_bf16(t, a.o, n), selftest_host_vision(t, qkv, dim), n);
+    selftest_judge(t,
+                   fallback ? FAMILY_ATTENTION_VISION_FALLBACK : cuda_attention_vision_family(dim),
+                   selftest_get_bf16(t, a.o, n), selftest_host_vision(t, qkv, dim), n);
 }
 
 /* ---- all ---- */
@@ -288,16 +288,17 @@ bool selftest_attention_text(struct selftest *t, int dim, bool fp8)
 {
     struct text_selftest *x = selftest_make_text(t, dim, fp8);
     if (!x) return true;
-    t->report->kernel[KERNEL_KV_APPEND].was_run =
-        t->report->kernel[KERNEL_ATTENTION_FALLBACK].was_run =
+    t->report->kernel[FAMILY_KV_APPEND].was_run =
+        t->report->kernel[FAMILY_ATTENTION_FALLBACK].was_run =
             false; /* tested once more with each kind of cache */
-    if (selftest_begin(t, KERNEL_KV_APPEND) &&
-        (selftest_kv_append(t, x), !selftest_end(t, KERNEL_KV_APPEND)))
+    if (selftest_begin(t, FAMILY_KV_APPEND) &&
+        (selftest_kv_append(t, x), !selftest_end(t, FAMILY_KV_APPEND)))
         return false;
-    if (selftest_begin(t, KERNEL_ATTENTION_FALLBACK) &&
-        (selftest_attention(t, x, true), !selftest_end(t, KERNEL_ATTENTION_FALLBACK)))
+    if (selftest_begin(t, FAMILY_ATTENTION_FALLBACK) &&
+        (selftest_attention(t, x, true), !selftest_end(t, FAMILY_ATTENTION_FALLBACK)))
         return false;
-    int attend = cuda_attention_kernel_id(&x->kv), decode = cuda_attention_decode_kernel_id(&x->kv);
+    enum gpu_family attend = cuda_attention_family(&x->kv),
+                    decode = cuda_attention_decode_family(&x->kv);
     if (selftest_begin(t, attend) && (selftest_attention(t, x, false), !selftest_end(t, attend)))
         return false;
     return !selftest_begin(t, decode) || (selftest_attention_decode(t, x), selftest_end(t, decode));
@@ -305,12 +306,12 @@ bool selftest_attention_text(struct selftest *t, int dim, bool fp8)
 
 bool selftest_attention_vision(struct selftest *t)
 {
-    if (selftest_begin(t, KERNEL_ATTENTION_VISION_FALLBACK) &&
-        (selftest_vision(t, 72, true), !selftest_end(t, KERNEL_ATTENTION_VISION_FALLBACK)))
+    if (selftest_begin(t, FAMILY_ATTENTION_VISION_FALLBACK) &&
+        (selftest_vision(t, 72, true), !selftest_end(t, FAMILY_ATTENTION_VISION_FALLBACK)))
         return false;
-    if (selftest_begin(t, KERNEL_ATTENTION_VISION) &&
-        (selftest_vision(t, 64, false), !selftest_end(t, KERNEL_ATTENTION_VISION)))
+    if (selftest_begin(t, FAMILY_ATTENTION_VISION_64) &&
+        (selftest_vision(t, 64, false), !selftest_end(t, FAMILY_ATTENTION_VISION_64)))
         return false;
-    return !selftest_begin(t, KERNEL_ATTENTION_VISION + 1) ||
-           (selftest_vision(t, 72, false), selftest_end(t, KERNEL_ATTENTION_VISION + 1));
+    return !selftest_begin(t, FAMILY_ATTENTION_VISION_80) ||
+           (selftest_vision(t, 72, false), selftest_end(t, FAMILY_ATTENTION_VISION_80));
 }

@@ -19,68 +19,28 @@
 #include "base/text/json_writer.h"
 #include "base/limits.h"
 
-/* the kernels' names */
-
-static void name_kernel(struct selftest_result *v, int kernel_id)
+/* A family lacks what one of its kernels lacks; those of two caches have their kernels in common.
+ */
+static bool lacks_family(const struct cuda *c, enum gpu_family family)
 {
-    static const char *const names[KERNEL_GEMM] = {"matmul_fallback",
-                                                   "kv_append",
-                                                   "attention_fallback",
-                                                   "attention_vision_fallback",
-                                                   "norm_rows",
-                                                   "merge_norm",
-                                                   "embed",
-                                                   "topk",
-                                                   "unpack_int4",
-                                                   "gemv_fp8",
-                                                   "gemv_bf16",
-                                                   "gemv_int8",
-                                                   "gemv_int4",
-                                                   "gemv_m1",
-                                                   "attention_64",
-                                                   "attention_128",
-                                                   "attention_64_fp8",
-                                                   "attention_128_fp8",
-                                                   "attention_decode_64",
-                                                   "attention_decode_128",
-                                                   "attention_decode_64_fp8",
-                                                   "attention_decode_128_fp8",
-                                                   "attention_vision_64",
-                                                   "attention_vision_80",
-                                                   "rescore",
-                                                   "gemm_w8a8"};
-    const struct gemm_tile *tile = kernel_id >= KERNEL_GEMM
-                                       ? gemm_tile((enum gemm_tile_kind)((kernel_id - KERNEL_GEMM) %
-                                                                         GEMM_TILES))
-                                       : NULL;
-    const char *name = !tile                                  ? names[kernel_id]
-                       : kernel_id - KERNEL_GEMM < GEMM_TILES ? tile->fp8
-                                                              : tile->bf16;
-    snprintf(v->name, sizeof(v->name), "%s", name);
-    if (kernel_id >= KERNEL_GEMM)
-        v->fallback = "another tile, or matmul_fallback";
-    else if (kernel_id == KERNEL_RESCORE)
-        v->fallback = "the host";
-    else if (kernel_id == KERNEL_GEMM_W8A8)
-        v->fallback = "gemm_fp8 (BF16)";
-    else if (kernel_id >= KERNEL_ATTENTION_VISION)
-        v->fallback = "attention_vision_fallback";
-    else if (kernel_id >= KERNEL_ATTENTION_DECODE)
-        v->fallback = "kv_append and attention";
-    else if (kernel_id >= KERNEL_ATTENTION)
-        v->fallback = "attention_fallback";
-    else if (kernel_id == KERNEL_GEMV_M1)
-        v->fallback = "gemv_fp8";
-    else if (kernel_id >= KERNEL_GEMV)
-        v->fallback = kernel_id - KERNEL_GEMV == 2 ? "matmul_fallback" : "gemm";
+    for (int i = 1; i < GPU_KERNELS; i++)
+        if (gpu_kernel_info((enum gpu_kernel)i)->family == family && !c->function[i]) return true;
+    return false;
 }
 
 static struct selftest_report untested_report(const struct cuda *c)
 {
-    struct selftest_report r = {.n = CUDA_KERNEL_IDS};
-    for (int i = 0; i < CUDA_KERNEL_IDS; i++) {
-        name_kernel(&r.kernel[i], i);
-        r.kernel[i].absent = cuda_lacks_kernel(c, i);
+    static const struct {
+        const char *name, *fallback;
+    } families[GPU_FAMILIES] = {
+#define GPU_FAMILY(id, name, fallback) {name, fallback},
+#include "kernels/cuda/common/gpu_kernels.def"
+    };
+    struct selftest_report r = {.n = GPU_FAMILIES};
+    for (int i = 0; i < GPU_FAMILIES; i++) {
+        snprintf(r.kernel[i].name, sizeof(r.kernel[i].name), "%s", families[i].name);
+        r.kernel[i].fallback = families[i].fallback;
+        r.kernel[i].absent = lacks_family(c, (enum gpu_family)i);
     }
     return r;
 }
@@ -219,11 +179,11 @@ static bool is_complete(const struct selftest_report *r)
 
 static void disable_failed_kernels(struct cuda *c, struct selftest_report *r)
 {
-    c->failed_kernels = 0;
+    c->failed_families = 0;
     r->n_failed = 0;
     for (int i = 0; i < r->n; i++)
         if (r->kernel[i].failed) {
-            c->failed_kernels |= UINT64_C(1) << i;
+            c->failed_families |= UINT64_C(1) << i;
             r->n_failed++;
         }
 }

@@ -216,7 +216,7 @@ static void selftest_make_matmul(struct selftest *t, struct matmul_selftest *p)
                 p->normed[OF_INT8][m] = p->normed[d][m];
             }
         }
-        if (d == OF_FP8 && selftest_begin(t, KERNEL_GEMM_W8A8)) selftest_make_rounded(t, p);
+        if (d == OF_FP8 && selftest_begin(t, FAMILY_GEMM_W8A8)) selftest_make_rounded(t, p);
     }
     cuda_check_call(t->c, t->c->driver.stream_sync(t->c->stream),
                     "packing"); /* kernels read weights before those in front of them have ended */
@@ -296,8 +296,9 @@ typedef struct launch launch_fn(struct selftest *t, struct w8a8_args *a, int kin
 
 /* Launches as `shape` says and judges; without a kernel (it does not take this case) nothing is
  * done. */
-static void selftest_case(struct selftest *t, int kernel_id, const struct matmul_selftest *p,
-                          const struct matmul_case *q, launch_fn *shape, int kind)
+static void selftest_case(struct selftest *t, enum gpu_family family,
+                          const struct matmul_selftest *p, const struct matmul_case *q,
+                          launch_fn *shape, int kind)
 {
     size_t mark = t->used, width = (size_t)(result_matrices(q) * ROWS), n = (size_t)q->n * width;
     void *y = q->epilogue == EPI_ADD ? selftest_put(t, p->start, n * sizeof(float))
@@ -310,7 +311,7 @@ static void selftest_case(struct selftest *t, int kernel_id, const struct matmul
         cuda_launch(t->c, &l, &a);
         for (size_t i = 0; i < n; i++)
             want[i] = selftest_want(p, q, (int)(i / width), (int)(i % width));
-        selftest_judge(t, kernel_id,
+        selftest_judge(t, family,
                        epilogue_is_f32(q->epilogue) ? selftest_get(t, y, n * sizeof(float))
                                                     : selftest_get_bf16(t, y, n),
                        want, n);
@@ -364,7 +365,7 @@ static void selftest_matmul_fallback(struct selftest *t, const struct matmul_sel
         {OF_BF16, EPI_GELU_ERF, 2, false, false, false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        selftest_case(t, KERNEL_MATMUL_FALLBACK, p, &cases[i], selftest_fallback_launch, 0);
+        selftest_case(t, FAMILY_MATMUL_FALLBACK, p, &cases[i], selftest_fallback_launch, 0);
 }
 
 /* The epilogues of GEMVs. */
@@ -380,7 +381,7 @@ static void selftest_gemv_m1(struct selftest *t, const struct matmul_selftest *p
         for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
             const struct matmul_case q = {dtypes[d],       kinds[k].out, 1,
                                           kinds[k].normed, false,        false};
-            selftest_case(t, KERNEL_GEMV_M1, p, &q, selftest_gemv_m1_launch, 0);
+            selftest_case(t, FAMILY_GEMV_M1, p, &q, selftest_gemv_m1_launch, 0);
         }
 }
 
@@ -391,7 +392,7 @@ static void selftest_gemv(struct selftest *t, const struct matmul_selftest *p, i
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
             const struct matmul_case q = {dtype,           kinds[k].out, counts[i],
                                           kinds[k].normed, false,        false};
-            selftest_case(t, cuda_gemv_kernel_id(kernel_dtypes[dtype]), p, &q, selftest_gemv_launch,
+            selftest_case(t, cuda_gemv_family(kernel_dtypes[dtype]), p, &q, selftest_gemv_launch,
                           0);
         }
 }
@@ -403,8 +404,8 @@ static void selftest_gemm(struct selftest *t, const struct matmul_selftest *p, i
     for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
         const struct matmul_case q = {dtype, outs[i], outs[i] == EPI_SILU ? TOKENS : 50, false,
                                       false, false}; /* results differ in a tile's end alone */
-        selftest_case(t, cuda_gemm_kernel_id(kernel_dtypes[dtype], kind), p, &q,
-                      selftest_gemm_launch, (int)kind);
+        selftest_case(t, cuda_gemm_family(kernel_dtypes[dtype], kind), p, &q, selftest_gemm_launch,
+                      (int)kind);
     }
 }
 
@@ -424,7 +425,7 @@ static void selftest_w8a8(struct selftest *t, struct matmul_selftest *p)
     for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
         const struct matmul_case q = {OF_FP8, outs[i], outs[i] == EPI_SILU ? TOKENS : 50,
                                       false,  false,   true};
-        selftest_case(t, KERNEL_GEMM_W8A8, p, &q, selftest_w8a8_launch, 0);
+        selftest_case(t, FAMILY_GEMM_W8A8, p, &q, selftest_w8a8_launch, 0);
     }
 }
 
@@ -449,7 +450,7 @@ static void selftest_unpack_int4(struct selftest *t, const struct matmul_selftes
     cuda_launch(t->c, &l, &a);
     for (int i = 0; i < N * LEFT; i++)
         want[i] = p->exact[OF_INT4][0][i / LEFT * ROWS + FIRST + i % LEFT];
-    selftest_judge(t, KERNEL_UNPACK_INT4, selftest_get(t, y, N * LEFT * sizeof(float)), want,
+    selftest_judge(t, FAMILY_UNPACK_INT4, selftest_get(t, y, N * LEFT * sizeof(float)), want,
                    N * LEFT);
 }
 
@@ -480,7 +481,7 @@ static void selftest_embed(struct selftest *t, const struct matmul_selftest *p)
         want[i] = (double)(feature[row] >= 0 ? p->x[feature[row] * COLS + i % COLS]
                                              : p->value[1][token[row] * COLS + i % COLS]);
     }
-    selftest_judge(t, KERNEL_EMBED, selftest_get(t, a.x, EMBEDDED * COLS * sizeof(float)), want,
+    selftest_judge(t, FAMILY_EMBED, selftest_get(t, a.x, EMBEDDED * COLS * sizeof(float)), want,
                    EMBEDDED * COLS);
 }
 
@@ -491,29 +492,31 @@ bool selftest_matmul(struct selftest *t)
     struct matmul_selftest *p = selftest_host_alloc(t, sizeof(*p));
     if (p) selftest_make_matmul(t, p);
     if (!p || t->out_of_memory) return true;
-    if (selftest_begin(t, KERNEL_MATMUL_FALLBACK) &&
-        (selftest_matmul_fallback(t, p), !selftest_end(t, KERNEL_MATMUL_FALLBACK)))
+    if (selftest_begin(t, FAMILY_MATMUL_FALLBACK) &&
+        (selftest_matmul_fallback(t, p), !selftest_end(t, FAMILY_MATMUL_FALLBACK)))
         return false;
-    if (selftest_begin(t, KERNEL_EMBED) && (selftest_embed(t, p), !selftest_end(t, KERNEL_EMBED)))
+    if (selftest_begin(t, FAMILY_EMBED) && (selftest_embed(t, p), !selftest_end(t, FAMILY_EMBED)))
         return false;
-    if (selftest_begin(t, KERNEL_UNPACK_INT4) &&
-        (selftest_unpack_int4(t, p), !selftest_end(t, KERNEL_UNPACK_INT4)))
+    if (selftest_begin(t, FAMILY_UNPACK_INT4) &&
+        (selftest_unpack_int4(t, p), !selftest_end(t, FAMILY_UNPACK_INT4)))
         return false;
-    if (selftest_begin(t, KERNEL_GEMV_M1) &&
-        (selftest_gemv_m1(t, p), !selftest_end(t, KERNEL_GEMV_M1)))
+    if (selftest_begin(t, FAMILY_GEMV_M1) &&
+        (selftest_gemv_m1(t, p), !selftest_end(t, FAMILY_GEMV_M1)))
         return false;
     for (int d = 0; d < DTYPES; d++) {
-        int kernel_id = cuda_gemv_kernel_id(kernel_dtypes[d]);
-        if (selftest_begin(t, kernel_id) && (selftest_gemv(t, p, d), !selftest_end(t, kernel_id)))
+        enum gpu_family family = cuda_gemv_family(kernel_dtypes[d]);
+        if (selftest_begin(t, family) && (selftest_gemv(t, p, d), !selftest_end(t, family)))
             return false;
     }
-    if (selftest_begin(t, KERNEL_GEMM_W8A8) &&
-        (selftest_w8a8(t, p), !selftest_end(t, KERNEL_GEMM_W8A8)))
+    if (selftest_begin(t, FAMILY_GEMM_W8A8) &&
+        (selftest_w8a8(t, p), !selftest_end(t, FAMILY_GEMM_W8A8)))
         return false;
-    for (int i = 0; i < 2 * GEMM_TILES; i++)
-        if (selftest_begin(t, KERNEL_GEMM + i) &&
+    for (int i = 0; i < 2 * GEMM_TILES; i++) {
+        const enum gpu_family family = (enum gpu_family)(FAMILY_GEMM_FP8_256x128 + i);
+        if (selftest_begin(t, family) &&
             (selftest_gemm(t, p, i / GEMM_TILES, (enum gemm_tile_kind)(i % GEMM_TILES)),
-             !selftest_end(t, KERNEL_GEMM + i)))
+             !selftest_end(t, family)))
             return false;
+    }
     return true;
 }

@@ -42,7 +42,7 @@ static inline unsigned ceil_quotient(int64_t a, int64_t b)
 }
 
 /* One warp for each of `units`. */
-static inline struct launch warp_launch(const char *kernel, int64_t units)
+static inline struct launch warp_launch(enum gpu_kernel kernel, int64_t units)
 {
     struct launch l = {
         kernel, {ceil_quotient(units, WARP_KERNEL_THREADS / 32), 1, 1}, WARP_KERNEL_THREADS, 0};
@@ -51,7 +51,7 @@ static inline struct launch warp_launch(const char *kernel, int64_t units)
 
 static inline struct launch kv_append_launch(const struct kv_append_args *a)
 {
-    return warp_launch("kv_append", (int64_t)a->batch.n * (a->n_heads + 2 * a->kv.n_kv_heads));
+    return warp_launch(GPU_kv_append, (int64_t)a->batch.n * (a->n_heads + 2 * a->kv.n_kv_heads));
 }
 
 /* Rows are read in pieces of 16 bytes. */
@@ -62,13 +62,13 @@ static inline int attention_is_fast(const struct kv_layer *kv)
 
 static inline struct launch attention_fallback_launch(const struct attention_args *a)
 {
-    return warp_launch("attention_fallback", (int64_t)a->batch.n * a->n_heads);
+    return warp_launch(GPU_attention_fallback, (int64_t)a->batch.n * a->n_heads);
 }
 
 static inline struct launch attention_launch(const struct attention_args *a)
 {
     int dim = a->kv.head_dim <= 64 ? 64 : 128;
-    struct launch l = {dim == 64 ? "attention_64" : "attention_128",
+    struct launch l = {dim == 64 ? GPU_attention_64 : GPU_attention_128,
                        {(unsigned)a->n_heads, (unsigned)a->n_tiles, 1},
                        FLASH_THREADS,
                        flash_shared(dim)};
@@ -89,10 +89,11 @@ static inline unsigned attention_decode_shared(int head_dim, int heads)
 
 static inline struct launch attention_decode_launch(const struct attention_decode_args *a)
 {
-    static const char *const kernels[2][2] = {{"attention_decode_64", "attention_decode_64_fp8"},
-                                              {"attention_decode_128", "attention_decode_128_fp8"}};
+    static const enum gpu_kernel decode_kernels[2][2] = {
+        {GPU_attention_decode_64, GPU_attention_decode_64_fp8},
+        {GPU_attention_decode_128, GPU_attention_decode_128_fp8}};
     int dim = a->kv.head_dim;
-    struct launch l = {kernels[dim == 128][a->kv.fp8 != 0],
+    struct launch l = {decode_kernels[dim == 128][a->kv.fp8 != 0],
                        {(unsigned)a->splits, (unsigned)a->kv.n_kv_heads, (unsigned)a->batch.n},
                        DECODE_WARPS * 32,
                        attention_decode_shared(dim, a->n_heads / a->kv.n_kv_heads)};
@@ -101,13 +102,13 @@ static inline struct launch attention_decode_launch(const struct attention_decod
 
 static inline struct launch attention_vision_fallback_launch(const struct attention_vision_args *a)
 {
-    return warp_launch("attention_vision_fallback", (int64_t)a->n * a->heads);
+    return warp_launch(GPU_attention_vision_fallback, (int64_t)a->n * a->heads);
 }
 
 static inline struct launch attention_vision_launch(const struct attention_vision_args *a)
 {
     int fast = a->head_dim <= 80 && a->head_dim % 8 == 0, dim = a->head_dim <= 64 ? 64 : 80;
-    struct launch l = {dim == 64 ? "attention_vision_64" : "attention_vision_80",
+    struct launch l = {dim == 64 ? GPU_attention_vision_64 : GPU_attention_vision_80,
                        {ceil_quotient(a->n, VISION_ROWS), (unsigned)a->heads, 1},
                        FLASH_THREADS,
                        flash_shared(dim)};
@@ -119,7 +120,7 @@ static inline struct launch vision_rope_launch(const struct vision_rope_args *a)
 {
     int pairs = a->head_dim % 16 ? 1 : 8;
     int64_t units = (int64_t)a->n * 2 * a->heads * (a->head_dim / 2 / pairs);
-    struct launch l = {pairs == 8 ? "vision_rope" : "vision_rope_fallback",
+    struct launch l = {pairs == 8 ? GPU_vision_rope : GPU_vision_rope_fallback,
                        {ceil_quotient(units, 2 * WARP_KERNEL_THREADS), 1, 1},
                        2 * WARP_KERNEL_THREADS,
                        0};

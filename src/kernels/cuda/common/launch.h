@@ -3,8 +3,10 @@
 #ifndef EY_CUDA_LAUNCH_H
 #define EY_CUDA_LAUNCH_H
 
+#include "kernels/cuda/common/gpu_kernels.h"
+
 struct launch {
-    const char *kernel;
+    enum gpu_kernel kernel;          /* GPU_NO_KERNEL: none takes these arguments */
     unsigned grid[3], block, shared; /* shared: dynamic bytes */
 };
 

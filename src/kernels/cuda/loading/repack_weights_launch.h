@@ -18,14 +18,14 @@ static inline unsigned repack_blocks(int64_t items, int64_t per_block, int64_t m
 static inline struct launch repack_launch(const struct repack_args *a)
 {
     int64_t chunks = (a->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(a->row_bytes);
-    struct launch l = {"repack", {repack_blocks(chunks, 4, 65535), 1, 1}, REPACK_THREADS, 0};
+    struct launch l = {GPU_repack, {repack_blocks(chunks, 4, 65535), 1, 1}, REPACK_THREADS, 0};
     return l;
 }
 
 static inline struct launch quantize_int8_launch(const struct quantize_int8_args *a)
 {
     unsigned blocks = repack_blocks(a->rows, PACK_ROWS, 65535);
-    struct launch l = {"quantize_int8", {blocks, 1, 1}, REPACK_THREADS, 0};
+    struct launch l = {GPU_quantize_int8, {blocks, 1, 1}, REPACK_THREADS, 0};
     return l;
 }
 
@@ -33,7 +33,7 @@ static inline struct launch unpack_int4_launch(const struct unpack_args *a)
 {
     int64_t chunks = (a->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(a->w.cols / 2);
     unsigned blocks = repack_blocks(chunks / 4 + 1, 1, 4096);
-    struct launch l = {"unpack_int4", {blocks, 1, 1}, REPACK_THREADS, 0};
+    struct launch l = {GPU_unpack_int4, {blocks, 1, 1}, REPACK_THREADS, 0};
     return l;
 }
 

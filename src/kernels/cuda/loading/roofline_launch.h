@@ -10,7 +10,7 @@ enum { ROOFLINE_THREADS = 256, PEAK_CHAINS = 8 };
 
 static inline struct launch mma_peak_launch(int sm_count)
 {
-    struct launch l = {"mma_peak", {(unsigned)sm_count * 2, 1, 1}, ROOFLINE_THREADS, 0};
+    struct launch l = {GPU_mma_peak, {(unsigned)sm_count * 2, 1, 1}, ROOFLINE_THREADS, 0};
     return l;
 }
 
@@ -22,7 +22,7 @@ static inline double mma_peak_flops(const struct launch *l, int times)
 
 static inline struct launch read_memory_launch(int sm_count)
 {
-    struct launch l = {"read_memory", {(unsigned)sm_count * 8, 1, 1}, ROOFLINE_THREADS, 0};
+    struct launch l = {GPU_read_memory, {(unsigned)sm_count * 8, 1, 1}, ROOFLINE_THREADS, 0};
     return l;
 }
 

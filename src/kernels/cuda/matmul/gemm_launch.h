@@ -54,7 +54,7 @@ enum gemm_tile_kind {
 };
 
 struct gemm_tile {
-    const char *fp8, *bf16; /* kernels */
+    enum gpu_kernel fp8, bf16;
     int rows, tokens, threads;
     int shared_fp8, shared_bf16; /* dynamic bytes */
 };
@@ -73,16 +73,16 @@ static inline const struct gemm_tile *gemm_tile(enum gemm_tile_kind kind)
     ((kw) * (stages) *                                \
      (EY_GEMM_ROWS(rw, m) / PACK_ROWS * PACK_CHUNK + EY_GEMM_TOKENS(tw, n) * ((fp8) ? 128 : 64)))
 #define EY_GEMM_TILE(name, rw, tw, kw, m, n, stages_fp8, stages_bf16, blocks) \
-    {"gemm_fp8_" #name,                                                       \
-     "gemm_bf16_" #name,                                                      \
+    {GPU_gemm_fp8_##name,                                                     \
+     GPU_gemm_bf16_##name,                                                    \
      EY_GEMM_ROWS(rw, m),                                                     \
      EY_GEMM_TOKENS(tw, n),                                                   \
      32 * (rw) * (tw) * (kw),                                                 \
      EY_GEMM_SHARED(rw, tw, kw, m, n, stages_fp8, 1),                         \
      EY_GEMM_SHARED(rw, tw, kw, m, n, stages_bf16, 0)},
 #define EY_GEMM_SM90_TILE(name, m, n)                            \
-    {"gemm_sm90_fp8_" #name,                                     \
-     "gemm_sm90_bf16_" #name,                                    \
+    {GPU_gemm_sm90_fp8_##name,                                   \
+     GPU_gemm_sm90_bf16_##name,                                  \
      128 * (m),                                                  \
      8 * (n),                                                    \
      GEMM_SM90_THREADS,                                          \

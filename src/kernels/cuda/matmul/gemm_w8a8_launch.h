@@ -26,7 +26,7 @@ static inline struct launch quantize_rows_launch(const struct quantize_rows_args
 {
     int64_t groups = (int64_t)a->n * ((a->k + SCALE_BLOCK - 1) / SCALE_BLOCK),
             a_block = QUANTIZE_ROWS_THREADS / 32;
-    struct launch l = {"quantize_rows",
+    struct launch l = {GPU_quantize_rows,
                        {(unsigned)((groups + a_block - 1) / a_block), 1, 1},
                        QUANTIZE_ROWS_THREADS,
                        0};
@@ -37,7 +37,7 @@ static inline struct launch gemm_w8a8_launch(const struct w8a8_args *a)
 {
     int tiles = gemm_row_tiles(&a->matmul, GEMM_W8A8_TILE) *
                 gemm_token_tiles(&a->matmul, GEMM_W8A8_TILE);
-    struct launch l = {"gemm_w8a8", {(unsigned)tiles, 1, 1}, GEMM_W8A8_THREADS, GEMM_W8A8_SHARED};
+    struct launch l = {GPU_gemm_w8a8, {(unsigned)tiles, 1, 1}, GEMM_W8A8_THREADS, GEMM_W8A8_SHARED};
     return l;
 }
 

@@ -40,33 +40,32 @@ static inline bool gemv_weights_fit(const struct matmul_args *a)
     return a->epilogue != EPI_SILU || a->n_segments == 2;
 }
 
-/* NULL: none. */
-static inline const char *gemv_kernel(const struct matmul_args *a, int groups)
+static inline enum gpu_kernel gemv_kernel(const struct matmul_args *a, int groups)
 {
-    static const char *const f32[GEMV_DTYPES][3] = {
-        {"gemv_fp8_rms_f32_8", "gemv_fp8_rms_f32_16", "gemv_fp8_rms_f32_32"},
-        {NULL, NULL, NULL}, /* lm_head.cu's */
-        {NULL, NULL, NULL},
-        {"gemv_int4_rms_f32_8", "gemv_int4_rms_f32_16", "gemv_int4_rms_f32_32"},
+    static const enum gpu_kernel f32[GEMV_DTYPES][3] = {
+        {GPU_gemv_fp8_rms_f32_8, GPU_gemv_fp8_rms_f32_16, GPU_gemv_fp8_rms_f32_32},
+        {GPU_NO_KERNEL}, /* lm_head.cu's */
+        {GPU_NO_KERNEL},
+        {GPU_gemv_int4_rms_f32_8, GPU_gemv_int4_rms_f32_16, GPU_gemv_int4_rms_f32_32},
     };
-    static const char *const silu[GEMV_DTYPES][3] = {
-        {"gemv_fp8_rms_silu_8", "gemv_fp8_rms_silu_16", "gemv_fp8_rms_silu_32"},
-        {"gemv_bf16_rms_silu_8", "gemv_bf16_rms_silu_16", "gemv_bf16_rms_silu_32"},
-        {NULL, NULL, NULL},
-        {"gemv_int4_rms_silu_8", "gemv_int4_rms_silu_16", "gemv_int4_rms_silu_32"},
+    static const enum gpu_kernel silu[GEMV_DTYPES][3] = {
+        {GPU_gemv_fp8_rms_silu_8, GPU_gemv_fp8_rms_silu_16, GPU_gemv_fp8_rms_silu_32},
+        {GPU_gemv_bf16_rms_silu_8, GPU_gemv_bf16_rms_silu_16, GPU_gemv_bf16_rms_silu_32},
+        {GPU_NO_KERNEL},
+        {GPU_gemv_int4_rms_silu_8, GPU_gemv_int4_rms_silu_16, GPU_gemv_int4_rms_silu_32},
     };
-    static const char *const add[GEMV_DTYPES][3] = {
-        {"gemv_fp8_act_add_8", "gemv_fp8_act_add_16", "gemv_fp8_act_add_32"},
-        {"gemv_bf16_act_add_8", "gemv_bf16_act_add_16", "gemv_bf16_act_add_32"},
-        {NULL, NULL, NULL},
-        {"gemv_int4_act_add_8", "gemv_int4_act_add_16", "gemv_int4_act_add_32"},
+    static const enum gpu_kernel add[GEMV_DTYPES][3] = {
+        {GPU_gemv_fp8_act_add_8, GPU_gemv_fp8_act_add_16, GPU_gemv_fp8_act_add_32},
+        {GPU_gemv_bf16_act_add_8, GPU_gemv_bf16_act_add_16, GPU_gemv_bf16_act_add_32},
+        {GPU_NO_KERNEL},
+        {GPU_gemv_int4_act_add_8, GPU_gemv_int4_act_add_16, GPU_gemv_int4_act_add_32},
     };
     int dtype = gemv_dtype(a), width = groups == 1 ? 0 : groups == 2 ? 1 : 2;
-    if (dtype < 0) return NULL;
+    if (dtype < 0) return GPU_NO_KERNEL;
     if (a->norm && a->epilogue == EPI_F32) return f32[dtype][width];
     if (a->norm && a->epilogue == EPI_SILU) return silu[dtype][width];
     if (!a->norm && a->epilogue == EPI_ADD) return add[dtype][width];
-    return NULL;
+    return GPU_NO_KERNEL;
 }
 
 static inline int gemv_row_blocks(const struct matmul_args *a)
@@ -122,12 +121,12 @@ static inline unsigned gemv_lay_out(struct matmul_args *a, int groups, int *warp
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
 }
 
-/* By a->out, a->norm and the matrices; .kernel is NULL when no kernel takes the matmul. Fills in
- * a->layout, or a->head. A row block gets a block of threads. sm_shared: bytes of shared memory
+/* By a->out, a->norm and the matrices; .kernel is GPU_NO_KERNEL when none takes the matmul. Fills
+ * in a->layout, or a->head. A row block gets a block of threads. sm_shared: bytes of shared memory
  * that an SM has. */
 static inline struct launch gemv_launch(struct matmul_args *a, int sm_count, int sm_shared)
 {
-    struct launch none = {0}, launch;
+    struct launch none = {GPU_NO_KERNEL, {0, 0, 0}, 0, 0}, launch;
     int groups = a->n <= 8 ? 1 : a->n <= 16 ? 2 : 4, warps;
     if (a->n < 1 || a->n > GEMV_TOKENS || a->k < 8 || a->k % 8 || a->ldx % 8 ||
         !gemv_weights_fit(a))

@@ -42,13 +42,14 @@ static inline int gemv_m1_warps(int n_chunks, int depth, int most)
     return (n_chunks + depth * rounds - 1) / (depth * rounds);
 }
 
-/* .kernel is NULL: it does not take this one. The matrices are packed, and all of a->k columns. */
+/* .kernel is GPU_NO_KERNEL: it does not take this one. The matrices are packed, and all of a->k
+ * columns. */
 static inline struct launch gemv_m1_launch(const struct matmul_args *a)
 {
-    static const char *const kernels[2][3] = {
-        {"gemv_m1_fp8_rms_f32", "gemv_m1_fp8_rms_silu", "gemv_m1_fp8_act_add"},
-        {"gemv_m1_int4_rms_f32", "gemv_m1_int4_rms_silu", "gemv_m1_int4_act_add"}};
-    struct launch l = {NULL, {0, 1, 1}, 0, 0};
+    static const enum gpu_kernel m1_kernels[2][3] = {
+        {GPU_gemv_m1_fp8_rms_f32, GPU_gemv_m1_fp8_rms_silu, GPU_gemv_m1_fp8_act_add},
+        {GPU_gemv_m1_int4_rms_f32, GPU_gemv_m1_int4_rms_silu, GPU_gemv_m1_int4_act_add}};
+    struct launch l = {GPU_NO_KERNEL, {0, 1, 1}, 0, 0};
     const int dtype = a->segment[0].w.dtype, int4 = dtype == K_INT4, out = a->epilogue,
               pair = out == EPI_SILU;
     int blocks = 0;
@@ -60,11 +61,11 @@ static inline struct launch gemv_m1_launch(const struct matmul_args *a)
         (int4 && pair && a->segment[0].w.groups_per_128 != a->segment[1].w.groups_per_128))
         return l;
     if (a->norm && out == EPI_F32)
-        l.kernel = kernels[int4][0];
+        l.kernel = m1_kernels[int4][0];
     else if (a->norm && pair && !a->segment[0].bias)
-        l.kernel = kernels[int4][1];
+        l.kernel = m1_kernels[int4][1];
     else if (!a->norm && out == EPI_ADD)
-        l.kernel = kernels[int4][2];
+        l.kernel = m1_kernels[int4][2];
     else
         return l;
     for (int i = 0; i < (pair ? 1 : a->n_segments); i++)

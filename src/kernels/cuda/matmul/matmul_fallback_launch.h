@@ -15,7 +15,7 @@ static inline struct launch matmul_fallback_launch(const struct matmul_args *a)
     for (int i = 0; i < (a->epilogue == EPI_SILU ? 1 : a->n_segments); i++)
         rows += a->segment[i].w.rows;
     struct launch launch = {
-        "matmul_fallback",
+        GPU_matmul_fallback,
         {(unsigned)((rows + warps - 1) / warps), (unsigned)(a->n < 65535 ? a->n : 65535), 1},
         MATMUL_FALLBACK_THREADS,
         0};

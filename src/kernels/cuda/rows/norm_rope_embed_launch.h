@@ -11,18 +11,18 @@ enum { NORM_BLOCK = 256, ROW_BLOCK = 256 };
 
 static inline struct launch norm_launch(const struct norm_args *a)
 {
-    struct launch l = {"norm_rows", {(unsigned)a->n, 1, 1}, NORM_BLOCK, 0};
+    struct launch l = {GPU_norm_rows, {(unsigned)a->n, 1, 1}, NORM_BLOCK, 0};
     return l;
 }
 
 static inline struct launch merge_norm_launch(const struct merge_norm_args *a)
 {
-    struct launch l = {"merge_norm", {(unsigned)a->n, 1, 1}, NORM_BLOCK, 0};
+    struct launch l = {GPU_merge_norm, {(unsigned)a->n, 1, 1}, NORM_BLOCK, 0};
     return l;
 }
 
 /* A thread for each element of rows. */
-static inline struct launch rows_launch(const char *kernel, int n, int width)
+static inline struct launch rows_launch(enum gpu_kernel kernel, int n, int width)
 {
     struct launch l = {
         kernel, {(unsigned)((width + ROW_BLOCK - 1) / ROW_BLOCK), (unsigned)n, 1}, ROW_BLOCK, 0};
@@ -31,27 +31,27 @@ static inline struct launch rows_launch(const char *kernel, int n, int width)
 
 static inline struct launch embed_launch(const struct embed_args *a)
 {
-    return rows_launch("embed", a->n, a->hidden);
+    return rows_launch(GPU_embed, a->n, a->hidden);
 }
 
 static inline struct launch add_features_launch(const struct add_features_args *a)
 {
-    return rows_launch("add_features", a->n, a->hidden);
+    return rows_launch(GPU_add_features, a->n, a->hidden);
 }
 
 static inline struct launch position_embed_launch(const struct position_args *a)
 {
-    return rows_launch("position_embed", a->n, a->hidden);
+    return rows_launch(GPU_position_embed, a->n, a->hidden);
 }
 
 static inline struct launch rope_launch(const struct rope_args *a)
 {
-    return rows_launch("rope_table", 1, a->n * a->n_pairs);
+    return rows_launch(GPU_rope_table, 1, a->n * a->n_pairs);
 }
 
 static inline struct launch patchify_launch(const struct patchify_args *a)
 {
-    struct launch l = {"patchify", {(unsigned)a->n, 1, 1}, ROW_BLOCK, 0};
+    struct launch l = {GPU_patchify, {(unsigned)a->n, 1, 1}, ROW_BLOCK, 0};
     return l;
 }
 
@@ -59,7 +59,7 @@ static inline struct launch patchify_launch(const struct patchify_args *a)
 static inline struct launch convert_launch(const struct convert_bf16_args *a)
 {
     int64_t blocks = (a->n / 8 + ROW_BLOCK - 1) / ROW_BLOCK;
-    struct launch l = {"convert_bf16",
+    struct launch l = {GPU_convert_bf16,
                        {(unsigned)(blocks < 1      ? 1
                                    : blocks > 4096 ? 4096
                                                    : blocks),

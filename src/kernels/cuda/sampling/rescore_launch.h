@@ -9,7 +9,7 @@
 /* A block, which is one warp, for each of a row's top-k logits. */
 static inline struct launch rescore_launch(const struct rescore_args *a)
 {
-    struct launch l = {"rescore", {TOPK, (unsigned)a->n, 1}, 32, 0};
+    struct launch l = {GPU_rescore, {TOPK, (unsigned)a->n, 1}, 32, 0};
     return l;
 }
 

@@ -13,14 +13,14 @@ static inline struct launch topk_part_launch(const struct topk_args *a)
 {
     unsigned each = (unsigned)((a->vocabulary + a->parts - 1) / a->parts);
     struct launch l = {
-        "topk_part", {(unsigned)a->parts, (unsigned)a->n, 1}, TOPK_THREADS, each * 8};
+        GPU_topk_part, {(unsigned)a->parts, (unsigned)a->n, 1}, TOPK_THREADS, each * 8};
     return l;
 }
 
 static inline struct launch topk_merge_launch(const struct topk_args *a)
 {
     struct launch l = {
-        "topk_merge", {(unsigned)a->n, 1, 1}, TOPK_THREADS, (unsigned)(a->parts * TOPK) * 8};
+        GPU_topk_merge, {(unsigned)a->n, 1, 1}, TOPK_THREADS, (unsigned)(a->parts * TOPK) * 8};
     return l;
 }
 
