@@ -208,7 +208,7 @@ struct gpu_info {
     double rated_reads; /* bytes a second by its clock and width; 0: not known */
 };
 
-/* The self-test of a GPU's kernels, one by one, against loops on the host. */
+/* The self-test of a GPU's kernels, family by family, against a reference. */
 enum { SELFTEST_MAX_KERNELS = 64 };
 
 struct selftest_result {
@@ -400,8 +400,10 @@ struct device_ops {
     /* The time to read a slice of the arena. A running step is slowed, not disturbed. */
     bool (*time_read)(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e);
     /* Tests the kernels one by one, before anything is allocated: those that fail are not used from
-     * here on. `again` ignores cached results. False: the device cannot be used. */
-    bool (*selftest)(struct backend *be, bool again, struct selftest_report *out, ey_err *e);
+     * here on. `reference`, on which nothing is placed yet, says what is right. `again` ignores
+     * cached results. False: the device cannot be used. */
+    bool (*selftest)(struct backend *be, struct backend *reference, bool again,
+                     struct selftest_report *out, ey_err *e);
 };
 
 struct backend_ops {

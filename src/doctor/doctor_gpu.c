@@ -176,11 +176,11 @@ static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *
     if (isfinite(v->error)) finding_value(f, (double)v->error, "relative error");
 }
 
-static bool check_kernels(ey_diagnosis *out, struct backend *be, bool rerun)
+static bool check_kernels(ey_diagnosis *out, struct backend *be, struct pool *pool, bool rerun)
 {
     struct selftest_report report;
     ey_err e;
-    bool ok = be->ops->device->selftest(be, rerun, &report, &e);
+    bool ok = backend_selftest(be, pool, rerun, &report, &e);
     ey_finding *f = finding_add(out, "kernels",
                                 !ok               ? EY_FINDING_BAD
                                 : report.n_failed ? EY_FINDING_WARNING
@@ -208,7 +208,7 @@ static bool check_kernels(ey_diagnosis *out, struct backend *be, bool rerun)
 
 /* ---- all ---- */
 
-static bool check_gpu(ey_diagnosis *out, struct backend *be, bool kernels)
+static bool check_gpu(ey_diagnosis *out, struct backend *be, struct pool *pool, bool kernels)
 {
     struct gpu_info gpu;
     struct nvml nvml;
@@ -220,7 +220,7 @@ static bool check_gpu(ey_diagnosis *out, struct backend *be, bool kernels)
     if (ok) {
         ok = check_gpu_memory(out, &gpu);
         check_unlisted_memory(out, &gpu, is_present ? check_gpu_processes(out, &nvml, &gpu) : 0);
-        ok &= check_kernels(out, be, kernels);
+        ok &= check_kernels(out, be, pool, kernels);
         check_gpu_bandwidth(out, be, &gpu);
     } else {
         finding_text(finding_add(out, "gpu_memory", EY_FINDING_BAD), "%.250s", e.text);
@@ -237,7 +237,7 @@ bool doctor_check_gpu(ey_diagnosis *out, bool kernels)
     bool is_present = pool_create(&pool, 0, &e) &&
                       backend_open_gpu(&be, &(struct backend_options){.pool = pool, .eager = true},
                                        &e),
-         ok = is_present && check_gpu(out, be, kernels);
+         ok = is_present && check_gpu(out, be, pool, kernels);
     if (!is_present) finding_text(finding_add(out, "gpu", EY_FINDING_NOTE), "%.500s", e.text);
     if (be) be->ops->destroy(be);
     pool_destroy(&pool);

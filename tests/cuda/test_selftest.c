@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/open/open_backend.h"
 #include "cuda/fake_driver.h"
 #include "cuda/kernel_test_matrices.h"
 
@@ -66,7 +67,7 @@ static void all_pass_and_are_remembered(void **state)
     ey_err e;
     (void)state;
     struct backend *be = opened(&before);
-    if (!be->ops->device->selftest(be, false, &r, &e)) fail_msg("%s", e.text);
+    if (!backend_selftest(be, pool, false, &r, &e)) fail_msg("%s", e.text);
     after = fake_driver_counts();
     assert_int_equal(after.device_bytes, before.device_bytes);
     assert_false(r.cached);
@@ -78,7 +79,7 @@ static void all_pass_and_are_remembered(void **state)
     }
     assert_int_equal(r.n_failed, 0);
     print_message("%.2f s\n", r.seconds);
-    assert_true(be->ops->device->selftest(be, false, &again, &e));
+    assert_true(backend_selftest(be, pool, false, &again, &e));
     assert_true(again.cached);
     assert_int_equal(fake_driver_counts().launches, after.launches);
     for (int i = 0; i < r.n; i++)
@@ -130,7 +131,7 @@ static void is_replaced(const char *kernel, const char *kernel_id, int n_kernels
     for (int start = 0; start < 2; start++) {
         struct backend *be = opened(NULL);
         fake_driver_break(kernel);
-        if (!be->ops->device->selftest(be, false, &r, &e)) fail_msg("%s", e.text);
+        if (!backend_selftest(be, pool, false, &r, &e)) fail_msg("%s", e.text);
         assert_int_equal(r.n_failed, n_kernels);
         assert_true(result_of(&r, kernel_id)->failed);
         assert_true(result_of(&r, kernel_id)->error > 0.1f);
@@ -138,7 +139,7 @@ static void is_replaced(const char *kernel, const char *kernel_id, int n_kernels
         if (n) assert_multiplies(be, n);
         if (start == 1 && repaired) { /* a new trial says so */
             fake_driver_break(NULL);
-            assert_true(be->ops->device->selftest(be, true, &r, &e));
+            assert_true(backend_selftest(be, pool, true, &r, &e));
             assert_int_equal(r.n_failed, 0);
         }
         closed(be);
@@ -181,7 +182,7 @@ static void wrong_quantizing(void **state)
     is_replaced("quantize_rows", "gemm_w8a8", 1, 0, false);
     be = opened(NULL);
     assert_true(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
-    assert_true(be->ops->device->selftest(be, false, &r, &e)); /* as the last start found it */
+    assert_true(backend_selftest(be, pool, false, &r, &e)); /* as the last start found it */
     assert_false(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
     assert_non_null(strstr(e.text, "computes wrongly"));
     closed(be);
@@ -202,6 +203,28 @@ static void older_gpus_have_no_fp8(void **state)
     if (!backend_cuda_create_on(&be, &driver, pool, true, &e)) fail_msg("%s", e.text);
     assert_false(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
     assert_non_null(strstr(e.text, "compute capability 8.6"));
+    closed(be);
+}
+
+/* An H100: it has tiles of its own, each of which is reached and tested alone. */
+static void gpus_of_9_0_have_more_tiles(void **state)
+{
+    struct fake_gpu gpu = fake_small_gpu;
+    struct cuda_driver driver;
+    struct selftest_report r;
+    struct backend *be;
+    ey_err e;
+    (void)state;
+    gpu.major = 9;
+    gpu.shared_per_block = 227 << 10;
+    fake_driver_fill(&driver, &gpu);
+    if (!backend_cuda_create_on(&be, &driver, pool, true, &e)) fail_msg("%s", e.text);
+    fake_driver_break("gemm_sm90_bf16_128x104");
+    if (!backend_selftest(be, pool, true, &r, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < r.n; i++)
+        if (!r.kernel[i].was_run) fail_msg("%s was not tested", r.kernel[i].name);
+    assert_int_equal(r.n_failed, 1);
+    assert_true(result_of(&r, "gemm_sm90_bf16_128x104")->failed);
     closed(be);
 }
 
@@ -236,7 +259,7 @@ static void what_nothing_replaces_is_told(void **state)
     for (int start = 0; start < 2; start++) {
         struct backend *be = opened(NULL);
         fake_driver_break("norm_rows");
-        assert_false(be->ops->device->selftest(be, false, &r, &e));
+        assert_false(backend_selftest(be, pool, false, &r, &e));
         assert_non_null(strstr(e.text, "norm_rows"));
         assert_non_null(strstr(e.text, "--device cpu"));
         closed(be);
@@ -252,7 +275,7 @@ static void a_refused_launch_is_a_failure(void **state)
     struct backend *be = opened(NULL);
     int before = fake_driver_counts().launches;
     fake_driver_fail("launch", 8, 700); /* among the rows and the vision encoder */
-    bool ok = be->ops->device->selftest(be, false, &r, &e);
+    bool ok = backend_selftest(be, pool, false, &r, &e);
     assert_true(fake_driver_counts().launches > before);
     assert_true(ok ? r.n_failed == 1 : strstr(e.text, "kernel") != NULL);
     closed(be);
@@ -266,16 +289,16 @@ static void a_damaged_file_is_a_new_selftest(void **state)
     (void)state;
     struct backend *be = opened(NULL);
     fake_driver_break("norm_rows"); /* which ends the trial of that start, not the file */
-    assert_false(be->ops->device->selftest(be, false, &r, &e));
+    assert_false(backend_selftest(be, pool, false, &r, &e));
     fake_driver_break(NULL);
     snprintf(command, sizeof(command), "for f in %s/eyelet/*; do echo '{\"key\": 3' > \"$f\"; done",
              getenv("XDG_CACHE_HOME"));
     assert_int_equal(system(command), 0);
-    assert_true(be->ops->device->selftest(be, false, &r, &e));
+    assert_true(backend_selftest(be, pool, false, &r, &e));
     assert_false(r.cached);
     setenv("XDG_CACHE_HOME", "/proc/nowhere",
            1); /* and where nothing can be written it is held all the same */
-    assert_true(be->ops->device->selftest(be, false, &r, &e));
+    assert_true(backend_selftest(be, pool, false, &r, &e));
     assert_false(r.cached);
     closed(be);
 }
@@ -287,7 +310,7 @@ static void fill(void **state)
     ey_err e;
     (void)state;
     struct backend *be = opened(NULL);
-    if (!be->ops->device->selftest(be, true, &r, &e)) fail_msg("%s", e.text);
+    if (!backend_selftest(be, pool, true, &r, &e)) fail_msg("%s", e.text);
     assert_int_equal(r.n_failed, 0);
     closed(be);
 }
@@ -320,6 +343,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_w8a8, fresh_cache),
         cmocka_unit_test_setup(wrong_quantizing, fresh_cache),
         cmocka_unit_test(older_gpus_have_no_fp8),
+        cmocka_unit_test_setup(gpus_of_9_0_have_more_tiles, fresh_cache),
         cmocka_unit_test(a_kernel_that_the_build_lacks_is_told),
         cmocka_unit_test_setup(wrong_attention, fresh_cache),
         cmocka_unit_test_setup(what_nothing_replaces_is_told, fresh_cache),

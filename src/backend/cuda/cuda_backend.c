@@ -195,30 +195,37 @@ static void cuda_attach(struct backend *be)
     cuda_check_call(c, c->driver.context_current(c->context), "its context");
 }
 
-static void cuda_destroy(struct backend *be)
+void cuda_release_memory(struct cuda *c)
 {
-    struct cuda *c = cuda_of(be);
     const struct cuda_driver *d = &c->driver;
-    if (c->context) cuda_attach(be);
     if (c->stream) d->stream_sync(c->stream);
     for (int i = 0; i < c->n_captured; i++)
         d->graph_exec_destroy(c->captured[i].graph);
-    cuda_upload_close(c);
     cuda_unpin_rows(c);
     if (c->pinned_step_memory) d->host_free(c->pinned_step_memory);
     for (int i = 0; i < 2; i++)
         if (c->step_output[i].done) d->event_destroy(c->step_output[i].done);
     cuda_read_timer_close(c);
-    if (c->scratch_memory) cuda_release(be, c->scratch_memory);
+    if (c->scratch_memory) cuda_release(&c->base, c->scratch_memory);
+    if (c->staging_own) d->memory_free((CUdeviceptr)(uintptr_t)c->staging);
     if (c->arena) d->memory_free((CUdeviceptr)(uintptr_t)c->arena);
+    free(c->packed);
+    free(c->streamed);
+    arena_free(&c->placed);
+}
+
+static void cuda_destroy(struct backend *be)
+{
+    struct cuda *c = cuda_of(be);
+    const struct cuda_driver *d = &c->driver;
+    if (c->context) cuda_attach(be);
+    cuda_release_memory(c);
+    cuda_upload_close(c);
     for (int i = 0; i < c->n_modules; i++)
         d->module_unload(c->module[i]);
     if (c->stream) d->stream_destroy(c->stream);
     if (c->context) d->context_release(c->device);
     cuda_driver_close(&c->driver);
-    free(c->packed);
-    free(c->streamed);
-    arena_free(&c->placed);
     free(c);
 }
 

@@ -12,6 +12,9 @@ bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
                             struct pool *pool, bool eager, ey_err *e);
 
+/* Gives back all memory that was taken since the GPU was opened, but for what uploads need. */
+void cuda_release_memory(struct cuda *c);
+
 /* ---- cuda_pinned_rows.c ---- */
 /* Pins the rows that stay in the file so that the GPU reads them itself: all of them, or none and
  * c->pinned_rows_problem says why. */

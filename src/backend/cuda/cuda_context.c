@@ -196,6 +196,7 @@ void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
         if (c->error.code == EY_OK) ey_fail(&c->error, EY_INTERNAL, "there is no kernel %s", name);
         return;
     }
+    c->launched[l->kernel] = true;
     config.numAttrs = c->dependent_launch &&
                       !c->weights_changed; /* every kernel waits itself, where it begins to need
                                               what those before it write */

@@ -133,8 +133,9 @@ struct cuda {
     int shown;                /* whose results best() shows */
     char *pinned_step_memory; /* what all of this lies in */
 
-    CUevent read_timer[2];    /* cuda_bandwidth.c: before and after a read */
-    uint64_t failed_families; /* that are not used: a bit an enum gpu_family */
+    CUevent read_timer[2];      /* cuda_bandwidth.c: before and after a read */
+    bool launched[GPU_KERNELS]; /* since the self-test looked */
+    uint64_t failed_families;   /* that are not used: a bit an enum gpu_family */
 
     /* captured steps */
     struct captured_step {

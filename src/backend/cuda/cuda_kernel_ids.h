@@ -54,7 +54,7 @@ static inline enum gemm_tile_kind cuda_working_tile(const struct cuda *c, int dt
                                                     enum gemm_tile_kind wanted)
 {
     if (!cuda_family_failed(c, cuda_gemm_family(dtype, wanted))) return wanted;
-    for (int kind = 0; kind < GEMM_PORTABLE_TILES; kind++)
+    for (int kind = 0; kind < (c->has_gemm_sm90 ? GEMM_TILES : GEMM_PORTABLE_TILES); kind++)
         if (!cuda_family_failed(c, cuda_gemm_family(dtype, (enum gemm_tile_kind)kind)))
             return (enum gemm_tile_kind)kind;
     return GEMM_TILES;

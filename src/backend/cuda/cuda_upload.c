@@ -26,7 +26,6 @@ void cuda_upload_close(struct cuda *c)
         if (c->upload_done[i]) c->driver.event_destroy(c->upload_done[i]);
         if (c->upload_buffer[i]) c->driver.host_free(c->upload_buffer[i]);
     }
-    if (c->staging_own) c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
 }
 
 struct upload_copy {

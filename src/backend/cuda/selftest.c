@@ -1,103 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests every kernel of the GPU on small random problems against double-precision loops on the
- * host, in a few milliseconds. Runs before anything else is on the GPU, in one allocation that it
- * gives back.
- *
- * Sizes are odd on purpose: more than one tile, ends that do not fill one, keys over several KV
- * blocks. */
+/* Runs the self-test before anything else is on the GPU: in an arena of its own, which it gives
+ * back. */
 #include "backend/cuda/selftest.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tensor/dequantize.h"
-#include "kernels/cuda/sampling/rescore_launch.h"
-#include "kernels/cuda/sampling/topk_launch.h"
-#include "kernels/cuda/rows/norm_rope_embed_launch.h"
-#include "backend/rescore.h"
-
-/* ---- numbers ---- */
-
-uint32_t selftest_random_bits(struct selftest *t)
-{
-    t->random = t->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(t->random >> 33);
-}
-
-static float selftest_random_float(struct selftest *t) /* -1 .. 1 */
-{
-    return (float)selftest_random_bits(t) * 0x1p-30f - 1.0f;
-}
-
-/* ---- memory ---- */
-
-void *selftest_host_alloc(struct selftest *t, size_t bytes)
-{
-    void *p = arena_alloc(&t->host, bytes);
-    t->out_of_memory |= !p;
-    return p;
-}
-
-void *selftest_gpu_alloc(struct selftest *t, size_t bytes)
-{
-    size_t size = cuda_aligned(bytes);
-    if (size > SELFTEST_BYTES - t->used) {
-        t->out_of_memory = true;
-        return NULL;
-    }
-    void *p = t->device + t->used;
-    t->used += size;
-    cuda_check_call(t->c,
-                    t->c->driver.set_bytes((CUdeviceptr)(uintptr_t)p, 0xff, size, t->c->stream),
-                    "the self-test");
-    return p;
-}
-
-void *selftest_put(struct selftest *t, const void *from, size_t bytes)
-{
-    void *p = selftest_gpu_alloc(t, bytes);
-    if (p) cuda_upload(t->c, p, from, bytes);
-    return p;
-}
-
-void *selftest_get(struct selftest *t, const void *from, size_t bytes)
-{
-    void *p = selftest_host_alloc(t, bytes);
-    if (p)
-        cuda_check_call(t->c,
-                        t->c->driver.to_host(p, (CUdeviceptr)(uintptr_t)from, bytes, t->c->stream),
-                        "the self-test");
-    cuda_check_call(t->c, t->c->driver.stream_sync(t->c->stream), "the self-test");
-    return p;
-}
-
-float *selftest_random_floats(struct selftest *t, size_t n, float low, float high)
-{
-    float *p = selftest_host_alloc(t, n * sizeof(float));
-    for (size_t i = 0; p && i < n; i++)
-        p[i] = low + (high - low) * (0.5f + 0.5f * selftest_random_float(t));
-    return p;
-}
-
-bf16 *selftest_put_bf16(struct selftest *t, float *values, size_t n)
-{
-    bf16 *rounded = selftest_host_alloc(t, n * sizeof(bf16));
-    for (size_t i = 0; rounded && i < n; i++) {
-        rounded[i] = f32_to_bf16(values[i]);
-        values[i] = bf16_to_f32(rounded[i]);
-    }
-    return rounded ? selftest_put(t, rounded, n * sizeof(bf16)) : NULL;
-}
-
-float *selftest_get_bf16(struct selftest *t, const bf16 *from, size_t n)
-{
-    const bf16 *got = selftest_get(t, from, n * sizeof(bf16));
-    float *p = selftest_host_alloc(t, n * sizeof(float));
-    for (size_t i = 0; p && got && i < n; i++)
-        p[i] = bf16_to_f32(got[i]);
-    return p;
-}
 
 /* ---- verdicts ---- */
 
@@ -105,293 +13,193 @@ float *selftest_get_bf16(struct selftest *t, const bf16 *from, size_t n)
     1e-2f /* relative, root mean square: several times what BF16 results have, far below what a \
              wrong element makes */
 
-void selftest_judge(struct selftest *t, enum gpu_family family, const float *got,
-                    const double *want, size_t n)
+void selftest_judge(struct selftest *t, enum gpu_family family, const float *got, const float *want,
+                    size_t n)
 {
     struct selftest_result *v = &t->report->kernel[family];
     double power = 0, error = 0;
     bool far = false;
     if (!got || !want) return; /* no memory, which is not its fault */
     for (size_t i = 0; i < n; i++) {
-        power += want[i] * want[i];
-        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        power += (double)want[i] * (double)want[i];
+        error += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
     }
     double typical = sqrt(power / (double)n);
     for (size_t i = 0; !far && i < n; i++)
-        far = !(fabs((double)got[i] - want[i]) <= 0.06 * typical + 0.03 * fabs(want[i]));
+        far = !(fabs((double)got[i] - (double)want[i]) <=
+                0.06 * typical + 0.03 * fabs((double)want[i]));
     float relative = far && !(error >= 0) ? INFINITY : (float)sqrt(error / (power > 0 ? power : 1));
     if (!(relative <= v->error)) v->error = relative;
     v->failed |= far || !(relative < MAX_ERROR);
 }
 
-bool selftest_begin(const struct selftest *t, enum gpu_family family)
+/* gemv_m1 is asked for only where the GEMVs of these types work. */
+static uint64_t families_on(enum gpu_family family)
 {
-    return !t->report->kernel[family].was_run && !t->report->kernel[family].absent &&
-           t->c->error.code == EY_OK && !t->out_of_memory;
+    uint64_t on = UINT64_C(1) << family;
+    if (family == FAMILY_GEMV_M1)
+        on |= UINT64_C(1) << FAMILY_GEMV_FP8 | UINT64_C(1) << FAMILY_GEMV_INT4;
+    return on;
+}
+
+bool selftest_begin(struct selftest *t, enum gpu_family family)
+{
+    if (!(t->todo >> family & 1) || t->c->error.code != EY_OK || t->out_of_memory) return false;
+    t->c->failed_families = ~(families_on(family) | t->helping);
+    memset(t->c->launched, 0, sizeof(t->c->launched));
+    return true;
+}
+
+/* Families of an FP8 cache have the kernels of the others. */
+static bool family_was_launched(const struct cuda *c, enum gpu_family family)
+{
+    const enum gpu_family kernels = family == FAMILY_ATTENTION_64_FP8    ? FAMILY_ATTENTION_64
+                                    : family == FAMILY_ATTENTION_128_FP8 ? FAMILY_ATTENTION_128
+                                                                         : family;
+    for (int i = 1; i < GPU_KERNELS; i++)
+        if (c->launched[i] && gpu_kernel_info((enum gpu_kernel)i)->family == kernels) return true;
+    return false;
 }
 
 bool selftest_end(struct selftest *t, enum gpu_family family)
 {
     struct selftest_result *v = &t->report->kernel[family];
+    bool was_launched = family_was_launched(t->c, family);
+    t->c->failed_families = UINT64_MAX;
     if (t->out_of_memory) return true;
     cuda_check_call(t->c, t->c->driver.stream_sync(t->c->stream), v->name);
     v->was_run = true;
-    if (t->c->error.code == EY_OK) return true;
+    if (t->c->error.code == EY_OK && was_launched) return !v->failed || v->fallback;
     v->failed = true;
     v->error = INFINITY;
     if (t->c->driver.stream_sync(t->c->stream) != CUDA_SUCCESS) return false;
     t->c->error = (ey_err){0}; /* a launch that was refused, no more */
-    return true;
+    return v->fallback != NULL;
 }
 
-/* ---- rows ---- */
-
-enum {
-    NORM_WIDTH = 1000,
-    NORM_ROWS = 3,
-    GROUP = 4,
-    GROUP_WIDTH = 250,
-    VOCABULARY = 5003,
-    LOGIT_ROWS = 2
-};
-
-/* One row; `centered` with a bias: LayerNorm. */
-static void selftest_host_norm(double *out, const float *x, const float *w, const float *b,
-                               int width, bool centered)
+void selftest_finish(struct selftest *t, enum selftest_side side)
 {
-    double mean = 0, squares = 0;
-    for (int i = 0; centered && i < width; i++)
-        mean += (double)x[i] / width;
-    for (int i = 0; i < width; i++)
-        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
-    for (int i = 0; i < width; i++)
-        out[i] = ((double)x[i] - mean) / sqrt(squares / width + (double)SELFTEST_EPS) *
-                     (double)w[i] +
-                 (centered ? (double)b[i] : 0);
+    ey_err e;
+    if (!t->side[side]->ops->compute->finish(t->side[side], &e)) t->c->error = e;
 }
 
-/* Rows of NORM_WIDTH, as they are or as GROUP rows that are one token's. */
-struct norm_selftest {
-    float *x, *w, *b;
-    const float *device_x, *device_w, *device_b;
-};
-
-static struct norm_selftest selftest_make_norm(struct selftest *t)
+void selftest_spoil(struct selftest *t, dev p, size_t bytes)
 {
-    struct norm_selftest m = {selftest_random_floats(t, NORM_ROWS * NORM_WIDTH, -1, 3),
-                              selftest_random_floats(t, NORM_WIDTH, 0.5f, 1.5f),
-                              selftest_random_floats(t, NORM_WIDTH, -1, 1),
-                              NULL,
-                              NULL,
-                              NULL};
-    if (t->out_of_memory) return m;
-    m.device_x = selftest_put(t, m.x, NORM_ROWS * NORM_WIDTH * sizeof(float));
-    m.device_w = selftest_put(t, m.w, NORM_WIDTH * sizeof(float));
-    m.device_b = selftest_put(t, m.b, NORM_WIDTH * sizeof(float));
-    return m;
+    cuda_check_call(t->c,
+                    t->c->driver.set_bytes((CUdeviceptr)(uintptr_t)p, 0xff, bytes, t->c->stream),
+                    "the self-test");
 }
 
-static void selftest_norm(struct selftest *t, bool layer)
+/* What of the scratch is not there for longer than a step. */
+void selftest_spoil_scratch(struct selftest *t)
 {
-    struct norm_selftest m = selftest_make_norm(t);
-    bf16 *y = selftest_gpu_alloc(t, NORM_ROWS * NORM_WIDTH * sizeof(bf16));
-    double *want = selftest_host_alloc(t, NORM_ROWS * NORM_WIDTH * sizeof(double));
-    if (t->out_of_memory) return;
-    struct norm_args a = {y,         m.device_x, m.device_w, layer ? m.device_b : NULL,
-                          NORM_ROWS, NORM_WIDTH, layer,      SELFTEST_EPS};
-    struct launch l = norm_launch(&a);
-    cuda_launch(t->c, &l, &a);
-    for (int i = 0; i < NORM_ROWS; i++)
-        selftest_host_norm(want + i * NORM_WIDTH, m.x + i * NORM_WIDTH, m.w, m.b, NORM_WIDTH,
-                           layer);
-    selftest_judge(t, FAMILY_NORM, selftest_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
-                   NORM_ROWS * NORM_WIDTH);
-}
-
-_Static_assert((int)(GROUP *GROUP_WIDTH) == (int)NORM_WIDTH, "a token's rows are as wide as a row");
-
-static void selftest_merge_norm(struct selftest *t, bool grouped)
-{
-    struct norm_selftest m = selftest_make_norm(t);
-    bf16 *y = selftest_gpu_alloc(t, NORM_ROWS * NORM_WIDTH * sizeof(bf16));
-    double *want = selftest_host_alloc(t, NORM_ROWS * NORM_WIDTH * sizeof(double));
-    if (t->out_of_memory) return;
-    struct merge_norm_args a = {y,           m.device_x, m.device_w, m.device_b,  NORM_ROWS,
-                                GROUP_WIDTH, GROUP,      grouped,    SELFTEST_EPS};
-    struct launch l = merge_norm_launch(&a);
-    cuda_launch(t->c, &l, &a);
-    int width = grouped ? NORM_WIDTH : GROUP_WIDTH;
-    for (int i = 0; i < NORM_ROWS * NORM_WIDTH; i += width)
-        selftest_host_norm(want + i, m.x + i, m.w, m.b, width, true);
-    selftest_judge(t, FAMILY_MERGE_NORM, selftest_get_bf16(t, y, NORM_ROWS * NORM_WIDTH), want,
-                   NORM_ROWS * NORM_WIDTH);
-}
-
-static int higher_logit_first(const void *a, const void *b)
-{
-    const struct topk_logit *x = a, *y = b;
-    if (x->logit < y->logit || x->logit > y->logit) return x->logit > y->logit ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
-}
-
-/* Ids are compared as numbers: a wrong one is far off. */
-static void judge_topk(struct selftest *t, const float *logits, const struct topk_logit *best,
-                       const float *log_sum)
-{
-    struct topk_logit *all = selftest_host_alloc(t, VOCABULARY * sizeof(*all));
-    float got[2 * TOPK + 1];
-    double want[2 * TOPK + 1], sum = 0;
-    if (!all || !best || !log_sum) return;
-    for (int i = 0; i < VOCABULARY; i++) {
-        all[i] = (struct topk_logit){logits[i], i};
-        sum += exp((double)logits[i]);
-    }
-    qsort(all, VOCABULARY, sizeof(*all), higher_logit_first);
-    for (int i = 0; i < TOPK; i++) {
-        got[2 * i] = best[i].logit;
-        want[2 * i] = (double)all[i].logit;
-        got[2 * i + 1] = best[i].id == all[i].id ? 1 : INFINITY;
-        want[2 * i + 1] = 1;
-    }
-    got[2 * TOPK] = *log_sum;
-    want[2 * TOPK] = log(sum);
-    selftest_judge(t, FAMILY_TOPK, got, want, 2 * TOPK + 1);
-}
-
-static void selftest_topk(struct selftest *t)
-{
-    float *logits = selftest_random_floats(t, LOGIT_ROWS * VOCABULARY, -9, 9);
-    for (int i = 0; logits && i < LOGIT_ROWS * VOCABULARY; i++)
-        logits[i] = nearbyintf(logits[i] * 32) / 32; /* many are equal */
-    if (!logits) return;
-    struct topk_args a = {
-        selftest_put(t, logits, LOGIT_ROWS * VOCABULARY * sizeof(float)),
-        selftest_gpu_alloc(t, LOGIT_ROWS * TOPK_PARTS * TOPK * sizeof(struct topk_logit)),
-        selftest_gpu_alloc(t, LOGIT_ROWS * TOPK_PARTS * 2 * sizeof(float)),
-        selftest_gpu_alloc(t, LOGIT_ROWS * TOPK * sizeof(struct topk_logit)),
-        selftest_gpu_alloc(t, LOGIT_ROWS * sizeof(float)),
-        LOGIT_ROWS,
-        VOCABULARY,
-        TOPK_PARTS};
-    struct launch part = topk_part_launch(&a), merge = topk_merge_launch(&a);
-    if (t->out_of_memory) return;
-    cuda_launch(t->c, &part, &a);
-    cuda_launch(t->c, &merge, &a);
-    const struct topk_logit *best = selftest_get(t, a.best, LOGIT_ROWS * TOPK * sizeof(*best));
-    const float *log_sum = selftest_get(t, a.log_sum, LOGIT_ROWS * sizeof(float));
-    for (int i = 0; best && log_sum && i < LOGIT_ROWS; i++)
-        judge_topk(t, logits + i * VOCABULARY, best + i * TOPK, log_sum + i);
-}
-
-/* ---- rescored top-k logits ---- */
-
-enum { RESCORE_ROWS = 100, RESCORE_COLS = 464, RESCORE_N = 3 };
-
-/* In order by what the host makes of them, which is to be the same bits: an id in another place is
- * far off. */
-static void judge_rescore(struct selftest *t, const struct topk_logit *got_best,
-                          struct topk_logit *want_best)
-{
-    float got[2 * TOPK];
-    double want[2 * TOPK];
-    qsort(want_best, TOPK, sizeof(*want_best), higher_logit_first);
-    for (int i = 0; i < TOPK; i++) {
-        got[2 * i] = got_best[i].logit;
-        want[2 * i] = (double)want_best[i].logit;
-        got[2 * i + 1] = got_best[i].id == want_best[i].id ? 1 : INFINITY;
-        want[2 * i + 1] = 1;
-    }
-    selftest_judge(t, FAMILY_RESCORE, got, want, 2 * TOPK);
-}
-
-/* Gathers every third row of x; the top-k logits come in no order. */
-static void selftest_rescore(struct selftest *t)
-{
-    static const int32_t gather[RESCORE_N] = {6, 0, 3};
-    float *x = selftest_random_floats(t, 3 * RESCORE_N * RESCORE_COLS, -2, 2),
-          *norm = selftest_random_floats(t, RESCORE_COLS, 0.5f, 1.5f);
-    float *rows = selftest_random_floats(t, RESCORE_ROWS * RESCORE_COLS, -1, 1);
-    struct topk_logit *best = selftest_host_alloc(t, RESCORE_N * TOPK * sizeof(*best));
-    bf16 *bf16_rows = selftest_host_alloc(t, RESCORE_ROWS * RESCORE_COLS * sizeof(bf16));
-    uint32_t none[RESCORE_N] = {0};
-    if (t->out_of_memory) return;
-    for (int i = 0; i < RESCORE_ROWS * RESCORE_COLS; i++)
-        bf16_rows[i] = f32_to_bf16(rows[i]);
-    for (int i = 0; i < RESCORE_N * TOPK; i++)
-        best[i] = (struct topk_logit){0, i * 37 % RESCORE_ROWS};
-    struct rescore_args a = {selftest_put(t, best, RESCORE_N * TOPK * sizeof(*best)),
-                             selftest_put(t, none, sizeof(none)),
-                             selftest_put(t, bf16_rows, RESCORE_ROWS * RESCORE_COLS * sizeof(bf16)),
-                             selftest_put(t, x, 3 * RESCORE_N * RESCORE_COLS * sizeof(float)),
-                             selftest_put(t, norm, RESCORE_COLS * sizeof(float)),
-                             selftest_put(t, gather, sizeof(gather)),
-                             RESCORE_N,
-                             RESCORE_COLS,
-                             SELFTEST_EPS};
-    struct launch l = rescore_launch(&a);
-    if (t->out_of_memory) return;
-    cuda_launch(t->c, &l, &a);
-    const struct topk_logit *got = selftest_get(t, a.best, RESCORE_N * TOPK * sizeof(*got));
-    for (int i = 0; got && i < RESCORE_N; i++) {
-        float normed[RESCORE_COLS];
-        struct topk_logit *want = best + i * TOPK;
-        rescore_norm(normed, x + gather[i] * RESCORE_COLS, norm, RESCORE_COLS, SELFTEST_EPS);
-        for (int k = 0; k < TOPK; k++)
-            want[k].logit = rescore_dot(normed, bf16_rows + want[k].id * RESCORE_COLS,
-                                        RESCORE_COLS);
-        judge_rescore(t, got + i * TOPK, want);
-    }
+    static const enum cuda_scratch spoiled[] = {
+        SCRATCH_NORMED,      SCRATCH_WIDE,      SCRATCH_RAW,
+        SCRATCH_PARTIAL,     SCRATCH_TOPK_PART, SCRATCH_TOPK_PART_SUM,
+        SCRATCH_STEP_OUTPUT, SCRATCH_X_FP8,     SCRATCH_X_FP8_SCALE};
+    const struct selftest_buffers *b = &t->buffers[ON_GPU];
+    const size_t width = SELFTEST_WIDTH * sizeof(bf16);
+    size_t bytes[SCRATCH_BUFFERS];
+    cuda_scratch_sizes(bytes, &t->c->limits);
+    for (size_t i = 0; i < sizeof(spoiled) / sizeof(spoiled[0]); i++)
+        selftest_spoil(t, t->c->scratch[spoiled[i]], bytes[spoiled[i]]);
+    selftest_spoil(t, b->out, SELFTEST_MOST_ROWS * width);
+    selftest_spoil(t, b->q, SELFTEST_MOST_ROWS * width);
+    selftest_spoil(t, b->logits, 2 * SELFTEST_VOCABULARY * sizeof(float));
 }
 
 /* ---- all ---- */
 
-static bool selftest_rows(struct selftest *t)
+static uint64_t families_to_test(const struct selftest_report *report)
 {
-    if (selftest_begin(t, FAMILY_NORM) &&
-        (selftest_norm(t, false), selftest_norm(t, true), !selftest_end(t, FAMILY_NORM)))
-        return false;
-    if (selftest_begin(t, FAMILY_MERGE_NORM) &&
-        (selftest_merge_norm(t, false), selftest_merge_norm(t, true),
-         !selftest_end(t, FAMILY_MERGE_NORM)))
-        return false;
-    if (selftest_begin(t, FAMILY_TOPK) && (selftest_topk(t), !selftest_end(t, FAMILY_TOPK)))
-        return false;
-    return !selftest_begin(t, FAMILY_RESCORE) ||
-           (selftest_rescore(t), selftest_end(t, FAMILY_RESCORE));
+    uint64_t todo = 0;
+    for (int i = 0; i < report->n; i++)
+        if (!report->kernel[i].was_run && !report->kernel[i].absent) todo |= UINT64_C(1) << i;
+    return todo;
 }
 
-/* Memory of one part is free for the next. */
-static bool selftest_parts(struct selftest *t)
+/* What every step needs comes first; a part that ends early leaves the rest untested. */
+static void selftest_parts(struct selftest *t)
 {
-    bool alive = true;
-    for (int part = 0; alive && !t->out_of_memory && part < 7; part++) {
-        if (part == 0)
-            alive = selftest_rows(t);
-        else if (part == 1)
-            alive = selftest_attention_vision(t);
-        else if (part == 2)
-            alive = selftest_matmul(t);
-        else
-            alive = selftest_attention_text(t, part % 2 ? 64 : 128, part > 4);
-        arena_free(&t->host);
-        t->used = 0;
+    if (!selftest_basic_matmuls(t) || !selftest_rows(t) || !selftest_fast_matmuls(t)) return;
+    for (int i = FAMILY_GEMM_BF16_256x128; i < GPU_FAMILIES; i++)
+        if (t->report->kernel[i].was_run && !t->report->kernel[i].failed)
+            t->helping |= UINT64_C(1) << i; /* many rows would take matmul_fallback long */
+    if (selftest_vision_attention(t)) selftest_text_attention(t);
+}
+
+static void release_reference(struct selftest *t)
+{
+    struct backend *be = t->side[ON_REFERENCE];
+    struct selftest_buffers *b = &t->buffers[ON_REFERENCE];
+    const dev all[] = {b->x, b->in, b->out, b->q, b->rope, b->features, b->logits, b->kv.data};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i]) be->ops->memory->release(be, all[i]);
+}
+
+/* False: the GPU does nothing any more, or there is no memory. */
+static bool selftest_run_on(struct selftest *t, ey_err *e)
+{
+    struct selftest_result *packing = &t->report->kernel[FAMILY_MATMUL_FALLBACK];
+    if (!selftest_open_model(t, e)) {
+        if (t->out_of_memory || e->code == EY_NO_MEMORY) return false;
+        packing->was_run = packing->failed = true; /* nothing else has been launched yet */
+        packing->error = INFINITY;
+        return t->c->driver.stream_sync(t->c->stream) == CUDA_SUCCESS;
     }
-    return alive;
+    selftest_parts(t);
+    if (t->out_of_memory) return ey_fail_memory(e, "the self-test of the kernels", t->host.used);
+    if (t->c->driver.stream_sync(t->c->stream) == CUDA_SUCCESS) return true;
+    *e = t->c->error;
+    return false;
 }
 
-bool cuda_selftest_run(struct cuda *c, struct selftest_report *report, ey_err *e)
+/* The same GPU with its kernels, and no memory taken yet. */
+static struct cuda *open_beside(const struct cuda *c)
 {
-    CUdeviceptr p = 0;
-    struct selftest t = {.c = c, .random = 1, .report = report};
-    if (!cuda_ok(&c->driver, c->driver.memory_alloc(&p, SELFTEST_BYTES), "memory for the self-test",
-                 e))
-        return false;
-    t.device = (char *)(uintptr_t)p;
-    bool alive = selftest_parts(&t);
-    arena_free(&t.host);
-    if (alive) c->driver.memory_free(p);
-    if (!alive && e) *e = c->error;
-    c->error = (ey_err){0};
-    return alive &&
-           (!t.out_of_memory || ey_fail_memory(e, "the self-test of the kernels", SELFTEST_BYTES));
+    struct cuda *own = malloc(sizeof(*own));
+    if (!own) return NULL;
+    *own = (struct cuda){.base = c->base,
+                         .driver = c->driver,
+                         .pool = c->pool,
+                         .device = c->device,
+                         .context = c->context,
+                         .stream = c->stream,
+                         .sm_count = c->sm_count,
+                         .capability = c->capability,
+                         .sm_shared = c->sm_shared,
+                         .has_gemm_sm90 = c->has_gemm_sm90,
+                         .has_gemm_w8a8 = c->has_gemm_w8a8,
+                         .sees_pinned = c->sees_pinned,
+                         .dependent_launch = c->dependent_launch,
+                         .failed_families = UINT64_MAX,
+                         .eager = true};
+    memcpy(own->function, c->function, sizeof(own->function));
+    memcpy(own->upload_buffer, c->upload_buffer, sizeof(own->upload_buffer));
+    memcpy(own->upload_done, c->upload_done, sizeof(own->upload_done));
+    return own;
+}
+
+bool cuda_selftest_run(struct cuda *c, struct backend *reference, struct selftest_report *report,
+                       ey_err *e)
+{
+    struct selftest *t = calloc(1, sizeof(*t));
+    struct cuda *own = open_beside(c);
+    bool ok = t && own;
+    if (ok) {
+        *t = (struct selftest){.c = own,
+                               .side = {&own->base, reference},
+                               .random = 1,
+                               .report = report,
+                               .todo = families_to_test(report)};
+        ok = selftest_run_on(t, e);
+        release_reference(t);
+        cuda_release_memory(own);
+        arena_free(&t->host);
+    } else {
+        ey_fail_memory(e, "the self-test of the kernels", sizeof(*t) + sizeof(*own));
+    }
+    free(own);
+    free(t);
+    return ok;
 }

@@ -201,11 +201,12 @@ static bool can_be_used(const struct selftest_report *r, ey_err *e)
     return true;
 }
 
-static bool run_selftest(struct cuda *c, struct selftest_report *r, const char *key, ey_err *e)
+static bool run_selftest(struct cuda *c, struct backend *reference, struct selftest_report *r,
+                         const char *key, ey_err *e)
 {
     ey_err died;
     double start = seconds_now();
-    bool ok = cuda_selftest_run(c, r, &died);
+    bool ok = cuda_selftest_run(c, reference, r, &died);
     r->seconds = seconds_now() - start;
     if (!ok && died.code == EY_NO_MEMORY)
         return true; /* too full for the self-test: the plan will say so */
@@ -218,7 +219,8 @@ static bool run_selftest(struct cuda *c, struct selftest_report *r, const char *
         died.text);
 }
 
-bool cuda_selftest(struct backend *be, bool again, struct selftest_report *out, ey_err *e)
+bool cuda_selftest(struct backend *be, struct backend *reference, bool again,
+                   struct selftest_report *out, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
     char key[320];
@@ -227,7 +229,7 @@ bool cuda_selftest(struct backend *be, bool again, struct selftest_report *out, 
     bool known = !again && read_cached_results(out, key);
     out->cached = known && is_complete(out);
     if (known && !can_be_used(out, e)) return false;
-    if (!out->cached && !run_selftest(c, out, key, e)) return false;
+    if (!out->cached && !run_selftest(c, reference, out, key, e)) return false;
     disable_failed_kernels(c, out);
     return can_be_used(out, e);
 }

@@ -60,6 +60,16 @@ bool backend_open_gpu(struct backend **be, const struct backend_options *options
     return create_cuda(be, options, e);
 }
 
+bool backend_selftest(struct backend *gpu, struct pool *pool, bool again,
+                      struct selftest_report *out, ey_err *e)
+{
+    struct backend *reference;
+    if (!backend_ref_create(&reference, pool, e)) return false;
+    bool ok = gpu->ops->device->selftest(gpu, reference, again, out, e);
+    reference->ops->destroy(reference);
+    return ok;
+}
+
 bool backend_open_simulated_gpu(struct backend **be, ey_err *e)
 {
     return backend_cuda_create_simulated(be, e);

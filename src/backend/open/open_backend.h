@@ -19,6 +19,9 @@ bool backend_open(struct backend **be, const char *name, const struct backend_op
                   ey_err *e);
 /* Opens the GPU's backend, whatever its make. */
 bool backend_open_gpu(struct backend **be, const struct backend_options *options, ey_err *e);
+/* Tests a GPU's kernels against "ref", as struct device_ops says; on threads of `pool`. */
+bool backend_selftest(struct backend *gpu, struct pool *pool, bool again,
+                      struct selftest_report *out, ey_err *e);
 /* A simulated GPU: it answers questions about sizes only, so that a plan needs no GPU. */
 bool backend_open_simulated_gpu(struct backend **be, ey_err *e);
 /* Whether a name (NULL and "auto" are none) is that of a GPU's backend. */

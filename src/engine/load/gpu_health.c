@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/open/open_backend.h"
 #include "base/clock.h"
 #include "engine/load/load.h"
 
@@ -25,7 +26,7 @@ bool engine_selftest_kernels(struct engine_devices *devices, const ey_engine_opt
     char text[256];
     if (!devices->be->ops->device) return true;
     if (o->progress) o->progress(o->progress_user, EY_PHASE_CHECKING_GPU, 0, 0);
-    if (!devices->be->ops->device->selftest(devices->be, false, &report, e)) return false;
+    if (!backend_selftest(devices->be, devices->pool, false, &report, e)) return false;
     for (int i = 0; i < report.n; i++) {
         const struct selftest_result *v = &report.kernel[i];
         if (!v->failed) continue;
