@@ -165,7 +165,7 @@ static bool read_matrix(struct tensor_source *s, struct tensor *out, const char 
     const int64_t dims[2] = {rows, cols};
     if (!find_view(s, &t, name, dims, 2, e)) return false;
     *out = (struct tensor){.data = t->data, .dtype = t->dtype, .rows = rows, .cols = cols};
-    const struct dtype_info *type = dtype_info(t->dtype);
+    const struct dtype_traits *type = dtype_info(t->dtype);
     if (type->use == NO_WEIGHT) return fail_matrix_dtype(t, e);
     return type->scales != BLOCK_SCALES || read_block_scales(s, out, name, e);
 }

@@ -78,7 +78,7 @@ static bool safetensors_read_shape(struct tensor_view *t, const json_object *ent
                        "%s: tensor " NAME ": shape has %zu dimensions; %d is the most", t->file,
                        t->name, n, EY_MAX_DIMS);
     t->n_dims = (int)n;
-    const struct dtype_info *type = dtype_info(t->dtype);
+    const struct dtype_traits *type = dtype_info(t->dtype);
     t->size = type->bytes;
     for (size_t i = 0; i < n; i++) {
         if (!whole_number(json_object_array_get_idx(shape, i), &t->shape[i]))

@@ -27,7 +27,7 @@ uint64_t safetensors_writer_add(struct safetensors_writer *w, const char *name, 
                                 const int64_t *shape, int n_dims)
 {
     const uint64_t begin = w->data_size;
-    const struct dtype_info *type = dtype_info(dtype);
+    const struct dtype_traits *type = dtype_info(dtype);
     uint64_t size = type->bytes;
     json_write_key(&w->json, name);
     json_open_object(&w->json);

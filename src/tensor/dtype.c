@@ -5,7 +5,7 @@
 
 #include "tensor/tensor.h"
 
-static const struct dtype_info types[] = {
+static const struct dtype_traits types[] = {
 #define TENSOR_TYPE(id, name, values, bytes, use, scales, dequantizer) \
     {name, values, bytes, use, scales},
 #include "tensor/types.def"
@@ -14,7 +14,7 @@ static const struct dtype_info types[] = {
 
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
-const struct dtype_info *dtype_info(enum dtype d)
+const struct dtype_traits *dtype_info(enum dtype d)
 {
     return &types[(size_t)d < TYPES ? d : DTYPE_NONE];
 }

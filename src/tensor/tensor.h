@@ -28,14 +28,14 @@ enum dtype {
 #undef TENSOR_TYPE
 };
 
-struct dtype_info {
+struct dtype_traits {
     const char *name;      /* in safetensors files; NULL: none names it */
     uint8_t values, bytes; /* of a block */
     enum weight_use use;
     enum scale_layout scales;
 };
 
-const struct dtype_info *dtype_info(enum dtype d);
+const struct dtype_traits *dtype_info(enum dtype d);
 /* The type that files call so; DTYPE_NONE: there is none. */
 enum dtype dtype_from_name(const char *name);
 /* Adds the names of the types whose use is one of `uses` (bits 1 << use) to the list in `text`:
@@ -146,7 +146,7 @@ static inline size_t weight_row_bytes(const struct tensor *w)
 {
     const size_t size = dtype_size(w->dtype); /* kernels ask for every few rows */
     if (size) return (size_t)w->cols * size;
-    const struct dtype_info *type = dtype_info(w->dtype);
+    const struct dtype_traits *type = dtype_info(w->dtype);
     return (size_t)w->cols / type->values * type->bytes;
 }
 

@@ -229,7 +229,7 @@ static size_t elements(const struct edited_tensor *t)
 
 void tensor_fit(struct edited_tensor *t)
 {
-    const struct dtype_info *type = dtype_info(t->dtype);
+    const struct dtype_traits *type = dtype_info(t->dtype);
     size_t size = elements(t) / type->values * type->bytes;
     uint8_t *data = copy_bytes(NULL, size);
     if (t->data) memcpy(data, t->data, size < t->size ? size : t->size);
