@@ -167,3 +167,14 @@ bool path_is_file(const char *path)
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
+
+bool file_check_not_lfs_pointer(const void *bytes, size_t n, const char *path, ey_err *e)
+{
+    static const char first_line[] = "version https://git-lfs.github.com/spec/";
+    if (n < sizeof(first_line) - 1 || memcmp(bytes, first_line, sizeof(first_line) - 1) != 0)
+        return true;
+    return ey_fail(e, EY_BAD_MODEL,
+                   "%s: a Git LFS pointer in place of the file; run `git lfs pull` there, or get "
+                   "the model by `eyelet pull`",
+                   path);
+}

@@ -33,4 +33,7 @@ bool path_join(char *out, const char *dir, const char *name, ey_err *e);
 bool path_is_directory(const char *path);
 bool path_is_file(const char *path);
 
+/* Whether these bytes are what Git keeps in place of a large file; fails with a message then. */
+bool file_check_not_lfs_pointer(const void *bytes, size_t n, const char *path, ey_err *e);
+
 #endif

@@ -8,10 +8,9 @@
 #include "checkpoint/safetensors.h"
 
 struct checkpoint;
-/* Opens model.safetensors.index.json with its shards, else model.safetensors. Names in the index
- * with '/' or
- * ".." are errors; symbolic links are followed. A tensor that the index names and its shard lacks
- * is an error. */
+/* Opens model.safetensors, else the shards that model.safetensors.index.json names, with every
+ * tensor that is in them, wherever the index puts it. Names in the index with '/' or ".." are
+ * errors; symbolic links are followed. */
 bool checkpoint_open(struct checkpoint **ckpt, const char *directory, ey_err *e);
 void checkpoint_close(struct checkpoint *ckpt);
 const char *checkpoint_directory(const struct checkpoint *ckpt);

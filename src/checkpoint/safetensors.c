@@ -284,6 +284,7 @@ static bool safetensors_read(struct safetensors *f, const uint8_t *bytes, size_t
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: %zu bytes are too few for a safetensors file; download it again",
                        f->path, size);
+    if (!file_check_not_lfs_pointer(bytes, size, f->path, e)) return false;
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | bytes[i];

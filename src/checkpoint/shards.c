@@ -144,6 +144,14 @@ static int compare_by_name(const void *a, const void *b)
                   (*(const struct tensor_view *const *)b)->name);
 }
 
+static int compare_by_name_and_file(const void *a, const void *b)
+{
+    int order = compare_by_name(a, b);
+    return order ? order
+                 : strcmp((*(const struct tensor_view *const *)a)->file,
+                          (*(const struct tensor_view *const *)b)->file);
+}
+
 static bool alloc_tensor_table(struct checkpoint *c, size_t n, ey_err *e)
 {
     if (n > EY_MAX_TENSORS)
@@ -159,7 +167,7 @@ static void add_tensor(struct checkpoint *c, const struct tensor_view *t)
     c->bytes += t->size;
 }
 
-static bool add_indexed_tensor(struct checkpoint *c, const char *tensor, json_object *file,
+static bool open_indexed_shard(struct checkpoint *c, const char *tensor, json_object *file,
                                ey_err *e)
 {
     if (!json_object_is_type(file, json_type_string))
@@ -167,18 +175,50 @@ static bool add_indexed_tensor(struct checkpoint *c, const char *tensor, json_ob
                        "%s/" INDEX_FILE ": tensor %.200s: its file is %.80s; it must be a name",
                        c->directory, tensor,
                        json_object_to_json_string_ext(file, JSON_C_TO_STRING_PLAIN));
-    const char *name = json_object_get_string(file);
-    const struct safetensors *shard = open_shard(c, name, tensor, e);
-    if (!shard) return false;
-    const struct tensor_view *t = safetensors_find(shard, tensor);
-    if (!t)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s/%s: tensor %.200s is not in it, though " INDEX_FILE " says so",
-                       c->directory, name, tensor);
-    add_tensor(c, t);
+    return open_shard(c, json_object_get_string(file), tensor, e) != NULL;
+}
+
+/* Whether the index puts the tensor where this one is. */
+static bool is_where_index_says(const struct tensor_view *t, json_object *map)
+{
+    json_object *file = json_member(map, t->name);
+    const char *slash = strrchr(t->file, '/');
+    return file && strcmp(json_object_get_string(file), slash ? slash + 1 : t->file) == 0;
+}
+
+/* Of tensors of one name in several shards, one is kept: the index's, or else the first. */
+static void drop_duplicates(struct checkpoint *c, json_object *map)
+{
+    size_t kept = 0;
+    c->bytes = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct tensor_view *t = c->tensors[i];
+        if (!kept || strcmp(c->tensors[kept - 1]->name, t->name) != 0)
+            kept++;
+        else if (!is_where_index_says(t, map))
+            continue;
+        c->tensors[kept - 1] = t;
+    }
+    c->n = kept;
+    for (size_t i = 0; i < kept; i++)
+        c->bytes += c->tensors[i]->size;
+}
+
+static bool add_tensors_of_shards(struct checkpoint *c, json_object *map, ey_err *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_shards; i++)
+        n += safetensors_count(c->shards[i].file);
+    if (!alloc_tensor_table(c, n, e)) return false;
+    for (size_t i = 0; i < c->n_shards; i++)
+        for (size_t k = 0; k < safetensors_count(c->shards[i].file); k++)
+            add_tensor(c, safetensors_at(c->shards[i].file, k));
+    qsort(c->tensors, c->n, sizeof(*c->tensors), compare_by_name_and_file);
+    drop_duplicates(c, map);
     return true;
 }
 
+/* As transformers does: the index says which files there are, and they say what is in them. */
 static bool open_shards(struct checkpoint *c, ey_err *e)
 {
     const json_object *index;
@@ -187,13 +227,11 @@ static bool open_shards(struct checkpoint *c, ey_err *e)
     if (!map)
         return ey_fail(e, EY_BAD_MODEL, "%s/" INDEX_FILE ": weight_map is absent or not an object",
                        c->directory);
-    if (!alloc_tensor_table(c, (size_t)json_object_object_length(map), e)) return false;
     json_object_object_foreach(map, tensor, file)
     {
-        if (!add_indexed_tensor(c, tensor, file, e)) return false;
+        if (!open_indexed_shard(c, tensor, file, e)) return false;
     }
-    qsort(c->tensors, c->n, sizeof(*c->tensors), compare_by_name);
-    return true;
+    return add_tensors_of_shards(c, map, e);
 }
 
 static bool open_single(struct checkpoint *c, ey_err *e)
@@ -215,8 +253,8 @@ static bool has_file(const struct checkpoint *c, const char *name)
 
 static bool open_files(struct checkpoint *c, ey_err *e)
 {
+    if (has_file(c, SINGLE_FILE)) return open_single(c, e); /* an index beside it is stale */
     if (has_file(c, INDEX_FILE)) return open_shards(c, e);
-    if (has_file(c, SINGLE_FILE)) return open_single(c, e);
     return ey_fail(e, EY_NOT_FOUND,
                    "%s: neither " SINGLE_FILE " nor " INDEX_FILE
                    " is in it; the download is incomplete, or the "

@@ -18,7 +18,7 @@ static const struct {
     const char *name, *must; /* must: why it cannot do without */
 } small_files[] = {
     {"config.json", "is it a model?"},
-    {"tokenizer.json", "it is what texts are cut into tokens by"},
+    {"tokenizer.json", NULL},
     {"generation_config.json", NULL},
     {"preprocessor_config.json", NULL},
     {"processor_config.json", NULL},
@@ -96,7 +96,13 @@ static bool add_small_files(struct repo_query *s, ey_err *e)
                            small_files[i].must);
         if (there && !add_repo_file(s, small_files[i].name, e)) return false;
     }
-    return true;
+    return repo_listing_has(&s->listing, "tokenizer.json") ||
+           (repo_listing_has(&s->listing, "vocab.json") &&
+            repo_listing_has(&s->listing, "merges.txt")) ||
+           ey_fail(e, EY_BAD_MODEL,
+                   "%s has no tokenizer.json, nor vocab.json with merges.txt; it is what texts are "
+                   "cut into tokens by",
+                   s->what);
 }
 
 static bool add_shards(struct repo_query *s, ey_err *e)
@@ -118,9 +124,10 @@ static bool add_shards(struct repo_query *s, ey_err *e)
 
 static bool add_weights(struct repo_query *s, ey_err *e)
 {
+    if (repo_listing_has(&s->listing, SINGLE_FILE)) /* an index beside it is stale */
+        return add_repo_file(s, SINGLE_FILE, e);
     if (repo_listing_has(&s->listing, INDEX_FILE))
         return add_repo_file(s, INDEX_FILE, e) && add_shards(s, e);
-    if (repo_listing_has(&s->listing, SINGLE_FILE)) return add_repo_file(s, SINGLE_FILE, e);
     return ey_fail(e, EY_BAD_MODEL,
                    "%s has neither " SINGLE_FILE " nor " INDEX_FILE
                    "; eyelet reads safetensors, not GGUF, ONNX or others",

@@ -50,8 +50,6 @@ static void malformed_indexes(void **state)
         {"{\"weight_map\":{\"a\":\"\"}}", {INDEX, "tensor a", "\"\""}},
         {"{\"weight_map\":{\"a\":\"three.safetensors\"}}",
          {"three.safetensors", "tensor a", "no such file"}},
-        {"{\"weight_map\":{\"b\":\"one.safetensors\"}}",
-         {"one.safetensors", "tensor b", "not in it"}},
         {"{\"weight_map\":{\"a\":\"config.json\"}}", {"config.json"}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -118,16 +116,104 @@ static void shards_make_one_sorted_table(void **state)
               "{\"metadata\":{\"total_size\":7},\"weight_map\":{\"z\":\"one.safetensors\",\"a\":"
               "\"two.safetensors\"}}");
     assert_true(checkpoint_open(&c, dir, &e));
-    assert_int_equal(checkpoint_count(c), 2);
-    assert_int_equal(checkpoint_bytes(c), 7);
+    assert_int_equal(checkpoint_count(c), 3);
+    assert_int_equal(checkpoint_bytes(c), 8);
     assert_string_equal(checkpoint_at(c, 0)->name, "a");
-    assert_string_equal(checkpoint_at(c, 1)->name, "z");
-    assert_null(checkpoint_at(c, 2));
-    assert_null(checkpoint_find(c, "not in the index"));
+    assert_string_equal(checkpoint_at(c, 2)->name, "z");
+    assert_null(checkpoint_at(c, 3));
+    assert_non_null(checkpoint_find(c, "not in the index"));
     assert_non_null(strstr(checkpoint_find(c, "a")->file, "two.safetensors"));
     checkpoint_close(c);
     checkpoint_close(NULL);
     temp_dir_remove(dir);
+}
+
+/* All is there, only the index is wrong: what transformers loads, loads here. */
+static void stale_indexes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *index;
+        bool single; /* model.safetensors is there too, with all of it */
+    } rows[] = {
+        {"shards that are gone", "{\"weight_map\":{\"a\":\"gone.safetensors\"}}", true},
+        {"not even an index", "[", true},
+        {"shards swapped", "{\"weight_map\":{\"a\":\"two.safetensors\",\"b\":\"one.safetensors\"}}",
+         false},
+        {"a tensor that is nowhere",
+         "{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\","
+         "\"tied\":\"two.safetensors\"}}",
+         false},
+        {"a tensor forgotten",
+         "{\"weight_map\":{\"b\":\"two.safetensors\",\"x\":\"one.safetensors\"}}", false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *dir = temp_dir_make();
+        struct checkpoint *c;
+        ey_err e;
+        temp_text(dir, "config.json", "{}");
+        temp_text(dir, INDEX, rows[i].index);
+        if (rows[i].single)
+            temp_safetensors(dir, "model.safetensors",
+                             "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+                             "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[3,6]}}",
+                             6);
+        else {
+            temp_safetensors(dir, "one.safetensors", ONE("a"), 3);
+            temp_safetensors(dir, "two.safetensors", ONE("b"), 3);
+        }
+        if (!checkpoint_open(&c, dir, &e)) fail_msg("%s: %s", rows[i].what, e.text);
+        assert_int_equal(checkpoint_count(c), 2);
+        assert_int_equal(checkpoint_bytes(c), 6);
+        assert_true(checkpoint_find(c, "a") && checkpoint_find(c, "b"));
+        checkpoint_close(c);
+        temp_dir_remove(dir);
+    }
+}
+
+/* A tensor in two shards is the one that the index means. */
+static void a_tensor_in_two_shards(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"one.safetensors", "two.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        const char *dir = temp_dir_make();
+        char index[200];
+        struct checkpoint *c;
+        ey_err e;
+        temp_text(dir, "config.json", "{}");
+        for (int k = 0; k < 2; k++)
+            temp_safetensors(dir, files[k], ONE("a"), 3);
+        snprintf(index, sizeof(index),
+                 "{\"weight_map\":{\"a\":\"%s\",\"x\":\"one.safetensors\","
+                 "\"y\":\"two.safetensors\"}}",
+                 files[i]);
+        temp_text(dir, INDEX, index);
+        assert_true(checkpoint_open(&c, dir, &e));
+        assert_int_equal(checkpoint_count(c), 1);
+        assert_int_equal(checkpoint_bytes(c), 3);
+        assert_non_null(strstr(checkpoint_find(c, "a")->file, files[i]));
+        checkpoint_close(c);
+        temp_dir_remove(dir);
+    }
+}
+
+/* A clone without `git lfs` has these in place of large files. */
+static void git_lfs_pointers(void **state)
+{
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2c"
+                                  "a24d17e2393\nsize 4932307584\n";
+    static const char *const files[] = {"model.safetensors", "config.json", INDEX};
+    for (size_t i = 0; i < 3; i++) {
+        const char *dir = temp_dir_make();
+        temp_text(dir, "config.json", "{}");
+        temp_text(dir, files[i], pointer);
+        expect_failure(dir, EY_BAD_MODEL,
+                       (const char *const[3]){files[i], "a Git LFS pointer", "git lfs pull"});
+        temp_dir_remove(dir);
+    }
 }
 
 static void other_json_files(void **state)
@@ -162,6 +248,9 @@ int main(void)
         cmocka_unit_test(incomplete_directories),
         cmocka_unit_test(single_file_through_a_link),
         cmocka_unit_test(shards_make_one_sorted_table),
+        cmocka_unit_test(stale_indexes),
+        cmocka_unit_test(a_tensor_in_two_shards),
+        cmocka_unit_test(git_lfs_pointers),
         cmocka_unit_test(other_json_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
