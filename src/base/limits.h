@@ -17,7 +17,7 @@ enum {
     EY_MAX_POSITION_TABLE = 1 << 16,
     EY_MAX_CONTEXT = 1 << 20,
     EY_MAX_DEEPSTACK = 8,
-    EY_MAX_EOS = 16,
+    EY_MAX_EOS = 17, /* 16 of a configuration, and the end of a turn */
     EY_MAX_TOKEN_BYTES = 4096,
     EY_MAX_TEXT_BYTES = 64 << 20, /* one text to tokenise */
     EY_MAX_IMAGES = 64,           /* in one request */

@@ -2,6 +2,8 @@
 /* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
 #include "models/model.h"
 
+#include <float.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +23,25 @@ static const struct family *family_by_architecture(const char *name)
     return NULL;
 }
 
+static const struct family *family_by_model_type(const char *name)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (strcmp(families[i]->model_type, name) == 0) return families[i];
+    return NULL;
+}
+
+/* The first of the list, or the name that stands in its place; NULL: none is given. */
 static const char *config_architecture(const json_object *config)
 {
-    json_object *list = json_member_of_type(config, "architectures", json_type_array);
-    json_object *first = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0)
-                                                                : NULL;
+    json_object *list = json_member(config, "architectures");
+    json_object *first = json_object_is_type(list, json_type_array) &&
+                                 json_object_array_length(list)
+                             ? json_object_array_get_idx(list, 0)
+                             : list;
     return json_object_is_type(first, json_type_string) ? json_object_get_string(first) : NULL;
 }
 
-static bool fail_architecture(const char *dir, const char *name, ey_err *e)
+static bool fail_family(const char *dir, const char *what, const char *name, ey_err *e)
 {
     char known[256] = "";
     for (int i = 0; i < N_FAMILIES; i++) {
@@ -37,35 +49,96 @@ static bool fail_architecture(const char *dir, const char *name, ey_err *e)
         snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->architecture);
     }
     return ey_fail(e, EY_BAD_MODEL,
-                   "%s/config.json: the architecture %.100s is not supported; eyelet runs %s", dir,
+                   "%s/config.json: the %s %.100s is not supported; eyelet runs %s", dir, what,
                    name, known);
 }
 
-/* generation_config.json's recommendation; do_sample false or no file: greedy. */
-static bool read_default_sampling(ey_sampling *out, struct checkpoint *ckpt, ey_err *e)
+/* By the architecture; where none is given by the model_type, as transformers always does. */
+static bool find_family(struct model *model, const struct checkpoint *ckpt, ey_err *e)
 {
-    const char *what = "generation_config.json";
-    const json_object *file;
-    bool sample = false;
-    int64_t top_k = 0;
-    double temperature = 1, top_p = 1, min_p = 0, repetition = 1;
-    *out = (ey_sampling){.top_p = 1, .repetition_penalty = 1};
-    if (!checkpoint_json(ckpt, what, &file, e)) return false;
-    if (!file) return true;
-    bool ok = json_optional_bool(file, "do_sample", &sample, what, e) &&
-              json_optional_number(file, "temperature", 0, 100, &temperature, what, e) &&
-              json_optional_int(file, "top_k", 0, EY_MAX_VOCAB_SIZE, &top_k, what, e) &&
-              json_optional_number(file, "top_p", 1e-6, 1, &top_p, what, e) &&
-              json_optional_number(file, "min_p", 0, 1, &min_p, what, e) &&
-              json_optional_number(file, "repetition_penalty", 1e-3, 100, &repetition, what, e);
-    out->repetition_penalty = (float)repetition;
-    if (sample) {
-        out->temperature = (float)temperature;
-        out->top_k = (int)top_k;
-        out->top_p = (float)top_p;
-        out->min_p = (float)min_p;
+    const json_object *config = checkpoint_config(ckpt);
+    const char *dir = checkpoint_directory(ckpt), *name = config_architecture(config);
+    if (name) {
+        model->family = family_by_architecture(name);
+        return model->family || fail_family(dir, "architecture", name, e);
     }
-    return ok;
+    json_object *type = json_member_of_type(config, "model_type", json_type_string);
+    if (!type)
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s/config.json: neither architectures nor model_type names a model", dir);
+    name = json_object_get_string(type);
+    model->family = family_by_model_type(name);
+    return model->family || fail_family(dir, "model_type", name, e);
+}
+
+void model_remark(struct model *model, const char *fmt, ...)
+{
+    struct remarks *r = &model->remarks;
+    char text[REMARK_BYTES];
+    ey_err shown;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    ey_fail(&shown, EY_BAD_MODEL, "%s", text); /* which makes it printable */
+    if (r->n < MAX_REMARKS)
+        snprintf(r->text[r->n++], REMARK_BYTES, "%.*s", REMARK_BYTES - 1, shown.text);
+}
+
+/* ---- the recommended sampling ---- */
+
+#define GENERATION_FILE "generation_config.json"
+
+/* What cannot be used of a recommendation is no reason not to run the model. */
+static double recommended_number(struct model *model, const json_object *file, const char *key,
+                                 double lo, double hi, double missing)
+{
+    double value = missing;
+    ey_err e;
+    if (json_optional_number(file, key, lo, hi, &value, GENERATION_FILE, &e)) return value;
+    model_remark(model, "%s; it is passed over", e.text);
+    return missing;
+}
+
+/* -1 is what vLLM and llama.cpp write for all tokens. */
+static int recommended_top_k(struct model *model, const json_object *file)
+{
+    int64_t value = 0;
+    ey_err e;
+    if (!json_optional_int(file, "top_k", -1, EY_MAX_VOCAB_SIZE, &value, GENERATION_FILE, &e)) {
+        model_remark(model, "%s; it is passed over", e.text);
+        return 0;
+    }
+    return value > 0 ? (int)value : 0;
+}
+
+static bool recommends_sampling(struct model *model, const json_object *file)
+{
+    bool sample = false;
+    ey_err e;
+    if (json_optional_bool(file, "do_sample", &sample, GENERATION_FILE, &e)) return sample;
+    model_remark(model, "%s; it is passed over", e.text);
+    return false;
+}
+
+/* generation_config.json's recommendation; do_sample false or no file: greedy, and then the numbers
+ * for drawing are not looked at, as in transformers. */
+static bool read_default_sampling(struct model *model, struct checkpoint *ckpt, ey_err *e)
+{
+    const json_object *file;
+    ey_sampling *out = &model->sampling;
+    *out = (ey_sampling){.top_p = 1, .repetition_penalty = 1};
+    if (!checkpoint_json(ckpt, GENERATION_FILE, &file, e)) return false;
+    if (!file) return true;
+    out->repetition_penalty = (float)recommended_number(model, file, "repetition_penalty", 1e-3,
+                                                        100, 1);
+    if (!recommends_sampling(model, file)) return true;
+    double top_p = recommended_number(model, file, "top_p", 0, 1, 1);
+    out->temperature = (float)recommended_number(model, file, "temperature", 0, 100, 1);
+    out->top_k = recommended_top_k(model, file);
+    out->top_p = top_p > FLT_MIN ? (float)top_p : FLT_MIN; /* 0: the best one alone */
+    out->min_p = (float)recommended_number(model, file, "min_p", 0, 1, 0);
+    return true;
 }
 
 static bool any_int4(const struct tensor *w, size_t n)
@@ -107,13 +180,10 @@ static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     *model = (struct model){0};
-    const char *name = config_architecture(checkpoint_config(ckpt)),
-               *dir = checkpoint_directory(ckpt);
-    if (!name) return ey_fail(e, EY_BAD_MODEL, "%s/config.json: architectures names no model", dir);
-    model->family = family_by_architecture(name);
-    if (!model->family) return fail_architecture(dir, name, e);
-    if (model->family->open(model, ckpt, e) && check_int4_weights(model, dir, e) &&
-        read_default_sampling(&model->sampling, ckpt, e))
+    if (!find_family(model, ckpt, e)) return false;
+    if (model->family->open(model, ckpt, e) &&
+        check_int4_weights(model, checkpoint_directory(ckpt), e) &&
+        read_default_sampling(model, ckpt, e))
         return true;
     model_close(model);
     return false;
@@ -157,6 +227,12 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
                        "belong to different models",
                        (int)model->image_token_id, v->pad, tokenizer_added_id(tok, v->pad));
     return true;
+}
+
+void model_end_at_turn(struct model *model, const struct tokenizer *tok)
+{
+    int id = (int)tokenizer_added_id(tok, model->family->turn_end);
+    if (id >= 0 && !model_is_eos(model, id)) model->eos[model->n_eos++] = id;
 }
 
 static bool place_weights(struct backend *be, struct placed **out, const struct tensor *first,

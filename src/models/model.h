@@ -14,9 +14,10 @@
 
 struct model;
 
-/* What a family of models brings: a folder each, found by config.json's architectures[0]. */
+/* What a family of models brings: a folder each, found by config.json's architectures[0], or where
+ * it names none by its model_type. */
 struct family {
-    const char *architecture;
+    const char *architecture, *model_type;
     /* Fills shapes, weights and stop tokens from the checkpoint, which outlives the model. */
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
     /* Messages → prompt pieces. */
@@ -25,6 +26,8 @@ struct family {
     const struct tool_call_format *tool_calls;
     /* Special tokens that prompt() writes, apart from those of images; NULL after the last. */
     const char *tokens[6];
+    /* The one of them that ends a turn, and so an answer, whatever the configuration says. */
+    const char *turn_end;
     /* Contents of the tokens around and in place of an image; NULL: a family without images. */
     const struct vision_marks *vision_marks;
 };
@@ -51,8 +54,16 @@ struct placed_model {
     struct vision_weights vision;
 };
 
+/* What of a checkpoint was passed over, as sentences for whoever loads it. */
+enum { MAX_REMARKS = 8, REMARK_BYTES = 480 };
+struct remarks {
+    char text[MAX_REMARKS][REMARK_BYTES];
+    int n;
+};
+
 struct model {
     const struct family *family;
+    struct remarks remarks;
     struct text_shape text;
     struct vision_shape vision;
     struct patch_spec patch_spec;
@@ -72,6 +83,9 @@ struct model {
     struct arena
         arena; /* layers, blocks, scales, rope tables, recipes, quantized weights in host memory */
 };
+
+/* Adds a remark; those beyond MAX_REMARKS are dropped. */
+void model_remark(struct model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Reads what model this is and fills it by its family. An architecture that no family knows is an
  * error that names it and those that are known. */
@@ -102,6 +116,8 @@ bool model_is_eos(const struct model *model, int id);
 
 /* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */
 bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e);
+/* Makes the end of a turn one of the ids that end an answer. */
+void model_end_at_turn(struct model *model, const struct tokenizer *tok);
 
 extern const struct family family_qwen3vl, family_qwen2, family_qwen3, family_phi3, family_llama;
 

@@ -111,29 +111,40 @@ bool config_text(struct text_shape *t, const struct config *s, ey_err *e)
     return ok && check_text_shape(t, s->what, e);
 }
 
-/* In rope_parameters (transformers 5), else next to rope_scaling, which is null or absent where
- * nothing is scaled. */
+/* Whether the member is an object; JSON null is as good as absent. */
+static bool has_object(const struct config *s, const char *key)
+{
+    return json_member_of_type(s->object, key, json_type_object) != NULL;
+}
+
+bool config_open_rope(struct config *rope, const struct config *s, ey_err *e)
+{
+    const bool newer = !json_member(s->object, "rope_scaling") && has_object(s, "rope_parameters");
+    return config_open(rope, s->object, newer ? "rope_parameters" : "rope_scaling", s->what, e) &&
+           config_require(rope, "rope_type", "default", e);
+}
+
+bool config_rope_theta(double *theta, const struct config *rope, const struct config *s,
+                       double missing, ey_err *e)
+{
+    const struct config *from = json_member(rope->object, "rope_theta") ? rope : s;
+    if (missing > 0 && !json_member(from->object, "rope_theta")) return *theta = missing, true;
+    return json_number(from->object, "rope_theta", 1, 1e12, theta, from->what, e);
+}
+
+/* rope_scaling is null or absent where nothing is scaled; transformers 5 writes rope_parameters. */
 bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e)
 {
     struct config rope = *s;
-    const char *key = json_member(s->object, "rope_parameters") ? "rope_parameters"
-                                                                : "rope_scaling";
     double turned = 1;
-    if (json_member(s->object, key)) {
-        if (!config_open(&rope, s->object, key, s->what, e) ||
-            !config_require(&rope, "rope_type", "default", e) ||
-            !config_require(&rope, "type", "default", e))
+    if (json_member(s->object, "rope_scaling") || json_member(s->object, "rope_parameters")) {
+        if (!config_open_rope(&rope, s, e) || !config_require(&rope, "type", "default", e))
             return false;
     }
-    const struct config *theta = json_member(rope.object, "rope_theta") ? &rope : s;
-    if (!json_optional_number(rope.object, "partial_rotary_factor", 1, 1, &turned, rope.what, e) ||
-        !json_optional_number(s->object, "partial_rotary_factor", 1, 1, &turned, s->what, e))
-        return false;
-    if (missing_theta > 0 && !json_member(theta->object, "rope_theta")) {
-        t->rope_theta = missing_theta;
-        return true;
-    }
-    return json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e);
+    return json_optional_number(rope.object, "partial_rotary_factor", 1, 1, &turned, rope.what,
+                                e) &&
+           json_optional_number(s->object, "partial_rotary_factor", 1, 1, &turned, s->what, e) &&
+           config_rope_theta(&t->rope_theta, &rope, s, missing_theta, e);
 }
 
 /* Four bits in groups, packed by eight: what quantized_layouts.c looks for; the sizes of groups are
@@ -196,24 +207,39 @@ static bool add_eos(struct model *m, json_object *value, const char *what, ey_er
     if (id < 0 || id >= m->text.vocab_size)
         return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id %.60s is not an id below vocab_size %d",
                        what, config_shown(value), m->text.vocab_size);
-    if (m->n_eos == EY_MAX_EOS)
-        return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS);
+    if (m->n_eos == EY_MAX_EOS - 1)
+        return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS - 1);
     m->eos[m->n_eos++] = (int)id;
     return true;
+}
+
+/* Where the ids are: in generation_config.json, else in config.json, at its top before
+ * text_config, as transformers makes the former from the latter. NULL: nowhere. */
+static json_object *find_eos(const json_object *generation, const json_object *config,
+                             const struct config *text, const char **what)
+{
+    const struct {
+        const json_object *object;
+        const char *what;
+    } places[] = {{generation, "generation_config.json"},
+                  {config, "config.json"},
+                  {text->object, text->what}};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        json_object *value = json_member(places[i].object, "eos_token_id");
+        *what = places[i].what;
+        if (value) return value;
+    }
+    return NULL;
 }
 
 /* One id or a list. */
 bool config_eos(struct model *m, struct checkpoint *ckpt, const struct config *text, ey_err *e)
 {
     const json_object *generation;
+    const char *what;
     if (!checkpoint_json(ckpt, "generation_config.json", &generation, e)) return false;
-    json_object *value = json_member(generation, "eos_token_id");
-    const char *what = value ? "generation_config.json" : text->what;
-    if (!value) value = json_member(text->object, "eos_token_id");
-    if (!value)
-        return ey_fail(
-            e, EY_BAD_MODEL,
-            "%s: no eos_token_id here or in generation_config.json; answers would never end", what);
+    json_object *value = find_eos(generation, checkpoint_config(ckpt), text, &what);
+    if (!value) return true; /* the end of a turn is one in any case */
     if (!json_object_is_type(value, json_type_array)) return add_eos(m, value, what, e);
     for (size_t i = 0; i < json_object_array_length(value); i++)
         if (!add_eos(m, json_object_array_get_idx(value, i), what, e)) return false;

@@ -30,6 +30,13 @@ bool config_refuse(const struct config *s, const char *key, ey_err *e);
 
 /* The text model's numbers but its rotary embedding. */
 bool config_text(struct text_shape *t, const struct config *s, ey_err *e);
+/* The object that says how the rotary embedding is scaled, which must be not at all: rope_scaling
+ * before rope_parameters, as in transformers. */
+bool config_open_rope(struct config *rope, const struct config *s, ey_err *e);
+/* rope_theta in that object, else beside it; `missing`: what it is where it is in neither, 0: that
+ * is an error. */
+bool config_rope_theta(double *theta, const struct config *rope, const struct config *s,
+                       double missing, ey_err *e);
 /* rope_theta, of a rotary embedding by place in the sequence alone; missing_theta: what it is where
  * the file has none, 0: that is an error. */
 bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e);
@@ -38,7 +45,8 @@ bool config_check_quantization(const json_object *config, const char *path, ey_e
 /* Whether the head is the embedding: the top level wins, else `text` (spec 1.1). */
 bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path,
                  ey_err *e);
-/* The ids that end an answer, from generation_config.json, else `text`. */
+/* The ids that end an answer, from generation_config.json, else config.json's top, else `text`;
+ * maybe none. */
 bool config_eos(struct model *m, struct checkpoint *ckpt, const struct config *text, ey_err *e);
 
 #endif

@@ -62,10 +62,6 @@ struct json_row {
 };
 
 static const struct json_row json_rows[] = {
-    {CONFIG, "architectures", GONE, "architectures"},
-    {CONFIG, "architectures", "[]", "architectures"},
-    {CONFIG, "architectures", "[3]", "architectures"},
-    {CONFIG, "architectures", "\"Qwen3VLForConditionalGeneration\"", "architectures"},
     {CONFIG, "architectures", "[\"MistralForCausalLM\"]", "MistralForCausalLM"},
     {CONFIG, "text_config", GONE, "missing"},
     {CONFIG, "text_config", "7", "not an object"},
@@ -135,14 +131,8 @@ static const struct json_row json_rows[] = {
     {CONFIG, T "rope_scaling.mrope_section", "[104,-20,-20]", "-20"},
     {CONFIG, T "rope_scaling.mrope_section", "[2147483647,2147483647,66]", "2147483647"},
     {CONFIG, T "rope_scaling.mrope_section", "[24,20,\"20\"]", "\"20\""},
-    /* the newer object wins, and must be whole */
-    {CONFIG, T "rope_parameters",
-     "{\"rope_type\":\"default\",\"mrope_section\":[24,20,20],\"mrope_interleaved\":true}",
-     "rope_theta"},
-    {CONFIG, T "rope_parameters",
-     "{\"rope_theta\":1e6,\"rope_type\":\"yarn\",\"mrope_section\":[24,20,20],\"mrope_"
-     "interleaved\":true}",
-     "yarn"},
+    /* this object goes before rope_parameters, and must be whole */
+    {CONFIG, T "rope_scaling.rope_theta", "-3", NULL},
     {CONFIG, "image_token_id", "7", "image_token_id 7"},
     {CONFIG, "image_token_id", "-1", "image_token_id"},
     {CONFIG, "image_token_id", "99999999", "99999999"},

@@ -64,6 +64,122 @@ static void older_config(void **state)
     expect_same(good, "rope_scaling");
 }
 
+#define ROPE "\"mrope_interleaved\":true,\"mrope_section\":[24,20,20],\"rope_type\":\"default\""
+
+/* Where transformers 5.24 reads these, with the same values (tools/golden/saved_configs.py). */
+static void other_places(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        struct {
+            const char *file, *path, *value;
+        } edits[3];
+    } rows[] = {
+        {"no architectures", {{"config.json", "architectures", NULL}}},
+        {"architectures null", {{"config.json", "architectures", "null"}}},
+        {"architectures empty", {{"config.json", "architectures", "[]"}}},
+        {"architectures [null]", {{"config.json", "architectures", "[null]"}}},
+        {"architectures a name",
+         {{"config.json", "architectures", "\"Qwen3VLForConditionalGeneration\""}}},
+        {"theta beside rope_parameters",
+         {{"config.json", "text_config.rope_scaling", NULL},
+          {"config.json", "text_config.rope_parameters", "{" ROPE "}"}}},
+        {"rope_scaling null beside rope_parameters",
+         {{"config.json", "text_config.rope_scaling", "null"},
+          {"config.json", "text_config.rope_parameters", "{" ROPE ",\"rope_theta\":5000000}"},
+          {"config.json", "text_config.rope_theta", NULL}}},
+        {"theta in rope_scaling before the one beside it",
+         {{"config.json", "text_config.rope_scaling.rope_theta", "5000000"},
+          {"config.json", "text_config.rope_theta", "7"}}},
+        {"rope_scaling before rope_parameters",
+         {{"config.json", "text_config.rope_parameters",
+           "{\"rope_type\":\"default\",\"rope_theta\":777}"}}},
+        {"stop tokens at the top",
+         {{"generation_config.json", "", NULL},
+          {"config.json", "text_config.eos_token_id", NULL},
+          {"config.json", "eos_token_id", "[1502,1500]"}}},
+        {"stop tokens nowhere",
+         {{"generation_config.json", "eos_token_id", NULL},
+          {"config.json", "text_config.eos_token_id", NULL}}},
+        {"top_k and top_p that mean all and the best",
+         {{"generation_config.json", "top_k", "-1"}, {"generation_config.json", "top_p", "0"}}},
+        {"recommendations that are none",
+         {{"generation_config.json", "top_k", "\"many\""},
+          {"generation_config.json", "temperature", "-3"},
+          {"generation_config.json", "repetition_penalty", "0"}}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *good = copy_of("tiny-ragged-fp8");
+        for (size_t k = 0; k < 3 && rows[i].edits[k].file; k++)
+            ckpt_set(dir, rows[i].edits[k].file, rows[i].edits[k].path, rows[i].edits[k].value);
+        expect_same(good, rows[i].what);
+    }
+}
+
+static char notices[4096];
+
+static void note(void *user, const char *text)
+{
+    (void)user;
+    snprintf(notices + strlen(notices), sizeof(notices) - strlen(notices), "%s\n", text);
+}
+
+static ey_sampling sampling_at(const char *generation)
+{
+    ey_engine *engine;
+    ey_engine_options options = ey_engine_defaults();
+    ey_err e;
+    copy_of("tiny-ragged-fp8");
+    ckpt_set(dir, "generation_config.json", "", generation);
+    options.model = dir;
+    options.device = "ref";
+    options.max_model_len = 128;
+    options.notice = note;
+    notices[0] = 0;
+    if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s", e.text);
+    ey_sampling sampling = ey_model_sampling(engine);
+    ey_engine_close(&engine);
+    return sampling;
+}
+
+/* A recommendation that cannot be followed is passed over, and named, not a reason to fail. */
+static void recommended_sampling(void **state)
+{
+    (void)state;
+    ey_sampling s = sampling_at("{\"do_sample\": true, \"top_k\": -1, \"top_p\": 0}");
+    assert_true(s.top_k == 0 && s.top_p > 0 && s.top_p < 1e-30f && s.temperature == 1);
+    assert_string_equal(notices, "");
+    s = sampling_at("{\"do_sample\": true, \"top_k\": -2, \"top_p\": 1.5, \"temperature\": 0.5}");
+    assert_true(s.top_k == 0 && s.top_p == 1 && s.temperature == 0.5f);
+    assert_non_null(strstr(notices, "generation_config.json: top_k is -2"));
+    assert_non_null(strstr(notices, "top_p is 1.5; it must be a number from 0 to 1; it is passed"));
+    s = sampling_at("{\"do_sample\": false, \"top_k\": -2, \"top_p\": 7, \"temperature\": \"x\"}");
+    assert_true(s.top_k == 0 && s.top_p == 1 && s.temperature == 0);
+    assert_string_equal(notices, "");
+    s = sampling_at("{\"do_sample\": \"yes\", \"repetition_penalty\": -1}");
+    assert_true(s.temperature == 0 && s.repetition_penalty == 1);
+    assert_non_null(strstr(notices, "do_sample is \"yes\""));
+    assert_non_null(strstr(notices, "repetition_penalty is -1"));
+}
+
+/* Of both files processor_config.json says how large an image may be, if it says so. */
+static void newer_processor_config(void **state)
+{
+    (void)state;
+    const char *good = copy_of("tiny-ragged-fp8");
+    ckpt_set(dir, "processor_config.json", "", "{\"processor_class\": \"Qwen3VLProcessor\"}");
+    expect_same(good, "a processor_config.json without image_processor");
+    ckpt_set(dir, "preprocessor_config.json", "size",
+             "{\"longest_edge\": 5000, \"shortest_edge\": 4096}");
+    ckpt_set(
+        dir, "processor_config.json", "",
+        "{\"image_processor\": {\"size\": {\"longest_edge\": 262144, \"shortest_edge\": "
+        "4096}, \"patch_size\": 16, \"temporal_patch_size\": 2, "
+        "\"merge_size\": 2, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}}");
+    expect_same(good, "processor_config.json before preprocessor_config.json");
+}
+
 static void small_files(void **state)
 {
     (void)state;
@@ -235,10 +351,17 @@ static void every_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newer_config), cmocka_unit_test(older_config),
-        cmocka_unit_test(small_files),  cmocka_unit_test(processor_config),
-        cmocka_unit_test(other_names),  cmocka_unit_test(heads),
-        cmocka_unit_test(scales),       cmocka_unit_test(mixed_dtypes),
+        cmocka_unit_test(newer_config),
+        cmocka_unit_test(older_config),
+        cmocka_unit_test(small_files),
+        cmocka_unit_test(processor_config),
+        cmocka_unit_test(other_places),
+        cmocka_unit_test(recommended_sampling),
+        cmocka_unit_test(newer_processor_config),
+        cmocka_unit_test(other_names),
+        cmocka_unit_test(heads),
+        cmocka_unit_test(scales),
+        cmocka_unit_test(mixed_dtypes),
         cmocka_unit_test(every_kind),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);

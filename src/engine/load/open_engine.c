@@ -24,8 +24,16 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
     if (!tokenizer_open(&engine->devices.tok, checkpoint_directory(engine->devices.ckpt), e) ||
         !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
+    model_end_at_turn(&engine->devices.model, engine->devices.tok);
     engine->limits.longest_token = longest_token_bytes(engine->devices.tok);
     return true;
+}
+
+static void report_remarks(const ey_engine *engine, const ey_engine_options *o)
+{
+    const struct remarks *r = &engine->devices.model.remarks;
+    for (int i = 0; o->notice && i < r->n; i++)
+        o->notice(o->notice_user, r->text[i]);
 }
 
 /* Captures one decode step (1 token x n sequences) for each n as a graph, where that is faster; not
@@ -98,8 +106,10 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
 
 static bool engine_open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    return engine_open_headers(&engine->devices, options->model, e) && open_tokenizer(engine, e) &&
-           engine_open_backend(&engine->devices, options, e) &&
+    if (!engine_open_headers(&engine->devices, options->model, e) || !open_tokenizer(engine, e))
+        return false;
+    report_remarks(engine, options);
+    return engine_open_backend(&engine->devices, options, e) &&
            engine_selftest_kernels(&engine->devices, options, e) &&
            engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
            engine_load(engine, options, e) && engine_probe_gpu(engine, options, e);

@@ -21,7 +21,9 @@ static bool open_llama(struct model *m, struct checkpoint *ckpt, ey_err *e)
 
 const struct family family_llama = {
     .architecture = "LlamaForCausalLM",
+    .model_type = "llama",
     .open = open_llama,
     .prompt = llama_prompt,
     .tokens = {"<s>", "</s>"},
+    .turn_end = "</s>",
 };

@@ -19,7 +19,9 @@ static bool open_phi3(struct model *m, struct checkpoint *ckpt, ey_err *e)
 
 const struct family family_phi3 = {
     .architecture = "Phi3ForCausalLM",
+    .model_type = "phi3",
     .open = open_phi3,
     .prompt = phi3_prompt,
     .tokens = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"},
+    .turn_end = "<|end|>",
 };

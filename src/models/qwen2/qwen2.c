@@ -30,8 +30,10 @@ static bool qwen2_prompt(struct prompt *out, const ey_request *request, ey_err *
 
 const struct family family_qwen2 = {
     .architecture = "Qwen2ForCausalLM",
+    .model_type = "qwen2",
     .open = open_qwen2,
     .prompt = qwen2_prompt,
     .tool_calls = &hermes_dumped_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
+    .turn_end = "<|im_end|>",
 };

@@ -28,8 +28,10 @@ static bool qwen3_prompt(struct prompt *out, const ey_request *request, ey_err *
 
 const struct family family_qwen3 = {
     .architecture = "Qwen3ForCausalLM",
+    .model_type = "qwen3",
     .open = open_qwen3,
     .prompt = qwen3_prompt,
     .tool_calls = &hermes_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
+    .turn_end = "<|im_end|>",
 };

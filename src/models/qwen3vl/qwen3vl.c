@@ -122,9 +122,11 @@ static bool open_qwen3vl(struct model *m, struct checkpoint *ckpt, ey_err *e)
 
 const struct family family_qwen3vl = {
     .architecture = "Qwen3VLForConditionalGeneration",
+    .model_type = "qwen3_vl",
     .open = open_qwen3vl,
     .prompt = qwen3vl_prompt,
     .tool_calls = &hermes_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
+    .turn_end = "<|im_end|>",
     .vision_marks = &qwen3vl_vision_marks,
 };

@@ -19,18 +19,12 @@ static bool check_sections(const struct text_shape *t, const char *what, ey_err 
                    s[1], s[2], pairs);
 }
 
-/* rope_theta next to rope_scaling (4.57), or both inside rope_parameters (5.x). */
+/* rope_scaling with rope_theta beside it (4.57), or rope_parameters with both inside (5.x). */
 static bool read_rope(struct text_shape *t, const struct config *text, ey_err *e)
 {
-    bool newer = json_member_of_type(text->object, "rope_parameters", json_type_object) != NULL;
     struct config rope;
-    if (!config_open(&rope, text->object, newer ? "rope_parameters" : "rope_scaling", text->what,
-                     e))
-        return false;
-    const struct config *theta = newer ? &rope : text;
-    if (!json_number(theta->object, "rope_theta", 1, 1e12, &t->rope_theta, theta->what, e))
-        return false;
-    if (!config_require(&rope, "rope_type", "default", e) ||
+    if (!config_open_rope(&rope, text, e) ||
+        !config_rope_theta(&t->rope_theta, &rope, text, 0, e) ||
         !config_require(&rope, "type", "default", e))
         return false;
     bool interleaved = false;
@@ -175,29 +169,28 @@ static bool check_steps(const struct config *s, ey_err *e)
                                 s->what, e);
 }
 
-/* preprocessor_config.json, or the image_processor member of processor_config.json that
- * transformers 5 writes. */
+/* Of both files transformers reads processor_config.json, if an image_processor is in it. */
+static bool open_preprocessor(struct config *s, struct checkpoint *ckpt, ey_err *e)
+{
+    static const char *const newer = "processor_config.json", *const older =
+                                                                  "preprocessor_config.json";
+    const char *dir = checkpoint_directory(ckpt);
+    const json_object *file;
+    char path[EY_MAX_PATH];
+    if (!checkpoint_json(ckpt, newer, &file, e)) return false;
+    if (json_member_of_type(file, "image_processor", json_type_object))
+        return path_join(path, dir, newer, e) && config_open(s, file, "image_processor", path, e);
+    if (!checkpoint_json(ckpt, older, &file, e)) return false;
+    if (file) return path_join(path, dir, older, e) && config_open(s, file, NULL, path, e);
+    return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing; take it from the model's repository", dir,
+                   older);
+}
+
 static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
     struct patch_spec *p = &m->patch_spec;
     struct config s;
-    char path[EY_MAX_PATH];
-    const char *name = "preprocessor_config.json", *key = NULL;
-    const json_object *file;
-    if (!checkpoint_json(ckpt, name, &file, e)) return false;
-    if (!file) {
-        name = "processor_config.json";
-        key = "image_processor";
-        if (!checkpoint_json(ckpt, name, &file, e)) return false;
-    }
-    if (!file)
-        return ey_fail(
-            e, EY_BAD_MODEL,
-            "%s: preprocessor_config.json is missing; take it from the model's repository",
-            checkpoint_directory(ckpt));
-    if (!path_join(path, checkpoint_directory(ckpt), name, e) ||
-        !config_open(&s, file, key, path, e))
-        return false;
+    if (!open_preprocessor(&s, ckpt, e)) return false;
     p->patch = m->vision.patch;
     p->temporal = m->vision.temporal;
     p->merge = m->vision.merge;
