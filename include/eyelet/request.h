@@ -96,11 +96,12 @@ typedef struct {
     int max_tokens;            /* of the answer; 0: as many as the context holds */
     bool no_prefix_cache;      /* compute the whole prompt even if its KV blocks are cached */
     bool ignore_eos;           /* continue after a stop token (benchmarks) */
-    ey_sampling sampling;      /* ey_request_defaults: greedy */
-    const char *const *stop;   /* texts that end the answer and are not part of it */
-    size_t n_stop;             /* at most 16, each of at most 1024 bytes */
-    const int *stop_ids;       /* tokens that end the answer, in addition to the model's own */
-    size_t n_stop_ids;         /* at most 64 */
+    int min_tokens; /* nothing ends the answer before it has so many, but its grammar's own end */
+    ey_sampling sampling;    /* ey_request_defaults: greedy */
+    const char *const *stop; /* texts that end the answer and are not part of it */
+    size_t n_stop;           /* at most 16, each of at most 1024 bytes */
+    const int *stop_ids;     /* tokens that end the answer, in addition to the model's own */
+    size_t n_stop_ids;       /* at most 64 */
     const ey_logit_bias *logit_bias;
     size_t n_logit_bias; /* at most 1024 */
     ey_grammar *grammar; /* constrains the answer, which keeps a reference; NULL: none */
@@ -118,6 +119,10 @@ typedef struct {
     int id;
     const char *token; /* its text; bytes that are not UTF-8 by themselves become U+FFFD */
     float logprob;     /* from the raw logits, before penalties and temperature */
+    /* Its bytes [n_bytes], maybe of a part of a character; those of an answer's tokens make up its
+     * text. */
+    const char *bytes;
+    size_t n_bytes;
 } ey_logprob;
 
 typedef struct {

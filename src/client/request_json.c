@@ -32,7 +32,7 @@ static void write_image_part(struct json_writer *w, const ey_part *part)
     static const char *const details[] = {[EY_DETAIL_AUTO] = "auto",
                                           [EY_DETAIL_LOW] = "low",
                                           [EY_DETAIL_HIGH] = "high",
-                                          [EY_DETAIL_NATIVE] = "high"};
+                                          [EY_DETAIL_NATIVE] = "original"};
     json_open_object(w);
     json_add_string(w, "type", "image_url");
     json_write_key(w, "image_url");

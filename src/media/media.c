@@ -110,6 +110,11 @@ bool media_get(struct media *out, const char *url, size_t n, const struct media_
                ey_err *e)
 {
     *out = (struct media){0};
+    size_t blank = 0; /* as the URL standard strips it */
+    while (blank < n && (unsigned char)url[blank] <= ' ')
+        blank++;
+    url += blank;
+    n -= blank;
     bool ok = get_by_scheme(out, url, n, policy, e);
     if (!ok) media_free(out);
     return ok;

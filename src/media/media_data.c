@@ -25,16 +25,39 @@ static bool may_be_image(const char *type, size_t n)
            equals_ignoring_case(type, n, "application/octet-stream");
 }
 
-static bool check_head(const char *head, size_t length, ey_err *e)
+static bool is_blank_in_head(char c)
 {
-    size_t type = 0, last = length;
-    while (type < length && head[type] != ';')
+    return c == ' ' || c == '\f';
+}
+
+/* The head without the tabs and line ends that the URL standard drops anywhere, and the blanks that
+ * the Fetch standard drops at its ends. */
+static size_t clean_head(char out[MAX_HEAD], const char *head, size_t length)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < length; i++)
+        if (!strchr("\t\r\n", head[i]) && (n || !is_blank_in_head(head[i]))) out[n++] = head[i];
+    while (n && is_blank_in_head(out[n - 1]))
+        n--;
+    return n;
+}
+
+/* Blanks may stand before "base64" and round the media type, as browsers have it. */
+static bool check_head(const char *url_head, size_t length, ey_err *e)
+{
+    char head[MAX_HEAD];
+    size_t n = clean_head(head, url_head, length), type = 0, last = n, word;
+    while (type < n && head[type] != ';')
         type++;
     while (last > type && head[last - 1] != ';')
         last--;
-    if (last <= type || !equals_ignoring_case(head + last, length - last, "base64"))
+    for (word = last; word < n && head[word] == ' ';)
+        word++;
+    if (last <= type || !equals_ignoring_case(head + word, n - word, "base64"))
         return ey_fail(e, EY_BAD_REQUEST,
                        "the data: URL is not base64: data:image/png;base64,… is what can be read");
+    while (type && is_blank_in_head(head[type - 1]))
+        type--;
     return may_be_image(head, type) ||
            ey_fail(e, EY_BAD_REQUEST, "the data: URL is of type \"%.*s\", which is not an image's",
                    (int)type, head);

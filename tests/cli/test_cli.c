@@ -202,7 +202,7 @@ static void full_disk_is_an_error_and_a_gone_reader_is_not(void **state)
 static void answers_are_json(void **state)
 {
     (void)state;
-    ey_logprob top[] = {{1, "\"\\", -0.5f}, {2, "\xc3", -1.0f / 0.0f}};
+    ey_logprob top[] = {{1, "\"\\", -0.5f, "\"\\", 2}, {2, "\xc3", -1.0f / 0.0f, "\xc3", 1}};
     ey_token_logprobs logprobs[] = {{top[0], top, 2}, {top[1], top, 0}};
     ey_image_usage images[] = {{1, 2, 3, 4, 5, false}, {6, 7, 8, 9, 10, true}};
     ey_answer answer = {.prompt_tokens = 20,

@@ -416,6 +416,105 @@ static void logprobs_as_they_come(void **state)
     ey_engine_close(&engine);
 }
 
+/* A token may be a part of a character: joined, the bytes of all are the text. */
+static void logprobs_have_the_bytes_of_tokens(void **state)
+{
+    (void)state;
+    static const char *const choice[] = {"Gr\xc3\xbc\xc3\x9f"
+                                         "e \xf0\x9f\x98\x80 \xe4\xbd\xa0"};
+    ey_engine *engine = open_plain();
+    ey_grammar *grammar;
+    ey_answer answer;
+    ey_err e;
+    struct buf joined = buf_with_max(1 << 16);
+    assert_true(ey_grammar_of_choices(&grammar, choice, 1, &e));
+    question_simple(&q, 0, "Hello", 60);
+    q.request.grammar = grammar;
+    q.request.top_logprobs = 2;
+    if (!ey_ask(engine, &q.request, &answer, &e)) fail_msg("%s", e.text);
+    ey_grammar_free(&grammar);
+    bool parts = false;
+    for (size_t i = 0; i < answer.n_logprobs; i++) {
+        const ey_token_logprobs *at = &answer.logprobs[i];
+        parts = parts || strstr(at->chosen.token, "\xef\xbf\xbd");
+        buf_add(&joined, at->chosen.bytes, at->chosen.n_bytes);
+        assert_int_equal(at->n_top, 2);
+        assert_true(at->top[0].n_bytes > 0 && at->top[1].bytes);
+    }
+    assert_true(parts);
+    assert_string_equal(answer.text, choice[0]);
+    assert_int_equal(joined.size, answer.n_text);
+    assert_memory_equal(joined.data, answer.text, answer.n_text);
+    buf_free(&joined);
+    ey_answer_free(&answer);
+    ey_engine_close(&engine);
+}
+
+/* Nothing ends an answer before it has min_tokens: not the model's ends, nor the request's. */
+static void min_tokens(void **state)
+{
+    (void)state;
+    enum { MIN = 12, MAX = 40 };
+    ey_engine *engine = open_plain();
+    ey_answer free_answer, answer;
+    ey_err e;
+    question_simple(&q, 0, "Hello", MAX);
+    q.request.ignore_eos = true;
+    assert_true(ey_ask(engine, &q.request, &free_answer, &e));
+    assert_int_equal(free_answer.n_tokens, MAX);
+    /* the third token ends it, and a text that is there early on */
+    const int stop_id = free_answer.tokens[2];
+    const char early[] = {free_answer.text[0], 0}, *const stop[] = {early};
+    q.request.stop_ids = &stop_id;
+    q.request.n_stop_ids = 1;
+    assert_true(ey_ask(engine, &q.request, &answer, &e));
+    assert_true(answer.n_tokens <= 2 && answer.finish_reason == EY_FINISH_STOP);
+    ey_answer_free(&answer);
+    q.request.stop = stop;
+    q.request.n_stop = 1;
+    q.request.min_tokens = MIN;
+    assert_true(ey_ask(engine, &q.request, &answer, &e));
+    assert_true(answer.completion_tokens >= MIN && answer.n_text > 0);
+    for (int i = 0; i < MIN && i < answer.n_tokens; i++)
+        assert_int_not_equal(answer.tokens[i], stop_id);
+    for (int i = 0; i < 2; i++) /* the same until it would have ended */
+        assert_int_equal(answer.tokens[i], free_answer.tokens[i]);
+    ey_answer_free(&answer);
+    ey_answer_free(&free_answer);
+    q.request.min_tokens = MAX + 1;
+    assert_false(ey_ask(engine, &q.request, &answer, &e));
+    assert_non_null(
+        strstr(e.text, "min_tokens is 41; it must be from 0 to max_tokens, which is 40"));
+    ey_engine_close(&engine);
+}
+
+/* A grammar that may end early goes on; one that must end, ends. */
+static void min_tokens_within_a_grammar(void **state)
+{
+    (void)state;
+    static const char *const choice[] = {"ab"};
+    ey_engine *engine = open_plain();
+    ey_grammar *grammar;
+    ey_answer answer;
+    ey_err e;
+    question_simple(&q, 0, "Hello", 30);
+    q.request.min_tokens = 20;
+    assert_true(ey_grammar_of_regex(&grammar, "[ab]*", 5, &e));
+    q.request.grammar = grammar;
+    assert_true(ey_ask(engine, &q.request, &answer, &e));
+    assert_true(answer.completion_tokens >= 20 && strspn(answer.text, "ab") == answer.n_text);
+    ey_answer_free(&answer);
+    ey_grammar_free(&grammar);
+    assert_true(ey_grammar_of_choices(&grammar, choice, 1, &e));
+    q.request.grammar = grammar;
+    assert_true(ey_ask(engine, &q.request, &answer, &e));
+    assert_string_equal(answer.text, "ab");
+    assert_int_equal(answer.finish_reason, EY_FINISH_STOP);
+    ey_answer_free(&answer);
+    ey_grammar_free(&grammar);
+    ey_engine_close(&engine);
+}
+
 /* ---- memory of images in flight ---- */
 
 static ey_engine *open_with_budget(ey_budget *budget)
@@ -606,6 +705,9 @@ int main(void)
         cmocka_unit_test(biases_work),
         cmocka_unit_test(requests_are_copied),
         cmocka_unit_test(logprobs_as_they_come),
+        cmocka_unit_test(logprobs_have_the_bytes_of_tokens),
+        cmocka_unit_test(min_tokens),
+        cmocka_unit_test(min_tokens_within_a_grammar),
         cmocka_unit_test(images_come_out_of_the_budget),
         cmocka_unit_test(enlarged_images_count),
         cmocka_unit_test(images_wait_for_the_budget),

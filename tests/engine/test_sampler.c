@@ -371,6 +371,44 @@ static void forbidden_ids_are_never_picked(void **state)
     arena_free(&f.arena);
 }
 
+/* Ends wait for min_tokens, whoever samples: from all, from the best, from rescored ones; the GPU
+ * does not sample until then. */
+static void ends_wait(void **state)
+{
+    (void)state;
+    static const int32_t ends[] = {5, 6};
+    static const float temperatures[] = {0, 1};
+    struct fixture f;
+    open_fixture(&f);
+    for (int row = 0; row < 2 * 3; row++) {
+        const ey_sampling options = {.temperature = temperatures[row % 2],
+                                     .top_k = 3,
+                                     .top_p = 1,
+                                     .repetition_penalty = 1,
+                                     .seed = 7};
+        const float logits[VOCABULARY] = {1, 2, 3, 0, 0, 24, 25, 0};
+        struct topk_logits best = best_of(logits, VOCABULARY);
+        int32_t ids[TOPK_LOGITS], id;
+        sampler_start(&f.sampler, &options, NULL, 0);
+        f.sampler.ends = ends;
+        f.sampler.n_ends = 2;
+        f.sampler.min_tokens = 4;
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(sampler_gpu_can_sample(&f.sampler, false), i >= 4);
+            if (row / 2 == 0) {
+                id = sampler_sample(&f.sampler, logits, NULL);
+            } else if (row / 2 == 1) {
+                assert_true(sampler_sample_topk(&f.sampler, &best, NULL, false, &id));
+            } else {
+                int n = sampler_topk_ids(&f.sampler, logits, NULL, ids, TOPK_LOGITS);
+                id = sampler_sample_rescored(&f.sampler, logits, ids, n);
+            }
+            assert_int_equal(id == 5 || id == 6, i >= 4);
+        }
+    }
+    arena_free(&f.arena);
+}
+
 /* With an 8-bit head the others are known only about: half of the best is as far as they decide. */
 static void approximate_logits_decide_less(void **state)
 {
@@ -479,6 +517,7 @@ int main(void)
         cmocka_unit_test(bad_stop_texts),
         cmocka_unit_test(the_best_decide_as_all_do),
         cmocka_unit_test(forbidden_ids_are_never_picked),
+        cmocka_unit_test(ends_wait),
         cmocka_unit_test(approximate_logits_decide_less),
         cmocka_unit_test(picked_again_as_from_all),
     };

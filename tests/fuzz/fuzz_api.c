@@ -41,7 +41,7 @@ static void check_message(const ey_message *m)
     for (size_t i = 0; i < m->n_parts; i++) {
         touch(m->parts[i].bytes, m->parts[i].n_bytes);
         require(m->parts[i].type == EY_PART_TEXT || m->parts[i].n_bytes > 0);
-        require(m->parts[i].detail <= EY_DETAIL_HIGH);
+        require(m->parts[i].detail <= EY_DETAIL_NATIVE);
     }
     for (size_t i = 0; i < m->n_tool_calls; i++) {
         require(strlen(m->tool_calls[i].name) > 0);

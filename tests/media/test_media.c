@@ -68,6 +68,14 @@ static void good_data_urls(void **state)
         {"data:image/png;base64,AA%3D%3D", "\0", 1},
         {"data:image/png;base64,AA%0AE%20=%20", "\0\1", 2},
         {"data:image/png;base64,AA= =\n", "\0", 1},
+        /* as the URL and Fetch standards strip them */
+        {" \n\tdata:image/png;base64,AAEC", "\0\1\2", 3},
+        {"\1\x1f data:image/png;base64,AAEC \n", "\0\1\2", 3},
+        {"data:image/png; base64,AAEC", "\0\1\2", 3},
+        {"data:image/png;   BASE64 ,AAEC", "\0\1\2", 3},
+        {"data: image/png ;base64,AAEC", "\0\1\2", 3},
+        {"data:\timage/\npng ; charset=utf-8 ;\r\n ba\tse64\f,AAEC", "\0\1\2", 3},
+        {"data: ;base64,AA==", "\0", 1},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         expect_bytes(rows[i].url, rows[i].bytes, rows[i].n, &(struct media_policy){0});
@@ -87,6 +95,10 @@ static void bad_data_urls(void **state)
         {"data:image/png,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:image/png;base64;x=y,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:base64,AAEC", EY_BAD_REQUEST, "not base64"},
+        {"data:image/png;\fbase64,AAEC", EY_BAD_REQUEST, "not base64"}, /* blanks alone there */
+        {"data:image/png;base 64,AAEC", EY_BAD_REQUEST, "not base64"},
+        {"data :image/png;base64,AAEC", EY_BAD_REQUEST, "is given as a data:"},
+        {"data: text/plain ;base64,AAEC", EY_BAD_REQUEST, "of type \"text/plain\""},
         {"data:image/svg+xml;utf8,<svg/>", EY_BAD_REQUEST, "not base64"},
         {"data:text/plain;base64,AAEC", EY_BAD_REQUEST, "of type \"text/plain\""},
         {"data:video/mp4;base64,AAEC", EY_BAD_REQUEST, "video/mp4"},
@@ -164,7 +176,6 @@ static void other_urls(void **state)
         {"gopher://example.com/", "not as \"gopher:"},
         {"httpx://example.com/", "not as \"httpx:"},
         {"http:/example.com/", "not as \"http:/e"},
-        {" data:image/png;base64,AAEC", "not as \" data:"},
         {"javascript:alert(1)", "not as"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -57,7 +57,9 @@ static bool fill_answer_text(ey_answer *answer, struct arena *arena,
 
 ey_logprob logprob_of(const ey_engine *engine, struct token_logprob s)
 {
-    return (ey_logprob){s.id, ey_token_text(engine, s.id), s.logprob};
+    ey_logprob out = {.id = s.id, .token = ey_token_text(engine, s.id), .logprob = s.logprob};
+    out.bytes = tokenizer_bytes(engine->devices.tok, s.id, &out.n_bytes);
+    return out;
 }
 
 static bool fill_answer_logprobs(ey_answer *answer, struct arena *arena, const ey_engine *engine,
@@ -93,9 +95,11 @@ bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output
            (!output->wants_logprobs || fill_answer_logprobs(answer, arena, engine, output, e));
 }
 
-void answer_cut_at_stop_string(ey_answer *answer, const char *const *stop, size_t n_stop)
+void answer_cut_at_stop_string(ey_answer *answer, size_t from, const char *const *stop,
+                               size_t n_stop)
 {
-    size_t n = stop_string_find(stop, n_stop, answer->text, answer->n_text);
+    if (from > answer->n_text) from = answer->n_text;
+    size_t n = from + stop_string_find(stop, n_stop, answer->text + from, answer->n_text - from);
     for (size_t i = 0; i < n_stop && n < answer->n_text && !answer->stop_text; i++)
         if (strncmp(answer->text + n, stop[i], strlen(stop[i])) == 0) answer->stop_text = stop[i];
     answer->n_text = n;

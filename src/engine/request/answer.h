@@ -24,7 +24,8 @@ ey_logprob logprob_of(const ey_engine *engine, struct token_logprob s);
 /* Turns ids and scores into text, tokens and log-probabilities of the answer. */
 bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output_tokens *output,
                  ey_err *e);
-/* The text ends before the first stop text. */
-void answer_cut_at_stop_string(ey_answer *answer, const char *const *stop, size_t n_stop);
+/* The text ends before the first stop text at or after byte `from`. */
+void answer_cut_at_stop_string(ey_answer *answer, size_t from, const char *const *stop,
+                               size_t n_stop);
 
 #endif

@@ -26,6 +26,11 @@ static bool check_request(const ey_request *request, const struct engine_devices
     if (request->max_tokens < 0)
         return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1",
                        request->max_tokens);
+    if (request->min_tokens < 0 ||
+        (request->max_tokens > 0 && request->min_tokens > request->max_tokens))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "min_tokens is %d; it must be from 0 to max_tokens, which is %d",
+                       request->min_tokens, request->max_tokens);
     if (!sampling_check(&request->sampling, e)) return false;
     if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
         return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given",
@@ -56,6 +61,24 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
     return to;
 }
 
+/* With a grammar the model's own ends are the matcher's affair, and stop_ids may be all that it
+ * allows: then they do not stop (emit_token.c). */
+static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
+                         ey_err *e)
+{
+    const struct model *m = &gen->engine->devices.model;
+    gen->min_tokens = request->min_tokens;
+    if (!request->min_tokens || request->grammar) return true;
+    gen->ends = arena_array(arena, (size_t)m->n_eos + request->n_stop_ids + 1, sizeof(*gen->ends));
+    if (!gen->ends) return ey_fail_memory(e, "the answer", arena->used);
+    for (int i = 0; i < m->n_eos; i++)
+        gen->ends[gen->n_ends++] = m->eos[i];
+    for (size_t i = 0; i < request->n_stop_ids; i++)
+        if (request->stop_ids[i] >= 0 && request->stop_ids[i] < m->text.vocab_size)
+            gen->ends[gen->n_ends++] = request->stop_ids[i];
+    return true;
+}
+
 /* What the request points to may be gone before the answer is over. */
 static bool copy_request(ey_generation *gen, const ey_request *request, ey_err *e)
 {
@@ -76,6 +99,7 @@ static bool copy_request(ey_generation *gen, const ey_request *request, ey_err *
     gen->image_entry = arena_array(arena, gen->prompt->n_images + 1, sizeof(*gen->image_entry));
     if (!gen->stop || !gen->stop_ids || !gen->bias || !gen->answer.images || !gen->image_entry)
         return ey_fail_memory(e, "the answer", arena->used);
+    if (!collect_ends(gen, request, arena, e)) return false;
     for (size_t i = 0; i < request->n_stop; i++) {
         gen->stop[i] = request->stop[i]
                            ? arena_copy_text(arena, request->stop[i], strlen(request->stop[i]))
@@ -266,7 +290,7 @@ bool ey_generation_collect(ey_generation **out, ey_answer *answer, ey_err *e)
     bool ok = !gen->failed;
     if (!ok && e) *e = gen->error;
     ok = ok && answer_fill(&gen->answer, gen->engine, &gen->output, e);
-    if (ok) answer_cut_at_stop_string(&gen->answer, gen->stop, gen->n_stop);
+    if (ok) answer_cut_at_stop_string(&gen->answer, gen->n_unstoppable, gen->stop, gen->n_stop);
     *answer = gen->answer;
     gen->answer = (ey_answer){0};
     generation_free(gen);

@@ -27,6 +27,10 @@ struct ey_generation {
     size_t n_stop_ids;
     ey_logit_bias *bias;
     size_t n_bias;
+    int *
+        ends; /* ids that end the answer, but for its grammar's; only where there is a min_tokens */
+    size_t n_ends;
+    int min_tokens;
     bool ignore_eos, no_prefix_cache;
 
     ey_answer answer;
@@ -34,6 +38,7 @@ struct ey_generation {
     struct detok detok;
     struct buf token_text; /* text that the last token completed */
     struct stop_matcher stop_matcher;
+    size_t n_unstoppable;    /* bytes of text that came before min_tokens were out */
     struct matcher *matcher; /* NULL: the answer is free */
     bool grammar_complete;   /* nothing may follow in its grammar */
 

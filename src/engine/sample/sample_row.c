@@ -61,12 +61,13 @@ static void topk_logprobs(const struct topk_logits *topk, int32_t chosen, int to
     }
 }
 
-/* The tokens that the grammar allows; the mask was computed during the step. */
+/* The tokens that the grammar allows; the mask was computed during the step. Where something may
+ * follow, the end may have to wait. */
 static struct allowed allowed_tokens(const struct engine_devices *devices, const ey_generation *gen)
 {
     const struct model *m = &devices->model;
-    return (struct allowed){matcher_mask(gen->matcher), m->eos,
-                            matcher_may_end(gen->matcher) ? m->n_eos : 0};
+    const bool may_end = matcher_may_end(gen->matcher) && gen->output.n >= gen->min_tokens;
+    return (struct allowed){matcher_mask(gen->matcher), m->eos, may_end ? m->n_eos : 0};
 }
 
 static bool sample_from_topk(ey_engine *engine, ey_generation *gen, const struct step_row *row,

@@ -83,6 +83,9 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
     s->options = *options;
     s->bias = NULL;
     s->n_bias = 0;
+    s->ends = NULL;
+    s->n_ends = 0;
+    s->min_tokens = 0;
     s->n_drawn = 0;
     memset(s->answer_count, 0, (size_t)s->vocabulary * sizeof(*s->answer_count));
     memset(s->in_prompt, 0, (size_t)s->vocabulary);
@@ -94,6 +97,20 @@ void sampler_record(struct sampler *s, int32_t id)
 {
     s->answer_count[id]++;
     s->n_drawn++;
+}
+
+/* Whether the next token may not be an end. */
+static bool forbids_ends(const struct sampler *s)
+{
+    return s->n_ends && s->n_drawn < s->min_tokens;
+}
+
+static bool is_forbidden_end(const struct sampler *s, int32_t id)
+{
+    if (!forbids_ends(s)) return false;
+    for (size_t i = 0; i < s->n_ends; i++)
+        if (s->ends[i] == id) return true;
+    return false;
 }
 
 static float apply_penalties(const struct sampler *s, float logit, int32_t id)
@@ -246,6 +263,8 @@ static void fill_scores(struct sampler *s, const float *logits, const struct all
     for (size_t i = 0; i < s->n_bias; i++)
         scores[s->bias[i].id] += s->bias[i].bias;
     if (allowed) apply_mask(scores, s->vocabulary, allowed);
+    for (size_t i = 0; i < s->n_ends && forbids_ends(s); i++)
+        scores[s->ends[i]] = -INFINITY;
 }
 
 static int32_t draw_from_scores(struct sampler *s)
@@ -306,6 +325,7 @@ static int topk_candidates(struct sampler *s, const struct topk_logits *best,
     for (int i = 0; i < n; i++) {
         float score = apply_penalties(s, best->token[i].logit, best->token[i].id);
         if (allowed && !is_allowed(allowed, best->token[i].id)) continue;
+        if (is_forbidden_end(s, best->token[i].id)) continue;
         if (allowed) score = allowed_score(score);
         if (is_random) score /= s->options.temperature;
         certain += score > least && (!allowed || i < most);
@@ -339,7 +359,7 @@ bool sampler_gpu_can_sample(const struct sampler *s, bool approximate)
     const ey_sampling *o = &s->options;
     return penalties_only_lower(s) &&
            sampler_needs_only_topk(o, approximate ? TOPK_LOGITS / 2 : TOPK_LOGITS) &&
-           !has_penalties(o);
+           !has_penalties(o) && !forbids_ends(s);
 }
 
 struct token_sampling sampler_gpu_params(const struct sampler *s)

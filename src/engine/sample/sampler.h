@@ -26,6 +26,9 @@ struct sampler {
     ey_sampling options;
     const ey_logit_bias *bias; /* [n_bias] borrowed */
     size_t n_bias;
+    const int32_t *ends; /* [n_ends] borrowed: not drawn among the first min_tokens */
+    size_t n_ends;
+    uint64_t min_tokens;
     int vocabulary;
     int32_t *answer_count; /* [vocabulary] times in the answer */
     uint8_t *in_prompt;    /* [vocabulary] */
@@ -36,7 +39,7 @@ bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vo
                           ey_err *e);
 bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct arena *arena,
                   int vocabulary, ey_err *e);
-/* Starts a request: forgets the last one, remembers the prompt's ids. */
+/* Starts a request: forgets the last one, its bias and ends too; remembers the prompt's ids. */
 void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t *prompt,
                    size_t n_prompt);
 /* Takes note of a token that was drawn before (a request that starts again where it was). */

@@ -126,6 +126,9 @@ static void restart_sampler(ey_generation *gen)
     sampler_start(s, &gen->sampling, gen->prompt->ids.id, gen->prompt->ids.n);
     s->bias = gen->bias;
     s->n_bias = gen->n_bias;
+    s->ends = gen->ends;
+    s->n_ends = gen->n_ends;
+    s->min_tokens = (uint64_t)gen->min_tokens;
     for (int i = 0; i < gen->output.n; i++)
         sampler_record(s, gen->output.id[i]);
 }

@@ -7,7 +7,7 @@ static bool is_stop_id(const ey_generation *gen, int32_t id)
 {
     if ((!gen->ignore_eos || gen->matcher) && model_is_eos(&gen->engine->devices.model, id))
         return true;
-    for (size_t i = 0; i < gen->n_stop_ids; i++)
+    for (size_t i = 0; i < gen->n_stop_ids && gen->output.n > gen->min_tokens; i++)
         if (gen->stop_ids[i] == id) return true;
     return false;
 }
@@ -15,6 +15,12 @@ static bool is_stop_id(const ey_generation *gen, int32_t id)
 /* Publishes what the token completed, except a possible start of a stop string. Under the lock. */
 static void publish_text(ey_generation *gen)
 {
+    if (gen->output.n <= gen->min_tokens) { /* stop texts do not count yet, as in vLLM */
+        buf_add(&gen->unread_text, gen->token_text.data ? gen->token_text.data : "",
+                gen->token_text.size);
+        gen->n_unstoppable += gen->token_text.size;
+        return;
+    }
     size_t n = stop_matcher_add(
         &gen->stop_matcher, gen->token_text.data ? gen->token_text.data : "", gen->token_text.size);
     buf_add(&gen->unread_text, gen->stop_matcher.held_back.data, n);

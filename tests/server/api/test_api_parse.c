@@ -53,7 +53,7 @@ static bool parse(struct api_request *out, enum api_kind kind, const char *body,
 
 static void describe_part(struct buf *out, const ey_part *part)
 {
-    static const char *const details[] = {"auto", "low", "high"};
+    static const char *const details[] = {"auto", "low", "high", "original"};
     if (part->type == EY_PART_TEXT)
         buf_printf(out, " '%.*s'", (int)part->n_bytes, (const char *)part->bytes);
     else
@@ -100,6 +100,7 @@ static void describe(struct buf *out, const struct api_request *r)
     if (r->tools_given) buf_add_text(out, r->single_call ? " one-call" : " calls");
     if (r->seed_given) buf_printf(out, " seed=%lld", (long long)q->sampling.seed);
     if (r->length_given) buf_printf(out, " max_tokens=%d", q->max_tokens);
+    if (q->min_tokens) buf_printf(out, " min_tokens=%d", q->min_tokens);
     if (r->token_strings) buf_add_text(out, " strings");
     if (q->parse_special_tokens) buf_add_text(out, " special");
     if (q->add_vision_id) buf_add_text(out, " vision-id");
@@ -200,6 +201,9 @@ static void images(void **state)
          "{\"type\": \"image_url\", \"image_url\": {\"url\": \"" PNG
          "\", \"detail\": \"high\"}, \"uuid\": \"7\"}]}]}",
          "user: image(8 low 0..0) image(8 high 0..0) |"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
+         "\"image_url\": {\"url\": \"" PNG "\", \"detail\": \"original\"}}]}]}",
+         "user: image(8 original 0..0) |"},
         {"{\"messages\": [{\"role\": \"tool\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": \"" PNG "\"}]}]}",
          "tool: image(8 auto 0..0) |"},
@@ -242,6 +246,10 @@ static void a_budget_of_the_server(void **state)
     }
 }
 
+/* A tool_choice of this mode and one tool. */
+#define ALLOWED(mode, name)                                                                 \
+    "{\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"" mode "\", \"tools\": " \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"" name "\"}}]}}"
 #define TOOL                                                                               \
     "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": " \
     "\"object\"}}}"
@@ -320,6 +328,13 @@ static void formats_of_an_answer(void **state)
         {"{" USER ", \"tools\": [" LOOSE_TOOL ", " BARE_TOOL
          "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"g\"}}}",
          "user: 'hi'; tool " LOOSE_TOOL "; tool " BARE_TOOL " | calls grammar"},
+        /* tools that are not allowed leave the prompt */
+        {"{" USER ", \"tools\": [" TOOL ", " BARE_TOOL
+         "], \"tool_choice\": " ALLOWED("required", "g") "}",
+         "user: 'hi'; tool " BARE_TOOL " | calls grammar"},
+        {"{" USER ", \"tools\": [" TOOL ", " BARE_TOOL ", " OPEN_TOOL
+         "], \"parallel_tool_calls\": false, \"tool_choice\": " ALLOWED("auto", "f") "}",
+         "user: 'hi'; tool " TOOL " | one-call"},
         /* with a format of its own an answer is not looked through for calls */
         {"{" USER ", \"tools\": [" LOOSE_TOOL "], \"guided_choice\": [\"a\"]}",
          "user: 'hi'; tool " LOOSE_TOOL " | grammar"},
@@ -381,6 +396,10 @@ static void fields_of_a_chat(void **state)
         {"{" USER ", \"temperature\": 2.0}", "user: 'hi' | temperature=2"},
         {"{" USER ", \"top_p\": 1}", "user: 'hi' | top_p=1"},
         {"{" USER ", \"top_p\": 1e-9}", "user: 'hi' | top_p=1e-09"},
+        {"{" USER ", \"top_p\": 0}", "user: 'hi' | top_p=1.17549e-38"}, /* the best alone */
+        {"{" USER ", \"min_tokens\": 4}", "user: 'hi' | min_tokens=4"},
+        {"{" USER ", \"min_tokens\": 7, \"max_tokens\": 7}",
+         "user: 'hi' | max_tokens=7 min_tokens=7"},
         {"{" USER ", \"top_k\": -1}", "user: 'hi' | top_k=0"},
         {"{" USER ", \"top_k\": 0}", "user: 'hi' | top_k=0"},
         {"{" USER ", \"top_k\": 1}", "user: 'hi' | top_k=1"},
@@ -392,7 +411,10 @@ static void fields_of_a_chat(void **state)
         {"{" USER ", \"seed\": 42}", "user: 'hi' | seed=42"},
         {"{" USER ", \"seed\": -7}", "user: 'hi' | seed=-7"},
         {"{" USER ", \"seed\": -1}", "user: 'hi' |"},
-        {"{" USER ", \"seed\": 9223372036854775806}", "user: 'hi' | seed=9223372036854775806"},
+        {"{" USER ", \"seed\": 9223372036854775807}", "user: 'hi' | seed=9223372036854775807"},
+        {"{" USER ", \"seed\": -9223372036854775807}", "user: 'hi' | seed=-9223372036854775807"},
+        {"{" USER ", \"seed\": -9223372036854775808}", "user: 'hi' | seed=-9223372036854775808"},
+        {"{" USER ", \"seed\": 0}", "user: 'hi' | seed=0"},
         {"{" USER ", \"n\": 8}", "user: 'hi' | n=8"},
         {"{" USER ", \"n\": 2, \"best_of\": 2}", "user: 'hi' | n=2"},
         {"{" USER ", \"stop\": \"\\n\"}", "user: 'hi' | stop='\n'"},
@@ -557,7 +579,8 @@ static void malformed_requests(void **state)
          "\"image_url\": {\"url\": \"" PNG "\", \"detail\": "
          "\"medium\"}}]}]}",
          "messages[0].content[0].image_url.detail",
-         V "messages[0].content[0].image_url.detail must be \"low\", \"high\" or \"auto\", got "
+         V "messages[0].content[0].image_url.detail must be \"low\", \"high\", \"original\" or "
+           "\"auto\", got "
            "\"medium\""},
     };
     CHECK_BAD(API_CHAT, "Bad Request", cases);
@@ -585,8 +608,10 @@ static void values_out_of_range(void **state)
         {"{" USER ", \"temperature\": 1e999}", "temperature", V "temperature must be in [0, 2]"},
         {"{" USER ", \"temperature\": \"hot\"}", "temperature",
          V "temperature must be a number in [0, 2], got \"hot\""},
-        {"{" USER ", \"top_p\": 0}", "top_p", V "top_p must be in (0, 1], got 0"},
-        {"{" USER ", \"top_p\": 1.01}", "top_p", V "top_p must be in (0, 1], got 1.01"},
+        {"{" USER ", \"top_p\": -0.01}", "top_p", V "top_p must be in [0, 1], got -0.01"},
+        {"{" USER ", \"top_p\": 1.01}", "top_p", V "top_p must be in [0, 1], got 1.01"},
+        {"{" USER ", \"min_tokens\": -1}", "min_tokens", V "min_tokens must be an integer from 0"},
+        {"{" USER ", \"min_tokens\": \"4\"}", "min_tokens", V "min_tokens must be an integer"},
         {"{" USER ", \"top_k\": -2}", "top_k",
          V "top_k must be an integer from -1 to 2147483647, got -2"},
         {"{" USER ", \"top_k\": 99999999999999999999}", "top_k", V "top_k must be"},
@@ -598,6 +623,7 @@ static void values_out_of_range(void **state)
         {"{" USER ", \"frequency_penalty\": 2.5}", "frequency_penalty",
          V "frequency_penalty must be in [-2, 2]"},
         {"{" USER ", \"seed\": 1.25}", "seed", V "seed must be an integer"},
+        {"{" USER ", \"seed\": 9223372036854775808}", "seed", V "seed must be an integer"},
         {"{" USER ", \"seed\": 18446744073709551616}", "seed", V "seed must be an integer"},
         {"{" USER ", \"n\": 0}", "n", V "n must be an integer from 1 to 8, got 0"},
         {"{" USER ", \"n\": 9}", "n", V "n must be an integer from 1 to 8, got 9"},
@@ -657,7 +683,8 @@ static void values_out_of_range(void **state)
            "\"text\\u0000x\""},
         {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"function\\u0000\", "
          "\"function\": {\"name\": \"f\"}}}",
-         "tool_choice.type", V "tool_choice.type must be \"function\", got \"function\\u0000\""},
+         "tool_choice.type",
+         V "tool_choice.type must be \"function\" or \"allowed_tools\", got \"function\\u0000\""},
         {"{" USER ", \"tools\": [1]}", "tools[0]", V "tools[0] must be an object"},
         {"{" USER ", \"tools\": [{\"type\": \"web\"}]}", "tools[0].type",
          V "tools[0].type must be \"function\", got \"web\""},
@@ -668,10 +695,18 @@ static void values_out_of_range(void **state)
         {"{" USER ", \"tools\": [{\"function\": {\"name\": \"\"}}]}", "tools[0].function.name",
          V "tools[0].function.name must not be empty"},
         {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": \"maybe\"}", "tool_choice",
-         V
-         "tool_choice must be \"auto\", \"none\", \"required\" or a named function, got \"maybe\""},
+         V "tool_choice must be \"auto\", \"none\", \"required\", a named function or "
+           "allowed_tools, got \"maybe\""},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"custom\"}}",
+         "tool_choice.type", V "tool_choice.type must be \"function\" or \"allowed_tools\""},
         {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"allowed_tools\"}}",
-         "tool_choice.type", V "tool_choice.type must be \"function\", got \"allowed_tools\""},
+         "tool_choice.allowed_tools", V "tool_choice.allowed_tools is missing"},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": " ALLOWED("all", "f") "}",
+         "tool_choice.allowed_tools.mode",
+         V "tool_choice.allowed_tools.mode must be \"auto\" or \"required\", got \"all\""},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"type\": \"allowed_tools\", "
+         "\"allowed_tools\": {\"mode\": \"auto\", \"tools\": []}}}",
+         "tool_choice.allowed_tools.tools", V "tool_choice.allowed_tools.tools must not be empty"},
         {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {}}", "tool_choice.function",
          V "tool_choice.function is missing"},
         {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": {\"function\": {}}}",
@@ -751,6 +786,8 @@ static void rules_broken(void **state)
          "when using `top_logprobs`, `logprobs` must be set to true."},
         {"{" USER ", \"tool_choice\": \"auto\"}", "tool_choice",
          "When using `tool_choice`, `tools` must be set."},
+        {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": " ALLOWED("auto", "g") "}",
+         "tool_choice.allowed_tools.tools[0].function.name", "does not match any of the specified"},
         {"{" USER ", \"tool_choice\": \"required\"}", "tool_choice",
          "When using `tool_choice`, `tools` must be set."},
         {"{" USER ", \"tools\": [], \"tool_choice\": {\"function\": {\"name\": \"f\"}}}",
@@ -816,7 +853,8 @@ static void rules_broken(void **state)
          "continue_final_message is not supported"},
         {"{" USER ", \"add_generation_prompt\": false}", "add_generation_prompt",
          "add_generation_prompt false is not supported"},
-        {"{" USER ", \"min_tokens\": 4}", "min_tokens", "min_tokens is not supported"},
+        {"{" USER ", \"min_tokens\": 8, \"max_tokens\": 7}", "min_tokens",
+         "min_tokens must be less than or equal to max_tokens=7, got 8."},
         {"{" USER ", \"n\": 2, \"best_of\": 3}", "best_of",
          "best_of other than n is not supported"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video_url\", "
@@ -950,6 +988,7 @@ static void grammars_are_kept_between_requests(void **state)
         "{" USER ", " LOOSE ", \"tool_choice\": \"required\", \"parallel_tool_calls\": false}",
         "{" USER ", " LOOSE
         ", \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}}",
+        "{" USER ", " LOOSE ", \"tool_choice\": " ALLOWED("required", "f") "}",
     };
 #undef LOOSE
     enum { BODIES = sizeof(bodies) / sizeof(bodies[0]) };

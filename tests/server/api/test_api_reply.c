@@ -32,8 +32,13 @@ static void check(struct buf *got, const char *wanted)
     buf_free(got);
 }
 
-static const ey_logprob top[] = {{5, "a", -0.25f}, {6, "\xc3\xa4\n", -1.5f}, {7, "a", -INFINITY}};
-static const ey_token_logprobs tokens[] = {{{5, "a", -0.25f}, top, 3}, {{9, "z", -3}, top, 2}};
+static const ey_logprob top[] = {{5, "a", -0.25f, "a", 1},
+                                 {6, "\xc3\xa4\n", -1.5f, "\xc3\xa4\n", 3},
+                                 {7, "a", -INFINITY, "a", 1}};
+static const ey_token_logprobs tokens[] = {{{5, "a", -0.25f, "a", 1}, top, 3},
+                                           {{9, "z", -3, "z", 1}, top, 2}};
+/* A part of a character: its text is U+FFFD, its bytes are its own, a NUL among them. */
+static const ey_token_logprobs part[] = {{{3, "\xef\xbf\xbd", -1, "\xf0\x9f\0", 3}, NULL, 0}};
 
 static void ids(void **state)
 {
@@ -133,6 +138,18 @@ static void scores_of_a_chat(void **state)
                 "{\"token\":\"z\",\"logprob\":-3,\"bytes\":[122],\"top_logprobs\":[" TOP_A "," TOP_B
                 "]}]},"
                 "\"finish_reason\":\"stop\",\"stop_reason\":null}");
+}
+
+static void bytes_of_a_part_of_a_character(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    struct reply_logprobs logprobs = {part, 1, NULL};
+    struct buf out = buf_with_max(1 << 16);
+    reply_chunk_text(&out, &reply, 0, "", 0, &logprobs);
+    assert_non_null(strstr(out.data, "{\"token\":\"\xef\xbf\xbd\",\"logprob\":-1,"
+                                     "\"bytes\":[240,159,0],\"top_logprobs\":[]}"));
+    buf_free(&out);
 }
 
 static void scores_of_a_completion(void **state)
@@ -257,6 +274,7 @@ int main(void)
         cmocka_unit_test(whole_chats),
         cmocka_unit_test(why_it_stopped),
         cmocka_unit_test(scores_of_a_chat),
+        cmocka_unit_test(bytes_of_a_part_of_a_character),
         cmocka_unit_test(scores_of_a_completion),
         cmocka_unit_test(chunks_of_a_chat),
         cmocka_unit_test(chunks_of_a_completion),

@@ -135,6 +135,16 @@ bool field_int(const struct api_reading *r, const char *path, json_object *value
     return api_fail_field(r->error, path, wanted, value);
 }
 
+bool field_int64(const struct api_reading *r, const char *path, json_object *value, int64_t *out)
+{
+    if (json_object_is_type(value, json_type_int) &&
+        json_object_get_uint64(value) <= INT64_MAX) { /* 0 of a negative one */
+        *out = json_object_get_int64(value);
+        return true;
+    }
+    return field_int(r, path, value, INT64_MIN, INT64_MAX, out);
+}
+
 bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo,
                   double hi, const char *range, float *out)
 {

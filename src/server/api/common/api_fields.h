@@ -41,6 +41,8 @@ bool api_fail_status(struct api_error *error, int status, const char *param, con
 bool field_int(const struct api_reading *r, const char *path, json_object *value, int64_t lo,
                int64_t hi, int64_t *out);
 /* `range` is how the message puts it: "[0, 2]". */
+/* Any integer of 64 bits. What is below them reads as the least one, as json-c has it. */
+bool field_int64(const struct api_reading *r, const char *path, json_object *value, int64_t *out);
 bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo,
                   double hi, const char *range, float *out);
 bool field_bool(const struct api_reading *r, const char *path, json_object *value, bool *out);

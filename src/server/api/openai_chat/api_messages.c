@@ -30,7 +30,10 @@ static bool read_detail(const struct api_reading *r, const struct field_path *pa
     static const struct {
         const char *name;
         ey_detail detail;
-    } details[] = {{"auto", EY_DETAIL_AUTO}, {"low", EY_DETAIL_LOW}, {"high", EY_DETAIL_HIGH}};
+    } details[] = {{"auto", EY_DETAIL_AUTO},
+                   {"low", EY_DETAIL_LOW},
+                   {"high", EY_DETAIL_HIGH},
+                   {"original", EY_DETAIL_NATIVE}};
     for (size_t i = 0; i < COUNT(details); i++)
         if (field_text_is(value, details[i].name)) {
             ref->part->detail = details[i].detail;
@@ -38,7 +41,7 @@ static bool read_detail(const struct api_reading *r, const struct field_path *pa
             return true;
         }
     return api_fail_field(r->error, field_member(path, "detail").text,
-                          "\"low\", \"high\" or \"auto\"", value);
+                          "\"low\", \"high\", \"original\" or \"auto\"", value);
 }
 
 /* An image_url part's object {url, detail}, or the plain string that some clients send. */

@@ -101,8 +101,10 @@ static bool read_temperature(struct request_parser *p, const char *path, json_ob
 
 static bool read_top_p(struct request_parser *p, const char *path, json_object *value)
 {
-    return field_number(&p->reading, path, value, FLT_MIN, 1, "(0, 1]",
-                        &p->reading.out->request.sampling.top_p);
+    float *top_p = &p->reading.out->request.sampling.top_p;
+    if (!field_number(&p->reading, path, value, 0, 1, "[0, 1]", top_p)) return false;
+    if (*top_p < FLT_MIN) *top_p = FLT_MIN; /* 0: the most likely one alone */
+    return true;
 }
 
 static bool read_min_p(struct request_parser *p, const char *path, json_object *value)
@@ -143,7 +145,7 @@ static bool read_frequency_penalty(struct request_parser *p, const char *path, j
 static bool read_seed(struct request_parser *p, const char *path, json_object *value)
 {
     int64_t got;
-    if (!field_int(&p->reading, path, value, INT64_MIN + 1, INT64_MAX - 1, &got)) return false;
+    if (!field_int64(&p->reading, path, value, &got)) return false;
     p->reading.out->seed_given = got != -1;
     p->reading.out->request.sampling.seed = (uint64_t)got;
     return true;
@@ -234,6 +236,19 @@ static bool read_stop_ids(struct request_parser *p, const char *path, json_objec
     ey_request *request = &p->reading.out->request;
     return field_ids(&p->reading, path, value, EY_MAX_STOP_IDS, p->reading.lasting,
                      &request->stop_ids, &request->n_stop_ids);
+}
+
+static bool read_min_tokens(struct request_parser *p, const char *path, json_object *value)
+{
+    int max_tokens = p->reading.out->request.max_tokens;
+    int64_t got;
+    if (!field_int(&p->reading, path, value, 0, EY_MAX_CONTEXT, &got)) return false;
+    if (max_tokens && got > max_tokens)
+        return api_fail(p->reading.error, path,
+                        "min_tokens must be less than or equal to max_tokens=%d, got %d.",
+                        max_tokens, (int)got);
+    p->reading.out->request.min_tokens = (int)got;
+    return true;
 }
 
 static bool read_ignore_eos(struct request_parser *p, const char *path, json_object *value)
@@ -330,7 +345,8 @@ static bool read_tool_choice(struct request_parser *p, const char *path, json_ob
         return format_read_tool_choice(&p->reading, &p->format, path, value,
                                        json_member(p->memory->json, "tools"));
     return api_fail_field(p->reading.error, path,
-                          "\"auto\", \"none\", \"required\" or a named function", value);
+                          "\"auto\", \"none\", \"required\", a named function or allowed_tools",
+                          value);
 }
 
 static bool read_parallel_calls(struct request_parser *p, const char *path, json_object *value)
@@ -556,6 +572,7 @@ static const struct {
     {"stream_options", ASK, read_stream_options},
     {"max_tokens", ASK, read_max_tokens},
     {"max_completion_tokens", CHAT, read_max_tokens}, /* wins */
+    {"min_tokens", ASK, read_min_tokens},
     {"temperature", ASK, read_temperature},
     {"top_p", ASK, read_top_p},
     {"top_k", ASK, read_top_k},
@@ -597,7 +614,6 @@ static const struct {
     {"documents", TALK, refuse_field},
     {"continue_final_message", TALK, refuse_field},
     {"use_beam_search", ASK, refuse_field},
-    {"min_tokens", ASK, refuse_field},
     {"bad_words", ASK, refuse_field},
     {"allowed_token_ids", ASK, refuse_field},
     {"logits_processors", ASK, refuse_field},

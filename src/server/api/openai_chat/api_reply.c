@@ -49,8 +49,8 @@ static void add_token_logprob(struct json_writer *w, const ey_logprob *candidate
     write_logprob(w, candidate->logprob);
     json_write_key(w, "bytes");
     json_open_array(w);
-    for (size_t i = 0; candidate->token[i]; i++)
-        json_write_int(w, (unsigned char)candidate->token[i]);
+    for (size_t i = 0; i < candidate->n_bytes; i++)
+        json_write_int(w, (unsigned char)candidate->bytes[i]);
     json_close_array(w);
 }
 

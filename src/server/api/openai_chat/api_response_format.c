@@ -182,36 +182,98 @@ static bool has_tool(json_object *tools, const char *name)
 }
 
 /* {"type": "function", "function": {"name"}} */
-static bool read_named(const struct api_reading *r, struct api_response_format *format,
-                       const char *path, json_object *value, json_object *tools)
+static bool read_named(const struct api_reading *r, const struct field_path *whole,
+                       json_object *value, json_object *tools, const char **out)
 {
-    struct field_path whole = field_root(path), type_path = field_member(&whole, "type"),
-                      function_path = field_member(&whole, "function");
+    struct field_path type_path = field_member(whole, "type"),
+                      function_path = field_member(whole, "function");
     struct field_path name_path = field_member(&function_path, "name");
     json_object *type = json_member(value, "type"), *function = json_member(value, "function"),
                 *name = json_member(function, "name");
+    if (!field_object(r, whole->text, value)) return false;
     if (type && !field_text_is(type, "function"))
-        return api_fail_field(r->error, type_path.text, "\"function\"", type);
+        return api_fail_field(r->error, type_path.text, "\"function\" or \"allowed_tools\"", type);
     if (!function)
         return api_fail_value(r->error, function_path.text, "%s is missing", function_path.text);
     if (!field_object(r, function_path.text, function)) return false;
     if (!name) return api_fail_value(r->error, name_path.text, "%s is missing", name_path.text);
-    if (!field_name(r, name_path.text, name, EY_MAX_NAME_BYTES, r->passing, &format->tool))
+    if (!field_name(r, name_path.text, name, EY_MAX_NAME_BYTES, r->passing, out)) return false;
+    return has_tool(tools, *out) || api_fail(r->error, name_path.text,
+                                             "The tool specified in `tool_choice` does not match "
+                                             "any of the specified `tools`: %s",
+                                             *out);
+}
+
+static bool may_be_called(const struct api_response_format *format, const char *name)
+{
+    for (size_t i = 0; i < format->n_tools; i++)
+        if (strcmp(format->tools[i], name) == 0) return true;
+    return !format->n_tools;
+}
+
+/* Leaves the tools that may not be called out of the prompt. */
+static void keep_named_tools(const struct api_reading *r, const struct api_response_format *format,
+                             json_object *tools)
+{
+    ey_request *request = &r->out->request;
+    const char **kept = (const char **)(uintptr_t)request->tools; /* this request's own array */
+    size_t n = 0;
+    for (size_t i = 0; i < request->n_tools; i++)
+        if (may_be_called(format, tool_name(json_object_array_get_idx(tools, i))))
+            kept[n++] = kept[i];
+    request->n_tools = n;
+}
+
+/* {"mode": "auto" or "required", "tools": [named functions]} */
+static bool read_allowed_tools(const struct api_reading *r, struct api_response_format *format,
+                               const char *path, json_object *value, json_object *tools)
+{
+    static const char *const known[] = {"mode", "tools"};
+    struct field_path outer = field_root(path), whole = field_member(&outer, "allowed_tools"),
+                      mode_path = field_member(&whole, "mode"),
+                      list_path = field_member(&whole, "tools");
+    json_object *allowed = json_member(value, "allowed_tools"),
+                *mode = json_member(allowed, "mode"), *list = json_member(allowed, "tools");
+    size_t n;
+    if (!allowed) return api_fail_value(r->error, whole.text, "%s is missing", whole.text);
+    if (!field_object(r, whole.text, allowed) ||
+        !field_members_known(r, whole.text, allowed, known, COUNT(known)))
         return false;
-    return has_tool(tools, format->tool) || api_fail(r->error, name_path.text,
-                                                     "The tool specified in `tool_choice` does not "
-                                                     "match any of the specified `tools`: %s",
-                                                     format->tool);
+    bool required = mode && field_text_is(mode, "required");
+    if (!required && !(mode && field_text_is(mode, "auto")))
+        return api_fail_field(r->error, mode_path.text, "\"auto\" or \"required\"", mode);
+    if (!list) return api_fail_value(r->error, list_path.text, "%s is missing", list_path.text);
+    if (!field_array(r, list_path.text, list, 1, EY_MAX_TOOLS, &n)) return false;
+    if (required && !choose_format(r, format, FORMAT_CALLS, path, tools)) return false;
+    format->tools = arena_array(r->passing, n, sizeof(*format->tools));
+    if (!format->tools) return api_fail_memory(r->error);
+    for (; format->n_tools < n; format->n_tools++) {
+        struct field_path item = field_item(&list_path, format->n_tools);
+        if (!read_named(r, &item, json_object_array_get_idx(list, format->n_tools), tools,
+                        &format->tools[format->n_tools]))
+            return false;
+    }
+    keep_named_tools(r, format, tools);
+    return true;
 }
 
 bool format_read_tool_choice(const struct api_reading *r, struct api_response_format *format,
                              const char *path, json_object *value, json_object *tools)
 {
+    struct field_path whole = field_root(path);
+    json_object *type = json_member(value, "type");
     if (!r->out->tools_given)
         return api_fail(r->error, path, "When using `tool_choice`, `tools` must be set.");
+    if (type && field_text_is(type, "allowed_tools"))
+        return read_allowed_tools(r, format, path, value, tools);
     if (!choose_format(r, format, FORMAT_CALLS, path, tools)) return false;
-    return !json_object_is_type(value, json_type_object) ||
-           read_named(r, format, path, value, tools);
+    if (!json_object_is_type(value, json_type_object)) return true;
+    format->tools = arena_array(r->passing, 1, sizeof(*format->tools));
+    if (!format->tools) return api_fail_memory(r->error);
+    if (!read_named(r, &whole, value, tools, &format->tools[0])) return false;
+    format->n_tools = 1;
+    format->one_call = true;
+    return true;
 }
 
 /* ---- grammars ---- */
@@ -324,14 +386,14 @@ static bool compile_calls(const struct api_reading *r, const struct api_response
         json_object *tool = json_object_array_get_idx(f->value, i),
                     *function = json_member(tool, "function");
         struct field_path path = parameters_path(i);
-        if (f->tool && strcmp(tool_name(tool), f->tool) != 0) continue;
+        if (!may_be_called(f, tool_name(tool))) continue;
         index[n_wanted] = i;
         tools[n_wanted].name = tool_name(tool);
         if (!read_parameters(r, &path, json_member(function, "parameters"),
                              &tools[n_wanted++].schema))
             return false;
     }
-    bool several = !f->tool && !r->out->single_call;
+    bool several = !f->one_call && !r->out->single_call;
     return ey_grammar_of_tool_calls(out, r->limits->tool_format, tools, n_wanted, several, &e) ||
            fail_calls(r, index, &e);
 }
@@ -345,12 +407,12 @@ static bool write_key(const struct api_reading *r, const struct api_response_for
 {
     size_t n;
     const char *value = json_object_to_json_string_length(f->value, JSON_C_TO_STRING_PLAIN, &n),
-               *tool = f->tool ? f->tool : "",
                *calls = f->kind == FORMAT_CALLS ? ey_tool_format_name(r->limits->tool_format) : "";
-    return value &&
-           buf_printf(key, "%d %d %s %zu %s ", f->kind, r->out->single_call, calls, strlen(tool),
-                      tool) &&
-           buf_add(key, value, n);
+    bool ok = value &&
+              buf_printf(key, "%d %d %d %s ", f->kind, r->out->single_call, f->one_call, calls);
+    for (size_t i = 0; ok && i < f->n_tools; i++)
+        ok = buf_printf(key, "%zu %s ", strlen(f->tools[i]), f->tools[i]);
+    return ok && buf_add(key, value, n);
 }
 
 typedef bool compile_fn(const struct api_reading *r, const struct api_response_format *f,

@@ -20,7 +20,9 @@ struct api_response_format {
     enum api_format_kind kind;
     struct field_path path; /* of the field that says it */
     json_object *value;     /* schema, pattern or choices; of CALLS all tools */
-    const char *tool;       /* of CALLS: the one to call; NULL: any, and more than one */
+    const char **tools;     /* of CALLS: [n_tools] those that may be called; none: all of them */
+    size_t n_tools;
+    bool one_call; /* of CALLS: no more than one, whatever else the request says */
 };
 
 bool format_read_response(const struct api_reading *r, struct api_response_format *format,
@@ -33,7 +35,8 @@ bool format_read_regex(const struct api_reading *r, struct api_response_format *
                        const char *path, json_object *value);
 bool format_read_choice(const struct api_reading *r, struct api_response_format *format,
                         const char *path, json_object *value);
-/* "required" or a named function; `tools` is the field that was read before. */
+/* "required", a named function or allowed_tools; `tools` is the field that was read before. Tools
+ * that are not allowed leave the prompt too. */
 bool format_read_tool_choice(const struct api_reading *r, struct api_response_format *format,
                              const char *path, json_object *value, json_object *tools);
 

@@ -8,7 +8,7 @@
 #include "server/api/openai_chat/api_completion.h"
 #include "server/api/common/api_fields.h"
 
-enum { WAIT_MS = 100, KEEPALIVE_SECONDS = 15, PROGRESS_SECONDS = 1 };
+enum { WAIT_MS = 100, SILENCE_SECONDS = 10 };
 
 /* One choice of the stream. */
 struct choice_state {
@@ -26,7 +26,8 @@ struct completion_stream {
     size_t sent;
     double last_write,
         last_check; /* when something was last written, when the client was last looked after */
-    ey_phase phase; /* last reported to the client */
+    ey_phase phase; /* what the engine is doing, `done` of `total` of it; total 0: not known */
+    int done, total;
     bool ended;
 };
 
@@ -64,6 +65,7 @@ static void begin_choice(struct completion_stream *s, const struct choice_slot *
     struct echo_text echo = completion_echo(s->a, slot->index);
     if (v->begun) return;
     v->begun = true;
+    s->total = 0;
     reply_chunk_role(&s->out, &s->a->reply, slot->index);
     if (echo.n) reply_chunk_text(&s->out, &s->a->reply, slot->index, echo.bytes, echo.n, NULL);
 }
@@ -150,15 +152,24 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
     return true;
 }
 
-/* Until the first token, comments report what the engine is doing. */
-static void on_phase(struct completion_stream *s, const struct choice_slot *slot,
-                     const ey_event *event)
+static void note_phase(struct completion_stream *s, const struct choice_slot *slot,
+                       const ey_event *event)
 {
-    bool news = s->phase != event->phase;
     if (s->choice_states[slot->index].begun || event->phase == EY_PHASE_DECODE) return;
-    if (!news && seconds_now() - s->last_write < PROGRESS_SECONDS) return;
     s->phase = event->phase;
-    reply_comment(&s->out, "%s %d/%d", ey_phase_text(event->phase), event->done, event->total);
+    s->done = event->done;
+    s->total = event->total;
+}
+
+/* A comment that keeps proxies and clients from giving up. Some clients take one for an event, so
+ * only a long silence is broken by it. */
+static void break_silence(struct completion_stream *s)
+{
+    if (s->out.size || seconds_now() - s->last_write < SILENCE_SECONDS) return;
+    if (s->total)
+        reply_comment(&s->out, "%s %d/%d", ey_phase_text(s->phase), s->done, s->total);
+    else
+        reply_comment(&s->out, "waiting");
 }
 
 /* ---- the stream ---- */
@@ -188,13 +199,13 @@ static bool advance_stream(struct completion_stream *s)
     if (!completion_may_continue(s->a) ||
         !completion_choices_next(choices, WAIT_MS, &slot, &event, &s->a->error))
         return false;
-    if (slot && event.type == EY_EVENT_PHASE) on_phase(s, slot, &event);
+    if (slot && event.type == EY_EVENT_PHASE) note_phase(s, slot, &event);
     if (slot && event.type == EY_EVENT_TEXT && !on_text(s, slot, &event)) return false;
     if (slot && event.type == EY_EVENT_DONE && !on_done(s, slot)) return false;
     if (choices->n_done == choices->n_slots)
         finish_stream(s);
-    else if (!s->out.size && seconds_now() - s->last_write >= KEEPALIVE_SECONDS)
-        reply_comment(&s->out, "waiting");
+    else
+        break_silence(s);
     return true;
 }
 
