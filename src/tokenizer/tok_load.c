@@ -51,8 +51,8 @@ static bool flag_is(const struct loading *l, const json_object *part, const char
 /* ---- pipeline ---- */
 
 /* "Sequence of Prepend, Replace". */
-bool tok_unsupported_sequence(const struct loading *l, const char *member, const json_object *list,
-                              const char *supported)
+static bool unsupported_sequence(const struct loading *l, const char *member,
+                                 const json_object *list, const char *supported)
 {
     struct buf found = buf_with_max(4096);
     buf_add_text(&found, "Sequence of");
@@ -64,27 +64,72 @@ bool tok_unsupported_sequence(const struct loading *l, const char *member, const
     return false;
 }
 
-static bool load_normalizer(struct loading *l)
+bool tok_unsupported_step(const struct loading *l, const struct tok_step *step,
+                          const char *supported)
 {
-    static const char *const supported =
-        "null, NFC, or Prepend and Replace of spaces by \xe2\x96\x81";
-    const json_object *part = json_member(l->root, "normalizer");
-    if (part && !strcmp(tok_type_of(part), "Sequence"))
-        return tok_unsupported_sequence(
-            l, "normalizer", json_member_of_type(part, "normalizers", json_type_array), supported);
-    l->tok->nfc = part != NULL;
-    return !part || !strcmp(tok_type_of(part), "NFC") ||
-           tok_unsupported(l, "normalizer", tok_type_of(part), supported);
+    const json_object *part = json_member(l->root, step->member);
+    json_object *list = json_member_of_type(part, step->list, json_type_array);
+    return list ? unsupported_sequence(l, step->member, list, supported)
+                : tok_unsupported(l, step->member, tok_type_of(part), supported);
 }
 
-const json_object *tok_part(const json_object *sequence, const char *key, size_t index,
-                            const char *type)
+const struct tok_step tok_normalizer = {"normalizer", "normalizers"};
+const struct tok_step tok_pre_tokenizer = {"pre_tokenizer", "pretokenizers"};
+const struct tok_step tok_post_processor = {"post_processor", "processors"};
+const struct tok_step tok_decoder = {"decoder", "decoders"};
+
+/* {"Sequence": {"id": "A"}}: the text itself. */
+static bool is_text_of_template(const json_object *piece)
 {
-    json_object *list = json_member_of_type(sequence, key, json_type_array);
-    const json_object *part = list && index < json_object_array_length(list)
-                                  ? json_object_array_get_idx(list, index)
-                                  : NULL;
-    return part && !strcmp(tok_type_of(part), type) ? part : NULL;
+    return tok_is_text(json_member(json_member(piece, "Sequence"), "id"), "A");
+}
+
+/* What transformers 5 writes for a tokenizer that adds no tokens. */
+static bool adds_nothing(const json_object *part)
+{
+    json_object *single = json_member_of_type(part, "single", json_type_array);
+    return !strcmp(tok_type_of(part), "TemplateProcessing") && single &&
+           json_object_array_length(single) == 1 &&
+           is_text_of_template(json_object_array_get_idx(single, 0));
+}
+
+/* Nesting is bounded by that of JSON. */
+static void add_parts(struct tok_parts *out, const json_object *part, const char *list_name)
+{
+    json_object *list = json_member_of_type(part, list_name, json_type_array);
+    if (list && !strcmp(tok_type_of(part), "Sequence")) {
+        for (size_t i = 0; i < json_object_array_length(list); i++)
+            add_parts(out, json_object_array_get_idx(list, i), list_name);
+    } else if (!adds_nothing(part)) {
+        out->at[out->n < MAX_PARTS ? out->n : MAX_PARTS] = part;
+        out->n++;
+    }
+}
+
+struct tok_parts tok_parts_of(const json_object *root, const struct tok_step *step)
+{
+    struct tok_parts out = {0};
+    const json_object *part = json_member(root, step->member);
+    if (part) add_parts(&out, part, step->list);
+    return out;
+}
+
+bool tok_parts_are(const struct tok_parts *parts, const char *const *types, size_t n)
+{
+    bool same = parts->n == n;
+    for (size_t i = 0; same && i < n; i++)
+        same = !strcmp(tok_type_of(parts->at[i]), types[i]);
+    return same;
+}
+
+static bool load_normalizer(struct loading *l)
+{
+    static const char *const nfc = "NFC";
+    struct tok_parts parts = tok_parts_of(l->root, &tok_normalizer);
+    l->tok->nfc = parts.n > 0;
+    return !parts.n || tok_parts_are(&parts, &nfc, 1) ||
+           tok_unsupported_step(l, &tok_normalizer,
+                                "null, NFC, or Prepend and Replace of spaces by \xe2\x96\x81");
 }
 
 /* The ByteLevel of a pre-tokenizer; *own_pattern: it cuts by GPT-2's pattern itself. */
@@ -111,17 +156,11 @@ static bool read_split(const struct loading *l, const json_object *split, json_o
                                "%s: pre_tokenizer: Split has no pattern with a Regex", l->what);
 }
 
-static bool load_split_and_byte_level(struct loading *l, const json_object *sequence)
+static bool load_split_and_byte_level(struct loading *l, const struct tok_parts *parts)
 {
-    static const char *const supported = "Split then ByteLevel, or ByteLevel alone";
     json_object *pattern = NULL;
     bool own_pattern = false;
-    const json_object *list = json_member_of_type(sequence, "pretokenizers", json_type_array);
-    const json_object *split = tok_part(sequence, "pretokenizers", 0, "Split");
-    const json_object *byte_level = tok_part(sequence, "pretokenizers", 1, "ByteLevel");
-    if (!split || !byte_level || json_object_array_length(list) != 2)
-        return tok_unsupported_sequence(l, "pre_tokenizer", list, supported);
-    if (!read_byte_level(l, byte_level, &own_pattern) || !read_split(l, split, &pattern))
+    if (!read_byte_level(l, parts->at[1], &own_pattern) || !read_split(l, parts->at[0], &pattern))
         return false;
     if (own_pattern)
         return ey_fail(l->e, EY_BAD_MODEL,
@@ -133,29 +172,44 @@ static bool load_split_and_byte_level(struct loading *l, const json_object *sequ
 
 static bool load_pre_tokenizer(struct loading *l)
 {
-    const json_object *part = json_member(l->root, "pre_tokenizer");
-    if (!strcmp(tok_type_of(part), "Sequence")) return load_split_and_byte_level(l, part);
-    if (strcmp(tok_type_of(part), "ByteLevel"))
-        return tok_unsupported(l, "pre_tokenizer", tok_type_of(part),
-                               "Split then ByteLevel, or ByteLevel alone");
+    static const char *const types[] = {"Split", "ByteLevel"};
+    struct tok_parts parts = tok_parts_of(l->root, &tok_pre_tokenizer);
+    if (tok_parts_are(&parts, types, 2)) return load_split_and_byte_level(l, &parts);
+    if (!tok_parts_are(&parts, types + 1, 1))
+        return tok_unsupported_step(l, &tok_pre_tokenizer,
+                                    "Split then ByteLevel, or ByteLevel alone");
     bool own_pattern;
-    if (!read_byte_level(l, part, &own_pattern)) return false;
+    if (!read_byte_level(l, parts.at[0], &own_pattern)) return false;
     if (!own_pattern)
         return tok_unsupported(l, "pre_tokenizer", "ByteLevel without a pattern", "use_regex true");
     return pretok_compile(&l->tok->pretok, PRETOK_GPT2_PATTERN, strlen(PRETOK_GPT2_PATTERN),
                           l->what, l->e);
 }
 
+/* One token before a whole prompt, which chat formats write themselves, and nothing behind it. */
+static bool adds_bos_only(const json_object *part)
+{
+    json_object *single = json_member_of_type(part, "single", json_type_array);
+    return !strcmp(tok_type_of(part), "TemplateProcessing") && single &&
+           json_object_array_length(single) == 2 &&
+           json_member(json_object_array_get_idx(single, 0), "SpecialToken") &&
+           is_text_of_template(json_object_array_get_idx(single, 1));
+}
+
 /* Parts that do nothing to ids here, but would if they were of another kind. */
 static bool check_post_processor_and_decoder(const struct loading *l)
 {
-    const json_object *post = json_member(l->root, "post_processor"),
-                      *decoder = json_member(l->root, "decoder");
-    if (post && strcmp(tok_type_of(post), "ByteLevel"))
-        return tok_unsupported(l, "post_processor", tok_type_of(post), "null, ByteLevel");
-    if (strcmp(tok_type_of(decoder), "ByteLevel"))
-        return tok_unsupported(l, "decoder", tok_type_of(decoder), "ByteLevel");
-    return true;
+    static const char *const types[] = {"ByteLevel", "Fuse"};
+    struct tok_parts post = tok_parts_of(l->root, &tok_post_processor),
+                     decoder = tok_parts_of(l->root, &tok_decoder);
+    for (size_t i = 0; i < post.n; i++)
+        if (i >= MAX_PARTS ||
+            (strcmp(tok_type_of(post.at[i]), "ByteLevel") != 0 && !adds_bos_only(post.at[i])))
+            return tok_unsupported_step(
+                l, &tok_post_processor,
+                "null, ByteLevel, TemplateProcessing with one token in front at most");
+    return tok_parts_are(&decoder, types, 1) || tok_parts_are(&decoder, types, 2) ||
+           tok_unsupported_step(l, &tok_decoder, "ByteLevel");
 }
 
 /* An affix that is neither absent, null nor empty changes every word. */
@@ -183,19 +237,28 @@ static bool check_model(const struct loading *l, const json_object *model)
 /* ---- open ---- */
 
 /* {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", …}}, …]} */
+static const char *bos_content(const json_object *root)
+{
+    struct tok_parts post = tok_parts_of(root, &tok_post_processor);
+    for (size_t i = 0; i < post.n && i < MAX_PARTS; i++) {
+        json_object *single = json_member_of_type(post.at[i], "single", json_type_array);
+        const json_object *first = single && json_object_array_length(single)
+                                       ? json_object_array_get_idx(single, 0)
+                                       : NULL;
+        json_object *content = json_member_of_type(json_member(first, "SpecialToken"), "id",
+                                                   json_type_string);
+        if (content) return json_object_get_string(content);
+    }
+    return NULL;
+}
+
 static bool load_bos_id(struct loading *l)
 {
-    const json_object *post = json_member(l->root, "post_processor");
-    json_object *single = json_member_of_type(post, "single", json_type_array);
-    const json_object *first = single && json_object_array_length(single)
-                                   ? json_object_array_get_idx(single, 0)
-                                   : NULL;
-    json_object *content = json_member_of_type(json_member(first, "SpecialToken"), "id",
-                                               json_type_string);
-    l->tok->bos_id = content ? tokenizer_added_id(l->tok, json_object_get_string(content)) : -1;
+    const char *content = bos_content(l->root);
+    l->tok->bos_id = content ? tokenizer_added_id(l->tok, content) : -1;
     return !content || l->tok->bos_id >= 0 ||
            ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not among added_tokens",
-                   l->what, json_object_get_string(content));
+                   l->what, content);
 }
 
 static bool tokenizer_load(struct loading *l)
@@ -237,7 +300,13 @@ bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e)
 {
     char path[EY_MAX_PATH];
     if (!path_join(path, directory, "tokenizer.json", e)) return false;
-    json_object *root = json_parse_file(path, EY_BAD_MODEL, e);
+    json_object *root;
+    if (!path_is_file(path) && tok_has_vocab_and_merges(directory)) {
+        root = tok_json_of_files(directory, e);
+        if (!path_join(path, directory, "vocab.json", e)) return json_object_put(root), false;
+    } else {
+        root = json_parse_file(path, EY_BAD_MODEL, e);
+    }
     bool ok = root && tokenizer_open_json(tok, root, path, e);
     json_object_put(root);
     return ok;

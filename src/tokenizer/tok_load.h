@@ -21,13 +21,36 @@ bool tok_is_text(const json_object *value, const char *text);
 /* Fails: `member` is `found`, which is not among `supported`. Returns false. */
 bool tok_unsupported(const struct loading *l, const char *member, const char *found,
                      const char *supported);
-/* The same of a "Sequence" of these parts. */
-bool tok_unsupported_sequence(const struct loading *l, const char *member, const json_object *list,
-                              const char *supported);
-/* The `index`-th of the parts listed under `key` of a "Sequence" of this type; NULL: there is none.
+
+/* ---- steps ---- */
+
+/* A step of the pipeline: a member of the file, and what lists the members of a "Sequence" there.
  */
-const json_object *tok_part(const json_object *sequence, const char *key, size_t index,
-                            const char *type);
+struct tok_step {
+    const char *member, *list;
+};
+extern const struct tok_step tok_normalizer, tok_pre_tokenizer, tok_post_processor, tok_decoder;
+
+/* What a step does: itself, or what a "Sequence" lists, to any depth, without what does nothing. */
+enum { MAX_PARTS = 8 };
+struct tok_parts {
+    const json_object *at[MAX_PARTS + 1];
+    size_t n; /* of more than MAX_PARTS only the number is known */
+};
+struct tok_parts tok_parts_of(const json_object *root, const struct tok_step *step);
+/* Whether there are n and of these types. */
+bool tok_parts_are(const struct tok_parts *parts, const char *const *types, size_t n);
+/* Fails: the step is what it is, which is not among `supported`. Returns false. */
+bool tok_unsupported_step(const struct loading *l, const struct tok_step *step,
+                          const char *supported);
+
+/* ---- files ---- */
+
+/* Whether the vocabulary is there as it was before tokenizer.json. */
+bool tok_has_vocab_and_merges(const char *directory);
+/* The tokenizer.json that transformers makes of vocab.json, merges.txt, added_tokens.json and
+ * tokenizer_config.json. NULL with a message; the caller puts it. */
+json_object *tok_json_of_files(const char *directory, ey_err *e);
 
 /* Whether the normalizer is SentencePiece's: a space before each segment, and U+2581 for spaces. */
 bool tok_is_sentencepiece(const json_object *root);

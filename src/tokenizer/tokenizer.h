@@ -9,9 +9,9 @@
 
 struct tokenizer;
 
-/* Reads tokenizer.json of `directory`. Supported: byte-level BPE (Split by its own pattern +
- * ByteLevel, NFC), and SentencePiece's BPE with byte fallback, with merges as "A B" or ["A","B"];
- * another pipeline is an error that names the part. */
+/* Reads tokenizer.json of `directory`, or vocab.json and merges.txt. Supported: byte-level BPE
+ * (Split by its own pattern + ByteLevel, NFC), and SentencePiece's BPE with byte fallback, with
+ * merges as "A B" or ["A","B"]; another pipeline is an error that names the part. */
 bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e);
 /* The same from bytes (tests, fuzzing); `what` is for messages. */
 bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, const char *what,

@@ -57,6 +57,12 @@ static const struct {
      "\"pattern\":{\"Regex\":\"a\"}},{\"type\":\"ByteLevel\"}]}",
      "use_regex after a Split"},
     {"post_processor", "null", NULL},
+    {"post_processor",
+     "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
+     "{\"SpecialToken\":{\"id\":\"<|im_end|>\"}}]}",
+     "post_processor is \"TemplateProcessing\""},
+    {"post_processor", "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\"}]}",
+     "post_processor is \"Sequence of BertProcessing\""},
     {"post_processor", "{\"type\":\"TemplateProcessing\"}",
      "post_processor is \"TemplateProcessing\""},
     {"decoder", "{\"type\":\"Sequence\"}", "decoder is \"Sequence\""},
@@ -193,6 +199,111 @@ static void test_merges_as_strings(void **state)
     json_object_put(root);
 }
 
+/* The same tokenizer written another way (checked by tools/golden/saved_checkpoints.py). */
+static void test_other_spellings(void **state)
+{
+    (void)state;
+    static const char text[] = "  hello   World's, the 12 things\n\n<|im_end|> caf\xc3\xa9";
+    static const struct {
+        const char *member, *value;
+    } same[] = {
+        /* SAME_IDS begins */
+        {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}"},
+        {"normalizer",
+         "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Sequence\",\"normalizers\":[{"
+         "\"type\":\"NFC\"}]}]}"},
+        {"pre_tokenizer",
+         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\",\"pretokenizers\":"
+         "[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":"
+         "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+         "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}}]},"
+         "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,"
+         "\"use_regex\":false}]}"},
+        {"post_processor",
+         "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+         "\"trim_offsets\":false,\"use_regex\":true}]}"},
+        {"post_processor", "{\"type\":\"Sequence\",\"processors\":[]}"},
+        {"post_processor",
+         "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]"
+         ","
+         "\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"B\","
+         "\"type_id\":1}}],\"special_tokens\":{}}"},
+        {"post_processor",
+         "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+         "\"trim_offsets\":false,\"use_regex\":true},{\"type\":\"TemplateProcessing\",\"single\":[{"
+         "\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"A\","
+         "\"type_id\":0}}],\"special_tokens\":{}}]}"},
+        {"post_processor",
+         "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<|endoftext|>\","
+         "\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{"
+         "\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"<|endoftext|>\":{\"id\":"
+         "\"<|endoftext|>\",\"ids\":[300],\"tokens\":[\"<|endoftext|>\"]}}}"},
+        {"decoder",
+         "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+         "\"trim_offsets\":true,\"use_regex\":true}]}"},
+        /* SAME_IDS ends */
+    };
+    for (size_t i = 0; i < COUNT(same); i++) {
+        ey_err e;
+        struct tokenizer *tok = NULL;
+        json_object *root = small_json();
+        replace_member(root, same[i].member, same[i].value);
+        const char *json = json_object_to_json_string(root);
+        if (!tokenizer_open_memory(&tok, json, strlen(json), "spelling", &e))
+            fail_msg("%s = %s: %s", same[i].member, same[i].value, e.text);
+        struct ids want = encode_ok(small_tokenizer(), text, strlen(text), true),
+                   got = encode_ok(tok, text, strlen(text), true);
+        assert_ids(same[i].value, &got, want.id, want.n);
+        assert_int_equal(tokenizer_bos_id(tok), strstr(same[i].value, "SpecialToken") ? 300 : -1);
+        ids_free(&want);
+        ids_free(&got);
+        tokenizer_close(tok);
+        json_object_put(root);
+    }
+}
+
+/* As before tokenizer.json: ids of transformers, and which tokens are special. */
+static void check_files(const char *directory)
+{
+    char path[300];
+    ey_err e;
+    struct tokenizer *tok = NULL;
+    if (!tokenizer_open(&tok, directory, &e)) fail_msg("%s", e.text);
+    snprintf(path, sizeof(path), "%s/cases.json", directory);
+    json_object *root = json_parse_file(path, EY_BAD_MODEL, &e), *list = json_member(root, "cases"),
+                *special = json_member(root, "special");
+    assert_true(json_object_array_length(list) > 10 && json_object_array_length(special) > 0);
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        json_object *row = json_object_array_get_idx(list, i), *text = json_member(row, "text"),
+                    *ids = json_member(row, "ids");
+        int32_t want[100];
+        size_t n = json_object_array_length(ids);
+        for (size_t k = 0; k < n && k < 100; k++)
+            want[k] = json_object_get_int(json_object_array_get_idx(ids, k));
+        struct ids got = encode_ok(tok, json_object_get_string(text),
+                                   (size_t)json_object_get_string_len(text), true);
+        assert_ids(json_object_get_string(text), &got, want, n);
+        ids_free(&got);
+    }
+    size_t found = 0;
+    for (int32_t id = 0; id < tokenizer_size(tok); id++)
+        found += tokenizer_is_special(tok, id);
+    assert_int_equal(found, json_object_array_length(special));
+    for (size_t i = 0; i < found; i++)
+        assert_true(
+            tokenizer_is_special(tok, json_object_get_int(json_object_array_get_idx(special, i))));
+    json_object_put(root);
+    tokenizer_close(tok);
+}
+
+static void test_vocab_and_merges(void **state)
+{
+    (void)state;
+    check_files("tests/tokenizer/data/files");
+    check_files("tests/tokenizer/data/files-older");
+    check_files("tests/tokenizer/data/files-gpt2");
+}
+
 /* ignore_merges: a whole piece that is a token is that token ("the" is one, but no merges lead to
  * it). */
 static void test_ignore_merges(void **state)
@@ -259,9 +370,14 @@ static void test_no_file(void **state)
 int run_load_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),          cmocka_unit_test(test_merges_as_strings),
-        cmocka_unit_test(test_ignore_merges), cmocka_unit_test(test_token_length),
-        cmocka_unit_test(test_no_json),       cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_merges_as_strings),
+        cmocka_unit_test(test_ignore_merges),
+        cmocka_unit_test(test_token_length),
+        cmocka_unit_test(test_no_json),
+        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_other_spellings),
+        cmocka_unit_test(test_vocab_and_merges),
     };
     return cmocka_run_group_tests_name("load", tests, NULL, NULL);
 }
