@@ -28,6 +28,9 @@ struct family {
     const char *tokens[6];
     /* The one of them that ends a turn, and so an answer, whatever the configuration says. */
     const char *turn_end;
+    /* Of the chat format: the system prompt where messages have none (NULL: none), and what follows
+     * the last turn; SHA-256 of the templates that it stands for, NULL after the last. */
+    const char *default_system, *tail, *templates[4];
     /* Contents of the tokens around and in place of an image; NULL: a family without images. */
     const struct vision_marks *vision_marks;
 };

@@ -9,6 +9,7 @@
 #include "engine/schedule/refine_weights.h"
 #include "engine/load/load.h"
 #include "engine/schedule/scheduler.h"
+#include "models/own_template.h"
 #include "tensor/dequantize.h"
 
 static size_t longest_token_bytes(const struct tokenizer *tok)
@@ -25,6 +26,7 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
         !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
     model_end_at_turn(&engine->devices.model, engine->devices.tok);
+    model_remark_on_template(&engine->devices.model, engine->devices.ckpt);
     engine->limits.longest_token = longest_token_bytes(engine->devices.tok);
     return true;
 }

@@ -26,4 +26,6 @@ const struct family family_llama = {
     .prompt = llama_prompt,
     .tokens = {"<s>", "</s>"},
     .turn_end = "</s>",
+    .tail = "",
+    .templates = {"390ebb1d3982da87225c2e736099efde9f461dde9edf9d411011f37e0e51c384"},
 };

@@ -24,4 +24,7 @@ const struct family family_phi3 = {
     .prompt = phi3_prompt,
     .tokens = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"},
     .turn_end = "<|end|>",
+    .tail = "<|assistant|>\n",
+    .templates =
+        {"93d7bfd74b1ee92c7380c3762a35793967cc30bf341cc51ddea5a74bea687f27"}, /* July 2024 */
 };

@@ -5,6 +5,8 @@
 #include "models/chat/hermes.h"
 #include "models/layers/text_weights.h"
 
+#define DEFAULT_SYSTEM "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+
 /* The files name a window for layers that none of these models has. */
 static bool qwen2_check_config(struct model *m, const struct config *s, ey_err *e)
 {
@@ -22,9 +24,7 @@ static bool open_qwen2(struct model *m, struct checkpoint *ckpt, ey_err *e)
 static bool qwen2_prompt(struct prompt *out, const ey_request *request, ey_err *e)
 {
     static const struct chatml style = {
-        .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-        .later_system = true,
-        .tools = &hermes_dumped_tool_calls};
+        .default_system = DEFAULT_SYSTEM, .later_system = true, .tools = &hermes_dumped_tool_calls};
     return chatml_prompt(out, request, &style, e);
 }
 
@@ -36,4 +36,9 @@ const struct family family_qwen2 = {
     .tool_calls = &hermes_dumped_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
     .turn_end = "<|im_end|>",
+    .default_system = DEFAULT_SYSTEM,
+    .tail = "<|im_start|>assistant\n",
+    .templates =
+        {"cd8e9439f0570856fd70470bf8889ebd8b5d1107207f67a5efb46e342330527f",  /* Qwen2.5 */
+         "44d5f08f3f72b837eaad09f13a54c1f9f4eb58d75240334548b7fd52a5437fa5"}, /* and its 1M */
 };

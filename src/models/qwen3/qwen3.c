@@ -34,4 +34,7 @@ const struct family family_qwen3 = {
     .tool_calls = &hermes_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
     .turn_end = "<|im_end|>",
+    .tail = "<|im_start|>assistant\n",
+    .templates =
+        {"40c21f34cf67d8c760ef72f8ad3ae5afad514299d4b06e91dd9a8d705af7b541"}, /* Instruct */
 };

@@ -128,5 +128,8 @@ const struct family family_qwen3vl = {
     .tool_calls = &hermes_tool_calls,
     .tokens = {"<|im_start|>", "<|im_end|>"},
     .turn_end = "<|im_end|>",
+    .tail = "<|im_start|>assistant\n",
+    .templates =
+        {"3636d0f0bd6bef02654cdffdc447b79cb2cef8ab02cc75267345946291a489e4"}, /* Instruct */
     .vision_marks = &qwen3vl_vision_marks,
 };

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Templates that the built-in formats were made after are known by their hash; any other is looked
+ * through for what differs. */
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include "models/own_template.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "models/chat/template_check.h"
+
+enum { MAX_TEMPLATE_BYTES = 1 << 20, MAX_WRITTEN_BYTES = 64 << 10, MAX_DIFFERENCES_BYTES = 4096 };
+
+/* ---- where it is ---- */
+
+struct own_template {
+    char *text; /* [n]; NULL: there is none */
+    size_t n;
+    const char *file;
+};
+
+/* A string, or of a list of {"name", "template"} the default one. */
+static json_object *template_member(const json_object *file)
+{
+    json_object *value = json_member(file, "chat_template");
+    for (size_t i = 0;
+         json_object_is_type(value, json_type_array) && i < json_object_array_length(value); i++) {
+        json_object *entry = json_object_array_get_idx(value, i),
+                    *name = json_member_of_type(entry, "name", json_type_string);
+        if (name && strcmp(json_object_get_string(name), "default") == 0)
+            return json_member_of_type(entry, "template", json_type_string);
+    }
+    return json_object_is_type(value, json_type_string) ? value : NULL;
+}
+
+static bool find_in_json(struct own_template *out, struct checkpoint *ckpt, const char *name)
+{
+    const json_object *file;
+    if (!checkpoint_json(ckpt, name, &file, NULL)) return false; /* damaged, and of no other use */
+    json_object *value = template_member(file);
+    if (!value) return false;
+    out->file = name;
+    out->text = strdup(json_object_get_string(value));
+    out->n = out->text ? strlen(out->text) : 0;
+    return out->text;
+}
+
+static bool find_in_text(struct own_template *out, const struct checkpoint *ckpt, const char *name)
+{
+    char path[EY_MAX_PATH];
+    out->file = name;
+    return path_join(path, checkpoint_directory(ckpt), name, NULL) && path_is_file(path) &&
+           file_read(&out->text, &out->n, path, MAX_TEMPLATE_BYTES, NULL);
+}
+
+/* In the order in which transformers looks. */
+static bool find_template(struct own_template *out, struct checkpoint *ckpt)
+{
+    return find_in_text(out, ckpt, "chat_template.jinja") ||
+           find_in_json(out, ckpt, "chat_template.json") ||
+           find_in_json(out, ckpt, "tokenizer_config.json");
+}
+
+/* ---- whether it is known ---- */
+
+static bool is_known_hash(const struct family *family, const struct buf *text)
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    char hex[2 * SHA256_DIGEST_LENGTH + 1];
+    SHA256((const unsigned char *)text->data, text->size, digest);
+    for (size_t i = 0; i < sizeof(digest); i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    for (const char *const *known = family->templates; *known; known++)
+        if (strcmp(*known, hex) == 0) return true;
+    return false;
+}
+
+/* The line end behind it comes and goes when a template is saved again. */
+static bool is_known_template(const struct family *family, const struct own_template *t)
+{
+    struct buf text = buf_with_max(MAX_TEMPLATE_BYTES + 1);
+    size_t n = t->n;
+    while (n && (t->text[n - 1] == '\n' || t->text[n - 1] == '\r' || t->text[n - 1] == ' '))
+        n--;
+    bool known = buf_add(&text, t->text, n) && is_known_hash(family, &text);
+    known = known || (buf_add(&text, "\n", 1) && is_known_hash(family, &text));
+    buf_free(&text);
+    return known;
+}
+
+/* ---- what the built-in format writes ---- */
+
+static bool add_prompt(struct buf *out, const struct family *family, const ey_request *request)
+{
+    struct prompt prompt;
+    bool ok = family->prompt(&prompt, request, NULL) &&
+              prompt_text(&prompt, family->vision_marks, out);
+    prompt_free(&prompt);
+    return ok;
+}
+
+/* Two conversations, of which one has no system prompt; what templates have for video, too. */
+static bool write_all(struct buf *out, const struct family *family)
+{
+    const ey_part parts[] = {ey_text_part("x"), ey_image_part("", 0)};
+    const size_t n_parts = family->vision_marks ? 2 : 1;
+    const ey_tool_call calls[] = {{"x", "{}"}, {"x", "{}"}};
+    const size_t n_calls = family->tool_calls ? 2 : 0;
+    const ey_message messages[] = {{.role = "system", .parts = parts, .n_parts = 1},
+                                   {.role = "user", .parts = parts, .n_parts = n_parts},
+                                   {.role = "assistant",
+                                    .parts = parts,
+                                    .n_parts = 1,
+                                    .tool_calls = calls,
+                                    .n_tool_calls = n_calls},
+                                   {.role = "tool", .parts = parts, .n_parts = 1},
+                                   {.role = "tool", .parts = parts, .n_parts = 1}};
+    const char *const tools[] = {"{}"};
+    ey_request request = ey_request_defaults();
+    request.add_vision_id = n_parts > 1;
+    request.messages = messages;
+    request.n_messages = n_calls ? 5 : 3;
+    bool ok = add_prompt(out, family, &request);
+    request.messages = messages + 1;
+    request.n_messages = 1;
+    request.tools = tools;
+    request.n_tools = family->tool_calls ? 1 : 0;
+    return ok && add_prompt(out, family, &request) &&
+           buf_add_text(out, "<|endoftext|>Video <|video_pad|>");
+}
+
+/* ---- the remark ---- */
+
+static void remark_on(struct model *model, const struct own_template *t)
+{
+    const struct family *family = model->family;
+    struct buf written = buf_with_max(MAX_WRITTEN_BYTES),
+               found = buf_with_max(MAX_DIFFERENCES_BYTES);
+    const struct built_in_format format = {&written, family->default_system, family->tail};
+    bool ok = write_all(&written, family) && template_differences(&found, t->text, t->n, &format);
+    if (ok && found.size)
+        model_remark(model,
+                     "%s: the checkpoint's chat template is not used; eyelet's own format for %s "
+                     "is, and the template differs from it in: %s",
+                     t->file, family->model_type, found.data);
+    else
+        model_remark(model,
+                     "%s: the checkpoint's chat template is not used; eyelet's own format for %s "
+                     "is. The template is none that eyelet knows; its default system prompt, "
+                     "thinking and tail look the same",
+                     t->file, family->model_type);
+    buf_free(&written);
+    buf_free(&found);
+}
+
+void model_remark_on_template(struct model *model, struct checkpoint *ckpt)
+{
+    struct own_template t = {0};
+    if (find_template(&t, ckpt) && t.text && !is_known_template(model->family, &t))
+        remark_on(model, &t);
+    free(t.text);
+}
