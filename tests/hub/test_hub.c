@@ -485,6 +485,31 @@ static void test_names(void **state)
     expect_failure("Org/Other", "no such model, revision or file (HTTP 404)");
 }
 
+/* model.safetensors has all of it: an index that was left beside it names shards that are gone. */
+static void test_stale_index(void **state)
+{
+    (void)state;
+    strcpy(script->file[6].name, "model.safetensors");
+    strcpy(script->file[7].name, "other");
+    pull();
+    expect_link("model.safetensors");
+    expect_absent(FOLDER "/snapshots/" COMMIT "/model.safetensors.index.json");
+    strcpy(script->file[6].name, "model-00001-of-00002.safetensors");
+    strcpy(script->file[7].name, "model-00002-of-00002.safetensors");
+}
+
+/* As before tokenizer.json. */
+static void test_vocab_and_merges(void **state)
+{
+    (void)state;
+    strcpy(script->file[1].name, "other");
+    expect_failure(NAME, "has no tokenizer.json, nor vocab.json with merges.txt");
+    strcpy(script->file[1].name, "vocab.json");
+    pull();
+    expect_link("vocab.json");
+    strcpy(script->file[1].name, "tokenizer.json");
+}
+
 static void test_no_weights(void **state)
 {
     (void)state;
@@ -851,6 +876,8 @@ int main(void)
         CASE(test_endpoints),
         CASE(test_names),
         CASE(test_no_weights),
+        CASE(test_stale_index),
+        CASE(test_vocab_and_merges),
         CASE(test_no_ranges),
         CASE(test_cut_without_ranges),
         CASE(test_wrong_byte_once),

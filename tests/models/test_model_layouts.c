@@ -163,6 +163,93 @@ static void recommended_sampling(void **state)
     assert_non_null(strstr(notices, "repetition_penalty is -1"));
 }
 
+static const char *notices_at(const char *what)
+{
+    ey_engine *engine;
+    ey_engine_options options = ey_engine_defaults();
+    ey_err e;
+    options.model = dir;
+    options.device = "ref";
+    options.max_model_len = 128;
+    options.notice = note;
+    notices[0] = 0;
+    if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s: %s", what, e.text);
+    ey_engine_close(&engine);
+    return notices;
+}
+
+#define WORDS "<|im_start|>system\\nAnswer in capital letters.<|im_end|>\\n"
+#define TAIL "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
+
+/* A template that is not the built-in format is named once, wherever it stands, and is no reason
+ * not to load. */
+static void own_template(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *path, *value, *says;
+    } rows[] = {
+        {"tokenizer_config.json", "chat_template", "\"" TAIL "\"",
+         "tokenizer_config.json: the checkpoint's chat template is not used; eyelet's own format "
+         "for qwen3_vl is. The template is none that eyelet knows; its default system prompt, "
+         "thinking and tail look the same\n"},
+        {"tokenizer_config.json", "chat_template",
+         "[{\"name\":\"tool_use\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"" WORDS
+             TAIL "\"}]",
+         "differs from it in: default system prompt \"Answer in capital letters.\"\n"},
+        {"chat_template.json", "", "{\"chat_template\":\"" TAIL "<think>\"}",
+         "chat_template.json: the checkpoint's chat template is not used; eyelet's own format for "
+         "qwen3_vl is, and the template differs from it in: thinking\n"},
+        {"chat_template.json", "", "[]", ""},
+        {"chat_template.json", "", "{\"chat_template\": 5}", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        copy_of("tiny-ragged-fp8");
+        ckpt_set(dir, rows[i].file, rows[i].path, rows[i].value);
+        const char *said = notices_at(rows[i].file);
+        if (rows[i].says[0] ? !strstr(said, rows[i].says) : said[0])
+            fail_msg("row %zu: %s", i, said);
+    }
+    ckpt_write_file(dir, "chat_template.jinja", "{{ x }}", 7); /* goes before the others */
+    assert_non_null(strstr(notices_at("jinja"), "chat_template.jinja: the checkpoint's"));
+    assert_non_null(strstr(notices, "tail: it has none"));
+}
+
+/* <|im_end|> ends an answer also where no file says so. */
+static void end_of_turn(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *path, *value;
+    } rows[] = {
+        {"generation_config.json", "eos_token_id", "1500"},
+        {"generation_config.json", "eos_token_id", "[1500]"},
+        {"generation_config.json", "eos_token_id",
+         "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"}, /* as many as there may be */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        static struct question q;
+        const ey_logit_bias bias = {1502, 100};
+        ey_answer answer;
+        ey_err e;
+        copy_of("tiny-ragged-fp8");
+        ckpt_set(dir, rows[i].file, rows[i].path, rows[i].value);
+        ey_engine *engine = engine_open(dir, "ref", 2, 256);
+        question_simple(&q, 0, "Hello", 5);
+        q.request.logit_bias = &bias;
+        q.request.n_logit_bias = 1;
+        q.request.ignore_eos = false;
+        for (int least = 0; least < 4; least += 3) { /* and not before min_tokens */
+            q.request.min_tokens = least;
+            if (!ey_ask(engine, &q.request, &answer, &e)) fail_msg("%s", e.text);
+            assert_int_equal(answer.stop_id, 1502);
+            assert_int_equal(answer.n_tokens, least);
+            ey_answer_free(&answer);
+        }
+        ey_engine_close(&engine);
+    }
+}
+
 /* Of both files processor_config.json says how large an image may be, if it says so. */
 static void newer_processor_config(void **state)
 {
@@ -358,6 +445,8 @@ int main(void)
         cmocka_unit_test(other_places),
         cmocka_unit_test(recommended_sampling),
         cmocka_unit_test(newer_processor_config),
+        cmocka_unit_test(own_template),
+        cmocka_unit_test(end_of_turn),
         cmocka_unit_test(other_names),
         cmocka_unit_test(heads),
         cmocka_unit_test(scales),

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/limits.h"
+#include "checkpoint/temp_dir.h"
 #include "tokenizer/tok_fixture.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -357,6 +358,26 @@ static void test_no_json(void **state)
     }
 }
 
+static void test_git_lfs_pointer(void **state)
+{
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:00\nsize 11422654\n";
+    static const char *const files[] = {"tokenizer.json", "merges.txt"};
+    for (size_t i = 0; i < COUNT(files); i++) {
+        const char *dir = temp_dir_make();
+        ey_err e = {0};
+        struct tokenizer *tok = NULL;
+        temp_text(dir, files[i], pointer);
+        if (i) temp_text(dir, "vocab.json", "{\"a\": 0}");
+        assert_false(tokenizer_open(&tok, dir, &e));
+        assert_non_null(strstr(e.text, files[i]));
+        assert_non_null(
+            strstr(e.text, "a Git LFS pointer in place of the file; run `git lfs pull`"));
+        temp_dir_remove(dir);
+    }
+}
+
 static void test_no_file(void **state)
 {
     (void)state;
@@ -377,6 +398,7 @@ int run_load_tests(void)
         cmocka_unit_test(test_no_json),
         cmocka_unit_test(test_no_file),
         cmocka_unit_test(test_other_spellings),
+        cmocka_unit_test(test_git_lfs_pointer),
         cmocka_unit_test(test_vocab_and_merges),
     };
     return cmocka_run_group_tests_name("load", tests, NULL, NULL);
