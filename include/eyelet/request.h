@@ -52,7 +52,7 @@ typedef struct {
 typedef struct {
     float temperature;        /* 0: greedy */
     int top_k;                /* keep the k most likely (ties included); 0: all */
-    float top_p;              /* keep the fewest whose probabilities sum to this; 1: all */
+    float top_p;              /* keep the fewest whose probabilities sum to this; 1: all, 0: one */
     float min_p;              /* keep those with this share of the best one's probability; 0: all */
     float repetition_penalty; /* of ids in prompt or answer: logit / r if > 0, else r * logit */
     float presence_penalty;   /* subtracted once from ids in the answer */

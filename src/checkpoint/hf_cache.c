@@ -231,8 +231,9 @@ static const char *listing_architecture(const json_object *config)
 {
     json_object *list = json_member_of_type(config, "architectures", json_type_array);
     json_object *first = list ? json_object_array_get_idx(list, 0) : NULL;
-    return first && json_object_is_type(first, json_type_string) ? json_object_get_string(first)
-                                                                 : NULL;
+    return first && json_object_is_type(first, json_type_string)
+               ? json_object_get_string(first)
+               : listing_text(config, "model_type");
 }
 
 /* "fp8" and the like, else the dtype that some generation of the library wrote somewhere. */

@@ -33,7 +33,7 @@ bool model_directory_find(char *out, const char *name, ey_err *e);
 struct model_listing {
     char *name;         /* owner/name */
     char *directory;    /* of the snapshot refs/main points to (or the only one) */
-    char *architecture; /* config.json's architectures[0]; NULL when there is none */
+    char *architecture; /* config.json's architectures[0], else its model_type; NULL: none */
     char *quantization; /* "fp8", "bf16" …; NULL when unknown */
     uint64_t bytes;     /* of the safetensors files */
 };

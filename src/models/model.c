@@ -2,7 +2,6 @@
 /* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
 #include "models/model.h"
 
-#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,10 +132,9 @@ static bool read_default_sampling(struct model *model, struct checkpoint *ckpt, 
     out->repetition_penalty = (float)recommended_number(model, file, "repetition_penalty", 1e-3,
                                                         100, 1);
     if (!recommends_sampling(model, file)) return true;
-    double top_p = recommended_number(model, file, "top_p", 0, 1, 1);
     out->temperature = (float)recommended_number(model, file, "temperature", 0, 100, 1);
     out->top_k = recommended_top_k(model, file);
-    out->top_p = top_p > FLT_MIN ? (float)top_p : FLT_MIN; /* 0: the best one alone */
+    out->top_p = (float)recommended_number(model, file, "top_p", 0, 1, 1);
     out->min_p = (float)recommended_number(model, file, "min_p", 0, 1, 0);
     return true;
 }

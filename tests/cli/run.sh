@@ -106,7 +106,7 @@ try "a random seed is reported" 0 '"seed": [0-9]+,' - ask --json --max-tokens 2 
 try "greedy has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
 try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e \
   hello
-try "top_p of 0" 2 - 'top_p is 0' ask --top-p 0 hello
+try "top_p below 0" 2 - 'top-p' ask --top-p -0.5 hello
 try "temperature that is none" 2 - 'temperature takes a number' ask --temperature warm hello
 try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
 try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png

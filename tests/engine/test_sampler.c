@@ -71,6 +71,7 @@ static void filters_keep_what_they_say(void **state)
         {"top_p 0.79", 1, 0.79f, 0, 0, 0x1a},
         {"top_p 0.87", 1, 0.87f, 0, 0, 0x3a},
         {"top_p smaller than any", 1, 1e-6f, 0, 0, 0x02},
+        {"top_p 0", 1, 0, 0, 0, 0x02},
         {"min_p 0.49", 1, 1, 0.49f, 0, 0x1a},
         {"min_p 0.15", 1, 1, 0.15f, 0, 0x3a},
         {"top_k 4, then top_p of what is left (0.4/0.88 < 0.5)", 1, 0.5f, 0, 4, 0x0a},
@@ -159,7 +160,7 @@ static void bad_options_are_named(void **state)
     } rows[] = {
         {{.temperature = -1, .top_p = 1, .repetition_penalty = 1}, "temperature is -1"},
         {{.temperature = NAN, .top_p = 1, .repetition_penalty = 1}, "temperature"},
-        {{.top_p = 0, .repetition_penalty = 1}, "top_p is 0"},
+        {{.top_p = -0.5f, .repetition_penalty = 1}, "top_p is -0.5"},
         {{.top_p = 1.5f, .repetition_penalty = 1}, "top_p is 1.5"},
         {{.top_p = 1, .top_k = -1, .repetition_penalty = 1}, "top_k is -1"},
         {{.top_p = 1, .min_p = 2, .repetition_penalty = 1}, "min_p is 2"},

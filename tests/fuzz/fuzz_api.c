@@ -74,7 +74,8 @@ static void check_answer_options(const struct api_request *r)
     const ey_sampling *s = &q->sampling;
     require(r->n >= 1 && r->n <= EY_MAX_REQUEST_CHOICES && q->max_tokens >= 0 &&
             q->max_tokens <= EY_MAX_CONTEXT);
-    require(within((double)s->temperature, 0, 2) && s->top_p > 0 && s->top_p <= 1 &&
+    require(q->min_tokens >= 0 && (!q->max_tokens || q->min_tokens <= q->max_tokens));
+    require(within((double)s->temperature, 0, 2) && within((double)s->top_p, 0, 1) &&
             within((double)s->min_p, 0, 1));
     require(s->top_k >= 0 && s->top_k < VOCABULARY && s->repetition_penalty > 0 &&
             s->repetition_penalty <= 100);

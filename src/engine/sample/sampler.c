@@ -58,9 +58,6 @@ static bool check_float_range(float value, const char *name, float lo, float hi,
 
 bool sampling_check(const ey_sampling *o, ey_err *e)
 {
-    if (o->top_p <= 0)
-        return ey_fail(e, EY_BAD_REQUEST, "top_p is %g; it must be above 0 and at most 1",
-                       (double)o->top_p);
     if (o->repetition_penalty <= 0)
         return ey_fail(e, EY_BAD_REQUEST, "repetition_penalty is %g; it must be above 0",
                        (double)o->repetition_penalty);

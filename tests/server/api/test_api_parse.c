@@ -396,7 +396,7 @@ static void fields_of_a_chat(void **state)
         {"{" USER ", \"temperature\": 2.0}", "user: 'hi' | temperature=2"},
         {"{" USER ", \"top_p\": 1}", "user: 'hi' | top_p=1"},
         {"{" USER ", \"top_p\": 1e-9}", "user: 'hi' | top_p=1e-09"},
-        {"{" USER ", \"top_p\": 0}", "user: 'hi' | top_p=1.17549e-38"}, /* the best alone */
+        {"{" USER ", \"top_p\": 0}", "user: 'hi' | top_p=0"}, /* the best alone */
         {"{" USER ", \"min_tokens\": 4}", "user: 'hi' | min_tokens=4"},
         {"{" USER ", \"min_tokens\": 7, \"max_tokens\": 7}",
          "user: 'hi' | max_tokens=7 min_tokens=7"},
@@ -787,7 +787,8 @@ static void rules_broken(void **state)
         {"{" USER ", \"tool_choice\": \"auto\"}", "tool_choice",
          "When using `tool_choice`, `tools` must be set."},
         {"{" USER ", \"tools\": [" TOOL "], \"tool_choice\": " ALLOWED("auto", "g") "}",
-         "tool_choice.allowed_tools.tools[0].function.name", "does not match any of the specified"},
+         "tool_choice.allowed_tools.tools[0].function.name",
+         "The tool specified in `tool_choice` does not match any of the specified `tools`: g"},
         {"{" USER ", \"tool_choice\": \"required\"}", "tool_choice",
          "When using `tool_choice`, `tools` must be set."},
         {"{" USER ", \"tools\": [], \"tool_choice\": {\"function\": {\"name\": \"f\"}}}",

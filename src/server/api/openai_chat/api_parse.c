@@ -101,10 +101,8 @@ static bool read_temperature(struct request_parser *p, const char *path, json_ob
 
 static bool read_top_p(struct request_parser *p, const char *path, json_object *value)
 {
-    float *top_p = &p->reading.out->request.sampling.top_p;
-    if (!field_number(&p->reading, path, value, 0, 1, "[0, 1]", top_p)) return false;
-    if (*top_p < FLT_MIN) *top_p = FLT_MIN; /* 0: the most likely one alone */
-    return true;
+    return field_number(&p->reading, path, value, 0, 1, "[0, 1]",
+                        &p->reading.out->request.sampling.top_p);
 }
 
 static bool read_min_p(struct request_parser *p, const char *path, json_object *value)
