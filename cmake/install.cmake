@@ -3,6 +3,7 @@
 include(GNUInstallDirs)
 set(manual ${CMAKE_BINARY_DIR}/manual)
 install(TARGETS eyelet RUNTIME DESTINATION bin)
+install(TARGETS eyelet-decode RUNTIME DESTINATION libexec/eyelet)
 install(DIRECTORY models/demo DESTINATION share/eyelet/models)
 install(DIRECTORY ${manual}/man1 DESTINATION share/man)
 install(FILES ${manual}/eyelet.bash DESTINATION share/bash-completion/completions RENAME eyelet)

@@ -80,9 +80,9 @@ add_licences() {
 
 rm -rf "$out" "$out.tar.xz"
 mkdir -p "$out/lib"
-install -s "$build/eyelet" "$build/mkcheckpoint" "$out/"
-patchelf --set-rpath '$ORIGIN/lib' "$out/eyelet"
-for library in $(libraries_of "$build/eyelet") $(libraries_of "$build/mkcheckpoint"); do copy_library "$library"; done
+install -s "$build/eyelet" "$build/eyelet-decode" "$build/mkcheckpoint" "$out/"
+patchelf --set-rpath '$ORIGIN/lib' "$out/eyelet" "$out/eyelet-decode"
+for library in $(libraries_of "$build/eyelet") $(libraries_of "$build/eyelet-decode") $(libraries_of "$build/mkcheckpoint"); do copy_library "$library"; done
 add_heif
 add_opened libmicrohttpd.so.12 serve
 add_opened libcurl.so.4 'fetching images and --server'

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet-decode: a child of the server that loads decoders once and forks a worker for each job. It
+ * reads nothing but the server's headers itself, and has one thread. */
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox/child/confine.h"
+#include "sandbox/child/libheif_decode.h"
+#include "sandbox/child/worker.h"
+
+enum { SERVER_SOCKET = 3, STACK_BYTES = 1 << 20 };
+
+static bool send_to_server(enum reply_status status, uint64_t value, const char *text)
+{
+    uint8_t bytes[REPLY_MESSAGE_BYTES];
+    struct reply_message reply = {.status = status, .value = value};
+    snprintf(reply.text, sizeof(reply.text), "%s", text);
+    reply_message_write(bytes, &reply);
+    return socket_send(SERVER_SOCKET, bytes, sizeof(bytes), NULL, 0);
+}
+
+/* Address space is what a worker's limit counts: stacks and heaps of threads reserve it. */
+static void spare_address_space(void)
+{
+    pthread_attr_t attributes;
+    mallopt(M_ARENA_MAX, 1);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+}
+
+/* How the worker ended, as wait() says it. */
+static int run_in_worker(const struct worker_job *job)
+{
+    int status = 0;
+    pid_t worker = fork();
+    if (worker == 0) {
+        close(SERVER_SOCKET);
+        worker_run(job);
+    }
+    for (size_t i = 0; i < JOB_DESCRIPTORS; i++)
+        close(job->fds[i]);
+    if (worker < 0) return W_EXITCODE(1, 0);
+    while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return status;
+}
+
+/* Until the server closes its end. */
+static int serve_jobs(void)
+{
+    static uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];
+    struct worker_job job = {.mapped = mapped_bytes(), .parent = getpid()};
+    for (;;) {
+        ssize_t n = socket_receive(SERVER_SOCKET, bytes, sizeof(bytes), job.fds, JOB_DESCRIPTORS);
+        if (n <= 0) return n < 0;
+        if (!job_message_read(&job.message, job.argument, bytes, (size_t)n)) return 1;
+        if (!send_to_server(REPLY_ENDED, (uint64_t)run_in_worker(&job), "")) return 1;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    ey_err e;
+    if (argc != 2 || strcmp(argv[1], "--socket") != 0) {
+        fprintf(stderr, "eyelet-decode is started by eyelet, to decode images in a sandbox\n");
+        return 2;
+    }
+    if (!confine_child(&e)) {
+        send_to_server(REPLY_NOT_CONFINED, 0, e.text);
+        return 1;
+    }
+    spare_address_space();
+    libheif_load();
+    return send_to_server(REPLY_READY, 0, "") ? serve_jobs() : 1;
+}

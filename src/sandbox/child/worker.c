@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox/child/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sandbox/child/confine.h"
+#include "sandbox/child/libheif_decode.h"
+#include "sandbox/sealed_memory.h"
+
+enum { INPUT, OUTPUT, REPLY };
+
+static void send_reply(const struct worker_job *job, const struct reply_message *reply)
+{
+    uint8_t bytes[REPLY_MESSAGE_BYTES];
+    reply_message_write(bytes, reply);
+    socket_send(job->fds[REPLY], bytes, sizeof(bytes), NULL, 0);
+}
+
+static _Noreturn void fail_worker(const struct worker_job *job, const char *text)
+{
+    struct reply_message reply = {.status = REPLY_NOT_CONFINED};
+    snprintf(reply.text, sizeof(reply.text), "%s", text);
+    send_reply(job, &reply);
+    _exit(1);
+}
+
+static void run_decoder(const struct worker_job *job)
+{
+    void *input;
+    size_t n;
+    ey_err e;
+    struct reply_message reply = {.status = REPLY_DAMAGED};
+    const struct libheif_output output = {job->fds[OUTPUT], job->message.output};
+    if (!sealed_memory_map(&input, &n, job->fds[INPUT], job->message.input) ||
+        n != job->message.input)
+        fail_worker(job, "its input is not sealed, or not as long as announced");
+    if (!confine_decoder(&e)) fail_worker(job, e.text);
+    libheif_decode(&reply, job->message.kind, input, n, &output);
+    send_reply(job, &reply);
+    _exit(0);
+}
+
+static void run_program(const struct worker_job *job)
+{
+    char text[MAX_REPLY_TEXT + 1];
+    char *const environment[] = {"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=/nonexistent", NULL};
+    ey_err e;
+    if (dup2(job->fds[INPUT], 0) < 0 || dup2(job->fds[OUTPUT], 1) < 0 || chdir("/") != 0)
+        fail_worker(job, "its input and output");
+    if (!confine_program(&e)) fail_worker(job, e.text);
+    execve(job->argument[0], (char *const *)job->argument, environment);
+    snprintf(text, sizeof(text), "%s does not start: %s", job->argument[0], strerror(errno));
+    fail_worker(job, text);
+}
+
+/* A decoder has the child's memory mapped; a program has not, but libraries of its own. */
+static struct worker_limits limits_of(const struct worker_job *job)
+{
+    const struct job_message *m = &job->message;
+    bool program = m->kind == JOB_PROGRAM;
+    return (struct worker_limits){
+        .address_space = program ? m->memory : job->mapped + m->input + m->output + m->memory,
+        .file_bytes = m->output,
+        .cpu_seconds = m->cpu_seconds};
+}
+
+void worker_run(const struct worker_job *job)
+{
+    const struct worker_limits limits = limits_of(job);
+    ey_err e;
+    if (!confine_worker(&limits, job->parent, &e)) fail_worker(job, e.text);
+    if (job->message.kind == JOB_PROGRAM)
+        run_program(job);
+    else
+        run_decoder(job);
+    _exit(1);
+}

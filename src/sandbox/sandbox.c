@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job from its input to its output: sent to a child, waited for, checked. */
+#include "sandbox/sandbox.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "sandbox/landlock.h"
+#include "sandbox/sandbox_child.h"
+#include "sandbox/sandbox_message.h"
+#include "sandbox/sandbox_socket.h"
+#include "sandbox/sealed_memory.h"
+
+enum {
+    CHECK_GONE_MS = 50,
+    CHILD_WAIT_SECONDS = 20, /* until one is free */
+    END_SECONDS = 5,         /* for a worker to be gone after its reply */
+    MIB = 1 << 20
+};
+
+struct sandbox_job {
+    const struct sandbox_limits *limits;
+    struct job_message message;
+    char arguments[MAX_ARGUMENT_BYTES];
+    size_t n_arguments; /* bytes */
+    struct sandbox_child *child;
+    int input, output; /* descriptors; -1: none */
+    int reply;         /* our end of the worker's socket */
+    double deadline;
+    bool child_idle; /* it is done with the job */
+};
+
+/* ---- waiting ---- */
+
+static bool fail_job_time(const struct sandbox_job *job, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_IMAGE, "decoding it takes more than the %.0f s that are allowed",
+                   job->limits->seconds);
+}
+
+/* Until fd can be read (or its other side is gone). */
+static bool wait_readable(const struct sandbox_job *job, int fd, double deadline, ey_err *e)
+{
+    struct pollfd poll_for = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        double left = (deadline - seconds_now()) * 1e3;
+        if (left <= 0) return fail_job_time(job, e);
+        int n = poll(&poll_for, 1, left < CHECK_GONE_MS ? (int)left + 1 : CHECK_GONE_MS);
+        if (n > 0) return true;
+        if (n < 0 && errno != EINTR) return ey_fail(e, EY_IO, "poll: %s", strerror(errno));
+        if (job->limits->gone && job->limits->gone(job->limits->user))
+            return ey_fail(e, EY_CANCELLED, "decoding was cancelled");
+    }
+}
+
+/* The one message of a worker; false without a message in *e where it died without one. */
+static bool receive_reply(struct reply_message *out, int fd)
+{
+    uint8_t bytes[REPLY_MESSAGE_BYTES];
+    ssize_t n = socket_receive(fd, bytes, sizeof(bytes), NULL, 0);
+    return n > 0 && reply_message_read(out, bytes, (size_t)n);
+}
+
+/* ---- what went wrong ---- */
+
+static bool fail_job_memory(const struct sandbox_job *job, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "decoding it takes more than the %llu MiB that its header asks for",
+                   (unsigned long long)(job->message.memory / MIB));
+}
+
+static bool fail_job_killed(const struct sandbox_job *job, int status, ey_err *e)
+{
+    int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (job->child->killed) return ey_fail(e, EY_CANCELLED, "decoders are being stopped");
+    /* what C++ and glibc do when they cannot have memory is to abort */
+    if (signal == SIGABRT) return fail_job_memory(job, e);
+    if (signal == SIGXCPU) return fail_job_time(job, e);
+    if (signal == SIGXFSZ) return ey_fail(e, EY_BAD_IMAGE, "it decodes to more than is allowed");
+    if (signal == SIGSYS)
+        return ey_fail(e, EY_BAD_IMAGE, "the decoder did what no decoder may, and was killed");
+    if (signal) return ey_fail(e, EY_BAD_IMAGE, "the decoder crashed on it (signal %d)", signal);
+    return ey_fail(e, EY_BAD_IMAGE, "the decoder ended without a word (status %d)", status);
+}
+
+static bool fail_job_reply(const struct sandbox_job *job, const struct reply_message *reply,
+                           ey_err *e)
+{
+    switch (reply->status) {
+    case REPLY_DAMAGED:
+        return ey_fail(e, EY_BAD_IMAGE, "truncated or damaged%s%s%s", reply->text[0] ? " (" : "",
+                       reply->text, reply->text[0] ? ")" : "");
+    case REPLY_UNSUPPORTED:
+        return ey_fail(e, EY_BAD_IMAGE, "the decoder installed here cannot read it (%s)",
+                       reply->text);
+    case REPLY_NO_DECODER: return ey_fail(e, EY_BAD_IMAGE, "%s", reply->text);
+    case REPLY_NO_MEMORY: return fail_job_memory(job, e);
+    case REPLY_OUTPUT_TOO_LONG:
+        return ey_fail(e, EY_BAD_IMAGE, "it decodes to more than its header says");
+    case REPLY_NOT_CONFINED:
+        return ey_fail(e, EY_IO, "this system cannot confine a decoder (%s)", reply->text);
+    default: return ey_fail(e, EY_BAD_IMAGE, "the decoder answered with nonsense");
+    }
+}
+
+/* ---- a job's steps ---- */
+
+static bool open_job(struct sandbox_job *job, const void *input, size_t n, ey_err *e)
+{
+    job->input = sealed_memory_copy("eyelet-input", input, n, e);
+    if (job->input < 0) return false;
+    job->output = sealed_memory_create("eyelet-output", e);
+    return job->output >= 0;
+}
+
+static bool send_job(struct sandbox_job *job, ey_err *e)
+{
+    uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return ey_fail(e, EY_NO_MEMORY, "no socket for a decoder: %s", strerror(errno));
+    const int fds[JOB_DESCRIPTORS] = {job->input, job->output, ends[1]};
+    job_message_write(bytes, &job->message);
+    memcpy(bytes + JOB_MESSAGE_BYTES, job->arguments, job->n_arguments);
+    bool sent = socket_send(job->child->socket, bytes, JOB_MESSAGE_BYTES + job->n_arguments, fds,
+                            JOB_DESCRIPTORS);
+    job->reply = ends[0];
+    close(ends[1]);
+    return sent || ey_fail(e, EY_BUSY, "a decoder has died; try again");
+}
+
+/* The child's word that the worker is gone, and how it ended. Without a reply it died, or became a
+ * program that has its time. */
+static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err *e)
+{
+    struct reply_message end;
+    double deadline = replied ? seconds_now() + END_SECONDS : job->deadline;
+    if (!wait_readable(job, job->child->socket, deadline, e)) return false;
+    if (!receive_reply(&end, job->child->socket) || end.status != REPLY_ENDED)
+        return ey_fail(e, job->child->killed ? EY_CANCELLED : EY_BUSY,
+                       "a decoder has died; try again");
+    job->child_idle = true;
+    *status = (int)end.value;
+    return true;
+}
+
+/* Runs the job to its end. *replied: the worker sent *reply; otherwise it ended with *status. */
+static bool run_job(struct sandbox_job *job, const void *input, size_t n,
+                    struct reply_message *reply, bool *replied, int *status, ey_err *e)
+{
+    if (!open_job(job, input, n, e)) return false;
+    job->child = pool_borrow_child(job->limits, seconds_now() + CHILD_WAIT_SECONDS, e);
+    if (!job->child) return false;
+    job->deadline = seconds_now() + job->limits->seconds;
+    if (!send_job(job, e) || !wait_readable(job, job->reply, job->deadline, e)) return false;
+    *replied = receive_reply(reply, job->reply);
+    return await_end(job, *replied, status, e);
+}
+
+static void close_job(struct sandbox_job *job)
+{
+    if (job->child) pool_return_child(job->child, job->child_idle);
+    const int fds[] = {job->input, job->output, job->reply};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+        if (fds[i] >= 0) close(fds[i]);
+}
+
+static struct sandbox_job job_for(enum job_kind kind, size_t n, const struct sandbox_limits *limits)
+{
+    return (struct sandbox_job){.limits = limits,
+                                .message = {.kind = kind,
+                                            .input = n,
+                                            .output = limits->output,
+                                            .memory = limits->memory,
+                                            /* threads add up; the deadline is the real limit */
+                                            .cpu_seconds = (uint32_t)(limits->seconds * 4) + 1},
+                                .input = -1,
+                                .output = -1,
+                                .reply = -1};
+}
+
+/* ---- decoders ---- */
+
+static bool open_bitmap(struct sandbox_image *out, int fd, uint64_t max, ey_err *e)
+{
+    struct bitmap_header header;
+    if (!sealed_memory_map(&out->map, &out->map_size, fd, max))
+        return ey_fail(e, EY_BAD_IMAGE, "the decoder gave no sealed output");
+    if (!bitmap_header_read(&header, out->map, out->map_size)) {
+        sandbox_image_close(out);
+        return ey_fail(e, EY_BAD_IMAGE, "the decoder's output is not a bitmap");
+    }
+    out->pixels = (const uint8_t *)out->map + BITMAP_HEADER_BYTES;
+    out->width = (int)header.width;
+    out->height = (int)header.height;
+    out->channels = (int)header.channels;
+    return true;
+}
+
+bool sandbox_decode(struct sandbox_image *out, enum sandbox_decoder decoder, const void *input,
+                    size_t n, const struct sandbox_limits *limits, ey_err *e)
+{
+    struct reply_message reply;
+    bool replied = false;
+    int status = 0;
+    struct sandbox_job job = job_for((enum job_kind)decoder, n, limits);
+    *out = (struct sandbox_image){0};
+    bool ok = run_job(&job, input, n, &reply, &replied, &status, e);
+    if (ok && !replied) ok = fail_job_killed(&job, status, e);
+    if (ok && reply.status != REPLY_DONE) ok = fail_job_reply(&job, &reply, e);
+    if (ok) ok = open_bitmap(out, job.output, limits->output, e);
+    close_job(&job);
+    return ok;
+}
+
+void sandbox_image_close(struct sandbox_image *image)
+{
+    if (image->map) munmap(image->map, image->map_size);
+    *image = (struct sandbox_image){0};
+}
+
+/* ---- programs ---- */
+
+static bool set_arguments(struct sandbox_job *job, const char *const *argv, ey_err *e)
+{
+    for (; *argv; argv++) {
+        size_t n = strlen(*argv) + 1;
+        if (job->message.n_arguments == MAX_PROGRAM_ARGUMENTS ||
+            n > sizeof(job->arguments) - job->n_arguments)
+            return ey_fail(e, EY_INTERNAL, "too many arguments for a program in the sandbox");
+        memcpy(job->arguments + job->n_arguments, *argv, n);
+        job->n_arguments += n;
+        job->message.n_arguments++;
+    }
+    return true;
+}
+
+static bool open_output(struct sandbox_output *out, int fd, uint64_t max, ey_err *e)
+{
+    void *map;
+    if (lseek(fd, 0, SEEK_END) == 0) return true; /* it wrote nothing */
+    if (!sealed_memory_seal(fd) || !sealed_memory_map(&map, &out->n, fd, max))
+        return ey_fail(e, EY_BAD_IMAGE, "its output cannot be sealed, or is too long");
+    out->bytes = map;
+    return true;
+}
+
+bool sandbox_run_program(struct sandbox_output *out, const char *const *argv, const void *input,
+                         size_t n, const struct sandbox_limits *limits, ey_err *e)
+{
+    struct reply_message reply;
+    bool replied = false;
+    int status = 0;
+    struct sandbox_job job = job_for(JOB_PROGRAM, n, limits);
+    *out = (struct sandbox_output){0};
+    if (!landlock_available())
+        return ey_fail(e, EY_IO,
+                       "%s is not run: this kernel has no Landlock (Linux 5.13, with "
+                       "landlock among the modules of lsm=), which keeps it from files",
+                       argv[0]);
+    bool ok = set_arguments(&job, argv, e) && run_job(&job, input, n, &reply, &replied, &status, e);
+    if (ok && replied) ok = fail_job_reply(&job, &reply, e);
+    if (ok && WIFSIGNALED(status)) ok = fail_job_killed(&job, status, e);
+    if (ok && status != 0)
+        ok = ey_fail(e, EY_BAD_IMAGE, "%s failed with status %d", argv[0], WEXITSTATUS(status));
+    if (ok) ok = open_output(out, job.output, limits->output, e);
+    close_job(&job);
+    return ok;
+}
+
+void sandbox_output_close(struct sandbox_output *output)
+{
+    if (output->bytes) munmap((void *)output->bytes, output->n);
+    *output = (struct sandbox_output){0};
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the server and its children write to each other: little-endian headers of fixed size. Each
+ * side takes the other's for hostile; a reader fills *out only when every field is right. */
+#ifndef EY_SANDBOX_MESSAGE_H
+#define EY_SANDBOX_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    JOB_MESSAGE_BYTES = 64,
+    REPLY_MESSAGE_BYTES = 256,
+    BITMAP_HEADER_BYTES = 64,
+    MAX_PROGRAM_ARGUMENTS = 16,
+    MAX_ARGUMENT_BYTES = 1024, /* of all together, NULs included */
+    MAX_REPLY_TEXT = 191,
+};
+
+/* To a child. Three descriptors go with it: input, output, and a socket for the reply. */
+enum job_kind { JOB_HEIC = 1, JOB_AVIF = 2, JOB_PROGRAM = 3 };
+
+struct job_message {
+    enum job_kind kind;
+    uint64_t input, output, memory; /* bytes: exactly, at most, at most besides these two */
+    uint32_t cpu_seconds;
+    uint32_t n_arguments; /* of a program: texts that end with NUL, behind the header */
+};
+
+void job_message_write(uint8_t to[JOB_MESSAGE_BYTES], const struct job_message *job);
+bool job_message_read(struct job_message *out, const char *argument[MAX_PROGRAM_ARGUMENTS + 1],
+                      const uint8_t *from, size_t n);
+
+/* From a child (READY, ENDED) or its worker (the others). */
+enum reply_status {
+    REPLY_READY = 1,       /* the child waits for jobs */
+    REPLY_ENDED,           /* the worker is no more; `value` is what wait() said */
+    REPLY_DONE,            /* `value` bytes of output */
+    REPLY_DAMAGED,         /* the input; the text says how */
+    REPLY_UNSUPPORTED,     /* the decoder cannot read such an input */
+    REPLY_NO_DECODER,      /* the decoder's library is missing */
+    REPLY_NO_MEMORY,       /* that it may take */
+    REPLY_OUTPUT_TOO_LONG, /* for the job's limit */
+    REPLY_NOT_CONFINED,    /* the system refuses what confines a worker; the text says what */
+    REPLY_STATUS_END
+};
+
+struct reply_message {
+    enum reply_status status;
+    uint64_t value;
+    char text[MAX_REPLY_TEXT + 1]; /* printable ASCII */
+};
+
+void reply_message_write(uint8_t to[REPLY_MESSAGE_BYTES], const struct reply_message *reply);
+bool reply_message_read(struct reply_message *out, const uint8_t *from, size_t n);
+
+/* At the start of a decoder's output; the pixels follow. */
+struct bitmap_header {
+    uint32_t width, height, channels; /* channels: 3 or 4 */
+};
+
+void bitmap_header_write(uint8_t to[BITMAP_HEADER_BYTES], const struct bitmap_header *header);
+/* Of an output of n bytes: the pixels are exactly the rest. */
+bool bitmap_header_read(struct bitmap_header *out, const uint8_t *from, size_t n);
+
+#endif

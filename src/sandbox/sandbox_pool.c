@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The children that wait for jobs. One thread starts them all: a child is to die with the process,
+ * and the kernel's word for that (PR_SET_PDEATHSIG) is about the thread that started it. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/processors.h"
+#include "sandbox/sandbox_child.h"
+
+enum { FEWEST_CHILDREN = 2, MOST_CHILDREN = 4, CHECK_MS = 50 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* monotonic */
+    bool started;           /* the thread */
+    struct sandbox_child *idle, *busy;
+    int n_children, most; /* n: those being started, too */
+    int n_waiting;        /* jobs without a child */
+    unsigned failures;    /* of starting; each wakes the jobs that wait */
+    ey_err error;         /* of the last */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Until something changes, or CHECK_MS are over. The lock is held. */
+static void wait_for_pool(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += CHECK_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
+}
+
+/* ---- the thread; the lock is held except while a child starts ---- */
+
+/* One waits for the next job, where there may be one more. */
+static bool wants_child(void)
+{
+    return pool.n_children < pool.most && !pool.idle;
+}
+
+static void start_one_child(void)
+{
+    ey_err error;
+    pool.n_children++;
+    pthread_mutex_unlock(&pool.lock);
+    struct sandbox_child *child = child_start(&error);
+    pthread_mutex_lock(&pool.lock);
+    if (child) {
+        child->next = pool.idle;
+        pool.idle = child;
+    } else {
+        pool.n_children--;
+        pool.failures++;
+        pool.error = error;
+    }
+    pthread_cond_broadcast(&pool.changed);
+}
+
+static void *keep_children(void *unused)
+{
+    (void)unused;
+    unsigned failures = pool.failures;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        /* after a failure, the next job is the reason to try again */
+        bool retry = failures == pool.failures || pool.n_waiting > 0;
+        if (wants_child() && retry) {
+            failures = pool.failures;
+            start_one_child();
+            if (failures != pool.failures) wait_for_pool();
+        } else {
+            pthread_cond_wait(&pool.changed, &pool.lock);
+        }
+    }
+    return NULL;
+}
+
+/* ---- jobs ---- */
+
+static int children_for_machine(void)
+{
+    int n = processors_usable();
+    return n < FEWEST_CHILDREN ? FEWEST_CHILDREN : n > MOST_CHILDREN ? MOST_CHILDREN : n;
+}
+
+/* The lock is held. */
+static bool start_pool_thread(ey_err *e)
+{
+    pthread_t thread;
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    if (pool.started) return true;
+    pool.most = children_for_machine();
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all); /* signals are for the program's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pool.started = pthread_create(&thread, NULL, keep_children, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!pool.started) return ey_fail_memory(e, "a thread for decoders", 0);
+    pthread_detach(thread);
+    return true;
+}
+
+static struct sandbox_child *take_idle_child(void)
+{
+    struct sandbox_child *child = pool.idle;
+    if (!child) return NULL;
+    pool.idle = child->next;
+    child->next = pool.busy;
+    pool.busy = child;
+    return child;
+}
+
+/* The lock is held. */
+static struct sandbox_child *wait_for_child(const struct sandbox_limits *limits, double deadline,
+                                            ey_err *e)
+{
+    unsigned failures = pool.failures;
+    for (;;) {
+        struct sandbox_child *child = take_idle_child();
+        if (child) return child;
+        if (failures != pool.failures && pool.n_children == 0) {
+            *e = pool.error;
+            return NULL;
+        }
+        if (limits->gone && limits->gone(limits->user)) {
+            ey_fail(e, EY_CANCELLED, "decoding was cancelled");
+            return NULL;
+        }
+        if (seconds_now() > deadline) {
+            ey_fail(e, EY_BUSY, "all decoders are at work; try again later");
+            return NULL;
+        }
+        wait_for_pool();
+    }
+}
+
+struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, double deadline,
+                                        ey_err *e)
+{
+    struct sandbox_child *child = NULL;
+    ey_err unused;
+    pthread_mutex_lock(&pool.lock);
+    if (start_pool_thread(e)) {
+        pool.n_waiting++;
+        pthread_cond_broadcast(&pool.changed);
+        child = wait_for_child(limits, deadline, e ? e : &unused);
+        pool.n_waiting--;
+        pthread_cond_broadcast(&pool.changed); /* the thread starts the next one meanwhile */
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return child;
+}
+
+static void remove_child(struct sandbox_child **list, const struct sandbox_child *child)
+{
+    while (*list != child)
+        list = &(*list)->next;
+    *list = child->next;
+}
+
+void pool_return_child(struct sandbox_child *child, bool idle)
+{
+    pthread_mutex_lock(&pool.lock);
+    remove_child(&pool.busy, child);
+    idle = idle && !child->killed;
+    if (idle) {
+        child->next = pool.idle;
+        pool.idle = child;
+        pthread_cond_broadcast(&pool.changed);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    if (idle) return;
+    child_end(child);
+    pthread_mutex_lock(&pool.lock);
+    pool.n_children--; /* only now, so that no more than `most` ever live */
+    pthread_cond_broadcast(&pool.changed);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void sandbox_kill_all(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    struct sandbox_child *idle = pool.idle;
+    pool.idle = NULL;
+    for (struct sandbox_child *child = pool.busy; child; child = child->next) {
+        child->killed = true;
+        kill(-child->pid, SIGKILL); /* who waits for it sees that, and ends it */
+    }
+    pthread_mutex_unlock(&pool.lock);
+    int n = 0;
+    for (struct sandbox_child *next; idle; idle = next, n++) {
+        next = idle->next;
+        child_end(idle);
+    }
+    pthread_mutex_lock(&pool.lock);
+    pool.n_children -= n;
+    pthread_mutex_unlock(&pool.lock);
+}

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs: decoded, limited, cancelled; and what happens to children. */
+#include "sandbox/sandbox.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "sandbox/landlock.h"
+#include "sandbox/test_sandbox.h"
+
+static const struct sandbox_limits ample = {
+    .memory = (uint64_t)1 << 30, .output = 1 << 24, .seconds = 30};
+
+static char *read_data(const char *path, size_t *n)
+{
+    char *data = NULL;
+    ey_err e;
+    if (!file_read(&data, n, path, 1 << 20, &e)) fail_msg("%s", e.text);
+    return data;
+}
+
+/* Whether libheif is there; without it there is no decoder to test. */
+static bool decode_file(const char *path, const struct sandbox_limits *limits,
+                        struct sandbox_image *out, ey_err *e)
+{
+    size_t n;
+    char *data = read_data(path, &n);
+    bool ok = sandbox_decode(out, strstr(path, ".avif") ? SANDBOX_AVIF : SANDBOX_HEIC, data, n,
+                             limits, e);
+    free(data);
+    if (!ok && strstr(e->text, "needs libheif")) skip();
+    return ok;
+}
+
+#define PLAIN "tests/image/data/plain.avif"
+#define SLOW "tests/abuse/data/claims-64.avif" /* 8192x8192: seconds of work, 900 MiB */
+
+static void images_come_back(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    ey_err e;
+    static const char *const files[] = {PLAIN, "tests/image/data/alpha.avif",
+                                        "tests/image/data/plain.heic"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (!decode_file(files[i], &ample, &image, &e)) fail_msg("%s: %s", files[i], e.text);
+        assert_int_equal(image.width, 48);
+        assert_int_equal(image.height, 32);
+        assert_int_equal(image.channels, i == 1 ? 4 : 3);
+        sandbox_image_close(&image);
+    }
+}
+
+static void damaged_input_is_named(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    ey_err e;
+    assert_false(decode_file(PLAIN ".ppm", &ample, &image, &e));
+    assert_int_equal(e.code, EY_BAD_IMAGE);
+    size_t n;
+    char *data = read_data(PLAIN, &n);
+    assert_false(sandbox_decode(&image, SANDBOX_AVIF, data, n / 2, &ample, &e));
+    assert_int_equal(e.code, EY_BAD_IMAGE);
+    free(data);
+}
+
+static void memory_is_limited(void **state)
+{
+#ifdef EY_SANITIZED
+    skip(); /* address space is not limited there */
+#endif
+    (void)state;
+    struct sandbox_image image;
+    struct sandbox_limits limits = ample;
+    ey_err e;
+    limits.memory = 64 << 20;
+    limits.output = (uint64_t)256 << 20;
+    double start = seconds_now();
+    assert_false(decode_file(SLOW, &limits, &image, &e));
+    assert_int_equal(e.code, EY_BAD_IMAGE);
+    assert_true(seconds_now() - start < limits.seconds);
+}
+
+static void output_is_limited(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    struct sandbox_limits limits = ample;
+    ey_err e;
+    limits.output = 1000;
+    assert_false(decode_file(PLAIN, &limits, &image, &e));
+    assert_non_null(strstr(e.text, "it decodes to more"));
+}
+
+static void time_is_limited(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    struct sandbox_limits limits = {
+        .memory = (uint64_t)2 << 30, .output = (uint64_t)256 << 20, .seconds = 0.2};
+    ey_err e;
+    double start = seconds_now();
+    assert_false(decode_file(SLOW, &limits, &image, &e));
+    assert_int_equal(e.code, EY_BAD_IMAGE);
+    assert_non_null(strstr(e.text, "that are allowed"));
+    assert_true(seconds_now() - start < 5);
+}
+
+static bool leave_soon(void *user)
+{
+    return seconds_now() > *(double *)user;
+}
+
+static void who_leaves_is_not_decoded_for(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    ey_err e;
+    double start = seconds_now(), leaves = start + 0.3;
+    struct sandbox_limits limits = {.memory = (uint64_t)2 << 30,
+                                    .output = (uint64_t)256 << 20,
+                                    .seconds = 60,
+                                    .gone = leave_soon,
+                                    .user = &leaves};
+    assert_false(decode_file(SLOW, &limits, &image, &e));
+    assert_int_equal(e.code, EY_CANCELLED);
+    assert_true(seconds_now() - start < 5);
+    /* and the next one finds a child again */
+    assert_true(decode_file(PLAIN, &ample, &image, &e));
+    sandbox_image_close(&image);
+}
+
+static void *kill_soon(void *unused)
+{
+    (void)unused;
+    usleep(300000);
+    sandbox_kill_all();
+    return NULL;
+}
+
+static void all_can_be_killed(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    struct sandbox_limits limits = {
+        .memory = (uint64_t)2 << 30, .output = (uint64_t)256 << 20, .seconds = 60};
+    pthread_t thread;
+    ey_err e;
+    double start = seconds_now();
+    pthread_create(&thread, NULL, kill_soon, NULL);
+    assert_false(decode_file(SLOW, &limits, &image, &e));
+    pthread_join(thread, NULL);
+    assert_true(seconds_now() - start < 10);
+    assert_true(decode_file(PLAIN, &ample, &image, &e));
+    sandbox_image_close(&image);
+}
+
+/* ---- children ---- */
+
+/* Descriptors that are not /dev/null, sockets or memory files (or its standard error). */
+static int foreign_descriptors(int pid)
+{
+    char path[64], target[300];
+    int n = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        ssize_t length = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+        if (length < 0) continue;
+        target[length] = 0;
+        n += strcmp(target, "/dev/null") != 0 && strcmp(entry->d_name, "2") != 0 &&
+             strncmp(target, "socket:", 7) != 0 && strncmp(target, "/memfd:eyelet", 13) != 0;
+    }
+    if (dir) closedir(dir);
+    return n;
+}
+
+/* The parent of a process that is eyelet-decode and lives; 0: it is not. */
+static int helper_parent(const char *pid)
+{
+    char path[300], line[512] = "", letter = 'Z';
+    int parent = 0;
+    snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+    FILE *f = fopen(path, "r");
+    if (f && fgets(line, sizeof(line), f))
+        sscanf(line, "%*d (eyelet-decode) %c %d", &letter, &parent);
+    if (f) fclose(f);
+    return letter == 'Z' ? 0 : parent;
+}
+
+/* The children of a process that are eyelet-decode; returns how many. */
+static int helpers_of(int parent, int helper[8])
+{
+    int n = 0;
+    DIR *dir = opendir("/proc");
+    for (struct dirent *entry; (entry = readdir(dir)) && n < 8;)
+        if (helper_parent(entry->d_name) == parent) helper[n++] = atoi(entry->d_name);
+    closedir(dir);
+    return n;
+}
+
+static void children_have_no_descriptors_of_ours(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    ey_err e;
+    int helper[8], secret = open("/etc/passwd", O_RDONLY); /* without O_CLOEXEC */
+    sandbox_kill_all();
+    assert_true(decode_file(PLAIN, &ample, &image, &e));
+    sandbox_image_close(&image);
+    int n = helpers_of(getpid(), helper);
+    assert_true(n >= 1 && n <= 4);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(foreign_descriptors(helper[i]), 0);
+    close(secret);
+}
+
+/* A process that decodes for long is killed: neither its child nor that one's worker goes on. */
+static void children_die_with_us(void **state)
+{
+    (void)state;
+    int helper[8] = {0}, worker[8] = {0};
+    char pid_text[16], worker_text[16];
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl("/proc/self/exe", "test_sandbox", "--decode-slowly", (char *)NULL);
+        _exit(1);
+    }
+    for (int i = 0; i < 200 && !worker[0]; i++) {
+        usleep(50000);
+        int n = helpers_of(pid, helper);
+        for (int k = 0; k < n && !worker[0]; k++)
+            if (helpers_of(helper[k], worker) > 0) helper[0] = helper[k];
+    }
+    assert_true(worker[0] > 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    snprintf(pid_text, sizeof(pid_text), "%d", helper[0]);
+    snprintf(worker_text, sizeof(worker_text), "%d", worker[0]);
+    for (int i = 0; i < 100 && (helper_parent(pid_text) || helper_parent(worker_text)); i++)
+        usleep(50000);
+    assert_int_equal(helper_parent(pid_text), 0);
+    assert_int_equal(helper_parent(worker_text), 0);
+}
+
+static int decode_slowly(void)
+{
+    struct sandbox_image image;
+    struct sandbox_limits limits = {
+        .memory = (uint64_t)2 << 30, .output = (uint64_t)256 << 20, .seconds = 60};
+    size_t n;
+    char *data;
+    ey_err e;
+    sandbox_set_helper(EY_HELPER);
+    if (!file_read(&data, &n, SLOW, 1 << 20, &e)) return 1;
+    return !sandbox_decode(&image, SANDBOX_AVIF, data, n, &limits, &e);
+}
+
+static void *decode_many(void *failures)
+{
+    for (int i = 0; i < 10; i++) {
+        struct sandbox_image image;
+        size_t n;
+        char *data;
+        ey_err e;
+        if (!file_read(&data, &n, PLAIN, 1 << 20, &e)) return NULL;
+        if (sandbox_decode(&image, SANDBOX_AVIF, data, n, &ample, &e))
+            sandbox_image_close(&image);
+        else
+            ++*(int *)failures;
+        free(data);
+    }
+    return NULL;
+}
+
+static void many_threads_share_few_children(void **state)
+{
+    (void)state;
+    enum { THREADS = 8 };
+    pthread_t thread[THREADS];
+    int failures[THREADS] = {0};
+    struct sandbox_image image;
+    ey_err e;
+    if (decode_file(PLAIN, &ample, &image, &e)) sandbox_image_close(&image);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, decode_many, &failures[i]);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(failures[i], 0);
+    }
+    int helper[8];
+    assert_true(helpers_of(getpid(), helper) <= 4);
+}
+
+static void a_missing_helper_is_named(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    ey_err e;
+    sandbox_kill_all();
+    sandbox_set_helper("/no/such/eyelet-decode");
+    double start = seconds_now();
+    assert_false(decode_file(PLAIN, &ample, &image, &e));
+    assert_non_null(strstr(e.text, "eyelet-decode is missing"));
+    assert_true(seconds_now() - start < 5);
+    sandbox_set_helper("/bin/false");
+    assert_false(decode_file(PLAIN, &ample, &image, &e));
+    assert_non_null(strstr(e.text, "eyelet-decode cannot work here"));
+    sandbox_set_helper(EY_HELPER);
+    assert_true(decode_file(PLAIN, &ample, &image, &e));
+    sandbox_image_close(&image);
+}
+
+/* ---- programs ---- */
+
+static bool run_program(const char *const *argv, const char *input, struct sandbox_output *out,
+                        ey_err *e)
+{
+    const struct sandbox_limits limits = {
+        .memory = (uint64_t)1 << 30, .output = 1 << 20, .seconds = 2};
+    if (!landlock_available()) skip();
+    return sandbox_run_program(out, argv, input, strlen(input), &limits, e);
+}
+
+static void programs_read_the_system_and_their_input(void **state)
+{
+    (void)state;
+    struct sandbox_output out;
+    ey_err e;
+    const char *const sort[] = {"/usr/bin/sort", NULL};
+    if (!run_program(sort, "b\na\n", &out, &e)) fail_msg("%s", e.text);
+    assert_int_equal(out.n, 4);
+    assert_memory_equal(out.bytes, "a\nb\n", 4);
+    sandbox_output_close(&out);
+    const char *const list[] = {"/usr/bin/ls", "/usr/bin/sort", NULL};
+    if (!run_program(list, "x", &out, &e)) fail_msg("%s", e.text);
+    assert_memory_equal(out.bytes, "/usr/bin/sort\n", 14);
+    sandbox_output_close(&out);
+}
+
+static void programs_do_nothing_else(void **state)
+{
+    (void)state;
+    static const char *const programs[][6] = {
+        {"/usr/bin/cat", "/etc/passwd", NULL},
+        {"/usr/bin/ls", "/home", NULL},
+        {"/usr/bin/cat", "/proc/self/environ", NULL},
+        {"/usr/bin/touch", "/tmp/eyelet-test-sandbox", NULL},
+        {"/usr/bin/env", "sh", "-c", "ls | cat", NULL}, /* needs a process */
+        {"/no/such/program", NULL},
+        {"/usr/bin/sleep", "60", NULL},
+        {"/usr/bin/yes", NULL}, /* fills its output */
+        {"/usr/bin/perl", "-MSocket", "-e", "socket(S, PF_INET, SOCK_STREAM, 0) or exit 9", NULL},
+    };
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+        struct sandbox_output out;
+        ey_err e;
+        double start = seconds_now();
+        if (run_program(programs[i], "x", &out, &e)) fail_msg("%s was done", programs[i][0]);
+        assert_true(e.code == EY_BAD_IMAGE || e.code == EY_IO);
+        assert_true(seconds_now() - start < 10);
+    }
+}
+
+int run_job_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_come_back),
+        cmocka_unit_test(damaged_input_is_named),
+        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(output_is_limited),
+        cmocka_unit_test(time_is_limited),
+        cmocka_unit_test(who_leaves_is_not_decoded_for),
+        cmocka_unit_test(all_can_be_killed),
+        cmocka_unit_test(children_have_no_descriptors_of_ours),
+        cmocka_unit_test(children_die_with_us),
+        cmocka_unit_test(many_threads_share_few_children),
+        cmocka_unit_test(a_missing_helper_is_named),
+        cmocka_unit_test(programs_read_the_system_and_their_input),
+        cmocka_unit_test(programs_do_nothing_else),
+    };
+    return cmocka_run_group_tests_name("jobs", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--decode-slowly") == 0) return decode_slowly();
+    sandbox_set_helper(EY_HELPER);
+    return run_message_tests() + run_filter_tests() + run_job_tests() > 0;
+}
