@@ -88,6 +88,12 @@ typedef struct {
     const int *ids;
     size_t n_ids;
 
+    /* Asked while images are decoded, or wait for memory; true ends that with EY_CANCELLED. NULL:
+     * never. */
+    bool (*gone)(void *user);
+    void *gone_user;
+    uint64_t budget_held; /* bytes of the engine's budget that the caller holds for this request */
+
     const char *const *tools; /* JSON objects, one per tool */
     size_t n_tools;
     bool add_vision_id;        /* "Picture 1: " before each image, as the chat template has it */

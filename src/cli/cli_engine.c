@@ -218,6 +218,13 @@ ey_sampling cli_engine_sampling(const struct cli_engine *s, bool greedy)
     return x;
 }
 
+/* Whether Ctrl-C was pressed, while an image is decoded. */
+static bool on_decoding(void *unused)
+{
+    (void)unused;
+    return cancel_requested();
+}
+
 ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, size_t n,
                               bool greedy, struct answer_sink *sink)
 {
@@ -235,6 +242,7 @@ ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, 
     request.n_stop = o->stop.n;
     request.on_event = on_answer_event;
     request.event_user = sink;
+    request.gone = on_decoding;
     s->sampled = s->sampled || !(request.sampling.temperature <=
                                  0); /* a server's own temperature is taken to be above 0 */
     return request;

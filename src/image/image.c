@@ -8,7 +8,7 @@
 #include "image/codecs/codecs.h"
 #include "image/sniff.h"
 
-enum { BUDGET_WAIT_MS = 20000 };
+enum { BUDGET_WAIT_MS = 20000, CHECK_GONE_MS = 100 };
 
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e)
 {
@@ -36,18 +36,32 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
+/* More than there is beside what the request holds itself would be waited for in vain. */
+static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const char *name,
+                            ey_err *e)
+{
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "%s: decoding it takes up to %llu MiB besides the %llu that its request holds, "
+                   "and all images together have %llu; scale it down, or give the server more "
+                   "(--host-memory)",
+                   name, (unsigned long long)(needed >> 20), (unsigned long long)(b->own >> 20),
+                   (unsigned long long)(ey_budget_total(b->from) >> 20));
+}
+
 bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name, ey_err *e)
 {
     if (!b || !b->from || needed <= b->held) return true;
-    if (needed > ey_budget_total(b->from))
-        return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: decoding it takes up to %llu MiB and all images together have %llu; "
-                       "scale it down",
-                       name, (unsigned long long)(needed >> 20),
-                       (unsigned long long)(ey_budget_total(b->from) >> 20));
-    if (!ey_budget_acquire(b->from, needed - b->held, BUDGET_WAIT_MS))
-        return ey_fail(e, EY_BUSY,
-                       "%s: other images take all of the memory for images; try again later", name);
+    uint64_t total = ey_budget_total(b->from);
+    if (needed > total || b->own > total - needed) return fail_never_fits(b, needed, name, e);
+    for (int waited = 0; !ey_budget_acquire(b->from, needed - b->held, CHECK_GONE_MS);
+         waited += CHECK_GONE_MS) {
+        if (b->gone && b->gone(b->user))
+            return ey_fail(e, EY_CANCELLED, "%s: decoding was cancelled", name);
+        if (waited >= BUDGET_WAIT_MS)
+            return ey_fail(e, EY_BUSY,
+                           "%s: other images take all of the memory for images; try again later",
+                           name);
+    }
     b->held = needed;
     return true;
 }

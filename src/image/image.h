@@ -22,9 +22,13 @@ bool image_decode(struct image *out, const void *bytes, size_t n, const char *na
 struct image_budget {
     ey_budget *from; /* NULL: no limit */
     uint64_t held;
+    uint64_t own;             /* what the same request holds of it besides */
+    bool (*gone)(void *user); /* asked while it takes long; true ends it. NULL: never */
+    void *user;
 };
 /* The same, and what decoding may take at most comes out of the budget before it is allocated.
- * EY_BUSY: others hold it; EY_BAD_IMAGE: it is more than there will ever be. */
+ * EY_BUSY: others hold it; EY_BAD_IMAGE: it is more than there will ever be beside what the request
+ * holds itself; EY_CANCELLED: gone() said so. */
 bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name,
                          struct image_budget *budget, ey_err *e);
 /* Takes what is missing for `needed` bytes to be held. The same errors. */

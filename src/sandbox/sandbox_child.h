@@ -17,9 +17,9 @@ struct sandbox_child {
 /* ---- sandbox_spawn.c ---- */
 
 /* Starts one and waits until it is ready, for a few seconds. It dies with the calling thread. */
-struct sandbox_child *child_start(ey_err *e);
+struct sandbox_child *sandbox_child_start(ey_err *e);
 /* Kills it with its worker, if it still lives, and frees it. */
-void child_end(struct sandbox_child *child);
+void sandbox_child_end(struct sandbox_child *child);
 
 /* ---- sandbox_pool.c ---- */
 

@@ -49,7 +49,7 @@ static void start_one_child(void)
     ey_err error;
     pool.n_children++;
     pthread_mutex_unlock(&pool.lock);
-    struct sandbox_child *child = child_start(&error);
+    struct sandbox_child *child = sandbox_child_start(&error);
     pthread_mutex_lock(&pool.lock);
     if (child) {
         child->next = pool.idle;
@@ -180,7 +180,7 @@ void pool_return_child(struct sandbox_child *child, bool idle)
     }
     pthread_mutex_unlock(&pool.lock);
     if (idle) return;
-    child_end(child);
+    sandbox_child_end(child);
     pthread_mutex_lock(&pool.lock);
     pool.n_children--; /* only now, so that no more than `most` ever live */
     pthread_cond_broadcast(&pool.changed);
@@ -200,7 +200,7 @@ void sandbox_kill_all(void)
     int n = 0;
     for (struct sandbox_child *next; idle; idle = next, n++) {
         next = idle->next;
-        child_end(idle);
+        sandbox_child_end(idle);
     }
     pthread_mutex_lock(&pool.lock);
     pool.n_children -= n;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "sandbox/sandbox.h"
 
 char *data_file(const char *name, size_t *n)
 {
@@ -87,5 +88,6 @@ bool decodes(const void *bytes, size_t n, const char *name, ey_err *e)
 
 int main(void)
 {
-    return run_decode_tests() + run_reports_tests() + run_resize_tests() > 0;
+    sandbox_set_helper(EY_HELPER);
+    return run_decode_tests() + run_heif_tests() + run_reports_tests() + run_resize_tests() > 0;
 }

@@ -28,6 +28,7 @@ bool decodes(const void *bytes, size_t n, const char *name, ey_err *e);
 /* Each runs its file's tests; returns how many failed. */
 int run_decode_tests(void);
 int run_reports_tests(void);
+int run_heif_tests(void);
 int run_resize_tests(void);
 
 #endif

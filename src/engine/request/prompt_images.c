@@ -86,13 +86,16 @@ static bool fail_prompt_image(ey_err *e, size_t i, const char *name, bool decode
 }
 
 /* The budget holds the original while there is one, then the pixels that the model sees. */
-static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const ey_part *part,
-                              size_t i, ey_err *e)
+static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
+                              const ey_part *part, size_t i, ey_err *e)
 {
     char name[32];
     struct prompt_image *p = &prompt->images[i];
     struct image original = {0};
-    struct image_budget budget = {engine->devices.budget, 0};
+    struct image_budget budget = {.from = engine->devices.budget,
+                                  .own = request->budget_held + prompt->budget_bytes,
+                                  .gone = request->gone,
+                                  .user = request->gone_user};
     snprintf(name, sizeof(name), prompt->n_images > 1 ? "image %zu" : "the image", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE) {
         ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
@@ -144,7 +147,7 @@ bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_req
     for (size_t m = 0; m < request->n_messages; m++)
         for (size_t p = 0; p < request->messages[m].n_parts; p++)
             if (request->messages[m].parts[p].type == EY_PART_IMAGE &&
-                !prompt_image_open(prompt, engine, &request->messages[m].parts[p], i++, e))
+                !prompt_image_open(prompt, engine, request, &request->messages[m].parts[p], i++, e))
                 return false;
     return check_visual_tokens(prompt, engine, e);
 }

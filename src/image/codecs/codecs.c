@@ -27,6 +27,11 @@ bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, e
                    EY_MAX_IMAGE_SIDE, EY_MAX_IMAGE_PIXELS);
 }
 
+bool decoding_allowed(const struct image_file *f, uint64_t bytes, ey_err *e)
+{
+    return image_budget_hold(f->budget, bytes, f->name, e);
+}
+
 bool size_plausible(const struct image_file *f, const char *format, uint64_t units,
                     uint64_t units_per_byte, ey_err *e)
 {

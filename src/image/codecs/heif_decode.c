@@ -1,191 +1,138 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HEIC and AVIF by libheif, which is opened when the first such file comes: most installations
- * never need its codecs. It turns and mirrors by the file's own properties (irot, imir), so EXIF
- * orientation, which repeats them, is not applied again. Its codecs write a line to stderr about
- * some damaged files (libde265, and dav1d for alpha planes), and libheif offers no way to stop
- * them. */
-#include "image/codecs/codecs.h"
-#include "image/codecs/heif_refs.h"
-#include "image/pixels.h"
-
-#ifdef EY_HAVE_HEIF
-
-#include <dlfcn.h>
-#include <libheif/heif.h>
-#include <stdio.h>
+/* HEIC and AVIF, decoded by libheif in another process (src/sandbox), which is given the memory and
+ * the time that the coded frames need: file headers may say another size. */
 #include <string.h>
 
-/* Every function of libheif that we call. */
-#define HEIF_FUNCTIONS(X)                         \
-    X(heif_context_alloc)                         \
-    X(heif_context_free)                          \
-    X(heif_context_read_from_memory_without_copy) \
-    X(heif_context_get_primary_image_handle)      \
-    X(heif_image_handle_get_width)                \
-    X(heif_image_handle_get_height)               \
-    X(heif_image_handle_has_alpha_channel)        \
-    X(heif_image_handle_release)                  \
-    X(heif_decoding_options_alloc)                \
-    X(heif_decoding_options_free)                 \
-    X(heif_decode_image)                          \
-    X(heif_image_get_width)                       \
-    X(heif_image_get_height)                      \
-    X(heif_image_get_plane_readonly)              \
-    X(heif_image_release)
+#include "base/limits.h"
+#include "image/codecs/codecs.h"
+#include "image/codecs/heif_refs.h"
+#include "image/codecs/heif_size.h"
+#include "image/pixels.h"
+#include "sandbox/sandbox.h"
+#include "sandbox/sandbox_message.h"
 
-struct heif_library {
-#define HEIF_FIELD(function) __typeof__(&function) function;
-    HEIF_FUNCTIONS(HEIF_FIELD)
-#undef HEIF_FIELD
+/* Bytes that libheif 1.15 and its codecs take for a pixel were measured as the least limit with
+ * which photos of 1 to 3 megapixels decode: HEVC 5.6 (4:4:4: 6.7), AV1 13 (4:4:4: 16.3), alpha 3 to
+ * 5 more. Others may take somewhat more. */
+enum {
+    FIXED_BYTES = 12 << 20, /* threads' stacks, tables, the file's structure */
+    HEVC_BYTES = 8,
+    AV1_BYTES = 15,
+    FULL_CHROMA_BYTES = 4,
+    ALPHA_BYTES = 6,
 };
 
-/* The library stays loaded once it is: dlopen again is then only a count. */
-static bool open_libheif(struct heif_library *lib, const struct image_file *f, const char *format,
-                         ey_err *e)
+/* Far above what the slowest machine takes, in seconds. */
+static const double LEAST_SECONDS = 10, SECONDS_PER_MEGAPIXEL = 0.5;
+
+/* Frames may be larger than the image that is made of them (a grid's last tiles), within reason.
+ */
+static const uint64_t FREE_CODED_PIXELS = 1 << 24;
+enum { CODED_PER_PIXEL = 4 };
+
+struct heif_format {
+    const char *name;
+    enum sandbox_decoder decoder;
+    uint64_t bytes_per_pixel;
+};
+
+static bool check_heif_size(const struct image_file *f, const struct heif_size *s, ey_err *e)
 {
-    void *handle = dlopen("libheif.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
+    if (s->too_many)
+        return ey_fail(e, EY_BAD_IMAGE, "%s: an image of too many parts; convert it to JPEG or PNG",
+                       f->name);
+    if (s->coded > CODED_PER_PIXEL * EY_MAX_IMAGE_PIXELS)
+        return ey_fail(e, EY_BAD_IMAGE, "%s: frames of %llu pixels are too many", f->name,
+                       (unsigned long long)s->coded);
+    if (s->width == 0 || s->height == 0) return true; /* the decoder says what is wrong */
+    if (s->coded > FREE_CODED_PIXELS && s->coded / CODED_PER_PIXEL > s->width * s->height)
         return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: reading %s needs libheif, which is not installed; install the package "
-                       "libheif1 (Debian, Ubuntu) or libheif (Fedora, Arch), or convert the image "
-                       "to JPEG or PNG",
-                       f->name, format);
-#define HEIF_LOOKUP(function)                            \
-    *(void **)&lib->function = dlsym(handle, #function); \
-    if (!lib->function)                                  \
-        return ey_fail(e, EY_BAD_IMAGE, "%s: the libheif here lacks " #function, f->name);
-    HEIF_FUNCTIONS(HEIF_LOOKUP)
-#undef HEIF_LOOKUP
-    return true;
+                       "%s: frames of %llu pixels for an image of %llux%llu are not plausible",
+                       f->name, (unsigned long long)s->coded, (unsigned long long)s->width,
+                       (unsigned long long)s->height);
+    return size_allowed(f, s->width, s->height, e);
 }
 
-struct heif_job {
-    struct heif_library lib;
-    const struct image_file *file;
-    struct heif_source source;
-    const char *format;
-    const char *quiet_decoder; /* libheif's name of the codec to try first, or NULL */
-    struct heif_context *context;
-    struct heif_image_handle *handle;
-    struct heif_image *image;
-    bool alpha;
-};
-
-/* The file may be sound, but this libheif has no codec for it. */
-static bool lacks_decoder(struct heif_error error)
+/* Of the canvas or the largest frame, whichever is more. */
+static uint64_t working_pixels(const struct heif_size *s)
 {
-    return error.code == heif_error_Unsupported_filetype ||
-           error.code == heif_error_Unsupported_feature ||
-           error.code == heif_error_Plugin_loading_error;
+    uint64_t canvas = s->width * s->height;
+    return canvas > s->largest ? canvas : s->largest;
 }
 
-static bool check_heif_error(const struct heif_job *job, struct heif_error error, ey_err *e)
+static struct sandbox_limits heif_limits(const struct image_file *f, const struct heif_size *s,
+                                         const struct heif_format *format)
 {
-    if (error.code == heif_error_Ok) return true;
-    char detail[128]; /* its messages may end in a newline */
-    snprintf(detail, sizeof(detail), "%.*s", (int)strcspn(error.message, "\n"), error.message);
-    if (!lacks_decoder(error)) return fail_damaged(job->file, job->format, detail, e);
-    return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: the libheif installed here cannot read this %s (%s); convert the image "
-                   "to JPEG or PNG",
-                   job->file->name, job->format, detail);
+    uint64_t pixels = working_pixels(s);
+    uint64_t each = format->bytes_per_pixel + (s->full_chroma ? FULL_CHROMA_BYTES : 0) +
+                    (s->alpha ? ALPHA_BYTES : 0);
+    if (s->deep) each *= 2;
+    const struct image_budget *budget = f->budget;
+    return (struct sandbox_limits){.memory = FIXED_BYTES + pixels * each,
+                                   .output = BITMAP_HEADER_BYTES + pixels * (s->alpha ? 4 : 3),
+                                   .seconds = LEAST_SECONDS +
+                                              SECONDS_PER_MEGAPIXEL * (double)s->coded / 1e6,
+                                   .gone = budget ? budget->gone : NULL,
+                                   .user = budget ? budget->user : NULL};
 }
 
-static bool read_heif_header(struct heif_job *job, ey_err *e)
+static bool copy_bitmap(struct image *out, const struct sandbox_image *image, bool premultiplied,
+                        ey_err *e)
 {
-    const struct image_file *f = job->file;
-    if (!heif_read_references(&job->source, f, e)) return false;
-    job->context = job->lib.heif_context_alloc();
-    if (!job->context) return ey_fail_memory(e, "the HEIF decoder", 0);
-    if (!check_heif_error(job,
-                          job->lib.heif_context_read_from_memory_without_copy(
-                              job->context, job->source.bytes, job->source.n, NULL),
-                          e) ||
-        !check_heif_error(
-            job, job->lib.heif_context_get_primary_image_handle(job->context, &job->handle), e))
-        return false;
-    int width = job->lib.heif_image_handle_get_width(job->handle);
-    int height = job->lib.heif_image_handle_get_height(job->handle);
-    job->alpha = job->lib.heif_image_handle_has_alpha_channel(job->handle);
-    return size_allowed(f, width > 0 ? (uint64_t)width : 0, height > 0 ? (uint64_t)height : 0, e);
-}
-
-/* For AV1, libaom where libheif has it (else libheif takes what it has): dav1d, its own first
- * choice, writes to stderr about damaged files. */
-static bool decode_heif_pixels(struct heif_job *job, ey_err *e)
-{
-    struct heif_decoding_options *options = job->lib.heif_decoding_options_alloc();
-    if (!options) return ey_fail_memory(e, "the HEIF decoder", 0);
-    options->convert_hdr_to_8bit = 1;
-#if LIBHEIF_NUMERIC_VERSION >= 0x010f0000 /* 1.15 */
-    if (options->version >= 4) options->decoder_id = job->quiet_decoder;
-#endif
-    enum heif_chroma layout = job->alpha ? heif_chroma_interleaved_RGBA
-                                         : heif_chroma_interleaved_RGB;
-    struct heif_error error = job->lib.heif_decode_image(job->handle, &job->image,
-                                                         heif_colorspace_RGB, layout, options);
-    job->lib.heif_decoding_options_free(options);
-    return check_heif_error(job, error, e);
-}
-
-/* The decoded image's own size counts: a header may have said another one. */
-static bool copy_heif_pixels(struct image *out, const struct heif_job *job, ey_err *e)
-{
-    int width = job->lib.heif_image_get_width(job->image, heif_channel_interleaved);
-    int height = job->lib.heif_image_get_height(job->image, heif_channel_interleaved);
-    int channels = job->alpha ? 4 : 3, stride = 0;
-    const uint8_t *plane = job->lib.heif_image_get_plane_readonly(
-        job->image, heif_channel_interleaved, &stride);
-    if (!plane || width <= 0 || height <= 0 || stride < width * channels)
-        return fail_damaged(job->file, job->format, NULL, e);
-    if (!size_allowed(job->file, (uint64_t)width, (uint64_t)height, e)) return false;
-    uint8_t *pixels = pixels_alloc(width, height, channels, e);
+    uint8_t *pixels = pixels_alloc(image->width, image->height, image->channels, e);
     if (!pixels) return false;
-    size_t row = (size_t)width * (size_t)channels;
-    for (int y = 0; y < height; y++)
-        memcpy(pixels + (size_t)y * row, plane + (size_t)y * (size_t)stride, row);
-    if (job->alpha && job->source.premultiplied)
-        image_from_premultiplied(out, pixels, width, height);
-    else if (job->alpha)
-        image_from_rgba(out, pixels, width, height);
+    memcpy(pixels, image->pixels,
+           (size_t)image->width * (size_t)image->height * (size_t)image->channels);
+    if (image->channels == 4 && premultiplied)
+        image_from_premultiplied(out, pixels, image->width, image->height);
+    else if (image->channels == 4)
+        image_from_rgba(out, pixels, image->width, image->height);
     else
-        *out = (struct image){width, height, pixels};
+        *out = (struct image){image->width, image->height, pixels};
     return true;
 }
 
-static bool decode_heif(struct image *out, const struct image_file *f, const char *format,
-                        const char *quiet_decoder, ey_err *e)
+/* "NAME: this FORMAT: what the sandbox said" */
+static bool fail_heif(const struct image_file *f, const struct heif_format *format, ey_err *e)
 {
-    struct heif_job job = {.file = f, .format = format, .quiet_decoder = quiet_decoder};
-    if (!open_libheif(&job.lib, f, format, e)) return false;
-    bool ok = read_heif_header(&job, e) && decode_heif_pixels(&job, e) &&
-              copy_heif_pixels(out, &job, e);
-    if (job.image) job.lib.heif_image_release(job.image);
-    if (job.handle) job.lib.heif_image_handle_release(job.handle);
-    if (job.context) job.lib.heif_context_free(job.context);
-    buf_free(&job.source.rewritten);
+    return ey_fail_within(e, "%s: this %s", f->name, format->name);
+}
+
+static bool decode_source(struct image *out, const struct image_file *f,
+                          const struct heif_source *source, const struct heif_format *format,
+                          ey_err *e)
+{
+    struct sandbox_image image;
+    struct heif_size size = heif_size_of(source->bytes, source->n);
+    if (!check_heif_size(f, &size, e)) return false;
+    struct sandbox_limits limits = heif_limits(f, &size, format);
+    if (!decoding_allowed(f, source->rewritten.capacity + source->n + limits.output + limits.memory,
+                          e))
+        return false;
+    if (!sandbox_decode(&image, format->decoder, source->bytes, source->n, &limits, e))
+        return fail_heif(f, format, e);
+    bool ok = copy_bitmap(out, &image, source->premultiplied, e);
+    sandbox_image_close(&image);
     return ok;
 }
 
-#else
-
-static bool decode_heif(struct image *out, const struct image_file *f, const char *format,
-                        const char *quiet_decoder, ey_err *e)
+static bool decode_heif(struct image *out, const struct image_file *f,
+                        const struct heif_format *format, ey_err *e)
 {
-    (void)out, (void)quiet_decoder;
-    return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: %s is not supported by this build of eyelet; convert it to JPEG or PNG",
-                   f->name, format);
+    struct heif_source source;
+    bool ok = heif_read_references(&source, f, e) && decode_source(out, f, &source, format, e);
+    buf_free(&source.rewritten);
+    return ok;
 }
-
-#endif
 
 bool heic_decode(struct image *out, const struct image_file *f, ey_err *e)
 {
-    return decode_heif(out, f, "HEIC", NULL, e);
+    static const struct heif_format format = {"HEIC", SANDBOX_HEIC, HEVC_BYTES};
+    return decode_heif(out, f, &format, e);
 }
 
 bool avif_decode(struct image *out, const struct image_file *f, ey_err *e)
 {
-    return decode_heif(out, f, "AVIF", "aom", e);
+    static const struct heif_format format = {"AVIF", SANDBOX_AVIF, AV1_BYTES};
+    return decode_heif(out, f, &format, e);
 }

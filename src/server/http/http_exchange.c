@@ -58,6 +58,16 @@ bool exchange_hung_up(struct exchange *x)
     return connections_hung_up(x->connections, x->connection);
 }
 
+bool exchange_abandoned(struct exchange *x)
+{
+    return exchange_hung_up(x) || server_is_ending(x->server);
+}
+
+uint64_t exchange_budget_held(const struct exchange *x)
+{
+    return x->budget_held;
+}
+
 /* ---- headers of the reply ---- */
 
 static bool has_header(const struct exchange *x, const char *name)

@@ -27,6 +27,10 @@ const char *exchange_request_header(struct exchange *x, const char *name);
 double exchange_started(const struct exchange *x);
 /* The client has closed its end. Cheap; poll it every 100 ms or so. */
 bool exchange_hung_up(struct exchange *x);
+/* That, or the server ends: nobody needs the reply any more. */
+bool exchange_abandoned(struct exchange *x);
+/* What its body holds of the server's budget, in bytes. */
+uint64_t exchange_budget_held(const struct exchange *x);
 
 void exchange_add_header(struct exchange *x, const char *name, const char *value);
 /* Takes the body's contents. */

@@ -14,9 +14,9 @@ enum { WAIT_MS = 100 };
 
 /* ---- the request ---- */
 
-static bool client_hung_up(void *exchange)
+static bool request_abandoned(void *exchange)
 {
-    return exchange_hung_up(exchange);
+    return exchange_abandoned(exchange);
 }
 
 static struct media_policy media_policy_for(const struct server *server, struct exchange *x)
@@ -25,9 +25,10 @@ static struct media_policy media_policy_for(const struct server *server, struct 
     return (struct media_policy){.domains = o->media_domains,
                                  .n_domains = o->n_media_domains,
                                  .local_path = o->local_media_path,
-                                 .gone = client_hung_up,
+                                 .gone = request_abandoned,
                                  .user = x,
-                                 .budget = server->budget};
+                                 .budget = server->budget,
+                                 .own = exchange_budget_held(x)};
 }
 
 static struct api_limits api_limits_for(const struct completion *a,
@@ -43,6 +44,8 @@ static struct api_limits api_limits_for(const struct completion *a,
                                 .grammars = a->server->grammars,
                                 .tool_format = ey_engine_tool_format(a->engine)};
     limits.defaults.sampling = ey_model_sampling(a->engine);
+    limits.defaults.gone = media->gone;
+    limits.defaults.gone_user = media->user;
     return limits;
 }
 
@@ -307,6 +310,7 @@ static void run_completion(struct server *server, struct exchange *x, enum api_k
         !completion_choices_prepare(&a->choices, server, &a->lease, &a->request,
                                     exchange_started(x), &a->error) ||
         !completion_choices_start(&a->choices, &a->error)) {
+        completion_may_continue(a); /* decoding may have been ended because the server is */
         completion_fail(a, x);
     } else if (a->request.stream) {
         completion_stream(a, x);

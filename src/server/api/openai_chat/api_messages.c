@@ -310,6 +310,7 @@ bool images_load(const struct api_reading *r, const struct image_refs *images,
         if (!media_get(media, ref->url, ref->n_url, r->limits->media, &e))
             return fail_image(r, ref, &e);
         out->n_media++;
+        out->request.budget_held += media->held;
         ref->part->bytes = media->bytes;
         ref->part->n_bytes = media->n_bytes;
         ref->part->min_pixels = budget->min_pixels;

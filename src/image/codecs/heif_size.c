@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The boxes of an ISO media file (ISO 14496-12, 23008-12) as far as they say how large frames
+ * are, and the sequence headers of HEVC and AV1. A file may lie here only to its own harm: the
+ * decoder's memory is limited to what is found. */
+#include "image/codecs/heif_size.h"
+
+#include <string.h>
+
+enum {
+    MAX_FRAMES = 1024,         /* 680 tiles of 512x512 are the largest image */
+    MAX_TABLE_BYTES = 1 << 18, /* of a box that lists items */
+    MAX_DEPTH = 4,             /* images derived from images */
+    MAX_HEADER_UNITS = 4096,   /* of a coded frame */
+};
+
+struct span {
+    const uint8_t *data;
+    size_t n;
+};
+
+/* ---- bytes ---- */
+
+/* The next `count` bytes as a number, taken off the span; a short one gives 0 and is empty then. */
+static uint64_t take(struct span *s, size_t count)
+{
+    uint64_t value = 0;
+    if (s->n < count) {
+        s->n = 0;
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        value = value << 8 | s->data[i];
+    if (count) s->data += count; /* an empty span has no address */
+    s->n -= count;
+    return value;
+}
+
+static struct span take_span(struct span *s, uint64_t count)
+{
+    struct span part = {s->data, count < s->n ? (size_t)count : s->n};
+    if (part.n) s->data += part.n;
+    s->n -= part.n;
+    return part;
+}
+
+static uint32_t box_code(const char *name)
+{
+    const uint8_t *b = (const uint8_t *)name;
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+/* ---- boxes ---- */
+
+/* Takes the next box off the span; false at its end. */
+static bool next_box(struct span *s, uint32_t *type, struct span *body)
+{
+    if (s->n < 8) return false;
+    uint64_t size = take(s, 4), head = 8;
+    *type = (uint32_t)take(s, 4);
+    if (size == 1) {
+        size = take(s, 8);
+        head = 16;
+    }
+    if (size == 0) size = head + s->n;
+    if (size < head) return false;
+    *body = take_span(s, size - head);
+    return true;
+}
+
+static bool find_box(struct span in, const char *name, struct span *body)
+{
+    uint32_t type;
+    while (next_box(&in, &type, body))
+        if (type == box_code(name)) return true;
+    *body = (struct span){0};
+    return false;
+}
+
+/* The version of a full box; its flags are taken off too. */
+static unsigned take_version(struct span *s, uint32_t *flags)
+{
+    uint32_t word = (uint32_t)take(s, 4);
+    *flags = word & 0xffffff;
+    return word >> 24;
+}
+
+/* ---- items ---- */
+
+struct heif_boxes {
+    struct span file, iinf, iloc, ipco, ipma, iref, idat;
+    struct heif_size *size;
+    size_t n_frames;
+};
+
+static uint32_t item_type(const struct heif_boxes *b, uint32_t id)
+{
+    struct span list = b->iinf, entry;
+    uint32_t flags, type;
+    take(&list, take_version(&list, &flags) == 0 ? 2 : 4);
+    while (next_box(&list, &type, &entry)) {
+        unsigned version = take_version(&entry, &flags);
+        uint32_t entry_id = (uint32_t)take(&entry, version < 3 ? 2 : 4);
+        take(&entry, 2);
+        if (version >= 2 && entry_id == id) return (uint32_t)take(&entry, 4);
+    }
+    return 0;
+}
+
+static bool property_at(const struct heif_boxes *b, unsigned index, uint32_t *type,
+                        struct span *body)
+{
+    struct span list = b->ipco;
+    while (index && next_box(&list, type, body))
+        if (--index == 0) return true;
+    return false;
+}
+
+/* The item's property of that name. */
+static bool item_property(const struct heif_boxes *b, uint32_t id, const char *name,
+                          struct span *body)
+{
+    struct span list = b->ipma;
+    uint32_t flags, type;
+    unsigned version = take_version(&list, &flags);
+    for (uint64_t entries = take(&list, 4); entries && list.n; entries--) {
+        uint32_t entry_id = (uint32_t)take(&list, version < 1 ? 2 : 4);
+        struct span indices = take_span(&list, take(&list, 1) * (flags & 1 ? 2 : 1));
+        while (entry_id == id && indices.n) {
+            unsigned index = flags & 1 ? (unsigned)take(&indices, 2) & 0x7fff
+                                       : (unsigned)take(&indices, 1) & 0x7f;
+            if (property_at(b, index, &type, body) && type == box_code(name)) return true;
+        }
+    }
+    return false;
+}
+
+/* The first piece of the item's data, which is all of it in practice. */
+static struct span item_data(const struct heif_boxes *b, uint32_t id)
+{
+    struct span list = b->iloc;
+    uint32_t flags;
+    unsigned version = take_version(&list, &flags);
+    unsigned sizes = (unsigned)take(&list, 2);
+    size_t n_offset = sizes >> 12, n_length = sizes >> 8 & 15, n_base = sizes >> 4 & 15,
+           n_index = version ? sizes & 15 : 0;
+    for (uint64_t items = take(&list, version < 2 ? 2 : 4); items && list.n; items--) {
+        uint32_t entry_id = (uint32_t)take(&list, version < 2 ? 2 : 4);
+        unsigned method = version ? (unsigned)take(&list, 2) & 15 : 0;
+        take(&list, 2);
+        uint64_t base = take(&list, n_base), extents = take(&list, 2);
+        struct span pieces = take_span(&list, extents * (n_index + n_offset + n_length));
+        if (entry_id != id) continue;
+        take(&pieces, n_index);
+        uint64_t offset = base + take(&pieces, n_offset), length = take(&pieces, n_length);
+        struct span from = method == 1 ? b->idat : b->file;
+        if (method > 1 || offset > from.n) break;
+        take_span(&from, offset);
+        return take_span(&from, length ? length : from.n);
+    }
+    return (struct span){0};
+}
+
+/* ---- bits ---- */
+
+struct bits {
+    struct span from;
+    size_t at;      /* bits read */
+    bool emulation; /* HEVC: 0, 0, 3 stands for 0, 0 */
+};
+
+static unsigned take_bit(struct bits *b)
+{
+    size_t byte = b->at / 8;
+    if (b->emulation && b->at % 8 == 0 && byte >= 2 && byte < b->from.n &&
+        b->from.data[byte] == 3 && !b->from.data[byte - 1] && !b->from.data[byte - 2]) {
+        b->at += 8;
+        byte++;
+    }
+    unsigned bit = byte < b->from.n ? b->from.data[byte] >> (7 - b->at % 8) & 1u : 0;
+    b->at++;
+    return bit;
+}
+
+static uint32_t take_bits(struct bits *b, unsigned n)
+{
+    uint32_t value = 0;
+    while (n--)
+        value = value << 1 | take_bit(b);
+    return value;
+}
+
+/* Exp-Golomb (HEVC's ue(v), AV1's uvlc). */
+static uint32_t take_golomb(struct bits *b)
+{
+    unsigned zeros = 0;
+    while (zeros < 32 && !take_bit(b))
+        zeros++;
+    return zeros >= 32 ? UINT32_MAX : ((1u << zeros) - 1) + take_bits(b, zeros);
+}
+
+/* ---- coded frames ---- */
+
+struct frame_size {
+    uint64_t width, height;
+    bool deep, full_chroma;
+};
+
+static void keep_larger(struct frame_size *kept, const struct frame_size *found)
+{
+    kept->deep |= found->deep;
+    kept->full_chroma |= found->full_chroma;
+    if (found->width * found->height <= kept->width * kept->height) return;
+    kept->width = found->width;
+    kept->height = found->height;
+}
+
+enum { PROFILE_BITS = 88, LEVEL_BITS = 8 };
+
+static void skip_profile_tier_level(struct bits *b, unsigned sub_layers)
+{
+    unsigned present[8];
+    for (unsigned i = 0; i < PROFILE_BITS + LEVEL_BITS; i++)
+        take_bit(b);
+    for (unsigned i = 0; i < sub_layers; i++)
+        present[i] = take_bits(b, 2);
+    for (unsigned i = sub_layers; sub_layers && i < 8; i++)
+        take_bits(b, 2);
+    for (unsigned i = 0; i < sub_layers; i++) {
+        unsigned n = (present[i] & 2 ? PROFILE_BITS : 0u) + (present[i] & 1 ? LEVEL_BITS : 0u);
+        while (n--)
+            take_bit(b);
+    }
+}
+
+/* A sequence parameter set of HEVC (7.3.2.2), from its two header bytes on. */
+static struct frame_size hevc_frame_size(struct span unit)
+{
+    struct bits b = {.from = unit, .emulation = true};
+    struct frame_size size = {0};
+    take_bits(&b, 16 + 4);
+    unsigned sub_layers = take_bits(&b, 3);
+    take_bit(&b);
+    skip_profile_tier_level(&b, sub_layers);
+    take_golomb(&b);
+    uint32_t chroma = take_golomb(&b);
+    if (chroma == 3) take_bit(&b);
+    size.width = take_golomb(&b);
+    size.height = take_golomb(&b);
+    if (take_bit(&b))
+        for (int i = 0; i < 4; i++)
+            take_golomb(&b); /* a window in it is shown; all of it is decoded */
+    size.deep = take_golomb(&b) > 0;
+    size.full_chroma = chroma > 1;
+    return size;
+}
+
+enum { HEVC_SPS = 33 };
+
+/* The parameter sets in an item's hvcC property. */
+static struct frame_size hevc_item_size(struct span hvcc)
+{
+    struct frame_size largest = {0};
+    take_span(&hvcc, 22);
+    for (uint64_t arrays = take(&hvcc, 1); arrays && hvcc.n; arrays--) {
+        unsigned type = (unsigned)take(&hvcc, 1) & 0x3f;
+        for (uint64_t units = take(&hvcc, 2); units && hvcc.n; units--) {
+            struct span unit = take_span(&hvcc, take(&hvcc, 2));
+            if (type != HEVC_SPS) continue;
+            struct frame_size size = hevc_frame_size(unit);
+            keep_larger(&largest, &size);
+        }
+    }
+    return largest;
+}
+
+/* Decoder model, operating points: what stands before the size in a sequence header of AV1. */
+static void skip_av1_operating_points(struct bits *b)
+{
+    unsigned delay_bits = 0;
+    bool decoder_model = false;
+    if (take_bit(b)) {
+        take_bits(b, 32);
+        take_bits(b, 32);
+        if (take_bit(b)) take_golomb(b);
+        decoder_model = take_bit(b);
+        if (decoder_model) {
+            delay_bits = take_bits(b, 5) + 1;
+            take_bits(b, 32);
+            take_bits(b, 10);
+        }
+    }
+    bool display_delay = take_bit(b);
+    for (unsigned points = take_bits(b, 5) + 1; points; points--) {
+        take_bits(b, 12);
+        if (take_bits(b, 5) > 7) take_bit(b);
+        if (decoder_model && take_bit(b)) {
+            take_bits(b, delay_bits);
+            take_bits(b, delay_bits);
+            take_bit(b);
+        }
+        if (display_delay && take_bit(b)) take_bits(b, 4);
+    }
+}
+
+/* The body of a sequence header (AV1 5.5.1). */
+static struct frame_size av1_frame_size(struct span body)
+{
+    struct bits b = {.from = body};
+    struct frame_size size = {0};
+    take_bits(&b, 4);
+    if (take_bit(&b))
+        take_bits(&b, 5);
+    else
+        skip_av1_operating_points(&b);
+    unsigned width_bits = take_bits(&b, 4) + 1, height_bits = take_bits(&b, 4) + 1;
+    size.width = (uint64_t)take_bits(&b, width_bits) + 1;
+    size.height = (uint64_t)take_bits(&b, height_bits) + 1;
+    return size;
+}
+
+static uint64_t take_leb128(struct span *s)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        uint64_t byte = take(s, 1);
+        value |= (byte & 0x7f) << 7 * i;
+        if (!(byte & 0x80)) break;
+    }
+    return value;
+}
+
+enum { AV1_SEQUENCE_HEADER = 1 };
+
+/* The largest of the sequence headers among the units of a stream. */
+static struct frame_size av1_stream_size(struct span stream)
+{
+    struct frame_size largest = {0};
+    for (int units = 0; stream.n && units < MAX_HEADER_UNITS; units++) {
+        unsigned head = (unsigned)take(&stream, 1);
+        if (head & 4) take(&stream, 1);
+        struct span body = take_span(&stream, head & 2 ? take_leb128(&stream) : stream.n);
+        if ((head >> 3 & 15) != AV1_SEQUENCE_HEADER) continue;
+        struct frame_size size = av1_frame_size(body);
+        keep_larger(&largest, &size);
+    }
+    return largest;
+}
+
+/* av1C has depth and chroma; the headers in it are optional, those in the data are not. */
+static struct frame_size av1_item_size(struct span av1c, struct span data)
+{
+    struct frame_size size = av1_stream_size(data);
+    take(&av1c, 2);
+    unsigned flags = (unsigned)take(&av1c, 1);
+    take(&av1c, 1);
+    struct frame_size other = av1_stream_size(av1c);
+    keep_larger(&size, &other);
+    size.deep = flags & 0x40;
+    size.full_chroma = !(flags & 0x10) && (flags & 0x0c) != 0x0c;
+    return size;
+}
+
+/* ---- what is decoded ---- */
+
+/* The size that the item's own header claims. */
+static struct frame_size claimed_size(const struct heif_boxes *b, uint32_t id)
+{
+    struct span ispe;
+    struct frame_size size = {0};
+    if (!item_property(b, id, "ispe", &ispe)) return size;
+    take(&ispe, 4);
+    size.width = take(&ispe, 4);
+    size.height = take(&ispe, 4);
+    return size;
+}
+
+static void add_frame(struct heif_boxes *b, const struct frame_size *size)
+{
+    uint64_t pixels = size->width * size->height; /* of 32 bits each */
+    b->size->coded = b->size->coded > UINT64_MAX - pixels ? UINT64_MAX : b->size->coded + pixels;
+    if (pixels > b->size->largest) b->size->largest = pixels;
+    b->size->deep |= size->deep;
+    b->size->full_chroma |= size->full_chroma;
+}
+
+/* The canvas of a grid; its header in the data counts as well as the property. */
+static struct frame_size grid_size(const struct heif_boxes *b, uint32_t id)
+{
+    struct span data = item_data(b, id);
+    struct frame_size size = claimed_size(b, id), grid = {0};
+    bool wide = take(&data, 2) & 1;
+    take(&data, 2);
+    grid.width = take(&data, wide ? 4 : 2);
+    grid.height = take(&data, wide ? 4 : 2);
+    keep_larger(&size, &grid);
+    return size;
+}
+
+static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth);
+
+/* The items that this one is made of. */
+static void add_parts(struct heif_boxes *b, uint32_t id, int depth)
+{
+    struct span list = b->iref, body;
+    uint32_t flags, type;
+    size_t n_id = take_version(&list, &flags) == 0 ? 2 : 4;
+    while (next_box(&list, &type, &body)) {
+        if (take(&body, n_id) != id || type != box_code("dimg")) continue;
+        for (uint64_t n = take(&body, 2); n && body.n && !b->size->too_many; n--)
+            add_item(b, (uint32_t)take(&body, n_id), depth + 1);
+    }
+}
+
+/* Adds what decoding an item decodes; returns the size of the image that it gives. */
+static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth)
+{
+    struct span configuration;
+    struct frame_size size = claimed_size(b, id), coded = size;
+    uint32_t type = item_type(b, id);
+    if (++b->n_frames > MAX_FRAMES || depth > MAX_DEPTH) {
+        b->size->too_many = true;
+        return size;
+    }
+    if (item_property(b, id, "hvcC", &configuration))
+        coded = hevc_item_size(configuration);
+    else if (item_property(b, id, "av1C", &configuration))
+        coded = av1_item_size(configuration, item_data(b, id));
+    else if (type == box_code("grid"))
+        size = grid_size(b, id);
+    if (coded.width == 0 || coded.height == 0) coded = size;
+    if (type == box_code("hvc1") || type == box_code("hev1") || type == box_code("av01"))
+        add_frame(b, &coded);
+    else
+        add_parts(b, id, depth);
+    return size;
+}
+
+static bool is_alpha(const struct heif_boxes *b, uint32_t id)
+{
+    struct span auxc;
+    static const char *const kinds[] = {":alpha", "auxid:1"};
+    if (!item_property(b, id, "auxC", &auxc)) return false;
+    for (size_t i = 0; i < 2; i++)
+        if (memmem(auxc.data, auxc.n, kinds[i], strlen(kinds[i]))) return true;
+    return false;
+}
+
+/* The images that are the alpha of this one. */
+static void add_alpha(struct heif_boxes *b, uint32_t primary)
+{
+    struct span list = b->iref, body;
+    uint32_t flags, type;
+    size_t n_id = take_version(&list, &flags) == 0 ? 2 : 4;
+    while (next_box(&list, &type, &body) && !b->size->too_many) {
+        if (type != box_code("auxl")) continue;
+        uint32_t from = (uint32_t)take(&body, n_id);
+        bool of_primary = false;
+        for (uint64_t n = take(&body, 2); n && body.n; n--)
+            of_primary |= take(&body, n_id) == primary;
+        if (!of_primary || !is_alpha(b, from)) continue;
+        b->size->alpha = true;
+        add_item(b, from, 0);
+    }
+}
+
+static bool open_boxes(struct heif_boxes *b, uint32_t *primary)
+{
+    struct span meta, iprp, pitm;
+    uint32_t flags;
+    if (!find_box(b->file, "meta", &meta)) return false;
+    take_version(&meta, &flags);
+    if (!find_box(meta, "pitm", &pitm) || !find_box(meta, "iinf", &b->iinf) ||
+        !find_box(meta, "iprp", &iprp) || !find_box(iprp, "ipco", &b->ipco) ||
+        !find_box(iprp, "ipma", &b->ipma))
+        return false;
+    find_box(meta, "iloc", &b->iloc);
+    find_box(meta, "iref", &b->iref);
+    find_box(meta, "idat", &b->idat);
+    *primary = (uint32_t)take(&pitm, take_version(&pitm, &flags) == 0 ? 2 : 4);
+    const size_t lists[] = {b->iinf.n, b->iloc.n, b->ipco.n, b->ipma.n, b->iref.n};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        b->size->too_many |= lists[i] > MAX_TABLE_BYTES;
+    return !b->size->too_many;
+}
+
+struct heif_size heif_size_of(const uint8_t *file, size_t n)
+{
+    struct heif_size size = {0};
+    struct heif_boxes b = {.file = {file, n}, .size = &size};
+    uint32_t primary;
+    if (!open_boxes(&b, &primary)) return size;
+    struct frame_size image = add_item(&b, primary, 0);
+    size.width = image.width;
+    size.height = image.height;
+    add_alpha(&b, primary);
+    return size;
+}
