@@ -25,6 +25,10 @@ struct image_budget {
     uint64_t own;             /* what the same request holds of it besides */
     bool (*gone)(void *user); /* asked while it takes long; true ends it. NULL: never */
     void *user;
+    /* What the caller will need once an image of that size is decoded: both are taken at once, so
+     * that images which are half done never wait for one another. NULL: nothing. */
+    uint64_t (*after)(const void *context, int width, int height);
+    const void *context;
 };
 /* The same, and what decoding may take at most comes out of the budget before it is allocated.
  * EY_BUSY: others hold it; EY_BAD_IMAGE: it is more than there will ever be beside what the request

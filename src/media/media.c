@@ -31,11 +31,12 @@ bool media_fail_too_large(const struct media_policy *policy, ey_err *e)
 static bool take_budget(size_t n, size_t held, const struct media_policy *policy, ey_err *e)
 {
     if (!policy->budget) return true;
-    if (n > ey_budget_total(policy->budget) - held)
+    uint64_t total = ey_budget_total(policy->budget);
+    if (policy->own > total - held || n > total - held - policy->own)
         return ey_fail(e, EY_BAD_IMAGE,
                        "Failed to load image: %zu bytes do not fit the server's memory for "
-                       "requests, %llu bytes",
-                       held + n, (unsigned long long)ey_budget_total(policy->budget));
+                       "requests, %llu bytes (--host-memory)",
+                       held + n, (unsigned long long)total);
     for (int waited = 0; waited < BUDGET_WAIT_MS; waited += BUDGET_SLICE_MS) {
         if (ey_budget_acquire(policy->budget, n, BUDGET_SLICE_MS)) return true;
         if (media_client_gone(policy)) return ey_fail(e, EY_CANCELLED, "the client has left");

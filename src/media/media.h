@@ -21,6 +21,7 @@ struct media_policy {
     bool (*gone)(void *user); /* asked while fetching or waiting; true stops it. NULL: never */
     void *user;
     ey_budget *budget;   /* bytes come out of it while they are held; NULL: no limit */
+    uint64_t own;        /* of it, that the same request holds besides */
     bool allow_loopback; /* for tests, whose server is on this machine: no option sets it */
 };
 

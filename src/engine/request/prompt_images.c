@@ -64,6 +64,15 @@ static uint64_t resize_bytes(const struct image *original, int width, int height
                 (uint64_t)width * (uint64_t)height);
 }
 
+/* The same before the original is there, which needs only its size. */
+static uint64_t later_bytes(const void *spec, int width, int height)
+{
+    const struct image original = {width, height, NULL};
+    int to_width, to_height;
+    if (!size_within_budget(&to_width, &to_height, &original, spec, NULL)) return 0;
+    return resize_bytes(&original, to_width, to_height);
+}
+
 static bool resize_image(struct prompt_image *p, const struct image *original,
                          const struct patch_spec *spec, struct image_budget *budget,
                          const char *name, ey_err *e)
@@ -95,13 +104,15 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     struct image_budget budget = {.from = engine->devices.budget,
                                   .own = request->budget_held + prompt->budget_bytes,
                                   .gone = request->gone,
-                                  .user = request->gone_user};
+                                  .user = request->gone_user,
+                                  .after = later_bytes};
     snprintf(name, sizeof(name), prompt->n_images > 1 ? "image %zu" : "the image", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE) {
         ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
         return ey_fail_item(e, EY_ITEM_IMAGE, i, name);
     }
     struct patch_spec spec = patch_spec_for(engine, part, prompt->n_images);
+    budget.context = &spec;
     bool decoded = image_decode_within(&original, part->bytes, part->n_bytes, name, &budget, e);
     bool ok = decoded && resize_image(p, &original, &spec, &budget, name, e);
     prompt->usage[i] = (ey_image_usage){original.width,   original.height, p->pixels.width,

@@ -9,17 +9,13 @@
 static const uint64_t FREE_CANVAS_PIXELS = 1 << 24;
 enum { CANVAS_PER_FRAME = 16 };
 
-/* The most bytes a decoder needs per pixel: RGBA twice (before and after it is turned), or a JPEG's
- * coefficients as well as RGB. */
-enum { BYTES_PER_PIXEL = 8 };
-
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e)
 {
     if (width == 0 || height == 0)
         return ey_fail(e, EY_BAD_IMAGE, "%s: the image has no pixels", f->name);
     if (width <= EY_MAX_IMAGE_SIDE && height <= EY_MAX_IMAGE_SIDE &&
         width * height <= EY_MAX_IMAGE_PIXELS)
-        return image_budget_hold(f->budget, width * height * BYTES_PER_PIXEL, f->name, e);
+        return true;
     return ey_fail(e, EY_BAD_IMAGE,
                    "%s: %llux%llu pixels are too many; eyelet takes up to %d a side and %zu in "
                    "total, so scale it down",
@@ -27,8 +23,19 @@ bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, e
                    EY_MAX_IMAGE_SIDE, EY_MAX_IMAGE_PIXELS);
 }
 
-bool decoding_allowed(const struct image_file *f, uint64_t bytes, ey_err *e)
+static uint64_t larger_of_two(uint64_t a, uint64_t b)
 {
+    return a > b ? a : b;
+}
+
+bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t height, uint64_t bytes,
+                      ey_err *e)
+{
+    const struct image_budget *b = f->budget;
+    if (b && b->after && width && height) { /* it may be turned before that */
+        bytes = larger_of_two(bytes, b->after(b->context, (int)width, (int)height));
+        bytes = larger_of_two(bytes, b->after(b->context, (int)height, (int)width));
+    }
     return image_budget_hold(f->budget, bytes, f->name, e);
 }
 

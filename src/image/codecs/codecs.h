@@ -21,9 +21,10 @@ decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_de
 /* False with a message when a header's size is empty or above the limits. Called before pixels are
  * allocated. */
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e);
-/* Takes what decoding allocates at most from the budget, before it does (tests/image measures
- * that). False with a message: it does not fit, now or ever. */
-bool decoding_allowed(const struct image_file *f, uint64_t bytes, ey_err *e);
+/* Takes what decoding an image of that size allocates at most from the budget, before it does
+ * (tests/image measures that). False with a message: it does not fit, now or ever. */
+bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t height, uint64_t bytes,
+                      ey_err *e);
 /* False when `units` of image cannot come out of the file even if every byte gave
  * `units_per_byte`, the most that the format's coding allows: such a header is a lie, and its
  * pixels need not be allocated. */

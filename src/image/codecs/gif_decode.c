@@ -10,6 +10,8 @@
 
 /* A 12-bit LZW code stands for at most 4,096 pixels. */
 enum { PIXELS_PER_BYTE = 4096 * 8 / 12 + 1 };
+/* What giflib allocates. */
+enum { GIFLIB_BYTES = 64 << 10 };
 
 struct gif_job {
     const struct image_file *file;
@@ -82,7 +84,11 @@ static bool check_sizes(struct gif_job *job, ey_err *e)
     uint64_t covered = (uint64_t)frame->Width * (uint64_t)frame->Height;
     return size_allowed(job->file, (uint64_t)job->width, (uint64_t)job->height, e) &&
            canvas_plausible(job->file, (uint64_t)job->width * (uint64_t)job->height, covered, e) &&
-           size_plausible(job->file, "GIF", covered, PIXELS_PER_BYTE, e);
+           size_plausible(job->file, "GIF", covered, PIXELS_PER_BYTE, e) &&
+           decoding_allowed(job->file, (uint64_t)job->width, (uint64_t)job->height,
+                            GIFLIB_BYTES + (uint64_t)job->width * (uint64_t)job->height * 3 +
+                                (uint64_t)frame->Width,
+                            e);
 }
 
 /* A file without colour tables means shades of gray, for Pillow. */

@@ -106,8 +106,8 @@ static bool decode_source(struct image *out, const struct image_file *f,
     struct heif_size size = heif_size_of(source->bytes, source->n);
     if (!check_heif_size(f, &size, e)) return false;
     struct sandbox_limits limits = heif_limits(f, &size, format);
-    if (!decoding_allowed(f, source->rewritten.capacity + source->n + limits.output + limits.memory,
-                          e))
+    uint64_t copies = source->rewritten.capacity + source->n;
+    if (!decoding_allowed(f, size.width, size.height, copies + limits.output + limits.memory, e))
         return false;
     if (!sandbox_decode(&image, format->decoder, source->bytes, source->n, &limits, e))
         return fail_heif(f, format, e);

@@ -20,6 +20,8 @@ static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
 struct jpeg_markers {
     struct orientation_source exif, xmp;
     uint64_t scans;
+    uint64_t coefficients; /* of all components, where the whole image is kept as such */
+    bool progressive;
     int sequential_components; /* of a frame coded sequentially; 0: another coding */
     bool one_scan;             /* the first scan has all of a sequential frame */
     size_t scan_end;           /* where the first scan's data ends; 0: no scan */
@@ -29,6 +31,10 @@ struct jpeg_markers {
 enum {
     SOF0 = 0xc0,
     SOF1 = 0xc1,
+    SOF15 = 0xcf,
+    DHT = 0xc4,
+    JPG = 0xc8,
+    DAC = 0xcc,
     RST0 = 0xd0,
     RST7 = 0xd7,
     SOI = 0xd8,
@@ -36,6 +42,11 @@ enum {
     SOS = 0xda,
     APP1 = 0xe1
 };
+
+/* What libjpeg-turbo allocates besides pixels and coefficients, and for a column: rows of all
+ * components before and after they are brought to one size. */
+enum { LIBJPEG_BYTES = 512 << 10, LIBJPEG_BYTES_PER_COLUMN = 256 };
+
 static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
 
 /* Restarts, and the stuffing of entropy-coded data. */
@@ -60,10 +71,44 @@ static void note_jpeg_metadata(struct jpeg_markers *markers, const uint8_t *body
                                                    n - sizeof(xmp_header)};
 }
 
+static bool is_frame_header(int marker)
+{
+    return marker >= SOF0 && marker <= SOF15 && marker != DHT && marker != JPG && marker != DAC;
+}
+
+static uint64_t rounded_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Of a frame: whole blocks of 8x8, in whole units of as many as the sampling factors say. */
+static uint64_t frame_coefficients(const uint8_t *body, size_t n)
+{
+    uint64_t most_h = 1, most_v = 1, total = 0;
+    size_t components = n >= 6 ? body[5] : 0;
+    if (components > 4 || n < 6 + 3 * components) return 0;
+    uint64_t height = (uint64_t)body[1] << 8 | body[2], width = (uint64_t)body[3] << 8 | body[4];
+    for (size_t i = 0; i < components; i++) {
+        uint64_t h = body[7 + 3 * i] >> 4, v = body[7 + 3 * i] & 15;
+        if (h > most_h) most_h = h;
+        if (v > most_v) most_v = v;
+    }
+    uint64_t units = rounded_up(width, 8 * most_h) / (8 * most_h) *
+                     (rounded_up(height, 8 * most_v) / (8 * most_v));
+    for (size_t i = 0; i < components; i++)
+        total += units * (body[7 + 3 * i] >> 4) * (body[7 + 3 * i] & 15) * 64;
+    return total;
+}
+
 static void note_jpeg_segment(struct jpeg_markers *markers, int marker, const uint8_t *body,
                               size_t n)
 {
     if ((marker == SOF0 || marker == SOF1) && n > 5) markers->sequential_components = body[5];
+    if (is_frame_header(marker)) {
+        uint64_t n_coefficients = frame_coefficients(body, n);
+        if (n_coefficients > markers->coefficients) markers->coefficients = n_coefficients;
+        markers->progressive |= (marker & 3) == 2;
+    }
     if (marker == APP1 && markers->scans == 0) note_jpeg_metadata(markers, body, n);
     if (marker != SOS) return;
     if (markers->scans == 0 && n > 0)
@@ -115,6 +160,32 @@ struct jpeg_header {
     int width, height, subsampling, colorspace;
 };
 
+static bool is_cmyk(const struct jpeg_header *h)
+{
+    return h->colorspace == TJCS_CMYK || h->colorspace == TJCS_YCCK;
+}
+
+/* Whether a scan that goes on into other data may be decoded from a copy (decode_without_end). */
+static bool may_lack_end(const struct image_file *f, const struct jpeg_markers *markers)
+{
+    size_t n = markers->scan_end;
+    return markers->one_scan && !(n < f->n && f->bytes[n + 1] == EOI);
+}
+
+/* The pixels with their coefficients of 16 bits, if several scans add to those; then the pixels
+ * before and after they are turned. */
+static uint64_t jpeg_decoding_bytes(const struct jpeg_header *h, const struct image_file *f,
+                                    const struct jpeg_markers *markers)
+{
+    uint64_t pixels = (uint64_t)h->width * (uint64_t)h->height;
+    uint64_t decoded = (uint64_t)h->width * LIBJPEG_BYTES_PER_COLUMN +
+                       (markers->scans > 1 || markers->progressive ? 2 * markers->coefficients : 0);
+    uint64_t turned = image_orientation(&markers->exif, &markers->xmp) > 1 ? 3 * pixels : 0;
+    uint64_t copied = may_lack_end(f, markers) ? markers->scan_end + 2 : 0;
+    return LIBJPEG_BYTES + copied + pixels * (is_cmyk(h) ? 4 : 3) +
+           (decoded > turned ? decoded : turned);
+}
+
 static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct image_file *f,
                              const struct jpeg_markers *markers, ey_err *e)
 {
@@ -128,7 +199,9 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
     if (!size_allowed(f, (uint64_t)h->width, (uint64_t)h->height, e)) return false;
     uint64_t pixels = (uint64_t)h->width * (uint64_t)h->height;
     if (!size_plausible(f, "JPEG", pixels, PIXELS_PER_BYTE, e)) return false;
-    if (pixels * markers->scans <= MAX_SCANNED_PIXELS) return true;
+    if (pixels * markers->scans <= MAX_SCANNED_PIXELS)
+        return decoding_allowed(f, (uint64_t)h->width, (uint64_t)h->height,
+                                jpeg_decoding_bytes(h, f, markers), e);
     return ey_fail(e, EY_BAD_IMAGE, "%s: a JPEG of %llu passes over %llu pixels, which is too many",
                    f->name, (unsigned long long)markers->scans, (unsigned long long)pixels);
 }
@@ -147,7 +220,7 @@ static bool decode_without_end(uint8_t *pixels, tjhandle jpeg, const struct jpeg
                                const struct jpeg_markers *markers)
 {
     size_t n = markers->scan_end;
-    if (!markers->one_scan || (n < f->n && f->bytes[n + 1] == EOI)) return false;
+    if (!may_lack_end(f, markers)) return false;
     uint8_t *ended = malloc(n + 2);
     if (!ended) return false;
     memcpy(ended, f->bytes, n);
@@ -183,7 +256,7 @@ bool jpeg_decode(struct image *out, const struct image_file *f, ey_err *e)
     tjhandle jpeg = tjInitDecompress();
     if (!jpeg) return ey_fail_memory(e, "the JPEG decoder", 0);
     if (!read_jpeg_header(&h, jpeg, f, &markers, e)) goto done;
-    bool cmyk = h.colorspace == TJCS_CMYK || h.colorspace == TJCS_YCCK;
+    bool cmyk = is_cmyk(&h);
     if (!(pixels = pixels_alloc(h.width, h.height, cmyk ? 4 : 3, e))) goto done;
     if (!decode_jpeg_pixels(pixels, jpeg, &h, cmyk ? TJPF_CMYK : TJPF_RGB, f, &markers, e))
         goto done;

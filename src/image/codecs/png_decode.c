@@ -15,6 +15,8 @@
 enum {
     DEFLATE_MOST = 1032,       /* bytes that one byte of deflate can become */
     MAX_CHUNK_BYTES = 1 << 20, /* palettes and transparency need less than a kilobyte */
+    LIBPNG_BYTES = 256 << 10,  /* what libpng and zlib allocate, besides rows */
+    ROWS = 4,                  /* that libpng has, of 8 bytes a pixel at most */
 };
 
 struct png_job {
@@ -22,7 +24,7 @@ struct png_job {
     size_t at; /* bytes read */
     png_structp png;
     png_infop info;
-    int width, height, channels;
+    int width, height, channels, orientation;
     uint8_t *pixels;
     char message[128];
 };
@@ -56,13 +58,23 @@ static bool open_png_reader(struct png_job *job, ey_err *e)
     return job->info || ey_fail_memory(e, "the PNG decoder", 0);
 }
 
+/* All pixels with their alpha, then RGB before and after it is turned. */
+static uint64_t png_decoding_bytes(const struct png_job *job, uint64_t width, uint64_t height)
+{
+    bool alpha = png_get_color_type(job->png, job->info) & PNG_COLOR_MASK_ALPHA ||
+                 png_get_valid(job->png, job->info, PNG_INFO_tRNS);
+    uint64_t each = job->orientation > 1 ? 6 : alpha ? 4 : 3;
+    return LIBPNG_BYTES + width * 8 * ROWS + width * height * each;
+}
+
 static bool check_png_header(const struct png_job *job, ey_err *e)
 {
     uint64_t width = png_get_image_width(job->png, job->info),
              height = png_get_image_height(job->png, job->info);
     if (!size_allowed(job->file, width, height, e)) return false;
     return size_plausible(job->file, "PNG", height * (png_get_rowbytes(job->png, job->info) + 1),
-                          DEFLATE_MOST, e);
+                          DEFLATE_MOST, e) &&
+           decoding_allowed(job->file, width, height, png_decoding_bytes(job, width, height), e);
 }
 
 static void set_transforms(struct png_job *job)
@@ -111,14 +123,14 @@ static bool read_png_pixels(struct png_job *job, ey_err *e)
 bool png_decode(struct image *out, const struct image_file *f, ey_err *e)
 {
     bool ok = false;
-    struct png_job job = {.file = f};
+    struct png_job job = {.file = f, .orientation = png_orientation(f)};
     if (!open_png_reader(&job, e) || !read_png_pixels(&job, e)) goto done;
     if (job.channels == 4)
         image_from_rgba(out, job.pixels, job.width, job.height);
     else
         *out = (struct image){job.width, job.height, job.pixels};
     job.pixels = NULL;
-    ok = image_turn_upright(out, png_orientation(f), e);
+    ok = image_turn_upright(out, job.orientation, e);
     if (!ok) image_free(out);
 done:
     free(job.pixels);

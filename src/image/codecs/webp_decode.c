@@ -9,14 +9,19 @@
 #include "image/orient.h"
 #include "image/pixels.h"
 
+/* What libwebp allocates besides what its frame's pixels take, and for a row. */
+enum { LOSSY_FORMAT = 1 }; /* of WebPBitstreamFeatures */
+enum { LIBWEBP_BYTES = 512 << 10, LIBWEBP_BYTES_PER_COLUMN = 256 };
+
 struct webp_frame {
     const uint8_t *bytes;
     size_t n;
     int x, y, width, height;
+    bool lossless;
 };
 
 struct webp_canvas {
-    int width, height, channels;
+    int width, height, channels, orientation;
     uint8_t *pixels;
 };
 
@@ -41,6 +46,18 @@ static bool frame_fits_canvas(const struct webp_canvas *c, const struct webp_fra
            frame->width <= c->width - frame->x && frame->height <= c->height - frame->y;
 }
 
+/* The canvas, before and after it is turned, and what libwebp has of the frame: all pixels of a
+ * lossless one as ARGB; of a lossy one its alpha plane, which may be coded as a lossless image. */
+static uint64_t webp_decoding_bytes(const struct webp_canvas *c, const struct webp_frame *frame)
+{
+    uint64_t canvas = (uint64_t)c->width * (uint64_t)c->height;
+    uint64_t covered = (uint64_t)frame->width * (uint64_t)frame->height;
+    uint64_t each = frame->lossless ? 4 : c->channels == 4 ? 5 : 0;
+    uint64_t decoded = covered * each + (uint64_t)frame->width * LIBWEBP_BYTES_PER_COLUMN;
+    uint64_t turned = c->orientation > 1 ? canvas * 3 : 0;
+    return LIBWEBP_BYTES + canvas * (uint64_t)c->channels + (decoded > turned ? decoded : turned);
+}
+
 /* What a frame does not cover is transparent, or black in a file without alpha: as libwebp's own
  * animation decoder has it, and Pillow through it. */
 static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct webp_frame *frame,
@@ -50,7 +67,10 @@ static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct
     uint64_t covered = (uint64_t)frame->width * (uint64_t)frame->height;
     if (!frame_fits_canvas(c, frame))
         return fail_damaged(f, "WebP", "a frame outside its canvas", e);
-    if (!canvas_plausible(f, canvas, covered, e)) return false;
+    if (!canvas_plausible(f, canvas, covered, e) ||
+        !decoding_allowed(f, (uint64_t)c->width, (uint64_t)c->height, webp_decoding_bytes(c, frame),
+                          e))
+        return false;
     if (!(c->pixels = pixels_alloc(c->width, c->height, c->channels, e))) return false;
     if (covered < canvas) memset(c->pixels, 0, (size_t)canvas * (size_t)c->channels);
     if (!decode_frame(c, frame)) {
@@ -62,33 +82,6 @@ static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct
     else
         *out = (struct image){c->width, c->height, c->pixels};
     return true;
-}
-
-static bool decode_animation(struct image *out, const WebPDemuxer *demux,
-                             const struct image_file *f, ey_err *e)
-{
-    WebPIterator it;
-    bool alpha = WebPDemuxGetI(demux, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG;
-    uint32_t width = WebPDemuxGetI(demux, WEBP_FF_CANVAS_WIDTH),
-             height = WebPDemuxGetI(demux, WEBP_FF_CANVAS_HEIGHT);
-    if (!size_allowed(f, width, height, e)) return false;
-    if (!WebPDemuxGetFrame(demux, 1, &it))
-        return fail_damaged(f, "WebP", "an animation without frames", e);
-    struct webp_canvas c = {(int)width, (int)height, alpha ? 4 : 3, NULL};
-    struct webp_frame frame = {it.fragment.bytes, it.fragment.size, it.x_offset,
-                               it.y_offset,       it.width,         it.height};
-    bool ok = decode_canvas(out, &c, &frame, f, e);
-    WebPDemuxReleaseIterator(&it);
-    return ok;
-}
-
-static bool decode_still(struct image *out, const WebPBitstreamFeatures *features,
-                         const struct image_file *f, ey_err *e)
-{
-    struct webp_canvas c = {features->width, features->height, features->has_alpha ? 4 : 3, NULL};
-    struct webp_frame frame = {f->bytes, f->n, 0, 0, features->width, features->height};
-    if (!size_allowed(f, (uint64_t)features->width, (uint64_t)features->height, e)) return false;
-    return decode_canvas(out, &c, &frame, f, e);
 }
 
 /* The iterator must outlive what it points to. */
@@ -110,6 +103,47 @@ static int webp_orientation(const WebPDemuxer *demux)
     return orientation;
 }
 
+/* Anything unclear counts as what takes more. */
+static bool is_lossless(const uint8_t *bytes, size_t n)
+{
+    WebPBitstreamFeatures features;
+    return WebPGetFeatures(bytes, n, &features) != VP8_STATUS_OK || features.format != LOSSY_FORMAT;
+}
+
+static bool decode_animation(struct image *out, const WebPDemuxer *demux,
+                             const struct image_file *f, ey_err *e)
+{
+    WebPIterator it;
+    bool alpha = WebPDemuxGetI(demux, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG;
+    uint32_t width = WebPDemuxGetI(demux, WEBP_FF_CANVAS_WIDTH),
+             height = WebPDemuxGetI(demux, WEBP_FF_CANVAS_HEIGHT);
+    if (!size_allowed(f, width, height, e)) return false;
+    if (!WebPDemuxGetFrame(demux, 1, &it))
+        return fail_damaged(f, "WebP", "an animation without frames", e);
+    struct webp_canvas c = {(int)width, (int)height, alpha ? 4 : 3, webp_orientation(demux), NULL};
+    struct webp_frame frame = {it.fragment.bytes,
+                               it.fragment.size,
+                               it.x_offset,
+                               it.y_offset,
+                               it.width,
+                               it.height,
+                               is_lossless(it.fragment.bytes, it.fragment.size)};
+    bool ok = decode_canvas(out, &c, &frame, f, e);
+    WebPDemuxReleaseIterator(&it);
+    return ok;
+}
+
+static bool decode_still(struct image *out, const WebPBitstreamFeatures *features,
+                         const WebPDemuxer *demux, const struct image_file *f, ey_err *e)
+{
+    struct webp_canvas c = {features->width, features->height, features->has_alpha ? 4 : 3,
+                            webp_orientation(demux), NULL};
+    struct webp_frame frame = {
+        f->bytes, f->n, 0, 0, features->width, features->height, features->format != LOSSY_FORMAT};
+    if (!size_allowed(f, (uint64_t)features->width, (uint64_t)features->height, e)) return false;
+    return decode_canvas(out, &c, &frame, f, e);
+}
+
 bool webp_decode(struct image *out, const struct image_file *f, ey_err *e)
 {
     WebPBitstreamFeatures features;
@@ -119,7 +153,7 @@ bool webp_decode(struct image *out, const struct image_file *f, ey_err *e)
     WebPDemuxer *demux = WebPDemux(&data); /* none when the file is cut short */
     if (!demux) return fail_damaged(f, "WebP", NULL, e);
     bool ok = features.has_animation ? decode_animation(out, demux, f, e)
-                                     : decode_still(out, &features, f, e);
+                                     : decode_still(out, &features, demux, f, e);
     if (ok && !image_turn_upright(out, webp_orientation(demux), e)) {
         image_free(out);
         ok = false;

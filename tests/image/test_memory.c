@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What decoding an image takes from the budget is what it allocates: malloc is counted. */
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <gif_lib.h>
+#include <png.h>
+#include <turbojpeg.h>
+#include <webp/encode.h>
+
+#include "image/image.h"
+
+enum { WIDTH = 1500, HEIGHT = 1000, PIXELS = WIDTH * HEIGHT };
+
+/* ---- counting; sanitizers have a malloc of their own ---- */
+
+#ifndef EY_SANITIZED
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t count, size_t n);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t alignment, size_t n);
+void __libc_free(void *p);
+
+static atomic_long allocated, most;
+
+/* Not hidden: the libraries are to call these, too. */
+#pragma GCC visibility push(default)
+
+static void *count_block(void *p)
+{
+    long now = atomic_fetch_add(&allocated, (long)malloc_usable_size(p)) +
+               (long)malloc_usable_size(p);
+    if (now > atomic_load(&most)) atomic_store(&most, now);
+    return p;
+}
+
+static void uncount_block(void *p)
+{
+    atomic_fetch_sub(&allocated, (long)malloc_usable_size(p));
+}
+
+void *malloc(size_t n)
+{
+    return count_block(__libc_malloc(n));
+}
+
+void *calloc(size_t count, size_t n)
+{
+    return count_block(__libc_calloc(count, n));
+}
+
+void *realloc(void *p, size_t n)
+{
+    uncount_block(p);
+    void *moved = __libc_realloc(p, n);
+    count_block(moved ? moved : p);
+    return moved;
+}
+
+void *memalign(size_t alignment, size_t n)
+{
+    return count_block(__libc_memalign(alignment, n));
+}
+
+void *aligned_alloc(size_t alignment, size_t n)
+{
+    return memalign(alignment, n);
+}
+
+int posix_memalign(void **p, size_t alignment, size_t n)
+{
+    *p = memalign(alignment, n);
+    return *p ? 0 : 12;
+}
+
+void free(void *p)
+{
+    if (p) uncount_block(p);
+    __libc_free(p);
+}
+
+#pragma GCC visibility pop
+
+static void start_counting(void)
+{
+    atomic_store(&most, atomic_load(&allocated));
+}
+
+/* The most that was allocated at once since then, beyond what was before. */
+static uint64_t counted_since(long before)
+{
+    return (uint64_t)(atomic_load(&most) - before);
+}
+
+static long allocated_now(void)
+{
+    return atomic_load(&allocated);
+}
+#else
+static void start_counting(void)
+{
+}
+static uint64_t counted_since(long before)
+{
+    return (uint64_t)before;
+}
+static long allocated_now(void)
+{
+    return 0;
+}
+#endif
+
+/* ---- files ---- */
+
+struct encoded_file {
+    uint8_t *bytes;
+    size_t n;
+};
+
+/* Noise of so many bytes: nothing in it can be left out. */
+static uint8_t *noise(size_t n)
+{
+    uint8_t *bytes = malloc(n);
+    uint32_t state = 1;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525 + 1013904223;
+        bytes[i] = (uint8_t)(state >> 24);
+    }
+    return bytes;
+}
+
+enum { TURNED = 1 << 16 }; /* with an EXIF block that says so */
+
+static const uint8_t exif_turned[] =
+    "\xff\xe1\0\x22"
+    "Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0";
+
+static struct encoded_file with_exif(struct encoded_file jpeg)
+{
+    enum { EXIF_BYTES = 36 };
+    struct encoded_file out = {malloc(jpeg.n + EXIF_BYTES), jpeg.n + EXIF_BYTES};
+    memcpy(out.bytes, jpeg.bytes, 2);
+    memcpy(out.bytes + 2, exif_turned, EXIF_BYTES);
+    memcpy(out.bytes + 2 + EXIF_BYTES, jpeg.bytes + 2, jpeg.n - 2);
+    free(jpeg.bytes);
+    return out;
+}
+
+/* format: TJPF_… | TURNED; detail: TJSAMP_… | TJFLAG_PROGRESSIVE */
+static struct encoded_file encode_jpeg(int format, int detail)
+{
+    int pixel_format = format & ~TURNED, subsampling = detail & 15;
+    uint8_t *pixels = noise((size_t)PIXELS * (size_t)tjPixelSize[pixel_format]), *jpeg = NULL;
+    unsigned long n = 0;
+    tjhandle encoder = tjInitCompress();
+    assert_int_equal(tjCompress2(encoder, pixels, WIDTH, 0, HEIGHT, pixel_format, &jpeg, &n,
+                                 subsampling, 90, detail & TJFLAG_PROGRESSIVE),
+                     0);
+    struct encoded_file out = {malloc(n), n};
+    memcpy(out.bytes, jpeg, n);
+    tjFree(jpeg);
+    tjDestroy(encoder);
+    free(pixels);
+    return format & TURNED ? with_exif(out) : out;
+}
+
+static struct encoded_file encode_png(int format, int detail)
+{
+    (void)detail;
+    png_image png = {.version = PNG_IMAGE_VERSION,
+                     .width = WIDTH,
+                     .height = HEIGHT,
+                     .format = (png_uint_32)format,
+                     .flags = PNG_IMAGE_FLAG_FAST};
+    uint8_t *pixels = noise(PNG_IMAGE_SIZE(png));
+    png_alloc_size_t n = 0;
+    assert_true(png_image_write_to_memory(&png, NULL, &n, 0, pixels, 0, NULL));
+    struct encoded_file out = {malloc(n), n};
+    assert_true(png_image_write_to_memory(&png, out.bytes, &n, 0, pixels, 0, NULL));
+    free(pixels);
+    return out;
+}
+
+/* format: channels; detail: whether it is lossless */
+static struct encoded_file encode_webp(int format, int detail)
+{
+    uint8_t *pixels = noise((size_t)PIXELS * (size_t)format), *webp = NULL;
+    WebPConfig config;
+    struct WebPPicture input;
+    WebPMemoryWriter writer;
+    WebPConfigInit(&config);
+    WebPPictureInit(&input);
+    WebPMemoryWriterInit(&writer);
+    config.method = 0;
+    config.lossless = detail;
+    input.use_argb = detail;
+    input.width = WIDTH;
+    input.height = HEIGHT;
+    input.writer = WebPMemoryWrite;
+    input.custom_ptr = &writer;
+    if (format == 4)
+        WebPPictureImportRGBA(&input, pixels, WIDTH * 4);
+    else
+        WebPPictureImportRGB(&input, pixels, WIDTH * 3);
+    assert_true(WebPEncode(&config, &input));
+    webp = writer.mem;
+    struct encoded_file out = {malloc(writer.size), writer.size};
+    memcpy(out.bytes, webp, writer.size);
+    WebPMemoryWriterClear(&writer);
+    WebPPictureFree(&input);
+    free(pixels);
+    return out;
+}
+
+static int append_gif(GifFileType *gif, const GifByteType *bytes, int n)
+{
+    struct encoded_file *out = gif->UserData;
+    memcpy(out->bytes + out->n, bytes, (size_t)n);
+    out->n += (size_t)n;
+    return n;
+}
+
+static struct encoded_file encode_gif(int format, int detail)
+{
+    struct encoded_file out = {malloc((size_t)PIXELS * 2), 0};
+    uint8_t *pixels = noise(PIXELS);
+    ColorMapObject *map = GifMakeMapObject(256, NULL);
+    GifFileType *gif = EGifOpen(&out, append_gif, NULL);
+    (void)format;
+    assert_int_equal(EGifPutScreenDesc(gif, WIDTH, HEIGHT, 8, 0, map), GIF_OK);
+    assert_int_equal(EGifPutImageDesc(gif, 0, 0, WIDTH, HEIGHT, detail, NULL), GIF_OK);
+    for (int y = 0; y < HEIGHT; y++)
+        assert_int_equal(EGifPutLine(gif, pixels + (size_t)y * WIDTH, WIDTH), GIF_OK);
+    EGifCloseFile(gif, NULL);
+    GifFreeMapObject(map);
+    free(pixels);
+    return out;
+}
+
+static const struct {
+    const char *name;
+    struct encoded_file (*encode)(int format, int detail);
+    int format, detail;
+} kinds[] = {
+    {"JPEG 4:2:0", encode_jpeg, TJPF_RGB, TJSAMP_420},
+    {"JPEG 4:4:4", encode_jpeg, TJPF_RGB, TJSAMP_444},
+    {"JPEG gray", encode_jpeg, TJPF_GRAY, TJSAMP_GRAY},
+    {"JPEG 4:4:4 progressive", encode_jpeg, TJPF_RGB, TJSAMP_444 | TJFLAG_PROGRESSIVE},
+    {"JPEG 4:2:0 progressive", encode_jpeg, TJPF_RGB, TJSAMP_420 | TJFLAG_PROGRESSIVE},
+    {"JPEG CMYK", encode_jpeg, TJPF_CMYK, TJSAMP_444},
+    {"JPEG CMYK progressive", encode_jpeg, TJPF_CMYK, TJSAMP_444 | TJFLAG_PROGRESSIVE},
+    {"JPEG 4:2:0 turned", encode_jpeg, TJPF_RGB | TURNED, TJSAMP_420},
+    {"JPEG CMYK progressive turned", encode_jpeg, TJPF_CMYK | TURNED,
+     TJSAMP_444 | TJFLAG_PROGRESSIVE},
+    {"PNG RGB", encode_png, PNG_FORMAT_RGB, 0},
+    {"PNG RGBA", encode_png, PNG_FORMAT_RGBA, 0},
+    {"PNG gray", encode_png, PNG_FORMAT_GRAY, 0},
+    {"PNG RGBA 16", encode_png, PNG_FORMAT_LINEAR_RGB_ALPHA, 0},
+    {"WebP lossy", encode_webp, 3, 0},
+    {"WebP lossy alpha", encode_webp, 4, 0},
+    {"WebP lossless", encode_webp, 3, 1},
+    {"WebP lossless alpha", encode_webp, 4, 1},
+    {"GIF", encode_gif, 0, 0},
+    {"GIF interlaced", encode_gif, 0, 1},
+};
+
+static void what_is_charged_is_what_is_allocated(void **state)
+{
+    (void)state;
+    ey_budget *budget = ey_budget_create((uint64_t)1 << 30);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct encoded_file file = kinds[i].encode(kinds[i].format, kinds[i].detail);
+        struct image_budget held = {.from = budget};
+        struct image image;
+        ey_err e;
+        long before = allocated_now();
+        start_counting();
+        if (!image_decode_within(&image, file.bytes, file.n, "it", &held, &e))
+            fail_msg("%s: %s", kinds[i].name, e.text);
+        uint64_t taken = counted_since(before);
+        printf("%-30s %5.2f bytes a pixel, charged %5.2f\n", kinds[i].name, (double)taken / PIXELS,
+               (double)held.held / PIXELS);
+        if (taken > held.held) fail_msg("%s: took more than charged", kinds[i].name);
+#ifndef EY_SANITIZED
+        if (held.held > taken + taken / 2 + (1 << 20)) fail_msg("%s: charged much", kinds[i].name);
+#endif
+        ey_budget_release(budget, held.held);
+        image_free(&image);
+        free(file.bytes);
+    }
+    ey_budget_free(&budget);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_charged_is_what_is_allocated)};
+    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}
