@@ -14,12 +14,12 @@ SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 # what a second compiler makes no difference to, and takes long
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
 # where bytes from outside come in, and what allocates: CI's sample of make asan
-DOORS = ^fuzz_|^test_(base|safetensors|shards|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
+DOORS = ^fuzz_|^test_(base|sandbox|safetensors|shards|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
 # threads that meet: the engine's, the server's, downloads
 THREADS = ^test_(base|budget|engine|model_manager|http|media|api_routes|hub|remote|grammar_cache|image_cache|kv|kernels)|^load_|^serve$$|^cli_server$$|^pull_faults$$
 
 .PHONY: all demo install deb check test emulated test-clients test-ui test-packages load bench-serve clean help
-.PHONY: nightly asan asan-quick tsan clang clang-quick kernels fuzz portable
+.PHONY: test-abuse nightly asan asan-quick tsan clang clang-quick kernels fuzz portable
 .PHONY: setup setup-clang setup-style setup-portable setup-clients setup-ui setup-install setup-packages
 all: setup build/build.ninja
 	@$(NINJA) -C build
@@ -34,6 +34,7 @@ help:
 	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
 	@echo 'make test-ui       the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
 	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
+	@echo 'make test-abuse    attacks on a server, each bounded to a minute (docs/guides/security.md)'
 	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
 	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
 	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable or fuzz: one of them'
@@ -96,6 +97,9 @@ load: all
 
 bench-serve: all
 	@build/bench/bench_serve
+
+test-abuse: all
+	@tests/abuse/run.sh build/eyelet
 
 nightly:
 	@tools/nightly.sh $(PART)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the attacks share: a server of the demo model, requests with images, and what server and children take."""
+import base64
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, '..', '..')
+MIB = 1 << 20
+# Of what the budget does not count: stacks of connections, replies, allocators; the children's own pages.
+CONSTANT = 96 * MIB
+
+
+def data_file(name):
+    with open(os.path.join(HERE, 'data', name), 'rb') as f:
+        return f.read()
+
+
+def chat_with_image(image):
+    url = 'data:image/x;base64,' + base64.b64encode(image).decode()
+    content = [{'type': 'image_url', 'image_url': {'url': url}}, {'type': 'text', 'text': 'What is this?'}]
+    return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': content}]}).encode()
+
+
+def status_fields(pid):
+    """Bytes of anonymous and shared memory, and the parent, of a process; None: it is gone."""
+    try:
+        with open(f'/proc/{pid}/status') as f:
+            text = f.read()
+    except OSError:
+        return None
+    kib = [int(m) for m in re.findall(r'^Rss(?:Anon|Shmem):\s+(\d+)', text, re.M)]
+    state = re.search(r'^State:\s+(\w)', text, re.M)
+    return sum(kib) * 1024, int(re.search(r'^PPid:\s+(\d+)', text, re.M)[1]), state[1]
+
+
+class Server:
+    """A server under attack, with options of `serve`; `with` starts and ends it."""
+
+    def __init__(self, *options):
+        self.options = options
+        self.peak = self.base = 0
+        self.health = []
+
+    def __enter__(self):
+        self.log = tempfile.TemporaryFile('w+')
+        self.process = subprocess.Popen(
+            [sys.argv[1], 'serve', os.path.join(ROOT, 'models/demo'), '--port', '0', *self.options],
+            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd='/')
+        self.pid = self.process.pid
+        self.host = self.await_ready()
+        self.base = self.peak = self.memory()
+        self.watching = True
+        self.watcher = threading.Thread(target=self.watch)
+        self.watcher.start()
+        return self
+
+    def __exit__(self, *_):
+        self.watching = False
+        self.watcher.join()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def await_ready(self):
+        for _ in range(600):
+            time.sleep(0.1)
+            self.log.seek(0)
+            ready = re.search(r'eyelet ready on http://([^/\s]+)', self.log.read())
+            if ready:
+                return ready[1]
+            if self.process.poll() is not None:
+                break
+        self.log.seek(0)
+        sys.exit('the server does not start: ' + self.log.read())
+
+    def children(self):
+        """Living processes below the server."""
+        parents = {}
+        for name in os.listdir('/proc'):
+            fields = status_fields(name) if name.isdigit() else None
+            if fields and fields[2] != 'Z':
+                parents[int(name)] = fields[1]
+        found, todo = [], [self.pid]
+        while todo:
+            above = todo.pop()
+            below = [pid for pid, parent in parents.items() if parent == above]
+            found += below
+            todo += below
+        return found
+
+    def workers(self):
+        """Processes that are doing a job now: children of children."""
+        return [pid for pid in self.children() if (status_fields(pid) or (0, self.pid))[1] != self.pid]
+
+    def memory(self):
+        fields = [status_fields(pid) for pid in [self.pid, *self.children()]]
+        return sum(f[0] for f in fields if f)
+
+    def watch(self):
+        while self.watching:
+            self.peak = max(self.peak, self.memory())
+            start = time.monotonic()
+            try:
+                connection = http.client.HTTPConnection(self.host, timeout=10)
+                connection.request('GET', '/health')
+                connection.getresponse().read()
+                self.health.append(time.monotonic() - start)
+                connection.close()
+            except OSError:
+                self.health.append(10)
+            time.sleep(0.02)
+
+    def post(self, body, timeout=60):
+        """(status, text, seconds); status 0: the connection broke."""
+        start = time.monotonic()
+        connection = http.client.HTTPConnection(self.host, timeout=timeout)
+        try:
+            connection.request('POST', '/v1/chat/completions', body, {'Content-Type': 'application/json'})
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode('utf-8', 'replace'), time.monotonic() - start
+        except OSError as error:
+            return 0, str(error), time.monotonic() - start
+        finally:
+            connection.close()
+
+    def post_many(self, bodies):
+        replies = [None] * len(bodies)
+
+        def run(i):
+            replies[i] = self.post(bodies[i])
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(bodies))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return replies
+
+    def begin(self, body):
+        """A connection on which a request was sent and nothing was read."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection.request('POST', '/v1/chat/completions', body, {'Content-Type': 'application/json'})
+        return connection
+
+    def taken(self):
+        """The most memory beyond what it took before, in MiB."""
+        return (self.peak - self.base) / MIB
+
+    def health_p99(self):
+        ordered = sorted(self.health)
+        return ordered[int(len(ordered) * 0.99)] if ordered else 0
+
+
+def wait_until(condition, seconds):
+    """Seconds that it took; None: it did not come true."""
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if condition():
+            return time.monotonic() - start
+        time.sleep(0.05)
+    return None
+
+
+def require(condition, what):
+    if not condition:
+        sys.exit(f'NOT HELD {os.path.basename(sys.argv[0])}: {what}')
+
+
+def held(what):
+    print(f'held {os.path.basename(sys.argv[0])}: {what}')
+
+
+def terminate(server, seconds):
+    """Sends SIGTERM; the seconds until it ended."""
+    start = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    try:
+        server.process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        sys.exit(f'NOT HELD {os.path.basename(sys.argv[0])}: SIGTERM did not end it within {seconds} s')
+    return time.monotonic() - start

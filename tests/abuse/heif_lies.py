@@ -1,0 +1,13 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""1 KiB of AVIF is 8192x8192 pixels and says 64x64, 4 KiB of HEIC a grid of 64 tiles; twelve at once."""
+from abuse import CONSTANT, MIB, Server, chat_with_image, data_file, held, require
+
+names = ['claims-64.avif', 'grid-64.heic', 'claims-itself.avif', 'grid-honest.heic'] * 3
+with Server('--host-memory', '256M') as server:
+    replies = server.post_many([chat_with_image(data_file(name)) for name in names])
+    for name, (status, text, seconds) in zip(names, replies):
+        require(status == 400 and seconds < 10, f'{name}: {status} after {seconds:.1f} s: {text}')
+    require(server.taken() * MIB < CONSTANT, f'it took {server.taken():.0f} MiB')
+    slowest = max(seconds for _, _, seconds in replies)
+    held(f'{len(names)} files refused within {slowest:.1f} s, {server.taken():.0f} MiB taken')
