@@ -399,7 +399,7 @@ static struct frame_size grid_size(const struct heif_boxes *b, uint32_t id)
 static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth);
 
 /* The items that this one is made of. */
-static void add_parts(struct heif_boxes *b, uint32_t id, int depth)
+static void add_coded_parts(struct heif_boxes *b, uint32_t id, int depth)
 {
     struct span list = b->iref, body;
     uint32_t flags, type;
@@ -431,7 +431,7 @@ static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth)
     if (type == box_code("hvc1") || type == box_code("hev1") || type == box_code("av01"))
         add_frame(b, &coded);
     else
-        add_parts(b, id, depth);
+        add_coded_parts(b, id, depth);
     return size;
 }
 
