@@ -126,11 +126,14 @@ struct scheduler {
     struct scheduled_chunk *previous_chunk; /* [max_num_seqs] of the step before the async one */
     step_handle step, async_step;           /* the running one, and the one behind it */
     int n_async;                            /* chunks of the async step; 0: none is enqueued */
-    struct encoder_run encoder_run;         /* the image that is being encoded */
-    struct image_entry *encoder_entry;      /* its features; NULL: none is being encoded */
-    ey_prompt *encoder_prompt;              /* its prompt, referenced */
-    double decode_step_seconds;             /* moving average of a step without prompt rows */
-    double prefill_row_seconds;             /* moving average of a prompt row's share of a step */
+    struct encoder_run encoder_run;         /* the images that are being encoded */
+    struct encoded_image {
+        struct image_entry *entry; /* its features, pinned by the run, too */
+        ey_prompt *prompt;         /* whose pixels it has, referenced */
+    } encoding[ENCODER_IMAGES];    /* of encoder_run */
+    int n_encoding;                /* 0: nothing is being encoded */
+    double decode_step_seconds;    /* moving average of a step without prompt rows */
+    double prefill_row_seconds;    /* moving average of a prompt row's share of a step */
 
     /* of who opens and closes the engine */
     pthread_t thread;

@@ -174,13 +174,27 @@ struct encoder_run encoder_run_begin(float *pixels, int32_t *positions)
     return (struct encoder_run){.pixels = pixels, .positions = positions, .block = -1};
 }
 
+/* Where the next image of the run would lie. */
+static struct vision_segment next_segment(const struct encoder_run *p, const struct model *m,
+                                          const struct image *image)
+{
+    return (struct vision_segment){(p->n_patches + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK,
+                                   image->height / m->patch_spec.patch,
+                                   image->width / m->patch_spec.patch};
+}
+
+bool encoder_run_has_tile(const struct encoder_run *p, const struct model *m,
+                          const struct workspace *ws, const struct image *image)
+{
+    const struct vision_segment segment = next_segment(p, m, image);
+    return vision_segment_end(&segment) <= full_tile_rows(m, ws);
+}
+
 bool encoder_run_add(struct encoder_run *p, const struct model *m, const struct workspace *ws,
                      const struct encoder_image *image)
 {
     const int i = p->n_images, tile = full_tile_rows(m, ws);
-    const struct vision_segment segment = {(p->n_patches + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK,
-                                           image->image->height / m->patch_spec.patch,
-                                           image->image->width / m->patch_spec.patch};
+    const struct vision_segment segment = next_segment(p, m, image->image);
     if (i == ENCODER_IMAGES || vision_segment_end(&segment) > ws->max_patches) return false;
     p->image[i] = *image;
     p->segment[i] = segment;

@@ -80,7 +80,7 @@ void assert_at_rest(ey_engine *engine)
         pins += engine->caches.images.entry[i].pins;
     for (int i = 0; i < engine->limits.max_num_seqs; i++)
         slots += engine->scheduler.slot[i].in_use;
-    bool in_encoder = engine->scheduler.encoder_entry != NULL;
+    bool in_encoder = engine->scheduler.n_encoding > 0;
     pthread_mutex_unlock(&engine->scheduler.lock);
     if (s.running || s.waiting || s.paused || s.kv_blocks_used || pins || slots || in_encoder)
         fail_msg("not at rest: %d running, %d waiting, %d paused, %d blocks, %d images, %d slots%s",

@@ -95,6 +95,11 @@ struct image_entry *image_cache_pin(struct image_cache *cache, const struct dige
     return entry;
 }
 
+void image_cache_repin(struct image_entry *entry)
+{
+    entry->pins++;
+}
+
 void image_cache_unpin(struct image_cache *cache, struct image_entry *entry)
 {
     if (--entry->pins == 0 && !entry->ready)

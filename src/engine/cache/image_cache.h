@@ -30,6 +30,8 @@ int image_cache_blocks(int n_tokens);
  * entries, least recently used first. NULL: too much is pinned. */
 struct image_entry *image_cache_pin(struct image_cache *cache, const struct digest *key,
                                     int n_tokens);
+/* Pins an entry that is pinned once more. */
+void image_cache_repin(struct image_entry *entry);
 void image_cache_unpin(struct image_cache *cache, struct image_entry *entry);
 /* Drops every unpinned image. */
 void image_cache_clear(struct image_cache *cache);

@@ -9,10 +9,22 @@
 #include "base/clock.h"
 #include "engine/schedule/schedule_internal.h"
 
-void end_encoder_run(struct scheduler *scheduler)
+void end_encoder_run(ey_engine *engine)
 {
-    scheduler->encoder_entry = NULL;
-    ey_prompt_free(&scheduler->encoder_prompt);
+    struct scheduler *s = &engine->scheduler;
+    while (s->n_encoding) {
+        struct encoded_image *image = &s->encoding[--s->n_encoding];
+        image_cache_unpin(&engine->caches.images, image->entry);
+        ey_prompt_free(&image->prompt);
+    }
+}
+
+/* Whether requests wait for an image that is being encoded. */
+static bool encoder_run_is_wanted(const struct scheduler *s)
+{
+    for (int i = 0; i < s->n_encoding; i++)
+        if (s->encoding[i].entry->pins > 1) return true;
+    return false;
 }
 
 void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
@@ -21,8 +33,7 @@ void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
     gen->image_entry[i] = NULL;
     if (!entry) return;
     image_cache_unpin(&engine->caches.images, entry);
-    if (entry == engine->scheduler.encoder_entry && !entry->used)
-        end_encoder_run(&engine->scheduler); /* nobody waits for the image that is being encoded */
+    if (!encoder_run_is_wanted(&engine->scheduler)) end_encoder_run(engine);
 }
 
 /* Last blocks first: they are useless without the first ones. */

@@ -27,7 +27,7 @@ static bool is_predictable(const ey_engine *engine, int n_chunks)
         engine->buffers.rescores_on_host || n_chunks > MAX_ASYNC_REQUESTS ||
         n_chunks != engine->scheduler.n_running)
         return false;
-    if (engine->scheduler.queue.n || engine->scheduler.closing || engine->scheduler.encoder_entry)
+    if (engine->scheduler.queue.n || engine->scheduler.closing || engine->scheduler.n_encoding)
         return false;
     for (int k = 0; k < n_chunks; k++)
         if (!can_continue(engine, &engine->scheduler.chunk[k])) return false;

@@ -23,8 +23,8 @@ void preempt_request(ey_engine *engine, ey_generation *gen);
 ey_generation *youngest_unread_full(const struct scheduler *scheduler);
 /* Releases feature rows that image `i` of the request holds. */
 void unpin_image(ey_engine *engine, ey_generation *gen, size_t i);
-/* Forgets the image that the vision encoder works on. */
-void end_encoder_run(struct scheduler *scheduler);
+/* Forgets the images that the vision encoder works on. */
+void end_encoder_run(ey_engine *engine);
 /* Takes the lock itself: a failed step ends all requests that took part and empties the caches. */
 void fail_running_requests(ey_engine *engine, const ey_err *error);
 

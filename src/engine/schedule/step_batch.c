@@ -34,7 +34,7 @@ static bool is_decoding(const ey_generation *gen)
 static int row_limit(ey_engine *engine, int n_decoding)
 {
     const struct layer_range *last = last_range(&engine->buffers.ws);
-    int limit = engine->scheduler.encoder_entry
+    int limit = engine->scheduler.n_encoding
                     ? last->step.max_rows
                     : last->chunk.max_rows; /* its buffers overlap the vision encoder's */
     if (limit < n_decoding) limit = n_decoding;

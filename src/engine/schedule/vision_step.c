@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder between steps: an image goes through it in tiles, so that decoding goes on. */
+/* The vision encoder between steps: images go through it in tiles, so that decoding goes on. */
 #include "base/clock.h"
 #include "engine/schedule/schedule_internal.h"
 
@@ -19,33 +19,72 @@ bool next_image(const struct scheduler *scheduler, const ey_generation **found, 
     return false;
 }
 
-/* Holds the prompt: the request that brought the image may end while others still wait for it. */
-static void start_encoder_run(ey_engine *engine)
+static bool is_encoding(const struct scheduler *s, const struct image_entry *entry)
 {
-    const ey_generation *gen;
-    size_t i;
-    if (engine->scheduler.encoder_entry || !next_image(&engine->scheduler, &gen, &i)) return;
-    engine->scheduler.encoder_prompt = gen->prompt;
-    prompt_ref(gen->prompt);
-    engine->scheduler.encoder_entry = gen->image_entry[i];
-    engine->scheduler.encoder_run = encoder_run_begin(engine->buffers.host.pixels,
-                                                      engine->buffers.host.patch_positions);
-    const struct encoder_image image = {&gen->prompt->images[i].pixels,
-                                        engine->scheduler.encoder_entry->block};
-    encoder_run_add(&engine->scheduler.encoder_run, &engine->devices.model,
-                    engine->devices.vision_backends.ws, &image); /* an image alone has room */
+    for (int i = 0; i < s->n_encoding; i++)
+        if (s->encoding[i].entry == entry) return true;
+    return false;
 }
 
-/* Which of the request's images is being encoded; n_images: none. */
+/* Holds the prompt and the features: the request that brought the image may end while others still
+ * wait for it, or for one that is encoded with it. False: there is no room for it in this run. */
+static bool add_to_encoder_run(ey_engine *engine, const ey_generation *gen, size_t i)
+{
+    struct scheduler *s = &engine->scheduler;
+    const struct encoder_image image = {&gen->prompt->images[i].pixels, gen->image_entry[i]->block};
+    if (!encoder_run_add(&s->encoder_run, &engine->devices.model,
+                         engine->devices.vision_backends.ws, &image))
+        return false;
+    s->encoding[s->n_encoding++] = (struct encoded_image){gen->image_entry[i], gen->prompt};
+    prompt_ref(gen->prompt);
+    image_cache_repin(gen->image_entry[i]);
+    return true;
+}
+
+/* Small images that wait go with the first, as long as all fit one tile: on a GPU a tile of one
+ * takes about as long as a full one. */
+static void add_small_images(ey_engine *engine)
+{
+    struct scheduler *s = &engine->scheduler;
+    const struct workspace *ws = engine->devices.vision_backends.ws;
+    for (int i = 0; i < s->n_running; i++) {
+        const ey_generation *gen = s->running[i];
+        for (size_t k = 0; k < gen->prompt->n_images; k++) {
+            const struct image_entry *entry = gen->image_entry[k];
+            if (!entry || entry->ready || is_encoding(s, entry)) continue;
+            if (!encoder_run_has_tile(&s->encoder_run, &engine->devices.model, ws,
+                                      &gen->prompt->images[k].pixels) ||
+                !add_to_encoder_run(engine, gen, k))
+                return;
+        }
+    }
+}
+
+static void start_encoder_run(ey_engine *engine)
+{
+    struct scheduler *s = &engine->scheduler;
+    const ey_generation *gen;
+    size_t i;
+    if (s->n_encoding || !next_image(s, &gen, &i)) return;
+    pthread_mutex_lock(&s->lock);
+    s->encoder_run = encoder_run_begin(engine->buffers.host.pixels,
+                                       engine->buffers.host.patch_positions);
+    add_to_encoder_run(engine, gen, i); /* an image alone has room */
+    if (engine->devices.vision_backends.be->ops->device) add_small_images(engine);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The first of the request's images that is being encoded; n_images: none. */
 static size_t image_in_encoder(const struct scheduler *scheduler, const ey_generation *gen)
 {
     size_t i = 0;
-    while (i < gen->prompt->n_images && gen->image_entry[i] != scheduler->encoder_entry)
+    while (i < gen->prompt->n_images &&
+           !(gen->image_entry[i] && is_encoding(scheduler, gen->image_entry[i])))
         i++;
     return i;
 }
 
-/* Between tiles: counts time and progress for requests that wait for this image. False: none does
+/* Between tiles: counts time and progress for requests that wait for these images. False: none does
  * any more. */
 static bool watch_encoder(struct scheduler *scheduler, double seconds)
 {
@@ -70,13 +109,15 @@ static bool watch_encoder(struct scheduler *scheduler, double seconds)
     return wanted;
 }
 
-static void finish_encoder_run(struct scheduler *scheduler)
+static void finish_encoder_run(ey_engine *engine)
 {
-    pthread_mutex_lock(&scheduler->lock);
-    scheduler->encoder_entry->ready = true;
-    end_encoder_run(scheduler);
-    scheduler->stats.encoder_runs++;
-    pthread_mutex_unlock(&scheduler->lock);
+    struct scheduler *s = &engine->scheduler;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->n_encoding; i++)
+        s->encoding[i].entry->ready = true;
+    s->stats.encoder_runs += (uint64_t)s->n_encoding;
+    end_encoder_run(engine);
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* Waits for the tile, and for the features on their way to the text model's device. */
@@ -92,7 +133,7 @@ void run_encoder(ey_engine *engine, double start)
     ey_err e;
     double now = seconds_now();
     start_encoder_run(engine); /* running requests change on this thread only */
-    bool busy = engine->scheduler.encoder_entry != NULL;
+    bool busy = engine->scheduler.n_encoding > 0;
     while (busy) {
         double before = now;
         bool more = encoder_run_step(&engine->scheduler.encoder_run, &engine->devices.model,
@@ -107,7 +148,7 @@ void run_encoder(ey_engine *engine, double start)
         busy = watch_encoder(&engine->scheduler, now - before) &&
                now - start < engine->limits.slice_seconds;
         if (more) continue;
-        finish_encoder_run(&engine->scheduler);
+        finish_encoder_run(engine);
         break;
     }
 }
