@@ -354,7 +354,7 @@ test('a dozen hang up together and nothing is left of them', async () => {
 const errors = [
   ['an unknown model', { model: 'gpt-5' }, NotFoundError, 404, 'model', /gpt-5.*does not exist/],
   ['a temperature out of range', { temperature: 3 }, BadRequestError, 400, 'temperature', /temperature/],
-  ['a top_p of 0', { top_p: 0 }, BadRequestError, 400, 'top_p', /top_p/],
+  ['a top_p out of range', { top_p: 1.5 }, BadRequestError, 400, 'top_p', /top_p/],
   ['a type that is wrong', { max_tokens: 'many' }, BadRequestError, 400, 'max_tokens', /max_tokens/],
   ['n out of range', { n: 1000000 }, BadRequestError, 400, 'n', /n\b/],
   ['top_logprobs out of range', { logprobs: true, top_logprobs: 21 }, BadRequestError, 400, 'top_logprobs', /20/],
