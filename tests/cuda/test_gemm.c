@@ -9,6 +9,7 @@
 
 #include "backend/fp8_activations.h"
 #include "kernels/cuda/matmul/gemm_w8a8_launch.h"
+#include "kernels/cuda/matmul/matmul_small_launch.h"
 #include "cuda/emulated.h"
 #include "cuda/kernel_test_matrices.h"
 
@@ -173,7 +174,41 @@ static struct launch launch_e4m3(const struct matmul_args *a, float *values)
     return launch;
 }
 
-enum { AS_E4M3 = GEMM_TILES }; /* in place of a tile */
+/* The same with arranged x, as on a GPU that has room for so many blocks of threads. */
+static struct launch launch_some_rows(const struct matmul_args *a, float *values)
+{
+    const int tokens = small_tokens(a->n),
+              columns = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK * SCALE_BLOCK;
+    struct arrange_args x = {aligned((size_t)(tokens * columns) * sizeof(bf16)),
+                             a->x,
+                             NULL,
+                             0,
+                             a->n,
+                             a->k,
+                             a->ldx,
+                             tokens};
+    struct small_matmul_args s = {.matmul = *a};
+    struct launch arrange = arrange_launch(&x), launch = small_launch(&s, 132, 227 << 10);
+    assert_true(small_takes(a));
+    assert_true(launch.shared <= 99 * 1024);
+    assert_true(launch.grid[1] == 1 || launch.grid[0] * launch.grid[1] <= SMALL_MOST_PARTS);
+    s.matmul.x = x.y;
+    s.partial = aligned((size_t)(launch.grid[0] * launch.grid[1]) * (size_t)tokens * SMALL_TILE *
+                        sizeof(float));
+    s.arrived = aligned(launch.grid[0] * sizeof(uint32_t));
+    memset(s.arrived, 0, launch.grid[0] * sizeof(uint32_t));
+    for (int i = 0; i < a->n * a->k; i++)
+        values[i] = bf16_float(((const bf16 *)a->x)[i / a->k * a->ldx + i % a->k]);
+    assert_true(emulator_launch(gpu_kernel_name(arrange.kernel), &x, arrange.grid,
+                                (const unsigned[3]){arrange.block, 1, 1}, arrange.shared));
+    assert_true(emulator_launch(gpu_kernel_name(launch.kernel), &s, launch.grid,
+                                (const unsigned[3]){launch.block, 1, 1}, launch.shared));
+    for (unsigned i = 0; i < launch.grid[0]; i++)
+        assert_int_equal(s.arrived[i], 0);
+    return launch;
+}
+
+enum { AS_E4M3 = GEMM_TILES, AS_SOME_ROWS }; /* in place of a tile */
 
 static void run_product(const struct product *c, int dtype, enum gemm_tile_kind tile)
 {
@@ -216,7 +251,9 @@ static void run_product(const struct product *c, int dtype, enum gemm_tile_kind 
         }
     }
     float *values = aligned((size_t)(c->n * c->k) * sizeof(*values));
-    launch = (int)tile == AS_E4M3 ? launch_e4m3(&a, values) : launch_tile(&a, values, tile);
+    launch = (int)tile == AS_E4M3        ? launch_e4m3(&a, values)
+             : (int)tile == AS_SOME_ROWS ? launch_some_rows(&a, values)
+                                         : launch_tile(&a, values, tile);
     for (int s = 0; s < outputs; s++)
         check_segment(c, m, s, values, &a, before[s], gpu_kernel_name(launch.kernel));
     free_all(NULL);
@@ -244,6 +281,15 @@ static const struct product fp8_only[] = {
     {.out = EPI_F32, .rows = {16}, .k = 128, .n = 1, .scales = SCALES_ZEROS},
     {.out = EPI_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_ZEROS},
     {.out = EPI_SILU, .rows = {272, 272}, .k = 400, .n = 9, .scales = SCALES_WIDE},
+};
+
+static const struct product some_rows[] = {
+    {.out = EPI_BF16, .rows = {130, 16, 40}, .k = 320, .n = 33, .bias = 1},
+    {.out = EPI_F32, .rows = {130}, .k = 64, .n = 9, .loose = 1},
+    {.out = EPI_ADD, .rows = {256}, .k = 1296, .n = 16, .bias = 1},
+    {.out = EPI_ADD, .rows = {40}, .k = 320, .n = 64, .loose = 1},
+    {.out = EPI_SILU, .rows = {144, 144}, .k = 1088, .n = 17, .loose = 1},
+    {.out = EPI_SILU, .rows = {40, 40}, .k = 16, .n = 32},
 };
 
 static const struct product bf16_only[] = {
@@ -279,6 +325,25 @@ static void products_of_e4m3(void **state)
     (void)state;
     RUN_ALL(any_dtype, K_FP8, (enum gemm_tile_kind)AS_E4M3);
     RUN_ALL(fp8_only, K_FP8, (enum gemm_tile_kind)AS_E4M3);
+}
+
+static void products_of_some_rows(void **state)
+{
+    (void)state;
+    RUN_ALL(some_rows, K_FP8, (enum gemm_tile_kind)AS_SOME_ROWS);
+    RUN_ALL(fp8_only, K_FP8, (enum gemm_tile_kind)AS_SOME_ROWS);
+}
+
+/* Columns are split until the GPU is full, and no further. */
+static void columns_are_split_for_the_gpu(void **state)
+{
+    (void)state;
+    assert_int_equal(small_room(64, 132, 227 << 10), 264);
+    assert_int_equal(small_room(16, 30, 100 << 10), 30);
+    assert_int_equal(small_splits(16, 48, 264), 8);
+    assert_int_equal(small_splits(96, 16, 264), 2);
+    assert_int_equal(small_splits(152, 20, 264), 1);
+    assert_int_equal(small_splits(16, 1, 264), 1);
 }
 
 /* Rows of odd sizes and contents; every code times its scale is what round_activations() says, bit
@@ -359,6 +424,8 @@ int main(void)
         EY_GEMM_TILES(TILE_ENTRY) EY_GEMM_SM90_TILES(WIDE_TILE_ENTRY)
 #undef TILE_ENTRY
             cmocka_unit_test(products_of_e4m3),
+        cmocka_unit_test(products_of_some_rows),
+        cmocka_unit_test(columns_are_split_for_the_gpu),
         cmocka_unit_test(activations_become_e4m3),
         cmocka_unit_test(bands_cover_all_tiles),
         cmocka_unit_test(tiles_are_chosen_for_the_gpu),

@@ -164,6 +164,12 @@ static void wrong_tile(void **state)
     is_replaced("gemm_bf16_32x64", "gemm_bf16_32x64", 1, 40, false);
 }
 
+static void wrong_small_matmul(void **state)
+{
+    (void)state;
+    is_replaced("matmul_small_32", "matmul_small", 1, 0, true);
+}
+
 static void wrong_w8a8(void **state)
 {
     (void)state;
@@ -340,6 +346,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_gemv, fresh_cache),
         cmocka_unit_test_setup(wrong_gemv1, fresh_cache),
         cmocka_unit_test_setup(wrong_tile, fresh_cache),
+        cmocka_unit_test_setup(wrong_small_matmul, fresh_cache),
         cmocka_unit_test_setup(wrong_w8a8, fresh_cache),
         cmocka_unit_test_setup(wrong_quantizing, fresh_cache),
         cmocka_unit_test(older_gpus_have_no_fp8),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the kernel of a matmul: GEMV for up to 32 rows (gemv_m1 for one row of FP8 or int4),
- * which norms its own input; GEMM for more, after a norm kernel; matmul_fallback for all else. A
+ * which norms its own input, and matmul_small for up to 64 of FP8 where it is faster; GEMM for
+ * more, after a norm kernel; matmul_fallback for all else. A
  * GEMM with int4 weights unpacks them to BF16, some rows at a time. Prompt rows may be quantized
  * for FP8 weights (gemm_w8a8). */
 #include "backend/cuda/cuda_matmul.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/matmul/gemv_launch.h"
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
+#include "kernels/cuda/matmul/matmul_small_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
 static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmul_desc *p)
@@ -152,9 +154,42 @@ static bool is_mixed(const struct matmul_args *a)
     return false;
 }
 
+/* ---- some rows ---- */
+
+static bool uses_small(const struct cuda *c, const struct matmul_args *a)
+{
+    if (cuda_family_failed(c, FAMILY_MATMUL_SMALL) || !small_takes(a) ||
+        a->k > cuda_widest_text_input(&c->limits))
+        return false;
+    return small_is_faster(a, c->sm_count) || cuda_family_failed(c, FAMILY_GEMV_FP8);
+}
+
+static void matmul_small(struct cuda *c, const struct matmul_args *a)
+{
+    struct arrange_args x = {(bf16 *)(void *)c->scratch[SCRATCH_ARRANGED],
+                             a->x,
+                             a->norm,
+                             a->eps,
+                             a->n,
+                             a->k,
+                             a->ldx,
+                             small_tokens(a->n)};
+    struct small_matmul_args s = {*a, (float *)(void *)c->scratch[SCRATCH_PARTS],
+                                  (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]};
+    s.matmul.x = x.y;
+    struct launch arrange = arrange_launch(&x),
+                  matmul = small_launch(&s, c->sm_count, c->sm_shared);
+    cuda_launch(c, &arrange, &x);
+    cuda_launch(c, &matmul, &s);
+}
+
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
+    if (uses_small(c, a)) {
+        matmul_small(c, a);
+        return;
+    }
     struct launch l = {.kernel = GPU_NO_KERNEL};
     if (fast && !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
         if (!cuda_family_failed(c, FAMILY_GEMV_M1)) l = gemv_m1_launch(a);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/matmul/matmul_small_launch.h"
+
 static bool check_size(int value, const char *name, int most, ey_err *e)
 {
     return value <= most ||
@@ -114,6 +116,12 @@ struct step_output_layout cuda_step_output_layout(const struct backend_limits *l
                                        best + rows * (sizeof(float) + sizeof(int32_t))};
 }
 
+int cuda_widest_text_input(const struct backend_limits *l)
+{
+    const struct text_shape *t = &l->text;
+    return t->hidden ? larger_int(larger_int(t->hidden, text_q_width(t)), t->mlp) : l->max_width;
+}
+
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
 {
     const struct text_shape *t = &l->text;
@@ -149,9 +157,13 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     size_t quantized = !l->fp8_prompts         ? 0
                        : rows < QUANTIZED_ROWS ? (rows + 3) / 4 * 4
                                                : QUANTIZED_ROWS;
-    size_t quantized_width = (size_t)(t->hidden ? larger_int(larger_int(t->hidden, text_q_width(t)),
-                                                             t->mlp)
-                                                : l->max_width);
+    size_t quantized_width = (size_t)cuda_widest_text_input(l);
+    size_t few = (size_t)small_tokens(larger_int((int)rows, SMALL_ROWS));
+    bytes[SCRATCH_ARRANGED] = few *
+                              ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK * SCALE_BLOCK) *
+                              sizeof(bf16);
+    bytes[SCRATCH_PARTS] = few * SMALL_MOST_PARTS * SMALL_TILE * sizeof(float);
+    bytes[SCRATCH_PARTS_ARRIVED] = SMALL_MOST_PARTS * sizeof(uint32_t);
     bytes[SCRATCH_X_FP8] = quantized * quantized_width;
     bytes[SCRATCH_X_FP8_SCALE] = quantized * ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK) *
                                  sizeof(float);

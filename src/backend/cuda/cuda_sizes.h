@@ -61,16 +61,21 @@ enum cuda_scratch {
     SCRATCH_ARRIVED, /* u32 [SMALL_ROWS, kv heads] */
     SCRATCH_TOPK_PART, /* top-k logits of parts of rows */
     SCRATCH_TOPK_PART_SUM,
-    SCRATCH_STEP_OUTPUT, /* what of a step goes to the host: struct step_output_layout */
-    SCRATCH_SMALL,       /* a decode step */
-    SCRATCH_LARGE,       /* any other's */
-    SCRATCH_POSITIONS,   /* of patches */
-    SCRATCH_UNPACKED,    /* [UNPACK_BYTES], or nothing */
+    SCRATCH_STEP_OUTPUT,   /* what of a step goes to the host: struct step_output_layout */
+    SCRATCH_SMALL,         /* a decode step */
+    SCRATCH_LARGE,         /* any other's */
+    SCRATCH_ARRANGED,      /* bf16 [widest matmul input of the text model, up to 64 rows] */
+    SCRATCH_PARTS,         /* f32: matmul_small's */
+    SCRATCH_PARTS_ARRIVED, /* u32 [tiles of it whose columns are split] */
+    SCRATCH_POSITIONS,     /* of patches */
+    SCRATCH_UNPACKED,      /* [UNPACK_BYTES], or nothing */
     SCRATCH_X_FP8,       /* e4m3 [QUANTIZED_ROWS, widest matmul input of the text model], or nothing
                           */
     SCRATCH_X_FP8_SCALE, /* f32 [blocks of columns of that, QUANTIZED_ROWS] */
     SCRATCH_BUFFERS
 };
+/* Columns of the widest matmul input of the text model. */
+int cuda_widest_text_input(const struct backend_limits *limits);
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);
 /* All of them, as they lie one after the other. */
 size_t cuda_buffer_bytes(const struct backend_limits *limits);

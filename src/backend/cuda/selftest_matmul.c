@@ -284,6 +284,16 @@ static void compare_gemv_m1(struct selftest *t, struct matmul_selftest *m)
                        &(struct matmul_case){ops[i % 3], dtypes[i / 3], 1, false});
 }
 
+/* Of each of its kernels. */
+static void compare_small(struct selftest *t, struct matmul_selftest *m)
+{
+    static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};
+    static const int counts[] = {13, SELFTEST_FEW, MATMUL_FEW_TOKENS};
+    for (size_t i = 0; i < 9; i++)
+        compare_matmul(t, FAMILY_MATMUL_SMALL, m,
+                       &(struct matmul_case){ops[i % 3], OF_FP8, counts[i / 3], false});
+}
+
 static void compare_tile(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                          enum selftest_dtype dtype)
 {
@@ -328,6 +338,8 @@ static void compare_family(struct selftest *t, enum gpu_family family, struct ma
         compare_unpacked(t, m);
     else if (family == FAMILY_GEMV_M1)
         compare_gemv_m1(t, m);
+    else if (family == FAMILY_MATMUL_SMALL)
+        compare_small(t, m);
     else if (family == FAMILY_GEMM_W8A8)
         compare_w8a8(t, m);
     else if (family >= FAMILY_GEMM_FP8_256x128)
@@ -375,9 +387,10 @@ bool selftest_basic_matmuls(struct selftest *t)
 
 bool selftest_fast_matmuls(struct selftest *t)
 {
-    enum gpu_family families[GPU_FAMILIES] = {FAMILY_GEMV_M1,   FAMILY_GEMV_FP8,  FAMILY_GEMV_BF16,
-                                              FAMILY_GEMV_INT8, FAMILY_GEMV_INT4, FAMILY_GEMM_W8A8};
-    int n = 6;
+    enum gpu_family families[GPU_FAMILIES] = {
+        FAMILY_GEMV_M1,   FAMILY_GEMV_FP8,  FAMILY_GEMV_BF16,   FAMILY_GEMV_INT8,
+        FAMILY_GEMV_INT4, FAMILY_GEMM_W8A8, FAMILY_MATMUL_SMALL};
+    int n = 7;
     for (int family = FAMILY_GEMM_FP8_256x128; family < GPU_FAMILIES; family++)
         families[n++] = (enum gpu_family)family;
     return compare_families(t, families, n);

@@ -3,7 +3,7 @@
  *
  * A request is admitted only while its known tokens and one more fit into the KV pool; it would be
  * preempted at once otherwise. Preemption changes nothing in its answer: the blocks are computed
- * again later, and a row has the same bits however it is computed. */
+ * again later, and on a CPU a row has the same bits however it is computed, on a GPU nearly. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -174,6 +174,23 @@ struct w8a8_args {
     int32_t scale_rows;
 };
 
+/* Rows of x as matmul_small takes them: x[n, k], bf16 or, where there is a norm, f32 → y bf16[k in
+ * 64s, tokens, 64], an order that matmul_small.cu tells. */
+struct arrange_args {
+    bf16 *y;
+    const void *x;
+    const float *norm; /* as in matmul_args */
+    float eps;
+    int32_t n, k, ldx, tokens; /* tokens: n rounded up to what the kernel has */
+};
+
+/* A matmul of such rows (matmul.x is arranged) and packed FP8 matrices. */
+struct small_matmul_args {
+    struct matmul_args matmul;
+    float *partial;    /* [tiles, splits, tokens, rows of a tile], where there are several splits */
+    uint32_t *arrived; /* [tiles] zero before and after */
+};
+
 /* ---- rows ---- */
 
 /* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then

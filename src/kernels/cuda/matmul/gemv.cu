@@ -15,7 +15,8 @@
  * BF16.
  *
  * Which chunk a warp adds when follows from k alone, so a token's result is the same in every
- * variant and whatever other tokens are in the call. */
+ * variant and whatever other tokens are in the call. (With many tokens FP8 weights go through
+ * matmul_small.cu instead, whose sums round differently.) */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
