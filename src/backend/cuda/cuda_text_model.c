@@ -286,7 +286,7 @@ void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows,
     struct cuda *c = cuda_of(be);
     const int32_t *device = rows_on_gpu(c, rows, n);
     for (int first = 0, count; first < n; first += count) {
-        count = n - first < SMALL_ROWS ? n - first : SMALL_ROWS;
+        count = n - first < LM_HEAD_ROWS ? n - first : LM_HEAD_ROWS;
         struct cuda_matmul_desc p = {.w = {head},
                                      .y = {logits + (size_t)first * (size_t)cuda_rows(head)},
                                      .n_segments = 1,

@@ -6,7 +6,7 @@
 
 #include "engine/engine_internal.h"
 
-enum { MAX_ASYNC_REQUESTS = 32 }; /* requests of such a step */
+enum { MAX_ASYNC_REQUESTS = 64 }; /* requests of such a step */
 
 /* Enqueues the step after this one if it can be predicted; engine->scheduler.n_async then says so.
  */
