@@ -346,6 +346,28 @@ static void columns_are_split_for_the_gpu(void **state)
     assert_int_equal(small_splits(16, 1, 264), 1);
 }
 
+static struct matmul_args sized(int rows, int k, int n)
+{
+    struct matmul_args a = {.n_segments = 1, .k = k, .n = n, .epilogue = EPI_BF16};
+    a.segment[0].w.rows = rows;
+    a.segment[0].w.dtype = K_FP8;
+    return a;
+}
+
+/* A GEMV does few rows and narrow matrices. */
+static void some_rows_are_chosen_by_size(void **state)
+{
+    struct matmul_args narrow = sized(2048, 2048, 16), wide = sized(12288, 2048, 8);
+    (void)state;
+    assert_false(small_is_faster(&narrow, 132));
+    assert_true(small_is_faster(&narrow, 30));
+    assert_true(small_is_faster(&wide, 132));
+    narrow.n = 17;
+    assert_true(small_is_faster(&narrow, 132));
+    wide.n = 7;
+    assert_false(small_is_faster(&wide, 132));
+}
+
 /* Rows of odd sizes and contents; every code times its scale is what round_activations() says, bit
  * by bit. */
 static void activations_become_e4m3(void **state)
@@ -391,14 +413,6 @@ static void bands_cover_all_tiles(void **state)
     run_product(&c, K_BF16, GEMM_128x64);
 }
 
-static struct matmul_args sized(int rows, int k, int n)
-{
-    struct matmul_args a = {.n_segments = 1, .k = k, .n = n, .epilogue = EPI_BF16};
-    a.segment[0].w.rows = rows;
-    a.segment[0].w.dtype = K_FP8;
-    return a;
-}
-
 static void tiles_are_chosen_for_the_gpu(void **state)
 {
     struct matmul_args large = sized(12288, 2048, 1024), square = sized(1024, 4096, 1024);
@@ -426,6 +440,7 @@ int main(void)
             cmocka_unit_test(products_of_e4m3),
         cmocka_unit_test(products_of_some_rows),
         cmocka_unit_test(columns_are_split_for_the_gpu),
+        cmocka_unit_test(some_rows_are_chosen_by_size),
         cmocka_unit_test(activations_become_e4m3),
         cmocka_unit_test(bands_cover_all_tiles),
         cmocka_unit_test(tiles_are_chosen_for_the_gpu),

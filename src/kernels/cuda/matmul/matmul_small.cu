@@ -34,12 +34,11 @@ EY_DEVICE float4 arrange_load(const struct arrange_args &a, int64_t row, int col
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
 }
 
-EY_DEVICE float4 arrange_norm(const struct arrange_args &a, float4 v, float scale, int column)
+/* The norm's weights of columns column .. +3. */
+EY_DEVICE float4 arrange_weights(const struct arrange_args &a, int column)
 {
-    if (!a.norm || column >= a.k) return v;
-    const float4 w = *(const float4 *)(a.norm + column);
-    return make_float4(w.x * (v.x * scale), w.y * (v.y * scale), w.z * (v.z * scale),
-                       w.w * (v.w * scale));
+    if (!a.norm || column >= a.k) return make_float4(1, 1, 1, 1);
+    return *(const float4 *)(a.norm + column);
 }
 
 EY_DEVICE uint32_t arranged_pair(float low, float high)
@@ -72,24 +71,35 @@ EY_KERNEL(arrange_rows, struct arrange_args, ARRANGE_THREADS, 4)
     const int token = (int)blockIdx.x, pieces = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK * 8;
     const int64_t row = (int64_t)token * a.ldx;
     const bool there = token < a.n;
+    float4 weights[4];
     let_next_start();
+    int i = (int)threadIdx.x, column = i / 4 * 64 + i % 4 * 4;
+#pragma unroll
+    for (int t = 0; t < 4; t++)
+        weights[t] = arrange_weights(a, column + 16 * t);
     wait_for_previous();
     const float scale = there ? arrange_scale(a, row) : 0.f;
-    for (int i = (int)threadIdx.x; i < pieces; i += ARRANGE_THREADS) {
-        const int s = i % 4, column = i / 4 * 64 + s * 4;
+    while (i < pieces) {
+        const int unit = i % 4 * 2;
         bf16 *to = a.y + ((int64_t)(i / 4) * a.tokens + token) * 64;
         float4 v[4];
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             v[t] = there ? arrange_load(a, row, column + 16 * t) : make_float4(0, 0, 0, 0);
-            if (there) v[t] = arrange_norm(a, v[t], scale, column + 16 * t);
+            v[t] = make_float4(weights[t].x * (v[t].x * scale), weights[t].y * (v[t].y * scale),
+                               weights[t].z * (v[t].z * scale), weights[t].w * (v[t].w * scale));
         }
-        *(uint4 *)(to + ((2 * s) ^ (token % 8)) * 8) = make_uint4(
+        *(uint4 *)(to + (unit ^ (token % 8)) * 8) = make_uint4(
             arranged_pair(v[0].x, v[0].z), arranged_pair(v[1].x, v[1].z),
             arranged_pair(v[2].x, v[2].z), arranged_pair(v[3].x, v[3].z));
-        *(uint4 *)(to + ((2 * s + 1) ^ (token % 8)) * 8) = make_uint4(
+        *(uint4 *)(to + ((unit + 1) ^ (token % 8)) * 8) = make_uint4(
             arranged_pair(v[0].y, v[0].w), arranged_pair(v[1].y, v[1].w),
             arranged_pair(v[2].y, v[2].w), arranged_pair(v[3].y, v[3].w));
+        i += ARRANGE_THREADS;
+        column = i / 4 * 64 + i % 4 * 4;
+#pragma unroll
+        for (int t = 0; t < 4; t++)
+            weights[t] = arrange_weights(a, column + 16 * t);
     }
 }
 
@@ -229,13 +239,39 @@ EY_DEVICE bool small_is_last(uint32_t *counter)
     return before == gridDim.y - 1;
 }
 
+/* Quad i of `n` of a tile's parts, and the next one of the thread, added up in order: all loads are
+ * on their way at once. */
+EY_DEVICE void small_sum_parts(float4 sum[2], const float *tile, int part_floats, int i, int n)
+{
+    const int splits = (int)gridDim.y;
+    uint4 part[2][SMALL_MOST_SPLITS];
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int s = 0; s < SMALL_MOST_SPLITS; s++) {
+            part[j][s] = make_uint4(0, 0, 0, 0);
+            if (s < splits && i + j * SMALL_THREADS < n)
+                part[j][s] = load_fresh(tile + (int64_t)s * part_floats +
+                                        (i + j * SMALL_THREADS) * 4);
+        }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        sum[j] = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int s = 0; s < SMALL_MOST_SPLITS; s++)
+            sum[j] = make_float4(
+                sum[j].x + bits_float(part[j][s].x), sum[j].y + bits_float(part[j][s].y),
+                sum[j].z + bits_float(part[j][s].z), sum[j].w + bits_float(part[j][s].w));
+    }
+}
+
 /* The tile's parts, all the blocks', become the staged sums of the last; false for the others. */
 template <class S>
 EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged &staged)
 {
-    enum { QUADS = SMALL_TILE / 4, AT_ONCE = 4, PART = S::tokens * SMALL_TILE };
-    const int splits = (int)gridDim.y, quads = a.matmul.n * QUADS;
-    float *tile = a.partial + (int64_t)blockIdx.x * splits * PART,
+    enum { QUADS = SMALL_TILE / 4, PART = S::tokens * SMALL_TILE };
+    const int quads = a.matmul.n * QUADS;
+    float *tile = a.partial + (int64_t)blockIdx.x * gridDim.y * PART,
           *mine = tile + (int64_t)blockIdx.y * PART;
     for (int i = (int)threadIdx.x; i < quads; i += SMALL_THREADS) {
         float v[4];
@@ -243,21 +279,16 @@ EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged 
         *(float4 *)(mine + i * 4) = make_float4(v[0], v[1], v[2], v[3]);
     }
     if (!small_is_last(a.arrived + blockIdx.x)) return false;
-    for (int i = (int)threadIdx.x; i < quads; i += SMALL_THREADS) {
-        float4 sum = make_float4(0, 0, 0, 0);
-        for (int first = 0; first < splits; first += AT_ONCE) {
-            uint4 part[AT_ONCE];
+    for (int i = (int)threadIdx.x; i < quads; i += 2 * SMALL_THREADS) {
+        float4 sum[2];
+        small_sum_parts(sum, tile, PART, i, quads);
 #pragma unroll
-            for (int s = 0; s < AT_ONCE; s++)
-                if (first + s < splits)
-                    part[s] = load_fresh(tile + (int64_t)(first + s) * PART + i * 4);
-#pragma unroll
-            for (int s = 0; s < AT_ONCE; s++)
-                if (first + s < splits)
-                    sum = make_float4(sum.x + bits_float(part[s].x), sum.y + bits_float(part[s].y),
-                                      sum.z + bits_float(part[s].z), sum.w + bits_float(part[s].w));
+        for (int j = 0; j < 2; j++) {
+            const int quad = i + j * SMALL_THREADS;
+            if (quad < quads)
+                *(float4 *)(staged.sums + quad / QUADS * SMALL_STAGED_ROW +
+                            quad % QUADS * 4) = sum[j];
         }
-        *(float4 *)(staged.sums + i / QUADS * SMALL_STAGED_ROW + i % QUADS * 4) = sum;
     }
     __syncthreads();
     staged.copies = 1;

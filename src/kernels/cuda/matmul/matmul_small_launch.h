@@ -94,12 +94,13 @@ static inline int64_t small_weight_bytes(const struct matmul_args *a)
 }
 
 /* Whether it is faster than a GEMV, measured on an H100: each SM's share of the weights makes up
- * for the launch more, and for joining, or rows are so many that a GEMV is slow in any case. */
+ * for one launch more, and for joining, or rows are so many that a GEMV is slow in any case. A norm
+ * is half of a GEMV's work with x. */
 static inline bool small_is_faster(const struct matmul_args *a, int sm_count)
 {
+    const int64_t bytes = small_weight_bytes(a) * (a->norm ? 2 : 1);
     if (a->n > SMALL_ALWAYS_ROWS) return true;
-    return a->n >= SMALL_LEAST_ROWS &&
-           small_weight_bytes(a) >= (int64_t)SMALL_SHARE_BYTES * sm_count;
+    return a->n >= SMALL_LEAST_ROWS && bytes >= (int64_t)SMALL_SHARE_BYTES * sm_count;
 }
 
 static inline struct launch arrange_launch(const struct arrange_args *a)
