@@ -5,8 +5,9 @@
  * float32, kept as the truth of every test) and `cpu` implement it. Work is enqueued in order;
  * finish() waits and says whether all went well. Buffers are made by alloc() before the first step,
  * never afterwards; a `dev` pointer is only ever handed back to the backend that made it. Shapes in
- * comments are row-major; [n] rows of a call are independent: a row's result does not depend on
- * which other rows are in the call. */
+ * comments are row-major; [n] rows of a call are independent. On `ref` and `cpu` a row's bits do
+ * not depend on which other rows are in the call; on a GPU its kernels, and so its rounding, depend
+ * on how many there are. */
 #ifndef EY_BACKEND_H
 #define EY_BACKEND_H
 
