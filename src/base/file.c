@@ -115,6 +115,15 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
     return ok;
 }
 
+void file_open_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+        int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        if (opened >= 0 && opened != fd) close(opened);
+    }
+}
+
 bool file_write(int fd, const void *bytes, size_t n)
 {
     const char *from = bytes;

@@ -21,6 +21,10 @@ void file_map_release_pages(const void *data, size_t size);
  * bytes, not counted in *size). "-" is not special. Works on pipes too. */
 bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e);
 
+/* Opens /dev/null in place of standard input, output and error where one is closed: the next file
+ * or socket would take its number. Reading and writing there fail as before. */
+void file_open_standard(void);
+
 /* Writes all of it at the descriptor's place; false with errno as write() left it. */
 bool file_write(int fd, const void *bytes, size_t n);
 /* The same at byte `at` of the file; the descriptor's place stays. */

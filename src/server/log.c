@@ -1,15 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on standard error; one write each, so that those of several threads do not mix. */
+/* Lines on standard error, through a queue: who logs never waits for who reads. */
 #include "server/log.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/text/json_writer.h"
+#include "server/log_queue.h"
 
-enum { MAX_LOG_LINE = 16 << 10, MAX_LOGGED_BODY = 4096 };
+#define FINAL_LINES_SECONDS 1.0
+enum { MAX_LOG_LINE = 16 << 10, MAX_LOGGED_BODY = 4096, QUEUE_BYTES = 256 << 10 };
+
+static struct log_queue *queue; /* NULL: lines are written by who logs */
+static char log_path[PATH_MAX]; /* of the file that standard error is; "": it is none */
+
+/* What a shell opened by 2>>FILE, to be opened again after it was renamed. */
+static void remember_log_path(void)
+{
+    struct stat st;
+    ssize_t n = -1;
+    if (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink)
+        n = readlink("/proc/self/fd/2", log_path, sizeof(log_path) - 1);
+    log_path[n > 0 ? n : 0] = 0;
+}
+
+void log_start(void)
+{
+    remember_log_path();
+    queue = log_queue_open(STDERR_FILENO, QUEUE_BYTES);
+}
+
+void log_stop(void)
+{
+    if (!queue || log_queue_close(queue, FINAL_LINES_SECONDS)) {
+        queue = NULL;
+        return;
+    }
+    queue = NULL;
+    /* nobody reads: what is said from here on must not block either */
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+}
+
+bool log_reopen(void)
+{
+    if (!log_path[0]) return false;
+    int fd = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return false;
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+    return true;
+}
 
 static struct buf start_line(void)
 {
@@ -26,7 +75,10 @@ static struct buf start_line(void)
 static void write_line(struct buf *line)
 {
     buf_add_text(line, "\n");
-    if (!line->failed) fwrite(line->data, 1, line->size, stderr);
+    if (!line->failed && queue)
+        log_queue_add(queue, line->data, line->size);
+    else if (!line->failed)
+        (void)!file_write(STDERR_FILENO, line->data, line->size);
     buf_free(line);
 }
 

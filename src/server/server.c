@@ -234,6 +234,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     struct server_socket listener = {.fd = -1};
     sigset_t signals = stop_signals(), before;
     double start = seconds_now();
+    log_start();
     signal(SIGPIPE, SIG_IGN);
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES); /* the threshold would grow by itself, and
                                                freed memory stay in threads' arenas */
@@ -251,6 +252,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     ey_grammar_cache_close(&server.grammars);
     ey_budget_free(&server.budget);
     server_socket_close(&listener);
+    log_stop();
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return ok;
 }

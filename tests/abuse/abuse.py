@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,26 @@ class Server:
     def health_p99(self):
         ordered = sorted(self.health)
         return ordered[int(len(ordered) * 0.99)] if ordered else 0
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def get(host, path, timeout=10, key=None):
+    """The status of a GET; 0: there was no answer."""
+    connection = http.client.HTTPConnection(host, timeout=timeout)
+    try:
+        connection.request('GET', path, headers={'Authorization': f'Bearer {key}'} if key else {})
+        reply = connection.getresponse()
+        reply.read()
+        return reply.status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
 
 
 def wait_until(condition, seconds):

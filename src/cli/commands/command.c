@@ -127,6 +127,7 @@ static bool is_any(const char *text, const char *a, const char *b, const char *c
 
 int cli_run(int argc, char **argv)
 {
+    file_open_standard();
     signal(SIGPIPE, SIG_IGN); /* writing to a reader that has gone fails instead */
     if (argc < 2) {
         print_overview(stderr);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The log's queue: order, lines that find no room, readers that do not read, closed descriptors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "server/log_queue.h"
+
+enum { CAPACITY = 4096, PIPE_BYTES = 4096, HEARD = 1 << 20 };
+
+static void make_pipe(int ends[2])
+{
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES) > 0);
+}
+
+/* All that comes until nobody can write any more. */
+static char *hear_all(int fd)
+{
+    char *text = calloc(1, HEARD);
+    assert_non_null(text);
+    for (size_t n = 0; n < HEARD - 1;) {
+        ssize_t got = read(fd, text + n, HEARD - 1 - n);
+        if (got <= 0) break;
+        n += (size_t)got;
+    }
+    return text;
+}
+
+static void add_numbered(struct log_queue *q, int first, int end)
+{
+    char line[32];
+    for (int i = first; i < end; i++)
+        log_queue_add(q, line, (size_t)snprintf(line, sizeof(line), "line %d\n", i));
+}
+
+static void lines_come_in_order(void **state)
+{
+    (void)state;
+    int ends[2];
+    make_pipe(ends);
+    struct log_queue *q = log_queue_open(ends[1], CAPACITY);
+    assert_non_null(q);
+    add_numbered(q, 0, 100);
+    assert_true(log_queue_close(q, 10));
+    close(ends[1]);
+    char *text = hear_all(ends[0]), *at = text, line[32];
+    for (int i = 0; i < 100; i++) {
+        int n = snprintf(line, sizeof(line), "line %d\n", i);
+        assert_memory_equal(at, line, (size_t)n);
+        at += n;
+    }
+    assert_string_equal(at, "");
+    free(text);
+    close(ends[0]);
+}
+
+/* Whatever is said, each line was written or counted. */
+static void what_finds_no_room_is_counted(void **state)
+{
+    (void)state;
+    enum { LINES = 10000 };
+    int ends[2];
+    make_pipe(ends);
+    struct log_queue *q = log_queue_open(ends[1], CAPACITY);
+    assert_non_null(q);
+    double start = seconds_now();
+    add_numbered(q, 0, LINES);
+    assert_true(seconds_now() - start < 5);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    size_t n = 0, said = 0, dropped = 0, notes = 0;
+    char *text = calloc(1, HEARD);
+    assert_non_null(text);
+    for (start = seconds_now(); !strstr(text, "read the log\n") && seconds_now() - start < 30;
+         usleep(1000)) {
+        ssize_t got = read(ends[0], text + n, HEARD - 1 - n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) && rest;) {
+        bool note = strstr(line, " lines dropped: ") != NULL;
+        if (note) dropped += strtoul(line, NULL, 10);
+        notes += note;
+        said += !note;
+    }
+    free(text);
+    assert_int_equal(notes, 1);
+    assert_true(dropped > LINES / 2);
+    assert_int_equal(said + dropped, LINES);
+    assert_true(log_queue_close(q, 10));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void who_does_not_read_stops_nobody(void **state)
+{
+    (void)state;
+    int ends[2];
+    make_pipe(ends);
+    struct log_queue *q = log_queue_open(ends[1], CAPACITY);
+    assert_non_null(q);
+    add_numbered(q, 0, 5000);
+    double start = seconds_now();
+    assert_false(log_queue_close(q, 0.2));
+    assert_true(seconds_now() - start < 5);
+    close(ends[0]); /* its thread sees that, and ends */
+}
+
+static void a_closed_descriptor_takes_everything(void **state)
+{
+    (void)state;
+    int ends[2];
+    make_pipe(ends);
+    close(ends[0]);
+    struct log_queue *q = log_queue_open(ends[1], CAPACITY);
+    assert_non_null(q);
+    add_numbered(q, 0, 5000);
+    assert_true(log_queue_close(q, 10));
+    close(ends[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_come_in_order),
+        cmocka_unit_test(what_finds_no_room_is_counted),
+        cmocka_unit_test(who_does_not_read_stops_nobody),
+        cmocka_unit_test(a_closed_descriptor_takes_everything),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
