@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/mapped_files.h"
 
 /* A path may be longer than a message, whose end says what is wrong. */
 static bool fail_errno(ey_err *e, const char *path)
@@ -45,10 +46,12 @@ bool file_map_open(struct file_map *map, const char *path, ey_err *e)
     if (st.st_size > 0) {
         void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         ok = data != MAP_FAILED;
-        if (ok)
+        if (ok) {
             *map = (struct file_map){data, (size_t)st.st_size};
-        else
+            mapped_files_add(data, map->size, path);
+        } else {
             fail_errno(e, path);
+        }
     }
     close(fd);
     return ok;
@@ -56,6 +59,7 @@ bool file_map_open(struct file_map *map, const char *path, ey_err *e)
 
 void file_map_close(struct file_map *map)
 {
+    mapped_files_remove(map->data);
     if (map->data) munmap((void *)map->data, map->size);
     *map = (struct file_map){0};
 }
@@ -99,12 +103,9 @@ static bool file_read_all(int fd, char **data, size_t *size, const char *path, s
     return true;
 }
 
-bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e)
+static bool read_descriptor(char **data, size_t *size, int fd, const char *path, size_t max,
+                            ey_err *e)
 {
-    *data = NULL;
-    *size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fail_errno(e, path);
     bool ok = file_read_all(fd, data, size, path, max, e);
     close(fd);
     if (!ok) {
@@ -113,6 +114,23 @@ bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *
         *size = 0;
     }
     return ok;
+}
+
+bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e)
+{
+    *data = NULL;
+    *size = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fail_errno(e, path) : read_descriptor(data, size, fd, path, max, e);
+}
+
+bool file_read_regular(char **data, size_t *size, const char *path, size_t max, ey_err *e)
+{
+    struct stat st;
+    *data = NULL;
+    *size = 0;
+    int fd = open_regular(path, &st, e);
+    return fd >= 0 && read_descriptor(data, size, fd, path, max, e);
 }
 
 void file_open_standard(void)

@@ -20,6 +20,8 @@ void file_map_release_pages(const void *data, size_t size);
 /* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the
  * bytes, not counted in *size). "-" is not special. Works on pipes too. */
 bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e);
+/* The same of a regular file only, so that a pipe that nobody writes to cannot hold the reader. */
+bool file_read_regular(char **data, size_t *size, const char *path, size_t max, ey_err *e);
 
 /* Opens /dev/null in place of standard input, output and error where one is closed: the next file
  * or socket would take its number. Reading and writing there fail as before. */

@@ -69,7 +69,7 @@ json_object *json_parse_file(const char *path, ey_code code, ey_err *e)
 {
     char *text;
     size_t n;
-    if (!file_read(&text, &n, path, EY_MAX_JSON_BYTES, e)) return NULL;
+    if (!file_read_regular(&text, &n, path, EY_MAX_JSON_BYTES, e)) return NULL;
     bool whole = file_check_not_lfs_pointer(text, n, path, e);
     json_object *value = whole ? json_parse(text, n, path, code, e) : NULL;
     free(text);

@@ -118,7 +118,7 @@ static void read_reference(char commit[MAX_REVISION + 1], const char *repository
     commit[0] = 0;
     int length = snprintf(path, sizeof(path), "%s/refs/%s", repository, revision);
     if (length >= (int)sizeof(path) || !path_is_file(path) ||
-        !file_read(&text, &n, path, MAX_REVISION, NULL))
+        !file_read_regular(&text, &n, path, MAX_REVISION, NULL))
         return;
     while (n && isspace((unsigned char)text[n - 1]))
         n--;

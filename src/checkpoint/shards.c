@@ -60,7 +60,7 @@ bool checkpoint_json(struct checkpoint *c, const char *name, const json_object *
         return ey_fail(e, EY_INTERNAL, "%s: the limit is %d JSON files per checkpoint", name,
                        MAX_JSON_FILES);
     if (!path_join(path, c->directory, name, e)) return false;
-    if (path_is_file(path) && !load_object(&value, path, e)) return false;
+    if (access(path, F_OK) == 0 && !load_object(&value, path, e)) return false;
     struct json_file *slot = &c->json[c->n_json++];
     snprintf(slot->name, sizeof(slot->name), "%s", name);
     *out = slot->value = value;

@@ -490,7 +490,7 @@ static bool copy_file(struct checkpoint_writer *writer, const char *name, ey_err
     struct stat st;
     if (!path_join(path, checkpoint_directory(writer->source->ckpt), name, e)) return false;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_SMALL_FILE) return true;
-    bool ok = file_read(&data, &n, path, MAX_SMALL_FILE, e) &&
+    bool ok = file_read_regular(&data, &n, path, MAX_SMALL_FILE, e) &&
               write_text_file(writer, name, data, n, e);
     free(data);
     return ok;

@@ -128,7 +128,7 @@ static bool read_token(struct endpoint *ep, ey_err *e)
     if (is_true(env_or_null("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) return true;
     if (given) return store_token(ep, given, name, e);
     if (!token_path(path, &source) || !path_is_file(path)) return true;
-    if (!file_read(&text, &n, path, TOKEN_BYTES * 4, e)) return false;
+    if (!file_read_regular(&text, &n, path, TOKEN_BYTES * 4, e)) return false;
     bool ok = store_token(ep, text, source, e);
     free(text);
     return ok;

@@ -53,7 +53,7 @@ static bool find_in_text(struct own_template *out, const struct checkpoint *ckpt
     char path[EY_MAX_PATH];
     out->file = name;
     return path_join(path, checkpoint_directory(ckpt), name, NULL) && path_is_file(path) &&
-           file_read(&out->text, &out->n, path, MAX_TEMPLATE_BYTES, NULL);
+           file_read_regular(&out->text, &out->n, path, MAX_TEMPLATE_BYTES, NULL);
 }
 
 /* In the order in which transformers looks. */

@@ -113,7 +113,7 @@ static bool read_merges(const struct tok_files *f, json_object *merges)
     char path[EY_MAX_PATH], *text = NULL;
     size_t n;
     bool ok = path_join(path, f->directory, MERGES_FILE, f->e) &&
-              file_read(&text, &n, path, EY_MAX_JSON_BYTES, f->e) &&
+              file_read_regular(&text, &n, path, EY_MAX_JSON_BYTES, f->e) &&
               file_check_not_lfs_pointer(text, n, path, f->e);
     if (ok && (!utf8_valid(text, n) || memchr(text, 0, n)))
         ok = ey_fail(f->e, EY_BAD_MODEL, "%s: it is not UTF-8 text", path);

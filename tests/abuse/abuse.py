@@ -46,15 +46,16 @@ def status_fields(pid):
 class Server:
     """A server under attack, with options of `serve`; `with` starts and ends it."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, model=os.path.join(ROOT, 'models/demo')):
         self.options = options
+        self.model = model
         self.peak = self.base = 0
         self.health = []
 
     def __enter__(self):
         self.log = tempfile.TemporaryFile('w+')
         self.process = subprocess.Popen(
-            [sys.argv[1], 'serve', os.path.join(ROOT, 'models/demo'), '--port', '0', *self.options],
+            [sys.argv[1], 'serve', self.model, '--port', '0', *self.options],
             stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd='/')
         self.pid = self.process.pid
         self.host = self.await_ready()
@@ -74,14 +75,16 @@ class Server:
     def await_ready(self):
         for _ in range(600):
             time.sleep(0.1)
-            self.log.seek(0)
-            ready = re.search(r'eyelet ready on http://([^/\s]+)', self.log.read())
+            ready = re.search(r'eyelet ready on https?://([^/\s]+)', self.said())
             if ready:
                 return ready[1]
             if self.process.poll() is not None:
                 break
-        self.log.seek(0)
-        sys.exit('the server does not start: ' + self.log.read())
+        sys.exit('the server does not start: ' + self.said())
+
+    def said(self):
+        """Its log; read at a place of our own, the server's stays."""
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode('utf-8', 'replace')
 
     def children(self):
         """Living processes below the server."""

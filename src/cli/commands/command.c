@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/mapped_files.h"
 #include "cli/commands/command_table.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/terminal/term.h"
@@ -128,6 +129,7 @@ static bool is_any(const char *text, const char *a, const char *b, const char *c
 int cli_run(int argc, char **argv)
 {
     file_open_standard();
+    mapped_files_watch();
     signal(SIGPIPE, SIG_IGN); /* writing to a reader that has gone fails instead */
     if (argc < 2) {
         print_overview(stderr);

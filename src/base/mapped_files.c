@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of maps that is read without a lock: in a signal handler none may be taken. */
+#include "base/mapped_files.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_FILES = 4096 };
+
+/* A slot is free when its begin is 0, and has all else before that is set. */
+struct mapped_file {
+    _Atomic uintptr_t begin;
+    size_t size;
+    char *path;
+};
+
+static struct mapped_file files[MAX_FILES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who change the table */
+
+void mapped_files_add(const void *data, size_t size, const char *path)
+{
+    char *copy = strdup(path);
+    struct mapped_file *slot = NULL;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < MAX_FILES && !slot; i++)
+        if (!files[i].begin) slot = &files[i];
+    if (slot && copy) {
+        slot->size = size;
+        slot->path = copy;
+        slot->begin = (uintptr_t)data;
+        copy = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free(copy);
+}
+
+void mapped_files_remove(const void *data)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < MAX_FILES; i++) {
+        if (!data || files[i].begin != (uintptr_t)data) continue;
+        files[i].begin = 0;
+        free(files[i].path);
+        files[i].path = NULL;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+const char *mapped_files_find(const void *address)
+{
+    for (size_t i = 0; i < MAX_FILES; i++) {
+        uintptr_t begin = files[i].begin;
+        if (begin && (uintptr_t)address >= begin && (uintptr_t)address - begin < files[i].size)
+            return files[i].path;
+    }
+    return NULL;
+}
+
+/* ---- SIGBUS ---- */
+
+static size_t append(char *out, size_t used, size_t size, const char *text)
+{
+    while (*text && used < size)
+        out[used++] = *text++;
+    return used;
+}
+
+/* In one write, and not where nobody reads: the process has to end. */
+static void say_lost(const char *path)
+{
+    static const char before[] = "eyelet: ",
+                      after[] = ": the file was cut off or its disk failed while it was in use; "
+                                "replace models by renaming, not in place\n";
+    char line[4096];
+    struct pollfd writable = {.fd = STDERR_FILENO, .events = POLLOUT};
+    size_t n = append(line, 0, sizeof(line), before);
+    n = append(line, n, sizeof(line) - sizeof(after), path);
+    n = append(line, n, sizeof(line), after);
+    if (poll(&writable, 1, 0) == 1) (void)!write(STDERR_FILENO, line, n);
+}
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *path = info->si_code > 0 ? mapped_files_find(info->si_addr) : NULL;
+    if (path) {
+        say_lost(path);
+        _exit(MAPPED_FILE_LOST_STATUS);
+    }
+    signal(number, SIG_DFL); /* the access fails again, and ends the process as it would have */
+    if (info->si_code <= 0) raise(number);
+}
+
+void mapped_files_watch(void)
+{
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
