@@ -65,7 +65,7 @@ const char *mapped_files_find(const void *address)
 
 /* ---- SIGBUS ---- */
 
-static size_t append(char *out, size_t used, size_t size, const char *text)
+static size_t append_text(char *out, size_t used, size_t size, const char *text)
 {
     while (*text && used < size)
         out[used++] = *text++;
@@ -80,9 +80,9 @@ static void say_lost(const char *path)
                                 "replace models by renaming, not in place\n";
     char line[4096];
     struct pollfd writable = {.fd = STDERR_FILENO, .events = POLLOUT};
-    size_t n = append(line, 0, sizeof(line), before);
-    n = append(line, n, sizeof(line) - sizeof(after), path);
-    n = append(line, n, sizeof(line), after);
+    size_t n = append_text(line, 0, sizeof(line), before);
+    n = append_text(line, n, sizeof(line) - sizeof(after), path);
+    n = append_text(line, n, sizeof(line), after);
     if (poll(&writable, 1, 0) == 1) (void)!write(STDERR_FILENO, line, n);
 }
 

@@ -139,7 +139,8 @@ static bool read_record(struct byte_ranges *done, const struct hub_model *model,
     if (!blob_path(path, model, file, PARTIAL, NULL) || !has_size(path, file->size) ||
         !blob_path(path, model, file, RECORD, NULL))
         return false;
-    bool ok = path_is_file(path) && file_read_regular(&text, &n, path, BYTE_RANGES_TEXT_BYTES, NULL) &&
+    bool ok = path_is_file(path) &&
+              file_read_regular(&text, &n, path, BYTE_RANGES_TEXT_BYTES, NULL) &&
               strlen(text) == n && byte_ranges_read(done, file->size, text);
     free(text);
     return ok;

@@ -3,22 +3,26 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "server/startup_log.h"
 #include "server/http/request_checks.h"
+#include "server/descriptors.h"
 #include "server/log.h"
 #include "server/systemd_notify.h"
 #include "server/http/http_server.h"
 
 #define TICK_SECONDS 0.25
+#define STORM_SECONDS 1.0
 #define FINAL_SECONDS 2.0 /* for the last events of streams to go out */
 enum { MAX_GRAMMAR_CACHE_BYTES = 32 << 20 };
 enum {
@@ -81,24 +85,72 @@ void server_release_engine(struct server *server, struct lease *lease)
 
 /* ---- signals ---- */
 
-/* SIGTERM and SIGINT, unless the parent process ignores SIGINT for us, as shells do with &. */
-static sigset_t stop_signals(void)
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* SIGTERM, SIGINT and SIGHUP, unless the parent process ignores them for us, as shells do with &
+ * and nohup. */
+static sigset_t awaited_signals(void)
 {
     sigset_t set;
-    struct sigaction interrupt;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
-    if (sigaction(SIGINT, NULL, &interrupt) == 0 && interrupt.sa_handler != SIG_IGN)
-        sigaddset(&set, SIGINT);
+    if (!is_ignored(SIGINT)) sigaddset(&set, SIGINT);
+    if (!is_ignored(SIGHUP)) sigaddset(&set, SIGHUP);
     return set;
 }
 
-/* Whether one came within so many seconds. */
-static bool wait_for_signal(const sigset_t *set, double seconds)
+/* The one that came within so many seconds, or 0. */
+static int wait_for_signal(const sigset_t *set, double seconds)
 {
     struct timespec t = {.tv_sec = (time_t)seconds,
                          .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    return sigtimedwait(set, NULL, &t) > 0;
+    int number = sigtimedwait(set, NULL, &t);
+    return number > 0 ? number : 0;
+}
+
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
+/* Reads again what may have changed; what cannot be used stays as it was. */
+static void reload(struct server *server)
+{
+    ey_err e;
+    bool log = log_reopen(), ok = http_server_reload(server->http_server, &e);
+    log_line("SIGHUP: %s%s", ok ? "keys and certificate were read again" : e.text,
+             !ok   ? "; it stays as it was"
+             : log ? ", the log was opened again"
+                   : "");
+}
+
+/* Waits, and whether a signal came that ends the server: not SIGHUP, unless the terminal has gone
+ * from which it was started. */
+static bool is_told_to_stop(struct server *server, const sigset_t *signals, double seconds)
+{
+    int number = wait_for_signal(signals, seconds);
+    if (number != SIGHUP) return number != 0;
+    if (server->had_terminal && !has_terminal()) return true;
+    reload(server);
+    return false;
+}
+
+/* Waits, and whether what drains is to stop at once: by SIGINT, or by a SIGTERM a second after the
+ * one before. Those that come faster are one. */
+static bool is_told_again(const sigset_t *signals, double seconds, double *last)
+{
+    int number = wait_for_signal(signals, seconds);
+    if (number == SIGINT) return true;
+    if (number != SIGTERM) return false;
+    double before = *last;
+    *last = seconds_now();
+    return *last - before >= STORM_SECONDS;
 }
 
 /* ---- running ---- */
@@ -106,7 +158,7 @@ static bool wait_for_signal(const sigset_t *set, double seconds)
 static bool check_network_access(const struct server_options *o, const struct server_socket *l,
                                  ey_err *e)
 {
-    if (l->loopback || o->n_keys || o->insecure) return true;
+    if (l->loopback || o->keys.n || o->insecure) return true;
     return ey_fail(e, EY_BAD_REQUEST,
                    "--host %s lets others on the network use this server; give it an --api-key (or "
                    "VLLM_API_KEY), or say "
@@ -132,6 +184,8 @@ static bool any_model_stuck(struct server *server)
 static void server_tick(struct server *server, struct throughput_log *throughput)
 {
     connections_sweep(http_server_connections(server->http_server));
+    if (!server->out_of_descriptors && (server->out_of_descriptors = descriptors_are_used_up()))
+        log_line("no descriptor is left (ulimit -n): connections and images wait or fail");
     for (size_t i = 0; i < model_manager_count(server->model_manager) && !server->options->quiet;
          i++)
         log_throughput(&throughput[i], server->model_manager, i);
@@ -157,7 +211,7 @@ static bool serve_until_signal(struct server *server, const sigset_t *signals, c
 {
     struct throughput_log throughput[SERVER_MAX_MODELS] = {0};
     bool announced = false, failed = false;
-    while (!wait_for_signal(signals, announced ? TICK_SECONDS : TICK_SECONDS / 10)) {
+    while (!is_told_to_stop(server, signals, announced ? TICK_SECONDS : TICK_SECONDS / 10)) {
         server_tick(server, throughput);
         if (announced || !start_is_done(server, &failed, e)) {
             if (failed) return false;
@@ -180,19 +234,19 @@ static bool has_busy_connections(struct server *server)
 static bool drain(struct server *server, const sigset_t *signals)
 {
     struct throughput_log throughput[SERVER_MAX_MODELS] = {0};
-    double until = seconds_now() + server->options->drain_seconds;
+    double last = seconds_now(), until = last + server->options->drain_seconds;
     http_server_drain(server->http_server);
     if (has_busy_connections(server))
-        log_line("stopping: requests have %d s to finish; a second signal stops at once",
+        log_line("stopping: requests have %d s to finish; a later signal stops at once",
                  server->options->drain_seconds);
     while (has_busy_connections(server) && seconds_now() < until) {
-        if (wait_for_signal(signals, TICK_SECONDS / 10)) return false;
+        if (is_told_again(signals, TICK_SECONDS / 10, &last)) return false;
         server_tick(server, throughput);
     }
     http_server_end_streams(server->http_server);
     until = seconds_now() + FINAL_SECONDS;
     while (has_busy_connections(server) && seconds_now() < until)
-        if (wait_for_signal(signals, TICK_SECONDS / 10)) return false;
+        if (is_told_again(signals, TICK_SECONDS / 10, &last)) return false;
     return true;
 }
 
@@ -230,9 +284,10 @@ bool server_run(const struct server_options *options, ey_err *e)
 {
     struct server server = {.options = options,
                             .started = (long long)time(NULL),
+                            .had_terminal = has_terminal(),
                             .watchdog = systemd_watchdog_enabled()};
     struct server_socket listener = {.fd = -1};
-    sigset_t signals = stop_signals(), before;
+    sigset_t signals = awaited_signals(), before;
     double start = seconds_now();
     log_start();
     signal(SIGPIPE, SIG_IGN);
@@ -253,6 +308,6 @@ bool server_run(const struct server_options *options, ey_err *e)
     ey_budget_free(&server.budget);
     server_socket_close(&listener);
     log_stop();
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!ok) pthread_sigmask(SIG_SETMASK, &before, NULL);
     return ok;
 }

@@ -6,12 +6,12 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "eyelet/plan.h"
+#include "server/api_keys.h"
 
 enum {
     SERVER_MAX_MODELS = EY_MAX_MODELS,
     SERVER_MAX_NAMES = 16,
     SERVER_MAX_ALIASES = 3,
-    SERVER_MAX_KEYS = 64,
     SERVER_MAX_DOMAINS = 64,
     SERVER_DEFAULT_IMAGES = 16
 };
@@ -32,11 +32,12 @@ struct server_options {
     struct server_model
         models[SERVER_MAX_MODELS]; /* the first is the one of requests that name none */
     size_t n_models;
-    int max_loaded; /* models that are loaded at once; 0: as many as fit in memory */
-    const char *keys[SERVER_MAX_KEYS]; /* any of them grants access; none: no key is needed */
-    size_t n_keys;
-    const char *host; /* "127.0.0.1" */
-    int port;         /* 8000; 0: any free one */
+    int max_loaded;           /* models that are loaded at once; 0: as many as fit in memory */
+    struct api_keys keys;     /* any of them grants access; none: no key is needed */
+    const char *api_key_file; /* of the last of them, read again on SIGHUP; NULL: none is there */
+    size_t n_given_keys;      /* the first ones, which are not the file's */
+    const char *host;         /* "127.0.0.1" */
+    int port;                 /* 8000; 0: any free one */
     const char *ssl_keyfile, *ssl_certfile;
     const char *origins[SERVER_MAX_DOMAINS]; /* web pages that may call, or "*" */
     size_t n_origins;
@@ -67,7 +68,8 @@ struct server_options {
 
 struct server_options server_defaults(void);
 
-/* Serves until SIGTERM or SIGINT. False: it could not start, or the engine could not be opened. */
+/* Serves until SIGTERM or SIGINT, which stay blocked then: one that comes late would change the
+ * exit status. False: it could not start, or the engine could not be opened. */
 bool server_run(const struct server_options *options, ey_err *e);
 
 #endif

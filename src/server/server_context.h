@@ -15,6 +15,8 @@ struct server {
     ey_budget *budget; /* host bytes of bodies and images in flight; media_policy.budget too */
     struct http_server *http_server; /* the connections */
     long long started;               /* time of day, seconds */
+    bool had_terminal;               /* at the start */
+    bool out_of_descriptors;         /* it was said */
     bool watchdog;                   /* systemd expects signs of life */
 };
 

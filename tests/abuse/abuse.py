@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -46,17 +47,21 @@ def status_fields(pid):
 class Server:
     """A server under attack, with options of `serve`; `with` starts and ends it."""
 
-    def __init__(self, *options, model=os.path.join(ROOT, 'models/demo')):
+    def __init__(self, *options, model=os.path.join(ROOT, 'models/demo'), log=None, limits=(), health=True):
         self.options = options
         self.model = model
+        self.log_path = log
+        self.limits = limits
+        self.asks_health = health  # all the time
         self.peak = self.base = 0
         self.health = []
 
     def __enter__(self):
-        self.log = tempfile.TemporaryFile('w+')
+        self.log = open(self.log_path, 'w+', encoding='utf-8') if self.log_path else tempfile.TemporaryFile('w+')
         self.process = subprocess.Popen(
             [sys.argv[1], 'serve', self.model, '--port', '0', *self.options],
-            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd='/')
+            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd='/',
+            preexec_fn=self.limit)
         self.pid = self.process.pid
         self.host = self.await_ready()
         self.base = self.peak = self.memory()
@@ -64,6 +69,10 @@ class Server:
         self.watcher = threading.Thread(target=self.watch)
         self.watcher.start()
         return self
+
+    def limit(self):
+        for what, most in self.limits:
+            resource.setrlimit(what, (most, most))
 
     def __exit__(self, *_):
         self.watching = False
@@ -113,6 +122,9 @@ class Server:
         while self.watching:
             self.peak = max(self.peak, self.memory())
             start = time.monotonic()
+            if not self.asks_health:
+                time.sleep(0.02)
+                continue
             try:
                 connection = http.client.HTTPConnection(self.host, timeout=10)
                 connection.request('GET', '/health')

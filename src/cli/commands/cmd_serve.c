@@ -15,14 +15,11 @@
 #include "cli/options/vllm_flags.h"
 #include "server/server.h"
 
-enum { MAX_KEY_FILE_BYTES = 1 << 20 };
-
 struct serve_setup {
     const struct options *options;
     struct server_options server;
     const char *names[SERVER_MAX_NAMES]; /* --served-model-name */
     size_t n_names;
-    char *key_file;
     struct arena memory; /* of texts out of JSON, names and paths */
 };
 
@@ -148,30 +145,19 @@ static bool serve_read_processor_kwargs(uint64_t *max_pixels, const char *text, 
 
 /* ---- keys ---- */
 
-static bool read_key_file(struct serve_setup *s, const char *path, ey_err *e)
-{
-    size_t n;
-    if (!path) return true;
-    if (!file_read(&s->key_file, &n, path, MAX_KEY_FILE_BYTES, e)) return false;
-    for (char *rest = s->key_file, *key; (key = strsep(&rest, "\r\n"));) {
-        if (!key[0]) continue;
-        if (s->server.n_keys == SERVER_MAX_KEYS)
-            return ey_fail(e, EY_BAD_REQUEST, "%s: more than %d keys", path, SERVER_MAX_KEYS);
-        s->server.keys[s->server.n_keys++] = key;
-    }
-    return s->server.n_keys || ey_fail(e, EY_BAD_REQUEST, "%s: has no key; each is a line", path);
-}
-
 static bool read_keys(struct serve_setup *s, ey_err *e)
 {
     const struct options *o = s->options;
+    struct server_options *v = &s->server;
     const char *environment = getenv("VLLM_API_KEY");
     for (size_t i = 0; i < o->api_keys.n; i++)
-        s->server.keys[s->server.n_keys++] = o->api_keys.item[i];
-    if (!read_key_file(s, o->api_key_file, e)) return false;
-    if (!s->server.n_keys && environment && environment[0])
-        s->server.keys[s->server.n_keys++] = environment;
-    return true;
+        if (!api_keys_add(&v->keys, o->api_keys.item[i], e)) return false;
+    if (!v->keys.n && !o->api_key_file && environment && environment[0] &&
+        !api_keys_add(&v->keys, environment, e))
+        return false;
+    v->n_given_keys = v->keys.n;
+    v->api_key_file = o->api_key_file;
+    return !o->api_key_file || api_keys_add_file(&v->keys, o->api_key_file, e);
 }
 
 /* ---- the models ---- */
@@ -331,6 +317,5 @@ int cmd_serve(const struct options *o)
     if (ok && !o->quiet) vllm_flags_print_ignored(o);
     ok = ok && server_run(&s.server, &e);
     arena_free(&s.memory);
-    free(s.key_file);
     return ok ? 0 : term_complain(&e);
 }

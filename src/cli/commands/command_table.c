@@ -54,9 +54,10 @@ static const struct command commands[] = {
      "  eyelet chat photo.jpg\n"},
     {"serve", SERVE, cmd_serve, "[MODEL...]", "the OpenAI API, metrics and a web page on port 8000",
      "The port is open at once; requests wait until the model is loaded. Ctrl-C or SIGTERM lets\n"
-     "running requests finish, a second one stops at once. Options of vLLM that have no effect "
-     "here\n"
-     "are listed and ignored. With several models, \"model\" in a request selects one; models "
+     "running requests finish, a second one stops at once (SIGTERM: after a second). SIGHUP reads "
+     "files\n"
+     "of keys and certificates again. Options of vLLM that have no effect here are listed and\n"
+     "ignored. With several models, \"model\" in a request selects one; models "
      "that\n"
      "fit together stay loaded, the others are loaded on demand.\n"
      "\n"

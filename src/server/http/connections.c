@@ -11,15 +11,27 @@
 
 enum { CONNECTION_SLOTS = EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS };
 
-void connections_open(struct connections *all)
+void connections_open(struct connections *all, int most)
 {
-    *all = (struct connections){0};
+    *all = (struct connections){.most = most < CONNECTION_SLOTS ? most : CONNECTION_SLOTS};
     pthread_mutex_init(&all->lock, NULL);
 }
 
 void connections_close(struct connections *all)
 {
     pthread_mutex_destroy(&all->lock);
+}
+
+/* A quarter where descriptors are scarce. */
+static int spare_connections(const struct connections *all)
+{
+    int quarter = all->most / 4;
+    return quarter < EY_SPARE_CONNECTIONS ? quarter : EY_SPARE_CONNECTIONS;
+}
+
+int connections_most(const struct connections *all)
+{
+    return all->most - spare_connections(all);
 }
 
 static void set_peer_name(struct http_connection *c)
@@ -43,7 +55,7 @@ struct http_connection *connections_add(struct connections *all, int fd, double 
 {
     struct http_connection *c = NULL;
     pthread_mutex_lock(&all->lock);
-    for (int i = 0; i < CONNECTION_SLOTS && !c; i++)
+    for (int i = 0; i < all->most && !c; i++)
         if (all->slot[i].phase == PHASE_FREE) c = &all->slot[i];
     if (c) {
         double now = seconds_now();
@@ -99,7 +111,7 @@ void connections_sweep(struct connections *all)
 {
     double now = seconds_now();
     pthread_mutex_lock(&all->lock);
-    bool crowded = all->n > EY_MAX_CONNECTIONS - EY_SPARE_CONNECTIONS;
+    bool crowded = all->n > connections_most(all) - spare_connections(all);
     for (int i = 0; i < CONNECTION_SLOTS; i++) {
         struct http_connection *c = &all->slot[i];
         if (c->phase == PHASE_FREE || c->cut) continue;

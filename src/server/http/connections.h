@@ -30,11 +30,12 @@ struct http_connection {
 struct connections {
     pthread_mutex_t lock;
     struct http_connection slot[EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS];
-    int n;
+    int n, most; /* that are open, and may be */
     bool all_cut;
 };
 
-void connections_open(struct connections *all);
+/* For at most so many connections, of which a few are spare. */
+void connections_open(struct connections *all, int most);
 void connections_close(struct connections *all);
 
 /* NULL: the table is full. */
@@ -59,6 +60,8 @@ void connections_cut_all(struct connections *all);
 struct connections_count {
     int open, busy; /* busy: not idle */
 };
+/* How many may be open before others than probes are refused. */
+int connections_most(const struct connections *all);
 struct connections_count connections_count(struct connections *all);
 
 #endif

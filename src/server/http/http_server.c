@@ -4,6 +4,8 @@
  * resets it, and the client loses the reply. */
 #include "server/http/http_server.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "server/descriptors.h"
 #include "server/http/request_checks.h"
 #include "server/http/http_exchange_internal.h"
 #include "server/log.h"
@@ -26,12 +29,22 @@ enum {
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* of a body without a length */
     MAX_PEM_BYTES = 1 << 20,
+    MAX_RETIRED = 8, /* certificates that were replaced and have open connections */
+};
+
+/* A daemon of the library, and the socket that it listens to. */
+struct listening_daemon {
+    struct MHD_Daemon *daemon;
+    struct server_socket listener;
 };
 
 struct http_server {
     struct server *server;
-    struct MHD_Daemon *daemon;
+    struct listening_daemon current;
+    struct listening_daemon retired[MAX_RETIRED]; /* that only finish what they have */
+    size_t n_retired;
     struct connections connections;
+    pthread_rwlock_t keys_lock;
     struct api_keys keys;
     atomic_bool draining, ending;
 };
@@ -163,12 +176,19 @@ static const struct page_file *find_file(const char *method, const char *path)
     return NULL;
 }
 
+static bool has_key(struct http_server *http_server, const char *authorization)
+{
+    pthread_rwlock_rdlock(&http_server->keys_lock);
+    bool has = !http_server->keys.n || api_keys_accept(&http_server->keys, authorization);
+    pthread_rwlock_unlock(&http_server->keys_lock);
+    return has;
+}
+
 static bool check_key(struct exchange *x, const struct request_headers *h)
 {
-    const struct api_keys *keys = &x->server->http_server->keys;
     bool open = x->file || (x->route && (x->route->flags & ROUTE_OPEN));
-    if (open || !keys->n ||
-        api_keys_accept(keys, request_header_value(h->item, h->n, "Authorization")))
+    if (open ||
+        has_key(x->server->http_server, request_header_value(h->item, h->n, "Authorization")))
         return true;
     refuse_request(x, 401,
                    "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"");
@@ -215,9 +235,9 @@ static bool check_body_size(struct exchange *x, const struct request_headers *h)
 static bool check_load(struct exchange *x)
 {
     bool probe = x->route && (x->route->flags & ROUTE_PROBE);
-    if (!probe && connections_count(x->connections).open > EY_MAX_CONNECTIONS) {
+    if (!probe && connections_count(x->connections).open > connections_most(x->connections)) {
         refuse_request(x, 503, "more than %d connections are open; try again soon",
-                       EY_MAX_CONNECTIONS);
+                       connections_most(x->connections));
         x->closes_connection = true;
     } else if (x->route && strcmp(x->route->method, "POST") == 0 && server_is_draining(x->server))
         refuse_request(x, 503, "the server is shutting down");
@@ -475,8 +495,17 @@ static bool read_pem(struct tls_pem *pem, const struct server_options *o, ey_err
            file_read(&pem->certificate, &n, o->ssl_certfile, MAX_PEM_BYTES, e);
 }
 
-static bool start_daemon(struct http_server *http_server, const struct server_socket *l,
-                         const struct tls_pem *pem, ey_err *e)
+static void wipe_pem(struct tls_pem *pem)
+{
+    if (pem->key) explicit_bzero(pem->key, strlen(pem->key));
+    free(pem->key);
+    free(pem->certificate);
+}
+
+/* NULL: it could not be started. The socket is the daemon's then. */
+static struct MHD_Daemon *start_daemon(struct http_server *http_server,
+                                       const struct server_socket *l, const struct tls_pem *pem,
+                                       ey_err *e)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      MHD_USE_POLL | MHD_USE_ITC;
@@ -487,21 +516,22 @@ static bool start_daemon(struct http_server *http_server, const struct server_so
                                    {MHD_OPTION_END, 0, NULL}};
     /* No timeout of the library's: with poll() it would spin through the last second of each
      * (connections.h has ours). */
-    http_server->daemon = MHD_start_daemon(
+    struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle_request, http_server, MHD_OPTION_LISTEN_SOCKET, l->fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS),
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)http_server->connections.most,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)CONNECTION_STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK,
         begin_exchange, http_server, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, http_server,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, http_server, MHD_OPTION_ARRAY,
         pem->key ? tls : tls + 2, MHD_OPTION_END);
-    if (http_server->daemon) return true;
+    if (daemon) return daemon;
     if (pem->key)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "the key and certificate of --ssl-keyfile and --ssl-certfile could not be "
-                       "used; both must be "
-                       "PEM and belong together");
-    return ey_fail(e, EY_IO, "the HTTP server could not be started");
+        ey_fail(e, EY_BAD_REQUEST,
+                "the key and certificate of --ssl-keyfile and --ssl-certfile could not be used; "
+                "both must be PEM and belong together");
+    else
+        ey_fail(e, EY_IO, "the HTTP server could not be started");
+    return NULL;
 }
 
 bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e)
@@ -511,22 +541,102 @@ bool http_server_open(struct server *server, struct server_socket *listener, ey_
     struct http_server *http_server = server->http_server = calloc(1, sizeof(*http_server));
     if (!http_server) return ey_fail_memory(e, "the server", sizeof(*http_server));
     http_server->server = server;
-    connections_open(&http_server->connections);
-    bool ok = api_keys_make(&http_server->keys, server->options->keys, server->options->n_keys,
-                            e) &&
-              read_pem(&pem, server->options, e) && start_daemon(http_server, listener, &pem, e);
-    if (ok) listener->fd = -1;
-    free(pem.key);
-    free(pem.certificate);
+    http_server->keys = server->options->keys;
+    http_server->current.listener = *listener;
+    pthread_rwlock_init(&http_server->keys_lock, NULL);
+    connections_open(&http_server->connections,
+                     descriptors_for_connections(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS));
+    if (read_pem(&pem, server->options, e))
+        http_server->current.daemon = start_daemon(http_server, listener, &pem, e);
+    if (http_server->current.daemon) listener->fd = -1;
+    wipe_pem(&pem);
+    return http_server->current.daemon != NULL;
+}
+
+/* ---- keys and certificate, read again ---- */
+
+static bool reload_keys(struct http_server *http_server, ey_err *e)
+{
+    const struct server_options *o = http_server->server->options;
+    if (!o->api_key_file) return true;
+    if (!path_is_file(o->api_key_file))
+        return ey_fail(e, EY_IO, "%s: not a regular file", o->api_key_file);
+    struct api_keys keys = o->keys;
+    keys.n = o->n_given_keys;
+    if (!api_keys_add_file(&keys, o->api_key_file, e)) return false;
+    pthread_rwlock_wrlock(&http_server->keys_lock);
+    http_server->keys = keys;
+    pthread_rwlock_unlock(&http_server->keys_lock);
+    return true;
+}
+
+static void stop_retired(struct listening_daemon *old)
+{
+    MHD_stop_daemon(old->daemon);
+    server_socket_close(&old->listener);
+}
+
+/* The library waits for connections of a daemon that is stopped; those of busy ones go on. */
+static void stop_idle_retired(struct http_server *http_server)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < http_server->n_retired; i++) {
+        struct listening_daemon *old = &http_server->retired[i];
+        const union MHD_DaemonInfo *info = MHD_get_daemon_info(old->daemon,
+                                                               MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+        if (info && !info->num_connections)
+            stop_retired(old);
+        else
+            http_server->retired[kept++] = *old;
+    }
+    http_server->n_retired = kept;
+}
+
+/* The library reads a certificate when a daemon starts: a second one takes the socket over. */
+static bool replace_daemon(struct http_server *http_server, const struct tls_pem *pem, ey_err *e)
+{
+    struct listening_daemon fresh = {.listener = http_server->current.listener};
+    fresh.listener.fd = fcntl(fresh.listener.fd, F_DUPFD_CLOEXEC, 0);
+    if (fresh.listener.fd < 0)
+        return ey_fail(e, EY_IO, "no descriptor is left for a new certificate");
+    fresh.daemon = start_daemon(http_server, &fresh.listener, pem, e);
+    if (!fresh.daemon) return server_socket_close(&fresh.listener), false;
+    MHD_quiesce_daemon(http_server->current.daemon);
+    http_server->retired[http_server->n_retired++] = http_server->current;
+    http_server->current = fresh;
+    return true;
+}
+
+static bool reload_certificate(struct http_server *http_server, ey_err *e)
+{
+    const struct server_options *o = http_server->server->options;
+    struct tls_pem pem = {0};
+    if (!o->ssl_keyfile) return true;
+    stop_idle_retired(http_server);
+    if (http_server->n_retired == MAX_RETIRED)
+        return ey_fail(e, EY_BUSY, "%d earlier certificates have open connections", MAX_RETIRED);
+    if (!path_is_file(o->ssl_keyfile) || !path_is_file(o->ssl_certfile))
+        return ey_fail(e, EY_IO, "--ssl-keyfile and --ssl-certfile: not regular files");
+    bool ok = read_pem(&pem, o, e) && replace_daemon(http_server, &pem, e);
+    wipe_pem(&pem);
     return ok;
+}
+
+bool http_server_reload(struct http_server *http_server, ey_err *e)
+{
+    bool keys = reload_keys(http_server, e);
+    return reload_certificate(http_server, keys ? e : NULL) && keys;
 }
 
 void http_server_close(struct http_server **out)
 {
     struct http_server *http_server = *out;
     if (!http_server) return;
-    MHD_stop_daemon(http_server->daemon);
+    for (size_t i = 0; i < http_server->n_retired; i++)
+        stop_retired(&http_server->retired[i]);
+    MHD_stop_daemon(http_server->current.daemon);
     connections_close(&http_server->connections);
+    pthread_rwlock_destroy(&http_server->keys_lock);
     free(http_server);
     *out = NULL;
 }

@@ -17,6 +17,10 @@ bool http_server_open(struct server *server, struct server_socket *listener, ey_
 void http_server_close(struct http_server **http_server);
 struct connections *http_server_connections(struct http_server *http_server);
 
+/* Reads the files of keys and certificate again; open connections keep theirs. False: one of them
+ * stays as it was. */
+bool http_server_reload(struct http_server *http_server, ey_err *e);
+
 /* No new work is taken in from now on (server_is_draining). */
 void http_server_drain(struct http_server *http_server);
 /* Answers are to end now (server_is_ending). */

@@ -15,6 +15,7 @@
       (flags, port, accept, accept_user, handler, user, options))                            \
     X(enum MHD_Result, MHD_is_feature_supported, (enum MHD_FEATURE feature), (feature))      \
     X(const char *, MHD_get_version, (void), ())                                             \
+    X(MHD_socket, MHD_quiesce_daemon, (struct MHD_Daemon * daemon), (daemon))                \
     X(int, MHD_get_connection_values_n,                                                      \
       (struct MHD_Connection * connection, enum MHD_ValueKind kind, MHD_KeyValueIteratorN f, \
        void *user),                                                                          \
@@ -45,6 +46,8 @@ static struct {
     const union MHD_ConnectionInfo *(*MHD_get_connection_info)(struct MHD_Connection *connection,
                                                                enum MHD_ConnectionInfoType type,
                                                                ...);
+    const union MHD_DaemonInfo *(*MHD_get_daemon_info)(struct MHD_Daemon *daemon,
+                                                       enum MHD_DaemonInfoType type, ...);
 } library;
 static ey_err problem; /* EY_OK: the library is there */
 
@@ -70,6 +73,12 @@ const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c
                                                         enum MHD_ConnectionInfoType type, ...)
 {
     return library.MHD_get_connection_info(connection, type);
+}
+
+const union MHD_DaemonInfo *MHD_get_daemon_info(struct MHD_Daemon *daemon,
+                                                enum MHD_DaemonInfoType type, ...)
+{
+    return library.MHD_get_daemon_info(daemon, type);
 }
 
 struct MHD_Daemon *MHD_start_daemon(unsigned flags, uint16_t port, MHD_AcceptPolicyCallback accept,
@@ -110,7 +119,9 @@ static void microhttpd_open(void)
            microhttpd_look_up((void **)(void *)&library.MHD_destroy_response, handle,
                               "MHD_destroy_response") &&
            microhttpd_look_up((void **)(void *)&library.MHD_get_connection_info, handle,
-                              "MHD_get_connection_info"));
+                              "MHD_get_connection_info") &&
+           microhttpd_look_up((void **)(void *)&library.MHD_get_daemon_info, handle,
+                              "MHD_get_daemon_info"));
 #undef MICROHTTPD_LOOK_UP
 }
 

@@ -3,8 +3,6 @@
 #include "server/http/request_checks.h"
 
 #include <arpa/inet.h>
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -148,7 +146,7 @@ bool is_allowed_host(const struct server_options *o, const char *host)
     char name[MAX_NAME + 1];
     bool network = !is_loopback_host(o->host);
     if (!parse_host_name(name, host)) return false;
-    if ((network && o->n_keys) || is_address(name)) return true;
+    if ((network && o->keys.n) || is_address(name)) return true;
     if (strcmp(name, "localhost") == 0 || host_ends_with(name, ".localhost") ||
         strcasecmp(name, o->host) == 0)
         return true;
@@ -171,34 +169,6 @@ bool is_allowed_origin(const struct server_options *o, const char *origin)
     for (size_t i = 0; i < o->n_origins; i++)
         if (strcmp(o->origins[i], "*") == 0 || strcasecmp(o->origins[i], origin) == 0) return true;
     return false;
-}
-
-/* ---- keys ---- */
-
-bool api_keys_make(struct api_keys *keys, const char *const *key, size_t n, ey_err *e)
-{
-    *keys = (struct api_keys){.n = n};
-    for (size_t i = 0; i < n; i++) {
-        size_t size = strlen(key[i]);
-        if (!size || size > EY_MAX_API_KEY_BYTES || strpbrk(key[i], " \t\r\n"))
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "API key %zu is empty, longer than %d bytes or has blanks", i + 1,
-                           EY_MAX_API_KEY_BYTES);
-        SHA256((const unsigned char *)key[i], size, keys->digest[i]);
-    }
-    return true;
-}
-
-bool api_keys_accept(const struct api_keys *keys, const char *authorization)
-{
-    unsigned char digest[32];
-    int found = 0;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
-    const char *key = authorization + 7 + strspn(authorization + 7, " ");
-    SHA256((const unsigned char *)key, header_trimmed_length(key), digest);
-    for (size_t i = 0; i < keys->n; i++)
-        found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;
-    return found;
 }
 
 /* ---- bodies ---- */

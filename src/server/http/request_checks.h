@@ -38,16 +38,6 @@ bool is_allowed_origin(const struct server_options *options, const char *origin)
 /* Whether this is an address of the machine itself, as options.host writes it. */
 bool is_loopback_host(const char *host);
 
-/* API keys as digests. */
-struct api_keys {
-    unsigned char digest[SERVER_MAX_KEYS][32];
-    size_t n;
-};
-bool api_keys_make(struct api_keys *keys, const char *const *key, size_t n, ey_err *e);
-/* Whether an Authorization header has one of them; takes equally long whichever it is, and however
- * much of one is right. */
-bool api_keys_accept(const struct api_keys *keys, const char *authorization);
-
 /* Whether a Content-Type is JSON. */
 bool is_json_type(const char *content_type);
 

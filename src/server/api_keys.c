@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys in, digests kept; what held a key is wiped. */
+#include "server/api_keys.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+
+enum { MAX_KEY_FILE_BYTES = 1 << 20 };
+
+bool api_keys_add(struct api_keys *keys, const char *key, ey_err *e)
+{
+    size_t n = strlen(key);
+    if (keys->n == SERVER_MAX_KEYS)
+        return ey_fail(e, EY_BAD_REQUEST, "more than %d API keys", SERVER_MAX_KEYS);
+    if (!n || n > EY_MAX_API_KEY_BYTES || strpbrk(key, " \t\r\n"))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "API key %zu is empty, longer than %d bytes or has blanks", keys->n + 1,
+                       EY_MAX_API_KEY_BYTES);
+    SHA256((const unsigned char *)key, n, keys->digest[keys->n++]);
+    return true;
+}
+
+static bool add_lines(struct api_keys *keys, char *text, const char *path, ey_err *e)
+{
+    const size_t before = keys->n;
+    for (char *rest = text, *key; (key = strsep(&rest, "\r\n"));)
+        if (key[0] && !api_keys_add(keys, key, e)) return ey_fail_within(e, "%s", path);
+    return keys->n > before || ey_fail(e, EY_BAD_REQUEST, "%s: has no key; each is a line", path);
+}
+
+bool api_keys_add_file(struct api_keys *keys, const char *path, ey_err *e)
+{
+    char *text;
+    size_t n;
+    if (!file_read(&text, &n, path, MAX_KEY_FILE_BYTES, e)) return false;
+    bool ok = add_lines(keys, text, path, e);
+    explicit_bzero(text, n);
+    free(text);
+    return ok;
+}
+
+static size_t trimmed_length(const char *text)
+{
+    size_t n = strlen(text);
+    while (n && strchr(" \t", text[n - 1]))
+        n--;
+    return n;
+}
+
+bool api_keys_accept(const struct api_keys *keys, const char *authorization)
+{
+    unsigned char digest[32];
+    int found = 0;
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
+    const char *key = authorization + 7 + strspn(authorization + 7, " ");
+    SHA256((const unsigned char *)key, trimmed_length(key), digest);
+    for (size_t i = 0; i < keys->n; i++)
+        found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;
+    return found;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections are limited before descriptors run out: accept() that fails leaves its socket ready,
+ * so that who waits for it spins, and /health is not heard. */
+#include "server/descriptors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "server/log.h"
+
+enum {
+    ENOUGH = 4096, /* for 272 connections that fetch images, and all else */
+    OTHERS = 20,   /* beside connections: decoders, fetches, a model that is loaded */
+    MIN_CONNECTIONS = 8,
+};
+
+static rlim_t raise_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return ENOUGH;
+    rlim_t wanted = limit.rlim_max < ENOUGH ? limit.rlim_max : ENOUGH;
+    if (limit.rlim_cur >= wanted) return limit.rlim_cur;
+    limit.rlim_cur = wanted;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+}
+
+static int count_open(rlim_t limit)
+{
+    int n = 0;
+    for (int fd = 0; fd < ENOUGH && (rlim_t)fd < limit; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+int descriptors_for_connections(int wanted)
+{
+    rlim_t limit = raise_limit();
+    if (limit >= ENOUGH) return wanted;
+    int room = (int)limit - count_open(limit) - OTHERS;
+    if (room >= wanted) return wanted;
+    if (room < MIN_CONNECTIONS) room = MIN_CONNECTIONS;
+    log_line("%d descriptors (ulimit -n) are enough for %d connections; %d would be for %d",
+             (int)limit, room, (int)limit + wanted - room, wanted);
+    return room;
+}
+
+bool descriptors_are_used_up(void)
+{
+    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0) close(fd);
+    return fd < 0 && (errno == EMFILE || errno == ENFILE);
+}
