@@ -108,6 +108,7 @@ static bool open_remote(struct cli_engine *s, ey_err *e)
     struct remote_options remote = {
         .url = o->server, .key = key && key[0] ? key : NULL, .model = model};
     if (!check_server_options(o, e) || !remote_open(&s->remote, &remote, e)) return false;
+    options_wipe_keys(o);
     snprintf(s->model, sizeof(s->model), "%.2000s at %.2000s", remote_model(s->remote), o->server);
     return true;
 }

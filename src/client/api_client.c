@@ -95,6 +95,7 @@ static bool add_key_header(struct api_client *c, const char *key, ey_err *e)
     if (asprintf(&line, "Authorization: Bearer %s", key) < 0)
         return ey_fail_memory(e, "the key", strlen(key));
     bool ok = add_client_header(c, line, e);
+    explicit_bzero(line, strlen(line));
     free(line);
     c->has_key = true;
     return ok;
@@ -142,6 +143,8 @@ void api_client_close(struct api_client **client)
     struct api_client *c = *client;
     if (!c) return;
     if (c->curl) c->lib->curl_easy_cleanup(c->curl);
+    for (struct curl_slist *h = c->headers; h; h = h->next)
+        explicit_bzero(h->data, strlen(h->data)); /* one is the key's */
     if (c->headers) c->lib->curl_slist_free_all(c->headers);
     free(c->url);
     free(c->base);

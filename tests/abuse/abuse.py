@@ -47,11 +47,13 @@ def status_fields(pid):
 class Server:
     """A server under attack, with options of `serve`; `with` starts and ends it."""
 
-    def __init__(self, *options, model=os.path.join(ROOT, 'models/demo'), log=None, limits=(), health=True):
+    def __init__(self, *options, model=os.path.join(ROOT, 'models/demo'), log=None, limits=(), health=True,
+                 folder='/'):
         self.options = options
         self.model = model
         self.log_path = log
         self.limits = limits
+        self.folder = folder
         self.asks_health = health  # all the time
         self.peak = self.base = 0
         self.health = []
@@ -60,7 +62,7 @@ class Server:
         self.log = open(self.log_path, 'w+', encoding='utf-8') if self.log_path else tempfile.TemporaryFile('w+')
         self.process = subprocess.Popen(
             [sys.argv[1], 'serve', self.model, '--port', '0', *self.options],
-            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd='/',
+            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd=self.folder,
             preexec_fn=self.limit)
         self.pid = self.process.pid
         self.host = self.await_ready()

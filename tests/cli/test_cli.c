@@ -231,6 +231,35 @@ static void answers_are_json(void **state)
     buf_free(&out);
 }
 
+/* What ps shows of these arguments has no key, and the options still have it until it is wiped. */
+static void keys_leave_the_arguments(void **state)
+{
+    (void)state;
+    char option[] = "--api-key", first[] = "first-key", joined[] = "--api-key=second-key";
+    char *argv[] = {option, first, joined, NULL};
+    struct options o;
+    ey_err e;
+    assert_true(options_parse(&o, SERVE, 3, argv, &e));
+    assert_true(options_hide_keys(&o, &e));
+    assert_string_equal(first, "");
+    assert_string_equal(joined, "--api-key=");
+    for (size_t i = 0; i < sizeof(first); i++)
+        assert_int_equal(first[i], 0);
+    assert_int_equal(o.api_keys.n, 2);
+    assert_string_equal(o.api_keys.item[0], "first-key");
+    assert_string_equal(o.api_keys.item[1], "second-key");
+    options_wipe_keys(&o);
+    assert_string_equal(o.api_keys.item[0], "");
+    options_free(&o);
+    char client[] = "--api-key=third-key";
+    char *ask[] = {client, NULL};
+    assert_true(options_parse(&o, ASK, 1, ask, &e));
+    assert_true(options_hide_keys(&o, &e));
+    assert_string_equal(client, "--api-key=");
+    assert_string_equal(o.api_key, "third-key");
+    options_free(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +269,7 @@ int main(void)
         cmocka_unit_test(terminal_gets_no_control_characters),
         cmocka_unit_test(names_are_one_line),
         cmocka_unit_test(full_disk_is_an_error_and_a_gone_reader_is_not),
+        cmocka_unit_test(keys_leave_the_arguments),
         cmocka_unit_test(answers_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

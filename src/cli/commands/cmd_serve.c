@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/core_dumps.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/commands/commands.h"
@@ -149,12 +150,14 @@ static bool read_keys(struct serve_setup *s, ey_err *e)
 {
     const struct options *o = s->options;
     struct server_options *v = &s->server;
-    const char *environment = getenv("VLLM_API_KEY");
+    char *environment = getenv("VLLM_API_KEY");
     for (size_t i = 0; i < o->api_keys.n; i++)
         if (!api_keys_add(&v->keys, o->api_keys.item[i], e)) return false;
     if (!v->keys.n && !o->api_key_file && environment && environment[0] &&
         !api_keys_add(&v->keys, environment, e))
         return false;
+    options_wipe_keys(o);
+    if (environment) explicit_bzero(environment, strlen(environment));
     v->n_given_keys = v->keys.n;
     v->api_key_file = o->api_key_file;
     return !o->api_key_file || api_keys_add_file(&v->keys, o->api_key_file, e);
@@ -312,6 +315,7 @@ static bool read_server(struct serve_setup *s, ey_err *e)
 int cmd_serve(const struct options *o)
 {
     ey_err e;
+    if (!o->allow_core_dumps) core_dumps_forbid();
     struct serve_setup s = {.options = o, .server = server_defaults()};
     bool ok = read_server(&s, &e) && read_engine(&s, &e) && read_models(&s, &e);
     if (ok && !o->quiet) vllm_flags_print_ignored(o);

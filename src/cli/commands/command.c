@@ -104,7 +104,7 @@ static int run_command(const struct command *c, int argc, char **argv)
     ey_err e;
     struct options options;
     int status;
-    if (!options_parse(&options, c->bit, argc, argv, &e))
+    if (!options_parse(&options, c->bit, argc, argv, &e) || !options_hide_keys(&options, &e))
         status = report_invalid_call(&e, c->name);
     else if (options.help)
         status = print_help(c);

@@ -372,8 +372,54 @@ bool options_parse(struct options *o, enum command_bit command, int argc, char *
     return true;
 }
 
+/* Arguments are ours to write to; what is const is our view of them. */
+static void wipe_text(const char *text)
+{
+    explicit_bzero((char *)(uintptr_t)text, strlen(text));
+}
+
+static bool hide_key(const char **key, ey_err *e)
+{
+    char *copy = *key ? strdup(*key) : NULL;
+    if (*key && !copy) return ey_fail_memory(e, "the API key", strlen(*key));
+    if (*key) wipe_text(*key);
+    *key = copy;
+    return true;
+}
+
+bool options_hide_keys(struct options *o, ey_err *e)
+{
+    if (!hide_key(&o->api_key, e)) return false;
+    for (size_t i = 0; i < o->api_keys.n; i++) {
+        if (hide_key(&o->api_keys.item[i], e)) continue;
+        o->api_keys.n = i; /* those that are ours */
+        o->keys_are_ours = true;
+        return false;
+    }
+    o->keys_are_ours = true;
+    return true;
+}
+
+void options_wipe_keys(const struct options *o)
+{
+    if (!o->keys_are_ours) return;
+    if (o->api_key) wipe_text(o->api_key);
+    for (size_t i = 0; i < o->api_keys.n; i++)
+        wipe_text(o->api_keys.item[i]);
+}
+
+static void free_keys(struct options *o)
+{
+    options_wipe_keys(o);
+    if (!o->keys_are_ours) return;
+    free((char *)(uintptr_t)o->api_key);
+    for (size_t i = 0; i < o->api_keys.n; i++)
+        free((char *)(uintptr_t)o->api_keys.item[i]);
+}
+
 void options_free(struct options *o)
 {
+    free_keys(o);
     free(o->args);
     *o = (struct options){0};
 }

@@ -81,7 +81,7 @@ struct options {
     const char *idle_unload;
     int64_t host_memory, max_loaded, port, max_num_queued, drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains;
-    bool language_only, insecure, strict, log_requests;
+    bool language_only, insecure, strict, log_requests, allow_core_dumps;
     const char *ignored_flags[64]; /* options of vLLM that have no effect here */
     size_t n_ignored_flags;
     bool kernels;         /* doctor */
@@ -90,10 +90,15 @@ struct options {
     bool no_huge_pages, parse_special, json, show, quiet, help;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
+    bool keys_are_ours; /* api_key and api_keys are copies */
 };
 
 /* Reads the arguments after the command's name. Errors have code EY_BAD_REQUEST. */
 bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e);
+/* Takes API keys out of the arguments, which everybody can see, into memory of our own. */
+bool options_hide_keys(struct options *o, ey_err *e);
+/* They are not needed any more. */
+void options_wipe_keys(const struct options *o);
 void options_free(struct options *o);
 /* The options of a command, two columns. */
 void options_print(FILE *out, enum command_bit command);
