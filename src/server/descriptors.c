@@ -47,9 +47,15 @@ int descriptors_for_connections(int wanted)
     return room;
 }
 
-bool descriptors_are_used_up(void)
+bool descriptors_are_free(int n)
 {
-    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0) close(fd);
-    return fd < 0 && (errno == EMFILE || errno == ENFILE);
+    enum { MOST = 16 };
+    int fd[MOST], opened = 0;
+    while (opened < n && opened < MOST &&
+           (fd[opened] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
+        opened++;
+    bool enough = opened == n || (errno != EMFILE && errno != ENFILE);
+    while (opened)
+        close(fd[--opened]);
+    return enough;
 }

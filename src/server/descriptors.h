@@ -8,7 +8,7 @@
 /* How many connections may be open, at most `wanted`, so that files, decoders and fetches still
  * have descriptors. Raises the soft limit first; says in the log when they are fewer. */
 int descriptors_for_connections(int wanted);
-/* Whether none can be opened now. */
-bool descriptors_are_used_up(void);
+/* Whether so many, at most 16, can be opened now. */
+bool descriptors_are_free(int n);
 
 #endif

@@ -181,11 +181,24 @@ static bool any_model_stuck(struct server *server)
     return stuck;
 }
 
+/* While none is left nobody is let in, and the library does not try; said once. */
+static void watch_descriptors(struct server *server)
+{
+    enum { TO_GO_ON = 8 };
+    if (http_server_is_paused(server->http_server)) {
+        if (descriptors_are_free(TO_GO_ON)) http_server_resume(server->http_server);
+    } else if (!descriptors_are_free(1)) {
+        http_server_pause(server->http_server);
+        if (!server->out_of_descriptors)
+            log_line("no descriptor is left (ulimit -n): new connections wait");
+        server->out_of_descriptors = true;
+    }
+}
+
 static void server_tick(struct server *server, struct throughput_log *throughput)
 {
     connections_sweep(http_server_connections(server->http_server));
-    if (!server->out_of_descriptors && (server->out_of_descriptors = descriptors_are_used_up()))
-        log_line("no descriptor is left (ulimit -n): connections and images wait or fail");
+    watch_descriptors(server);
     for (size_t i = 0; i < model_manager_count(server->model_manager) && !server->options->quiet;
          i++)
         log_throughput(&throughput[i], server->model_manager, i);

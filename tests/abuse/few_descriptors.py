@@ -42,7 +42,11 @@ with Server(limits=[(resource.RLIMIT_NOFILE, 64)], health=False) as server:
     # whatever took them: not one more can be opened
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4, 64))
     crowd = [connect(server.host) for _ in range(20)]
+    time.sleep(1)
+    before = cpu_seconds(server.pid)
     time.sleep(3)
+    spent = (cpu_seconds(server.pid) - before) / 3
+    require(spent < 0.3, f'without descriptors it spins: {spent:.0%} of a processor')
     lines = server.said().count('no descriptor is left')
     require(lines == 1, f'"no descriptor is left" is said {lines} times')
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (64, 64))
@@ -51,4 +55,4 @@ with Server(limits=[(resource.RLIMIT_NOFILE, 64)], health=False) as server:
     back = wait_until(lambda: get(server.host, '/health', timeout=2) == 200, 20)
     require(back is not None, '/health stays deaf when descriptors are back')
 held(f'200 silent connections: /health after {healthy:.1f} s, {share:.0%} of a processor; '
-     f'none left: said once, back after {back:.1f} s')
+     f'none left: {spent:.0%}, said once, back after {back:.1f} s')

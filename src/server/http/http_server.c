@@ -29,7 +29,7 @@ enum {
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* of a body without a length */
     MAX_PEM_BYTES = 1 << 20,
-    MAX_RETIRED = 8, /* certificates that were replaced and have open connections */
+    MAX_RETIRED = 32, /* daemons that were replaced and have open connections */
 };
 
 /* A daemon of the library, and the socket that it listens to. */
@@ -43,6 +43,7 @@ struct http_server {
     struct listening_daemon current;
     struct listening_daemon retired[MAX_RETIRED]; /* that only finish what they have */
     size_t n_retired;
+    bool paused; /* the current one does not listen */
     struct connections connections;
     pthread_rwlock_t keys_lock;
     struct api_keys keys;
@@ -495,6 +496,12 @@ static bool read_pem(struct tls_pem *pem, const struct server_options *o, ey_err
            file_read(&pem->certificate, &n, o->ssl_certfile, MAX_PEM_BYTES, e);
 }
 
+/* A pipe gave what it had at the start. */
+static bool can_read_pem_again(const struct server_options *o)
+{
+    return !o->ssl_keyfile || (path_is_file(o->ssl_keyfile) && path_is_file(o->ssl_certfile));
+}
+
 static void wipe_pem(struct tls_pem *pem)
 {
     if (pem->key) explicit_bzero(pem->key, strlen(pem->key));
@@ -592,9 +599,13 @@ static void stop_idle_retired(struct http_server *http_server)
     http_server->n_retired = kept;
 }
 
-/* The library reads a certificate when a daemon starts: a second one takes the socket over. */
+/* The library reads a certificate when a daemon starts, and one that stopped to listen cannot begin
+ * again: a second one takes the socket over. */
 static bool replace_daemon(struct http_server *http_server, const struct tls_pem *pem, ey_err *e)
 {
+    stop_idle_retired(http_server);
+    if (http_server->n_retired == MAX_RETIRED)
+        return ey_fail(e, EY_BUSY, "%d earlier certificates have open connections", MAX_RETIRED);
     struct listening_daemon fresh = {.listener = http_server->current.listener};
     fresh.listener.fd = fcntl(fresh.listener.fd, F_DUPFD_CLOEXEC, 0);
     if (fresh.listener.fd < 0)
@@ -604,6 +615,7 @@ static bool replace_daemon(struct http_server *http_server, const struct tls_pem
     MHD_quiesce_daemon(http_server->current.daemon);
     http_server->retired[http_server->n_retired++] = http_server->current;
     http_server->current = fresh;
+    http_server->paused = false;
     return true;
 }
 
@@ -612,10 +624,7 @@ static bool reload_certificate(struct http_server *http_server, ey_err *e)
     const struct server_options *o = http_server->server->options;
     struct tls_pem pem = {0};
     if (!o->ssl_keyfile) return true;
-    stop_idle_retired(http_server);
-    if (http_server->n_retired == MAX_RETIRED)
-        return ey_fail(e, EY_BUSY, "%d earlier certificates have open connections", MAX_RETIRED);
-    if (!path_is_file(o->ssl_keyfile) || !path_is_file(o->ssl_certfile))
+    if (!can_read_pem_again(o))
         return ey_fail(e, EY_IO, "--ssl-keyfile and --ssl-certfile: not regular files");
     bool ok = read_pem(&pem, o, e) && replace_daemon(http_server, &pem, e);
     wipe_pem(&pem);
@@ -628,6 +637,25 @@ bool http_server_reload(struct http_server *http_server, ey_err *e)
     return reload_certificate(http_server, keys ? e : NULL) && keys;
 }
 
+void http_server_pause(struct http_server *http_server)
+{
+    if (!can_read_pem_again(http_server->server->options)) return; /* to go on */
+    MHD_quiesce_daemon(http_server->current.daemon);
+    http_server->paused = true;
+}
+
+bool http_server_is_paused(const struct http_server *http_server)
+{
+    return http_server->paused;
+}
+
+void http_server_resume(struct http_server *http_server)
+{
+    struct tls_pem pem = {0};
+    if (read_pem(&pem, http_server->server->options, NULL)) replace_daemon(http_server, &pem, NULL);
+    wipe_pem(&pem);
+}
+
 void http_server_close(struct http_server **out)
 {
     struct http_server *http_server = *out;
@@ -635,6 +663,7 @@ void http_server_close(struct http_server **out)
     for (size_t i = 0; i < http_server->n_retired; i++)
         stop_retired(&http_server->retired[i]);
     MHD_stop_daemon(http_server->current.daemon);
+    if (http_server->paused) server_socket_close(&http_server->current.listener);
     connections_close(&http_server->connections);
     pthread_rwlock_destroy(&http_server->keys_lock);
     free(http_server);

@@ -21,6 +21,12 @@ struct connections *http_server_connections(struct http_server *http_server);
  * stays as it was. */
 bool http_server_reload(struct http_server *http_server, ey_err *e);
 
+/* New connections wait at the socket until they are let in again. */
+void http_server_pause(struct http_server *http_server);
+bool http_server_is_paused(const struct http_server *http_server);
+/* It may stay paused: the library needs descriptors for that itself. */
+void http_server_resume(struct http_server *http_server);
+
 /* No new work is taken in from now on (server_is_draining). */
 void http_server_drain(struct http_server *http_server);
 /* Answers are to end now (server_is_ending). */
