@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/core_dumps.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/commands/commands.h"
@@ -14,6 +13,7 @@
 #include "cli/pull_model.h"
 #include "cli/terminal/term.h"
 #include "cli/options/vllm_flags.h"
+#include "server/core_dumps.h"
 #include "server/server.h"
 
 struct serve_setup {

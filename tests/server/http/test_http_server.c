@@ -388,6 +388,51 @@ static void keys_guard_all_but_the_open_routes(void **state)
     server_stop(&s);
 }
 
+static void write_key(const char *path, const char *key)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%s\n", key);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int status_with(const struct running *s, const char *header)
+{
+    struct reply r = web_ask(s->port, "GET", "/version", header, NULL);
+    int status = r.status;
+    reply_free(&r);
+    return status;
+}
+
+static void keys_are_read_again(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    char path[] = "/tmp/eyelet-keys-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_key(path, "first");
+    assert_true(api_keys_add(&o.keys, "given", NULL));
+    o.n_given_keys = o.keys.n;
+    o.api_key_file = path;
+    assert_true(api_keys_add_file(&o.keys, path, NULL));
+    struct running s = server_start(&o);
+    assert_int_equal(status_with(&s, "Authorization: Bearer first\r\n"), 200);
+    write_key(path, "second");
+    server_signal(&s, SIGHUP);
+    server_await_log(&s, "were read again");
+    assert_int_equal(status_with(&s, "Authorization: Bearer first\r\n"), 401);
+    assert_int_equal(status_with(&s, "Authorization: Bearer second\r\n"), 200);
+    assert_int_equal(status_with(&s, "Authorization: Bearer given\r\n"), 200);
+    write_key(path, "");
+    server_signal(&s, SIGHUP);
+    server_await_log(&s, "stays as it was");
+    assert_int_equal(status_with(&s, "Authorization: Bearer second\r\n"), 200);
+    unlink(path);
+    server_stop(&s);
+}
+
 /* ---- bodies ---- */
 
 static void large_bodies_are_refused(void **state)
@@ -901,6 +946,7 @@ int main(void)
         cmocka_unit_test(foreign_hosts_and_origins_are_refused),
         cmocka_unit_test(friends_are_told_that_they_may),
         cmocka_unit_test(keys_guard_all_but_the_open_routes),
+        cmocka_unit_test(keys_are_read_again),
         cmocka_unit_test(large_bodies_are_refused),
         cmocka_unit_test(refused_bodies_are_read),
         cmocka_unit_test(expectations),
