@@ -100,7 +100,7 @@ static bool parse_host_name(char out[MAX_NAME + 1], const char *host)
     bool bracketed = host[0] == '[';
     if (bracketed) host++;
     size_t n = strcspn(host, bracketed ? "]" : ": \t");
-    if (!n || n > MAX_NAME) return false;
+    if (!n || n > MAX_NAME || (bracketed && host[n] != ']')) return false;
     const char *rest = host + n + (bracketed && host[n] == ']');
     if (rest[0] == ':' && rest[1]) rest += 1 + strspn(rest + 1, "0123456789");
     if (*rest && header_trimmed_length(rest)) return false;

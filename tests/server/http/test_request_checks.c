@@ -120,6 +120,7 @@ static void hosts_that_are_known(void **state)
         {"127.0.0.1", ".localhost.evil", false, false},
         {"127.0.0.1", "127.0.0.1.evil.example", false, false},
         {"127.0.0.1", "[::1].evil.example", false, false},
+        {"127.0.0.1", "[::1", false, false},
         {"127.0.0.1", "[evil.example]", false, false},
         {"127.0.0.1", "localhost:80:80", false, false},
         {"127.0.0.1", "localhost:80x", false, false},
