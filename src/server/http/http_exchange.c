@@ -65,7 +65,7 @@ bool exchange_abandoned(struct exchange *x)
 
 uint64_t exchange_budget_held(const struct exchange *x)
 {
-    return x->budget_held;
+    return x->budget_held + x->charged;
 }
 
 /* ---- headers of the reply ---- */
@@ -214,6 +214,39 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
     reply_with_error(x, status, type, param, message);
 }
 
+/* ---- the budget ---- */
+
+bool exchange_charge(struct exchange *x, uint64_t n)
+{
+    enum { WAIT_MS = 5000, SLICE_MS = 100 };
+    ey_budget *budget = x->server->budget;
+    uint64_t total = ey_budget_total(budget);
+    if (n + exchange_budget_held(x) > total) {
+        exchange_fail(x, 400, NULL, NULL,
+                      "the request takes %llu bytes of memory; all requests together have %llu "
+                      "(--host-memory)",
+                      (unsigned long long)(n + exchange_budget_held(x)), (unsigned long long)total);
+        return false;
+    }
+    for (int waited = 0; waited < WAIT_MS && !exchange_hung_up(x); waited += SLICE_MS) {
+        if (!ey_budget_acquire(budget, n, SLICE_MS)) continue;
+        x->charged += n;
+        return true;
+    }
+    exchange_fail(x, 503, NULL, NULL,
+                  "the memory for requests in flight, %llu bytes (--host-memory), is taken by "
+                  "others; try again soon",
+                  (unsigned long long)total);
+    return false;
+}
+
+void exchange_uncharge(struct exchange *x, uint64_t kept)
+{
+    if (x->charged <= kept) return;
+    ey_budget_release(x->server->budget, x->charged - kept);
+    x->charged = kept;
+}
+
 /* ---- streams ---- */
 
 /* Called by the library when the client has taken what came before. */
@@ -252,6 +285,7 @@ void exchange_free(struct exchange *x)
     if (!x) return;
     if (x->streaming && x->stream.close) x->stream.close(x->stream.state);
     exchange_drop_body(x);
+    exchange_uncharge(x, 0);
     for (size_t i = 0; i < x->n_headers; i++) {
         free(x->header[i].name);
         free(x->header[i].value);

@@ -29,7 +29,12 @@ double exchange_started(const struct exchange *x);
 bool exchange_hung_up(struct exchange *x);
 /* That, or the server ends: nobody needs the reply any more. */
 bool exchange_abandoned(struct exchange *x);
-/* What its body holds of the server's budget, in bytes. */
+/* Takes n bytes of the server's budget for this exchange, until its end. False: it has been
+ * answered, since all is taken, or n is more than there is. */
+bool exchange_charge(struct exchange *x, uint64_t n);
+/* Gives them back but so many. */
+void exchange_uncharge(struct exchange *x, uint64_t kept);
+/* What it holds of the server's budget with its body, in bytes. */
 uint64_t exchange_budget_held(const struct exchange *x);
 
 void exchange_add_header(struct exchange *x, const char *name, const char *value);

@@ -39,6 +39,7 @@ struct exchange {
     size_t n_body, capacity, n_received,
         n_expected;       /* received: thrown away ones too; expected: 0: not said */
     uint64_t budget_held; /* of the budget */
+    uint64_t charged;     /* of it, for more than the body */
     bool headers_seen, closes_connection; /* close: the connection ends with this reply */
 
     struct {

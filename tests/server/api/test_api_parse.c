@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests as JSON → structs: every field, its range at the edge and one past it, and errors that
  * name the field. */
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -1202,9 +1203,81 @@ static void what_is_left_when_prompts_are_dropped(void **state)
     api_request_free(&r);
 }
 
+/* ---- memory ---- */
+
+static uint64_t heap_bytes(void)
+{
+    struct mallinfo2 m = mallinfo2();
+    return (uint64_t)m.uordblks + (uint64_t)m.hblkhd;
+}
+
+/* n times `item` after `key` (with its number, so that no two are the same), between brackets. */
+static char *many_values(const char *open, const char *key, const char *item, const char *end,
+                         int n)
+{
+    struct buf out = buf_with_max(64 << 20);
+    buf_printf(&out, "%s", open);
+    for (int i = 0; i < n; i++) {
+        if (i) buf_printf(&out, ",");
+        if (key) buf_printf(&out, "\"%s%d\":", key, i);
+        buf_printf(&out, "%s", item);
+    }
+    buf_printf(&out, "%s", end);
+    assert_false(out.failed);
+    return out.data;
+}
+
+static void json_takes_no_more_than_is_charged(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *open, *key, *item, *end;
+        int n;
+    } cases[] = {
+        {"{\"a\":[", NULL, "1", "]}", 200000},
+        {"{\"a\":[", NULL, "1.5", "]}", 200000},
+        {"{\"a\":[", NULL, "\"\"", "]}", 200000},
+        {"{\"a\":[", NULL, "\"0123456789\"", "]}", 200000},
+        {"{\"a\":[", NULL, "[]", "]}", 32000},
+        {"{\"a\":[", NULL, "{}", "]}", 32000},
+        {"{\"a\":[", NULL, "[1]", "]}", 32000},
+        {"{\"a\":[", NULL, "{\"a\":1.5}", "]}", 32000},
+        {"{\"a\":[", NULL, "[[[]]]", "]}", 10000},
+        {"{\"a\":[", NULL, "{\"a\":{\"a\":{}}}", "]}", 10000},
+        {"{", "k", "1", "}", 200000},
+        {"{", "k", "1.5", "}", 173100},
+        {"{", "k", "1.5", "}", 87000},
+        {"{", "k", "\"\"", "}", 11},
+        {"{\"a\":[", NULL,
+         "{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1,\"k\":1,"
+         "\"l\":1}",
+         "]}", 16000},
+        {"{\"a\":\"", NULL, "0123456789", "\"}", 500000},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *body = many_values(cases[i].open, cases[i].key, cases[i].item, cases[i].end,
+                                 cases[i].n);
+        struct api_request r;
+        struct api_error error;
+        size_t n = strlen(body);
+        uint64_t before = heap_bytes();
+        assert_true(api_open(&r, API_CHAT, body, n, &error));
+        uint64_t taken = heap_bytes() - before, charged = api_json_bytes(body, n);
+        if (taken > charged)
+            fail_msg("case %zu: %llu bytes taken, %llu charged", i, (unsigned long long)taken,
+                     (unsigned long long)charged);
+        if (charged > 8 * taken + 4096)
+            fail_msg("case %zu: %llu bytes taken, %llu charged", i, (unsigned long long)taken,
+                     (unsigned long long)charged);
+        api_request_free(&r);
+        free(body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_takes_no_more_than_is_charged),
         cmocka_unit_test(messages_of_a_chat),
         cmocka_unit_test(images),
         cmocka_unit_test(a_budget_of_the_server),

@@ -67,6 +67,9 @@ struct api_limits {
     const ey_tool_format *tool_format; /* the model's; NULL: it knows no tools */
 };
 
+/* The most memory that body[n] takes besides itself while it is parsed, and until
+ * api_request_drop_prompts: what json-c makes of each kind of value, strings twice. */
+uint64_t api_json_bytes(const char *body, size_t n);
 /* Parses body[n], and reads of it which model is asked. False: *error says why, with the field's
  * path. Free it in both cases. */
 bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n,

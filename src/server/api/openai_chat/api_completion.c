@@ -2,6 +2,7 @@
 /* Reading a request, and waiting for its answers where they are not streamed. */
 #include "server/api/openai_chat/api_completion.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,15 +91,39 @@ static bool read_request(struct completion *a, struct exchange *x)
     struct api_limits limits = api_limits_for(a, &media);
     if (!api_read(&a->request, &limits, &a->error)) return false;
     exchange_drop_body(x);
+    a->request.request.budget_held += exchange_budget_held(x);
     add_unknown_fields_warning(a, x);
     choose_seed(a);
     return true;
 }
 
+/* Before a reply is made, whose memory would come to lie behind that of the values and keep malloc
+ * from giving it back. What has many small values leaves holes all the same. */
+static void drop_parsed(struct completion *a, struct exchange *x)
+{
+    enum { TRIM_BYTES = 4 << 20 };
+    api_request_drop_prompts(&a->request);
+    if (a->value_bytes > TRIM_BYTES) malloc_trim(0);
+    a->value_bytes = 0;
+    exchange_uncharge(x, 0);
+}
+
 void completion_fail(struct completion *a, struct exchange *x)
 {
+    drop_parsed(a, x);
     exchange_fail(x, a->error.status, a->error.type, a->error.param[0] ? a->error.param : NULL,
                   "%s", a->error.message);
+}
+
+/* The parser's own copy of the longest string is gone when it is done. */
+static bool open_request(struct completion *a, struct exchange *x, enum api_kind kind)
+{
+    size_t n;
+    const char *body = exchange_body(x, &n);
+    bool ok = api_open(&a->request, kind, body, n, &a->error);
+    a->value_bytes = api_json_bytes(body, n) - 2 * n;
+    exchange_uncharge(x, a->value_bytes + n);
+    return ok;
 }
 
 struct completion *completion_open(struct server *server, struct exchange *x, enum api_kind kind)
@@ -110,9 +135,9 @@ struct completion *completion_open(struct server *server, struct exchange *x, en
         return NULL;
     }
     const char *body = exchange_body(x, &n);
+    if (!exchange_charge(x, api_json_bytes(body, n))) return free(a), NULL;
     a->server = server;
-    if (api_open(&a->request, kind, body, n, &a->error) && acquire_model_engine(a, x) &&
-        read_request(a, x)) {
+    if (open_request(a, x, kind) && acquire_model_engine(a, x) && read_request(a, x)) {
         a->reply = reply_start(kind, server_model_name(server, a->lease.model));
         return a;
     }
@@ -302,13 +327,20 @@ static void reply_whole(struct completion *a, struct exchange *x)
 
 /* ---- routes ---- */
 
+/* What was read of the request is not needed any more then. */
+static bool prepare_choices(struct completion *a, struct exchange *x)
+{
+    bool ok = completion_choices_prepare(&a->choices, a->server, &a->lease, &a->request,
+                                         exchange_started(x), &a->error);
+    if (ok) drop_parsed(a, x);
+    return ok;
+}
+
 static void run_completion(struct server *server, struct exchange *x, enum api_kind kind)
 {
     struct completion *a = completion_open(server, x, kind);
     if (!a) return;
-    if (!copy_echo_prompts(a) ||
-        !completion_choices_prepare(&a->choices, server, &a->lease, &a->request,
-                                    exchange_started(x), &a->error) ||
+    if (!copy_echo_prompts(a) || !prepare_choices(a, x) ||
         !completion_choices_start(&a->choices, &a->error)) {
         completion_may_continue(a); /* decoding may have been ended because the server is */
         completion_fail(a, x);

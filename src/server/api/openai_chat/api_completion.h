@@ -12,6 +12,7 @@ struct echo_text {
 };
 
 struct completion {
+    uint64_t value_bytes; /* of the parsed request, without its texts */
     struct server *server;
     struct lease lease;
     ey_engine *engine; /* of the lease */

@@ -45,26 +45,49 @@ static const char *request_string_end(const char *text, const char *end)
     return end;
 }
 
-/* Objects and arrays cost far more memory than their bytes: a body of brackets is refused before it
- * is parsed. So are the single quotes that json-c lets through around names, in which brackets
- * could hide. */
-static bool check_json_size(struct api_error *error, const char *body, size_t n)
+struct json_counts {
+    size_t objects, arrays, members, values;
+    const char *single_quote; /* NULL: there is none */
+};
+
+/* What it has, without looking at what is right. json-c lets single quotes through around names, in
+ * which brackets could hide. */
+static struct json_counts count_json(const char *body, size_t n)
 {
-    size_t containers = 0, values = 1;
-    for (const char *at = body, *end = body + n; at < end;) {
-        if (*at == '\'')
-            return api_fail_value(error, "",
-                                  "the request: not valid JSON at byte %zu: a single quote",
-                                  (size_t)(at - body));
-        containers += *at == '{' || *at == '[';
-        values += *at == ',';
+    struct json_counts c = {.values = 1};
+    for (const char *at = body, *end = body + n; at < end && !c.single_quote;) {
+        if (*at == '\'') c.single_quote = at;
+        c.objects += *at == '{';
+        c.arrays += *at == '[';
+        c.members += *at == ':';
+        c.values += *at == ',';
         at = *at == '"' ? request_string_end(at, end) : at + 1;
     }
+    return c;
+}
+
+uint64_t api_json_bytes(const char *body, size_t n)
+{
+    enum { OBJECT = 840, ARRAY = 168, MEMBER = 160, VALUE = 112 };
+    struct json_counts c = count_json(body, n);
+    return 2 * (uint64_t)n + OBJECT * c.objects + ARRAY * c.arrays + MEMBER * c.members +
+           VALUE * c.values;
+}
+
+/* Objects and arrays cost far more memory than their bytes: a body of brackets is refused before it
+ * is parsed. */
+static bool check_json_size(struct api_error *error, const char *body, size_t n)
+{
+    struct json_counts c = count_json(body, n);
+    size_t containers = c.objects + c.arrays;
+    if (c.single_quote)
+        return api_fail_value(error, "", "the request: not valid JSON at byte %zu: a single quote",
+                              (size_t)(c.single_quote - body));
     if (containers > EY_MAX_REQUEST_CONTAINERS)
         return api_fail_value(error, "", "the request has %zu objects and arrays; the limit is %d",
                               containers, EY_MAX_REQUEST_CONTAINERS);
-    if (values > EY_MAX_REQUEST_VALUES)
-        return api_fail_value(error, "", "the request has %zu values; the limit is %d", values,
+    if (c.values > EY_MAX_REQUEST_VALUES)
+        return api_fail_value(error, "", "the request has %zu values; the limit is %d", c.values,
                               EY_MAX_REQUEST_VALUES);
     return true;
 }
