@@ -27,7 +27,7 @@ static rlim_t raise_limit(void)
     return limit.rlim_cur;
 }
 
-static int count_open(rlim_t limit)
+static int count_open_descriptors(rlim_t limit)
 {
     int n = 0;
     for (int fd = 0; fd < ENOUGH && (rlim_t)fd < limit; fd++)
@@ -39,7 +39,7 @@ int descriptors_for_connections(int wanted)
 {
     rlim_t limit = raise_limit();
     if (limit >= ENOUGH) return wanted;
-    int room = (int)limit - count_open(limit) - OTHERS;
+    int room = (int)limit - count_open_descriptors(limit) - OTHERS;
     if (room >= wanted) return wanted;
     if (room < MIN_CONNECTIONS) room = MIN_CONNECTIONS;
     log_line("%d descriptors (ulimit -n) are enough for %d connections; %d would be for %d",

@@ -122,6 +122,27 @@ int cuda_widest_text_input(const struct backend_limits *l)
     return t->hidden ? larger_int(larger_int(t->hidden, text_q_width(t)), t->mlp) : l->max_width;
 }
 
+/* Tiles of a matmul of up to three matrices times the most splits of its columns. */
+static int small_parts_of(int64_t rows, int k)
+{
+    const int64_t tiles = (rows + SMALL_TILE - 1) / SMALL_TILE + MAX_SEGMENTS,
+                  blocks = (k + SCALE_BLOCK - 1) / SCALE_BLOCK,
+                  parts = tiles * (blocks < SMALL_MOST_SPLITS ? blocks : SMALL_MOST_SPLITS);
+    return parts < SMALL_MOST_PARTS ? (int)parts : SMALL_MOST_PARTS;
+}
+
+static int most_small_parts(const struct text_shape *t)
+{
+    const int q = text_q_width(t), parts[] = {small_parts_of(q + 2 * text_kv_width(t), t->hidden),
+                                              small_parts_of(t->hidden, q),
+                                              small_parts_of(2 * (int64_t)t->mlp, t->hidden),
+                                              small_parts_of(t->hidden, t->mlp)};
+    int most = t->hidden ? 0 : SMALL_MOST_PARTS; /* tests of single kernels say max_width alone */
+    for (int i = 0; i < 4; i++)
+        most = larger_int(most, parts[i]);
+    return most;
+}
+
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
 {
     const struct text_shape *t = &l->text;
@@ -162,7 +183,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     bytes[SCRATCH_ARRANGED] = few *
                               ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK * SCALE_BLOCK) *
                               sizeof(bf16);
-    bytes[SCRATCH_PARTS] = few * SMALL_MOST_PARTS * SMALL_TILE * sizeof(float);
+    bytes[SCRATCH_PARTS] = few * (size_t)most_small_parts(t) * SMALL_TILE * sizeof(float);
     bytes[SCRATCH_PARTS_ARRIVED] = SMALL_MOST_PARTS * sizeof(uint32_t);
     bytes[SCRATCH_X_FP8] = quantized * quantized_width;
     bytes[SCRATCH_X_FP8_SCALE] = quantized * ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK) *
