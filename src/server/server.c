@@ -37,7 +37,6 @@ struct server_options server_defaults(void)
                                    .port = 8000,
                                    .seed = -1,
                                    .max_images = SERVER_DEFAULT_IMAGES,
-                                   .max_connections = SERVER_DEFAULT_CONNECTIONS,
                                    .drain_seconds = 30,
                                    .header_seconds = 10,
                                    .body_seconds = 60,

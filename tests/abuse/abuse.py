@@ -32,65 +32,6 @@ def chat_with_image(image):
     return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': content}]}).encode()
 
 
-def chat(text):
-    return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': text}]}).encode()
-
-
-class slow_crowd:
-    """Keeps n connections of addresses 127.0.0.2 and on open; each says `head`, then a space a second."""
-
-    def __init__(self, server, n, addresses, head):
-        self.to = server.host.split(':')
-        self.n, self.addresses, self.head = n, addresses, head
-        self.opened = 0
-
-    def open(self, i):
-        s = socket.socket()
-        s.settimeout(2)
-        s.bind((f'127.0.0.{2 + i % self.addresses}', 0))
-        try:
-            s.connect((self.to[0], int(self.to[1])))
-            s.sendall(self.head)
-        except OSError:
-            s.close()
-            return None
-        s.setblocking(False)
-        self.opened += 1
-        return s
-
-    def keep(self, i):
-        try:
-            self.sockets[i].send(b' ')
-            if not self.sockets[i].recv(4096):
-                raise OSError
-        except BlockingIOError:
-            return
-        except (OSError, AttributeError):
-            if self.sockets[i]:
-                self.sockets[i].close()
-            self.sockets[i] = self.open(i)
-
-    def run(self):
-        while self.running:
-            for i in range(self.n):
-                self.keep(i)
-            time.sleep(1)
-
-    def __enter__(self):
-        self.sockets = [self.open(i) for i in range(self.n)]
-        self.running = True
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.running = False
-        self.thread.join()
-        for s in self.sockets:
-            if s:
-                s.close()
-
-
 def status_fields(pid):
     """Bytes of anonymous and shared memory, and the parent, of a process; None: it is gone."""
     try:

@@ -293,7 +293,6 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->ssl_certfile = o->ssl_certfile;
     v->local_media_path = o->local_media_path;
     v->max_loaded = (int)o->max_loaded;
-    v->max_connections = (int)o->max_connections;
     v->seed = o->seed;
     v->drain_seconds = (int)o->drain_seconds;
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;

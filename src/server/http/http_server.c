@@ -236,11 +236,9 @@ static bool check_body_size(struct exchange *x, const struct request_headers *h)
 static bool check_load(struct exchange *x)
 {
     bool probe = x->route && (x->route->flags & ROUTE_PROBE);
-    if (!probe && !connections_admit(x->connections, x->connection)) {
-        refuse_request(x, 503,
-                       "all of the %d requests that this address may make at once are running "
-                       "(--max-connections, of which some are kept for others); try again soon",
-                       x->server->options->max_connections);
+    if (!probe && connections_count(x->connections).open > connections_most(x->connections)) {
+        refuse_request(x, 503, "more than %d connections are open; try again soon",
+                       connections_most(x->connections));
         x->closes_connection = true;
     } else if (x->route && strcmp(x->route->method, "POST") == 0 && server_is_draining(x->server))
         refuse_request(x, 503, "the server is shutting down");
@@ -308,10 +306,10 @@ static bool reserve_body(struct exchange *x, size_t n)
         x->body = body;
         x->capacity = capacity;
     } else
-        refuse_request(x, 503,
-                       "the memory for requests in flight, %llu bytes (--host-memory), is taken by "
-                       "others; try again soon",
-                       (unsigned long long)ey_budget_total(x->server->budget));
+        refuse_request(
+            x, 503,
+            "the memory for requests in flight (%llu bytes) is taken by others; try again soon",
+            (unsigned long long)ey_budget_total(x->server->budget));
     return body != NULL;
 }
 
@@ -320,7 +318,8 @@ static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_
     const struct server_options *o = x->server->options;
     bool keep = !x->refusal.status && x->route && strcmp(x->route->method, "POST") == 0;
     x->n_received += n;
-    connections_progress(x->connections, x->connection, x->n_received, o->stall_seconds);
+    connections_progress(x->connections, x->connection, x->n_received, o->body_seconds,
+                         o->stall_seconds);
     if (x->n_received > MAX_DISCARDED) return MHD_NO;
     if (!keep) return MHD_YES;
     if (!reserve_body(x, n)) {
@@ -526,8 +525,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *http_server,
      * (connections.h has ours). */
     struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle_request, http_server, MHD_OPTION_LISTEN_SOCKET, l->fd,
-        MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(http_server->connections.max + http_server->connections.spare),
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)http_server->connections.most,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)CONNECTION_STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK,
         begin_exchange, http_server, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, http_server,
@@ -553,9 +551,9 @@ bool http_server_open(struct server *server, struct server_socket *listener, ey_
     http_server->keys = server->options->keys;
     http_server->current.listener = *listener;
     pthread_rwlock_init(&http_server->keys_lock, NULL);
-    const int most = server->options->max_connections + EY_SPARE_CONNECTIONS;
-    if (connections_open(&http_server->connections, descriptors_for_connections(most), e) &&
-        read_pem(&pem, server->options, e))
+    connections_open(&http_server->connections,
+                     descriptors_for_connections(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS));
+    if (read_pem(&pem, server->options, e))
         http_server->current.daemon = start_daemon(http_server, listener, &pem, e);
     if (http_server->current.daemon) listener->fd = -1;
     wipe_pem(&pem);
