@@ -32,6 +32,10 @@ def chat_with_image(image):
     return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': content}]}).encode()
 
 
+def chat(text):
+    return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': text}]}).encode()
+
+
 def status_fields(pid):
     """Bytes of anonymous and shared memory, and the parent, of a process; None: it is gone."""
     try:

@@ -1254,6 +1254,7 @@ static void json_takes_no_more_than_is_charged(void **state)
          "]}", 16000},
         {"{\"a\":\"", NULL, "0123456789", "\"}", 500000},
     };
+    if (!heap_bytes()) skip(); /* a sanitizer's allocator does not say */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *body = many_values(cases[i].open, cases[i].key, cases[i].item, cases[i].end,
                                  cases[i].n);
