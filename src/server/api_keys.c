@@ -13,7 +13,15 @@
 
 enum { MAX_KEY_FILE_BYTES = 1 << 20 };
 
-bool api_keys_add(struct api_keys *keys, const char *key, ey_err *e)
+/* Overwrites what functions that were called have left of a key on the stack: strpbrk() copies up
+ * to 16 bytes there. */
+static __attribute__((noinline)) void wipe_stack(void)
+{
+    char below[16 << 10];
+    explicit_bzero(below, sizeof(below));
+}
+
+static bool add_digest(struct api_keys *keys, const char *key, ey_err *e)
 {
     size_t n = strlen(key);
     if (keys->n == SERVER_MAX_KEYS)
@@ -24,6 +32,13 @@ bool api_keys_add(struct api_keys *keys, const char *key, ey_err *e)
                        EY_MAX_API_KEY_BYTES);
     SHA256((const unsigned char *)key, n, keys->digest[keys->n++]);
     return true;
+}
+
+bool api_keys_add(struct api_keys *keys, const char *key, ey_err *e)
+{
+    bool ok = add_digest(keys, key, e);
+    wipe_stack();
+    return ok;
 }
 
 static bool add_lines(struct api_keys *keys, char *text, const char *path, ey_err *e)
