@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the server reports about itself: health, readiness, version, models, plan and metrics. */
+#include "server/plan_json.h"
 #include "server/status_routes.h"
 
 #include <stdio.h>
@@ -258,16 +259,6 @@ void route_metrics(struct server *server, struct exchange *x)
         exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     else
         exchange_fail(x, 503, NULL, NULL, "no memory for the metrics");
-}
-
-static void write_plan_item(struct json_writer *w, const ey_plan_item *item)
-{
-    json_open_object(w);
-    json_add_string(w, "name", item->name);
-    json_add_string(w, "device", item->device);
-    json_add_uint(w, "bytes", item->bytes);
-    json_add_string(w, "life", item->lifetime);
-    json_close_object(w);
 }
 
 static void write_model_plan(struct json_writer *w, const struct server *server,

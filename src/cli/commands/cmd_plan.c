@@ -9,6 +9,7 @@
 #include "cli/options/model_default.h"
 #include "cli/terminal/term.h"
 #include "cli/output/fit_message.h"
+#include "server/plan_json.h"
 
 #define MIB (1024.0 * 1024.0)
 
@@ -61,16 +62,6 @@ static void plan_table_add_models(struct buf *out, const ey_plan *p, size_t n,
 
 /* ---- JSON (design: plan --json) ---- */
 
-static void write_item(struct json_writer *w, const ey_plan_item *item)
-{
-    json_open_object(w);
-    json_add_string(w, "name", item->name);
-    json_add_string(w, "device", item->device);
-    json_add_uint(w, "bytes", item->bytes);
-    json_add_string(w, "life", item->lifetime);
-    json_close_object(w);
-}
-
 static void write_suggestion(struct json_writer *w, const ey_plan *p, size_t i)
 {
     json_open_object(w);
@@ -95,7 +86,7 @@ static void open_plan(struct json_writer *w, const ey_plan *p)
     json_write_key(w, "items");
     json_open_array(w);
     for (size_t i = 0; i < p->n_items; i++)
-        write_item(w, &p->items[i]);
+        write_plan_item(w, &p->items[i]);
     json_close_array(w);
     json_add_int(w, "max_model_len", p->max_model_len);
     json_add_int(w, "kv_tokens", p->kv_tokens);
