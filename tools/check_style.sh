@@ -120,5 +120,6 @@ check "headers compile alone" headers_alone
 check namesakes namesakes
 check "struct and enum tags" twin_tags
 check "coined words" coined_words
+check "tables and plots" bench/report.py --check
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
