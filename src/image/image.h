@@ -67,6 +67,8 @@ void image_patchify_rows(float *out, const struct image *image, const struct pat
  */
 void image_patch_position(int i, int columns, int merge, int *row, int *column);
 
+/* A JPEG file in memory, *bytes[*n], which the caller frees. */
+bool image_encode_jpeg(const struct image *image, void **bytes, size_t *n, ey_err *e);
 /* Writes a PNG file (RGB, 8 bit). */
 bool image_write_png(const struct image *image, const char *path, ey_err *e);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/api/openai_chat/api_routes.h"
+#include "server/preview_route.h"
 #include "server/status_routes.h"
 
 static const struct route routes[] = {
@@ -20,6 +21,7 @@ static const struct route routes[] = {
     {"GET", "/version", route_version, 0},
     {"GET", "/metrics", route_metrics, ROUTE_PROBE},
     {"GET", "/eyelet/plan", route_plan, 0},
+    {"POST", "/eyelet/preview", route_preview, 0},
 };
 
 static bool route_matches(const struct route *r, const char *path)

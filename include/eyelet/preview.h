@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small JPEG of any image file that eyelet reads, for programs that cannot show HEIC or AVIF. */
+#ifndef EYELET_PREVIEW_H
+#define EYELET_PREVIEW_H
+
+#include <stddef.h>
+
+#include "eyelet/budget.h"
+#include "eyelet/error.h"
+
+typedef struct {
+    void *bytes; /* a JPEG file, upright; free() it */
+    size_t n_bytes;
+    int width, height; /* of the original, upright */
+} ey_preview;
+
+typedef struct {
+    int max_side;      /* longest side of the preview in pixels, 1 or more */
+    ey_budget *budget; /* decoding takes from it and gives back before the return; NULL: no limit */
+    uint64_t held;     /* of it, that the caller holds already */
+    bool (*gone)(void *user); /* asked while it takes long; true ends it. NULL: never */
+    void *user;
+} ey_preview_options;
+
+/* Decodes image[n_bytes] and makes the preview. Errors: EY_BAD_IMAGE, EY_BUSY (the budget is held
+ * by others), EY_CANCELLED, EY_NO_MEMORY. */
+bool ey_make_preview(ey_preview *out, const void *image, size_t n_bytes,
+                     const ey_preview_options *options, ey_err *e);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An image that a browser cannot show (HEIC, AVIF, an address) → a JPEG that it can. */
+#include "server/preview_route.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "eyelet/preview.h"
+#include "media/media.h"
+#include "server/server.h"
+
+enum { PREVIEW_SIDE = 1600 };
+
+static bool preview_abandoned(void *exchange)
+{
+    return exchange_abandoned(exchange);
+}
+
+static struct media_policy preview_policy(const struct server *server, struct exchange *x)
+{
+    const struct server_options *o = server->options;
+    return (struct media_policy){.domains = o->media_domains,
+                                 .n_domains = o->n_media_domains,
+                                 .local_path = o->local_media_path,
+                                 .gone = preview_abandoned,
+                                 .user = x,
+                                 .budget = server->budget,
+                                 .own = exchange_budget_held(x)};
+}
+
+/* The request's one field, borrowed from `root`. */
+static const char *requested_url(json_object *root, size_t *n)
+{
+    json_object *url = NULL;
+    if (!json_object_is_type(root, json_type_object)) return NULL;
+    json_object_object_get_ex(root, "url", &url);
+    if (!json_object_is_type(url, json_type_string)) return NULL;
+    *n = (size_t)json_object_get_string_len(url);
+    return json_object_get_string(url);
+}
+
+static void reply_preview(struct exchange *x, ey_preview *preview)
+{
+    char size[32];
+    struct buf out = buf_with_max(preview->n_bytes + 1);
+    snprintf(size, sizeof(size), "%dx%d", preview->width, preview->height);
+    exchange_add_header(x, "Image-Size", size);
+    exchange_add_header(x, "Cache-Control", "no-store");
+    buf_add(&out, preview->bytes, preview->n_bytes);
+    exchange_reply(x, 200, "image/jpeg", &out);
+    buf_free(&out);
+}
+
+static bool make_preview(ey_preview *out, const char *url, size_t n, const struct server *server,
+                         struct exchange *x, ey_err *e)
+{
+    struct media_policy policy = preview_policy(server, x);
+    struct media media = {0};
+    bool ok = media_get(&media, url, n, &policy, e);
+    ey_preview_options options = {.max_side = PREVIEW_SIDE,
+                                  .budget = server->budget,
+                                  .held = policy.own + media.held,
+                                  .gone = preview_abandoned,
+                                  .user = x};
+    ok = ok && ey_make_preview(out, media.bytes, media.n_bytes, &options, e);
+    media_free(&media);
+    return ok;
+}
+
+void route_preview(struct server *server, struct exchange *x)
+{
+    size_t n, n_url = 0;
+    ey_err e = {0};
+    ey_preview preview = {0};
+    const char *body = exchange_body(x, &n);
+    if (!exchange_charge(x, 4 * (uint64_t)n)) return; /* json-c's copy of the text, and growth */
+    json_object *root = json_parse(body, n, "the request", EY_BAD_REQUEST, &e);
+    const char *url = requested_url(root, &n_url);
+    if (!root)
+        exchange_fail(x, 400, NULL, NULL, "%s", e.text);
+    else if (!url)
+        exchange_fail(x, 400, NULL, "url", "send {\"url\": \"data:image/…;base64,…\"}");
+    else if (make_preview(&preview, url, n_url, server, x, &e))
+        reply_preview(x, &preview);
+    else
+        exchange_fail(x, ey_code_http_status(e.code), NULL, "url", "%s", e.text);
+    free(preview.bytes);
+    json_object_put(root);
+}
