@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The page's files → the C table that src/server/page/page_files.h declares:
 #   cmake -DFOLDER=src/server/page -DFILES="index.html,app.js" -DOUT=page_files.c -P embed_page.cmake
-set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml)
+set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml
+  png image/png webmanifest application/manifest+json)
 string(REPLACE "," ";" files "${FILES}")
 set(bytes "")
 set(table "")

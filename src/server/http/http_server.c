@@ -366,7 +366,7 @@ static void answer_file(struct exchange *x)
     const char *known = exchange_request_header(x, "If-None-Match");
     exchange_add_header(x, "Content-Security-Policy",
                         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
-                        "blob: data:; connect-src 'self'; "
+                        "blob: data:; connect-src 'self'; manifest-src 'self'; "
                         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     exchange_add_header(x, "Referrer-Policy", "no-referrer");
     exchange_add_header(x, "Cache-Control", "no-cache");

@@ -77,7 +77,18 @@ export async function getReadiness() {
   return { ...said, ready: response.ok };
 }
 
-/* Streams an answer: yields {text} as it grows, {finish} and {usage} where they come; an AbortError when the signal stops it. */
+/* What the browser cannot show, as {blob, width, height}, the sides those of the original: of a data: URL, or of an address that the server may fetch. */
+export async function fetchPreview(url) {
+  const response = await send('eyelet/preview', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ url }),
+  });
+  const [width, height] = (response.headers.get('Image-Size') || '0x0').split('x').map(Number);
+  return { blob: await response.blob(), width, height };
+}
+
+/* Streams an answer: yields {text} and {thought} as they grow, {finish} and {usage} where they come; an AbortError when the signal stops it. */
 export async function* ask(body, signal) {
   const response = await send('v1/chat/completions', {
     method: 'POST',
@@ -92,6 +103,7 @@ export async function* ask(body, signal) {
       if (chunk.error) throw new ApiError('refused', chunk.error.message, { status: Number(chunk.error.code) || 500 });
       if (chunk.usage) yield { usage: chunk.usage, timings: chunk.timings };
       for (const choice of chunk.choices || []) {
+        if (choice.delta?.reasoning_content) yield { thought: choice.delta.reasoning_content };
         if (choice.delta?.content) yield { text: choice.delta.content };
         if (choice.finish_reason) yield { finish: choice.finish_reason };
       }

@@ -1,53 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The page: an image, a conversation about it, and one question at a time on its way. */
+/* The page: images, a conversation about them, and one question at a time on its way. */
 import { ApiError, ask } from './api.js';
+import { allImages, giveBack, keptOf, look, pendingImages, readAsDataUrl, setImages, takePending, watchImages } from './attachments.js';
 import { findPrompt } from './boxes.js';
-import { image, showBoxes, showFacts, watchImage } from './image.js';
-import { connect, isReady, lookAgain, lost, modelName, watchServer } from './server.js';
+import { showCode } from './code.js';
+import { showList, watchConversations } from './conversations.js';
+import { connect, isReady, isToy, lookAgain, lost, modelName, watchServer } from './server.js';
+import { detail, format, requestFields, systemMessages } from './settings.js';
+import { loadConversation, saveConversation } from './store.js';
 import './theme.js';
 import { Turn, keepingEnd } from './turns.js';
+import { shownImage, showBoxes, showFacts, showImage } from './viewer.js';
 import { reader, say } from './voice.js';
 import { bytes, plural } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const MAX_BODY = 64 * 2 ** 20; // the server's own limit
+const OPEN = 'eyelet-open'; // the conversation that a reload shows again
+const SAVE_MS = 1000;
+const PHOTO_PIXELS = 1000; // the toy's own images are smaller
 const question = $('question');
 
-let messages = []; // the conversation as the API takes it
-let turns = [];
+let conversation; // what is kept: {id, title, created, updated, model, turns, draft}
+let turns = []; // of the page, beside conversation.turns
 let finding = false;
+let editing = null; // the turn whose question is in the field
 let running = null; // stops the question on its way
 let cameFrom = null; // what had the focus when the question was put
 let failedForKey = null; // asked again when there is a key
 
+/* ---- what is kept ---- */
+
+const emptyConversation = () =>
+  ({ id: crypto.randomUUID?.() || `${Date.now()}-${Math.random()}`, title: 'New conversation', created: Date.now(), updated: Date.now(), model: '', turns: [], draft: { text: '', images: [] } });
+
+function keptConversation() {
+  const keptTurn = (kept) => ({ ...kept, images: kept.images.map(keptOf), target: kept.target && keptOf(kept.target) });
+  return { ...conversation, turns: turns.filter((turn) => !turn.failed).map((turn) => keptTurn(turn.kept)),
+    draft: { text: question.value, images: pendingImages().map(keptOf) } };
+}
+
+let saving = 0;
+let savedAt = 0;
+
+/* Writes what there is, at most once a second; `now`: at once. */
+function save(now) {
+  clearTimeout(saving);
+  const wait = now ? 0 : Math.max(0, savedAt + SAVE_MS - Date.now());
+  saving = setTimeout(async () => {
+    savedAt = Date.now();
+    await saveConversation(keptConversation()).catch(() => {});
+    if (now) showList(conversation.id);
+  }, wait);
+}
+
+function remember() {
+  conversation.updated = Date.now();
+  conversation.model = modelName() || '';
+  if (!conversation.named && turns.length) conversation.title = turns[0].kept.shown.slice(0, 80);
+  save(true);
+}
+
+function storeOpen(id) {
+  try {
+    sessionStorage.setItem(OPEN, id);
+    localStorage.setItem(OPEN, id);
+  } catch { /* a reload begins anew */ }
+}
+
+function storedOpen() {
+  try {
+    return sessionStorage.getItem(OPEN) || localStorage.getItem(OPEN);
+  } catch {
+    return null;
+  }
+}
+
 /* ---- what is sent ---- */
 
-async function userMessage(text) {
-  if (!image() || messages.length) return { role: 'user', content: text };
-  const url = await image().dataUrl.catch(() => {
-    throw new ApiError('size', 'The image’s file could not be read. It may have been moved or deleted.');
+async function urlOf(image) {
+  if (image.address) return image.address;
+  image.dataUrl ||= await readAsDataUrl(image.file).catch(() => {
+    throw new ApiError('size', `The file of ${image.name || 'the image'} could not be read. It may have been moved or deleted.`);
   });
-  return { role: 'user', content: [{ type: 'image_url', image_url: { url } }, { type: 'text', text }] };
+  return image.dataUrl;
 }
 
-/* The detail holds for the whole conversation: changing it makes the model look at the image anew. */
-function withDetail(message) {
-  if (!Array.isArray(message.content)) return message;
-  const [{ image_url: image }, text] = message.content;
-  return { ...message, content: [{ type: 'image_url', image_url: { ...image, detail: $('detail').value } }, text] };
+async function userMessage({ text, images }) {
+  if (!images.length) return { role: 'user', content: text };
+  const parts = [];
+  for (const image of images) parts.push({ type: 'image_url', image_url: { url: await urlOf(image), detail: detail() } });
+  return { role: 'user', content: [...parts, { type: 'text', text }] };
 }
 
-function bodyOf(asked, exact) {
-  const body = { model: modelName(), messages: [...messages, asked].map(withDetail) };
-  if ($('longest').value) body.max_tokens = Number($('longest').value);
-  if (exact || $('choice').value) body.temperature = 0;
-  return body;
+/* The turns before, and this one. To find things among several images one is asked for alone. */
+async function messagesOf(kept) {
+  if (kept.alone) return [...systemMessages(), await userMessage({ text: kept.text, images: [kept.target] })];
+  const messages = systemMessages();
+  for (const turn of turns) {
+    if (turn.kept === kept) break;
+    if (turn.failed || turn.kept.alone) continue;
+    messages.push(await userMessage(turn.kept), { role: 'assistant', content: turn.kept.answer });
+  }
+  return [...messages, await userMessage(kept)];
 }
 
-function checkSize(asked) {
-  const size = image() && Array.isArray(asked.content) ? asked.content[0].image_url.url.length : 0;
+async function bodyOf(kept) {
+  const messages = await messagesOf(kept);
+  if (kept.goesOn) messages.push({ role: 'assistant', content: kept.answer }, { role: 'user', content: 'Go on exactly where you stopped.' });
+  return { model: modelName(), messages, ...requestFields({ exact: kept.exact, free: kept.find || kept.goesOn }) };
+}
+
+function checkSize(body) {
+  const size = body.messages.flatMap(({ content }) => (Array.isArray(content) ? content : [])).reduce((n, part) => n + (part.image_url?.url.length || 0), 0);
   if (size > MAX_BODY - 2 ** 20)
-    throw new ApiError('size', `This file of ${bytes(image().file.size)} is too large to send: the server takes about ${bytes(MAX_BODY * 0.74)}.`);
+    throw new ApiError('size', `Images of ${bytes(size * 0.75)} are too large to send: the server takes about ${bytes(MAX_BODY * 0.74)}.`);
 }
 
 /* ---- one question ---- */
@@ -60,123 +127,228 @@ function busy(now) {
   $('stop').hidden = !now;
   showButtons();
   if (now && had.localName === 'button') $('stop').focus();
-  if (!now && had === $('stop')) (cameFrom.isConnected ? cameFrom : question).focus();
+  if (!now && had === $('stop')) (cameFrom.isConnected && !cameFrom.hidden ? cameFrom : question).focus();
 }
 
-function waitingText(since) {
-  const what = !isReady() ? 'Waiting for the model to load' : image() && !messages.length ? 'Looking at the image' : 'Reading the question';
+function waitingText(since, kept) {
+  const what = !isReady() ? 'Waiting for the model to load' : kept.images.length ? `Looking at ${kept.images.length > 1 ? 'the images' : 'the image'}` : 'Reading the question';
   const s = (performance.now() - since) / 1000;
   return s < 2 ? `${what} …` : `${what} … ${Math.floor(s)} s`;
 }
 
-/* Tells a turn what comes in; gives the usage, why it ended, and when the first and the last piece came. */
-async function stream(body, turn, signal, times, spoken) {
+/* Tells a turn what comes in; gives the usage, and why it ended. */
+async function stream(body, turn, signal, spoken) {
+  const { kept } = turn;
   const since = performance.now();
-  const clock = setInterval(() => times.first || turn.wait(waitingText(since)), 500);
-  turn.wait(waitingText(since));
-  let text = '', painted = 0, usage = null, reason = '';
+  const times = (kept.times = { first: 0, last: 0 });
+  const clock = setInterval(() => times.first || turn.wait(waitingText(since, kept)), 500);
+  turn.wait(waitingText(since, kept));
+  let text = kept.goesOn ? kept.answer : '', thought = '', painted = 0;
   const paint = () => {
     painted = 0;
-    keepingEnd(() => turn.grow(text));
+    keepingEnd(() => {
+      if (thought) turn.think(thought);
+      if (text) turn.grow(text);
+    });
     spoken?.grow(text);
+    save();
   };
   try {
     for await (const piece of ask(body, signal)) {
-      if (piece.text) {
+      if (piece.text || piece.thought) {
         times.last = (performance.now() - since) / 1000;
         times.first ||= times.last;
-        text += piece.text;
+        if (piece.thought) times.thought = times.last;
+        text += piece.text || '';
+        thought += piece.thought || '';
         painted ||= requestAnimationFrame(paint);
       }
-      usage = piece.usage || usage;
+      kept.usage = piece.usage || kept.usage;
       times.decode ||= piece.timings?.decode_s;
-      reason = piece.finish || reason;
+      kept.reason = piece.finish || kept.reason;
     }
   } finally {
     clearInterval(clock);
     cancelAnimationFrame(painted);
-    turn.text = text;
+    kept.answer = text;
+    if (thought) turn.think(thought);
     spoken?.grow(text);
   }
-  return { usage, reason };
 }
 
-function remember(asked, turn) {
-  messages.push(asked, { role: 'assistant', content: turn.text });
+/* What the model saw of each image, as the server counts them: those of the whole request, in order. */
+function noteSeen(kept, usage) {
+  const images = kept.alone ? [kept.target] : turns.slice(0, turns.findIndex((turn) => turn.kept === kept) + 1).filter((turn) => !turn.failed && !turn.kept.alone).flatMap((turn) => turn.kept.images);
+  usage?.images?.forEach((seen, i) => {
+    if (images[i]) Object.assign(images[i], { seen, width: seen.width, height: seen.height });
+  });
+  showFacts();
 }
 
-/* Puts a question: `shown` is what the page calls it, `exact` asks for the likeliest words. */
-async function put(text, { shown = text, find = false, exact = false } = {}) {
-  if (running) return;
-  const turn = new Turn(shown, find);
-  const stop = new AbortController();
-  const times = { first: 0, last: 0 };
-  const spoken = find ? null : reader(); // nobody wants to hear JSON
+const actions = { again, edit, goOn, code };
+
+function addTurn(kept) {
+  const turn = new Turn(kept, actions);
   turns.push(turn);
+  return turn;
+}
+
+/* Asks what a turn's question is; fills in its answer. */
+async function answer(turn) {
+  const { kept } = turn;
+  const stop = new AbortController();
+  const spoken = kept.find ? null : reader(); // nobody wants to hear JSON
   running = stop;
-  if (find) showBoxes([]);
+  if (kept.find) showBoxes([]);
   busy(true);
-  let asked;
-  const here = () => turns.includes(turn); // not so when the conversation has been begun anew
-  const again = () => {
-    turns = turns.filter((other) => other !== turn);
-    turn.remove();
-    put(text, { shown, find, exact });
-  };
+  const here = () => turns.includes(turn); // not so when another conversation is open
+  kept.reason = 'stopped'; // what a reload in the middle shows
   try {
-    asked = await userMessage(text);
-    checkSize(asked);
-    const { usage, reason } = await stream(bodyOf(asked, exact), turn, stop.signal, times, spoken);
-    remember(asked, turn);
-    if (usage?.images?.length) showFacts(usage.images[0]); // first, since places in pixels need the image's size
-    keepingEnd(() => turn.finish({ reason, usage, times }));
+    const body = await bodyOf(kept);
+    checkSize(body);
+    await stream(body, turn, stop.signal, spoken);
+    if (!here()) return;
+    kept.goesOn = false;
+    noteSeen(kept, kept.usage); // first, since places in pixels need the image's size
+    keepingEnd(() => turn.finish());
     if (spoken) spoken.end('End of the answer');
     else say(`${plural(turn.boxes.length, 'thing')} found: ${turn.boxes.map(({ label }) => label).join(', ')}`);
   } catch (error) {
     if (!here()) return;
     if (error.name === 'AbortError') {
-      if (turn.text) remember(asked, turn);
-      keepingEnd(() => turn.finish({ reason: 'stopped', times }));
+      kept.reason = 'stopped';
+      keepingEnd(() => turn.finish());
       say('Stopped');
     } else {
-      keepingEnd(() => turn.fail(error, again));
-      if (error.kind === 'key') failedForKey = again;
+      turn.failed = true;
+      keepingEnd(() => turn.fail(error));
+      if (error.kind === 'key') failedForKey = () => again(turn);
       lost(error);
     }
   } finally {
     if (here()) {
       running = null;
+      remember();
       busy(false);
       lookAgain();
     }
   }
 }
 
+/* Puts a question: `shown` is what the page calls it, `exact` asks for the likeliest words. */
+function put(text, { shown = text, find = false, exact = false } = {}) {
+  if (running) return;
+  const images = takePending();
+  const target = shownImage();
+  const alone = find && allImages().length > 1;
+  const kept = { text, shown, find, exact, alone, held: find ? 'text' : format(), images, target, answer: '', thinking: '', reason: '', usage: null, times: null };
+  const turn = addTurn(kept);
+  turn.arrive();
+  storeOpen(conversation.id);
+  answer(turn);
+}
+
 function stopAnswer() {
   running?.abort();
 }
 
+/* ---- what can be done with a turn ---- */
+
+function dropFrom(turn) {
+  const at = turns.indexOf(turn);
+  const gone = turns.splice(at);
+  gone.forEach((other) => other.remove());
+  return gone;
+}
+
+/* The same question anew; what came after it is gone. */
+function again(turn) {
+  if (running) return;
+  const [first] = dropFrom(turn);
+  const { kept } = first;
+  answer(addTurn({ ...kept, answer: '', thinking: '', reason: '', usage: null, goesOn: false }));
+}
+
+/* Its question back in the field; sent, it replaces this turn and what came after. */
+function edit(turn) {
+  if (running) return;
+  editing = turn;
+  setFinding(turn.kept.find);
+  question.value = turn.kept.find ? turn.kept.shown.replace(/^Find: /, '') : turn.kept.text;
+  fitQuestion();
+  $('editing').hidden = false;
+  question.focus();
+}
+
+function endEditing() {
+  editing = null;
+  $('editing').hidden = true;
+}
+
+function goOn(turn) {
+  if (running) return;
+  const [first] = dropFrom(turn);
+  answer(addTurn({ ...first.kept, goesOn: true, usage: null }));
+}
+
+async function code(turn) {
+  const body = await bodyOf(turn.kept);
+  showCode(body, (url) => allImages().find((image) => image.dataUrl === url)?.name);
+}
+
 /* ---- conversation ---- */
 
-function beginAnew() {
+function leaveConversation() {
   stopAnswer();
   running = null;
   turns.forEach((turn) => turn.remove());
-  turns = [], messages = [], failedForKey = null;
+  turns = [], failedForKey = null;
+  endEditing();
+  setFinding(false);
   showBoxes([]);
+}
+
+/* A new one; `images` come along as if just chosen. */
+async function beginAnew(images = []) {
+  leaveConversation();
+  conversation = emptyConversation();
+  await setImages([], images.map((image) => ({ ...image, id: crypto.randomUUID?.() || `${Date.now()}-${Math.random()}` })));
   busy(false);
+  showList(conversation.id);
+}
+
+async function openConversation(id) {
+  const kept = await loadConversation(id).catch(() => null);
+  if (!kept) return false;
+  leaveConversation();
+  conversation = kept;
+  const ofTurns = kept.turns.flatMap((turn) => turn.images);
+  const { sent } = await setImages(ofTurns, kept.draft.images);
+  const byId = new Map(sent.map((image) => [image.id, image]));
+  for (const turn of kept.turns) {
+    const made = addTurn({ ...turn, images: turn.images.map(({ id: image }) => byId.get(image)), target: turn.target ? byId.get(turn.target.id) || null : null });
+    if (turn.thinking) made.think(turn.thinking);
+    made.finish();
+  }
+  question.value = kept.draft.text;
+  fitQuestion();
+  busy(false);
+  storeOpen(id);
+  showList(id);
+  $('turns').scrollTop = $('turns').scrollHeight;
+  return true;
 }
 
 function setFinding(now) {
   finding = now;
   $('find').setAttribute('aria-pressed', String(now));
   $('question-label').textContent = now ? 'What to find' : 'Your question';
-  question.placeholder = now ? 'red circle, square' : image() ? 'What is this?' : 'Ask something';
+  question.placeholder = now ? 'red circle, square' : allImages().length ? 'What is this?' : 'Ask something';
   $('send').textContent = now ? 'Find' : 'Ask';
 }
 
 function showButtons() {
-  for (const id of ['describe', 'read', 'find']) $(id).disabled = !image() || Boolean(running);
+  for (const id of ['describe', 'read', 'find']) $(id).disabled = !allImages().length || Boolean(running);
   $('anew').hidden = !turns.length;
   $('hello').hidden = Boolean(turns.length);
 }
@@ -184,6 +356,15 @@ function showButtons() {
 function fitQuestion() {
   question.style.height = 'auto';
   question.style.height = `${question.scrollHeight + 2}px`;
+}
+
+/* The toy knows no photos: who brings one is told before the answer disappoints. */
+async function warnOfPhotos(image) {
+  if (!isToy() || !image?.file) return;
+  const bitmap = await createImageBitmap(image.file).catch(() => null);
+  const photo = !bitmap || Math.max(bitmap.width, bitmap.height) > PHOTO_PIXELS || /^(IMG|DSC|PXL)[_-]/i.test(image.name);
+  bitmap?.close();
+  $('toy').classList.toggle('asked', photo);
 }
 
 $('ask').addEventListener('submit', (event) => {
@@ -194,46 +375,80 @@ $('ask').addEventListener('submit', (event) => {
     question.focus();
     return;
   }
+  if (editing) {
+    const images = dropFrom(editing).flatMap(({ kept }) => kept.images);
+    giveBack(images);
+    endEditing();
+  }
   question.value = '';
   fitQuestion();
   if (finding) put(findPrompt(text.replaceAll("'", '’')), { shown: `Find: ${text}`, find: true, exact: true });
   else put(text);
   setFinding(false);
 });
-question.addEventListener('input', fitQuestion);
+question.addEventListener('input', () => {
+  fitQuestion();
+  save();
+});
 question.addEventListener('keydown', (event) => {
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   $('ask').requestSubmit();
 });
 addEventListener('keydown', (event) => {
-  if (event.key !== 'Escape') return;
+  if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return;
   if (running) stopAnswer();
+  else if (editing) endEditing();
   else if (finding) setFinding(false);
 });
 $('stop').addEventListener('click', stopAnswer);
-$('describe').addEventListener('click', () => put('Describe this image.', { shown: 'Describe this image' }));
-$('read').addEventListener('click', () => put('Read all the text in the image.', { shown: 'Read the text', exact: true }));
+const several = (one, many) => (pendingImages().length > 1 ? many : one);
+$('describe').addEventListener('click', () => put(several('Describe this image.', 'Describe these images.'), { shown: several('Describe this image', 'Describe these images') }));
+$('read').addEventListener('click', () => put(several('Read all the text in the image.', 'Read all the text in the images.'), { shown: 'Read the text', exact: true }));
 $('find').addEventListener('click', () => {
   setFinding(!finding);
   question.focus();
 });
-$('anew').addEventListener('click', () => {
-  beginAnew();
+$('anew').addEventListener('click', async () => {
+  await beginAnew(allImages());
   question.focus();
 });
-
-watchImage((now) => {
-  beginAnew();
-  setFinding(false);
-  if (now) say(`Image ${now.file.name} chosen`);
+$('edit-cancel').addEventListener('click', () => {
+  endEditing();
+  question.value = '';
+  fitQuestion();
 });
+
+watchImages((image) => {
+  setFinding(false);
+  showButtons();
+  save();
+  if (!image) return;
+  say(`Image ${image.name} chosen`);
+  warnOfPhotos(image);
+});
+watchConversations((id, title) => {
+  if (id === conversation.id && title) Object.assign(conversation, { title, named: true });
+  else if (id && id !== conversation.id) openConversation(id);
+}, () => beginAnew());
 watchServer(() => {
   $('key-form').hidden = true;
-  const again = failedForKey;
+  const retry = failedForKey;
   failedForKey = null;
-  if (again) again();
+  if (retry) retry();
 });
+
+/* The conversation is as high as the window without the head, whatever notices that has. */
+new ResizeObserver(([{ target }]) => document.body.style.setProperty('--head', `${target.offsetHeight}px`)).observe(document.querySelector('header'));
+
+conversation = emptyConversation();
+showImage(null);
 setFinding(false);
 showButtons();
 connect();
+const last = storedOpen();
+if (!last || !(await openConversation(last))) {
+  storeOpen(conversation.id);
+  showList(conversation.id);
+}
+look(shownImage());

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A small, safe part of Markdown: paragraphs, headings, lists, bold, italic, code. It is built of DOM nodes whose text is set as
- * text; no HTML is ever parsed, so an answer cannot bring markup, links or remote images with it, and a library and
- * a sanitizer for what it made are not needed. */
+/* Markdown as answers use it. marked's lexer makes tokens; here they become DOM nodes whose text is set as text. No HTML is ever
+ * parsed, so an answer cannot bring markup or remote images with it, and no sanitizer is needed. */
+import { Marked } from './vendor/marked.esm.js';
+import { copyButton } from './clipboard.js';
+import { mathNode } from './math.js';
 
-const FENCE = /^\s*```/;
-const HEADING = /^#{1,6}\s+(.*)$/;
-const BULLET = /^\s*[-*•]\s+(.*)$/;
-const NUMBER = /^\s*(\d{1,9})[.)]\s+(.*)$/;
+const MOST_DEPTH = 20; // of quotes and lists in one another; what is deeper is shown as text
+const SAFE_LINK = /^(https?:|mailto:)/i;
 
-/* Text → blocks {tag, lines, start}. */
-export function blocksOf(text) {
-  const blocks = [];
-  let open = null;
-  const add = (tag, line, start) => {
-    if (open?.tag !== tag) blocks.push((open = { tag, lines: [], start }));
-    open.lines.push(line);
-  };
-  let fenced = false;
-  for (const line of text.split('\n')) {
-    let found;
-    if (FENCE.test(line)) {
-      fenced = !fenced;
-      open = null;
-      if (fenced) blocks.push((open = { tag: 'pre', lines: [] }));
-    } else if (fenced) open.lines.push(line);
-    else if (!line.trim()) open = null;
-    else if ((found = HEADING.exec(line))) {
-      open = null;
-      blocks.push({ tag: 'h', lines: [found[1]] });
-    } else if ((found = BULLET.exec(line))) add('ul', found[1]);
-    else if ((found = NUMBER.exec(line))) add('ol', found[2], Number(found[1]));
-    else add('p', line);
+/* $…$, $$…$$, \(…\) and \[…\]. A dollar sign before a digit and a space is money. */
+const MATH = [
+  { pattern: /^\$\$((?:\\[^]|[^\\$])+)\$\$/, display: true },
+  { pattern: /^\\\[([^]+?)\\\]/, display: true },
+  { pattern: /^\\\(([^]+?)\\\)/, display: false },
+  { pattern: /^\$(?!\s)((?:\\.|[^\\$\n])+)(?<!\s)\$(?!\d)/, display: false },
+];
+
+function mathToken(src) {
+  for (const { pattern, display } of MATH) {
+    const found = pattern.exec(src);
+    if (found) return { type: 'math', raw: found[0], tex: found[1].trim(), display };
   }
-  return blocks;
+  return undefined;
 }
+
+const mathStart = (src) => {
+  const at = src.search(/\$|\\[[(]/);
+  return at < 0 ? undefined : at;
+};
+const marked = new Marked({
+  extensions: [
+    { name: 'math', level: 'inline', start: mathStart, tokenizer: mathToken },
+    { name: 'math', level: 'block', tokenizer: (src) => (/^(\$\$|\\\[)/.test(src) ? mathToken(src) : undefined) },
+  ],
+});
 
 function element(tag, ...children) {
   const node = document.createElement(tag);
@@ -41,35 +41,123 @@ function element(tag, ...children) {
   return node;
 }
 
-/* The marks nearest to each other belong together; a mark without its partner is text. */
-function inline(text) {
-  const nodes = [];
-  let end = 0;
-  for (const m of text.matchAll(/`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])/g)) {
-    nodes.push(text.slice(end, m.index));
-    nodes.push(m[1] ? element('code', m[1]) : m[2] ? element('strong', m[2]) : element('em', m[3]));
-    end = m.index + m[0].length;
-  }
-  return [...nodes, text.slice(end)];
+/* marked leaves entities in text as they are. */
+const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#39': "'", nbsp: '\u00a0' };
+const unescaped = (text) => text.replace(/&(amp|lt|gt|quot|apos|#39|nbsp);/g, (_, name) => ENTITIES[name]);
+
+/* ---- inside of a block ---- */
+
+function link(token, depth) {
+  if (!SAFE_LINK.test(token.href)) return [unescaped(token.raw)];
+  const node = element('a', ...inlines(token.tokens, depth + 1));
+  node.href = token.href;
+  node.target = '_blank';
+  node.rel = 'noopener noreferrer';
+  return [node];
 }
 
-function build(block) {
-  if (block.tag === 'pre') return element('pre', element('code', block.lines.join('\n')));
-  if (block.tag === 'h') return element('p', element('strong', ...inline(block.lines[0])));
-  if (block.tag === 'p') return element('p', ...block.lines.flatMap((line, i) => (i ? [element('br'), ...inline(line)] : inline(line))));
-  const list = element(block.tag, ...block.lines.map((line) => element('li', ...inline(line))));
-  if (block.start > 1) list.start = block.start;
-  return list;
+function inline(token, depth) {
+  switch (token.type) {
+    case 'strong': case 'em': case 'del': return [element(token.type, ...inlines(token.tokens, depth + 1))];
+    case 'codespan': return [element('code', token.text)];
+    case 'br': return [element('br')];
+    case 'escape': return [token.text];
+    case 'link': return link(token, depth);
+    case 'math': return [mathNode(token.tex, token.display)];
+    case 'text': return token.tokens ? inlines(token.tokens, depth + 1) : withBreaks(unescaped(token.text));
+    default: return [token.raw]; // images and HTML: as written
+  }
+}
+
+/* Models break lines where they mean it. */
+const withBreaks = (text) => text.split('\n').flatMap((line, i) => (i ? [element('br'), line] : [line]));
+
+function inlines(tokens, depth) {
+  if (depth > MOST_DEPTH) return [(tokens || []).map((token) => token.raw).join('')];
+  return (tokens || []).flatMap((token) => inline(token, depth));
+}
+
+/* ---- blocks ---- */
+
+function codeBlock(token) {
+  const pre = element('pre', element('code', token.text));
+  pre.tabIndex = 0; // it scrolls
+  const bar = element('div', element('span', token.lang || ''), copyButton('Copy code', () => token.text));
+  bar.className = 'bar-of-code';
+  const node = element('div', bar, pre);
+  node.className = 'code';
+  return node;
+}
+
+function list(token, depth) {
+  const node = element(token.ordered ? 'ol' : 'ul', ...token.items.map((item) => listItem(item, depth)));
+  if (token.ordered && token.start > 1) node.start = token.start;
+  return node;
+}
+
+function listItem(item, depth) {
+  const node = element('li');
+  if (item.task) node.append(item.checked ? '☑ ' : '☐ ');
+  for (const token of item.tokens) {
+    if (token.type === 'checkbox') continue;
+    if (token.type === 'text' || (token.type === 'paragraph' && item.tokens.length === 1)) node.append(...inlines(token.tokens || [token], depth + 1));
+    else node.append(...block(token, depth + 1));
+  }
+  return node;
+}
+
+const cellText = (cell) => element('span', ...inlines(cell.tokens, 0)).textContent;
+const csvCell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+export const csvOfRows = (rows) => rows.map((row) => row.map(csvCell).join(',')).join('\n');
+
+function table(token) {
+  const row = (cells, tag) => element('tr', ...cells.map((cell, i) => {
+    const node = element(tag, ...inlines(cell.tokens, 0));
+    if (tag === 'th') node.scope = 'col';
+    if (token.align[i]) node.style.textAlign = token.align[i];
+    return node;
+  }));
+  return tableNode(element('thead', row(token.header, 'th')), element('tbody', ...token.rows.map((cells) => row(cells, 'td'))),
+    () => csvOfRows([token.header, ...token.rows].map((cells) => cells.map(cellText))));
+}
+
+/* A table that scrolls, and a button for its values. */
+export function tableNode(head, body, csv) {
+  const scroller = element('div', element('table', head, body));
+  scroller.className = 'scroller';
+  scroller.tabIndex = 0;
+  scroller.setAttribute('role', 'group');
+  scroller.setAttribute('aria-label', 'Table');
+  const node = element('div', scroller, copyButton('Copy as CSV', csv));
+  node.className = 'table';
+  return node;
+}
+
+function block(token, depth) {
+  if (depth > MOST_DEPTH) return [element('p', token.raw)];
+  switch (token.type) {
+    case 'space': case 'def': return [];
+    case 'heading': return [element(`h${Math.min(token.depth + 2, 6)}`, ...inlines(token.tokens, depth))];
+    case 'paragraph': return [element('p', ...inlines(token.tokens, depth))];
+    case 'text': return [element('p', ...inlines(token.tokens || [token], depth))];
+    case 'code': return [codeBlock(token)];
+    case 'list': return [list(token, depth)];
+    case 'blockquote': return [element('blockquote', ...token.tokens.flatMap((inner) => block(inner, depth + 1)))];
+    case 'table': return [table(token)];
+    case 'hr': return [element('hr')];
+    case 'math': return [element('p', mathNode(token.tex, true))];
+    default: return [element('p', token.raw.trim())]; // HTML: as written
+  }
 }
 
 /* Shows text in a node. Called again with more text, it leaves the blocks that did not change alone. */
 export function showText(node, text) {
-  const blocks = blocksOf(text);
+  const tokens = marked.lexer(text).filter((token) => token.type !== 'space' && token.type !== 'def');
   const old = node.shownBlocks || [];
-  const made = blocks.map((block) => JSON.stringify(block));
+  const made = tokens.map((token) => token.type + token.raw);
   let same = 0;
   while (same < made.length && made[same] === old[same]) same++;
   while (node.childNodes.length > same) node.lastChild.remove();
-  for (const block of blocks.slice(same)) node.append(build(block));
+  for (const token of tokens.slice(same)) node.append(...block(token, 0));
   node.shownBlocks = made;
 }

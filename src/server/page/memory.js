@@ -2,10 +2,11 @@
 /* The memory plan: a bar whose parts are as long as they are large, and the same as a list. */
 import { bytes } from './words.js';
 
-const card = document.getElementById('memory');
-const bar = document.getElementById('bar');
-const legend = document.getElementById('legend');
-const total = document.getElementById('memory-total');
+const $ = (id) => document.getElementById(id);
+const card = $('memory');
+const bar = $('bar');
+const legend = $('legend');
+const total = $('memory-total');
 
 const LIVES = { vision: 'to look at images', prefill: 'to read questions' };
 const DEVICES = { file: 'mapped from the model’s files', host: '' }; // a GPU has its own name
@@ -39,6 +40,7 @@ export function showPlan(plan) {
   const sum = items.reduce((n, item) => n + item.bytes, 0);
   card.hidden = !sum;
   if (!sum) return;
+  $('memory-line').textContent = `Memory: ${bytes(sum)}`;
   total.textContent = `${bytes(sum)} planned before the first request, and no more after it`
     + (plan.host_budget_bytes ? `, but for up to ${bytes(plan.host_budget_bytes)} that images on their way may take.` : '.');
   bar.replaceChildren(...items.map(part));

@@ -16,6 +16,8 @@ let running = false;
 let opened = () => {};
 
 export const modelName = () => model?.id;
+/* The model that comes with the source, which knows shapes and printed words only. */
+export const isToy = () => /(^|\/)demo\/?$/.test(model?.root || '');
 /* Whether an answer can begin at once. */
 export const isReady = () => ready && model?.resident;
 
@@ -70,6 +72,7 @@ async function look() {
   if (!ready) return false;
   const plan = await getPlan(model.id);
   document.body.classList.toggle('text-only', plan.max_pixels === 0); // the model takes no images
+  $('toy').hidden = !isToy();
   showPlan(plan);
   return true;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One question and its answer on the page: the text as it grows, boxes, what it took, what went wrong. */
+/* One question and its answer on the page: its images, the text as it grows, thinking, boxes, what it took, what went wrong. */
 import { readBoxes } from './boxes.js';
+import { copyButton } from './clipboard.js';
 import { showText } from './markdown.js';
-import { image, showBoxes } from './image.js';
+import { look } from './attachments.js';
+import { resultNode } from './result.js';
+import { shownImage, showBoxes } from './viewer.js';
 import { count, explain, plural, seconds } from './words.js';
 
 const turns = document.getElementById('turns');
@@ -24,7 +27,7 @@ function makeButton(className, text, onClick) {
 /* What the answer took and what the caches spared, as short statements. */
 export function account(usage, times) {
   const said = [];
-  if (times.first) said.push(`first word after ${seconds(times.first)}`);
+  if (times?.first) said.push(`first word after ${seconds(times.first)}`);
   if (usage) {
     const n = usage.completion_tokens;
     const seen = times.last - times.first; // nothing to go by where a quick answer comes in one piece
@@ -42,21 +45,56 @@ export function spared(usage) {
   return `${images ? 'Image from the cache' : 'From the cache'}: ${tokens}`;
 }
 
+const WHY = { stopped: 'Stopped.', length: 'Cut off: it reached the longest length allowed.', cancelled: 'The server stopped it.' };
+
+/* `kept` is what a conversation keeps of a turn: {text, shown, find, exact, held, images, target, answer, thinking, reason,
+ * usage, times}. `actions`: what its buttons do, {again, edit, goOn, code}, each given the turn. */
 export class Turn {
-  constructor(question, find) {
-    this.find = find;
-    this.text = '';
+  constructor(kept, actions) {
+    this.kept = kept;
+    this.actions = actions;
     this.boxes = [];
     this.node = make('article', 'turn');
     this.answer = make('div', 'answer');
     this.waiting = make('p', 'waiting');
     this.waitingText = make('span');
     this.waiting.append(make('span', 'pulse'), this.waitingText);
+    this.thinking = make('details', 'thinking');
+    this.thinkingTitle = make('summary', '', 'Thinking …');
+    this.thinkingText = make('div', 'thought');
+    this.thinking.append(this.thinkingTitle, this.thinkingText);
+    this.thinking.hidden = true;
     this.found = make('ul', 'found');
     this.trouble = make('div', 'trouble');
     this.notes = make('div', 'notes');
-    this.node.append(make('h2', 'asked', question), this.answer, this.waiting, this.found, this.trouble, this.notes);
+    this.node.append(this.question(), this.thinking, this.answer, this.waiting, this.found, this.trouble, this.notes);
+    this.waiting.hidden = true;
     turns.append(this.node);
+  }
+
+  question() {
+    const node = make('div', 'question-of');
+    const images = make('div', 'asked-images');
+    for (const image of this.kept.images) {
+      const button = makeButton('thumb', '', () => this.lookAt(image));
+      const shown = make('img');
+      shown.src = image.url;
+      shown.alt = '';
+      shown.onerror = () => button.classList.add('unshown');
+      button.setAttribute('aria-label', `Show ${image.name || 'the image'}`);
+      button.append(shown);
+      images.append(button);
+    }
+    node.append(images, make('h2', 'asked', this.kept.shown));
+    return node;
+  }
+
+  lookAt(image) {
+    look(image);
+    if (image === this.kept.target) showBoxes(this.boxes);
+  }
+
+  arrive() {
     this.node.scrollIntoView({ block: 'nearest' });
   }
 
@@ -65,9 +103,15 @@ export class Turn {
     this.waitingText.textContent = text;
   }
 
+  think(text) {
+    this.kept.thinking = text;
+    this.thinking.hidden = !text;
+    showText(this.thinkingText, text);
+  }
+
   grow(text) {
     this.wait('');
-    this.text = text;
+    this.kept.answer = text;
     this.node.classList.add('growing');
     this.show();
   }
@@ -75,27 +119,33 @@ export class Turn {
   /* An answer to "find" is a list of boxes and shown as one; elsewhere boxes come with the text round them. Gives whether the
    * answer says that there is nothing. */
   show() {
-    const { boxes, none } = this.find || this.text.includes('bbox') ? readBoxes(this.text) : { boxes: [] };
+    const { find, answer: text } = this.kept;
+    const { boxes, none } = find || text.includes('bbox') ? readBoxes(text) : { boxes: [] };
     for (const box of boxes.slice(this.boxes.length)) {
       this.boxes.push(box);
       this.found.append(this.foundItem(this.boxes.length - 1));
-      showBoxes(this.boxes);
+      if (this.kept.target === shownImage()) showBoxes(this.boxes);
     }
-    const data = this.find && (boxes.length || none || this.node.classList.contains('growing') && /^[\s`[{]/.test(this.text));
-    showText(this.answer, data ? '' : this.text);
+    const data = find && (boxes.length || none || (this.node.classList.contains('growing') && /^[\s`[{]/.test(text)));
+    showText(this.answer, data ? '' : text);
     return none;
+  }
+
+  mark(i, lead) {
+    if (this.kept.target && this.kept.target !== shownImage()) look(this.kept.target);
+    showBoxes(this.boxes, i, lead);
   }
 
   foundItem(i) {
     const { box, label } = this.boxes[i];
-    const { width, height } = image() || {};
+    const { width, height } = this.kept.target || {};
     const item = make('li');
-    const button = makeButton(`found-one color-${i % 6}`, '', () => showBoxes(this.boxes, i, true));
+    const button = makeButton(`found-one color-${i % 6}`, '', () => this.mark(i, true));
     const [x1, y1, x2, y2] = box.map((v, side) => (width ? Math.round((v * (side % 2 ? height : width)) / 1000) : Math.round(v)));
     button.append(make('span', 'number', String(i + 1)), make('span', 'label', label || 'unnamed'),
       make('span', 'where', `${x1}, ${y1} to ${x2}, ${y2}`));
-    for (const event of ['mouseenter', 'focus']) button.addEventListener(event, () => showBoxes(this.boxes, i));
-    for (const event of ['mouseleave', 'blur']) button.addEventListener(event, () => showBoxes(this.boxes));
+    for (const event of ['mouseenter', 'focus']) button.addEventListener(event, () => this.mark(i));
+    for (const event of ['mouseleave', 'blur']) button.addEventListener(event, () => this.kept.target === shownImage() && showBoxes(this.boxes));
     item.append(button);
     return item;
   }
@@ -103,39 +153,49 @@ export class Turn {
   settle() {
     this.wait('');
     this.node.classList.remove('growing');
-    const none = this.show() && this.find;
+    this.thinkingTitle.textContent = this.kept.times?.thought ? `Thought for ${seconds(this.kept.times.thought)}` : 'Thoughts';
+    const { find, held, answer: text } = this.kept;
+    const none = this.show() && find;
     if (none) showText(this.answer, 'Nothing of the kind was found.');
-    if (this.find && (this.boxes.length || none)) {
+    const result = held === 'schema' && resultNode(text);
+    if (result) this.answer.replaceChildren(result);
+    this.answer.classList.toggle('chosen', held === 'choices');
+    if ((find && (this.boxes.length || none)) || result) {
       const spelling = make('details', 'spelling');
-      spelling.append(make('summary', '', 'What the model wrote'), make('pre', '', this.text));
+      spelling.append(make('summary', '', 'What the model wrote'), make('pre', '', text));
       this.found.after(spelling);
     }
   }
 
-  finish({ reason, usage, times }) {
+  finish() {
     this.settle();
-    const why = !this.text && reason === 'stop' ? 'The model had nothing to say.' : { stopped: 'Stopped.', length: 'Cut off: it reached the longest length allowed.', cancelled: 'The server stopped it.' }[reason];
+    const { answer: text, reason, usage, times } = this.kept;
+    const why = !text && reason === 'stop' ? 'The model had nothing to say.' : WHY[reason];
     if (why) this.notes.append(make('p', 'note why', why));
     const took = account(usage, times);
     if (took) this.notes.append(make('p', 'note took', took));
     const cache = spared(usage);
     if (cache) this.notes.append(make('p', 'note cache', cache));
-    if (this.text && navigator.clipboard) this.notes.append(this.copyButton());
+    this.notes.append(this.buttons());
   }
 
-  copyButton() {
-    const tell = (text) => () => (button.textContent = text);
-    const button = makeButton('quiet small', 'Copy', () => navigator.clipboard.writeText(this.text).then(tell('Copied'), tell('Could not copy')));
-    return button;
+  buttons() {
+    const { answer: text, reason } = this.kept;
+    const row = make('div', 'acts');
+    if (text && (reason === 'length' || reason === 'stopped')) row.append(makeButton('quiet small last-only', 'Continue', () => this.actions.goOn(this)));
+    if (text) row.append(copyButton('Copy', () => text));
+    row.append(makeButton('quiet small last-only', 'Answer again', () => this.actions.again(this)),
+      makeButton('quiet small', 'Edit', () => this.actions.edit(this)), makeButton('quiet small', 'Code', () => this.actions.code(this)));
+    return row;
   }
 
-  fail(error, again) {
+  fail(error) {
     this.settle();
     const { what, todo, said } = explain(error);
     this.trouble.setAttribute('role', 'alert');
     this.trouble.append(make('p', '', `${what} ${todo}`));
     if (said && said !== what) this.trouble.append(make('p', 'said', said));
-    if (again) this.trouble.append(makeButton('small', 'Try again', again));
+    this.trouble.append(makeButton('small', 'Try again', () => this.actions.again(this)));
     this.node.scrollIntoView({ block: 'nearest' });
   }
 

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Images on their way into the conversation: dropped, pasted, chosen, photographed, from an address, drawn here. They wait as
+ * thumbnails until the next question takes them along; those that were sent stay beside them, to be looked at again. */
+import { drawExample } from './example.js';
+import { fetchPreview } from './api.js';
+import { deleteImage, loadImage, saveImage } from './store.js';
+import { shownImage, showImage } from './viewer.js';
+import { count } from './words.js';
+
+const $ = (id) => document.getElementById(id);
+const stage = $('stage');
+const tray = $('tray');
+
+const EXTENSIONS = /\.(jpe?g|png|webp|gif|hei[cf]|avif|tiff?|bmp|p[bgpn]m)$/i;
+const MOST_IMAGES = 16; // of one conversation
+
+let sent = []; // images of the turns
+let pending = []; // of the next one
+let changed = () => {};
+
+export const pendingImages = () => pending;
+export const allImages = () => [...sent, ...pending];
+
+export function readAsDataUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+function complain(text) {
+  $('image-wrong').textContent = text;
+  $('image-wrong').hidden = !text;
+}
+
+/* ---- thumbnails ---- */
+
+function thumbnail(image, i) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = `thumb${image.waiting ? ' pending' : ''}`;
+  button.setAttribute('aria-pressed', String(image === shownImage()));
+  button.setAttribute('aria-label', `Show image ${i + 1}, ${image.name || 'pasted'}${image.waiting ? ', goes with the next question' : ''}`);
+  const shown = document.createElement('img');
+  shown.src = image.url;
+  shown.alt = '';
+  shown.onerror = () => button.classList.add('unshown');
+  button.append(shown);
+  button.addEventListener('click', () => look(image));
+  return button;
+}
+
+function showTray() {
+  const all = allImages();
+  tray.hidden = all.length < 2;
+  tray.replaceChildren(...(all.length < 2 ? [] : all.map(thumbnail)));
+  const shown = shownImage();
+  $('remove').hidden = !pending.includes(shown);
+  $('file-label').textContent = all.length ? 'Add an image' : 'Choose an image';
+}
+
+export function look(image) {
+  showImage(image || null);
+  showTray();
+}
+
+/* ---- in and out ---- */
+
+async function previewOf(image) {
+  const { blob, width, height } = await fetchPreview(await readAsDataUrl(image.file));
+  Object.assign(image, { url: URL.createObjectURL(blob), preview: blob, unshown: false, width, height });
+  await saveImage({ id: image.id, file: image.file, preview: blob });
+  if (image === shownImage()) showImage(image);
+  showTray();
+}
+
+const shows = (url) => new Promise((resolve) => {
+  const probe = new Image();
+  probe.onload = () => resolve(true);
+  probe.onerror = () => resolve(false);
+  probe.src = url;
+});
+
+/* What the browser cannot show, the server may: HEIC, TIFF. Where it cannot either, the question will tell. */
+async function seeToPreview(image) {
+  if (await shows(image.url)) return;
+  image.unshown = true;
+  if (image === shownImage()) showImage(null), look(image);
+  await previewOf(image).catch(() => {});
+}
+
+function add(file, address = '') {
+  const image = { id: crypto.randomUUID?.() || `${Date.now()}-${Math.random()}`, name: file?.name || address.split('/').pop(), size: file?.size || 0, file,
+    address, width: 0, height: 0, url: file ? URL.createObjectURL(file) : '', waiting: true };
+  pending.push(image);
+  saveImage({ id: image.id, file, preview: null }).catch(() => {});
+  look(image);
+  changed(image);
+  if (file) seeToPreview(image);
+  return image;
+}
+
+function offer(files) {
+  if (document.body.classList.contains('text-only')) return;
+  const good = [...files].filter((file) => file.type.startsWith('image/') || EXTENSIONS.test(file.name));
+  const room = MOST_IMAGES - allImages().length;
+  const bad = [...files].find((file) => !good.includes(file));
+  complain('');
+  for (const file of good.slice(0, room)) add(file);
+  if (bad) complain(`${bad.name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC or AVIF file.`);
+  else if (good.length > room) complain(`A conversation has at most ${MOST_IMAGES} images: ${count(good.length - room)} were not added.`);
+}
+
+function removePending(image) {
+  pending = pending.filter((other) => other !== image);
+  URL.revokeObjectURL(image.url);
+  deleteImage(image.id).catch(() => {});
+  look(allImages().at(-1));
+  changed(null);
+}
+
+/* The pending images belong to a turn from now on. */
+export function takePending() {
+  const taken = pending;
+  for (const image of taken) image.waiting = false;
+  sent.push(...taken);
+  pending = [];
+  showTray();
+  return taken;
+}
+
+/* A turn goes and gives its images back, for the next question. */
+export function giveBack(images) {
+  sent = sent.filter((image) => !images.includes(image));
+  for (const image of images) image.waiting = true;
+  pending = [...images, ...pending];
+  look(allImages().at(-1));
+}
+
+/* Another conversation: of what is kept of its images, these are shown. */
+export async function setImages(ofTurns, ofDraft) {
+  const revive = async (kept) => {
+    if (kept.file || kept.url) return kept;
+    const stored = await loadImage(kept.id).catch(() => null);
+    const blob = stored?.preview || stored?.file;
+    return { ...kept, file: stored?.file || null, preview: stored?.preview, url: blob ? URL.createObjectURL(blob) : '', unshown: !blob };
+  };
+  complain('');
+  sent = await Promise.all(ofTurns.map(revive));
+  pending = (await Promise.all(ofDraft.map(revive))).map((image) => Object.assign(image, { waiting: true }));
+  look(allImages().at(-1));
+  return { sent, pending };
+}
+
+/* What is kept of an image with its conversation; its file lies apart. */
+export const keptOf = ({ id, name, size, width, height, seen, address }) => ({ id, name, size, width, height, seen, address });
+
+/* ---- the ways in ---- */
+
+for (const id of ['file', 'photo'])
+  $(id).addEventListener('change', (event) => {
+    offer(event.target.files);
+    event.target.value = ''; // the same file chosen again is a change too
+  });
+$('remove').addEventListener('click', () => {
+  removePending(shownImage());
+  $('file').focus();
+});
+$('example').addEventListener('click', async () => add(await drawExample()));
+stage.addEventListener('click', () => {
+  if (!shownImage()) $('file').click(); // a large target for the mouse; the labelled button is there for the rest
+});
+
+$('address-open').addEventListener('click', () => {
+  const form = $('address-form');
+  form.hidden = !form.hidden;
+  $('address-open').setAttribute('aria-expanded', String(!form.hidden));
+  if (!form.hidden) $('address').focus();
+});
+$('address-form').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const address = $('address').value.trim();
+  if (!/^https?:\/\//i.test(address)) return complain('An address begins with http:// or https://.');
+  complain('');
+  const image = { address, file: null };
+  try {
+    const { blob, width, height } = await fetchPreview(address);
+    const added = add(null, address);
+    Object.assign(added, { url: URL.createObjectURL(blob), preview: blob, width, height });
+    saveImage({ id: added.id, file: null, preview: blob }).catch(() => {});
+    look(null);
+    look(added);
+    $('address').value = '';
+    $('address-form').hidden = true;
+    $('address-open').setAttribute('aria-expanded', 'false');
+  } catch (error) {
+    complain(`The server did not fetch ${image.address}: ${error.message}`);
+  }
+});
+
+let depth = 0; // dragenter and dragleave come for every element that is passed
+addEventListener('dragenter', (event) => {
+  event.preventDefault();
+  depth++;
+  stage.classList.add('over');
+});
+addEventListener('dragleave', () => {
+  if (--depth <= 0) depth = 0, stage.classList.remove('over');
+});
+addEventListener('dragover', (event) => event.preventDefault());
+addEventListener('drop', (event) => {
+  event.preventDefault();
+  depth = 0;
+  stage.classList.remove('over');
+  if (event.dataTransfer.files.length) offer(event.dataTransfer.files);
+  else complain('Only files can be dropped here. Save the image first, or copy and paste it.');
+});
+addEventListener('paste', (event) => {
+  if (!event.clipboardData?.files.length) return;
+  event.preventDefault();
+  offer(event.clipboardData.files);
+});
+
+/* `told` is called with each image that comes, and with null when one goes. */
+export function watchImages(told) {
+  changed = told;
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Copying, also over plain http, where browsers hide navigator.clipboard. */
+function copyBySelection(text) {
+  const field = document.createElement('textarea');
+  field.value = text;
+  field.className = 'aside';
+  const host = document.querySelector('dialog[open]') || document.body; // outside of an open dialog nothing can be selected
+  const had = document.activeElement;
+  host.append(field);
+  field.select();
+  const copied = document.execCommand('copy');
+  field.remove();
+  had?.focus();
+  return copied;
+}
+
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copyBySelection(text);
+  }
+}
+
+/* A button that copies what text() gives, and says so. */
+export function copyButton(label, text) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'quiet small';
+  button.textContent = label;
+  button.addEventListener('click', async () => {
+    button.textContent = (await copyText(text())) ? 'Copied' : 'Could not copy';
+    setTimeout(() => (button.textContent = label), 2000);
+  });
+  return button;
+}
