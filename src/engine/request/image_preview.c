@@ -17,7 +17,8 @@ static void preview_size(int *out_width, int *out_height, int width, int height,
     *out_height = preview_side(height, longest, max_side);
 }
 
-/* RGB of the original, of what is between the two passes of scaling, of the result, and the JPEG. */
+/* RGB of the original, of what is between the two passes of scaling, of the result, and the JPEG.
+ */
 static uint64_t preview_bytes(const void *max_side, int width, int height)
 {
     int to_width, to_height;
