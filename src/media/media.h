@@ -47,5 +47,8 @@ void media_free(struct media *media);
 /* The bytes of a data: URL, decoded. */
 bool media_decode_data_url(struct media *out, const char *url, size_t n,
                            const struct media_policy *policy, ey_err *e);
+/* Bare base64, as behind the comma of one. */
+bool media_decode_base64(struct media *out, const char *text, size_t n,
+                         const struct media_policy *policy, ey_err *e);
 
 #endif

@@ -98,16 +98,13 @@ static bool decode_media(struct media *out, const char *data, size_t length, ey_
            fail_base64(data, length, at, e);
 }
 
-bool media_decode_data_url(struct media *out, const char *url, size_t n,
-                           const struct media_policy *policy, ey_err *e)
+bool media_decode_base64(struct media *out, const char *text, size_t n,
+                         const struct media_policy *policy, ey_err *e)
 {
     *out = (struct media){0};
-    const char *data = find_base64_data(url, n, e);
-    if (!data) return false;
-    size_t length = n - (size_t)(data - url), most = length / 4 * 3;
+    size_t most = n / 4 * 3;
     if (most > media_max_bytes(policy) + 2) return media_fail_too_large(policy, e);
-    bool ok = media_reserve(out, base64_decode_room(length), policy, e) &&
-              decode_media(out, data, length, e);
+    bool ok = media_reserve(out, base64_decode_room(n), policy, e) && decode_media(out, text, n, e);
     if (ok && out->n_bytes > media_max_bytes(policy)) ok = media_fail_too_large(policy, e);
     if (ok && !out->n_bytes)
         ok = ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the data: URL is empty");
@@ -116,4 +113,12 @@ bool media_decode_data_url(struct media *out, const char *url, size_t n,
     else
         media_free(out);
     return ok;
+}
+
+bool media_decode_data_url(struct media *out, const char *url, size_t n,
+                           const struct media_policy *policy, ey_err *e)
+{
+    *out = (struct media){0};
+    const char *data = find_base64_data(url, n, e);
+    return data && media_decode_base64(out, data, n - (size_t)(data - url), policy, e);
 }

@@ -42,3 +42,19 @@ const struct route *route_find(const char *method, const char *path, const char 
     }
     return NULL;
 }
+
+/* The first that the path begins with. */
+static const struct {
+    const char *begin;
+    error_form_fn *form;
+} error_forms[] = {
+    {"/", write_openai_error},
+};
+
+error_form_fn *route_error_form(const char *path)
+{
+    for (size_t i = 0; i < sizeof(error_forms) / sizeof(error_forms[0]); i++)
+        if (strncmp(path, error_forms[i].begin, strlen(error_forms[i].begin)) == 0)
+            return error_forms[i].form;
+    return write_openai_error;
+}

@@ -20,4 +20,7 @@ struct route {
  * path. HEAD is GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
+/* How errors of this path look, the door's refusals too. */
+error_form_fn *route_error_form(const char *path);
+
 #endif

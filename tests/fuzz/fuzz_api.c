@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "models/chat/hermes.h"
-#include "server/api/common/api_request.h"
+#include "server/api/openai_chat/openai_dialect.h"
 
 enum { VOCABULARY = 1000, IMAGES = 4 };
 
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     limits.strict = size > 1 && data[size - 1] == '\n';
     struct api_request r;
     struct api_error error = {0};
-    if (api_parse(&r, kind ? (enum api_kind)(kind - kinds) : API_CHAT, (const char *)data + skip,
+    if (api_parse(&r, &openai_dialects[kind ? kind - kinds : API_CHAT], (const char *)data + skip,
                   size - skip, &limits, &error)) {
         check_prompts(&r);
         check_answer_options(&r);

@@ -185,33 +185,40 @@ static const char *error_type(int status)
     }
 }
 
-static void reply_with_error(struct exchange *x, int status, const char *type, const char *param,
-                             const char *message)
+int write_openai_error(struct buf *out, const struct api_error *error)
 {
-    struct buf out = buf_with_max(MAX_ERROR_BYTES);
-    if (!type) type = error_type(status);
-    struct json_writer w = json_write_to(&out, JSON_SPACED);
+    struct json_writer w = json_write_to(out, JSON_SPACED);
     json_open_object(&w);
     json_write_key(&w, "error");
     json_open_object(&w);
-    json_add_string(&w, "message", message);
-    json_add_string(&w, "type", type);
-    json_add_string(&w, "param", param);
-    json_add_int(&w, "code", status);
+    json_add_string(&w, "message", error->message);
+    json_add_string(&w, "type", error->type[0] ? error->type : error_type(error->status));
+    json_add_string(&w, "param", error->param[0] ? error->param : NULL);
+    json_add_int(&w, "code", error->status);
     json_close_object(&w);
     json_close_object(&w);
+    return error->status;
+}
+
+void exchange_send_error(struct exchange *x, const struct api_error *error)
+{
+    struct buf out = buf_with_max(MAX_ERROR_BYTES);
+    error_form_fn *write = x->write_error ? x->write_error : write_openai_error;
+    int status = write(&out, error);
     exchange_reply(x, status, "application/json", &out);
 }
 
 void exchange_fail(struct exchange *x, int status, const char *type, const char *param,
                    const char *fmt, ...)
 {
-    char message[2048];
+    struct api_error error = {.status = status};
     va_list args;
     va_start(args, fmt);
-    vsnprintf(message, sizeof(message), fmt, args);
+    vsnprintf(error.message, sizeof(error.message), fmt, args);
     va_end(args);
-    reply_with_error(x, status, type, param, message);
+    snprintf(error.type, sizeof(error.type), "%s", type ? type : "");
+    snprintf(error.param, sizeof(error.param), "%s", param ? param : "");
+    exchange_send_error(x, &error);
 }
 
 /* ---- the budget ---- */

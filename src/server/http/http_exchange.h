@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "server/http/error_form.h"
 
 struct server;
 struct exchange;
@@ -40,9 +41,12 @@ uint64_t exchange_budget_held(const struct exchange *x);
 void exchange_add_header(struct exchange *x, const char *name, const char *value);
 /* Takes the body's contents. */
 void exchange_reply(struct exchange *x, int status, const char *content_type, struct buf *body);
-/* {"error": {"message", "type", "param", "code"}}; param NULL: null. `type` NULL: by the status. */
+/* In the form of the path's dialect (route_error_form). param NULL: null. `type` NULL: by the
+ * status. */
 void exchange_fail(struct exchange *x, int status, const char *type, const char *param,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+void exchange_send_error(struct exchange *x, const struct api_error *error);
 
 /* A body that is made as it is sent. pull() runs on the connection's thread each time the client
  * can take more: it waits for what comes (100 ms at a time, asking exchange_hung_up between) and

@@ -32,7 +32,8 @@ struct exchange {
 
     const struct route *route; /* NULL: a file of the page, or refused */
     const struct page_file *file;
-    const char *argument; /* the rest of a path that a route takes with any end */
+    const char *argument;       /* the rest of a path that a route takes with any end */
+    error_form_fn *write_error; /* of the path; NULL: OpenAI's */
     struct request_refusal refusal;
     bool cors; /* a page of another origin may read the reply */
     char *body;

@@ -268,6 +268,7 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
     x->path = path;
+    x->write_error = route_error_form(path);
     x->method = is_http_token(method, strlen(method)) ? method : "";
     x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_request_header, &h);

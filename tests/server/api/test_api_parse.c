@@ -13,7 +13,7 @@
 
 #include "models/chat/hermes.h"
 #include "models/toy_tool_calls.h"
-#include "server/api/common/api_request.h"
+#include "server/api/openai_chat/openai_dialect.h"
 
 /* A PNG of one pixel: nothing here decodes it. */
 #define PNG "data:image/png;base64,iVBORw0KGgo="
@@ -32,18 +32,18 @@ static struct api_limits limits(void)
 }
 
 /* Parses from memory that ends where the body does. */
-static bool parse_within(struct api_request *out, enum api_kind kind, const char *body,
+static bool parse_within(struct api_request *out, enum openai_kind kind, const char *body,
                          const struct api_limits *l, struct api_error *error)
 {
     size_t n = strlen(body);
     char *exact = malloc(n ? n : 1);
     memcpy(exact, body, n);
-    bool ok = api_parse(out, kind, exact, n, l, error);
+    bool ok = api_parse(out, &openai_dialects[kind], exact, n, l, error);
     free(exact);
     return ok;
 }
 
-static bool parse(struct api_request *out, enum api_kind kind, const char *body,
+static bool parse(struct api_request *out, enum openai_kind kind, const char *body,
                   struct api_error *error)
 {
     struct api_limits l = limits();
@@ -132,7 +132,7 @@ struct good_case {
     const char *body, *wanted;
 };
 
-static void check_good(enum api_kind kind, const struct good_case *cases, size_t n)
+static void check_good(enum openai_kind kind, const struct good_case *cases, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct api_request r;
@@ -506,7 +506,8 @@ struct bad_case {
     const char *body, *param, *message; /* the message begins so */
 };
 
-static void check_bad(enum api_kind kind, const char *type, const struct bad_case *cases, size_t n)
+static void check_bad(enum openai_kind kind, const char *type, const struct bad_case *cases,
+                      size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct api_request r;
@@ -1058,7 +1059,7 @@ static char *repeated(const char *head, const char *item, size_t n, const char *
 }
 
 struct limit_case {
-    enum api_kind kind;
+    enum openai_kind kind;
     const char *head, *item, *tail;
     size_t most;
     const char *message;
@@ -1262,7 +1263,7 @@ static void json_takes_no_more_than_is_charged(void **state)
         struct api_error error;
         size_t n = strlen(body);
         uint64_t before = heap_bytes();
-        assert_true(api_open(&r, API_CHAT, body, n, &error));
+        assert_true(api_open(&r, &openai_dialects[API_CHAT], body, n, &error));
         uint64_t taken = heap_bytes() - before, charged = api_json_bytes(body, n);
         if (taken > charged)
             fail_msg("case %zu: %llu bytes taken, %llu charged", i, (unsigned long long)taken,

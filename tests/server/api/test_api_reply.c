@@ -11,15 +11,16 @@
 
 #include "base/json.h"
 #include "server/api/openai_chat/api_reply.h"
+#include "server/api/openai_chat/openai_dialect.h"
 
 #define HEAD(object)                                                                         \
     "{\"id\":\"ID\",\"object\":\"" object                                                    \
     "\",\"created\":7,\"model\":\"a \\\"b\\\"\",\"system_fingerprint\":\"eyelet-" EY_VERSION \
     "\",\"choices\":["
 
-static struct api_reply plain_reply(enum api_kind kind)
+static struct api_reply plain_reply(enum openai_kind kind)
 {
-    struct api_reply reply = reply_start(kind, "a \"b\"");
+    struct api_reply reply = api_reply_start(&openai_dialects[kind], "a \"b\"");
     strcpy(reply.id, "ID");
     reply.created = 7;
     return reply;
@@ -43,10 +44,11 @@ static const ey_token_logprobs part[] = {{{3, "\xef\xbf\xbd", -1, "\xf0\x9f\0", 
 static void ids(void **state)
 {
     (void)state;
-    struct api_reply a = reply_start(API_CHAT, "m"), b = reply_start(API_CHAT, "m"),
-                     c = reply_start(API_COMPLETION, "m");
-    struct reply_call call;
-    reply_call_set_id(&call);
+    struct api_reply a = api_reply_start(&openai_dialects[API_CHAT], "m"),
+                     b = api_reply_start(&openai_dialects[API_CHAT], "m"),
+                     c = api_reply_start(&openai_dialects[API_COMPLETION], "m");
+    struct api_tool_call call;
+    api_random_id(call.id, openai_dialects[API_CHAT].call_prefix);
     assert_int_equal(strlen(a.id), strlen("chatcmpl-") + 32);
     assert_memory_equal(a.id, "chatcmpl-", 9);
     assert_memory_equal(c.id, "cmpl-", 5);
@@ -69,15 +71,15 @@ static void whole_chats(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
-    struct reply_call call = {"call_1", "f", "{\"a\": \"\\u00e4\"}", 15};
-    struct reply_choice plain = {
+    struct api_tool_call call = {"call_1", "f", "{\"a\": \"\\u00e4\"}", 15};
+    struct api_choice plain = {
         .index = 0, .text = "x\ty", .n_text = 3, .end = {EY_FINISH_LENGTH, false, NULL, -1}};
-    struct reply_choice called = {.index = 1,
-                                  .text = "",
-                                  .n_text = 0,
-                                  .calls = &call,
-                                  .n_calls = 1,
-                                  .end = {EY_FINISH_STOP, true, NULL, -1}};
+    struct api_choice called = {.index = 1,
+                                .text = "",
+                                .n_text = 0,
+                                .calls = &call,
+                                .n_calls = 1,
+                                .end = {EY_FINISH_STOP, true, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
     struct json_writer w = reply_open(&out, &reply);
     reply_add_choice(&w, &reply, &plain);
@@ -98,7 +100,7 @@ static void why_it_stopped(void **state)
 {
     (void)state;
     static const struct {
-        struct reply_end end;
+        struct api_end end;
         const char *wanted;
     } cases[] = {
         {{EY_FINISH_STOP, false, NULL, -1}, "\"finish_reason\":\"stop\",\"stop_reason\":null}"},
@@ -109,7 +111,7 @@ static void why_it_stopped(void **state)
          "\"finish_reason\":\"length\",\"stop_reason\":null}"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_reply reply = plain_reply(API_COMPLETION);
-        struct reply_choice choice = {.text = "t", .n_text = 1, .end = cases[i].end};
+        struct api_choice choice = {.text = "t", .n_text = 1, .end = cases[i].end};
         struct buf out = buf_with_max(1 << 16);
         struct json_writer w = json_write_to(&out, JSON_COMPACT);
         reply_add_choice(&w, &reply, &choice);
@@ -122,10 +124,10 @@ static void scores_of_a_chat(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
-    struct reply_choice choice = {.text = "az",
-                                  .n_text = 2,
-                                  .logprobs = {tokens, 2, NULL},
-                                  .end = {EY_FINISH_STOP, false, NULL, -1}};
+    struct api_choice choice = {.text = "az",
+                                .n_text = 2,
+                                .logprobs = {tokens, 2, NULL},
+                                .end = {EY_FINISH_STOP, false, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     reply_add_choice(&w, &reply, &choice);
@@ -144,7 +146,7 @@ static void bytes_of_a_part_of_a_character(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
-    struct reply_logprobs logprobs = {part, 1, NULL};
+    struct api_logprobs logprobs = {part, 1, NULL};
     struct buf out = buf_with_max(1 << 16);
     reply_chunk_text(&out, &reply, 0, "", 0, &logprobs);
     assert_non_null(strstr(out.data, "{\"token\":\"\xef\xbf\xbd\",\"logprob\":-1,"
@@ -157,10 +159,10 @@ static void scores_of_a_completion(void **state)
     (void)state;
     struct api_reply reply = plain_reply(API_COMPLETION);
     size_t offset = 10;
-    struct reply_choice choice = {.text = "az",
-                                  .n_text = 2,
-                                  .logprobs = {tokens, 2, &offset},
-                                  .end = {EY_FINISH_STOP, false, NULL, -1}};
+    struct api_choice choice = {.text = "az",
+                                .n_text = 2,
+                                .logprobs = {tokens, 2, &offset},
+                                .end = {EY_FINISH_STOP, false, NULL, -1}};
     struct buf out = buf_with_max(1 << 16);
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     reply_add_choice(&w, &reply, &choice);
@@ -176,8 +178,8 @@ static void chunks_of_a_chat(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
-    struct reply_call call = {"call_2", "g", "{}", 2};
-    struct reply_end end = {EY_FINISH_STOP, false, "END", -1};
+    struct api_tool_call call = {"call_2", "g", "{}", 2};
+    struct api_end end = {EY_FINISH_STOP, false, "END", -1};
     struct buf out = buf_with_max(1 << 16);
 #define CHUNK "data: " HEAD("chat.completion.chunk")
     reply_chunk_role(&out, &reply, 0);
@@ -205,9 +207,9 @@ static void chunks_of_a_completion(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_COMPLETION);
-    struct reply_end end = {EY_FINISH_LENGTH, false, NULL, -1};
+    struct api_end end = {EY_FINISH_LENGTH, false, NULL, -1};
     size_t offset = 0;
-    struct reply_logprobs scores = {tokens, 1, &offset};
+    struct api_logprobs scores = {tokens, 1, &offset};
     struct buf out = buf_with_max(1 << 16);
     reply_chunk_role(&out, &reply, 0);
     assert_int_equal(out.size, 0);
@@ -223,10 +225,40 @@ static void chunks_of_a_completion(void **state)
                                            "reason\":\"length\",\"stop_reason\":null}]}\n\n");
 }
 
+/* Under both names that clients look for. */
+static void thoughts(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    struct buf out = buf_with_max(1 << 16);
+    struct api_event event = {.type = API_EVENT_THINKING, .index = 1, .text = "so \"", .n_text = 4};
+    openai_dialects[API_CHAT].write_event(&out, &reply, &event);
+    check(
+        &out,
+        "data: " HEAD(
+            "chat.completion.chunk") "{\"index\":1,\"delta\":{"
+                                     "\"reasoning_content\":\"so \\\"\",\"reasoning\":\"so \\\"\"},"
+                                     "\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    struct json_writer w = reply_open(&out, &reply);
+    struct api_choice choice = {.text = "b",
+                                .n_text = 1,
+                                .thinking = "a",
+                                .n_thinking = 1,
+                                .end = {.finish = EY_FINISH_STOP, .stop_id = -1}};
+    reply_add_choice(&w, &reply, &choice);
+    check(
+        &out,
+        HEAD("chat.completion") "{\"index\":0,\"message\":{\"role\":\"assistant\","
+                                "\"content\":\"b\",\"refusal\":null,\"reasoning_content\":\"a\","
+                                "\"reasoning\":\"a\"},\"logprobs\":null,\"finish_reason\":\"stop\","
+                                "\"stop_reason\":null}");
+}
+
 static void an_error_in_a_stream(void **state)
 {
     (void)state;
-    struct api_error error = {503, "ServiceUnavailableError", "", "it \"went\""};
+    struct api_error error = {
+        .status = 503, .type = "ServiceUnavailableError", .message = "it \"went\""};
     struct buf out = buf_with_max(1 << 16);
     reply_chunk_error(&out, &error);
     check(&out,
@@ -278,6 +310,7 @@ int main(void)
         cmocka_unit_test(scores_of_a_completion),
         cmocka_unit_test(chunks_of_a_chat),
         cmocka_unit_test(chunks_of_a_completion),
+        cmocka_unit_test(thoughts),
         cmocka_unit_test(an_error_in_a_stream),
         cmocka_unit_test(no_text_ends_an_event),
         cmocka_unit_test(ids_and_images),

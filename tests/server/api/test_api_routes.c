@@ -350,6 +350,12 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
     snprintf(x->param, sizeof(x->param), "%s", param ? param : "-");
 }
 
+void exchange_send_error(struct exchange *x, const struct api_error *error)
+{
+    exchange_fail(x, error->status, error->type, error->param[0] ? error->param : NULL, "%s",
+                  error->message);
+}
+
 /* As the library does it, when the route has returned. */
 void exchange_stream(struct exchange *x, int status, const char *content_type,
                      struct response_stream stream)

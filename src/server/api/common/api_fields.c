@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "base/text/json_writer.h"
+#include "server/api/common/api_dialect.h"
 
 /* ---- paths ---- */
 
@@ -62,10 +63,12 @@ bool api_fail(struct api_error *error, const char *param, const char *fmt, ...)
     return false;
 }
 
+static const char value_prefix[] = "1 validation error: ";
+
 bool api_fail_value(struct api_error *error, const char *param, const char *fmt, ...)
 {
-    char message[sizeof(error->message)] = "1 validation error: ";
-    size_t n = strlen(message);
+    char message[sizeof(error->message)];
+    size_t n = (size_t)snprintf(message, sizeof(message), "%s", value_prefix);
     va_list args;
     va_start(args, fmt);
     vsnprintf(message + n, sizeof(message) - n, fmt, args);
@@ -107,6 +110,12 @@ bool api_fail_status(struct api_error *error, int status, const char *param, con
 bool api_fail_memory(struct api_error *error)
 {
     return api_fail_status(error, 503, "", "no memory for the request; send it again later");
+}
+
+const char *api_error_text(const struct api_error *error)
+{
+    size_t n = sizeof(value_prefix) - 1;
+    return error->message + (strncmp(error->message, value_prefix, n) == 0 ? n : 0);
 }
 
 /* ---- values ---- */
@@ -278,11 +287,25 @@ static bool is_in_name_list(const struct buf *names, const char *name)
     return false;
 }
 
+void api_note(const struct api_reading *r, const char *fmt, ...)
+{
+    struct buf *notes = &r->out->notes;
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    for (char *c = text; *c; c++)
+        if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\') *c = *c == '"' ? '\'' : '?';
+    if (notes->size + strlen(text) + 2 > notes->max) return;
+    buf_printf(notes, "%s%s", notes->size ? "; " : "", text);
+}
+
 bool field_unknown(const struct api_reading *r, const char *path)
 {
     struct buf *names = &r->out->unknown;
     char name[96];
-    if (r->limits->strict)
+    if (r->limits->strict && !r->out->dialect->lenient)
         return api_fail(r->error, path, "Unrecognized request argument supplied: %s", path);
     printable_name(name, path);
     if (names->size + strlen(name) + 2 > names->max || is_in_name_list(names, name)) return true;

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "server/api/common/api_request.h"
 
+enum { API_PARAM_BYTES = 160 }; /* of a field's path */
+
 struct api_reading {
     struct api_request *out;
     const struct api_limits *limits;
@@ -17,7 +19,7 @@ struct api_reading {
 
 /* A field's path, built as one goes down. */
 struct field_path {
-    char text[160];
+    char text[API_PARAM_BYTES];
 };
 struct field_path field_root(const char *name);
 struct field_path field_member(const struct field_path *parent, const char *name);
@@ -68,6 +70,12 @@ bool field_text_is(json_object *value, const char *wanted);
 
 /* Null, false, 0, and what is empty: a client that spells out a default asks for nothing. */
 bool field_is_neutral(json_object *value);
+
+/* Something was not done as asked: a sentence for the Warning header. */
+void api_note(const struct api_reading *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* An error's words without vLLM's "1 validation error: ". */
+const char *api_error_text(const struct api_error *error);
 
 /* A field that is not known: named in out->unknown, or refused when the server is strict. */
 bool field_unknown(const struct api_reading *r, const char *path);

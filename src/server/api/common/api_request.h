@@ -1,29 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The OpenAI API between JSON and the engine's structs. Nothing here knows of HTTP or sockets: text
- * in, structs out, and the other way round (api_reply.h), so that all of it can be tested and
- * fuzzed alone. */
+/* The internal request, which every dialect's JSON becomes (api_dialect.h). Nothing here knows of
+ * HTTP or sockets: text in, structs out, and the other way round, so that all of it can be tested
+ * and fuzzed alone. */
 #ifndef EY_SERVER_API_REQUEST_H
 #define EY_SERVER_API_REQUEST_H
+
+#include <json-c/json.h>
 
 #include "base/buf.h"
 #include "eyelet/request.h"
 #include "eyelet/tool_calls.h"
 #include "media/media.h"
+#include "server/http/error_form.h"
 
-/* What is wrong with a request, as the API says it. */
-struct api_error {
-    int status;      /* HTTP */
-    char type[40];   /* "BadRequestError" … */
-    char param[160]; /* path of the field, "messages[0].content[1].image_url.url"; "": null */
-    char message[768];
-};
-
-enum {
-    API_COMPLETION_TOKENS = 16
-}; /* of a completion that does not say how many: OpenAI's default */
-
-/* Which route the request came by: what fields it may have. */
-enum api_kind { API_CHAT, API_COMPLETION, API_TOKENIZE, API_DETOKENIZE };
+struct api_dialect;
+struct image_ref;
 
 /* A prompt of a completion: text as it stands, or token ids. */
 struct api_prompt {
@@ -34,7 +25,8 @@ struct api_prompt {
 };
 
 struct api_request {
-    enum api_kind kind;
+    const struct api_dialect *dialect;
+    int kind;           /* the dialect's own: which of its routes it came by */
     ey_request request; /* messages and all that is said of the answer; what it points to, the
                            grammar too, is this struct's */
     const char *model;  /* as the client named it; "" when it did not */
@@ -44,13 +36,16 @@ struct api_request {
     bool single_call;           /* only the first of them (parallel_tool_calls false) */
     bool seed_given;            /* request.sampling.seed is the client's */
     bool length_given;          /* request.max_tokens is */
-    bool token_strings;         /* API_TOKENIZE: the tokens' texts too */
+    bool token_strings;         /* of a tokenization: the tokens' texts too */
     struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization; its messages
-                                   otherwise. API_DETOKENIZE: the ids */
+                                   otherwise. Of what is to be detokenized: the ids */
     size_t n_prompts;
     struct buf
         unknown; /* names of fields that were not understood, ", " between; for a Warning header */
+    struct buf notes;    /* sentences for another Warning header: what was not done as asked */
     struct media *media; /* [n_media] the image files */
+    const struct image_ref
+        *image_refs; /* [n_media] where they were named; as long as the prompts */
     size_t n_media;
     void *memory; /* what all of the above lies in */
 };
@@ -72,13 +67,15 @@ struct api_limits {
 uint64_t api_json_bytes(const char *body, size_t n);
 /* Parses body[n], and reads of it which model is asked. False: *error says why, with the field's
  * path. Free it in both cases. */
-bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n,
-              struct api_error *error);
+bool api_open(struct api_request *out, const struct api_dialect *dialect, const char *body,
+              size_t n, struct api_error *error);
 /* Reads the rest of what was opened, by that model's limits, and gets its images. */
 bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error);
 /* Both, where the model is known beforehand. */
-bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n,
-               const struct api_limits *limits, struct api_error *error);
+bool api_parse(struct api_request *out, const struct api_dialect *dialect, const char *body,
+               size_t n, const struct api_limits *limits, struct api_error *error);
+/* The object that was opened, until the prompts are dropped. */
+json_object *api_request_json(const struct api_request *request);
 /* Frees messages, prompts and images, which can be large: ey_prompt_prepare has made of them
  * what it needs. */
 void api_request_drop_prompts(struct api_request *request);

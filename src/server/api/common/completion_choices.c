@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/api/common/api_fields.h"
+#include "server/api/common/api_dialect.h"
 
 enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
 
@@ -16,21 +16,13 @@ enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
 /* The engine's sentence in the form that vLLM's clients look for. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
 {
-    return api_fail(error, "input_tokens",
-                    "This model's maximum context length is %d tokens. However, %s. Please reduce "
-                    "the length of the input prompt or the "
-                    "number of requested output tokens.",
-                    ey_engine_describe(engine).max_model_len, e->text);
-}
-
-void api_image_param(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e)
-{
-    int left = e->item; /* images before that one */
-    if (e->code != EY_BAD_IMAGE || e->item_kind != EY_ITEM_IMAGE) return;
-    for (size_t m = 0; m < request->n_messages; m++)
-        for (size_t p = 0; p < request->messages[m].n_parts; p++)
-            if (request->messages[m].parts[p].type == EY_PART_IMAGE && left-- == 0)
-                snprintf(param, API_PARAM_BYTES, "messages[%zu].content[%zu].image_url.url", m, p);
+    api_fail(error, "input_tokens",
+             "This model's maximum context length is %d tokens. However, %s. Please reduce "
+             "the length of the input prompt or the "
+             "number of requested output tokens.",
+             ey_engine_describe(engine).max_model_len, e->text);
+    error->code = API_ERROR_TOO_LONG;
+    return false;
 }
 
 bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *param, const ey_err *e)
@@ -38,17 +30,22 @@ bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *par
     ey_err within = *e;
     if (e->code == EY_TOO_LONG) return fail_too_long(error, engine, e);
     if (e->code == EY_BAD_IMAGE) ey_fail_within(&within, "Failed to load image");
-    return api_fail_status(error, ey_code_http_status(e->code), param, within.text);
+    api_fail_status(error, ey_code_http_status(e->code), param, within.text);
+    if (e->code == EY_BAD_IMAGE) error->code = API_ERROR_IMAGE;
+    return false;
 }
 
-/* vLLM refuses what cannot come to its end, rather than to cut it short. */
+/* vLLM refuses what cannot come to its end, rather than to cut it short; others' clients ask for
+ * more than there is as a matter of course. */
 static bool check_length(const struct completion_choices *a, const ey_prompt *prompt,
                          struct api_error *error)
 {
     int context = ey_engine_describe(a->engine).max_model_len,
         wanted = a->request->request.max_tokens;
     size_t given = ey_prompt_describe(prompt).n_ids;
-    if (!a->request->length_given || given + (size_t)wanted <= (size_t)context) return true;
+    if (!a->request->length_given || a->request->dialect->clips ||
+        given + (size_t)wanted <= (size_t)context)
+        return true;
     return api_fail(error, "input_tokens",
                     "This model's maximum context length is %d tokens. However, you requested %d "
                     "output tokens and your prompt contains %zu "
@@ -74,9 +71,10 @@ static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_er
         request.n_ids = prompt->n_ids;
     }
     if (!ey_prompt_prepare(a->engine, &request, &a->prompt[i], &e)) {
-        api_image_param(param, &request, &e);
+        api_image_param(param, a->request, &e);
         return api_fail_engine(error, a->engine, param, &e);
     }
+    a->n_prompt_tokens += (int64_t)ey_prompt_describe(a->prompt[i]).n_ids;
     return check_length(a, a->prompt[i], error);
 }
 

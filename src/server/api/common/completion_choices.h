@@ -26,8 +26,9 @@ struct completion_choices {
     size_t n_prompts;
     struct choice_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_done;
-    size_t next_polled;  /* which slot is polled first */
-    double requested_at; /* when the request came */
+    size_t next_polled;      /* which slot is polled first */
+    double requested_at;     /* when the request came */
+    int64_t n_prompt_tokens; /* of all prompts */
 };
 
 /* Decodes the request's images and tokenizes its prompts, which are dropped then. Errors of the
@@ -47,10 +48,6 @@ void completion_choices_close(struct completion_choices *a, bool hung_up);
 /* What they cost together; each prompt counts once. */
 void completion_choices_usage(const struct completion_choices *a, struct api_usage *out);
 
-/* Writes the path of the field that an unreadable image came from; leaves `param` alone after other
- * errors. */
-enum { API_PARAM_BYTES = 160 };
-void api_image_param(char param[API_PARAM_BYTES], const ey_request *request, const ey_err *e);
 /* What the API says of an error of the engine about the field `param` ("": it is about none). */
 bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *param,
                      const ey_err *e);

@@ -73,13 +73,8 @@ static bool read_image_url(const struct api_reading *r, const struct field_path 
 static bool read_image_part(const struct api_reading *r, struct image_refs *images,
                             const struct field_path *path, json_object *value, ey_part *out)
 {
-    if (images->n == images->max)
-        return api_fail(r->error, path->text, "At most %zu image(s) may be provided in one prompt.",
-                        images->max);
-    struct image_ref *ref = &images->ref[images->n++];
-    *out = (ey_part){.type = EY_PART_IMAGE};
-    *ref = (struct image_ref){.part = out};
-    return read_image_url(r, path, value, ref);
+    struct image_ref *ref = image_refs_add(r, images, path, out);
+    return ref && read_image_url(r, path, value, ref);
 }
 
 /* What a part is; vLLM's clients may leave the type out. */
@@ -235,12 +230,11 @@ static bool read_message(const struct api_reading *r, struct image_refs *images,
 bool messages_read(const struct api_reading *r, struct image_refs *images, json_object *value)
 {
     struct field_path path = field_root("messages");
-    size_t n, max = (size_t)r->limits->max_images;
+    size_t n;
     if (!field_array(r, path.text, value, 1, EY_MAX_MESSAGES, &n)) return false;
     ey_message *messages = arena_array(r->passing, n, sizeof(*messages));
-    images->ref = arena_array(r->passing, max + 1, sizeof(*images->ref));
-    images->max = max;
-    if (!messages || !images->ref) return api_fail_memory(r->error);
+    if (!messages) return api_fail_memory(r->error);
+    if (!image_refs_open(r, images)) return false;
     for (size_t i = 0; i < n; i++) {
         struct field_path item = field_item(&path, i);
         if (!read_message(r, images, &item, json_object_array_get_idx(value, i), &messages[i]))
@@ -254,11 +248,10 @@ bool messages_read(const struct api_reading *r, struct image_refs *images, json_
 /* ---- tools ---- */
 
 static bool read_tool(const struct api_reading *r, const struct field_path *path,
-                      json_object *value, const char **out)
+                      json_object *value, struct api_tool *out, const char **json)
 {
     struct field_path function = field_member(path, "function"),
                       name = field_member(&function, "name");
-    const char *text;
     if (!field_object(r, path->text, value)) return false;
     json_object *type = json_member(value, "type"), *described = json_member(value, "function"),
                 *given = json_member(described, "name");
@@ -267,57 +260,25 @@ static bool read_tool(const struct api_reading *r, const struct field_path *path
     if (!described) return api_fail_value(r->error, function.text, "%s is missing", function.text);
     if (!field_object(r, function.text, described)) return false;
     if (!given) return api_fail_value(r->error, name.text, "%s is missing", name.text);
-    return field_name(r, name.text, given, EY_MAX_NAME_BYTES, r->passing, &text) &&
-           field_copy_json(r, value, out);
+    out->parameters = json_member(described, "parameters");
+    out->path = field_member(&function, "parameters");
+    return field_name(r, name.text, given, EY_MAX_NAME_BYTES, r->passing, &out->name) &&
+           field_copy_json(r, value, json);
 }
 
-bool tools_read(const struct api_reading *r, json_object *value)
+bool tools_read(const struct api_reading *r, struct api_tools *tools, json_object *value)
 {
     struct field_path path = field_root("tools");
     size_t n;
     if (!field_array(r, path.text, value, 0, EY_MAX_TOOLS, &n)) return false;
-    const char **tools = arena_array(r->passing, n + 1, sizeof(*tools));
-    if (!tools) return api_fail_memory(r->error);
+    const char **json = arena_array(r->passing, n + 1, sizeof(*json));
+    struct api_tool *tool = arena_array(r->passing, n + 1, sizeof(*tool));
+    if (!json || !tool) return api_fail_memory(r->error);
     for (size_t i = 0; i < n; i++) {
         struct field_path item = field_item(&path, i);
-        if (!read_tool(r, &item, json_object_array_get_idx(value, i), &tools[i])) return false;
+        if (!read_tool(r, &item, json_object_array_get_idx(value, i), &tool[i], &json[i]))
+            return false;
     }
-    r->out->request.tools = tools;
-    r->out->request.n_tools = n;
-    r->out->tools_given = n > 0;
-    return true;
-}
-
-/* ---- images ---- */
-
-/* What could not be fetched is the client's affair, not a fault of this machine. */
-static bool fail_image(const struct api_reading *r, const struct image_ref *ref, const ey_err *e)
-{
-    return api_fail_status(r->error, e->code == EY_IO ? 422 : ey_code_http_status(e->code),
-                           ref->path.text, e->text);
-}
-
-bool images_load(const struct api_reading *r, const struct image_refs *images,
-                 const struct pixel_budget *budget)
-{
-    struct api_request *out = r->out;
-    ey_err e;
-    out->media = arena_array(r->passing, images->n + 1, sizeof(*out->media));
-    if (!out->media) return api_fail_memory(r->error);
-    for (size_t i = 0; i < images->n; i++) {
-        struct image_ref *ref = &images->ref[i];
-        struct media *media = &out->media[i];
-        if (!media_get(media, ref->url, ref->n_url, r->limits->media, &e))
-            return fail_image(r, ref, &e);
-        out->n_media++;
-        out->request.budget_held += media->held;
-        ref->part->bytes = media->bytes;
-        ref->part->n_bytes = media->n_bytes;
-        ref->part->min_pixels = budget->min_pixels;
-        ref->part->max_pixels = budget->max_pixels  ? budget->max_pixels
-                                : ref->detail_given ? 0
-                                                    : r->limits->max_pixels;
-        json_object_object_del(ref->holder, ref->member); /* a data: URL is larger than its image */
-    }
+    tools_set(r, tools, tool, json, n);
     return true;
 }

@@ -1,178 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's JSON → struct api_request. One table names every field that is known, in the order in
- * which they are read. */
-#include <float.h>
+/* Requests of chat and completions, and of the routes that count tokens. One table names every
+ * field that is known, in the order in which they are read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
-#include "server/api/openai_chat/api_response_format.h"
+#include "server/api/common/sampling_fields.h"
 #include "server/api/openai_chat/api_messages.h"
+#include "server/api/openai_chat/api_response_format.h"
+#include "server/api/openai_chat/openai_dialect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-struct request_memory {
-    struct arena lasting, passing;
-    json_object *json;
-};
+/* ---- answers ---- */
 
-/* What the fields leave for the end, or for one another. */
-struct request_parser {
-    struct api_reading reading; /* first: readers get its address */
-    struct request_memory *memory;
-    struct image_refs images;
-    struct pixel_budget budget;
-    struct api_response_format format;
-    bool logprobs;
-};
-
-typedef bool field_fn(struct request_parser *p, const char *path, json_object *value);
-
-/* ---- before it is parsed ---- */
-
-/* Byte behind the string that opens at text[0]. */
-static const char *request_string_end(const char *text, const char *end)
-{
-    for (text++; text < end;) {
-        const char *quote = memchr(text, '"', (size_t)(end - text)), *escape = quote;
-        if (!quote) return end;
-        while (escape > text && escape[-1] == '\\')
-            escape--;
-        text = quote + 1;
-        if ((quote - escape) % 2 == 0) return text;
-    }
-    return end;
-}
-
-struct json_counts {
-    size_t objects, arrays, members, values;
-    const char *single_quote; /* NULL: there is none */
-};
-
-/* What it has, without looking at what is right. json-c lets single quotes through around names, in
- * which brackets could hide. */
-static struct json_counts count_json(const char *body, size_t n)
-{
-    struct json_counts c = {.values = 1};
-    for (const char *at = body, *end = body + n; at < end && !c.single_quote;) {
-        if (*at == '\'') c.single_quote = at;
-        c.objects += *at == '{';
-        c.arrays += *at == '[';
-        c.members += *at == ':';
-        c.values += *at == ',';
-        at = *at == '"' ? request_string_end(at, end) : at + 1;
-    }
-    return c;
-}
-
-uint64_t api_json_bytes(const char *body, size_t n)
-{
-    enum { OBJECT = 840, ARRAY = 168, MEMBER = 160, VALUE = 112 };
-    struct json_counts c = count_json(body, n);
-    return 2 * (uint64_t)n + OBJECT * c.objects + ARRAY * c.arrays + MEMBER * c.members +
-           VALUE * c.values;
-}
-
-/* Objects and arrays cost far more memory than their bytes: a body of brackets is refused before it
- * is parsed. */
-static bool check_json_size(struct api_error *error, const char *body, size_t n)
-{
-    struct json_counts c = count_json(body, n);
-    size_t containers = c.objects + c.arrays;
-    if (c.single_quote)
-        return api_fail_value(error, "", "the request: not valid JSON at byte %zu: a single quote",
-                              (size_t)(c.single_quote - body));
-    if (containers > EY_MAX_REQUEST_CONTAINERS)
-        return api_fail_value(error, "", "the request has %zu objects and arrays; the limit is %d",
-                              containers, EY_MAX_REQUEST_CONTAINERS);
-    if (c.values > EY_MAX_REQUEST_VALUES)
-        return api_fail_value(error, "", "the request has %zu values; the limit is %d", c.values,
-                              EY_MAX_REQUEST_VALUES);
-    return true;
-}
-
-static bool parse_json(struct request_parser *p, const char *body, size_t n)
-{
-    struct api_error *error = p->reading.error;
-    ey_err e;
-    if (!check_json_size(error, body, n)) return false;
-    p->memory->json = json_parse(body, n, "the request", EY_BAD_REQUEST, &e);
-    if (!p->memory->json)
-        return e.code == EY_NO_MEMORY ? api_fail_memory(error)
-                                      : api_fail_value(error, "", "%s", e.text);
-    return json_object_is_type(p->memory->json, json_type_object) ||
-           api_fail_value(error, "", "the request is not a JSON object");
-}
-
-/* ---- sampling ---- */
-
-static bool read_max_tokens(struct request_parser *p, const char *path, json_object *value)
-{
-    int64_t got;
-    if (!field_int(&p->reading, path, value, 1, EY_MAX_CONTEXT, &got)) return false;
-    p->reading.out->request.max_tokens = (int)got;
-    p->reading.out->length_given = true;
-    return true;
-}
-
-static bool read_temperature(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_number(&p->reading, path, value, 0, 2, "[0, 2]",
-                        &p->reading.out->request.sampling.temperature);
-}
-
-static bool read_top_p(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_number(&p->reading, path, value, 0, 1, "[0, 1]",
-                        &p->reading.out->request.sampling.top_p);
-}
-
-static bool read_min_p(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_number(&p->reading, path, value, 0, 1, "[0, 1]",
-                        &p->reading.out->request.sampling.min_p);
-}
-
-static bool read_top_k(struct request_parser *p, const char *path, json_object *value)
-{
-    int64_t got;
-    if (!field_int(&p->reading, path, value, -1, INT32_MAX, &got)) return false;
-    p->reading.out->request.sampling.top_k = got > 0 && got < p->reading.limits->vocab_size
-                                                 ? (int)got
-                                                 : 0;
-    return true;
-}
-
-static bool read_repetition_penalty(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_number(&p->reading, path, value, FLT_MIN, 100, "(0, 100]",
-                        &p->reading.out->request.sampling.repetition_penalty);
-}
-
-static bool read_presence_penalty(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_number(&p->reading, path, value, -2, 2, "[-2, 2]",
-                        &p->reading.out->request.sampling.presence_penalty);
-}
-
-static bool read_frequency_penalty(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_number(&p->reading, path, value, -2, 2, "[-2, 2]",
-                        &p->reading.out->request.sampling.frequency_penalty);
-}
-
-/* -1 asks for a new one, as in vLLM. */
-static bool read_seed(struct request_parser *p, const char *path, json_object *value)
-{
-    int64_t got;
-    if (!field_int64(&p->reading, path, value, &got)) return false;
-    p->reading.out->seed_given = got != -1;
-    p->reading.out->request.sampling.seed = (uint64_t)got;
-    return true;
-}
-
-static bool read_n(struct request_parser *p, const char *path, json_object *value)
+static bool read_n(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, 1, EY_MAX_REQUEST_CHOICES, &got)) return false;
@@ -181,7 +24,7 @@ static bool read_n(struct request_parser *p, const char *path, json_object *valu
 }
 
 /* Candidates that are thrown away are not made; as many as are given back is no question. */
-static bool read_best_of(struct request_parser *p, const char *path, json_object *value)
+static bool read_best_of(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, 1, INT32_MAX, &got)) return false;
@@ -189,8 +32,8 @@ static bool read_best_of(struct request_parser *p, const char *path, json_object
            api_fail(p->reading.error, path, "best_of other than n is not supported; leave it out");
 }
 
-static bool read_bias(struct request_parser *p, const char *path, const char *key,
-                      json_object *value, ey_logit_bias *out)
+static bool read_bias(struct api_parser *p, const char *path, const char *key, json_object *value,
+                      ey_logit_bias *out)
 {
     int vocab_size = p->reading.limits->vocab_size;
     struct field_path whole = field_root(path);
@@ -209,7 +52,7 @@ static bool read_bias(struct request_parser *p, const char *path, const char *ke
     return true;
 }
 
-static bool read_logit_bias(struct request_parser *p, const char *path, json_object *value)
+static bool read_logit_bias(struct api_parser *p, const char *path, json_object *value)
 {
     ey_request *request = &p->reading.out->request;
     if (!field_object(&p->reading, path, value)) return false;
@@ -230,36 +73,14 @@ static bool read_logit_bias(struct request_parser *p, const char *path, json_obj
 
 /* ---- the end of an answer ---- */
 
-static bool read_stop(struct request_parser *p, const char *path, json_object *value)
-{
-    const struct api_reading *r = &p->reading;
-    struct field_path whole = field_root(path);
-    bool list = json_object_is_type(value, json_type_array);
-    size_t n = 1;
-    if (!list && !json_object_is_type(value, json_type_string))
-        return api_fail_field(r->error, path, "a string or an array of strings", value);
-    if (list && !field_array(r, path, value, 0, EY_MAX_STOP_STRINGS, &n)) return false;
-    const char **stops = arena_array(r->lasting, n + 1, sizeof(*stops));
-    if (!stops) return api_fail_memory(r->error);
-    for (size_t i = 0; i < n; i++) {
-        json_object *item = list ? json_object_array_get_idx(value, i) : value;
-        if (!field_name(r, list ? field_item(&whole, i).text : path, item, EY_MAX_STOP_BYTES,
-                        r->lasting, &stops[i]))
-            return false;
-    }
-    r->out->request.stop = stops;
-    r->out->request.n_stop = n;
-    return true;
-}
-
-static bool read_stop_ids(struct request_parser *p, const char *path, json_object *value)
+static bool read_stop_ids(struct api_parser *p, const char *path, json_object *value)
 {
     ey_request *request = &p->reading.out->request;
     return field_ids(&p->reading, path, value, EY_MAX_STOP_IDS, p->reading.lasting,
                      &request->stop_ids, &request->n_stop_ids);
 }
 
-static bool read_min_tokens(struct request_parser *p, const char *path, json_object *value)
+static bool read_min_tokens(struct api_parser *p, const char *path, json_object *value)
 {
     int max_tokens = p->reading.out->request.max_tokens;
     int64_t got;
@@ -272,21 +93,21 @@ static bool read_min_tokens(struct request_parser *p, const char *path, json_obj
     return true;
 }
 
-static bool read_ignore_eos(struct request_parser *p, const char *path, json_object *value)
+static bool read_ignore_eos(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->request.ignore_eos);
 }
 
 /* ---- what a reply holds ---- */
 
-static bool read_chat_logprobs(struct request_parser *p, const char *path, json_object *value)
+static bool read_chat_logprobs(struct api_parser *p, const char *path, json_object *value)
 {
     if (!field_bool(&p->reading, path, value, &p->logprobs)) return false;
     if (p->logprobs) p->reading.out->request.top_logprobs = 0;
     return true;
 }
 
-static bool read_top_logprobs(struct request_parser *p, const char *path, json_object *value)
+static bool read_top_logprobs(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, 0, EY_MAX_TOP_LOGPROBS, &got)) return false;
@@ -297,7 +118,7 @@ static bool read_top_logprobs(struct request_parser *p, const char *path, json_o
     return true;
 }
 
-static bool read_completion_logprobs(struct request_parser *p, const char *path, json_object *value)
+static bool read_completion_logprobs(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
     if (!field_int(&p->reading, path, value, 0, EY_MAX_TOP_LOGPROBS, &got)) return false;
@@ -305,7 +126,7 @@ static bool read_completion_logprobs(struct request_parser *p, const char *path,
     return true;
 }
 
-static bool read_echo(struct request_parser *p, const char *path, json_object *value)
+static bool read_echo(struct api_parser *p, const char *path, json_object *value)
 {
     if (!field_bool(&p->reading, path, value, &p->reading.out->echo)) return false;
     if (p->reading.out->echo && p->reading.out->request.top_logprobs >= 0)
@@ -315,12 +136,7 @@ static bool read_echo(struct request_parser *p, const char *path, json_object *v
     return true;
 }
 
-static bool read_stream_flag(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_bool(&p->reading, path, value, &p->reading.out->stream);
-}
-
-static bool read_stream_options(struct request_parser *p, const char *path, json_object *value)
+static bool read_stream_options(struct api_parser *p, const char *path, json_object *value)
 {
     static const char *const known[] = {"include_usage"};
     json_object *include = json_member(value, "include_usage");
@@ -333,44 +149,37 @@ static bool read_stream_options(struct request_parser *p, const char *path, json
                                    &p->reading.out->include_usage));
 }
 
-static bool read_token_strings(struct request_parser *p, const char *path, json_object *value)
+static bool read_token_strings(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->token_strings);
 }
 
 /* ---- tools ---- */
 
-static bool read_tools(struct request_parser *p, const char *path, json_object *value)
+static bool read_tools(struct api_parser *p, const char *path, json_object *value)
 {
     (void)path;
-    return tools_read(&p->reading, value);
+    return tools_read(&p->reading, &p->tools, value);
 }
 
-/* "none" leaves the tools out of the prompt: no call, and no text that was meant to be one. */
-static bool read_tool_choice(struct request_parser *p, const char *path, json_object *value)
+static bool read_tool_choice(struct api_parser *p, const char *path, json_object *value)
 {
     struct api_request *out = p->reading.out;
     const char *choice = json_object_is_type(value, json_type_string)
                              ? json_object_get_string(value)
                              : "";
-    if (!strcmp(choice, "none")) {
-        out->request.tools = NULL;
-        out->request.n_tools = 0;
-        out->tools_given = false;
-        return true;
-    }
+    if (!strcmp(choice, "none")) return tools_drop(&p->reading), true;
     if (!strcmp(choice, "auto"))
         return out->tools_given ||
                api_fail(p->reading.error, path, "When using `tool_choice`, `tools` must be set.");
     if (!strcmp(choice, "required") || json_object_is_type(value, json_type_object))
-        return format_read_tool_choice(&p->reading, &p->format, path, value,
-                                       json_member(p->memory->json, "tools"));
+        return format_read_tool_choice(&p->reading, &p->format, path, value, &p->tools);
     return api_fail_field(p->reading.error, path,
                           "\"auto\", \"none\", \"required\", a named function or allowed_tools",
                           value);
 }
 
-static bool read_parallel_calls(struct request_parser *p, const char *path, json_object *value)
+static bool read_parallel_calls(struct api_parser *p, const char *path, json_object *value)
 {
     bool parallel;
     if (!field_bool(&p->reading, path, value, &parallel)) return false;
@@ -380,34 +189,34 @@ static bool read_parallel_calls(struct request_parser *p, const char *path, json
 
 /* ---- what the answer must be ---- */
 
-static bool read_response_format(struct request_parser *p, const char *path, json_object *value)
+static bool read_response_format(struct api_parser *p, const char *path, json_object *value)
 {
     return format_read_response(&p->reading, &p->format, path, value);
 }
 
-static bool read_structured_outputs(struct request_parser *p, const char *path, json_object *value)
+static bool read_structured_outputs(struct api_parser *p, const char *path, json_object *value)
 {
     return format_read_structured(&p->reading, &p->format, path, value);
 }
 
-static bool read_guided_json(struct request_parser *p, const char *path, json_object *value)
+static bool read_guided_json(struct api_parser *p, const char *path, json_object *value)
 {
     return format_read_schema(&p->reading, &p->format, path, value);
 }
 
-static bool read_guided_regex(struct request_parser *p, const char *path, json_object *value)
+static bool read_guided_regex(struct api_parser *p, const char *path, json_object *value)
 {
     return format_read_regex(&p->reading, &p->format, path, value);
 }
 
-static bool read_guided_choice(struct request_parser *p, const char *path, json_object *value)
+static bool read_guided_choice(struct api_parser *p, const char *path, json_object *value)
 {
     return format_read_choice(&p->reading, &p->format, path, value);
 }
 
 /* ---- prompts ---- */
 
-static bool read_messages(struct request_parser *p, const char *path, json_object *value)
+static bool read_messages(struct api_parser *p, const char *path, json_object *value)
 {
     (void)path;
     return messages_read(&p->reading, &p->images, value);
@@ -432,7 +241,7 @@ static bool read_prompt_item(const struct api_reading *r, const char *path, json
 }
 
 /* Text, texts, ids, or lists of ids. */
-static bool read_prompt(struct request_parser *p, const char *path, json_object *value)
+static bool read_prompt(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
     struct field_path whole = field_root(path);
@@ -463,7 +272,7 @@ static bool read_prompt(struct request_parser *p, const char *path, json_object 
     return true;
 }
 
-static bool read_tokens(struct request_parser *p, const char *path, json_object *value)
+static bool read_tokens(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
     r->out->prompts = arena_array(r->passing, 1, sizeof(*r->out->prompts));
@@ -473,43 +282,8 @@ static bool read_tokens(struct request_parser *p, const char *path, json_object 
                      &r->out->prompts->n_ids);
 }
 
-static bool read_pixels(struct request_parser *p, const struct field_path *path,
-                        json_object *object, const char *name, uint64_t *out)
-{
-    json_object *value = json_member(object, name);
-    int64_t got = 0;
-    if (value &&
-        !field_int(&p->reading, field_member(path, name).text, value, 1, (int64_t)1 << 40, &got))
-        return false;
-    if (value) *out = (uint64_t)got;
-    return true;
-}
-
-/* {"min_pixels", "max_pixels"}, or the processor's own spelling {"size": {"shortest_edge",
- * "longest_edge"}}, which are pixels too. */
-static bool read_mm_processor(struct request_parser *p, const char *path, json_object *value)
-{
-    static const char *const known[] = {"min_pixels", "max_pixels", "size"}, *const edges[] = {
-                                                                                 "shortest_edge",
-                                                                                 "longest_edge"};
-    struct field_path whole = field_root(path), size_path = field_member(&whole, "size");
-    if (!field_object(&p->reading, path, value)) return false;
-    json_object *size = json_member(value, "size");
-    if (!field_members_known(&p->reading, path, value, known, COUNT(known))) return false;
-    if (size && (!field_object(&p->reading, size_path.text, size) ||
-                 !field_members_known(&p->reading, size_path.text, size, edges, COUNT(edges)) ||
-                 !read_pixels(p, &size_path, size, "shortest_edge", &p->budget.min_pixels) ||
-                 !read_pixels(p, &size_path, size, "longest_edge", &p->budget.max_pixels)))
-        return false;
-    if (!read_pixels(p, &whole, value, "min_pixels", &p->budget.min_pixels) ||
-        !read_pixels(p, &whole, value, "max_pixels", &p->budget.max_pixels))
-        return false;
-    return !p->budget.max_pixels || p->budget.min_pixels <= p->budget.max_pixels ||
-           api_fail_value(p->reading.error, path, "%s: min_pixels is larger than max_pixels", path);
-}
-
 /* Of the template's switches the model's has one; others change nothing there either. */
-static bool read_template_options(struct request_parser *p, const char *path, json_object *value)
+static bool read_template_options(struct api_parser *p, const char *path, json_object *value)
 {
     struct field_path whole = field_root(path), name = field_member(&whole, "add_vision_id");
     if (!field_object(&p->reading, path, value)) return false;
@@ -520,45 +294,13 @@ static bool read_template_options(struct request_parser *p, const char *path, js
 
 /* ---- the rest ---- */
 
-static bool read_model(struct request_parser *p, const char *path, json_object *value)
-{
-    if (json_object_is_type(value, json_type_string) && !json_object_get_string_len(value))
-        return true;
-    return field_name(&p->reading, path, value, EY_MAX_PATH, p->reading.lasting,
-                      &p->reading.out->model);
-}
-
-/* Says something about the request, not about the answer. */
-static bool accept_field(struct request_parser *p, const char *path, json_object *value)
-{
-    (void)p;
-    (void)path;
-    (void)value;
-    return true;
-}
-
 /* Of a prompt that is written out: chat formats write their own. */
-static bool read_add_special(struct request_parser *p, const char *path, json_object *value)
+static bool read_add_special(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->request.add_bos);
 }
 
-/* Asks for what is not there: an answer without it would not be what the client believes. */
-static bool refuse_field(struct request_parser *p, const char *path, json_object *value)
-{
-    return field_is_neutral(value) ||
-           api_fail(p->reading.error, path, "%s is not supported; leave it out", path);
-}
-
-static bool only_true(struct request_parser *p, const char *path, json_object *value)
-{
-    bool given;
-    if (!field_bool(&p->reading, path, value, &given)) return false;
-    return given ||
-           api_fail(p->reading.error, path, "%s false is not supported; leave it out", path);
-}
-
-static bool read_modalities(struct request_parser *p, const char *path, json_object *value)
+static bool read_modalities(struct api_parser *p, const char *path, json_object *value)
 {
     size_t n;
     if (!field_array(&p->reading, path, value, 0, 8, &n)) return false;
@@ -581,14 +323,10 @@ enum {
 };
 enum { ASK = CHAT | TEXT, TALK = CHAT | TOKENIZE, ALL = ASK | TOKENIZE | DETOKENIZE };
 
-/* The model is first: the limits of the others are its. What is cheap comes before what is long; a
+/* What is cheap comes before what is long; a
  * field that needs another comes behind it. */
-static const struct {
-    const char *name;
-    int kinds;
-    field_fn *read;
-} fields[] = {
-    {"model", ALL, read_model},
+static const struct api_field fields[] = {
+    {"model", ALL, accept_field}, /* it is read already */
     {"stream", ASK, read_stream_flag},
     {"stream_options", ASK, read_stream_options},
     {"max_tokens", ASK, read_max_tokens},
@@ -670,37 +408,9 @@ static const struct {
     {"tokens", DETOKENIZE, read_tokens},
 };
 
-static bool is_known(const char *name, int kind)
-{
-    for (size_t i = 0; i < COUNT(fields); i++)
-        if (fields[i].kinds & kind && strcmp(fields[i].name, name) == 0) return true;
-    return false;
-}
-
-static bool read_fields(struct request_parser *p)
-{
-    int kind = 1 << p->reading.out->kind;
-    for (size_t i = 1; i < COUNT(fields); i++) { /* the model is read already */
-        json_object *value = fields[i].kinds & kind ? json_member(p->memory->json, fields[i].name)
-                                                    : NULL;
-        if (value && !fields[i].read(p, fields[i].name, value)) return false;
-    }
-    return true;
-}
-
-static bool note_unknown_fields(struct request_parser *p)
-{
-    int kind = 1 << p->reading.out->kind;
-    json_object_object_foreach(p->memory->json, name, value)
-    {
-        if (value && !is_known(name, kind) && !field_unknown(&p->reading, name)) return false;
-    }
-    return true;
-}
-
 /* ---- the whole ---- */
 
-static bool check_complete(struct request_parser *p)
+static bool check_complete(struct api_parser *p)
 {
     static const char *const wanted[] = {"messages", "prompt", "prompt", "tokens"};
     const struct api_request *out = p->reading.out;
@@ -711,82 +421,15 @@ static bool check_complete(struct request_parser *p)
     return talk || text || api_fail_value(p->reading.error, name, "%s is missing", name);
 }
 
-static struct request_parser make_request_parser(struct api_request *out,
-                                                 const struct api_limits *limits,
-                                                 struct api_error *error)
+bool openai_read(struct api_parser *p)
 {
-    struct request_parser p = {.reading = {.out = out, .limits = limits, .error = error},
-                               .memory = out->memory};
-    p.reading.lasting = &p.memory->lasting;
-    p.reading.passing = &p.memory->passing;
-    return p;
-}
-
-bool api_open(struct api_request *out, enum api_kind kind, const char *body, size_t n,
-              struct api_error *error)
-{
-    *out = (struct api_request){
-        .kind = kind, .model = "", .n = 1, .memory = calloc(1, sizeof(struct request_memory))};
-    out->unknown = buf_with_max(EY_MAX_UNKNOWN_FIELD_BYTES);
-    if (!out->memory) return api_fail_memory(error);
-    struct request_parser p = make_request_parser(out, NULL, error);
-    if (!parse_json(&p, body, n)) return false;
-    json_object *model = json_member(p.memory->json, fields[0].name);
-    return !model || fields[0].read(&p, fields[0].name, model);
-}
-
-static void set_request_defaults(struct api_request *out, const struct api_limits *limits)
-{
-    out->request = limits->defaults;
+    struct api_request *out = p->reading.out;
     out->request.parse_special_tokens = out->kind != API_CHAT;
     if (out->kind == API_COMPLETION) out->request.max_tokens = API_COMPLETION_TOKENS;
-}
-
-bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error)
-{
-    struct request_parser p = make_request_parser(out, limits, error);
-    set_request_defaults(out, limits);
-    if (!read_fields(&p) || !note_unknown_fields(&p) || !check_complete(&p) ||
-        !format_compile(&p.reading, &p.format))
+    if (!api_read_fields(p, fields, COUNT(fields)) ||
+        !api_note_unknown_fields(p, fields, COUNT(fields)) || !check_complete(p))
         return false;
     if (out->request.n_messages) out->request.parse_special_tokens = false;
-    return images_load(&p.reading, &p.images, &p.budget);
-}
-
-bool api_parse(struct api_request *out, enum api_kind kind, const char *body, size_t n,
-               const struct api_limits *limits, struct api_error *error)
-{
-    return api_open(out, kind, body, n, error) && api_read(out, limits, error);
-}
-
-void api_request_drop_prompts(struct api_request *request)
-{
-    struct request_memory *memory = request->memory;
-    for (size_t i = 0; i < request->n_media; i++)
-        media_free(&request->media[i]);
-    request->media = NULL;
-    request->n_media = 0;
-    request->prompts = NULL;
-    request->n_prompts = 0;
-    request->request.messages = NULL;
-    request->request.n_messages = 0;
-    request->request.tools = NULL;
-    request->request.n_tools = 0;
-    request->request.text = NULL;
-    request->request.ids = NULL;
-    if (!memory) return;
-    arena_free(&memory->passing);
-    json_object_put(memory->json);
-    memory->json = NULL;
-}
-
-void api_request_free(struct api_request *request)
-{
-    struct request_memory *memory = request->memory;
-    api_request_drop_prompts(request);
-    ey_grammar_free(&request->request.grammar);
-    buf_free(&request->unknown);
-    if (memory) arena_free(&memory->lasting);
-    free(memory);
-    *request = (struct api_request){0};
+    if (out->kind == API_TOKENIZE) p->format = (struct answer_format){0}; /* it has no answer */
+    return true;
 }

@@ -5,34 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "base/text/json_writer.h"
+#include "server/api/openai_chat/openai_dialect.h"
 
 #define FINGERPRINT "eyelet-" EY_VERSION
-
-/* prefix and 32 random hexadecimal digits. */
-static void random_id(char out[48], const char *prefix)
-{
-    unsigned char bytes[16] = {0};
-    size_t n = (size_t)snprintf(out, 48, "%s", prefix);
-    if (getrandom(bytes, sizeof(bytes), 0) < 0) memset(bytes, 0, sizeof(bytes)); /* only an id */
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(out + n + 2 * i, 3, "%02x", bytes[i]);
-}
-
-struct api_reply reply_start(enum api_kind kind, const char *model)
-{
-    struct api_reply reply = {.kind = kind, .created = (int64_t)time(NULL), .model = model};
-    random_id(reply.id, kind == API_CHAT ? "chatcmpl-" : "cmpl-");
-    return reply;
-}
-
-void reply_call_set_id(struct reply_call *call)
-{
-    random_id(call->id, "call_");
-}
 
 /* ---- log-probabilities ---- */
 
@@ -54,7 +31,7 @@ static void add_token_logprob(struct json_writer *w, const ey_logprob *candidate
     json_close_array(w);
 }
 
-static void write_chat_logprobs(struct json_writer *w, const struct reply_logprobs *logprobs)
+static void write_chat_logprobs(struct json_writer *w, const struct api_logprobs *logprobs)
 {
     json_open_object(w);
     json_write_key(w, "content");
@@ -108,7 +85,7 @@ static void write_top_map(struct json_writer *w, const ey_token_logprobs *at)
     json_close_object(w);
 }
 
-static void write_completion_logprobs(struct json_writer *w, const struct reply_logprobs *logprobs)
+static void write_completion_logprobs(struct json_writer *w, const struct api_logprobs *logprobs)
 {
     json_open_object(w);
     json_write_key(w, "text_offset");
@@ -137,7 +114,7 @@ static void write_completion_logprobs(struct json_writer *w, const struct reply_
 }
 
 static void add_logprobs(struct json_writer *w, const struct api_reply *reply,
-                         const struct reply_logprobs *logprobs)
+                         const struct api_logprobs *logprobs)
 {
     json_write_key(w, "logprobs");
     if (!logprobs || !logprobs->tokens)
@@ -164,7 +141,7 @@ static void open_reply(struct json_writer *w, const struct api_reply *reply, con
 }
 
 /* NULL: it goes on, and a choice that goes on has no stop_reason. */
-static void add_finish_reason(struct json_writer *w, const struct reply_end *end)
+static void add_finish_reason(struct json_writer *w, const struct api_end *end)
 {
     if (!end) {
         json_add_null(w, "finish_reason");
@@ -179,7 +156,7 @@ static void add_finish_reason(struct json_writer *w, const struct reply_end *end
         json_add_null(w, "stop_reason");
 }
 
-static void add_call_members(struct json_writer *w, const struct reply_call *call)
+static void add_call_members(struct json_writer *w, const struct api_tool_call *call)
 {
     json_add_string(w, "id", call->id);
     json_add_string(w, "type", "function");
@@ -243,8 +220,17 @@ struct json_writer reply_open(struct buf *out, const struct api_reply *reply)
     return w;
 }
 
+/* Clients look for one of two names. */
+static void add_thinking(struct json_writer *w, const char *text, size_t n)
+{
+    json_write_key(w, "reasoning_content");
+    json_write_text(w, text, n);
+    json_write_key(w, "reasoning");
+    json_write_text(w, text, n);
+}
+
 /* Content is null where all of it was calls. */
-static void write_chat_message(struct json_writer *w, const struct reply_choice *choice)
+static void write_chat_message(struct json_writer *w, const struct api_choice *choice)
 {
     json_open_object(w);
     json_add_string(w, "role", "assistant");
@@ -254,6 +240,7 @@ static void write_chat_message(struct json_writer *w, const struct reply_choice 
     else
         json_write_text(w, choice->text, choice->n_text);
     json_add_null(w, "refusal");
+    if (choice->n_thinking) add_thinking(w, choice->thinking, choice->n_thinking);
     if (choice->n_calls) {
         json_write_key(w, "tool_calls");
         json_open_array(w);
@@ -268,7 +255,7 @@ static void write_chat_message(struct json_writer *w, const struct reply_choice 
 }
 
 void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
-                      const struct reply_choice *choice)
+                      const struct api_choice *choice)
 {
     json_open_object(w);
     json_add_int(w, "index", choice->index);
@@ -321,7 +308,7 @@ static struct json_writer open_chunk(struct buf *out, const struct api_reply *re
 
 /* `end` NULL: the choice goes on. */
 static void close_chunk(struct json_writer *w, const struct api_reply *reply,
-                        const struct reply_logprobs *logprobs, const struct reply_end *end)
+                        const struct api_logprobs *logprobs, const struct api_end *end)
 {
     add_logprobs(w, reply, logprobs);
     add_finish_reason(w, end);
@@ -359,8 +346,19 @@ void reply_chunk_role(struct buf *out, const struct api_reply *reply, int index)
     close_chunk(&w, reply, NULL, NULL);
 }
 
+void reply_chunk_thinking(struct buf *out, const struct api_reply *reply, int index,
+                          const char *text, size_t n)
+{
+    struct json_writer w = open_chunk(out, reply, index);
+    json_write_key(&w, "delta");
+    json_open_object(&w);
+    add_thinking(&w, text, n);
+    json_close_object(&w);
+    close_chunk(&w, reply, NULL, NULL);
+}
+
 void reply_chunk_text(struct buf *out, const struct api_reply *reply, int index, const char *text,
-                      size_t n, const struct reply_logprobs *logprobs)
+                      size_t n, const struct api_logprobs *logprobs)
 {
     struct json_writer w = open_chunk(out, reply, index);
     add_new_text(&w, reply, text, n);
@@ -368,7 +366,7 @@ void reply_chunk_text(struct buf *out, const struct api_reply *reply, int index,
 }
 
 void reply_chunk_call(struct buf *out, const struct api_reply *reply, int index, int call_index,
-                      const struct reply_call *call)
+                      const struct api_tool_call *call)
 {
     struct json_writer w = open_chunk(out, reply, index);
     json_write_key(&w, "delta");
@@ -385,7 +383,7 @@ void reply_chunk_call(struct buf *out, const struct api_reply *reply, int index,
 }
 
 void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
-                     const struct reply_end *end, const struct reply_logprobs *logprobs)
+                     const struct api_end *end, const struct api_logprobs *logprobs)
 {
     struct json_writer w = open_chunk(out, reply, index);
     if (reply->kind == API_CHAT) {

@@ -5,67 +5,25 @@
 #define EY_SERVER_API_REPLY_H
 
 #include "base/text/json_writer.h"
-#include "server/api/common/api_request.h"
-#include "server/api/common/api_usage.h"
-
-/* What all objects of one exchange say alike. */
-struct api_reply {
-    enum api_kind kind;
-    char id[48];     /* "chatcmpl-…", "cmpl-…" */
-    int64_t created; /* seconds since 1970 */
-    const char *model;
-};
-struct api_reply reply_start(enum api_kind kind, const char *model);
-
-struct reply_call {
-    char id[48];
-    const char *name, *arguments;
-    size_t n_arguments;
-};
-/* A new call's id, in its struct. */
-void reply_call_set_id(struct reply_call *call);
-
-/* How an answer ended. */
-struct reply_end {
-    ey_finish finish;
-    bool called;           /* it stopped after tool calls, which the API tells apart */
-    const char *stop_text; /* NULL: none of the request's stop texts */
-    int stop_id;           /* -1: none of its stop_token_ids */
-};
-
-/* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL
- * tokens: none were requested. */
-struct reply_logprobs {
-    const ey_token_logprobs *tokens;
-    size_t n;
-    size_t *offset;
-};
-
-struct reply_choice {
-    int index;
-    const char *text; /* content */
-    size_t n_text;
-    const struct reply_call *calls;
-    size_t n_calls;
-    struct reply_logprobs logprobs;
-    struct reply_end end;
-};
+#include "server/api/common/api_answer.h"
 
 /* {"id", "object", …, "choices": [, then each choice, then }], "usage"}. */
 struct json_writer reply_open(struct buf *out, const struct api_reply *reply);
 void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
-                      const struct reply_choice *choice);
+                      const struct api_choice *choice);
 void reply_close(struct json_writer *w, const struct api_usage *usage);
 
 /* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no
  * beginning. */
 void reply_chunk_role(struct buf *out, const struct api_reply *reply, int index);
+void reply_chunk_thinking(struct buf *out, const struct api_reply *reply, int index,
+                          const char *text, size_t n);
 void reply_chunk_text(struct buf *out, const struct api_reply *reply, int index, const char *text,
-                      size_t n, const struct reply_logprobs *logprobs);
+                      size_t n, const struct api_logprobs *logprobs);
 void reply_chunk_call(struct buf *out, const struct api_reply *reply, int index, int call_index,
-                      const struct reply_call *call);
+                      const struct api_tool_call *call);
 void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
-                     const struct reply_end *end, const struct reply_logprobs *logprobs);
+                     const struct api_end *end, const struct api_logprobs *logprobs);
 void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
                        const struct api_usage *usage);
 void reply_done(struct buf *out);

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 #include "base/text/json_writer.h"
-#include "server/api/openai_chat/api_completion.h"
-#include "server/api/common/api_fields.h"
+#include "server/api/common/completion.h"
+#include "server/api/openai_chat/api_reply.h"
+#include "server/api/openai_chat/openai_dialect.h"
 
 /* ---- /tokenize ---- */
 
@@ -119,7 +120,7 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
     ey_err e;
     char param[API_PARAM_BYTES] = "";
     if (!ey_prompt_prepare(a->engine, &a->request.request, &prompt, &e)) {
-        api_image_param(param, &a->request.request, &e);
+        api_image_param(param, &a->request, &e);
         return api_fail_engine(&a->error, a->engine, param, &e);
     }
     ey_prompt_info info = ey_prompt_describe(prompt);
@@ -144,10 +145,10 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
 
 /* ---- routes ---- */
 
-static void run_tokenize_route(struct server *server, struct exchange *x, enum api_kind kind,
+static void run_tokenize_route(struct server *server, struct exchange *x, enum openai_kind kind,
                                bool (*reply)(struct completion *a, struct exchange *x))
 {
-    struct completion *a = completion_open(server, x, kind);
+    struct completion *a = completion_open(server, x, &openai_dialects[kind]);
     if (!a) return;
     if (!reply(a, x)) completion_fail(a, x);
     completion_close(a);

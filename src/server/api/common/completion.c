@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a request, and waiting for its answers where they are not streamed. */
-#include "server/api/openai_chat/api_completion.h"
+#include "server/api/common/completion.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "server/api/common/api_fields.h"
-#include "server/api/openai_chat/api_routes.h"
 
 enum { WAIT_MS = 100 };
 
@@ -50,12 +49,11 @@ static struct api_limits api_limits_for(const struct completion *a,
     return limits;
 }
 
-static void add_unknown_fields_warning(const struct completion *a, struct exchange *x)
+static void add_warning(struct exchange *x, const char *what, const struct buf *names)
 {
     char warning[EY_MAX_UNKNOWN_FIELD_BYTES + 64];
-    if (!a->request.unknown.size) return;
-    snprintf(warning, sizeof(warning), "299 eyelet \"unknown fields were ignored: %s\"",
-             a->request.unknown.data);
+    if (!names->size) return;
+    snprintf(warning, sizeof(warning), "299 eyelet \"%s%s\"", what, names->data);
     exchange_add_header(x, "Warning", warning);
 }
 
@@ -64,7 +62,9 @@ static bool choose_model(struct completion *a, size_t *model)
     char message[768];
     if (server_find_model(a->server, a->request.model, model)) return true;
     server_unknown_model_message(a->server, a->request.model, message, sizeof(message));
-    return api_fail_status(&a->error, 404, "model", message);
+    api_fail_status(&a->error, 404, "model", message);
+    a->error.code = API_ERROR_MODEL;
+    return false;
 }
 
 static void choose_seed(struct completion *a)
@@ -79,9 +79,11 @@ static bool acquire_model_engine(struct completion *a, struct exchange *x)
     size_t model;
     ey_err e;
     if (!choose_model(a, &model)) return false;
+    double asked = seconds_now();
     if (!server_acquire_engine(a->server, model, x, &a->lease, &e))
         return api_fail_status(&a->error, ey_code_http_status(e.code), "", e.text);
     a->engine = a->lease.engine;
+    a->reply.load_seconds = seconds_now() - asked;
     return true;
 }
 
@@ -92,7 +94,8 @@ static bool read_request(struct completion *a, struct exchange *x)
     if (!api_read(&a->request, &limits, &a->error)) return false;
     exchange_drop_body(x);
     a->request.request.budget_held += exchange_budget_held(x);
-    add_unknown_fields_warning(a, x);
+    add_warning(x, "unknown fields were ignored: ", &a->request.unknown);
+    add_warning(x, "", &a->request.notes);
     choose_seed(a);
     return true;
 }
@@ -111,22 +114,34 @@ static void drop_parsed(struct completion *a, struct exchange *x)
 void completion_fail(struct completion *a, struct exchange *x)
 {
     drop_parsed(a, x);
-    exchange_fail(x, a->error.status, a->error.type, a->error.param[0] ? a->error.param : NULL,
-                  "%s", a->error.message);
+    exchange_send_error(x, &a->error);
 }
 
 /* The parser's own copy of the longest string is gone when it is done. */
-static bool open_request(struct completion *a, struct exchange *x, enum api_kind kind)
+static bool open_request(struct completion *a, struct exchange *x,
+                         const struct api_dialect *dialect)
 {
     size_t n;
     const char *body = exchange_body(x, &n);
-    bool ok = api_open(&a->request, kind, body, n, &a->error);
+    bool ok = api_open(&a->request, dialect, body, n, &a->error);
     a->value_bytes = api_json_bytes(body, n) - 2 * n;
     exchange_uncharge(x, a->value_bytes + n);
     return ok;
 }
 
-struct completion *completion_open(struct server *server, struct exchange *x, enum api_kind kind)
+static bool open_reply_state(struct completion *a, struct exchange *x)
+{
+    const struct api_dialect *dialect = a->request.dialect;
+    struct api_reply reply = api_reply_start(dialect, "");
+    reply.request = &a->request;
+    reply.requested_at = exchange_started(x);
+    reply.state = dialect->state_bytes ? calloc(1, dialect->state_bytes) : NULL;
+    a->reply = reply;
+    return reply.state || !dialect->state_bytes || api_fail_memory(&a->error);
+}
+
+struct completion *completion_parse(struct server *server, struct exchange *x,
+                                    const struct api_dialect *dialect)
 {
     struct completion *a = calloc(1, sizeof(*a));
     size_t n;
@@ -137,18 +152,36 @@ struct completion *completion_open(struct server *server, struct exchange *x, en
     const char *body = exchange_body(x, &n);
     if (!exchange_charge(x, api_json_bytes(body, n))) return free(a), NULL;
     a->server = server;
-    if (open_request(a, x, kind) && acquire_model_engine(a, x) && read_request(a, x)) {
-        a->reply = reply_start(kind, server_model_name(server, a->lease.model));
-        return a;
-    }
+    if (open_request(a, x, dialect) && open_reply_state(a, x)) return a;
     completion_fail(a, x);
     completion_close(a);
     return NULL;
 }
 
+bool completion_read(struct completion *a, struct exchange *x)
+{
+    if (acquire_model_engine(a, x) && read_request(a, x)) {
+        a->reply.model = server_model_name(a->server, a->lease.model);
+        return true;
+    }
+    completion_fail(a, x);
+    completion_close(a);
+    return false;
+}
+
+struct completion *completion_open(struct server *server, struct exchange *x,
+                                   const struct api_dialect *dialect)
+{
+    struct completion *a = completion_parse(server, x, dialect);
+    return a && completion_read(a, x) ? a : NULL;
+}
+
 void completion_close(struct completion *a)
 {
+    const struct api_dialect *dialect = a->request.dialect;
     completion_choices_close(&a->choices, a->hung_up);
+    if (a->reply.state && dialect->close_state) dialect->close_state(a->reply.state);
+    free(a->reply.state);
     api_request_free(&a->request);
     for (size_t i = 0; i < a->n_echo; i++)
         free(a->echo[i].bytes);
@@ -208,31 +241,43 @@ static bool is_requested_stop_id(const ey_request *request, int id)
     return false;
 }
 
-struct reply_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls)
+struct api_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls)
 {
     bool requested = is_requested_stop_id(&a->request.request, answer->stop_id);
-    return (struct reply_end){.finish = answer->finish_reason,
-                              .called = n_calls && answer->finish_reason == EY_FINISH_STOP,
-                              .stop_text = answer->stop_text,
-                              .stop_id = requested ? answer->stop_id : -1};
+    return (struct api_end){.finish = answer->finish_reason,
+                            .called = n_calls && answer->finish_reason == EY_FINISH_STOP,
+                            .stop_text = answer->stop_text,
+                            .stop_id = requested ? answer->stop_id : -1};
 }
 
 /* The text taken apart. */
 struct parsed_answer {
     struct buf text;
     struct arena memory;
-    struct reply_call call[EY_MAX_TOOL_CALLS];
-    size_t n_calls;
+    struct api_tool_call *call; /* [n_calls] */
+    size_t n_calls, max_calls;
 };
 
-static bool add_parsed_call(struct parsed_answer *out, const ey_answer_piece *piece)
+static bool grow_calls(struct parsed_answer *out)
+{
+    size_t max = out->max_calls ? 2 * out->max_calls : 4;
+    struct api_tool_call *grown = realloc(out->call, max * sizeof(*grown));
+    if (!grown) return false;
+    out->call = grown;
+    out->max_calls = max;
+    return true;
+}
+
+static bool add_parsed_call(struct parsed_answer *out, const struct completion *a,
+                            const ey_answer_piece *piece)
 {
     if (out->n_calls == EY_MAX_TOOL_CALLS) return true;
-    struct reply_call *call = &out->call[out->n_calls++];
+    if (out->n_calls == out->max_calls && !grow_calls(out)) return false;
+    struct api_tool_call *call = &out->call[out->n_calls++];
     call->name = arena_copy_text(&out->memory, piece->name, strlen(piece->name));
     call->arguments = arena_copy_text(&out->memory, piece->arguments, piece->n_arguments);
     call->n_arguments = piece->n_arguments;
-    reply_call_set_id(call);
+    api_random_id(call->id, a->request.dialect->call_prefix);
     return call->name && call->arguments;
 }
 
@@ -247,7 +292,7 @@ static bool split_tool_calls(struct parsed_answer *out, const struct completion 
     bool ok = ey_tool_parser_add(tools, answer->text, answer->n_text);
     ey_tool_parser_end(tools);
     while (ok && ey_tool_parser_next(tools, &piece))
-        ok = piece.call ? add_parsed_call(out, &piece)
+        ok = piece.call ? add_parsed_call(out, a, &piece)
                         : buf_add(&out->text, piece.text, piece.n_text);
     ey_tool_parser_free(&tools);
     return ok;
@@ -263,30 +308,28 @@ static bool parse_answer(struct parsed_answer *out, const struct completion *a,
     return buf_add(&out->text, slot->answer.text, slot->answer.n_text);
 }
 
-static bool add_choice(struct json_writer *w, const struct completion *a,
-                       const struct choice_slot *slot)
+static void free_parsed_answers(struct parsed_answer *parsed, size_t n)
 {
-    struct parsed_answer *parsed = calloc(1, sizeof(*parsed));
-    size_t offset = 0;
-    bool ok = parsed && parse_answer(parsed, a, slot);
-    if (ok) {
-        struct reply_choice choice = {
-            .index = slot->index,
-            .text = parsed->text.data,
-            .n_text = parsed->text.size,
-            .calls = parsed->call,
-            .n_calls = parsed->n_calls,
-            .end = completion_finish(a, &slot->answer, (int)parsed->n_calls)};
-        choice.logprobs = (struct reply_logprobs){slot->answer.logprobs, slot->answer.n_logprobs,
-                                                  &offset};
-        reply_add_choice(w, &a->reply, &choice);
-    }
-    if (parsed) {
-        buf_free(&parsed->text);
-        arena_free(&parsed->memory);
+    for (size_t i = 0; parsed && i < n; i++) {
+        buf_free(&parsed[i].text);
+        arena_free(&parsed[i].memory);
+        free(parsed[i].call);
     }
     free(parsed);
-    return ok;
+}
+
+static struct api_choice choice_of_answer(const struct completion *a,
+                                          const struct choice_slot *slot,
+                                          const struct parsed_answer *parsed, size_t *offset)
+{
+    const ey_answer *answer = &slot->answer;
+    return (struct api_choice){.index = slot->index,
+                               .text = parsed->text.data,
+                               .n_text = parsed->text.size,
+                               .calls = parsed->call,
+                               .n_calls = parsed->n_calls,
+                               .logprobs = {answer->logprobs, answer->n_logprobs, offset},
+                               .end = completion_finish(a, answer, (int)parsed->n_calls)};
 }
 
 /* ---- waiting ---- */
@@ -308,38 +351,52 @@ static bool wait_for_all(struct completion *a, struct exchange *x)
     return true;
 }
 
+/* False: no memory. */
+static bool write_whole_reply(struct completion *a, struct buf *out)
+{
+    size_t n = a->choices.n_slots;
+    struct parsed_answer *parsed = calloc(n, sizeof(*parsed));
+    struct api_choice *choices = calloc(n, sizeof(*choices));
+    size_t *offsets = calloc(n, sizeof(*offsets));
+    struct api_usage usage;
+    bool ok = parsed && choices && offsets;
+    for (size_t i = 0; ok && i < n; i++) {
+        const struct choice_slot *slot = &a->choices.slot[i];
+        ok = parse_answer(&parsed[i], a, slot);
+        if (ok) choices[i] = choice_of_answer(a, slot, &parsed[i], &offsets[i]);
+    }
+    completion_choices_usage(&a->choices, &usage);
+    if (ok) a->request.dialect->write_whole(out, &a->reply, choices, n, &usage);
+    free(offsets);
+    free(choices);
+    free_parsed_answers(parsed, n);
+    return ok;
+}
+
 static void reply_whole(struct completion *a, struct exchange *x)
 {
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
-    struct api_usage usage;
-    bool ok = true;
-    struct json_writer w = reply_open(&out, &a->reply);
-    for (size_t i = 0; ok && i < a->choices.n_slots; i++)
-        ok = add_choice(&w, a, &a->choices.slot[i]);
-    completion_choices_usage(&a->choices, &usage);
-    reply_close(&w, &usage);
-    if (ok)
-        exchange_reply(x, 200, "application/json", &out);
+    if (write_whole_reply(a, &out))
+        exchange_reply(x, 200, a->request.dialect->json_type, &out);
     else
         exchange_fail(x, 503, NULL, NULL, "no memory for the reply");
     buf_free(&out);
 }
 
-/* ---- routes ---- */
+/* ---- from the request to its reply ---- */
 
 /* What was read of the request is not needed any more then. */
 static bool prepare_choices(struct completion *a, struct exchange *x)
 {
     bool ok = completion_choices_prepare(&a->choices, a->server, &a->lease, &a->request,
                                          exchange_started(x), &a->error);
+    a->reply.prompt_tokens = a->choices.n_prompt_tokens;
     if (ok) drop_parsed(a, x);
     return ok;
 }
 
-static void run_completion(struct server *server, struct exchange *x, enum api_kind kind)
+void completion_answer(struct completion *a, struct exchange *x)
 {
-    struct completion *a = completion_open(server, x, kind);
-    if (!a) return;
     if (!copy_echo_prompts(a) || !prepare_choices(a, x) ||
         !completion_choices_start(&a->choices, &a->error)) {
         completion_may_continue(a); /* decoding may have been ended because the server is */
@@ -355,12 +412,8 @@ static void run_completion(struct server *server, struct exchange *x, enum api_k
     completion_close(a);
 }
 
-void route_chat_completions(struct server *server, struct exchange *x)
+void completion_run(struct server *server, struct exchange *x, const struct api_dialect *dialect)
 {
-    run_completion(server, x, API_CHAT);
-}
-
-void route_completions(struct server *server, struct exchange *x)
-{
-    run_completion(server, x, API_COMPLETION);
+    struct completion *a = completion_open(server, x, dialect);
+    if (a) completion_answer(a, x);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One exchange from its JSON to its answers: what the routes that generate share. */
-#ifndef EY_SERVER_API_COMPLETION_H
-#define EY_SERVER_API_COMPLETION_H
+#ifndef EY_SERVER_COMPLETION_H
+#define EY_SERVER_COMPLETION_H
 
 #include "server/api/common/completion_choices.h"
-#include "server/api/openai_chat/api_reply.h"
+#include "server/api/common/api_dialect.h"
 
 struct echo_text {
     char *bytes;
@@ -25,20 +25,31 @@ struct completion {
     struct api_error error;
 };
 
-/* Reads the request and leases the engine of its model. NULL: the exchange is answered already. */
-struct completion *completion_open(struct server *server, struct exchange *x, enum api_kind kind);
+/* Parses the request's JSON, which tells the model. NULL: the exchange is answered already. */
+struct completion *completion_parse(struct server *server, struct exchange *x,
+                                    const struct api_dialect *dialect);
+/* Leases the engine of its model and reads the rest. False: the exchange is answered and `a` is
+ * gone. */
+bool completion_read(struct completion *a, struct exchange *x);
+/* Both. */
+struct completion *completion_open(struct server *server, struct exchange *x,
+                                   const struct api_dialect *dialect);
 void completion_close(struct completion *a);
 /* Answers the exchange with a->error. */
 void completion_fail(struct completion *a, struct exchange *x);
+/* Computes the answers of what was read, whole or as a stream; takes `a`. */
+void completion_answer(struct completion *a, struct exchange *x);
+/* All of it: what a route does. */
+void completion_run(struct server *server, struct exchange *x, const struct api_dialect *dialect);
+
+/* ---- between completion.c and completion_stream.c ---- */
 
 /* How an answer ended, as the API says it. */
-struct reply_end completion_finish(const struct completion *a, const ey_answer *answer,
-                                   int n_calls);
+struct api_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls);
 /* The prompt in front of choice `index`; empty unless it is to come back. */
 struct echo_text completion_echo(const struct completion *a, int index);
 /* False with a->error: the server is shutting down and time is up. */
 bool completion_may_continue(struct completion *a);
-
 /* Answers the exchange by a stream that takes over `a`, whose answers have been started. */
 void completion_stream(struct completion *a, struct exchange *x);
 

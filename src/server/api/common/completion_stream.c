@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as server-sent events, written as the engine gives them and as fast as the client takes
- * them. */
+/* Answers as the events of a stream, which the dialect writes as the engine gives them and the
+ * client takes them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "server/api/openai_chat/api_completion.h"
-#include "server/api/common/api_fields.h"
+#include "server/api/common/completion.h"
 
 enum { WAIT_MS = 100, SILENCE_SECONDS = 10 };
 
@@ -57,7 +57,12 @@ static void free_logprobs(struct fetched_logprobs *logprobs)
     free(logprobs->top);
 }
 
-/* ---- chunks ---- */
+/* ---- events ---- */
+
+static void emit_event(struct completion_stream *s, const struct api_event *event)
+{
+    s->a->request.dialect->write_event(&s->out, &s->a->reply, event);
+}
 
 static void begin_choice(struct completion_stream *s, const struct choice_slot *slot)
 {
@@ -66,32 +71,43 @@ static void begin_choice(struct completion_stream *s, const struct choice_slot *
     if (v->begun) return;
     v->begun = true;
     s->total = 0;
-    reply_chunk_role(&s->out, &s->a->reply, slot->index);
-    if (echo.n) reply_chunk_text(&s->out, &s->a->reply, slot->index, echo.bytes, echo.n, NULL);
+    emit_event(s, &(struct api_event){.type = API_EVENT_START, .index = slot->index});
+    if (echo.n)
+        emit_event(s, &(struct api_event){.type = API_EVENT_TEXT,
+                                          .index = slot->index,
+                                          .text = echo.bytes,
+                                          .n_text = echo.n});
 }
 
 static void write_call_chunk(struct completion_stream *s, const struct choice_slot *slot,
                              const ey_answer_piece *piece)
 {
-    struct reply_call call = {
+    struct api_tool_call call = {
         .name = piece->name, .arguments = piece->arguments, .n_arguments = piece->n_arguments};
-    reply_call_set_id(&call);
-    reply_chunk_call(&s->out, &s->a->reply, slot->index, piece->index, &call);
+    api_random_id(call.id, s->a->request.dialect->call_prefix);
+    emit_event(s, &(struct api_event){.type = API_EVENT_CALL,
+                                      .index = slot->index,
+                                      .call_index = piece->index,
+                                      .call = &call});
     s->choice_states[slot->index].n_calls++;
 }
 
 /* Log-probabilities go with the first text that is written; until then they wait. */
 static void write_text_chunk(struct completion_stream *s, const struct choice_slot *slot,
-                             const char *text, size_t n, struct reply_logprobs *logprobs)
+                             const char *text, size_t n, struct api_logprobs *logprobs)
 {
     struct choice_state *v = &s->choice_states[slot->index];
-    reply_chunk_text(&s->out, &s->a->reply, slot->index, text, n, logprobs);
+    emit_event(s, &(struct api_event){.type = API_EVENT_TEXT,
+                                      .index = slot->index,
+                                      .text = text,
+                                      .n_text = n,
+                                      .logprobs = logprobs});
     v->n_logprobs_sent += (int)logprobs->n;
     logprobs->n = 0;
 }
 
 static bool write_parsed_text(struct completion_stream *s, const struct choice_slot *slot,
-                              struct reply_logprobs *logprobs)
+                              struct api_logprobs *logprobs)
 {
     ey_answer_piece piece;
     while (ey_tool_parser_next(s->choice_states[slot->index].tools, &piece)) {
@@ -105,7 +121,7 @@ static bool write_parsed_text(struct completion_stream *s, const struct choice_s
 }
 
 static bool write_new_text(struct completion_stream *s, const struct choice_slot *slot,
-                           const ey_event *event, struct reply_logprobs *logprobs)
+                           const ey_event *event, struct api_logprobs *logprobs)
 {
     struct choice_state *v = &s->choice_states[slot->index];
     if (v->tools)
@@ -121,7 +137,7 @@ static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
 {
     struct choice_state *v = &s->choice_states[slot->index];
     struct fetched_logprobs fetched = {0};
-    struct reply_logprobs logprobs = {.offset = &v->offset};
+    struct api_logprobs logprobs = {.offset = &v->offset};
     bool ok = true;
     if (s->a->request.request.top_logprobs >= 0) {
         ok = fetch_logprobs(&fetched, s->a, slot->generation, v->n_logprobs_sent, event->n_tokens);
@@ -137,7 +153,7 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
 {
     struct choice_state *v = &s->choice_states[slot->index];
     const ey_answer *answer = &slot->answer;
-    struct reply_logprobs logprobs = {.offset = &v->offset};
+    struct api_logprobs logprobs = {.offset = &v->offset};
     if (answer->logprobs) {
         logprobs.tokens = answer->logprobs + v->n_logprobs_sent;
         logprobs.n = answer->n_logprobs - (size_t)v->n_logprobs_sent;
@@ -146,9 +162,12 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
         ey_tool_parser_end(v->tools);
         if (!write_parsed_text(s, slot, &logprobs)) return api_fail_memory(&s->a->error);
     }
-    struct reply_end end = completion_finish(s->a, answer, v->n_calls);
+    struct api_end end = completion_finish(s->a, answer, v->n_calls);
     begin_choice(s, slot);
-    reply_chunk_end(&s->out, &s->a->reply, slot->index, &end, logprobs.n ? &logprobs : NULL);
+    emit_event(s, &(struct api_event){.type = API_EVENT_END,
+                                      .index = slot->index,
+                                      .end = &end,
+                                      .logprobs = logprobs.n ? &logprobs : NULL});
     return true;
 }
 
@@ -161,15 +180,16 @@ static void note_phase(struct completion_stream *s, const struct choice_slot *sl
     s->total = event->total;
 }
 
-/* A comment that keeps proxies and clients from giving up. Some clients take one for an event, so
- * only a long silence is broken by it. */
+/* Keeps proxies and clients from giving up. Some clients take a comment for an event, so only a
+ * long silence is broken by it. */
 static void break_silence(struct completion_stream *s)
 {
+    char text[128] = "waiting";
     if (s->out.size || seconds_now() - s->last_write < SILENCE_SECONDS) return;
     if (s->total)
-        reply_comment(&s->out, "%s %d/%d", ey_phase_text(s->phase), s->done, s->total);
-    else
-        reply_comment(&s->out, "waiting");
+        snprintf(text, sizeof(text), "%s %d/%d", ey_phase_text(s->phase), s->done, s->total);
+    emit_event(
+        s, &(struct api_event){.type = API_EVENT_SILENCE, .text = text, .n_text = strlen(text)});
 }
 
 /* ---- the stream ---- */
@@ -178,15 +198,13 @@ static void finish_stream(struct completion_stream *s)
 {
     struct api_usage usage;
     completion_choices_usage(&s->a->choices, &usage);
-    if (s->a->request.include_usage) reply_chunk_usage(&s->out, &s->a->reply, &usage);
-    reply_done(&s->out);
+    emit_event(s, &(struct api_event){.type = API_EVENT_FINISH, .usage = &usage});
     s->ended = true;
 }
 
 static void finish_stream_with_error(struct completion_stream *s)
 {
-    reply_chunk_error(&s->out, &s->a->error);
-    reply_done(&s->out);
+    emit_event(s, &(struct api_event){.type = API_EVENT_ERROR, .error = &s->a->error});
     s->ended = true;
 }
 
@@ -280,6 +298,7 @@ void completion_stream(struct completion *a, struct exchange *x)
                                     .choice_states = choice_states,
                                     .out = buf_with_max(EY_MAX_RESPONSE_BYTES),
                                     .last_write = seconds_now()};
-    exchange_stream(x, 200, "text/event-stream; charset=utf-8",
+    emit_event(s, &(struct api_event){.type = API_EVENT_OPEN});
+    exchange_stream(x, 200, a->request.dialect->stream_type,
                     (struct response_stream){pull_completion, close_completion, s});
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An answer between the engine and a dialect: whole, as choices, or as the events of a stream. */
+#ifndef EY_SERVER_API_ANSWER_H
+#define EY_SERVER_API_ANSWER_H
+
+#include "server/api/common/api_request.h"
+#include "server/api/common/api_usage.h"
+
+/* What all that is written of one exchange has in common. */
+struct api_reply {
+    int kind;                          /* the dialect's own */
+    const struct api_request *request; /* its prompts are gone */
+    char id[48];                       /* the dialect's prefix and 32 digits */
+    int64_t created;                   /* seconds since 1970 */
+    const char *model;                 /* as the server calls it */
+    int64_t prompt_tokens;             /* known before the first token */
+    double requested_at;               /* when the request came; seconds_now() */
+    double load_seconds;               /* how long it waited for the model */
+    void *state;                       /* the dialect's own, of state_bytes, zero at first */
+};
+
+struct api_tool_call {
+    char id[48]; /* the dialect's prefix and 32 digits */
+    const char *name, *arguments;
+    size_t n_arguments;
+};
+
+/* How an answer ended. */
+struct api_end {
+    ey_finish finish;
+    bool called;           /* it stopped after tool calls, which some dialects tell apart */
+    const char *stop_text; /* NULL: none of the request's stop texts */
+    int stop_id;           /* -1: none of its stop_token_ids */
+};
+
+/* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL
+ * tokens: none were requested. */
+struct api_logprobs {
+    const ey_token_logprobs *tokens;
+    size_t n;
+    size_t *offset;
+};
+
+struct api_choice {
+    int index;
+    const char *thinking; /* what came before it */
+    size_t n_thinking;
+    const char *text; /* content */
+    size_t n_text;
+    const struct api_tool_call *calls;
+    size_t n_calls;
+    struct api_logprobs logprobs;
+    struct api_end end;
+};
+
+/* What a stream is told, in this order: OPEN; of each choice START, then THINKING, TEXT and CALL as
+ * they come, and END; FINISH when all choices have ended. SILENCE may come anywhere before, ERROR
+ * in the place of FINISH. */
+enum api_event_type {
+    API_EVENT_OPEN,     /* nothing was computed yet */
+    API_EVENT_START,    /* a choice begins: the role */
+    API_EVENT_THINKING, /* text[n_text] */
+    API_EVENT_TEXT,     /* text[n_text]; logprobs */
+    API_EVENT_CALL,     /* a whole call, number call_index of its choice */
+    API_EVENT_END,      /* end; logprobs of tokens that came without text */
+    API_EVENT_FINISH,   /* usage */
+    API_EVENT_ERROR,    /* the last event, too */
+    API_EVENT_SILENCE   /* nothing for long: text says what the server does */
+};
+
+struct api_event {
+    enum api_event_type type;
+    int index; /* of the choice */
+    const char *text;
+    size_t n_text;
+    int call_index;
+    const struct api_tool_call *call;
+    const struct api_logprobs *logprobs; /* NULL: none */
+    const struct api_end *end;
+    const struct api_usage *usage;
+    const struct api_error *error;
+};
+
+/* prefix and 32 random hexadecimal digits. */
+void api_random_id(char out[48], const char *prefix);
+struct api_reply api_reply_start(const struct api_dialect *dialect, const char *model);
+
+#endif
