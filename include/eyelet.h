@@ -29,6 +29,7 @@
 #ifndef EYELET_H
 #define EYELET_H
 
+#include "eyelet/api.h"
 #include "eyelet/budget.h"
 #include "eyelet/diagnose.h"
 #include "eyelet/engine.h"
@@ -38,6 +39,7 @@
 #include "eyelet/phase.h"
 #include "eyelet/preview.h"
 #include "eyelet/request.h"
+#include "eyelet/tasks.h"
 #include "eyelet/tool_calls.h"
 
 #endif

@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "eyelet/api.h"
+
+EY_BEGIN_DECLS
+
 /* X(name, HTTP status, exit status of a command) */
 #define EY_CODES(X)                                                                          \
     X(EY_OK, 200, 0)          /* no error */                                                 \
@@ -48,8 +52,10 @@ typedef struct {
 } ey_err;
 
 /* Exit status of a command that ends with this code. */
-int ey_code_exit_status(ey_code code);
+EY_API int ey_code_exit_status(ey_code code);
 /* HTTP status of a response that carries this code. */
-int ey_code_http_status(ey_code code);
+EY_API int ey_code_http_status(ey_code code);
+
+EY_END_DECLS
 
 #endif

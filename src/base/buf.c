@@ -14,6 +14,11 @@ struct buf buf_with_max(size_t max)
     return (struct buf){.max = max};
 }
 
+void ey_free(void *memory)
+{
+    free(memory);
+}
+
 void buf_free(struct buf *b)
 {
     free(b->data);

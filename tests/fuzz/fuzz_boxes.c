@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/utf8.h"
-#include "cli/output/boxes.h"
+#include "eyelet/tasks.h"
 
 static bool in_order(double first, double second)
 {
@@ -17,16 +18,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct box_list list;
+    ey_box_list list;
     ey_err e;
-    if (!boxes_read(&list, (const char *)data, size, &e) || list.n > EY_MAX_BOXES) abort();
+    if (!ey_boxes_read(&list, (const char *)data, size, &e) || list.n > EY_MAX_BOXES) abort();
     for (size_t i = 0; i < list.n; i++) {
-        const struct box *b = &list.item[i];
+        const ey_box *b = &list.boxes[i];
         size_t n = strlen(b->label);
         if (!in_order(b->x1, b->x2) || !in_order(b->y1, b->y2) || n > EY_MAX_LABEL_BYTES ||
             !utf8_valid(b->label, n))
             abort();
     }
-    boxes_free(&list);
+    ey_boxes_free(&list);
     return 0;
 }

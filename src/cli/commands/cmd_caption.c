@@ -7,6 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/image_batch.h"
 #include "cli/terminal/preview.h"
+#include "eyelet/tasks.h"
 
 static bool caption_check_arguments(const struct options *o, ey_err *e)
 {
@@ -85,6 +86,6 @@ int cmd_caption(const struct options *o)
     ey_err e;
     if (!caption_check_arguments(o, &e)) return term_complain(&e);
     const struct image_batch batch = {
-        .prompt = "Describe this image.", .json = o->json, .print = caption_print};
+        .prompt = ey_caption_prompt(), .json = o->json, .print = caption_print};
     return image_batch_run(o, &batch);
 }

@@ -3,7 +3,6 @@
  * too when --draw asks. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,14 +10,12 @@
 #include <unistd.h>
 
 #include "base/text/json_writer.h"
-#include "base/utf8.h"
-#include "cli/output/boxes.h"
+#include "base/limits.h"
 #include "cli/terminal/cancel.h"
 #include "cli/commands/commands.h"
 #include "cli/output/draw_boxes.h"
 #include "cli/cli_engine.h"
-
-enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be understood */
+#include "eyelet/tasks.h"
 
 struct detection {
     struct cli_engine cli;
@@ -26,7 +23,7 @@ struct detection {
     char *prompt;
     struct cli_response_format format;
     ey_answer answer;
-    struct box_list boxes;
+    ey_box_list boxes;
     struct drawn_box *scaled; /* [boxes.n], in pixels */
 };
 
@@ -80,34 +77,6 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
 
 /* ---- asking ---- */
 
-/* The official cookbook's wording (spec 8.2), which the models were trained on. */
-static bool detect_make_prompt(struct detection *d, const char *what, ey_err *e)
-{
-    if (asprintf(&d->prompt,
-                 "Locate every instance that belongs to the following categories: '%s'. Report "
-                 "bbox coordinates in JSON format.",
-                 what) >= 0)
-        return true;
-    d->prompt = NULL;
-    return ey_fail_memory(e, "the question", strlen(what));
-}
-
-/* What the model may write: the family's grounding format (spec 8.1) with white space as it likes,
- * fenced or not, or the sentence that there is nothing. Corners may come in either order. */
-#define BLANK "\\n?[ \\t]{0,8}"
-#define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
-#define TEXT "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]){0,100}\""
-#define BOX "\\[" BLANK NUMBER "(," BLANK NUMBER "){3}" BLANK "\\]"
-#define OBJECT \
-    "\\{" BLANK "\"bbox_2d\": ?" BOX "," BLANK "\"(label|text_content)\": ?" TEXT BLANK "\\}"
-#define LIST "\\[" BLANK "(" OBJECT "(," BLANK OBJECT ")*" BLANK ")?\\]"
-static const char answer_pattern[] = LIST "|```(json)?\\n" LIST "\\n```|There (is|are) no [^\\n]*";
-
-static int to_pixels(double thousandths, int side)
-{
-    return (int)lround(thousandths / 1000 * side);
-}
-
 /* Of the upright image. A server that is not eyelet's does not tell it. */
 static bool image_size(const struct detection *d, int *width, int *height, ey_err *e)
 {
@@ -129,10 +98,11 @@ static bool scale_boxes(struct detection *d, const char *what, ey_err *e)
     d->scaled = calloc(n + 1, sizeof(*d->scaled));
     if (!d->scaled) return ey_fail_memory(e, "boxes", (n + 1) * sizeof(*d->scaled));
     for (size_t i = 0; i < n; i++) {
-        const struct box *b = &d->boxes.item[i];
-        d->scaled[i] = (struct drawn_box){to_pixels(b->x1, width),       to_pixels(b->y1, height),
-                                          to_pixels(b->x2, width),       to_pixels(b->y2, height),
-                                          b->label[0] ? b->label : what, 0};
+        const ey_box *b = &d->boxes.boxes[i];
+        int pixels[4];
+        ey_box_to_pixels(b, width, height, pixels);
+        d->scaled[i] = (struct drawn_box){
+            pixels[0], pixels[1], pixels[2], pixels[3], b->label[0] ? b->label : what, 0};
     }
     return true;
 }
@@ -141,12 +111,13 @@ static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
     if (!input_read(&d->file, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
-    if (!detect_make_prompt(d, what, e) ||
-        !response_format_open_regex(&d->format, answer_pattern, e) || !cli_engine_load(&d->cli, e))
+    if (!ey_detect_prompt(&d->prompt, what, e) ||
+        !response_format_open_regex(&d->format, ey_detect_pattern(), e) ||
+        !cli_engine_load(&d->cli, e))
         return false;
     struct question question = {&d->file, 1, d->prompt, false, true, &d->format};
     if (!cli_engine_ask(&d->cli, &question, &d->answer, e)) return false;
-    return boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && scale_boxes(d, what, e);
+    return ey_boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && scale_boxes(d, what, e);
 }
 
 /* ---- what is printed ---- */
@@ -191,16 +162,6 @@ static void print_missing_boxes(const struct detection *d)
         fprintf(stderr, "eyelet: only the first %d boxes are given\n", EY_MAX_BOXES);
 }
 
-static bool fail_unclear(const struct detection *d, ey_err *e)
-{
-    size_t n = d->answer.n_text < SHOWN_BYTES ? d->answer.n_text : SHOWN_BYTES;
-    while (n && !utf8_valid(d->answer.text, n))
-        n--; /* whole characters */
-    return ey_fail(e, EY_BAD_MODEL,
-                   "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)n,
-                   d->answer.text, n < d->answer.n_text ? " …" : "");
-}
-
 static bool detect_draw(struct detection *d, const char *path, ey_err *e)
 {
     struct image image = {0};
@@ -217,7 +178,7 @@ static bool detect_print(struct detection *d, const struct options *o, ey_err *e
     progress_clear(&d->cli.progress);
     print_missing_boxes(d);
     if (!print_boxes(d, e)) return false;
-    if (d->boxes.result == BOXES_UNCLEAR) return fail_unclear(d, e);
+    if (!ey_boxes_check(&d->boxes, d->answer.text, d->answer.n_text, e)) return false;
     return !o->draw || detect_draw(d, o->draw, e);
 }
 
@@ -227,11 +188,11 @@ static void detection_close(struct detection *d)
 {
     cli_engine_close(&d->cli);
     ey_answer_free(&d->answer);
-    boxes_free(&d->boxes);
+    ey_boxes_free(&d->boxes);
     input_free(&d->file);
     response_format_close(&d->format);
     free(d->scaled);
-    free(d->prompt);
+    ey_free(d->prompt);
 }
 
 int cmd_detect(const struct options *o)

@@ -8,13 +8,9 @@
 #include "cli/output/answer_json.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/image_batch.h"
+#include "eyelet/tasks.h"
 
-enum {
-    MAX_PROMPT = 4096, /* bytes of a question that we make; further fields are left to the schema */
-    MAX_DESCRIPTION = 200, /* a longer one is left out */
-    FIELD_LEVELS = 3,      /* fields of fields that the question names */
-    SHOWN_BYTES = 200,     /* of an answer that is no JSON */
-};
+enum { SHOWN_BYTES = 200 }; /* of an answer that is no JSON */
 
 static bool extract_check_arguments(const struct options *o, ey_err *e)
 {
@@ -30,50 +26,6 @@ static bool extract_check_arguments(const struct options *o, ey_err *e)
                            "- (standard input) can be an image or the schema, not both");
     return (!o->prompt || input_check_text(o->prompt, strlen(o->prompt), "--prompt", e)) &&
            input_check_images(o->args, o->n_args, "extract", e);
-}
-
-/* ---- the question ---- */
-
-/* Of an object, or of the objects that an array has. */
-static json_object *fields_of(const json_object *schema)
-{
-    json_object *items = json_member_of_type(schema, "items", json_type_object);
-    return json_member_of_type(items ? items : schema, "properties", json_type_object);
-}
-
-/* "total (the sum to be paid), items (name, price)"; whole fields, as many as fit. */
-static void add_fields(struct buf *out, json_object *fields, int levels)
-{
-    const char *separator = "";
-    json_object_object_foreach(fields, name, field)
-    {
-        json_object *text = json_member_of_type(field, "description", json_type_string),
-                    *inner = levels > 1 ? fields_of(field) : NULL;
-        bool described = text && json_object_get_string_len(text) <= MAX_DESCRIPTION;
-        if (out->size + strlen(name) + MAX_DESCRIPTION > MAX_PROMPT) return;
-        buf_printf(out, "%s%s", separator, name);
-        if (described) buf_printf(out, " (%s)", json_object_get_string(text));
-        if (inner && json_object_object_length(inner)) {
-            buf_add_text(out, " (");
-            add_fields(out, inner, levels - 1);
-            buf_add_text(out, ")");
-        }
-        separator = ", ";
-    }
-}
-
-/* The schema was compiled before, so it is JSON. */
-static bool extract_make_prompt(struct buf *out, const char *schema, ey_err *e)
-{
-    json_object *root = json_parse(schema, strlen(schema), "the schema", EY_BAD_REQUEST, e);
-    json_object *fields = fields_of(root);
-    buf_add_text(out, "Extract the data in the image as JSON");
-    if (fields && json_object_object_length(fields)) {
-        buf_add_text(out, " with these fields: ");
-        add_fields(out, fields, FIELD_LEVELS);
-    }
-    json_object_put(root);
-    return buf_add_text(out, ".") || ey_fail_memory(e, "the question", MAX_PROMPT);
 }
 
 /* ---- a line ---- */
@@ -131,17 +83,17 @@ int cmd_extract(const struct options *o)
 {
     ey_err e;
     struct cli_response_format format = {0};
-    struct buf made = buf_with_max(2 * MAX_PROMPT);
+    char *made = NULL;
     bool ok = extract_check_arguments(o, &e) &&
               response_format_open_schema(&format, o->schema, &e) &&
-              (o->prompt || extract_make_prompt(&made, format.text, &e));
-    const struct image_batch batch = {.prompt = o->prompt ? o->prompt : made.data,
+              (o->prompt || ey_extract_prompt(&made, format.text, strlen(format.text), &e));
+    const struct image_batch batch = {.prompt = o->prompt ? o->prompt : made,
                                       .format = &format,
                                       .greedy = true,
                                       .json = true,
                                       .print = extract_print};
     int status = ok ? image_batch_run(o, &batch) : term_complain(&e);
     response_format_close(&format);
-    buf_free(&made);
+    ey_free(made);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
+#include "eyelet/tasks.h"
 
 static bool scene_check_arguments(const struct options *o, const char *command, ey_err *e)
 {
@@ -18,14 +19,13 @@ int cmd_scene(const struct options *o)
 {
     ey_err e;
     if (!scene_check_arguments(o, "scene", &e)) return term_complain(&e);
-    return ask_about_images(o, 1, "Describe this image in detail.", false, NULL);
+    return ask_about_images(o, 1, ey_scene_prompt(), false, NULL);
 }
 
-/* Greedy: what is written does not depend on luck. The question is the official cookbook's
- * (spec 8.2). */
+/* Greedy: what is written does not depend on luck. */
 int cmd_read(const struct options *o)
 {
     ey_err e;
     if (!scene_check_arguments(o, "read", &e)) return term_complain(&e);
-    return ask_about_images(o, 1, "Read all the text in the image.", true, NULL);
+    return ask_about_images(o, 1, ey_read_prompt(), true, NULL);
 }

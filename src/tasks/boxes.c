@@ -2,14 +2,18 @@
 /* A forgiving reader of JSON-like answers: one pass, a bounded stack instead of recursion. Outside
  * of braces all is prose; inside, either quote opens a string, and what cannot be understood is
  * stepped over. */
-#include "cli/output/boxes.h"
+#include "eyelet/tasks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/buf.h"
+#include "base/limits.h"
 #include "base/utf8.h"
+
+enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be understood */
 
 #define SCALE 1000.0 /* Qwen3-VL's coordinates, whatever the image's size and shape */
 
@@ -33,7 +37,8 @@ struct boxes_reader {
     const char *at, *end;
     struct boxes_frame frame[EY_MAX_JSON_DEPTH];
     size_t depth;
-    struct box_list *list;
+    ey_box_list *list;
+    struct arena *memory; /* of the list */
 };
 
 static bool boxes_is_space(char c)
@@ -221,13 +226,13 @@ static void value_done(struct boxes_reader *r)
 
 static bool add_box(struct boxes_reader *r, const struct boxes_frame *f, ey_err *e)
 {
-    struct box_list *list = r->list;
+    ey_box_list *list = r->list;
     if (list->n == EY_MAX_BOXES) return list->truncated = true;
-    if (!list->item) list->item = arena_array(&list->memory, EY_MAX_BOXES, sizeof(*list->item));
-    char *label = copy_label(&list->memory, f->label);
-    if (!list->item || !label)
-        return ey_fail_memory(e, "boxes", EY_MAX_BOXES * sizeof(*list->item));
-    list->item[list->n++] = (struct box){f->box[0], f->box[1], f->box[2], f->box[3], label};
+    if (!list->boxes) list->boxes = arena_array(r->memory, EY_MAX_BOXES, sizeof(*list->boxes));
+    char *label = copy_label(r->memory, f->label);
+    if (!list->boxes || !label)
+        return ey_fail_memory(e, "boxes", EY_MAX_BOXES * sizeof(*list->boxes));
+    list->boxes[list->n++] = (ey_box){f->box[0], f->box[1], f->box[2], f->box[3], label};
     return true;
 }
 
@@ -377,17 +382,46 @@ static bool says_nothing_found(const char *text, size_t n)
 
 /* ---- the whole ---- */
 
-bool boxes_read(struct box_list *list, const char *text, size_t n, ey_err *e)
+bool ey_boxes_read(ey_box_list *list, const char *text, size_t n, ey_err *e)
 {
-    struct boxes_reader r = {.at = text, .end = text + n, .list = list};
-    *list = (struct box_list){0};
+    struct arena *memory = calloc(1, sizeof(*memory));
+    struct boxes_reader r = {.at = text, .end = text + n, .list = list, .memory = memory};
+    *list = (ey_box_list){.owner = memory};
+    if (!memory) return ey_fail_memory(e, "boxes", sizeof(*memory));
     if (!boxes_read_all(&r, e)) return false;
-    list->result = list->n ? BOXES_FOUND : says_nothing_found(text, n) ? BOXES_NONE : BOXES_UNCLEAR;
+    list->result = list->n                       ? EY_BOXES_FOUND
+                   : says_nothing_found(text, n) ? EY_BOXES_NONE
+                                                 : EY_BOXES_UNCLEAR;
     return true;
 }
 
-void boxes_free(struct box_list *list)
+void ey_boxes_free(ey_box_list *list)
 {
-    arena_free(&list->memory);
-    *list = (struct box_list){0};
+    if (list->owner) arena_free(list->owner);
+    free(list->owner);
+    *list = (ey_box_list){0};
+}
+
+bool ey_boxes_check(const ey_box_list *list, const char *text, size_t n, ey_err *e)
+{
+    if (list->result != EY_BOXES_UNCLEAR) return true;
+    size_t shown = n < SHOWN_BYTES ? n : SHOWN_BYTES;
+    while (shown && !utf8_valid(text, shown))
+        shown--; /* whole characters */
+    return ey_fail(e, EY_BAD_MODEL,
+                   "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)shown,
+                   text, shown < n ? " …" : "");
+}
+
+static int to_pixels(double thousandths, int side)
+{
+    return (int)lround(thousandths / SCALE * side);
+}
+
+void ey_box_to_pixels(const ey_box *box, int width, int height, int pixels[4])
+{
+    pixels[0] = to_pixels(box->x1, width);
+    pixels[1] = to_pixels(box->y1, height);
+    pixels[2] = to_pixels(box->x2, width);
+    pixels[3] = to_pixels(box->y2, height);
 }

@@ -9,17 +9,19 @@
 
 #include <cmocka.h>
 
-#include "cli/output/boxes.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "eyelet/tasks.h"
 
 /* Boxes as "label x1 y1 x2 y2; ", with one decimal where there is one. */
-static void describe(struct buf *out, const struct box_list *list)
+static void describe(struct buf *out, const ey_box_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {
-        const struct box *b = &list->item[i];
+        const ey_box *b = &list->boxes[i];
         buf_printf(out, "%s%s %g %g %g %g", i ? "; " : "", b->label, b->x1, b->y1, b->x2, b->y2);
     }
-    if (list->result == BOXES_NONE) buf_add_text(out, "none");
-    if (list->result == BOXES_UNCLEAR) buf_add_text(out, "unclear");
+    if (list->result == EY_BOXES_NONE) buf_add_text(out, "none");
+    if (list->result == EY_BOXES_UNCLEAR) buf_add_text(out, "unclear");
 }
 
 struct answer_case {
@@ -29,17 +31,17 @@ struct answer_case {
 static void check(const struct answer_case *cases, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct box_list list;
+        ey_box_list list;
         ey_err e;
         struct buf got = buf_with_max(1 << 16);
         size_t length = strlen(cases[i].answer);
         char *exact = malloc(length + 1); /* without a NUL, so that reading past the end is seen */
         memcpy(exact, cases[i].answer, length);
-        assert_true(boxes_read(&list, exact, length, &e));
+        assert_true(ey_boxes_read(&list, exact, length, &e));
         describe(&got, &list);
         if (strcmp(got.data, cases[i].boxes) != 0)
             fail_msg("%s\n  gives  %s\n  wanted %s", cases[i].answer, got.data, cases[i].boxes);
-        boxes_free(&list);
+        ey_boxes_free(&list);
         buf_free(&got);
         free(exact);
     }
@@ -171,16 +173,16 @@ static void at_most_so_many(void **state)
     (void)state;
     for (size_t wanted = EY_MAX_BOXES - 1; wanted <= EY_MAX_BOXES + 1; wanted++) {
         struct buf text = buf_with_max(1 << 20);
-        struct box_list list;
+        ey_box_list list;
         ey_err e;
         buf_add_text(&text, "[");
         for (size_t i = 0; i < wanted; i++)
             buf_printf(&text, "{\"bbox_2d\": [%zu, 1, 1000, 9], \"label\": \"n\"},", i % 1000);
-        assert_true(boxes_read(&list, text.data, text.size, &e));
+        assert_true(ey_boxes_read(&list, text.data, text.size, &e));
         assert_int_equal(list.n, wanted > EY_MAX_BOXES ? EY_MAX_BOXES : wanted);
         assert_int_equal(list.truncated, wanted > EY_MAX_BOXES);
-        assert_true(list.item[list.n - 1].x1 == (double)((list.n - 1) % 1000));
-        boxes_free(&list);
+        assert_true(list.boxes[list.n - 1].x1 == (double)((list.n - 1) % 1000));
+        ey_boxes_free(&list);
         buf_free(&text);
     }
 }
@@ -190,16 +192,16 @@ static void long_labels_are_cut_between_characters(void **state)
 {
     (void)state;
     struct buf text = buf_with_max(1 << 20);
-    struct box_list list;
+    ey_box_list list;
     ey_err e;
     buf_add_text(&text, "{\"label\": \"x");
     for (int i = 0; i < 700; i++)
         buf_add_text(&text, "\xc3\xbc");
     buf_add_text(&text, "\", \"bbox_2d\": [1, 2, 3, 4]}");
-    assert_true(boxes_read(&list, text.data, text.size, &e));
+    assert_true(ey_boxes_read(&list, text.data, text.size, &e));
     assert_int_equal(list.n, 1);
-    assert_int_equal(strlen(list.item[0].label), EY_MAX_LABEL_BYTES - 1);
-    boxes_free(&list);
+    assert_int_equal(strlen(list.boxes[0].label), EY_MAX_LABEL_BYTES - 1);
+    ey_boxes_free(&list);
     buf_free(&text);
 }
 
@@ -211,14 +213,14 @@ static void endless_nesting_and_quotes(void **state)
                                          "' ", "{'", "{\"",     "\\",       "{\"a\": '\\"};
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
         struct buf text = buf_with_max(8 << 20);
-        struct box_list list;
+        ey_box_list list;
         ey_err e;
         buf_add_text(&text, i % 2 ? "{" : "");
         for (int k = 0; k < 300000; k++)
             buf_add_text(&text, pieces[i]);
-        assert_true(boxes_read(&list, text.data, text.size, &e));
-        assert_int_equal(list.result, BOXES_UNCLEAR);
-        boxes_free(&list);
+        assert_true(ey_boxes_read(&list, text.data, text.size, &e));
+        assert_int_equal(list.result, EY_BOXES_UNCLEAR);
+        ey_boxes_free(&list);
         buf_free(&text);
     }
 }
