@@ -27,8 +27,8 @@ all: setup build/build.ninja
 help:
 	@echo 'make               build/eyelet (installs what is missing when root, else says what)'
 	@echo 'make demo          see the dozen images in examples/ described'
-	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, manual, completions, systemd unit'
-	@echo 'make deb           dist/eyelet_VERSION_amd64.deb for Debian 12'
+	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, libeyelet, manual, completions, systemd unit'
+	@echo 'make deb           dist/*.deb for Debian 12: eyelet, libeyelet0, libeyelet-dev'
 	@echo 'make check         style, layers and names, in seconds (docs/testing.md)'
 	@echo 'make test          build and run all tests; one: make test T=name'
 	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
@@ -37,7 +37,7 @@ help:
 	@echo 'make test-abuse    attacks on a server, each bounded to a minute (docs/guides/security.md)'
 	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
 	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
-	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable or fuzz: one of them'
+	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable, fuzz or abi: one of them'
 	@echo 'make asan, tsan    the tests under AddressSanitizer and UndefinedBehaviorSanitizer, or ThreadSanitizer; of the longest a sample'
 	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of the emulated GPU'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
@@ -60,8 +60,8 @@ deb: setup-packages build-deb/build.ninja
 	@$(NINJA) -C build-deb all manual
 	@cd build-deb && cpack --config CPackConfig.cmake -B ../dist >/dev/null
 	@rm -rf dist/_CPack_Packages
-	@lintian --allow-root --fail-on error,warning dist/eyelet_*.deb
-	@ls dist/eyelet_*.deb
+	@lintian --allow-root --fail-on error,warning dist/*.deb
+	@ls dist/*.deb
 
 check: setup-style
 	@tools/check_style.sh

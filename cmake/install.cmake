@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # What make install puts where, and the Debian package of the same. `manual` is built before (Makefile).
+# Debian looks there below any prefix, and its packages must
+if(CMAKE_LIBRARY_ARCHITECTURE AND NOT DEFINED CMAKE_INSTALL_LIBDIR)
+  set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE PATH "libraries, below the prefix")
+endif()
 include(GNUInstallDirs)
 set(manual ${CMAKE_BINARY_DIR}/manual)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
 install(TARGETS eyelet RUNTIME DESTINATION bin)
 install(TARGETS eyelet-decode RUNTIME DESTINATION libexec/eyelet)
 install(DIRECTORY models/demo DESTINATION share/eyelet/models)
@@ -14,6 +19,10 @@ install(DIRECTORY docs/ DESTINATION share/doc/eyelet FILES_MATCHING PATTERN *.md
 # the unit has the prefix that is known only now
 install(CODE "configure_file(${CMAKE_SOURCE_DIR}/packaging/eyelet.service.in ${CMAKE_BINARY_DIR}/eyelet.service @ONLY)")
 install(FILES ${CMAKE_BINARY_DIR}/eyelet.service DESTINATION lib/systemd/system)
+
+if(TARGET libeyelet)
+  include(cmake/install_library.cmake)
+endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME eyelet)
@@ -33,10 +42,34 @@ before anything is loaded. No Python; of NVIDIA's software the driver only.
 A demo model of 20 MB that knows colored shapes and printed words comes
 with it.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# opened at run time: for serve; for images from the web and --server; for HEIC and AVIF
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libmicrohttpd12")
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4, libheif1, ca-certificates")
-set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)
-list(TRANSFORM CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_COMPONENTS_ALL program)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME eyelet)
+# opened at run time: for serve; for images from the web and --server; for HEIC and AVIF
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "libmicrohttpd12")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4, libheif1, ca-certificates")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)
+list(TRANSFORM CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)
+if(TARGET libeyelet)
+  list(APPEND CPACK_COMPONENTS_ALL library development)
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libeyelet${EY_SOVERSION})
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+  # what a program that is linked with it depends on, and ldconfig after it is unpacked
+  file(WRITE ${CMAKE_BINARY_DIR}/debian/shlibs "libeyelet ${EY_SOVERSION} libeyelet${EY_SOVERSION} (>= ${PROJECT_VERSION})\n")
+  file(WRITE ${CMAKE_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/debian/shlibs ${CMAKE_BINARY_DIR}/debian/triggers)
+  # the program that decodes HEIC and AVIF, and the demo model
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "eyelet")
+  set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libeyelet-dev)
+  set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+  set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libeyelet${EY_SOVERSION} (= ${PROJECT_VERSION})")
+  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "vision-language models as a library
+libeyelet answers questions about images with the Qwen3-VL models, on an
+NVIDIA GPU or a CPU, behind a small C interface.")
+  set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "headers of the vision-language library libeyelet
+What is needed to compile programs that use libeyelet: headers, and how to
+find them with pkg-config and CMake.")
+endif()
 include(CPack)

@@ -4,7 +4,7 @@
 # minutes on two cores and, when it passes, adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-parts="release asan tsan clang portable fuzz"
+parts="release asan tsan clang portable fuzz abi"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -13,6 +13,7 @@ run_part() {
     release) EY_ALL_TESTS=1 make --no-print-directory test ;; # all goldens, all of the emulated GPU
     asan | tsan | clang) make --no-print-directory "$1" ;;
     portable) make --no-print-directory portable && tools/compile_kernels.sh all ;;
+    abi) tools/setup.sh abi && tools/abi_check.sh ;; # against the last tag
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
     *) echo "nightly.sh: there is no part $1; parts: $parts" >&2; exit 2 ;;
   esac

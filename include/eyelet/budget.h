@@ -7,19 +7,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "eyelet/api.h"
+
+EY_BEGIN_DECLS
+
 typedef struct ey_budget ey_budget;
 
 /* A budget of so many bytes, which the caller frees. Returns NULL when memory is exhausted. */
-ey_budget *ey_budget_create(uint64_t bytes);
+EY_API ey_budget *ey_budget_create(uint64_t bytes);
 /* Sets *budget to NULL; accepts NULL. No thread may use it any more, nor an engine that borrows it.
  */
-void ey_budget_free(ey_budget **budget);
+EY_API void ey_budget_free(ey_budget **budget);
 /* Waits up to timeout_ms for n free bytes. Returns false on timeout, or if n exceeds the total. */
-bool ey_budget_acquire(ey_budget *budget, uint64_t n, int timeout_ms);
+EY_API bool ey_budget_acquire(ey_budget *budget, uint64_t n, int timeout_ms);
 /* Gives back n of the bytes that were acquired. */
-void ey_budget_release(ey_budget *budget, uint64_t n);
+EY_API void ey_budget_release(ey_budget *budget, uint64_t n);
 /* In bytes. */
-uint64_t ey_budget_total(const ey_budget *budget);
-uint64_t ey_budget_used(ey_budget *budget);
+EY_API uint64_t ey_budget_total(const ey_budget *budget);
+EY_API uint64_t ey_budget_used(ey_budget *budget);
+
+EY_END_DECLS
 
 #endif

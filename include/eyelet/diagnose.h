@@ -7,6 +7,8 @@
 
 #include "eyelet/engine.h"
 
+EY_BEGIN_DECLS
+
 /* ---- statistics ------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -40,7 +42,7 @@ typedef struct {
 } ey_stats;
 
 /* A copy, of one moment. Thread-safe. */
-ey_stats ey_engine_stats(const ey_engine *engine);
+EY_API ey_stats ey_engine_stats(const ey_engine *engine);
 
 /* Histogram of the time to compute one grammar mask. Bucket i ends at
  * EY_MASK_FIRST_US * 2^(i / EY_MASK_BUCKETS_PER_OCTAVE) microseconds; the last one is unbounded. */
@@ -51,14 +53,14 @@ typedef struct {
     uint64_t buckets[EY_MASK_BUCKETS];
     double step_wait_seconds; /* that finished steps waited for masks */
 } ey_mask_stats;
-ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
+EY_API ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
 /* Upper bound in seconds of the time that this share (0 to 1) of the masks took. */
-double ey_mask_percentile(const ey_mask_stats *stats, double share);
+EY_API double ey_mask_percentile(const ey_mask_stats *stats, double share);
 
 /* ---- GPU memory ------------------------------------------------------------------------------ */
 
 /* Memory in use by all processes, and the GPU's total. Returns false if the engine has no GPU. */
-bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total);
+EY_API bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total);
 
 /* Result of the last probe. Windows may move GPU memory to host memory at any time, without notice:
  * everything still works, but slowly. The probe finds that by reading. */
@@ -81,11 +83,11 @@ typedef struct {
 
 /* Reads all of the engine's GPU memory once, in slices between which requests run. Thread-safe.
  * Without a GPU it returns true with known = false. */
-bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *err);
+EY_API bool ey_probe_gpu_memory(ey_engine *engine, ey_gpu_memory *out, ey_err *err);
 /* The result of the last probe: after loading, or by ey_probe_gpu_memory. */
-ey_gpu_memory ey_last_gpu_memory(ey_engine *engine);
+EY_API ey_gpu_memory ey_last_gpu_memory(ey_engine *engine);
 /* Writes a warning that memory has spilled, and what to do. Returns false if it has not. */
-bool ey_gpu_memory_warning(const ey_gpu_memory *memory, char *text, size_t size);
+EY_API bool ey_gpu_memory_warning(const ey_gpu_memory *memory, char *text, size_t size);
 
 /* ---- cost and roofline (for benchmarks) ------------------------------------------------------ */
 
@@ -97,8 +99,8 @@ typedef struct {
 
 /* The least work that a request needs: prompt_tokens, with one image of width x height as the model
  * sees it (ignored by text-only models). */
-ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height,
-                                  int prompt_tokens);
+EY_API ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height,
+                                         int prompt_tokens);
 
 typedef struct {
     double read_bytes_per_second; /* plain reads of 1 GiB by all threads */
@@ -108,7 +110,7 @@ typedef struct {
 } ey_roofline;
 
 /* Measures the limits of the device for about a second, between requests. */
-bool ey_measure_roofline(ey_engine *engine, ey_roofline *roofline, ey_err *err);
+EY_API bool ey_measure_roofline(ey_engine *engine, ey_roofline *roofline, ey_err *err);
 
 /* ---- doctor ---------------------------------------------------------------------------------- */
 
@@ -140,6 +142,8 @@ typedef struct {
  * that use its memory, memory bandwidth, processor, host memory, disks. Uses the options model
  * (NULL: none is planned) and device. With `kernels`, repeats the GPU kernels' self-test and
  * reports each. */
-void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels);
+EY_API void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels);
+
+EY_END_DECLS
 
 #endif

@@ -11,8 +11,10 @@
 #include "eyelet/error.h"
 #include "eyelet/phase.h"
 
+EY_BEGIN_DECLS
+
 /* "1.2.3": a static string. */
-const char *ey_version(void);
+EY_API const char *ey_version(void);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -31,8 +33,9 @@ typedef void ey_notice_fn(void *user, const char *text);
 
 enum { EY_LAYERS_AUTO = -1 }; /* as many layers as fit */
 
-/* Every option's zero value means its default. */
+/* Begins as ey_engine_defaults() returns it; every other option's zero value means its default. */
 typedef struct {
+    size_t size;        /* of this struct */
     const char *model;  /* checkpoint directory, or a repository name in the Hugging Face cache */
     const char *device; /* "auto", "cuda", "cpu" or "ref" */
     /* Highest instruction set to use: "generic", "avx2", "avx512" or "amx", each with all that the
@@ -96,15 +99,21 @@ typedef struct {
     void *notice_user;
 } ey_engine_options;
 
-ey_engine_options ey_engine_defaults(void);
+static inline ey_engine_options ey_engine_defaults(void)
+{
+    ey_engine_options options = EY_ZEROS;
+    options.size = sizeof(options);
+    options.device = "auto";
+    return options;
+}
 
 /* ---- open, close, describe ------------------------------------------------------------------- */
 
 /* Opens a model. On success *engine belongs to the caller. Keeps no pointer into `options` other
  * than `budget`. */
-bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
+EY_API bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
 /* Frees the engine and sets *engine to NULL. Accepts NULL and half-built engines. */
-void ey_engine_close(ey_engine **engine);
+EY_API void ey_engine_close(ey_engine **engine);
 
 typedef struct {
     const char *directory;    /* where the checkpoint was found */
@@ -130,24 +139,26 @@ typedef struct {
 } ey_engine_info;
 
 /* Properties of an open engine. The strings live as long as the engine. */
-ey_engine_info ey_engine_describe(const ey_engine *engine);
+EY_API ey_engine_info ey_engine_describe(const ey_engine *engine);
 
 /* A thread copies the weights that the CPU reads in every step to huge pages after the engine was
  * opened. Waits for it and returns the bytes copied. Requests need not wait. Thread-safe. */
-uint64_t ey_engine_wait_huge_pages(ey_engine *engine);
+EY_API uint64_t ey_engine_wait_huge_pages(ey_engine *engine);
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */
 
 /* Tokenizes text[n_text] into *ids (the caller frees) and *n. With `parse_special`, text that
  * spells a special token becomes that token. */
-bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool parse_special,
-                 int **ids, size_t *n, ey_err *err);
+EY_API bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text,
+                        bool parse_special, int **ids, size_t *n, ey_err *err);
 /* Writes the text of token ids to *text (the caller frees; NUL-terminated) and its length to *n.
  * Bytes that are not UTF-8 become U+FFFD. Fails for ids outside the vocabulary. */
-bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
-                   ey_err *err);
+EY_API bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text,
+                          size_t *n, ey_err *err);
 /* The text of one token, as in ey_logprob; "" for an id outside the vocabulary. Lives as long as
  * the engine. */
-const char *ey_token_text(const ey_engine *engine, int id);
+EY_API const char *ey_token_text(const ey_engine *engine, int id);
+
+EY_END_DECLS
 
 #endif

@@ -10,33 +10,39 @@
 
 #include "eyelet/error.h"
 
+EY_BEGIN_DECLS
+
 typedef struct grammar ey_grammar;
 
 /* Values of a JSON schema (docs/guides/structured.md lists the supported subset). */
-bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *err);
+EY_API bool ey_grammar_of_schema(ey_grammar **grammar, const char *json, size_t n, ey_err *err);
 /* Any JSON object. */
-bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);
+EY_API bool ey_grammar_of_json_object(ey_grammar **grammar, ey_err *err);
 /* Texts that a regular expression matches entirely; no look-around, no back-references. */
-bool ey_grammar_of_regex(ey_grammar **grammar, const char *pattern, size_t n, ey_err *err);
+EY_API bool ey_grammar_of_regex(ey_grammar **grammar, const char *pattern, size_t n, ey_err *err);
 /* One of n texts. */
-bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, size_t n, ey_err *err);
+EY_API bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, size_t n,
+                                  ey_err *err);
 /* Tool calls in a model's format have ey_grammar_of_tool_calls (tool_calls.h). */
 
 /* Releases the caller's reference and sets *grammar to NULL; accepts NULL. Requests that use the
  * grammar keep theirs. */
-void ey_grammar_free(ey_grammar **grammar);
+EY_API void ey_grammar_free(ey_grammar **grammar);
 
 /* An LRU cache of compiled grammars and their token masks, limited in entries and bytes.
  * Thread-safe. The key must contain everything that the grammar was made of. */
 typedef struct ey_grammar_cache ey_grammar_cache;
 enum { EY_GRAMMAR_CACHE_ENTRIES = 64 };
 /* The caller closes *cache. */
-bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t max_bytes, ey_err *err);
+EY_API bool ey_grammar_cache_open(ey_grammar_cache **cache, size_t max_bytes, ey_err *err);
 /* Releases all that it holds; sets *cache to NULL; accepts NULL. */
-void ey_grammar_cache_close(ey_grammar_cache **cache);
+EY_API void ey_grammar_cache_close(ey_grammar_cache **cache);
 /* Returns a new reference, which the caller frees, or NULL. */
-ey_grammar *ey_grammar_cache_find(ey_grammar_cache *cache, const char *key, size_t n);
+EY_API ey_grammar *ey_grammar_cache_find(ey_grammar_cache *cache, const char *key, size_t n);
 /* Adds a reference of its own. Does nothing for a grammar larger than the cache. */
-void ey_grammar_cache_put(ey_grammar_cache *cache, const char *key, size_t n, ey_grammar *grammar);
+EY_API void ey_grammar_cache_put(ey_grammar_cache *cache, const char *key, size_t n,
+                                 ey_grammar *grammar);
+
+EY_END_DECLS
 
 #endif

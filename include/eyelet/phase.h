@@ -6,6 +6,10 @@
 #ifndef EYELET_PHASE_H
 #define EYELET_PHASE_H
 
+#include "eyelet/api.h"
+
+EY_BEGIN_DECLS
+
 /* X(name, text) */
 #define EY_PHASES(X)                                                                            \
     X(EY_PHASE_NONE, "")                         /* not known */                                \
@@ -26,7 +30,7 @@ typedef enum {
 } ey_phase;
 
 /* A static string; "" for a value that is none of these. */
-const char *ey_phase_text(ey_phase phase);
+EY_API const char *ey_phase_text(ey_phase phase);
 
 /* X(name, text) */
 #define EY_FINISHES(X)                                                                 \
@@ -41,6 +45,8 @@ typedef enum {
 } ey_finish;
 
 /* A static string; "" for a value that is none of these. */
-const char *ey_finish_text(ey_finish finish);
+EY_API const char *ey_finish_text(ey_finish finish);
+
+EY_END_DECLS
 
 #endif

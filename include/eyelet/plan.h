@@ -8,6 +8,8 @@
 
 #include "eyelet/engine.h"
 
+EY_BEGIN_DECLS
+
 /* One row of a memory plan. */
 typedef struct {
     const char *name;   /* "weights", "KV cache", ... */
@@ -49,10 +51,10 @@ struct ey_plan {
 };
 
 /* Plans what ey_engine_open would allocate with these options. */
-bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
+EY_API bool ey_plan_make(const ey_engine_options *options, ey_plan *plan, ey_err *err);
 
 /* The rows of an open engine's plan, *n of them. They live as long as the engine. */
-const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
+EY_API const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n);
 
 /* ---- several models on one device ------------------------------------------------------------ */
 
@@ -70,8 +72,8 @@ typedef struct {
  * made resident in their order as long as they fit together. Each of the others is planned with the
  * whole device, for a time when idle models have been evicted. plans[i] is what ey_engine_open
  * would do with gpu_memory = plans[i].total_bytes. */
-bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
-                              ey_multi_model_plan *out, ey_err *err);
+EY_API bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
+                                     ey_multi_model_plan *out, ey_err *err);
 
 /* ---- quantized checkpoints ------------------------------------------------------------------- */
 
@@ -88,7 +90,9 @@ typedef struct {
 /* Writes the model, quantized as options->quantize does while loading, to the new directory `out`,
  * as a checkpoint that loads to the same bits. Uses only the options model, quantize, group_size,
  * threads and progress. On failure everything written is removed. */
-bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_report *report,
-                 ey_err *err);
+EY_API bool ey_quantize(const ey_engine_options *options, const char *out,
+                        ey_quantize_report *report, ey_err *err);
+
+EY_END_DECLS
 
 #endif

@@ -10,6 +10,8 @@
 #include "eyelet/engine.h"
 #include "eyelet/grammar.h"
 
+EY_BEGIN_DECLS
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 typedef enum { EY_PART_TEXT, EY_PART_IMAGE } ey_part_type;
@@ -30,8 +32,8 @@ typedef struct {
 } ey_part;
 
 /* Parts that borrow the text (NUL-terminated) or the file's bytes, with default sizes. */
-ey_part ey_text_part(const char *text);
-ey_part ey_image_part(const void *bytes, size_t n_bytes);
+EY_API ey_part ey_text_part(const char *text);
+EY_API ey_part ey_image_part(const void *bytes, size_t n_bytes);
 
 typedef struct {
     const char *name;
@@ -60,11 +62,17 @@ typedef struct {
     uint64_t seed;            /* same seed, request and model: same answer */
 } ey_sampling;
 
-ey_sampling ey_sampling_greedy(void);
+static inline ey_sampling ey_sampling_greedy(void)
+{
+    ey_sampling sampling = EY_ZEROS;
+    sampling.top_p = 1;
+    sampling.repetition_penalty = 1;
+    return sampling;
+}
 /* The recommendation of the model's generation_config.json, with seed 0. */
-ey_sampling ey_model_sampling(const ey_engine *engine);
+EY_API ey_sampling ey_model_sampling(const ey_engine *engine);
 /* A seed from the system's random number generator. */
-uint64_t ey_random_seed(void);
+EY_API uint64_t ey_random_seed(void);
 
 typedef struct {
     int id;
@@ -79,7 +87,10 @@ typedef struct ey_event ey_event;
  */
 typedef bool ey_event_fn(void *user, const ey_event *event);
 
+/* Begins as ey_request_defaults() returns it. */
 typedef struct {
+    size_t size; /* of this struct */
+
     /* The prompt: messages, or a text, or token ids. Text and ids cannot have image tokens. */
     const ey_message *messages;
     size_t n_messages;
@@ -117,7 +128,15 @@ typedef struct {
 } ey_request;
 
 /* A greedy request without a prompt. */
-ey_request ey_request_defaults(void);
+static inline ey_request ey_request_defaults(void)
+{
+    ey_request request = EY_ZEROS;
+    request.size = sizeof(request);
+    request.add_bos = true;
+    request.sampling = ey_sampling_greedy();
+    request.top_logprobs = -1;
+    return request;
+}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -183,9 +202,9 @@ typedef struct {
 
 /* Answers one request and blocks until it is done. The caller frees the answer, also after an
  * error. Thread-safe. */
-bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
+EY_API bool ey_ask(ey_engine *engine, const ey_request *request, ey_answer *answer, ey_err *err);
 /* Frees what the answer holds and makes it empty; accepts an empty one. */
-void ey_answer_free(ey_answer *answer);
+EY_API void ey_answer_free(ey_answer *answer);
 
 /* ---- in steps --------------------------------------------------------------------------------
  *
@@ -209,26 +228,29 @@ typedef struct {
 /* Makes a prompt, which the caller frees, from the messages, text or ids of the request, whose
  * other fields are ignored. Fails with EY_TOO_LONG if the prompt can never fit the context; errors
  * about an image or a tool say which (error.h). */
-bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt,
-                       ey_err *err);
-ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* valid as long as the prompt */
+EY_API bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt,
+                              ey_err *err);
+EY_API ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* valid as long as the prompt */
 /* Sets *prompt to NULL; accepts NULL. Generations of it keep what they need. */
-void ey_prompt_free(ey_prompt **prompt);
+EY_API void ey_prompt_free(ey_prompt **prompt);
 
 /* Queues one answer to the prompt, which may be freed afterwards or started again for further
  * choices. Uses the fields of the request that concern the answer (max_tokens, sampling, stop, ...)
  * and copies what they point to. Fails with EY_BUSY if the queue is full. *generation is the
  * caller's until ey_generation_collect. */
-bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
-                         ey_generation **generation, ey_err *err);
+EY_API bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
+                                ey_generation **generation, ey_err *err);
 /* Waits up to timeout_ms for the next event: NONE after a timeout, DONE once the answer is
  * complete. A generation whose text is not fetched for long is paused; the others continue. */
-void ey_generation_next(ey_generation *generation, int timeout_ms, ey_event *event);
+EY_API void ey_generation_next(ey_generation *generation, int timeout_ms, ey_event *event);
 /* Log-probabilities of token i < event.n_tokens; `top` has space for top_logprobs. */
-ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i, ey_logprob *top);
+EY_API ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i,
+                                                ey_logprob *top);
 /* Ends the generation within one step; the answer is the text so far. */
-void ey_generation_cancel(ey_generation *generation);
+EY_API void ey_generation_cancel(ey_generation *generation);
 /* Waits for the end, returns the answer as ey_ask does, and frees the generation. */
-bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err *err);
+EY_API bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err *err);
+
+EY_END_DECLS
 
 #endif

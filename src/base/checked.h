@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/err.h"
 
 static inline bool checked_mul(size_t a, size_t b, size_t *out)
 {
@@ -15,6 +18,27 @@ static inline bool checked_mul(size_t a, size_t b, size_t *out)
 static inline bool checked_add(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
+}
+
+/* Copies a struct that begins with its size, as its program was compiled with it, to out[size]: a
+ * shorter one gets zeros, and what a longer one has more must be zero. `least`: the size that the
+ * first version had; `maker`: the function that fills the size in. */
+static inline bool checked_struct(void *out, size_t size, const void *in, size_t least,
+                                  const char *maker, ey_err *e)
+{
+    size_t given;
+    memcpy(&given, in, sizeof(given));
+    if (given < least || given > 16 * size)
+        return ey_fail(e, EY_BAD_REQUEST, "a struct's size is %zu: begin with %s()", given, maker);
+    for (size_t i = size; i < given; i++)
+        if (((const char *)in)[i])
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "the program sets an option that this version of libeyelet does not "
+                           "know; install the version that it was compiled with");
+    memset(out, 0, size);
+    memcpy(out, in, given < size ? given : size);
+    memcpy(out, &size, sizeof(size));
+    return true;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this machine has for running models, what is wrong with it, and what helps. */
 #include "backend/open/open_backend.h"
+#include "base/checked.h"
 #include "doctor/doctor_findings.h"
 
 #include <stdarg.h>
@@ -66,8 +67,12 @@ static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
     return plan.fits;
 }
 
-void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels)
+void ey_diagnose(ey_diagnosis *out, const ey_engine_options *given, bool kernels)
 {
+    ey_engine_options own = ey_engine_defaults();
+    const ey_engine_options *options = &own;
+    if (!checked_struct(&own, sizeof(own), given, sizeof(given->size), "ey_engine_defaults", NULL))
+        own = ey_engine_defaults();
     *out = (ey_diagnosis){0};
     bool try_gpu = !options->device || strcmp(options->device, "auto") == 0 ||
                    backend_name_is_gpu(options->device);

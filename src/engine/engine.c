@@ -2,18 +2,23 @@
 /* The engine: opens a model with all the memory it will ever use, and closes it. */
 #include "engine/engine_internal.h"
 
+#include <stddef.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "eyelet/tool_calls.h"
 
-ey_engine_options ey_engine_defaults(void)
+/* Up to the last field that the first version of the library had. */
+bool engine_options_read(ey_engine_options *out, const ey_engine_options *given, ey_err *e)
 {
-    return (ey_engine_options){.device = "auto"};
+    const size_t least = offsetof(ey_engine_options, notice_user) + sizeof(given->notice_user);
+    return checked_struct(out, sizeof(*out), given, least, "ey_engine_defaults", e);
 }
 
-ey_request ey_request_defaults(void)
+bool request_read(ey_request *out, const ey_request *given, ey_err *e)
 {
-    return (ey_request){.top_logprobs = -1, .add_bos = true, .sampling = ey_sampling_greedy()};
+    const size_t least = offsetof(ey_request, event_user) + sizeof(given->event_user);
+    return checked_struct(out, sizeof(*out), given, least, "ey_request_defaults", e);
 }
 
 ey_part ey_text_part(const char *text)

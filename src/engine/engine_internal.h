@@ -181,4 +181,8 @@ void cond_init_monotonic(pthread_cond_t *condition);
 /* The tokens as matchers need them, built at the first use (tokens.c). NULL: *e says why. */
 const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e);
 
+/* What a program gave, whose structs may be older or newer than ours (base/checked.h). */
+bool engine_options_read(ey_engine_options *out, const ey_engine_options *given, ey_err *e);
+bool request_read(ey_request *out, const ey_request *given, ey_err *e);
+
 #endif

@@ -34,10 +34,11 @@ void sandbox_set_helper(const char *path)
     snprintf(helper_path, sizeof(helper_path), "%s", path ? path : "");
 }
 
-/* In the folder of the file that `program` names, or where that folder's neighbour libexec is. */
+/* In the folder of the file that `program` names, or where that folder's neighbour libexec is;
+ * above a library's folder Debian has one more. */
 static bool helper_near(char *out, const char *program)
 {
-    static const char *const places[] = {"", "../libexec/eyelet/"};
+    static const char *const places[] = {"", "../libexec/eyelet/", "../../libexec/eyelet/"};
     const char *slash = strrchr(program, '/');
     if (program[0] != '/') return false;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {

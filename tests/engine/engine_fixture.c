@@ -64,6 +64,7 @@ ey_engine *engine_open_with(const char *kind, ey_engine_options options)
     ey_engine *engine;
     ey_err e;
     options.model = kind[0] == '/' ? kind : ckpt_make(dir, kind);
+    options.size = sizeof(options);
     if (!ey_engine_open(&engine, &options, &e))
         fail_msg("%s on %s: %s", kind, options.device, e.text);
     return engine;

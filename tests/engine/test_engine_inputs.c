@@ -53,6 +53,7 @@ static void options_have_ranges(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_engine *engine;
         ey_engine_options options = rows[i].options;
+        options.size = sizeof(options);
         ey_err e = {0};
         ey_engine *made = open_plain(); /* so that the checkpoint is there */
         options.model = ey_engine_describe(made).directory;
@@ -290,6 +291,7 @@ static void limits_of_answers(void **state)
     assert_true(ey_prompt_prepare(engine, &q.request, &prompt, &e));
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_request r = rows[i].r;
+        r.size = sizeof(r);
         ey_generation *gen = (ey_generation *)&r; /* must become NULL */
         if (!r.top_logprobs) r.top_logprobs = -1;
         r.sampling.top_p = 1;

@@ -69,7 +69,9 @@ static void open_errors(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         ey_engine *engine = (ey_engine *)&rows; /* must become NULL */
         ey_err e = {0};
-        expect_error(ey_engine_open(&engine, &rows[i].options, &e), &e, rows[i].code, rows[i].says,
+        ey_engine_options options = rows[i].options;
+        options.size = sizeof(options);
+        expect_error(ey_engine_open(&engine, &options, &e), &e, rows[i].code, rows[i].says,
                      rows[i].what);
         assert_null(engine);
         ey_engine_close(&engine);

@@ -56,15 +56,35 @@ check "READY, WATCHDOG and STOPPING are reported" python3 "$here/systemd.py" "$b
 
 # ---- the package ----
 
-packs() { (cd "$build" && cpack --config CPackConfig.cmake -B "$work/deb") && deb=$(ls "$work"/deb/*.deb) &&
-  dpkg-deb -x "$deb" "$work/root"; }
+packs() { # all three into one tree, as apt would
+  local deb
+  (cd "$build" && cpack --config CPackConfig.cmake -B "$work/deb") || return 1
+  for deb in "$work"/deb/*.deb; do dpkg-deb -x "$deb" "$work/root" || return 1; done
+}
 lints() { lintian --allow-root --fail-on error,warning "$work"/deb/*.deb; }
-depends_on() { dpkg-deb -f "$work"/deb/*.deb Depends | tee /dev/stderr |
+depends_on() { dpkg-deb -f "$work"/deb/eyelet_*.deb Depends | tee /dev/stderr |
   grep -q "libmicrohttpd12.*libc6 (>= .*libjson-c5"; }
+
+library_packages() { # the soname is in the name, and headers want the same version
+  local version
+  version=$(dpkg-deb -f "$work"/deb/libeyelet0_*.deb Version) && [ "$(ls "$work"/deb/*.deb | wc -l)" = 3 ] &&
+    [ "$(dpkg-deb -f "$work"/deb/libeyelet-dev_*.deb Depends)" = "libeyelet0 (= $version)" ] &&
+    dpkg-deb -c "$work"/deb/libeyelet0_*.deb | grep -F /lib/x86_64-linux-gnu/libeyelet.so.0 &&
+    ! dpkg-deb -c "$work"/deb/eyelet_*.deb | grep -E 'libeyelet|include/'
+}
+compiles_example() { # with what the packages hold, below another root
+  local root=$work/root/usr
+  cc examples/c/caption.c -o "$work/caption" \
+    $(PKG_CONFIG_PATH=$root/lib/x86_64-linux-gnu/pkgconfig pkg-config --cflags --libs eyelet) &&
+    LD_LIBRARY_PATH=$root/lib/x86_64-linux-gnu "$work/caption" "$root/share/eyelet/models/demo" examples/shapes-4.png |
+    grep -F "$(jq -r '."shapes-4.png"' examples/expected.json)"
+}
 
 check "make deb" packs
 check "lintian" lints
 check "its dependencies" depends_on
+check "the library's packages" library_packages
+check "the example is compiled with libeyelet-dev" compiles_example
 check "what is in it runs" runs_demo "$work/root/usr/bin/eyelet"
 
 # ---- pages ----

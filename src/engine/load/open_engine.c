@@ -117,9 +117,13 @@ static bool engine_open_all(ey_engine *engine, const ey_engine_options *options,
            engine_load(engine, options, e) && engine_probe_gpu(engine, options, e);
 }
 
-bool ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e)
+bool ey_engine_open(ey_engine **out, const ey_engine_options *given, ey_err *e)
 {
     double start = seconds_now();
+    ey_engine_options own;
+    const ey_engine_options *options = &own;
+    *out = NULL;
+    if (!engine_options_read(&own, given, e)) return false;
     ey_engine *engine = *out = engine_new(e);
     if (!engine) return false;
     if (options->progress) options->progress(options->progress_user, EY_PHASE_LOADING, 0, 1);

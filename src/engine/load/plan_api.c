@@ -35,6 +35,7 @@ static bool plan_open_device(struct engine_devices *devices, const ey_engine_opt
 
 /* Engines of which only the headers are open, on the first one's device. */
 struct plan_members_open {
+    ey_engine_options options[EY_MAX_MODELS];
     ey_engine *engine[EY_MAX_MODELS];
     struct plan_limits limits[EY_MAX_MODELS];
     struct plan_member member[EY_MAX_MODELS];
@@ -105,6 +106,12 @@ static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi
     return true;
 }
 
+/* In an array of the program, whose structs may have another size than ours. */
+static const ey_engine_options *options_at(const ey_engine_options *options, size_t i)
+{
+    return (const ey_engine_options *)(const void *)((const char *)options + i * options->size);
+}
+
 bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
                               ey_multi_model_plan *out, ey_err *e)
 {
@@ -114,7 +121,8 @@ bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_pla
     bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
     memset(plans, 0, n * sizeof(*plans));
     for (size_t i = 0; ok && i < n; i++)
-        ok = plan_open_member(all, &options[i], e);
+        ok = engine_options_read(&all->options[i], options_at(options, i), e) &&
+             plan_open_member(all, &all->options[i], e);
     ok = ok && plan_members(all, plans, out, e);
     if (all) plan_close_members(all);
     free(all);

@@ -6,14 +6,17 @@
 #include "engine/load/load.h"
 #include "models/on_load_quantization.h"
 
-bool ey_quantize(const ey_engine_options *options, const char *out, ey_quantize_report *report,
+bool ey_quantize(const ey_engine_options *given, const char *out, ey_quantize_report *report,
                  ey_err *e)
 {
+    ey_engine_options own;
+    const ey_engine_options *options = &own;
+    *report = (ey_quantize_report){0};
+    if (!engine_options_read(&own, given, e)) return false;
     struct quantize_choice choice;
     struct quantize_report r = {0};
     ey_engine *engine = engine_new(e);
     uint64_t bytes = 0;
-    *report = (ey_quantize_report){0};
     bool ok = engine && engine_read_quantization(&choice, options, e) &&
               engine_open_headers(&engine->devices, options->model, e) &&
               engine_open_pool(&engine->devices, options, e);

@@ -174,10 +174,12 @@ static bool queue_generation(ey_engine *engine, ey_generation *gen, ey_err *e)
     return true;
 }
 
-bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
+bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *given,
                          ey_generation **out, ey_err *e)
 {
+    ey_request request;
     *out = NULL;
+    if (!request_read(&request, given, e)) return false;
     ey_generation *gen = calloc(1, sizeof(*gen));
     if (!gen) return ey_fail_memory(e, "the answer", sizeof(*gen));
     gen->engine = engine;
@@ -186,7 +188,7 @@ bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request 
     gen->start_time = seconds_now();
     prompt_ref(prompt);
     cond_init_monotonic(&gen->changed);
-    bool ok = generation_init(gen, request, e);
+    bool ok = generation_init(gen, &request, e);
     gen->stop_matcher.stop = gen->stop;
     if (ok) {
         pthread_mutex_lock(&engine->scheduler.lock);

@@ -159,14 +159,16 @@ static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *reque
     return ok;
 }
 
-bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **out, ey_err *e)
+bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **out, ey_err *e)
 {
+    ey_request request;
     *out = NULL;
+    if (!request_read(&request, given, e)) return false;
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
     atomic_init(&p->refs, 1);
     p->budget = engine->devices.budget;
-    if (!prompt_fill(p, engine, request, e)) {
+    if (!prompt_fill(p, engine, &request, e)) {
         ey_prompt_free(&p);
         return false;
     }

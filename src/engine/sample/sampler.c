@@ -44,11 +44,6 @@ uint64_t ey_random_seed(void)
     return seed;
 }
 
-ey_sampling ey_sampling_greedy(void)
-{
-    return (ey_sampling){.top_p = 1, .repetition_penalty = 1};
-}
-
 static bool check_float_range(float value, const char *name, float lo, float hi, ey_err *e)
 {
     if (value >= lo && value <= hi) return true;

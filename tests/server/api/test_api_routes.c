@@ -61,11 +61,6 @@ double seconds_now(void)
     return fake.clock;
 }
 
-ey_request ey_request_defaults(void)
-{
-    return (ey_request){.top_logprobs = -1};
-}
-
 ey_sampling ey_model_sampling(const ey_engine *engine)
 {
     (void)engine;
