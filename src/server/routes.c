@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "server/api/ollama/ollama_dialect.h"
+#include "server/api/ollama/ollama_routes.h"
 #include "server/api/openai_chat/api_routes.h"
 #include "server/preview_route.h"
 #include "server/status_routes.h"
@@ -14,6 +16,22 @@ static const struct route routes[] = {
     {"POST", "/v1/completions", route_completions, 0},
     {"POST", "/tokenize", route_tokenize, 0},
     {"POST", "/detokenize", route_detokenize, 0},
+    {"GET", "/api/version", route_ollama_version, 0},
+    {"GET", "/api/tags", route_ollama_tags, 0},
+    {"GET", "/api/ps", route_ollama_ps, 0},
+    {"GET", "/api/status", route_ollama_status, 0},
+    {"POST", "/api/show", route_ollama_show, ROUTE_ANY_TYPE},
+    {"POST", "/api/chat", route_ollama_chat, ROUTE_ANY_TYPE},
+    {"POST", "/api/generate", route_ollama_generate, ROUTE_ANY_TYPE},
+    {"POST", "/api/embed", route_ollama_embed, ROUTE_ANY_TYPE},
+    {"POST", "/api/embeddings", route_ollama_embed, ROUTE_ANY_TYPE},
+    {"POST", "/api/pull", route_ollama_pull, ROUTE_ANY_TYPE},
+    {"DELETE", "/api/delete", route_ollama_delete, ROUTE_ANY_TYPE},
+    {"POST", "/api/copy", route_ollama_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/api/push", route_ollama_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/api/create", route_ollama_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/api/blobs/", route_ollama_unsupported, ROUTE_ANY_TYPE | ROUTE_ANY_END},
+    {"POST", "/api/me", route_ollama_absent, ROUTE_ANY_TYPE},
     {"GET", "/v1/models", route_models, 0},
     {"GET", "/v1/models/", route_model, ROUTE_ANY_END},
     {"GET", "/health", route_health, ROUTE_OPEN | ROUTE_PROBE},
@@ -37,7 +55,9 @@ const struct route *route_find(const char *method, const char *path, const char 
         const struct route *r = &routes[i];
         bool reads = strcmp(r->method, "GET") == 0;
         if (!route_matches(r, path)) continue;
-        *allow = reads ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+        *allow = reads                              ? "GET, HEAD, OPTIONS"
+                 : strcmp(r->method, "DELETE") == 0 ? "DELETE, OPTIONS"
+                                                    : "POST, OPTIONS";
         if (strcmp(method, r->method) == 0 || (reads && strcmp(method, "HEAD") == 0)) return r;
     }
     return NULL;
@@ -48,6 +68,7 @@ static const struct {
     const char *begin;
     error_form_fn *form;
 } error_forms[] = {
+    {"/api/", write_ollama_error},
     {"/", write_openai_error},
 };
 

@@ -9,8 +9,9 @@ struct route {
     const char *method, *path;
     route_fn *run;
     enum {
-        ROUTE_OPEN = 1,    /* needs no key */
-        ROUTE_ANY_END = 2, /* what comes after the path is an argument */
+        ROUTE_OPEN = 1,     /* needs no key */
+        ROUTE_ANY_END = 2,  /* what comes after the path is an argument */
+        ROUTE_ANY_TYPE = 8, /* the body's type is not looked at, where no page sent it */
         ROUTE_PROBE = 4, /* polled by machines: not logged when all is well, served when the server
                             is full */
     } flags;

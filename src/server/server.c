@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "server/api/common/model_card.h"
 #include "server/startup_log.h"
 #include "server/http/request_checks.h"
 #include "server/descriptors.h"
@@ -279,6 +280,7 @@ static bool run_server(struct server *server, struct server_socket *listener,
     startup_url(url, server->options, listener);
     if (!metrics_open(&server->metrics, server->options->n_models, e) ||
         !ey_grammar_cache_open(&server->grammars, MAX_GRAMMAR_CACHE_BYTES, e) ||
+        !model_cards_open(&server->cards, e) ||
         !model_manager_open(&server->model_manager, server->options, server->budget, e) ||
         !http_server_open(server, listener, e))
         return false;
@@ -318,6 +320,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     model_manager_close(&server.model_manager);
     metrics_close(&server.metrics);
     ey_grammar_cache_close(&server.grammars);
+    model_cards_close(&server.cards);
     ey_budget_free(&server.budget);
     server_socket_close(&listener);
     log_stop();

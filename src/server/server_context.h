@@ -12,6 +12,7 @@ struct server {
     struct model_manager *model_manager;
     struct metrics *metrics;
     ey_grammar_cache *grammars; /* of earlier requests */
+    struct model_cards *cards;  /* api/common/model_card.h */
     ey_budget *budget; /* host bytes of bodies and images in flight; media_policy.budget too */
     struct http_server *http_server; /* the connections */
     long long started;               /* time of day, seconds */
@@ -34,12 +35,15 @@ bool server_acquire_engine(struct server *server, size_t model, struct exchange 
                            struct lease *out, ey_err *e);
 void server_release_engine(struct server *server, struct lease *lease);
 
-/* Which model a request means: by one of its names, its path, or the last part of that; "": the
- * first. False: none. */
+/* Which model a request means: by one of its names, its path, or the last part of that, also with
+ * ":latest" behind it, or by a short name of its repository (short_names.h); "": the first. False:
+ * none. */
 bool server_find_model(const struct server *server, const char *name, size_t *model);
 /* "The model `x` does not exist. …", with those that are there. */
 void server_unknown_model_message(const struct server *server, const char *asked, char *out,
                                   size_t size);
+/* All names that are served, each between `quote`s. */
+void server_list_names(const struct server *server, const char *quote, char *out, size_t size);
 /* What replies call a model. */
 const char *server_model_name(const struct server *server, size_t model);
 

@@ -210,13 +210,19 @@ static bool check_route(struct exchange *x, const char *allow)
     return false;
 }
 
+static bool takes_body(const struct exchange *x)
+{
+    return x->route && strcmp(x->route->method, "GET") != 0;
+}
+
 /* A page can send other types to a server that it may not read from, without being asked about it
  * first. */
 static bool check_type(struct exchange *x, const struct request_headers *h)
 {
     const char *coding = request_header_value(h->item, h->n, "Content-Encoding");
-    if (strcmp(x->route->method, "POST") != 0) return true;
-    if (!is_json_type(request_header_value(h->item, h->n, "Content-Type")))
+    bool any = (x->route->flags & ROUTE_ANY_TYPE) && !is_sent_by_page(h->item, h->n);
+    if (!takes_body(x)) return true;
+    if (!any && !is_json_type(request_header_value(h->item, h->n, "Content-Type")))
         refuse_request(x, 415, "the Content-Type must be application/json");
     else if (coding && strcasecmp(coding, "identity") != 0)
         refuse_request(x, 415, "a body with a Content-Encoding is not taken");
@@ -240,7 +246,7 @@ static bool check_load(struct exchange *x)
         refuse_request(x, 503, "more than %d connections are open; try again soon",
                        connections_most(x->connections));
         x->closes_connection = true;
-    } else if (x->route && strcmp(x->route->method, "POST") == 0 && server_is_draining(x->server))
+    } else if (takes_body(x) && server_is_draining(x->server))
         refuse_request(x, 503, "the server is shutting down");
     return !x->refusal.status;
 }
@@ -317,7 +323,7 @@ static bool reserve_body(struct exchange *x, size_t n)
 static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_t n)
 {
     const struct server_options *o = x->server->options;
-    bool keep = !x->refusal.status && x->route && strcmp(x->route->method, "POST") == 0;
+    bool keep = !x->refusal.status && takes_body(x);
     x->n_received += n;
     connections_progress(x->connections, x->connection, x->n_received, o->body_seconds,
                          o->stall_seconds);

@@ -173,6 +173,13 @@ bool is_allowed_origin(const struct server_options *o, const char *origin)
 
 /* ---- bodies ---- */
 
+bool is_sent_by_page(const struct request_header *h, size_t n)
+{
+    const char *site = request_header_value(h, n, "Sec-Fetch-Site");
+    bool own = site && (strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0);
+    return request_header_value(h, n, "Origin") || (site && !own);
+}
+
 bool is_json_type(const char *type)
 {
     static const char json[] = "application/json";

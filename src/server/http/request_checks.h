@@ -38,6 +38,10 @@ bool is_allowed_origin(const struct server_options *options, const char *origin)
 /* Whether this is an address of the machine itself, as options.host writes it. */
 bool is_loopback_host(const char *host);
 
+/* Whether a browser sent this for a page that is not the server's own: it says so with every POST.
+ */
+bool is_sent_by_page(const struct request_header *headers, size_t n);
+
 /* Whether a Content-Type is JSON. */
 bool is_json_type(const char *content_type);
 

@@ -54,6 +54,7 @@ void model_slot_set_engine(struct model_slot *m, const ey_engine *engine)
 void model_slot_set_plan(struct model_slot *m, const ey_plan *plan)
 {
     struct model_info *f = &m->info;
+    copy_info(f->directory, sizeof(f->directory), plan->directory);
     memcpy(f->item, plan->items, sizeof(f->item));
     f->n_items = plan->n_items;
     memcpy(f->choice, plan->choices, sizeof(f->choice));

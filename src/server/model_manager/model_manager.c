@@ -117,6 +117,7 @@ static void admit_waiters(struct model_slot *m)
     m->n_pending = m->n_waiting;
     m->requested_at = 0;
     m->last_used = m->loaded_at = seconds_now();
+    m->unload_asked = false;
 }
 
 static void load_succeeded(struct model_slot *m, ey_engine *engine, double seconds)
@@ -183,9 +184,11 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
     if (requested)
         log_line("%s was unloaded: %s was requested and needs its memory", m->label,
                  requested->label);
+    else if (m->unload_asked)
+        log_line("%s was unloaded, as a client asked; the next request loads it again", m->label);
     else
-        log_line("%s was unloaded after %d s without a request; the next one loads it again",
-                 m->label, k->idle_seconds);
+        log_line("%s was unloaded after %.0f s without a request; the next one loads it again",
+                 m->label, fmax(k->idle_seconds, m->keep_seconds));
     pthread_mutex_lock(&k->lock);
     m->engine = NULL; /* now it takes no memory */
 }
@@ -194,8 +197,10 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
 
 static double seconds_to_unload(const struct model_slot *m)
 {
-    return model_slot_is_idle(m) && m->manager->idle_seconds
-               ? m->last_used + m->manager->idle_seconds - seconds_now()
+    if (!model_slot_is_idle(m)) return INFINITY;
+    if (m->unload_asked) return 0;
+    return m->manager->idle_seconds
+               ? m->last_used + fmax(m->manager->idle_seconds, m->keep_seconds) - seconds_now()
                : INFINITY;
 }
 
@@ -356,6 +361,7 @@ struct model_status model_manager_status(struct model_manager *k, size_t model)
                                   .loads = m->loads,
                                   .unloads = m->unloads,
                                   .waiting = m->n_waiting,
+                                  .unload_seconds = seconds_to_unload(m),
                                   .error = m->error,
                                   .memory = m->memory,
                                   .info = m->info};
@@ -435,6 +441,7 @@ ey_engine *model_manager_acquire(struct model_manager *k, size_t model, bool (*g
     pthread_mutex_lock(&k->lock);
     ey_engine *engine = acquire_slot(m, gone, user, waited, e) ? m->engine : NULL;
     if (engine) m->n_leases++;
+    if (engine) m->unload_asked = false; /* somebody wants it after all */
     pthread_mutex_unlock(&k->lock);
     return engine;
 }
@@ -444,6 +451,22 @@ void model_manager_release(struct model_manager *k, size_t model)
     pthread_mutex_lock(&k->lock);
     k->model[model].n_leases--;
     k->model[model].last_used = seconds_now();
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
+}
+
+void model_manager_keep(struct model_manager *k, size_t model, double seconds)
+{
+    pthread_mutex_lock(&k->lock);
+    k->model[model].keep_seconds = seconds;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
+}
+
+void model_manager_unload(struct model_manager *k, size_t model)
+{
+    pthread_mutex_lock(&k->lock);
+    k->model[model].unload_asked = k->model[model].state == MODEL_READY;
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
 }

@@ -16,6 +16,7 @@ enum model_state { MODEL_LOADING, MODEL_READY, MODEL_UNLOADED, MODEL_FAILED, MOD
 /* What is known of a model. */
 struct model_info {
     bool planned; /* from the checkpoint's headers, before it is loaded: */
+    char directory[EY_MAX_PATH];
     ey_plan_item item[EY_PLAN_ITEMS];
     size_t n_items;
     uint64_t total_bytes, budget_bytes, max_pixels;
@@ -34,10 +35,11 @@ struct model_status {
     enum model_state state;
     ey_phase stage; /* while it is LOADING */
     int percent;
-    double load_seconds; /* of the last load */
-    int loads, unloads;  /* so far */
-    int waiting;         /* requests that wait for it to be loaded */
-    ey_err error;        /* FAILED */
+    double load_seconds;   /* of the last load */
+    int loads, unloads;    /* so far */
+    int waiting;           /* requests that wait for it to be loaded */
+    double unload_seconds; /* until it is unloaded, if nothing comes; INFINITY: never */
+    ey_err error;          /* FAILED */
     ey_gpu_memory
         memory; /* of the GPU at the last check; unknown without a GPU or while unloaded */
     struct model_info info;
@@ -63,6 +65,12 @@ struct model_status model_manager_status(struct model_manager *manager, size_t m
 ey_engine *model_manager_acquire(struct model_manager *manager, size_t model,
                                  bool (*gone)(void *user), void *user, bool *waited, ey_err *e);
 void model_manager_release(struct model_manager *manager, size_t model);
+
+/* The model stays loaded for this long after its last request, or longer where the server's own
+ * time is; INFINITY: until another needs its memory. */
+void model_manager_keep(struct model_manager *manager, size_t model, double seconds);
+/* Unloads it as soon as nobody is being answered. */
+void model_manager_unload(struct model_manager *manager, size_t model);
 
 /* A model's counters, those of its engines that were unloaded added. Neither waits nor counts as
  * use. */

@@ -25,6 +25,8 @@ struct model_slot {
     uint64_t n_arrived, last_admitted; /* numbers up to last_admitted may enter */
     int n_waiting, n_pending;          /* n_pending: admitted waiters that hold no lease yet */
     double requested_at;               /* since when a waiter needs it loaded; 0: no waiter */
+    double keep_seconds;               /* after the last request, at least; as its client asked */
+    bool unload_asked;                 /* as soon as it is idle */
     bool draining;                     /* it admits no one until another model has had its memory */
     uint64_t shared_bytes;             /* of capacity_bytes; 0 where it is the only model */
     ey_err error;                      /* of the last load that failed */

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "models/chat/hermes.h"
 #include "models/toy_tool_calls.h"
+#include "server/api/common/model_card.h"
 #include "server/api/openai_chat/api_routes.h"
 
 /* ---- the engine's side ---- */
@@ -384,6 +385,13 @@ bool server_acquire_engine(struct server *server, size_t model, struct exchange 
     fake.leased++;
     *out = (struct lease){.engine = (ey_engine *)&fake, .model = model, .waited = fake.waited};
     return true;
+}
+
+bool server_model_thinks(struct server *server, size_t model)
+{
+    (void)server;
+    (void)model;
+    return false;
 }
 
 void server_release_engine(struct server *server, struct lease *lease)

@@ -31,6 +31,8 @@ struct api_dialect {
     void (*write_whole)(struct buf *out, struct api_reply *reply, const struct api_choice *choices,
                         size_t n, const struct api_usage *usage);
     void (*write_event)(struct buf *out, struct api_reply *reply, const struct api_event *event);
+    /* What is said of a model that is not there, where `names` are; NULL: as in vLLM. */
+    void (*write_unknown_model)(char *out, size_t size, const char *asked, const char *names);
     void (*close_state)(void *state); /* NULL: it holds nothing */
 };
 

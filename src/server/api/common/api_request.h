@@ -55,7 +55,8 @@ struct api_limits {
         defaults; /* what a request has that does not say otherwise; its sampling is the model's */
     int max_images;      /* of one request */
     uint64_t max_pixels; /* of an image whose request has no budget; 0: as its detail says */
-    int vocab_size;
+    int vocab_size, max_model_len;
+    bool thinks; /* the model writes its thoughts, or can */
     bool strict; /* fields that are not known are refused */
     const struct media_policy *media;
     ey_grammar_cache *grammars;        /* NULL: each is compiled */

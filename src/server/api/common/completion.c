@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/api/common/model_card.h"
 #include "server/api/common/api_fields.h"
 
 enum { WAIT_MS = 100 };
@@ -39,6 +40,8 @@ static struct api_limits api_limits_for(const struct completion *a,
                                 .max_images = o->max_images,
                                 .max_pixels = o->max_pixels,
                                 .vocab_size = ey_engine_describe(a->engine).vocab_size,
+                                .max_model_len = ey_engine_describe(a->engine).max_model_len,
+                                .thinks = server_model_thinks(a->server, a->lease.model),
                                 .strict = o->strict,
                                 .media = media,
                                 .grammars = a->server->grammars,
@@ -57,11 +60,16 @@ static void add_warning(struct exchange *x, const char *what, const struct buf *
     exchange_add_header(x, "Warning", warning);
 }
 
-static bool choose_model(struct completion *a, size_t *model)
+bool completion_find_model(struct completion *a, size_t *model)
 {
-    char message[768];
+    char message[768], names[512];
+    const struct api_dialect *dialect = a->request.dialect;
     if (server_find_model(a->server, a->request.model, model)) return true;
-    server_unknown_model_message(a->server, a->request.model, message, sizeof(message));
+    server_list_names(a->server, "", names, sizeof(names));
+    if (dialect->write_unknown_model)
+        dialect->write_unknown_model(message, sizeof(message), a->request.model, names);
+    else
+        server_unknown_model_message(a->server, a->request.model, message, sizeof(message));
     api_fail_status(&a->error, 404, "model", message);
     a->error.code = API_ERROR_MODEL;
     return false;
@@ -74,11 +82,11 @@ static void choose_seed(struct completion *a)
         a->request.request.sampling.seed = seed >= 0 ? (uint64_t)seed : ey_random_seed();
 }
 
-static bool acquire_model_engine(struct completion *a, struct exchange *x)
+bool completion_lease(struct completion *a, struct exchange *x)
 {
     size_t model;
     ey_err e;
-    if (!choose_model(a, &model)) return false;
+    if (!completion_find_model(a, &model)) return false;
     double asked = seconds_now();
     if (!server_acquire_engine(a->server, model, x, &a->lease, &e))
         return api_fail_status(&a->error, ey_code_http_status(e.code), "", e.text);
@@ -160,7 +168,7 @@ struct completion *completion_parse(struct server *server, struct exchange *x,
 
 bool completion_read(struct completion *a, struct exchange *x)
 {
-    if (acquire_model_engine(a, x) && read_request(a, x)) {
+    if (completion_lease(a, x) && read_request(a, x)) {
         a->reply.model = server_model_name(a->server, a->lease.model);
         return true;
     }

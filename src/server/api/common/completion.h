@@ -28,6 +28,10 @@ struct completion {
 /* Parses the request's JSON, which tells the model. NULL: the exchange is answered already. */
 struct completion *completion_parse(struct server *server, struct exchange *x,
                                     const struct api_dialect *dialect);
+/* Its model, without loading it. False with a->error: there is none of that name. */
+bool completion_find_model(struct completion *a, size_t *model);
+/* Leases the engine of its model, loading it. False with a->error. */
+bool completion_lease(struct completion *a, struct exchange *x);
 /* Leases the engine of its model and reads the rest. False: the exchange is answered and `a` is
  * gone. */
 bool completion_read(struct completion *a, struct exchange *x);

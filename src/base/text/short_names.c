@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one table of short names. */
+#include "base/text/short_names.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char family[] = "qwen3-vl", repository_begin[] = "Qwen/Qwen3-VL-";
+
+/* In the order in which a name without a size prefers them. */
+static const struct {
+    const char *name, *of_repository;
+} sizes[] = {{"8b", "8B"}, {"4b", "4B"}, {"2b", "2B"}, {"32b", "32B"}};
+
+/* A row of two names: the first is the shortest. */
+static const struct {
+    const char *name, *of_repository;
+} variants[] = {{"", "-Instruct"}, {"-instruct", "-Instruct"}, {"-thinking", "-Thinking"}};
+
+/* What the repository's name ends with; NULL: there is no second one. */
+static const struct {
+    const char *name, *of_repository[SHORT_NAME_REPOSITORIES];
+} formats[] = {{"", {"-FP8", ""}},
+               {"-fp8", {"-FP8", NULL}},
+               {"-q8_0", {"-FP8", NULL}},
+               {"-bf16", {"", NULL}},
+               {"-fp16", {"", NULL}}};
+
+static void write_name(char out[SHORT_NAME_BYTES], size_t size, size_t variant, size_t format)
+{
+    snprintf(out, SHORT_NAME_BYTES, "%s:%s%s%s", family, sizes[size].name, variants[variant].name,
+             formats[format].name);
+}
+
+static size_t write_repositories(char out[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES], size_t size,
+                                 size_t variant, size_t format)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < SHORT_NAME_REPOSITORIES && formats[format].of_repository[i]; i++)
+        snprintf(out[n++], SHORT_NAME_BYTES, "%s%s%s%s", repository_begin,
+                 sizes[size].of_repository, variants[variant].of_repository,
+                 formats[format].of_repository[i]);
+    return n;
+}
+
+size_t short_name_find(const char *name,
+                       char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES])
+{
+    char row[SHORT_NAME_BYTES];
+    for (size_t s = 0; s < COUNT(sizes); s++)
+        for (size_t v = 0; v < COUNT(variants); v++)
+            for (size_t f = 0; f < COUNT(formats); f++) {
+                write_name(row, s, v, f);
+                if (strcasecmp(row, name) == 0) return write_repositories(repositories, s, v, f);
+            }
+    return 0;
+}
+
+bool short_name_of(char out[SHORT_NAME_BYTES], const char *repository)
+{
+    char rows[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES];
+    for (size_t s = 0; s < COUNT(sizes); s++)
+        for (size_t v = 0; v < COUNT(variants); v++)
+            for (size_t i = write_repositories(rows, s, v, 0); i-- > 0;)
+                if (strcasecmp(rows[i], repository) == 0) return write_name(out, s, v, 0), true;
+    return false;
+}
+
+bool short_name_each(const char *name, bool (*visit)(void *user, const char *name), void *user)
+{
+    char row[SHORT_NAME_BYTES];
+    if (strcasecmp(name, family) != 0) return false;
+    for (size_t v = 0; v < COUNT(variants); v++)
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            write_name(row, s, v, 0);
+            if (visit(user, row)) return true;
+        }
+    return false;
+}

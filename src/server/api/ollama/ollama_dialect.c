@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The dialect's table. */
+#include "server/api/ollama/ollama_dialect.h"
+
+#define OLLAMA_DIALECT(the_kind)                                  \
+    [the_kind] = {.kind = the_kind,                               \
+                  .id_prefix = "",                                \
+                  .call_prefix = "call_",                         \
+                  .json_type = "application/json; charset=utf-8", \
+                  .stream_type = "application/x-ndjson",          \
+                  .clips = true,                                  \
+                  .lenient = true,                                \
+                  .state_bytes = sizeof(struct ollama_state),     \
+                  .read = ollama_read,                            \
+                  .write_whole = ollama_write_whole,              \
+                  .write_event = ollama_write_event,              \
+                  .write_unknown_model = ollama_write_unknown_model}
+
+const struct api_dialect ollama_dialects[] = {
+    OLLAMA_DIALECT(OLLAMA_CHAT), OLLAMA_DIALECT(OLLAMA_GENERATE), OLLAMA_DIALECT(OLLAMA_NAME)};

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* "options", "think" and "keep_alive". What a model recommends comes before Ollama's defaults. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "server/api/common/sampling_fields.h"
+#include "server/api/ollama/ollama_dialect.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- values, as Go's reader of Ollama takes them ---- */
+
+static bool fail_option(const struct api_reading *r, const char *name, const char *type)
+{
+    struct field_path options = field_root("options");
+    return api_fail(r->error, field_member(&options, name).text, "option \"%s\" must be of type %s",
+                    name, type);
+}
+
+static bool option_number(const struct api_reading *r, const char *name, json_object *value,
+                          double *out)
+{
+    if (!json_object_is_type(value, json_type_int) && !json_object_is_type(value, json_type_double))
+        return fail_option(r, name, "float32");
+    *out = json_object_get_double(value);
+    return isfinite(*out) || fail_option(r, name, "float32");
+}
+
+/* Sliders of user interfaces send whole numbers as floats, which are cut. */
+static bool option_int(const struct api_reading *r, const char *name, json_object *value,
+                       int64_t *out)
+{
+    double number;
+    if (json_object_is_type(value, json_type_int)) return *out = json_object_get_int64(value), true;
+    if (!json_object_is_type(value, json_type_double)) return fail_option(r, name, "integer");
+    number = json_object_get_double(value);
+    if (!(fabs(number) < 9e15)) return fail_option(r, name, "integer");
+    return *out = (int64_t)number, true;
+}
+
+/* A number outside its range becomes the end that it is behind, which is said. */
+static bool option_in_range(const struct api_reading *r, const char *name, json_object *value,
+                            double lo, double hi, float *out)
+{
+    double number = 0;
+    if (!option_number(r, name, value, &number)) return false;
+    if (number < lo || number > hi) {
+        api_note(r, "%s %g was taken as %g", name, number, number < lo ? lo : hi);
+        number = number < lo ? lo : hi;
+    }
+    *out = (float)number;
+    return true;
+}
+
+/* ---- each option ---- */
+
+typedef bool option_fn(struct api_parser *p, const char *name, json_object *value);
+
+static bool set_temperature(struct api_parser *p, const char *name, json_object *value)
+{
+    return option_in_range(&p->reading, name, value, 0, 2,
+                           &p->reading.out->request.sampling.temperature);
+}
+
+static bool set_top_p(struct api_parser *p, const char *name, json_object *value)
+{
+    return option_in_range(&p->reading, name, value, 0, 1, &p->reading.out->request.sampling.top_p);
+}
+
+static bool set_min_p(struct api_parser *p, const char *name, json_object *value)
+{
+    return option_in_range(&p->reading, name, value, 0, 1, &p->reading.out->request.sampling.min_p);
+}
+
+static bool set_top_k(struct api_parser *p, const char *name, json_object *value)
+{
+    int64_t got = 0;
+    if (!option_int(&p->reading, name, value, &got)) return false;
+    p->reading.out->request.sampling.top_k = got > 0 && got < p->reading.limits->vocab_size
+                                                 ? (int)got
+                                                 : 0;
+    return true;
+}
+
+static bool set_repeat_penalty(struct api_parser *p, const char *name, json_object *value)
+{
+    return option_in_range(&p->reading, name, value, 0.01, 100,
+                           &p->reading.out->request.sampling.repetition_penalty);
+}
+
+static bool set_presence_penalty(struct api_parser *p, const char *name, json_object *value)
+{
+    return option_in_range(&p->reading, name, value, -2, 2,
+                           &p->reading.out->request.sampling.presence_penalty);
+}
+
+static bool set_frequency_penalty(struct api_parser *p, const char *name, json_object *value)
+{
+    return option_in_range(&p->reading, name, value, -2, 2,
+                           &p->reading.out->request.sampling.frequency_penalty);
+}
+
+/* How far back the penalty looks: 0 is not at all. It looks at everything here. */
+static bool set_repeat_last_n(struct api_parser *p, const char *name, json_object *value)
+{
+    float *penalty = &p->reading.out->request.sampling.repetition_penalty;
+    int64_t got = 0;
+    if (!option_int(&p->reading, name, value, &got)) return false;
+    if (got == 0) *penalty = 1;
+    if (got > 0 && *penalty != 1.0f)
+        api_note(&p->reading, "repeat_penalty looks at all tokens, not at the last %lld",
+                 (long long)got);
+    return true;
+}
+
+static bool set_seed(struct api_parser *p, const char *name, json_object *value)
+{
+    int64_t got = 0;
+    if (!option_int(&p->reading, name, value, &got)) return false;
+    p->reading.out->seed_given = got > -1;
+    p->reading.out->request.sampling.seed = (uint64_t)got;
+    return true;
+}
+
+static bool set_num_predict(struct api_parser *p, const char *name, json_object *value)
+{
+    int64_t got = 0;
+    if (!option_int(&p->reading, name, value, &got)) return false;
+    p->reading.out->length_given = got > 0;
+    p->reading.out->request.max_tokens = got <= 0               ? 0
+                                         : got > EY_MAX_CONTEXT ? EY_MAX_CONTEXT
+                                                                : (int)got;
+    return true;
+}
+
+/* The plan has decided; a client that wants more is told. */
+static bool set_num_ctx(struct api_parser *p, const char *name, json_object *value)
+{
+    int most = p->reading.limits->max_model_len;
+    int64_t got = 0;
+    if (!option_int(&p->reading, name, value, &got)) return false;
+    if (most && got > most) api_note(&p->reading, "num_ctx is %d (--max-model-len)", most);
+    return true;
+}
+
+static bool set_stop(struct api_parser *p, const char *name, json_object *value)
+{
+    (void)name;
+    return read_stop(p, "options.stop", value);
+}
+
+/* langchaingo puts it here. */
+static bool set_think(struct api_parser *p, const char *name, json_object *value)
+{
+    return json_member(p->json, name) || ollama_read_think(p, name, value);
+}
+
+static bool note_sampler(struct api_parser *p, const char *name, json_object *value)
+{
+    double number = 0;
+    if (!option_number(&p->reading, name, value, &number)) return false;
+    if (number != 0 && number != 1) api_note(&p->reading, "%s is not there", name);
+    return true;
+}
+
+/* A penalty is before the window that it looks at. */
+static const struct {
+    const char *name;
+    option_fn *set;
+} options[] = {
+    {"num_predict", set_num_predict},
+    {"num_ctx", set_num_ctx},
+    {"temperature", set_temperature},
+    {"top_k", set_top_k},
+    {"top_p", set_top_p},
+    {"min_p", set_min_p},
+    {"seed", set_seed},
+    {"stop", set_stop},
+    {"repeat_penalty", set_repeat_penalty},
+    {"repeat_last_n", set_repeat_last_n},
+    {"presence_penalty", set_presence_penalty},
+    {"frequency_penalty", set_frequency_penalty},
+    {"typical_p", note_sampler},
+    {"tfs_z", note_sampler},
+    {"mirostat", note_sampler},
+    {"think", set_think},
+};
+
+bool ollama_read_options(struct api_parser *p, const char *path, json_object *value)
+{
+    if (!field_object(&p->reading, path, value)) return false;
+    for (size_t i = 0; i < COUNT(options); i++) {
+        json_object *option = json_member(value, options[i].name);
+        if (option && !options[i].set(p, options[i].name, option)) return false;
+    }
+    return true;
+}
+
+/* ---- thinking ---- */
+
+bool ollama_read_think(struct api_parser *p, const char *path, json_object *value)
+{
+    static const char *const levels[] = {"low", "medium", "high", "max"};
+    const struct api_reading *r = &p->reading;
+    bool wanted = json_object_is_type(value, json_type_boolean) && json_object_get_boolean(value);
+    bool known = json_object_is_type(value, json_type_boolean);
+    for (size_t i = 0; i < COUNT(levels); i++)
+        if (field_text_is(value, levels[i])) wanted = known = true;
+    if (!known)
+        return api_fail_field(r->error, path,
+                              "true, false, \"low\", \"medium\", \"high\" or \"max\"", value);
+    if (!wanted || r->limits->thinks) return true;
+    api_fail(r->error, path, "\"%.200s\" does not support thinking", r->out->model);
+    r->error->code = API_ERROR_UNSUPPORTED;
+    return false;
+}
+
+/* ---- keep_alive ---- */
+
+/* A unit of Go's durations in seconds; *n: its letters. 0: there is none. */
+static double duration_unit(const char *text, size_t *n)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600}, {"m", 60}, {"s", 1}};
+    for (size_t i = 0; i < COUNT(units); i++) {
+        *n = strlen(units[i].name);
+        if (strncmp(text, units[i].name, *n) == 0) return units[i].seconds;
+    }
+    return 0;
+}
+
+/* "1h30m", "-1m", "300ms", or bare digits, which are seconds. */
+static bool read_duration(const char *text, double *out)
+{
+    double sign = *text == '-' ? -1 : 1, sum = 0;
+    if (*text == '-' || *text == '+') text++;
+    bool bare = true;
+    if (!*text) return false;
+    while (*text) {
+        size_t n;
+        char *rest;
+        if (!strchr("0123456789.", *text)) return false;
+        double number = strtod(text, &rest);
+        if (rest == text) return false;
+        double unit = duration_unit(rest, &n);
+        if (!unit && (*rest || !bare)) return false;
+        sum += number * (unit ? unit : 1);
+        text = rest + (unit ? n : 0);
+        bare = false;
+    }
+    *out = sign * sum;
+    return true;
+}
+
+bool ollama_read_keep_alive(json_object *request, bool *given, double *seconds,
+                            struct api_error *error)
+{
+    json_object *value = json_member(request, "keep_alive");
+    *given = value != NULL;
+    *seconds = 0;
+    if (!value) return true;
+    bool ok = json_object_is_type(value, json_type_int) ||
+              json_object_is_type(value, json_type_double);
+    if (ok) *seconds = json_object_get_double(value);
+    if (json_object_is_type(value, json_type_string))
+        ok = read_duration(json_object_get_string(value), seconds);
+    if (!ok || isnan(*seconds))
+        return api_fail_field(error, "keep_alive", "a number of seconds or a duration like \"5m\"",
+                              value);
+    if (*seconds < 0) *seconds = INFINITY;
+    return true;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chat and generate; loading and unloading, which are requests without a question. */
+#include "server/api/ollama/ollama_routes.h"
+
+#include <stdlib.h>
+
+#include "server/api/common/completion.h"
+#include "server/api/ollama/ollama_dialect.h"
+#include "server/api/ollama/ollama_requests.h"
+
+enum { MAX_LOAD_REPLY = 4096 };
+
+static void reply_load(struct completion *a, struct exchange *x, const char *reason)
+{
+    struct buf out = buf_with_max(MAX_LOAD_REPLY);
+    ollama_write_load(&out, &a->reply, reason);
+    exchange_reply(x, 200, "application/json; charset=utf-8", &out);
+    buf_free(&out);
+}
+
+/* keep_alive 0 gives the model's memory back when nobody is being answered. */
+static bool answer_unload(struct completion *a, struct exchange *x)
+{
+    size_t model;
+    if (!completion_find_model(a, &model)) return false;
+    model_manager_unload(a->server->model_manager, model);
+    reply_load(a, x, "unload");
+    return true;
+}
+
+static bool answer_load(struct completion *a, struct exchange *x, bool kept, double seconds)
+{
+    if (!completion_lease(a, x)) return false;
+    if (kept) model_manager_keep(a->server->model_manager, a->lease.model, seconds);
+    reply_load(a, x, "load");
+    return true;
+}
+
+static void run_ollama(struct server *server, struct exchange *x, enum ollama_kind kind)
+{
+    bool given;
+    double seconds;
+    struct completion *a = ollama_open(server, x, kind);
+    if (!a) return;
+    json_object *json = api_request_json(&a->request);
+    bool ok = ollama_read_keep_alive(json, &given, &seconds, &a->error);
+    if (ok && !ollama_asks_nothing(json, kind)) {
+        if (!completion_read(a, x)) return;
+        if (given) model_manager_keep(server->model_manager, a->lease.model, seconds);
+        completion_answer(a, x);
+        return;
+    }
+    if (ok) ok = given && seconds == 0 ? answer_unload(a, x) : answer_load(a, x, given, seconds);
+    if (!ok) completion_fail(a, x);
+    completion_close(a);
+}
+
+void route_ollama_chat(struct server *server, struct exchange *x)
+{
+    run_ollama(server, x, OLLAMA_CHAT);
+}
+
+void route_ollama_generate(struct server *server, struct exchange *x)
+{
+    run_ollama(server, x, OLLAMA_GENERATE);
+}
