@@ -37,7 +37,7 @@
 #include "eyelet/grammar.h"
 #include "eyelet/plan.h"
 #include "eyelet/phase.h"
-#include "eyelet/preview.h"
+#include "eyelet/image_preview.h"
 #include "eyelet/request.h"
 #include "eyelet/tasks.h"
 #include "eyelet/tool_calls.h"

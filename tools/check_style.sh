@@ -54,7 +54,7 @@ one_statement() {
 }
 
 licence_lines() {
-  files src include tests tools bench examples | grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|def)$' | grep -vE 'tests/.*/(data|corpus)/' |
+  files src include tests tools bench examples | grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|def)$' | grep -vE 'tests/.*/(data|corpus)/|page/vendor/' |
     while read -r file; do head -4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file:1: no SPDX line"; done
 }
 

@@ -48,6 +48,13 @@ static void print_notice(void *user, const char *text)
     fprintf(stderr, "eyelet: %s\n", text);
 }
 
+/* 0: one on a CPU, several on a GPU. */
+static int sequences_wanted(const struct cli_engine *s)
+{
+    if (s->at_once) return (int)s->options->max_num_seqs;
+    return (int)s->options->streams > 1 ? (int)s->options->streams : 1;
+}
+
 static bool open_engine(struct cli_engine *s, ey_err *e)
 {
     const struct options *o = s->options;
@@ -56,7 +63,7 @@ static bool open_engine(struct cli_engine *s, ey_err *e)
     ey_engine_options engine = ey_engine_defaults();
     if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;
-    engine.max_num_seqs = (int)s->options->streams > 1 ? (int)s->options->streams : 1;
+    engine.max_num_seqs = sequences_wanted(s);
     engine.max_images = s->max_images;
     engine.progress = show_loading;
     engine.progress_user = &s->progress;
@@ -168,6 +175,7 @@ static bool on_answer_event(void *user, const ey_event *event)
 {
     const struct answer_sink *sink = user;
     struct cli_engine *s = sink->cli;
+    if (s->shared) return !cancel_requested() && !s->out.closed;
     if (event->type == EY_EVENT_PHASE && event->phase == EY_PHASE_QUEUE)
         return !cancel_requested(); /* it begins at once */
     bool shows_itself = sink->stream && event->phase == EY_PHASE_DECODE;
@@ -244,8 +252,8 @@ ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, 
     request.on_event = on_answer_event;
     request.event_user = sink;
     request.gone = on_decoding;
-    s->sampled = s->sampled || !(request.sampling.temperature <=
-                                 0); /* a server's own temperature is taken to be above 0 */
+    /* A server's own temperature is taken to be above 0. */
+    if (!s->sampled && !(request.sampling.temperature <= 0)) s->sampled = true;
     return request;
 }
 
@@ -254,10 +262,10 @@ bool cli_engine_send(struct cli_engine *s, const ey_request *request,
 {
     ey_request kept = *request;
     if (format) kept.grammar = format->grammar;
-    cancel_watch();
+    if (!s->shared) cancel_watch();
     bool ok = s->remote ? remote_ask(s->remote, &kept, format ? &format->remote : NULL, answer, e)
                         : ey_ask(s->engine, &kept, answer, e);
-    cancel_unwatch();
+    if (!s->shared) cancel_unwatch();
     return ok;
 }
 

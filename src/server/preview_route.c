@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "eyelet/preview.h"
+#include "eyelet/image_preview.h"
 #include "media/media.h"
 #include "server/server.h"
 

@@ -6,8 +6,19 @@
 #include "base/limits.h"
 #include "cli/commands/ask_images.h"
 #include "cli/commands/commands.h"
+#include "cli/batch/image_batch.h"
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
+
+/* Once for each image, instead of one question about all. */
+static bool asks_each(const struct options *o)
+{
+    bool folder = false;
+    for (size_t i = 0; i + 1 < o->n_args; i++)
+        folder |= path_is_directory(o->args[i]);
+    return folder || o->each || o->recursive || o->jsonl || o->csv || o->sidecar || o->resume ||
+           o->output;
+}
 
 /* Checks everything that can be checked without reading an image or loading a model. */
 static bool ask_check_arguments(const struct options *o, ey_err *e)
@@ -21,16 +32,21 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
                        "the question is missing: the last argument, %s, is a file; try: eyelet ask "
                        "%s \"What is this?\"",
                        question, question);
-    if (o->n_args - 1 > EY_MAX_IMAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu images; at most %d go in one question",
-                       o->n_args - 1, EY_MAX_IMAGES);
+    if (!asks_each(o) && o->n_args - 1 > EY_MAX_IMAGES)
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "%zu images; at most %d go in one question; --each puts it once for each image",
+            o->n_args - 1, EY_MAX_IMAGES);
     if (o->schema && strcmp(o->schema, "-") == 0)
         for (size_t i = 0; i + 1 < o->n_args; i++)
             if (strcmp(o->args[i], "-") == 0)
                 return ey_fail(e, EY_BAD_REQUEST,
                                "- (standard input) can be an image or the schema, not both");
+    if (asks_each(o) && o->n_args < 2)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "name images or a folder: eyelet ask --each photos/ \"%s\"", question);
     return input_check_text(question, strlen(question), "the question", e) &&
-           input_check_images(o->args, o->n_args - 1, "ask", e);
+           (asks_each(o) || input_check_images(o->args, o->n_args - 1, "ask", e));
 }
 
 /* An answer is one line, so choices are. */
@@ -54,15 +70,39 @@ static bool ask_open_format(struct cli_response_format *format, const struct opt
     return !o->choices.n || response_format_open_choices(format, o->choices.item, o->choices.n, e);
 }
 
+/* A constrained answer that was cut does not match its format. */
+static bool ask_check_whole(const struct cli_engine *cli, const ey_answer *answer, ey_err *e)
+{
+    (void)cli;
+    if (answer->finish_reason != EY_FINISH_LENGTH) return true;
+    return ey_fail(e, EY_TOO_LONG,
+                   "the answer was cut after %d tokens and is not complete; see --max-tokens",
+                   answer->completion_tokens);
+}
+
+static int ask_each(const struct options *o, const struct cli_response_format *format)
+{
+    const struct image_batch batch = {.command = "ask --each",
+                                      .prompt = o->args[o->n_args - 1],
+                                      .format = format,
+                                      .greedy = format != NULL,
+                                      .field = "answer",
+                                      .sidecar = "txt",
+                                      .check = format ? ask_check_whole : NULL};
+    return image_batch_run(o, o->args, o->n_args - 1, &batch);
+}
+
 int cmd_ask(const struct options *o)
 {
     ey_err e;
     struct cli_response_format format = {0};
     bool ok = ask_check_arguments(o, &e) && ask_open_format(&format, o, &e);
     bool constrained = format.grammar != NULL;
-    int status = ok ? ask_about_images(o, o->n_args - 1, o->args[o->n_args - 1], constrained,
-                                       constrained ? &format : NULL)
-                    : term_complain(&e);
+    const struct cli_response_format *held = constrained ? &format : NULL;
+    int status = !ok            ? term_complain(&e)
+                 : asks_each(o) ? ask_each(o, held)
+                                : ask_about_images(o, o->n_args - 1, o->args[o->n_args - 1],
+                                                   constrained, held);
     response_format_close(&format);
     return status;
 }

@@ -9,10 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "cli/terminal/cancel.h"
 #include "cli/commands/commands.h"
+#include "cli/batch/image_batch.h"
+#include "cli/batch/batch_output.h"
 #include "cli/output/draw_boxes.h"
 #include "cli/cli_engine.h"
 #include "eyelet/tasks.h"
@@ -64,14 +67,16 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
     if (o->n_args < 2)
         return ey_fail(e, EY_BAD_REQUEST, "detect needs an image and what to look for: %s",
                        example);
-    if (o->n_args > 2)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "detect takes one image and one list of things, not %zu arguments: %s",
-                       o->n_args, example);
-    if (!o->args[1][strspn(o->args[1], " ,")])
+    const char *what = o->args[o->n_args - 1];
+    if (!what[strspn(what, " ,")])
         return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
-    return input_check_text(o->args[1], strlen(o->args[1]), "what to look for", e) &&
-           input_check_images(o->args, 1, "detect", e) &&
+    if (path_is_file(what) || path_is_directory(what))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "what to look for is missing: the last argument, %s, is a file; try: %s",
+                       what, example);
+    if (o->draw && batch_wanted(o, o->args, o->n_args - 1))
+        return ey_fail(e, EY_BAD_REQUEST, "--draw takes one image");
+    return input_check_text(what, strlen(what), "what to look for", e) &&
            (!o->draw || check_drawing(o->draw, o->args[0], e));
 }
 
@@ -135,14 +140,19 @@ static void write_box(struct json_writer *w, const struct drawn_box *b)
     json_close_object(w);
 }
 
+static void write_boxes(struct json_writer *w, const struct detection *d)
+{
+    json_open_array(w);
+    for (size_t i = 0; i < d->boxes.n; i++)
+        write_box(w, &d->scaled[i]);
+    json_close_array(w);
+}
+
 static bool print_boxes(struct detection *d, ey_err *e)
 {
     struct buf line = buf_with_max((size_t)16 << 20);
     struct json_writer w = json_write_to(&line, JSON_SPACED);
-    json_open_array(&w);
-    for (size_t i = 0; i < d->boxes.n; i++)
-        write_box(&w, &d->scaled[i]);
-    json_close_array(&w);
+    write_boxes(&w, d);
     bool ok = buf_add_text(&line, "\n") || ey_fail_memory(e, "the boxes as JSON", line.max);
     if (ok) term_write(&d->cli.out, line.data, line.size);
     buf_free(&line);
@@ -195,11 +205,85 @@ static void detection_close(struct detection *d)
     ey_free(d->prompt);
 }
 
+/* ---- many images ---- */
+
+/* Boxes of one of many answers; *d borrows the image and the answer. Free with found_close. */
+static bool found_open(struct detection *d, const struct batch_answer *a, ey_err *e)
+{
+    const struct options *o = a->cli->options;
+    *d = (struct detection){.file = *a->image, .answer = *a->answer};
+    return ey_boxes_read(&d->boxes, a->answer->text, a->answer->n_text, e) &&
+           ey_boxes_check(&d->boxes, a->answer->text, a->answer->n_text, e) &&
+           scale_boxes(d, o->args[o->n_args - 1], e);
+}
+
+static void found_close(struct detection *d)
+{
+    ey_boxes_free(&d->boxes);
+    free(d->scaled);
+}
+
+static bool detect_add_json(struct json_writer *w, const struct batch_answer *a, ey_err *e)
+{
+    struct detection d;
+    bool ok = found_open(&d, a, e);
+    if (ok) {
+        json_write_key(w, "boxes");
+        write_boxes(w, &d);
+    }
+    found_close(&d);
+    return ok;
+}
+
+/* A row a box; of an image without any, a row without a label. */
+static bool detect_add_csv(struct buf *line, const struct batch_answer *a, ey_err *e)
+{
+    struct detection d;
+    bool ok = found_open(&d, a, e);
+    for (size_t i = 0; ok && i < d.boxes.n; i++) {
+        const struct drawn_box *b = &d.scaled[i];
+        batch_add_cell(line, a->image->name, strlen(a->image->name));
+        buf_add_text(line, ",");
+        batch_add_cell(line, b->label, strlen(b->label));
+        buf_printf(line, ",%d,%d,%d,%d\n", b->x1, b->y1, b->x2, b->y2);
+    }
+    if (ok && !d.boxes.n) {
+        batch_add_cell(line, a->image->name, strlen(a->image->name));
+        buf_add_text(line, ",,,,,\n");
+    }
+    found_close(&d);
+    return ok;
+}
+
+static int detect_many(const struct options *o)
+{
+    ey_err e;
+    char *prompt = NULL;
+    struct cli_response_format format = {0};
+    bool ok = ey_detect_prompt(&prompt, o->args[o->n_args - 1], &e) &&
+              response_format_open_regex(&format, ey_detect_pattern(), &e);
+    const struct image_batch batch = {.command = "detect",
+                                      .prompt = prompt,
+                                      .format = &format,
+                                      .greedy = true,
+                                      .field = "boxes",
+                                      .sidecar = "json",
+                                      .lines_only = true,
+                                      .add_json = detect_add_json,
+                                      .csv_columns = "label,x1,y1,x2,y2",
+                                      .add_csv = detect_add_csv};
+    int status = ok ? image_batch_run(o, o->args, o->n_args - 1, &batch) : term_complain(&e);
+    response_format_close(&format);
+    ey_free(prompt);
+    return status;
+}
+
 int cmd_detect(const struct options *o)
 {
     ey_err e;
     struct detection d = {0};
     if (!detect_check_arguments(o, &e)) return term_complain(&e);
+    if (batch_wanted(o, o->args, o->n_args - 1)) return detect_many(o);
     cli_engine_init(&d.cli, o);
     bool ok = detect_run(&d, o, &e);
     if (ok && !cancel_requested()) ok = detect_print(&d, o, &e);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet extract IMAGE... --schema FILE: one load, and from each image the fields of a JSON
  * schema as a line of JSON. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/limits.h"
-#include "cli/output/answer_json.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/image_batch.h"
+#include "cli/batch/image_batch.h"
+#include "cli/batch/batch_output.h"
 #include "eyelet/tasks.h"
 
-enum { SHOWN_BYTES = 200 }; /* of an answer that is no JSON */
+enum { MAX_JSON_LINE = 64 << 20, SHOWN_BYTES = 200 }; /* of an answer that is no JSON */
 
 static bool extract_check_arguments(const struct options *o, ey_err *e)
 {
@@ -24,8 +25,7 @@ static bool extract_check_arguments(const struct options *o, ey_err *e)
         if (reads_stdin && strcmp(o->args[i], "-") == 0)
             return ey_fail(e, EY_BAD_REQUEST,
                            "- (standard input) can be an image or the schema, not both");
-    return (!o->prompt || input_check_text(o->prompt, strlen(o->prompt), "--prompt", e)) &&
-           input_check_images(o->args, o->n_args, "extract", e);
+    return !o->prompt || input_check_text(o->prompt, strlen(o->prompt), "--prompt", e);
 }
 
 /* ---- a line ---- */
@@ -64,36 +64,102 @@ static void write_data(struct json_writer *w, const ey_answer *answer)
     buf_free(&data);
 }
 
-static bool extract_print(struct cli_engine *s, const struct input *image, const ey_answer *answer,
-                          double load_seconds, ey_err *e)
+static bool extract_check(const struct cli_engine *s, const ey_answer *answer, ey_err *e)
+{
+    if (answer->finish_reason == EY_FINISH_LENGTH) return fail_incomplete(s, answer, e);
+    return check_json(answer, e);
+}
+
+static bool extract_add_json(struct json_writer *w, const struct batch_answer *a, ey_err *e)
+{
+    (void)e;
+    json_write_key(w, "data");
+    write_data(w, a->answer);
+    return true;
+}
+
+/* ---- CSV ---- */
+
+static json_object *properties_of(json_object *schema)
+{
+    return json_member_of_type(schema, "properties", json_type_object);
+}
+
+/* The schema's properties as columns. NULL: it has none, so that an answer is one cell. */
+static char *columns_of_schema(const char *schema)
 {
     struct buf line = buf_with_max(MAX_JSON_LINE);
-    if (answer->finish_reason == EY_FINISH_LENGTH) return fail_incomplete(s, answer, e);
-    if (!check_json(answer, e)) return false;
-    struct json_writer w = batch_open_json_line(&line, image->name);
-    json_write_key(&w, "data");
-    write_data(&w, answer);
-    if (s->options->json) answer_add_usage_and_timings(&w, answer, load_seconds);
-    json_close_object(&w);
-    batch_print_line(s, &line);
-    return true;
+    json_object *root = json_parse(schema, strlen(schema), "the schema", EY_BAD_REQUEST, NULL);
+    if (properties_of(root)) {
+        json_object_object_foreach(properties_of(root), name, property)
+        {
+            (void)property;
+            if (line.size) buf_add_text(&line, ",");
+            batch_add_cell(&line, name, strlen(name));
+        }
+        buf_add(&line, "", 1);
+    }
+    json_object_put(root);
+    if (line.failed) buf_free(&line);
+    return line.data;
+}
+
+/* Text and numbers as they are; objects and lists as JSON; null as nothing. */
+static void add_value_cell(struct buf *line, json_object *value)
+{
+    const char *text = !value ? ""
+                       : json_object_is_type(value, json_type_string)
+                           ? json_object_get_string(value)
+                           : json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+    batch_add_cell(line, text ? text : "", text ? strlen(text) : 0);
+}
+
+static bool extract_add_csv(struct buf *line, const struct batch_answer *a, ey_err *e)
+{
+    const char *text = a->batch->format->text;
+    json_object *schema = json_parse(text, strlen(text), "the schema", EY_BAD_REQUEST, e);
+    json_object *data = json_parse(a->answer->text, a->answer->n_text, "", EY_BAD_REQUEST, NULL);
+    batch_add_cell(line, a->image->name, strlen(a->image->name));
+    if (!properties_of(schema)) {
+        buf_add_text(line, ",");
+        batch_add_cell(line, a->answer->text, a->answer->n_text);
+    } else {
+        json_object_object_foreach(properties_of(schema), name, property)
+        {
+            (void)property;
+            buf_add_text(line, ",");
+            add_value_cell(line, json_member(data, name));
+        }
+    }
+    buf_add_text(line, "\n");
+    json_object_put(data);
+    json_object_put(schema);
+    return schema != NULL;
 }
 
 int cmd_extract(const struct options *o)
 {
     ey_err e;
     struct cli_response_format format = {0};
-    char *made = NULL;
+    char *made = NULL, *columns = NULL;
     bool ok = extract_check_arguments(o, &e) &&
               response_format_open_schema(&format, o->schema, &e) &&
               (o->prompt || ey_extract_prompt(&made, format.text, strlen(format.text), &e));
-    const struct image_batch batch = {.prompt = o->prompt ? o->prompt : made,
+    if (ok) columns = columns_of_schema(format.text);
+    const struct image_batch batch = {.command = "extract",
+                                      .prompt = o->prompt ? o->prompt : made,
                                       .format = &format,
                                       .greedy = true,
-                                      .json = true,
-                                      .print = extract_print};
-    int status = ok ? image_batch_run(o, &batch) : term_complain(&e);
+                                      .field = "data",
+                                      .sidecar = "json",
+                                      .lines_only = true,
+                                      .check = extract_check,
+                                      .add_json = extract_add_json,
+                                      .csv_columns = columns,
+                                      .add_csv = extract_add_csv};
+    int status = ok ? image_batch_run(o, o->args, o->n_args, &batch) : term_complain(&e);
     response_format_close(&format);
     ey_free(made);
+    free(columns);
     return status;
 }

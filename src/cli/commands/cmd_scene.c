@@ -1,31 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet scene IMAGE and eyelet read IMAGE: the two questions that people put most, ready made. */
+/* eyelet scene IMAGE... and eyelet read IMAGE...: the two questions that people put most, ready
+ * made. */
 #include <string.h>
 
 #include "cli/commands/ask_images.h"
 #include "cli/commands/commands.h"
+#include "cli/batch/image_batch.h"
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
 #include "eyelet/tasks.h"
 
-static bool scene_check_arguments(const struct options *o, const char *command, ey_err *e)
+static int ask_ready_made(const struct options *o, const char *command, const char *prompt,
+                          bool greedy)
 {
-    if (o->n_args == 1) return input_check_images(o->args, 1, command, e);
-    return ey_fail(e, EY_BAD_REQUEST, "%s takes one image, not %zu: eyelet %s photo.jpg", command,
-                   o->n_args, command);
+    ey_err e;
+    const struct image_batch batch = {.command = command,
+                                      .prompt = prompt,
+                                      .greedy = greedy,
+                                      .field = "answer",
+                                      .sidecar = "txt"};
+    if (!o->n_args) {
+        ey_fail(&e, EY_BAD_REQUEST, "%s needs an image: eyelet %s photo.jpg", command, command);
+        return term_complain(&e);
+    }
+    if (batch_wanted(o, o->args, o->n_args)) return image_batch_run(o, o->args, o->n_args, &batch);
+    return ask_about_images(o, 1, prompt, greedy, NULL);
 }
 
 int cmd_scene(const struct options *o)
 {
-    ey_err e;
-    if (!scene_check_arguments(o, "scene", &e)) return term_complain(&e);
-    return ask_about_images(o, 1, ey_scene_prompt(), false, NULL);
+    return ask_ready_made(o, "scene", ey_scene_prompt(), false);
 }
 
 /* Greedy: what is written does not depend on luck. */
 int cmd_read(const struct options *o)
 {
-    ey_err e;
-    if (!scene_check_arguments(o, "read", &e)) return term_complain(&e);
-    return ask_about_images(o, 1, ey_read_prompt(), true, NULL);
+    return ask_ready_made(o, "read", ey_read_prompt(), true);
 }

@@ -13,14 +13,22 @@ static const struct command commands[] = {
      "  eyelet ask photo.jpg \"What is this?\"\n"
      "  eyelet ask before.png after.png \"What has changed?\" --json\n"
      "  eyelet ask door.jpg \"Is the door open?\" --choice yes --choice no\n"
+     "  eyelet ask photos/ \"Is a person in it?\" --choice yes --choice no --csv\n"
+     "\n"
+     "With a folder, -r, --each, --csv, --jsonl or --sidecar the question is put once for each\n"
+     "image; without, it is one question about all of them.\n"
      "\n"
      "--choice and --schema constrain the answer, which is then greedy unless --temperature is\n"
      "given. If --max-tokens cuts such an answer, a message says so and the exit status is 1.\n"},
     {"caption", CAPTION, cmd_caption, "IMAGE...", "a sentence for each image",
-     "The model is loaded once. An image that cannot be read is reported and the others continue;\n"
-     "the exit status is then 1. --json prints one object a line.\n"
+     "The model is loaded once. A folder stands for the images in it, with -r also for those "
+     "below\n"
+     "its folders. An image that cannot be read is reported and the others continue; the exit\n"
+     "status is then 1. --json prints one object a line.\n"
      "\n"
-     "  eyelet caption photos/*.jpg\n"},
+     "  eyelet caption photos/*.jpg\n"
+     "  eyelet caption -r photos/ --csv -o captions.csv --resume\n"
+     "  eyelet caption -r photos/ --sidecar        # photo.txt beside photo.jpg\n"},
     {"extract", EXTRACT, cmd_extract, "IMAGE...", "fields of a JSON schema from each image",
      "Prints one line per image, {\"image\": NAME, \"data\": ...}, whose data matches --schema. "
      "The\n"
@@ -30,12 +38,13 @@ static const struct command commands[] = {
      "\n"
      "  eyelet extract invoices/*.jpg --schema invoice.json\n"
      "  eyelet extract meter.jpg --schema meter.json --prompt \"Read the meter.\" | jq .data\n"},
-    {"scene", SCENE, cmd_scene, "IMAGE", "a full description",
-     "The same as ask with the question \"Describe this image in detail.\"\n"},
-    {"read", READ, cmd_read, "IMAGE", "the text in the image",
+    {"scene", SCENE, cmd_scene, "IMAGE...", "a full description",
+     "The same as ask with the question \"Describe this image in detail.\" Several images and\n"
+     "folders as with caption.\n"},
+    {"read", READ, cmd_read, "IMAGE...", "the text in the image",
      "The same as ask with the question \"Read all the text in the image.\", greedy and at high\n"
-     "detail.\n"},
-    {"detect", DETECT, cmd_detect, "IMAGE WHAT", "boxes as JSON, in pixels",
+     "detail. Several images and folders as with caption.\n"},
+    {"detect", DETECT, cmd_detect, "IMAGE... WHAT", "boxes as JSON, in pixels",
      "WHAT is one thing, or several separated by commas. Prints one line of JSON: for each box a\n"
      "label and its corners x1, y1, x2, y2 in pixels of the upright image; [] if there is none. "
      "The\n"
@@ -44,7 +53,10 @@ static const struct command commands[] = {
      "to standard error and the exit status is 1. --draw draws the boxes into a copy of the "
      "image.\n"
      "\n"
-     "  eyelet detect street.jpg \"car, person\" --draw found.png\n"},
+     "Of several images or a folder: one line of JSON each, with \"image\" and \"boxes\".\n"
+     "\n"
+     "  eyelet detect street.jpg \"car, person\" --draw found.png\n"
+     "  eyelet detect -r camera/ person --csv -o people.csv\n"},
     {"chat", CHAT, cmd_chat, "[IMAGE...]", "a conversation in the terminal",
      "Each line is a message. Images go with the first one, or with the next one after /image "
      "PATH.\n"

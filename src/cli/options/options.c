@@ -325,11 +325,27 @@ static bool options_read_option(struct options *o, enum command_bit command, cha
     return true;
 }
 
+/* "-r" is "--recursive" where the command has that. NULL: not one of these. */
+static const char *long_name(const char *arg, enum command_bit command)
+{
+    static const char *const names[][2] = {{"-r", "--recursive"}, {"-o", "--output"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(arg, names[i][0]) == 0 &&
+            find_row(names[i][1] + 2, strlen(names[i][1] + 2), command))
+            return names[i][1];
+    return NULL;
+}
+
 static bool read_argument(struct options *o, enum command_bit command, char **at, int *used,
                           ey_err *e)
 {
     *used = 1;
     if (strncmp(at[0], "--", 2) == 0) return options_read_option(o, command, at, used, e);
+    const char *whole = long_name(at[0], command);
+    if (whole) {
+        char *pair[] = {(char *)(uintptr_t)whole, at[1], NULL};
+        return options_read_option(o, command, pair, used, e);
+    }
     if (strcmp(at[0], "-h") == 0) {
         o->help = true;
         return true;

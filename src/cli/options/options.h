@@ -42,6 +42,8 @@ enum {
     ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT,
     SAMPLED = ASK | CAPTION | SCENE | CHAT
 };
+/* Commands that take many images. */
+enum { BATCHES = ASK | CAPTION | SCENE | READ | DETECT | EXTRACT };
 /* Commands that use a model, and may have to download it. */
 enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE };
 /* Commands that open an engine or plan one. */
@@ -88,6 +90,8 @@ struct options {
     const char *revision; /* pull, rm */
     bool yes, dry_run;
     bool no_huge_pages, parse_special, json, show, quiet, help;
+    bool recursive, each, jsonl, csv, sidecar, resume, overwrite; /* many images */
+    const char *output;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
     bool keys_are_ours; /* api_key and api_keys are copies */

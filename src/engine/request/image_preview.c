@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An image file → a small JPEG that any program can show. */
-#include "eyelet/preview.h"
+#include "eyelet/image_preview.h"
 
 #include "image/image.h"
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small JPEG of any image file that eyelet reads, for programs that cannot show HEIC or AVIF. */
-#ifndef EYELET_PREVIEW_H
-#define EYELET_PREVIEW_H
+#ifndef EYELET_IMAGE_PREVIEW_H
+#define EYELET_IMAGE_PREVIEW_H
 
 #include <stddef.h>
 
 #include "eyelet/budget.h"
 #include "eyelet/error.h"
 
+EY_BEGIN_DECLS
+
 typedef struct {
-    void *bytes; /* a JPEG file, upright; free() it */
+    void *bytes; /* a JPEG file, upright; ey_free() it */
     size_t n_bytes;
     int width, height; /* of the original, upright */
 } ey_preview;
@@ -24,7 +26,9 @@ typedef struct {
 
 /* Decodes image[n_bytes] and makes the preview. Errors: EY_BAD_IMAGE, EY_BUSY (the budget is held
  * by others), EY_CANCELLED, EY_NO_MEMORY. */
-bool ey_make_preview(ey_preview *out, const void *image, size_t n_bytes,
-                     const ey_preview_options *options, ey_err *e);
+EY_API bool ey_make_preview(ey_preview *out, const void *image, size_t n_bytes,
+                            const ey_preview_options *options, ey_err *e);
+
+EY_END_DECLS
 
 #endif

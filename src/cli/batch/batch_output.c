@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Output of many answers, and going on where an earlier run stopped. */
+#include "cli/batch/batch_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/limits.h"
+
+enum { MAX_RESUMED_BYTES = 1 << 30 };
+
+/* ---- CSV ---- */
+
+void batch_add_cell(struct buf *line, const char *text, size_t n)
+{
+    bool quoted = memchr(text, '"', n) || memchr(text, ',', n) || memchr(text, '\n', n) ||
+                  memchr(text, '\r', n);
+    if (!quoted) {
+        buf_add(line, text, n);
+        return;
+    }
+    buf_add_text(line, "\"");
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"') buf_add_text(line, "\"");
+        buf_add(line, &text[i], 1);
+    }
+    buf_add_text(line, "\"");
+}
+
+/* The first cell of the row at text, copied; *end is behind the row. NULL: no memory. */
+static char *read_first_cell(const char *text, const char *limit, const char **end)
+{
+    struct buf cell = buf_with_max(EY_MAX_PATH);
+    bool quoted = false, first = true;
+    const char *at = text;
+    for (; at < limit && (quoted || *at != '\n'); at++) {
+        if (*at == '"') {
+            bool doubled = quoted && at + 1 < limit && at[1] == '"';
+            if (doubled && first) buf_add_text(&cell, "\"");
+            if (doubled)
+                at++;
+            else
+                quoted = !quoted;
+        } else if (*at == ',' && !quoted) {
+            first = false;
+        } else if (first) {
+            buf_add(&cell, at, 1);
+        }
+    }
+    *end = at < limit ? at + 1 : limit;
+    buf_add(&cell, "", 1);
+    return cell.data;
+}
+
+/* ---- what an earlier run has done ---- */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool note_done(struct batch_output *b, char *name, ey_err *e)
+{
+    if (b->n_done % 1024 == 0) {
+        char **larger = realloc(b->done, (b->n_done + 1024) * sizeof(*larger));
+        if (!larger) {
+            free(name);
+            return ey_fail_memory(e, "the list of images that are done", b->n_done);
+        }
+        b->done = larger;
+    }
+    b->done[b->n_done++] = name;
+    return true;
+}
+
+/* A line of JSON whose image has no error. */
+static bool note_json_line(struct batch_output *b, const char *line, size_t n, ey_err *e)
+{
+    json_object *object = json_parse(line, n, "a line", EY_BAD_REQUEST, NULL);
+    json_object *image = json_member_of_type(object, "image", json_type_string);
+    bool done = image && !json_member(object, "error");
+    char *name = done ? strdup(json_object_get_string(image)) : NULL;
+    json_object_put(object);
+    if (!done) return true;
+    return name ? note_done(b, name, e) : ey_fail_memory(e, "the list of images that are done", n);
+}
+
+static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err *e)
+{
+    const char *limit = text + n, *end;
+    for (const char *at = text; at < limit; at = end) {
+        if (b->form == BATCH_CSV) {
+            char *name = read_first_cell(at, limit, &end);
+            if (!name) return ey_fail_memory(e, "the list of images that are done", n);
+            if (!note_done(b, name, e)) return false;
+        } else {
+            end = memchr(at, '\n', (size_t)(limit - at));
+            end = end ? end + 1 : limit;
+            if (!note_json_line(b, at, (size_t)(end - at), e)) return false;
+        }
+    }
+    return true;
+}
+
+/* The end of the last whole line: what follows was cut when the earlier run was killed. */
+static size_t whole_lines(const struct batch_output *b, const char *text, size_t n)
+{
+    const char *limit = text + n, *end;
+    if (b->form == BATCH_JSON) {
+        const char *last = n ? memrchr(text, '\n', n) : NULL;
+        return last ? (size_t)(last + 1 - text) : 0;
+    }
+    size_t whole = 0;
+    for (const char *at = text; at < limit; at = end) {
+        free(read_first_cell(at, limit, &end));
+        if (end[-1] == '\n') whole = (size_t)(end - text);
+    }
+    return whole;
+}
+
+static bool read_earlier(struct batch_output *b, const char *path, ey_err *e)
+{
+    char *text = NULL;
+    size_t n = 0;
+    if (access(path, F_OK) != 0) return true;
+    if (!file_read_regular(&text, &n, path, MAX_RESUMED_BYTES, e)) return false;
+    size_t whole = whole_lines(b, text, n);
+    bool ok = note_rows(b, text, whole, e);
+    if (ok && whole < n && truncate(path, (off_t)whole) != 0)
+        ok = ey_fail(e, EY_IO, "%s: its last line is cut and cannot be removed: %s", path,
+                     strerror(errno));
+    free(text);
+    if (b->n_done) qsort(b->done, b->n_done, sizeof(*b->done), by_text);
+    return ok;
+}
+
+/* ---- opening ---- */
+
+static bool choose_form(struct batch_output *b, const struct options *o, ey_err *e)
+{
+    int forms = (o->json || o->jsonl) + o->csv + o->sidecar;
+    if (forms > 1)
+        return ey_fail(e, EY_BAD_REQUEST, "--jsonl, --csv and --sidecar exclude each other");
+    if (o->sidecar && o->output)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--sidecar writes a file beside each image; leave --output out");
+    b->form = o->csv ? BATCH_CSV : o->sidecar ? BATCH_SIDECAR : forms ? BATCH_JSON : BATCH_TEXT;
+    if (o->resume && !o->sidecar && (!o->output || b->form == BATCH_TEXT))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--resume needs to know what is done: use it with --sidecar, or with "
+                       "--output FILE and --jsonl or --csv");
+    return true;
+}
+
+static bool open_output_file(struct batch_output *b, const char *path, ey_err *e)
+{
+    b->file = (struct term){.file = fopen(path, b->resume ? "ae" : "we")};
+    if (!b->file.file) return ey_fail(e, EY_IO, "--output %s: %s", path, strerror(errno));
+    b->out = &b->file;
+    return true;
+}
+
+bool batch_output_open(struct batch_output *b, const struct options *o, struct term *out,
+                       const char *sidecar, ey_err *e)
+{
+    *b = (struct batch_output){
+        .out = out, .sidecar = sidecar, .resume = o->resume, .overwrite = o->overwrite};
+    if (!choose_form(b, o, e)) return false;
+    if (!o->output) return true;
+    if (b->resume && !read_earlier(b, o->output, e)) return false;
+    return open_output_file(b, o->output, e);
+}
+
+bool batch_output_close(struct batch_output *b)
+{
+    bool ok = !b->file.file || (fclose(b->file.file) == 0 && !b->file.closed);
+    for (size_t i = 0; i < b->n_done; i++)
+        free(b->done[i]);
+    free(b->done);
+    *b = (struct batch_output){0};
+    return ok;
+}
+
+/* ---- files beside images ---- */
+
+/* "photo.jpg" → "photo.txt", in out[EY_MAX_PATH]. */
+static bool sidecar_path(char *out, const struct batch_output *b, const char *image, ey_err *e)
+{
+    const char *slash = strrchr(image, '/'), *name = slash ? slash + 1 : image;
+    const char *dot = strrchr(name, '.');
+    int n = (int)(dot && dot > name ? dot - image : (ptrdiff_t)strlen(image));
+    if (snprintf(out, EY_MAX_PATH, "%.*s.%s", n, image, b->sidecar) < EY_MAX_PATH) return true;
+    return ey_fail(e, EY_IO, "%s: the name is too long for a file beside it", image);
+}
+
+bool batch_is_done(const struct batch_output *b, const char *image)
+{
+    char path[EY_MAX_PATH];
+    if (!b->resume) return false;
+    if (b->form == BATCH_SIDECAR)
+        return sidecar_path(path, b, image, NULL) && access(path, F_OK) == 0;
+    return b->n_done && bsearch(&image, b->done, b->n_done, sizeof(*b->done), by_text);
+}
+
+bool batch_check_sidecar(const struct batch_output *b, const char *image, ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    if (b->form != BATCH_SIDECAR) return true;
+    if (strcmp(image, "-") == 0)
+        return ey_fail(e, EY_BAD_REQUEST, "standard input has no place for a --sidecar file");
+    if (!sidecar_path(path, b, image, e)) return false;
+    if (b->overwrite || access(path, F_OK) != 0) return true;
+    return ey_fail(e, EY_IO,
+                   "%s: %s is there already; --resume leaves such images out, --overwrite replaces "
+                   "the file",
+                   image, path);
+}
+
+bool batch_write_sidecar(const struct batch_output *b, const char *image, const char *text,
+                         size_t n, ey_err *e)
+{
+    char path[EY_MAX_PATH], part[EY_MAX_PATH + 8];
+    if (!sidecar_path(path, b, image, e)) return false;
+    snprintf(part, sizeof(part), "%s.part", path);
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool ended = n && text[n - 1] == '\n';
+    bool ok = fd >= 0 && file_write(fd, text, n) && (ended || file_write(fd, "\n", 1));
+    int reason = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) {
+        ok = false;
+        reason = errno;
+    }
+    if (ok && rename(part, path) != 0) {
+        ok = false;
+        reason = errno;
+    }
+    if (!ok && fd >= 0) unlink(part);
+    return ok || ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(reason));
+}

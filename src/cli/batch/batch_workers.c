@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that ask; a ring of items keeps answers in order and bounds what waits to be printed. */
+#include "cli/batch/batch_workers.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { SLOTS_PER_THREAD = 2 };
+
+enum slot_state { SLOT_FREE, SLOT_ASKED, SLOT_DONE };
+
+struct slot {
+    struct batch_item item;
+    enum slot_state state;
+};
+
+struct workers {
+    const struct batch_work *work;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct slot *slots; /* [n_slots] image i is in slot i % n_slots */
+    size_t n_slots;
+    size_t next, taken; /* images that were begun; that were taken */
+    bool stop;
+};
+
+/* The next image to ask about, once its slot is free; work->n: none is left. */
+static size_t begin_next(struct workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    while (!w->stop && w->next < w->work->n && w->next - w->taken >= w->n_slots)
+        pthread_cond_wait(&w->changed, &w->lock);
+    size_t i = w->stop || w->next >= w->work->n ? w->work->n : w->next++;
+    if (i < w->work->n) w->slots[i % w->n_slots].state = SLOT_ASKED;
+    pthread_mutex_unlock(&w->lock);
+    return i;
+}
+
+static void *ask_images_run(void *argument)
+{
+    struct workers *w = argument;
+    for (size_t i = begin_next(w); i < w->work->n; i = begin_next(w)) {
+        struct slot *slot = &w->slots[i % w->n_slots];
+        w->work->ask(w->work->user, i, &slot->item);
+        pthread_mutex_lock(&w->lock);
+        slot->state = SLOT_DONE;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+    }
+    return NULL;
+}
+
+static void free_item(struct batch_item *item)
+{
+    ey_answer_free(&item->answer);
+    input_free(&item->image);
+    *item = (struct batch_item){0};
+}
+
+/* Takes the images in order; false when take() stopped it. */
+static bool take_all(struct workers *w)
+{
+    for (size_t i = 0; i < w->work->n; i++) {
+        struct slot *slot = &w->slots[i % w->n_slots];
+        pthread_mutex_lock(&w->lock);
+        while (slot->state != SLOT_DONE || w->taken != i)
+            pthread_cond_wait(&w->changed, &w->lock);
+        pthread_mutex_unlock(&w->lock);
+        bool on = w->work->take(w->work->user, i, &slot->item);
+        free_item(&slot->item);
+        pthread_mutex_lock(&w->lock);
+        slot->state = SLOT_FREE;
+        w->taken = i + 1;
+        w->stop = !on;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+        if (!on) return false;
+    }
+    return true;
+}
+
+static int start_threads(struct workers *w, pthread_t *threads, int n)
+{
+    int started = 0;
+    while (started < n && pthread_create(&threads[started], NULL, ask_images_run, w) == 0)
+        started++;
+    return started;
+}
+
+bool batch_work_run(const struct batch_work *work, ey_err *e)
+{
+    struct workers w = {.work = work, .n_slots = (size_t)work->n_threads * SLOTS_PER_THREAD};
+    pthread_t *threads = calloc((size_t)work->n_threads, sizeof(*threads));
+    w.slots = calloc(w.n_slots, sizeof(*w.slots));
+    pthread_mutex_init(&w.lock, NULL);
+    pthread_cond_init(&w.changed, NULL);
+    int n = w.slots && threads ? start_threads(&w, threads, work->n_threads) : 0;
+    bool ok = n > 0 || ey_fail_memory(e, "the threads that ask", w.n_slots * sizeof(*w.slots));
+    if (n) take_all(&w);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    for (size_t i = 0; w.slots && i < w.n_slots; i++)
+        free_item(&w.slots[i].item);
+    pthread_cond_destroy(&w.changed);
+    pthread_mutex_destroy(&w.lock);
+    free(w.slots);
+    free(threads);
+    return ok;
+}

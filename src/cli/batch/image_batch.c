@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many images: the list, the engine, the questions, the output. */
+#include "cli/batch/image_batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/batch/batch_workers.h"
+#include "cli/options/image_list.h"
+#include "cli/output/answer_json.h"
+#include "cli/batch/batch_output.h"
+#include "cli/terminal/cancel.h"
+#include "base/file.h"
+
+enum { MAX_LINE = 64 << 20 };
+
+struct batch_run {
+    const struct image_batch *batch;
+    struct cli_engine cli;
+    struct batch_output output;
+    struct image_list list;
+    size_t first; /* of the list, that is asked about; the ones before it could not be read */
+    size_t done, failed, skipped;
+    bool loaded; /* the first line says how long loading took */
+};
+
+bool batch_wanted(const struct options *o, char *const *args, size_t n)
+{
+    bool folder = false;
+    for (size_t i = 0; i < n; i++)
+        folder |= path_is_directory(args[i]);
+    return n > 1 || folder || o->recursive || o->jsonl || o->csv || o->sidecar || o->resume ||
+           o->output;
+}
+
+static bool asks_many(const struct batch_run *r)
+{
+    return r->list.n + r->skipped > 1 || r->list.from_folder;
+}
+
+/* ---- lines ---- */
+
+static void write_batch_line(struct batch_run *r, struct buf *line)
+{
+    progress_clear(&r->cli.progress);
+    if (line->failed)
+        fprintf(stderr, "eyelet: no memory for a line of output\n");
+    else
+        term_write(r->output.out, line->data, line->size);
+    buf_free(line);
+}
+
+static struct json_writer open_json_line(struct buf *line, const char *image)
+{
+    struct json_writer w = json_write_to(line, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "image", image);
+    return w;
+}
+
+static bool print_json(struct batch_run *r, const struct batch_answer *a, ey_err *e)
+{
+    const struct image_batch *batch = r->batch;
+    struct buf line = buf_with_max(MAX_LINE);
+    struct json_writer w = open_json_line(&line, a->image->name);
+    if (!batch->add_json) json_add_string(&w, batch->field, a->answer->text);
+    if (batch->add_json && !batch->add_json(&w, a, e)) {
+        buf_free(&line);
+        return false;
+    }
+    if (r->cli.options->json)
+        answer_add_usage_and_timings(&w, a->answer,
+                                     r->loaded ? 0 : cli_engine_load_seconds(&r->cli));
+    r->loaded = true;
+    json_close_object(&w);
+    buf_add_text(&line, "\n");
+    write_batch_line(r, &line);
+    return true;
+}
+
+static bool print_csv(struct batch_run *r, const struct batch_answer *a, ey_err *e)
+{
+    struct buf line = buf_with_max(MAX_LINE);
+    bool ok = true;
+    if (r->batch->add_csv) {
+        ok = r->batch->add_csv(&line, a, e);
+    } else {
+        batch_add_cell(&line, a->image->name, strlen(a->image->name));
+        buf_add_text(&line, ",");
+        batch_add_cell(&line, a->answer->text, a->answer->n_text);
+        buf_add_text(&line, "\n");
+    }
+    if (ok)
+        write_batch_line(r, &line);
+    else
+        buf_free(&line);
+    return ok;
+}
+
+/* A heading, the text, an empty line. */
+static void print_text(struct batch_run *r, const struct batch_answer *a)
+{
+    size_t n = a->answer->n_text;
+    struct buf line = buf_with_max(MAX_LINE);
+    if (a->many) {
+        term_add_name(&line, a->image->name);
+        buf_add_text(&line, ":\n");
+    }
+    buf_add(&line, a->answer->text, n);
+    if (!n || a->answer->text[n - 1] != '\n') buf_add_text(&line, "\n");
+    if (a->many) buf_add_text(&line, "\n");
+    write_batch_line(r, &line);
+}
+
+static bool print_item(struct batch_run *r, const struct batch_item *item, ey_err *e)
+{
+    const struct batch_answer a = {r->batch, &r->cli, &item->image, &item->answer, asks_many(r)};
+    switch (r->output.form) {
+    case BATCH_JSON: return print_json(r, &a, e);
+    case BATCH_CSV: return print_csv(r, &a, e);
+    case BATCH_SIDECAR:
+        return batch_write_sidecar(&r->output, a.image->name, a.answer->text, a.answer->n_text, e);
+    case BATCH_TEXT: break;
+    }
+    progress_clear(&r->cli.progress);
+    if (r->batch->print_text)
+        r->batch->print_text(r->output.out, &a);
+    else
+        print_text(r, &a);
+    return true;
+}
+
+static void print_csv_header(struct batch_run *r)
+{
+    struct buf line = buf_with_max(MAX_LINE);
+    if (r->output.form != BATCH_CSV || r->output.n_done) return;
+    buf_add_text(&line, "image,");
+    buf_add_text(&line, r->batch->csv_columns ? r->batch->csv_columns : r->batch->field);
+    buf_add_text(&line, "\n");
+    write_batch_line(r, &line);
+}
+
+/* ---- an image that failed ---- */
+
+static void print_error_json(struct batch_run *r, const char *name, const ey_err *e)
+{
+    struct buf line = buf_with_max(MAX_LINE);
+    struct json_writer w = open_json_line(&line, name);
+    json_add_string(&w, "error", e->text);
+    json_close_object(&w);
+    buf_add_text(&line, "\n");
+    write_batch_line(r, &line);
+}
+
+static void print_error(struct batch_run *r, const char *name, const ey_err *e)
+{
+    struct buf line = buf_with_max(MAX_LINE);
+    progress_clear(&r->cli.progress);
+    term_add_name(&line, name);
+    bool named = line.data &&
+                 strncmp(e->text, line.data, line.size) == 0; /* as errors of files are */
+    fprintf(stderr, "eyelet: %s%s%s\n", named || line.failed ? "" : line.data, named ? "" : ": ",
+            e->text);
+    buf_free(&line);
+}
+
+static void report_failure(struct batch_run *r, const char *name, const ey_err *e)
+{
+    r->failed++;
+    if (r->output.form == BATCH_JSON)
+        print_error_json(r, name, e);
+    else
+        print_error(r, name, e);
+}
+
+/* ---- asking ---- */
+
+static void ask_item(void *user, size_t i, struct batch_item *item)
+{
+    struct batch_run *r = user;
+    const struct image_batch *batch = r->batch;
+    const char *name = r->list.names[r->first + i];
+    *item = (struct batch_item){.image.name = name};
+    if (cancel_requested()) return;
+    item->ok = batch_check_sidecar(&r->output, name, &item->error) &&
+               input_read(&item->image, name, EY_MAX_IMAGE_BYTES, &item->error);
+    item->image.name = name;
+    if (!item->ok) return;
+    struct question question = {&item->image, 1, batch->prompt, false, batch->greedy,
+                                batch->format};
+    item->ok = cli_engine_ask(&r->cli, &question, &item->answer, &item->error) &&
+               (!batch->check || batch->check(&r->cli, &item->answer, &item->error));
+}
+
+static bool take_item(void *user, size_t i, struct batch_item *item)
+{
+    struct batch_run *r = user;
+    ey_err e = item->error;
+    if (cancel_requested() || r->output.out->closed) return false;
+    if (item->ok && print_item(r, item, &e))
+        r->done++;
+    else
+        report_failure(r, r->list.names[r->first + i], &e);
+    if (asks_many(r)) progress_count(&r->cli.progress, r->first + i + 1, r->list.n);
+    return !r->output.out->closed;
+}
+
+/* One after the other, with the phases of each on the progress line. */
+static void ask_in_turn(struct batch_run *r, size_t n)
+{
+    for (size_t i = 0; i < n && !cancel_requested(); i++) {
+        struct batch_item item;
+        ask_item(r, i, &item);
+        bool on = take_item(r, i, &item);
+        ey_answer_free(&item.answer);
+        input_free(&item.image);
+        if (!on) return;
+    }
+}
+
+static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
+{
+    const struct batch_work work = {
+        .n = n, .n_threads = n_threads, .user = r, .ask = ask_item, .take = take_item};
+    r->cli.shared = true;
+    cancel_watch();
+    bool ok = batch_work_run(&work, e);
+    cancel_unwatch();
+    return ok;
+}
+
+/* Images that cannot be read do not load the model: the first one that can does. */
+static bool load_for_first(struct batch_run *r, ey_err *e)
+{
+    for (; r->first < r->list.n; r->first++) {
+        struct input image = {0};
+        const char *name = r->list.names[r->first];
+        if (strcmp(name, "-") == 0) break;
+        bool ok = input_read(&image, name, EY_MAX_IMAGE_BYTES, e);
+        input_free(&image);
+        if (ok) break;
+        report_failure(r, name, e);
+    }
+    return r->first == r->list.n || cli_engine_load(&r->cli, e);
+}
+
+static int at_once(const struct batch_run *r, size_t n)
+{
+    int most = r->cli.engine ? ey_engine_describe(r->cli.engine).max_num_seqs : 1;
+    return n < (size_t)most ? (int)n : most;
+}
+
+static bool ask_all(struct batch_run *r, ey_err *e)
+{
+    if (!load_for_first(r, e)) return false;
+    size_t n = r->list.n - r->first;
+    int n_threads = at_once(r, n);
+    print_csv_header(r);
+    if (n_threads > 1) return ask_at_once(r, n, n_threads, e);
+    ask_in_turn(r, n);
+    return true;
+}
+
+/* ---- the run ---- */
+
+/* Takes out of the list what an earlier run has done. */
+static void leave_out_done(struct batch_run *r)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < r->list.n; i++) {
+        char *name = r->list.names[i];
+        if (batch_is_done(&r->output, name))
+            free(name);
+        else
+            r->list.names[kept++] = name;
+    }
+    r->skipped = r->list.n - kept;
+    r->list.n = kept;
+}
+
+static void say_what_is_left_out(const struct batch_run *r)
+{
+    if (r->cli.options->quiet) return;
+    if (r->list.skipped_folders)
+        fprintf(stderr, "eyelet: %zu folder%s left out (%s%s); -r takes them along\n",
+                r->list.skipped_folders, r->list.skipped_folders == 1 ? "" : "s",
+                r->list.first_skipped, r->list.skipped_folders == 1 ? "" : ", …");
+    if (r->skipped)
+        fprintf(stderr, "eyelet: %zu of %zu images are done already\n", r->skipped,
+                r->list.n + r->skipped);
+}
+
+static bool batch_run_open(struct batch_run *r, const struct options *o, char *const *args,
+                           size_t n, ey_err *e)
+{
+    const struct image_batch *batch = r->batch;
+    cli_engine_init(&r->cli, o);
+    r->cli.at_once = true;
+    return image_list_open(&r->list, args, n, o->recursive, batch->command, e) &&
+           batch_output_open(&r->output, o, &r->cli.out, batch->sidecar, e);
+}
+
+static int batch_run_close(struct batch_run *r, int status)
+{
+    progress_clear(&r->cli.progress);
+    if (r->failed && asks_many(r) && !r->cli.options->quiet)
+        fprintf(stderr, "eyelet: %zu of %zu images failed\n", r->failed, r->done + r->failed);
+    if (!batch_output_close(&r->output)) {
+        fprintf(stderr, "eyelet: --output %s: not all could be written\n", r->cli.options->output);
+        status = 1;
+    }
+    status = term_finish(&r->cli.out, status);
+    cli_engine_close(&r->cli);
+    image_list_free(&r->list);
+    return status;
+}
+
+int image_batch_run(const struct options *o, char *const *args, size_t n,
+                    const struct image_batch *batch)
+{
+    struct batch_run r = {.batch = batch};
+    ey_err e;
+    bool ok = batch_run_open(&r, o, args, n, &e);
+    if (ok && batch->lines_only && r.output.form == BATCH_TEXT) r.output.form = BATCH_JSON;
+    if (ok) leave_out_done(&r);
+    if (ok) say_what_is_left_out(&r);
+    ok = ok && ask_all(&r, &e);
+    progress_clear(&r.cli.progress);
+    int status = !ok ? term_complain(&e) : cancel_requested() ? EXIT_INTERRUPTED : r.failed ? 1 : 0;
+    return batch_run_close(&r, status);
+}
