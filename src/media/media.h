@@ -14,6 +14,7 @@ struct media_policy {
     const char *const *domains; /* hosts that may be fetched from; a leading "." or "*." means all
                                    below it, not itself; an IPv6 address is without brackets */
     size_t n_domains;           /* none: http is off */
+    bool any_domain;            /* the person at the terminal named the URL: any public host */
     const char *local_path;     /* directory of file:// images; NULL: off */
     size_t max_bytes;           /* of one image file; 0: EY_MAX_IMAGE_BYTES */
     int connect_seconds,

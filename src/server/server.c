@@ -285,6 +285,7 @@ static bool run_server(struct server *server, struct server_socket *listener,
         !http_server_open(server, listener, e))
         return false;
     log_line("eyelet %s listening on %s", ey_version(), url);
+    log_network_url(server->options, listener);
     bool ok = serve_until_signal(server, signals, url, start, e);
     if (ok)
         drain_and_stop(server, signals);

@@ -3,6 +3,10 @@
  * word for word. */
 #include "server/startup_log.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +23,31 @@ void startup_url(char out[128], const struct server_options *o, const struct ser
     bool v6 = strchr(address, ':') != NULL;
     snprintf(out, 128, "%s://%s%s%s:%d", o->ssl_certfile ? "https" : "http", v6 ? "[" : "", address,
              v6 ? "]" : "", l->port);
+}
+
+/* This machine's first address in a local network; false: none. */
+static bool network_address(char out[64])
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (getifaddrs(&all) != 0) return false;
+    for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
+        bool up = (a->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
+        if (!up || !a->ifa_addr || a->ifa_addr->sa_family != AF_INET) continue;
+        found = getnameinfo(a->ifa_addr, sizeof(struct sockaddr_in), out, 64, NULL, 0,
+                            NI_NUMERICHOST) == 0;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+void log_network_url(const struct server_options *o, const struct server_socket *l)
+{
+    char address[64];
+    bool any = strcmp(l->address, "0.0.0.0") == 0 || strcmp(l->address, "::") == 0;
+    if (any && network_address(address))
+        log_line("from other devices in this network, a phone say: %s://%s:%d/",
+                 o->ssl_certfile ? "https" : "http", address, l->port);
 }
 
 /* 8192 → "8,192" */

@@ -9,6 +9,8 @@
 /* "http://127.0.0.1:8000" */
 void startup_url(char out[128], const struct server_options *options,
                  const struct server_socket *listener);
+/* Where all addresses are listened on: the one to type on another device. */
+void log_network_url(const struct server_options *options, const struct server_socket *listener);
 /* The models and their memory, when those that are to be loaded at the start have been. */
 void log_loaded_models(const struct server *server);
 

@@ -141,7 +141,7 @@ echo '{"type": "object", "properties": {"kind": {"enum": ["heart", "square"], "d
   "additionalProperties": false}' >fields.json
 echo '{"type": "object", "properties": {"x": {"not": {}}}}' >odd.json
 try "extract nothing" 2 - 'needs an image' extract --schema fields.json
-try "extract without schema" 2 - 'needs a JSON schema' extract red.png
+try "extract without schema" 2 - 'needs to know what to look for' extract red.png
 try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema \
   nope.json
 try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model \

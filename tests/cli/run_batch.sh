@@ -94,5 +94,36 @@ say "four at once: the same answers in the same order"
 try "several at once, one bad" 1 '^\{"image": "nope.png", "error"' 'images failed' \
   caption photos/a.JPG nope.png photos/b.png photos/more/c.png --jsonl --max-num-seqs 3 --max-tokens 2
 
+# ---- ways in ----
+cat photos/b.png >in
+try "an image on standard input, not named" 0 'white ring' - ask "Describe this image." "${options[@]}"
+try "caption of standard input" 0 'white ring' - caption "${options[@]}"
+try "detect wants WHAT first" 2 - 'needs an image and what' detect
+echo 'just text' >in
+try "text on standard input is no image" 0 . - ask Hello --max-tokens 2
+rm in
+sleep 3 | { timeout 20 "$eyelet" ask Hello --max-tokens 2 >out 2>err; status=$?; [ $status -eq 0 ]; }
+say "a pipe that nobody writes to is not waited for"
+try "an address is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png' caption http://127.0.0.1:1/x.png
+
+# ---- fields, forms, words ----
+try "extract with names" 0 '"data": \{"shop": ?".*", "total": ?-?[0-9]' - extract photos/a.JPG --fields "shop, total:number" --max-tokens 200
+try "a type that is none" 2 - 'not "total:euro"' extract photos/a.JPG --fields "total:euro"
+try "fields and a schema" 2 - 'needs to know what to look for' extract photos/a.JPG --fields a --schema schema.json
+try "a schema as it stands" 0 '"data": \{"n": 7\}' - extract photos/a.JPG \
+  --schema '{"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": false}'
+try "read --as" 0 . - read --as markdown photos/a.JPG --max-tokens 3
+try "describe is scene" 0 . - describe photos/a.JPG --max-tokens 3
+try "ocr is read" 0 . - ocr photos/a.JPG --max-tokens 3
+try "run is another program's" 2 - 'eyelet chat is a conversation' run qwen
+try "rm is never suggested by spelling" 2 - 'there is no command "em"$' em model
+try "help in groups" 0 '^Ask about images$' - help
+COLUMNS= "$eyelet" help caption >out 2>err
+[ "$(grep -v cpu-mask out | wc -L)" -le 100 ]
+say "help is folded"
+script -qec "'$eyelet' detect '$root/examples/shapes-4.png' square" /dev/null </dev/null >out 2>err
+matches out 'label +x1 +y1 +x2 +y2'
+say "detect: a table on a terminal"
+
 echo "1..$ran"
 [ "$failed" -eq 0 ]

@@ -100,6 +100,16 @@ static bool read_question_images(struct image_question *a, char *const *names, e
     return true;
 }
 
+/* photo.jpg piped into a question that names no image. */
+static bool read_sent_image(struct image_question *a, ey_err *e)
+{
+    bool found = false;
+    if (a->n_images) return true;
+    if (!input_read_sent_image(&a->images[0], &found, EY_MAX_IMAGE_BYTES, e)) return false;
+    a->n_images = found;
+    return true;
+}
+
 static void image_question_close(struct image_question *a)
 {
     cli_engine_close(&a->cli);
@@ -117,8 +127,9 @@ int ask_about_images(const struct options *o, size_t n_images, const char *text,
     int status;
     cli_engine_init(&a.cli, o);
     if (n_images > 1) a.cli.max_images = (int)n_images;
-    bool ok = read_question_images(&a, o->args, &e) && cli_engine_load(&a.cli, &e);
-    struct question question = {a.images, n_images, text, !o->json, greedy, format};
+    bool ok = read_question_images(&a, o->args, &e) && cli_engine_load(&a.cli, &e) &&
+              read_sent_image(&a, &e); /* last, so that a pipe has had time to fill */
+    struct question question = {a.images, a.n_images, text, !o->json, greedy, format};
     if (ok && cli_engine_ask(&a.cli, &question, &answer, &e)) {
         status = print_answer(&a.cli, &answer, format != NULL);
     } else {

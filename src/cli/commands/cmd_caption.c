@@ -10,7 +10,7 @@
 
 static bool caption_check_arguments(const struct options *o, ey_err *e)
 {
-    if (!o->n_args)
+    if (!o->n_args && !input_stdin_is_sent())
         return ey_fail(e, EY_BAD_REQUEST, "caption needs an image: eyelet caption photo.jpg");
     return true;
 }
@@ -68,5 +68,6 @@ int cmd_caption(const struct options *o)
                                       .field = "caption",
                                       .sidecar = "txt",
                                       .print_text = print_caption};
-    return image_batch_run(o, o->args, o->n_args, &batch);
+    return o->n_args ? image_batch_run(o, o->args, o->n_args, &batch)
+                     : image_batch_run(o, input_from_stdin, 1, &batch);
 }

@@ -148,8 +148,32 @@ static void write_boxes(struct json_writer *w, const struct detection *d)
     json_close_array(w);
 }
 
+/* For a person: a row a box. */
+static void print_box_table(struct detection *d)
+{
+    struct buf table = buf_with_max((size_t)16 << 20);
+    int widest = 5;
+    for (size_t i = 0; i < d->boxes.n; i++) {
+        int n = (int)strnlen(d->scaled[i].label, 40);
+        widest = n > widest ? n : widest;
+    }
+    if (!d->boxes.n) buf_add_text(&table, "nothing of the kind was found\n");
+    for (size_t i = 0; i < d->boxes.n; i++) {
+        const struct drawn_box *b = &d->scaled[i];
+        if (!i) buf_printf(&table, "%-*s     x1    y1    x2    y2\n", widest, "label");
+        buf_printf(&table, "%-*.40s  %5d %5d %5d %5d\n", widest, b->label, b->x1, b->y1, b->x2,
+                   b->y2);
+    }
+    if (!table.failed) term_write(&d->cli.out, table.data, table.size);
+    buf_free(&table);
+}
+
 static bool print_boxes(struct detection *d, ey_err *e)
 {
+    if (d->cli.out.terminal && !d->cli.options->json) {
+        print_box_table(d);
+        return true;
+    }
     struct buf line = buf_with_max((size_t)16 << 20);
     struct json_writer w = json_write_to(&line, JSON_SPACED);
     write_boxes(&w, d);

@@ -17,10 +17,14 @@ static bool extract_check_arguments(const struct options *o, ey_err *e)
 {
     static const char example[] = "eyelet extract invoice.jpg --schema invoice.json";
     bool reads_stdin = o->schema && strcmp(o->schema, "-") == 0;
-    if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "extract needs an image: %s", example);
-    if (!o->schema)
-        return ey_fail(e, EY_BAD_REQUEST, "extract needs a JSON schema of what to look for: %s",
-                       example);
+    if (!o->n_args && (reads_stdin || !input_stdin_is_sent()))
+        return ey_fail(e, EY_BAD_REQUEST, "extract needs an image: %s", example);
+    if (!o->schema == !o->fields)
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "extract needs to know what to look for, --fields \"shop, date, total:number\" "
+            "or a JSON schema: %s",
+            example);
     for (size_t i = 0; i < o->n_args; i++)
         if (reads_stdin && strcmp(o->args[i], "-") == 0)
             return ey_fail(e, EY_BAD_REQUEST,
@@ -143,7 +147,8 @@ int cmd_extract(const struct options *o)
     struct cli_response_format format = {0};
     char *made = NULL, *columns = NULL;
     bool ok = extract_check_arguments(o, &e) &&
-              response_format_open_schema(&format, o->schema, &e) &&
+              (o->fields ? response_format_open_fields(&format, o->fields, &e)
+                         : response_format_open_schema(&format, o->schema, &e)) &&
               (o->prompt || ey_extract_prompt(&made, format.text, strlen(format.text), &e));
     if (ok) columns = columns_of_schema(format.text);
     const struct image_batch batch = {.command = "extract",
@@ -157,7 +162,9 @@ int cmd_extract(const struct options *o)
                                       .add_json = extract_add_json,
                                       .csv_columns = columns,
                                       .add_csv = extract_add_csv};
-    int status = ok ? image_batch_run(o, o->args, o->n_args, &batch) : term_complain(&e);
+    int status = !ok         ? term_complain(&e)
+                 : o->n_args ? image_batch_run(o, o->args, o->n_args, &batch)
+                             : image_batch_run(o, input_from_stdin, 1, &batch);
     response_format_close(&format);
     ey_free(made);
     free(columns);

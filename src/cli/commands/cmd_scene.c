@@ -19,6 +19,7 @@ static int ask_ready_made(const struct options *o, const char *command, const ch
                                       .greedy = greedy,
                                       .field = "answer",
                                       .sidecar = "txt"};
+    if (!o->n_args && input_stdin_is_sent()) return image_batch_run(o, input_from_stdin, 1, &batch);
     if (!o->n_args) {
         ey_fail(&e, EY_BAD_REQUEST, "%s needs an image: eyelet %s photo.jpg", command, command);
         return term_complain(&e);
@@ -32,8 +33,21 @@ int cmd_scene(const struct options *o)
     return ask_ready_made(o, "scene", ey_scene_prompt(), false);
 }
 
+/* The questions of --as; the first is the one that the models answer best. */
+static const char *prompt_of_form(const char *as)
+{
+    if (strcmp(as, "markdown") == 0)
+        return "Convert the document in the image to Markdown. Keep headings, lists and tables.";
+    if (strcmp(as, "csv") == 0)
+        return "Write the table in the image as CSV, with a header. Write nothing else.";
+    if (strcmp(as, "json") == 0)
+        return "Write all the text in the image as JSON: a name and a value for each field. Write "
+               "nothing else.";
+    return ey_read_prompt();
+}
+
 /* Greedy: what is written does not depend on luck. */
 int cmd_read(const struct options *o)
 {
-    return ask_ready_made(o, "read", ey_read_prompt(), true);
+    return ask_ready_made(o, "read", prompt_of_form(o->as), true);
 }

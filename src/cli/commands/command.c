@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mapped_files.h"
@@ -12,9 +13,17 @@
 #include "cli/terminal/term.h"
 #include "eyelet/engine.h"
 
+/* Other programs' words for what a command does. */
+static const char *const other_names[][2] = {
+    {"describe", "scene"}, {"ocr", "read"},    {"remove", "rm"},     {"delete", "rm"},
+    {"ls", "list"},        {"models", "list"}, {"download", "pull"}, {"server", "serve"},
+};
+
 static const struct command *find_command(const char *name)
 {
     const struct command *c;
+    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++)
+        if (strcmp(name, other_names[i][0]) == 0) name = other_names[i][1];
     for (size_t i = 0; (c = command_at(i)); i++)
         if (strcmp(c->name, name) == 0) return c;
     return NULL;
@@ -22,13 +31,33 @@ static const struct command *find_command(const char *name)
 
 /* ---- help ---- */
 
-static void print_overview(FILE *out)
+struct command_group {
+    const char *title;
+    unsigned commands;
+};
+
+static const struct command_group groups[] = {
+    {"Ask about images", ASK | CAPTION | SCENE | READ | DETECT | EXTRACT | CHAT},
+    {"Serve", SERVE},
+    {"Models", PULL | LIST | RM | PLAN | QUANTIZE},
+    {"This machine", DOCTOR | BENCH | TOKENIZE},
+};
+
+static void print_group(FILE *out, const struct command_group *group)
 {
     const struct command *c;
-    fprintf(out, "eyelet %s: images and text in, text out, with Qwen3-VL models\n\n", ey_version());
+    fprintf(out, "%s\n", group->title);
     for (size_t i = 0; (c = command_at(i)); i++)
-        fprintf(out, "  eyelet %-8s %-20s %s\n", c->name, c->arguments, c->summary);
-    fprintf(out, "  eyelet %-8s %-20s %s\n", "help", "[COMMAND]",
+        if (c->bit & group->commands)
+            fprintf(out, "  eyelet %-8s %-20s %s\n", c->name, c->arguments, c->summary);
+}
+
+static void print_overview(FILE *out)
+{
+    fprintf(out, "eyelet %s: images and text in, text out, with Qwen3-VL models\n\n", ey_version());
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        print_group(out, &groups[i]);
+    fprintf(out, "\n  eyelet %-8s %-20s %s\n", "help", "[COMMAND]",
             "this text, or a command's options");
     fprintf(out,
             "\nThe model is --model, else $EYELET_MODEL, else the largest Qwen3-VL in the Hugging\n"
@@ -41,7 +70,7 @@ static void print_command(FILE *out, const struct command *c)
 {
     fprintf(out, "eyelet %s%s%s: %s\n\n%s\nOptions:\n", c->name, c->arguments[0] ? " " : "",
             c->arguments, c->summary, c->text);
-    options_print(out, c->bit);
+    options_print(out, c->bit, terminal_columns(STDOUT_FILENO));
 }
 
 static int print_help(const struct command *c)
@@ -71,9 +100,28 @@ static int report_invalid_call(const ey_err *e, const char *command)
     return ey_code_exit_status(e->code);
 }
 
+/* What does not exist here, but a word for it elsewhere. */
+static const char *hint_for(const char *name)
+{
+    static const char *const hints[][2] = {
+        {"run", "eyelet chat is a conversation, eyelet ask one question; both take --model NAME"},
+        {"ps", "eyelet doctor says what holds the GPU's memory; of a running server, curl "
+               "localhost:8000/v1/models says which models are loaded"},
+        {"show", "eyelet plan NAME says what a model needs, eyelet list which ones are here"},
+        {"stop", "Ctrl-C or SIGTERM ends eyelet serve"},
+        {"create", "eyelet quantize MODEL OUT writes a smaller checkpoint"},
+        {"push", "eyelet uploads nothing"},
+        {"embed", "this model answers; it makes no embeddings"},
+    };
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (strcmp(name, hints[i][0]) == 0) return hints[i][1];
+    return NULL;
+}
+
 static int unknown_command(const char *name)
 {
     ey_err e;
+    const char *hint = hint_for(name);
     struct did_you_mean suggestion = did_you_mean_start(name, strlen(name));
     const struct command *c;
     for (size_t i = 0; (c = command_at(i)); i++)
@@ -89,7 +137,9 @@ static int unknown_command(const char *name)
         ey_fail(&e, EY_BAD_REQUEST,
                 "\"%s\" is not a command; to ask about that image: eyelet ask %s \"What is this?\"",
                 name, name);
-    else if (suggestion.best)
+    else if (hint)
+        ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; %s", name, hint);
+    else if (suggestion.best && strcmp(suggestion.best, "rm") != 0) /* by spelling alone, never */
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name,
                 suggestion.best);
     else

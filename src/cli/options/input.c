@@ -2,21 +2,29 @@
 /* Reading what the command line names. */
 #include "cli/options/input.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/limits.h"
+#include "media/media.h"
 #include "base/utf8.h"
 
-static bool read_stdin(struct input *in, size_t max, ey_err *e)
+/* first[n_first] was read before. */
+static bool read_stdin(struct input *in, const char *first, size_t n_first, size_t max, ey_err *e)
 {
     struct buf all = buf_with_max(max);
     char block[65536];
     ssize_t got;
-    bool ok = buf_add(&all, "", 0);
+    bool ok = buf_add(&all, first, n_first);
     while (ok && (got = read(STDIN_FILENO, block, sizeof(block))) != 0) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) {
@@ -33,11 +41,77 @@ static bool read_stdin(struct input *in, size_t max, ey_err *e)
     return true;
 }
 
+/* ---- standard input without "-" ---- */
+
+static char standard_input[] = "-";
+char *const input_from_stdin[1] = {standard_input};
+
+bool input_stdin_is_sent(void)
+{
+    struct stat st;
+    return fstat(STDIN_FILENO, &st) == 0 && (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode));
+}
+
+static bool begins_as_image(const char *bytes, size_t n)
+{
+    return (n >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0) ||
+           (n >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) ||
+           (n >= 6 && memcmp(bytes, "GIF8", 4) == 0) ||
+           (n >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0) ||
+           (n >= 12 && memcmp(bytes + 4, "ftyp", 4) == 0);
+}
+
+bool input_read_sent_image(struct input *in, bool *found, size_t max, ey_err *e)
+{
+    char first[16];
+    struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
+    *in = (struct input){.name = "-"};
+    *found = false;
+    if (!input_stdin_is_sent() || poll(&ready, 1, 0) != 1 || !(ready.revents & POLLIN)) return true;
+    ssize_t got = read(STDIN_FILENO, first, sizeof(first));
+    if (got <= 0 || !begins_as_image(first, (size_t)got)) return true;
+    *found = true;
+    return read_stdin(in, first, (size_t)got, max, e);
+}
+
+/* ---- what is named ---- */
+
+static bool is_web_address(const char *name)
+{
+    return strncasecmp(name, "http://", 7) == 0 || strncasecmp(name, "https://", 8) == 0;
+}
+
+static bool fetch(struct input *in, const char *url, size_t max, ey_err *e)
+{
+    const struct media_policy policy = {.any_domain = true, .max_bytes = max};
+    struct media media = {0};
+    if (!media_get(&media, url, strlen(url), &policy, e))
+        return ey_fail_within(e, "%.200s (of this network: curl -s URL | eyelet …)", url);
+    in->bytes = media.bytes;
+    in->size = media.n_bytes;
+    return true;
+}
+
+/* "C:\\x\\y" → "/mnt/c/x/y" in out[EY_MAX_PATH]; false where that is not meant, or not there. */
+static bool wsl_path(char *out, const char *name)
+{
+    struct stat st;
+    if (!isalpha((unsigned char)name[0]) || name[1] != ':' || !strchr("\\/", name[2]) || !name[2])
+        return false;
+    int n = snprintf(out, EY_MAX_PATH, "/mnt/%c%s", tolower((unsigned char)name[0]), name + 2);
+    if (n < 0 || n >= EY_MAX_PATH) return false;
+    for (char *at = out; *at; at++)
+        if (*at == '\\') *at = '/';
+    return stat(name, &st) != 0 && stat(out, &st) == 0;
+}
+
 bool input_read(struct input *in, const char *name, size_t max, ey_err *e)
 {
+    char path[EY_MAX_PATH];
     *in = (struct input){.name = name};
-    if (strcmp(name, "-") == 0) return read_stdin(in, max, e);
-    return file_read(&in->bytes, &in->size, name, max, e);
+    if (strcmp(name, "-") == 0) return read_stdin(in, "", 0, max, e);
+    if (is_web_address(name)) return fetch(in, name, max, e);
+    return file_read(&in->bytes, &in->size, wsl_path(path, name) ? path : name, max, e);
 }
 
 void input_free(struct input *in)

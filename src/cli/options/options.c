@@ -459,24 +459,73 @@ bool option_info(struct option_info *out, size_t i)
     return true;
 }
 
-enum { LEFT_COLUMN = 26 };
+enum { LEFT_COLUMN = 26, LEAST_HELP_COLUMNS = 30, MOST_HELP_COLUMNS = 70 };
 
-void options_print(FILE *out, enum command_bit command)
+/* Words of text in lines of at most `columns`, the second and later ones indented. */
+static void print_folded(FILE *out, const char *text, size_t columns)
+{
+    size_t used = 0;
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (used && used + 1 + word > columns) {
+            fprintf(out, "\n  %*s ", LEFT_COLUMN, "");
+            used = 0;
+        }
+        if (used) used += (size_t)fprintf(out, " ");
+        fprintf(out, "%.*s", (int)word, text);
+        used += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+}
+
+static void print_option(FILE *out, const struct option_info *row, size_t columns)
+{
+    char text[1024];
+    const int left = fprintf(out, "  --%s%s%s", row->name, row->value ? " " : "",
+                             row->value ? row->value : "") -
+                     2;
+    if (left > LEFT_COLUMN)
+        fprintf(out, "\n  %*s ", LEFT_COLUMN, "");
+    else
+        fprintf(out, "%*s ", LEFT_COLUMN - left, "");
+    bool env = row->environment, shown = env || row->fallback;
+    snprintf(text, sizeof(text), "%s%s%s%s%s", row->help, shown ? " (default: " : "",
+             env ? "$" : "",
+             env     ? row->environment
+             : shown ? row->fallback
+                     : "",
+             shown ? ")" : "");
+    print_folded(out, text, columns);
+    fputc('\n', out);
+}
+
+/* What a person asks for first. */
+static bool is_common(const char *name)
+{
+    static const char *const common[] = {
+        "model", "server", "json",         "detail", "max-tokens", "temperature", "seed",
+        "port",  "host",   "api-key-file", "schema", "choice",     "draw",        "recursive"};
+    for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
+        if (strcmp(name, common[i]) == 0) return true;
+    return false;
+}
+
+static void print_options(FILE *out, enum command_bit command, bool common, size_t columns)
 {
     struct option_info row;
-    for (size_t i = 0; option_info(&row, i); i++) {
-        if (!(row.commands & command)) continue;
-        const int left = fprintf(out, "  --%s%s%s", row.name, row.value ? " " : "",
-                                 row.value ? row.value : "") -
-                         2;
-        if (left > LEFT_COLUMN)
-            fprintf(out, "\n  %*s %s", LEFT_COLUMN, "", row.help);
-        else
-            fprintf(out, "%*s %s", LEFT_COLUMN - left, "", row.help);
-        if (row.environment)
-            fprintf(out, " (default: $%s)", row.environment);
-        else if (row.fallback)
-            fprintf(out, " (default: %s)", row.fallback);
-        fputc('\n', out);
-    }
+    for (size_t i = 0; option_info(&row, i); i++)
+        if ((row.commands & command) && is_common(row.name) == common)
+            print_option(out, &row, columns);
+}
+
+void options_print(FILE *out, enum command_bit command, int terminal_columns)
+{
+    int room = terminal_columns - LEFT_COLUMN - 4;
+    size_t columns = room < LEAST_HELP_COLUMNS  ? LEAST_HELP_COLUMNS
+                     : room > MOST_HELP_COLUMNS ? MOST_HELP_COLUMNS
+                                                : (size_t)room;
+    print_options(out, command, true, columns);
+    fputc('\n', out);
+    print_options(out, command, false, columns);
 }

@@ -91,7 +91,7 @@ struct options {
     bool yes, dry_run;
     bool no_huge_pages, parse_special, json, show, quiet, help;
     bool recursive, each, jsonl, csv, sidecar, resume, overwrite; /* many images */
-    const char *output;
+    const char *output, *fields, *as;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
     bool keys_are_ours; /* api_key and api_keys are copies */
@@ -104,8 +104,8 @@ bool options_hide_keys(struct options *o, ey_err *e);
 /* They are not needed any more. */
 void options_wipe_keys(const struct options *o);
 void options_free(struct options *o);
-/* The options of a command, two columns. */
-void options_print(FILE *out, enum command_bit command);
+/* The options of a command, the common ones first, folded at so many columns. */
+void options_print(FILE *out, enum command_bit command, int terminal_columns);
 /* A row of the table, for manuals and completions. */
 struct option_info {
     const char *name, *value, *help;          /* value: as help shows it, NULL: a flag */

@@ -14,9 +14,12 @@ struct cli_response_format {
     char *text; /* of the schema */
 };
 
-/* A schema from a file, or "-" for standard input. What is wrong with it is said with the file's
- * name. */
+/* A schema from a file, "-" for standard input, or as it stands, where `path` begins with a brace.
+ * What is wrong with it is said with the file's name. */
 bool response_format_open_schema(struct cli_response_format *format, const char *path, ey_err *e);
+/* A schema of "shop, date, total:number": names, each with a type (string, the default, number,
+ * integer, boolean, list). */
+bool response_format_open_fields(struct cli_response_format *format, const char *fields, ey_err *e);
 /* Borrow what they are given. */
 bool response_format_open_regex(struct cli_response_format *format, const char *pattern, ey_err *e);
 bool response_format_open_choices(struct cli_response_format *format, const char *const *choices,
