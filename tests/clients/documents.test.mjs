@@ -16,7 +16,7 @@ import { root, startServer } from '../node/server.mjs';
 
 const EYELET = process.env.EYELET || `${root}/build/eyelet`;
 const LANGUAGES = { sh: ['bash', '-euo', 'pipefail', '-c'], python: ['python3', '-c'], javascript: ['node', '--input-type=module', '-e'] };
-const documents = readdirSync(`${root}/docs`, { recursive: true }).filter((name) => name.endsWith('.md'));
+const documents = ['../README.md', ...readdirSync(`${root}/docs`, { recursive: true }).filter((name) => name.endsWith('.md'))];
 const hub = mkdtempSync(join(tmpdir(), 'eyelet-hub-'));
 after(() => rmSync(hub, { recursive: true, force: true }));
 
