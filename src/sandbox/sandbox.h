@@ -19,7 +19,13 @@ struct sandbox_limits {
     void *user;
 };
 
-enum sandbox_decoder { SANDBOX_HEIC = 1, SANDBOX_AVIF = 2 };
+/* As enum job_kind (sandbox_message.h) has them. */
+enum sandbox_decoder {
+    SANDBOX_HEIC = 1,
+    SANDBOX_AVIF = 2,
+    SANDBOX_WEBP_RGB = 4,
+    SANDBOX_WEBP_RGBA = 5
+};
 
 /* Pixels in sealed memory, which nobody can change any more. */
 struct sandbox_image {

@@ -62,7 +62,7 @@ static const uint64_t MAX_JOB_BYTES = (uint64_t)1 << 40;
 static bool job_is_sound(const struct job_message *job)
 {
     bool program = job->kind == JOB_PROGRAM;
-    return job->kind >= JOB_HEIC && job->kind <= JOB_PROGRAM && job->input <= MAX_JOB_BYTES &&
+    return job->kind >= JOB_HEIC && job->kind < JOB_KIND_END && job->input <= MAX_JOB_BYTES &&
            job->output <= MAX_JOB_BYTES && job->memory <= MAX_JOB_BYTES && job->cpu_seconds > 0 &&
            job->n_arguments <= MAX_PROGRAM_ARGUMENTS && program == (job->n_arguments > 0);
 }

@@ -18,7 +18,14 @@ enum {
 };
 
 /* To a child. Three descriptors go with it: input, output, and a socket for the reply. */
-enum job_kind { JOB_HEIC = 1, JOB_AVIF = 2, JOB_PROGRAM = 3 };
+enum job_kind {
+    JOB_HEIC = 1,
+    JOB_AVIF = 2,
+    JOB_PROGRAM = 3,
+    JOB_WEBP_RGB = 4,
+    JOB_WEBP_RGBA = 5,
+    JOB_KIND_END
+};
 
 struct job_message {
     enum job_kind kind;

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!loaded) libheif_load();
     loaded = true;
-    const struct libheif_output output = {sealed_memory_create("fuzz", NULL), MAX_OUTPUT};
+    const struct decoder_output output = {sealed_memory_create("fuzz", NULL), MAX_OUTPUT};
     if (output.fd < 0) return 0;
     libheif_decode(&reply, JOB_HEIC, data, size, &output);
     if (reply.status == REPLY_DONE) check_bitmap(output.fd);

@@ -172,14 +172,19 @@ static bool may_lack_end(const struct image_file *f, const struct jpeg_markers *
     return markers->one_scan && !(n < f->n && f->bytes[n + 1] == EOI);
 }
 
-/* The pixels with their coefficients of 16 bits, if several scans add to those; then the pixels
- * before and after they are turned. */
+/* libjpeg keeps all coefficients, of 16 bits each, unless the first scan has all components. */
+static bool keeps_coefficients(const struct jpeg_markers *markers)
+{
+    return markers->scans > 1 || markers->progressive || !markers->one_scan;
+}
+
+/* The pixels with their coefficients; then the pixels before and after they are turned. */
 static uint64_t jpeg_decoding_bytes(const struct jpeg_header *h, const struct image_file *f,
                                     const struct jpeg_markers *markers)
 {
     uint64_t pixels = (uint64_t)h->width * (uint64_t)h->height;
     uint64_t decoded = (uint64_t)h->width * LIBJPEG_BYTES_PER_COLUMN +
-                       (markers->scans > 1 || markers->progressive ? 2 * markers->coefficients : 0);
+                       (keeps_coefficients(markers) ? 2 * markers->coefficients : 0);
     uint64_t turned = image_orientation(&markers->exif, &markers->xmp) > 1 ? 3 * pixels : 0;
     uint64_t copied = may_lack_end(f, markers) ? markers->scan_end + 2 : 0;
     return LIBJPEG_BYTES + copied + pixels * (is_cmyk(h) ? 4 : 3) +

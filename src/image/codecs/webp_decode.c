@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WebP by libwebp: still images and the first frame of animations, alpha on white. */
+/* WebP by libwebp: still images and the first frame of animations, alpha on white.
+ *
+ * What is coded without loss, alpha too, is decoded in another process (src/sandbox): its Huffman
+ * tables take up to 20 KB for each 2.5 bytes of the file, which no header tells. */
 #include <stdlib.h>
 #include <string.h>
 #include <webp/decode.h>
@@ -8,6 +11,8 @@
 #include "image/codecs/codecs.h"
 #include "image/orient.h"
 #include "image/pixels.h"
+#include "sandbox/sandbox.h"
+#include "sandbox/sandbox_message.h"
 
 /* What libwebp allocates besides what its frame's pixels take, and for a row. */
 enum { LOSSY_FORMAT = 1 }; /* of WebPBitstreamFeatures */
@@ -17,7 +22,7 @@ struct webp_frame {
     const uint8_t *bytes;
     size_t n;
     int x, y, width, height;
-    bool lossless;
+    bool lossless; /* it, or its alpha */
 };
 
 struct webp_canvas {
@@ -46,16 +51,84 @@ static bool frame_fits_canvas(const struct webp_canvas *c, const struct webp_fra
            frame->width <= c->width - frame->x && frame->height <= c->height - frame->y;
 }
 
-/* The canvas, before and after it is turned, and what libwebp has of the frame: all pixels of a
- * lossless one as ARGB; of a lossy one its alpha plane, which may be coded as a lossless image. */
-static uint64_t webp_decoding_bytes(const struct webp_canvas *c, const struct webp_frame *frame)
+/* ---- frames without loss ---- */
+
+/* Groups of tables: as many as the encoder of libwebp makes at most, and as there can be in the
+ * file (20 bits each) and in the image (one for 4x4 pixels). */
+static uint64_t table_groups(const struct webp_frame *frame)
+{
+    enum { MOST = 2600, SPARE = 2 };
+    uint64_t tiles = ((uint64_t)frame->width + 3) / 4 * (((uint64_t)frame->height + 3) / 4);
+    uint64_t coded = (uint64_t)frame->n * 8 / 20;
+    uint64_t least = tiles < coded ? tiles : coded;
+    return (least < MOST ? least : MOST) + SPARE;
+}
+
+/* libwebp has all pixels of a frame as ARGB, images of its transforms a quarter of that, and of
+ * alpha a plane; a group of tables is 5004 entries of 4 bytes, with a colour cache of 11 bits. */
+static struct sandbox_limits lossless_limits(const struct image_file *f,
+                                             const struct webp_canvas *c,
+                                             const struct webp_frame *frame)
+{
+    enum { FIXED_BYTES = 4 << 20, PIXEL_BYTES = 6, GROUP_BYTES = 5004 * 4 + 600 };
+    static const double LEAST_SECONDS = 10, SECONDS_PER_MEGAPIXEL = 0.5;
+    uint64_t pixels = (uint64_t)frame->width * (uint64_t)frame->height;
+    const struct image_budget *budget = f->budget;
+    return (struct sandbox_limits){
+        .memory = FIXED_BYTES + pixels * PIXEL_BYTES + table_groups(frame) * GROUP_BYTES +
+                  (uint64_t)frame->width * LIBWEBP_BYTES_PER_COLUMN,
+        .output = BITMAP_HEADER_BYTES + pixels * (uint64_t)c->channels,
+        .seconds = LEAST_SECONDS + SECONDS_PER_MEGAPIXEL * (double)pixels / 1e6,
+        .gone = budget ? budget->gone : NULL,
+        .user = budget ? budget->user : NULL};
+}
+
+static void copy_frame(const struct webp_canvas *c, const struct webp_frame *frame,
+                       const uint8_t *pixels)
+{
+    size_t channels = (size_t)c->channels, row = (size_t)frame->width * channels;
+    size_t stride = (size_t)c->width * channels;
+    uint8_t *to = c->pixels + (size_t)frame->y * stride + (size_t)frame->x * channels;
+    for (int y = 0; y < frame->height; y++)
+        memcpy(to + (size_t)y * stride, pixels + (size_t)y * row, row);
+}
+
+static bool decode_frame_apart(const struct webp_canvas *c, const struct webp_frame *frame,
+                               const struct image_file *f, ey_err *e)
+{
+    struct sandbox_image image;
+    struct sandbox_limits limits = lossless_limits(f, c, frame);
+    if (!sandbox_decode(&image, c->channels == 4 ? SANDBOX_WEBP_RGBA : SANDBOX_WEBP_RGB,
+                        frame->bytes, frame->n, &limits, e))
+        return ey_fail_within(e, "%s: this WebP", f->name);
+    bool ok = image.width == frame->width && image.height == frame->height &&
+              image.channels == c->channels;
+    if (ok) copy_frame(c, frame, image.pixels);
+    sandbox_image_close(&image);
+    return ok || fail_damaged(f, "WebP", NULL, e);
+}
+
+/* ---- the canvas ---- */
+
+/* The canvas, before and after it is turned, and what decoding the frame takes besides. */
+static uint64_t webp_decoding_bytes(const struct image_file *f, const struct webp_canvas *c,
+                                    const struct webp_frame *frame)
 {
     uint64_t canvas = (uint64_t)c->width * (uint64_t)c->height;
-    uint64_t covered = (uint64_t)frame->width * (uint64_t)frame->height;
-    uint64_t each = frame->lossless ? 4 : c->channels == 4 ? 5 : 0;
-    uint64_t decoded = covered * each + (uint64_t)frame->width * LIBWEBP_BYTES_PER_COLUMN;
+    uint64_t decoded = LIBWEBP_BYTES + (uint64_t)frame->width * LIBWEBP_BYTES_PER_COLUMN;
     uint64_t turned = c->orientation > 1 ? canvas * 3 : 0;
-    return LIBWEBP_BYTES + canvas * (uint64_t)c->channels + (decoded > turned ? decoded : turned);
+    if (frame->lossless) {
+        struct sandbox_limits limits = lossless_limits(f, c, frame);
+        decoded = limits.memory + limits.output + frame->n;
+    }
+    return canvas * (uint64_t)c->channels + (decoded > turned ? decoded : turned);
+}
+
+static bool decode_frame_on(const struct webp_canvas *c, const struct webp_frame *frame,
+                            const struct image_file *f, ey_err *e)
+{
+    if (frame->lossless) return decode_frame_apart(c, frame, f, e);
+    return decode_frame(c, frame) || fail_damaged(f, "WebP", NULL, e);
 }
 
 /* What a frame does not cover is transparent, or black in a file without alpha: as libwebp's own
@@ -68,14 +141,14 @@ static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct
     if (!frame_fits_canvas(c, frame))
         return fail_damaged(f, "WebP", "a frame outside its canvas", e);
     if (!canvas_plausible(f, canvas, covered, e) ||
-        !decoding_allowed(f, (uint64_t)c->width, (uint64_t)c->height, webp_decoding_bytes(c, frame),
-                          e))
+        !decoding_allowed(f, (uint64_t)c->width, (uint64_t)c->height,
+                          webp_decoding_bytes(f, c, frame), e))
         return false;
     if (!(c->pixels = pixels_alloc(c->width, c->height, c->channels, e))) return false;
     if (covered < canvas) memset(c->pixels, 0, (size_t)canvas * (size_t)c->channels);
-    if (!decode_frame(c, frame)) {
+    if (!decode_frame_on(c, frame, f, e)) {
         free(c->pixels);
-        return fail_damaged(f, "WebP", NULL, e);
+        return false;
     }
     if (c->channels == 4)
         image_from_rgba(out, c->pixels, c->width, c->height);
@@ -107,7 +180,8 @@ static int webp_orientation(const WebPDemuxer *demux)
 static bool is_lossless(const uint8_t *bytes, size_t n)
 {
     WebPBitstreamFeatures features;
-    return WebPGetFeatures(bytes, n, &features) != VP8_STATUS_OK || features.format != LOSSY_FORMAT;
+    return WebPGetFeatures(bytes, n, &features) != VP8_STATUS_OK ||
+           features.format != LOSSY_FORMAT || features.has_alpha;
 }
 
 static bool decode_animation(struct image *out, const WebPDemuxer *demux,
@@ -139,7 +213,7 @@ static bool decode_still(struct image *out, const WebPBitstreamFeatures *feature
     struct webp_canvas c = {features->width, features->height, features->has_alpha ? 4 : 3,
                             webp_orientation(demux), NULL};
     struct webp_frame frame = {
-        f->bytes, f->n, 0, 0, features->width, features->height, features->format != LOSSY_FORMAT};
+        f->bytes, f->n, 0, 0, features->width, features->height, is_lossless(f->bytes, f->n)};
     if (!size_allowed(f, (uint64_t)features->width, (uint64_t)features->height, e)) return false;
     return decode_canvas(out, &c, &frame, f, e);
 }

@@ -7,20 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void set_reply(struct reply_message *reply, enum reply_status status, const char *text)
-{
-    *reply = (struct reply_message){.status = status};
-    snprintf(reply->text, sizeof(reply->text), "%.*s", (int)strcspn(text, "\n"), text);
-}
-
 #ifdef EY_HAVE_HEIF
 
 #include <dlfcn.h>
 #include <libheif/heif.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "sandbox/sealed_memory.h"
 
 /* Every function of libheif that we call. */
 #define HEIF_FUNCTIONS(X)                         \
@@ -99,13 +89,13 @@ static enum reply_status status_of(struct heif_error error)
 static bool check_heif_error(struct reply_message *reply, struct heif_error error)
 {
     if (error.code == heif_error_Ok) return true;
-    set_reply(reply, status_of(error), error.message ? error.message : "");
+    decoder_reply(reply, status_of(error), error.message ? error.message : "");
     return false;
 }
 
 static bool fail_heif_memory(struct reply_message *reply)
 {
-    set_reply(reply, REPLY_NO_MEMORY, "");
+    decoder_reply(reply, REPLY_NO_MEMORY, "");
     return false;
 }
 
@@ -146,7 +136,7 @@ static void copy_plane_rows(uint8_t *to, const uint8_t *plane, int stride, size_
 }
 
 /* The decoded image's own size counts: a header may have said another one. */
-static bool write_bitmap(const struct heif_job *job, const struct libheif_output *output,
+static void write_bitmap(const struct heif_job *job, const struct decoder_output *output,
                          struct reply_message *reply)
 {
     int width = heif.heif_image_get_width(job->image, heif_channel_interleaved);
@@ -155,32 +145,22 @@ static bool write_bitmap(const struct heif_job *job, const struct libheif_output
     const uint8_t *plane = heif.heif_image_get_plane_readonly(job->image, heif_channel_interleaved,
                                                               &stride);
     if (!plane || width <= 0 || height <= 0 || stride < width * channels) {
-        set_reply(reply, REPLY_DAMAGED, "no pixels");
-        return false;
+        decoder_reply(reply, REPLY_DAMAGED, "no pixels");
+        return;
     }
-    size_t row = (size_t)width * (size_t)channels;
-    uint64_t bytes = BITMAP_HEADER_BYTES + (uint64_t)row * (uint64_t)height;
-    if (bytes > output->max) {
-        set_reply(reply, REPLY_OUTPUT_TOO_LONG, "");
-        return false;
-    }
-    if (ftruncate(output->fd, (off_t)bytes) != 0) return fail_heif_memory(reply);
-    uint8_t *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, output->fd, 0);
-    if (to == MAP_FAILED) return fail_heif_memory(reply);
     const struct bitmap_header header = {(uint32_t)width, (uint32_t)height, (uint32_t)channels};
-    bitmap_header_write(to, &header);
-    copy_plane_rows(to + BITMAP_HEADER_BYTES, plane, stride, row, height);
-    munmap(to, bytes);
-    *reply = (struct reply_message){.status = REPLY_DONE, .value = bytes};
-    return sealed_memory_seal(output->fd);
+    uint8_t *to = bitmap_open(output, &header, reply);
+    if (!to) return;
+    copy_plane_rows(to, plane, stride, (size_t)width * (size_t)channels, height);
+    bitmap_finish(output, &header, to, reply);
 }
 
 void libheif_decode(struct reply_message *reply, enum job_kind kind, const uint8_t *input, size_t n,
-                    const struct libheif_output *output)
+                    const struct decoder_output *output)
 {
     struct heif_job job = {.input = input, .n = n, .av1 = kind == JOB_AVIF};
     if (heif.problem[0]) {
-        set_reply(reply, REPLY_NO_DECODER, heif.problem);
+        decoder_reply(reply, REPLY_NO_DECODER, heif.problem);
         return;
     }
     if (read_heif_header(&job, reply) && decode_heif_pixels(&job, reply))
@@ -197,11 +177,11 @@ void libheif_load(void)
 }
 
 void libheif_decode(struct reply_message *reply, enum job_kind kind, const uint8_t *input, size_t n,
-                    const struct libheif_output *output)
+                    const struct decoder_output *output)
 {
     (void)kind, (void)input, (void)n, (void)output;
-    set_reply(reply, REPLY_NO_DECODER,
-              "is not supported by this build of eyelet; convert it to JPEG or PNG");
+    decoder_reply(reply, REPLY_NO_DECODER,
+                  "is not supported by this build of eyelet; convert it to JPEG or PNG");
 }
 
 #endif

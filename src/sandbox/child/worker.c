@@ -9,6 +9,7 @@
 
 #include "sandbox/child/confine.h"
 #include "sandbox/child/libheif_decode.h"
+#include "sandbox/child/libwebp_decode.h"
 #include "sandbox/sealed_memory.h"
 
 enum { INPUT, OUTPUT, REPLY };
@@ -34,12 +35,16 @@ static void run_decoder(const struct worker_job *job)
     size_t n;
     ey_err e;
     struct reply_message reply = {.status = REPLY_DAMAGED};
-    const struct libheif_output output = {job->fds[OUTPUT], job->message.output};
+    const struct decoder_output output = {job->fds[OUTPUT], job->message.output};
     if (!sealed_memory_map(&input, &n, job->fds[INPUT], job->message.input) ||
         n != job->message.input)
         fail_worker(job, "its input is not sealed, or not as long as announced");
     if (!confine_decoder(&e)) fail_worker(job, e.text);
-    libheif_decode(&reply, job->message.kind, input, n, &output);
+    enum job_kind kind = job->message.kind;
+    if (kind == JOB_WEBP_RGB || kind == JOB_WEBP_RGBA)
+        libwebp_decode(&reply, kind, input, n, &output);
+    else
+        libheif_decode(&reply, kind, input, n, &output);
     send_reply(job, &reply);
     _exit(0);
 }
