@@ -26,7 +26,7 @@ void buf_free(struct buf *b)
     b->size = b->capacity = 0;
 }
 
-static bool buf_fail(struct buf *b)
+bool buf_fail(struct buf *b)
 {
     buf_free(b);
     b->failed = true;

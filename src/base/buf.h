@@ -18,6 +18,8 @@ bool buf_add(struct buf *b, const void *bytes, size_t n);
 bool buf_add_text(struct buf *b, const char *text);
 bool buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_clear(struct buf *b);
+/* As if the maximum was hit; returns false. */
+bool buf_fail(struct buf *b);
 /* Reserves `add` more bytes, so that adding them does not allocate. */
 bool buf_reserve(struct buf *b, size_t add);
 

@@ -11,22 +11,8 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "base/text/json_reader.h"
 #include "base/utf8.h"
-
-static bool only_space(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!strchr(" \t\r\n", s[i]) || !s[i]) return false;
-    return true;
-}
-
-static const char *parse_problem(struct json_tokener *tok)
-{
-    enum json_tokener_error error = json_tokener_get_error(tok);
-    if (error == json_tokener_continue) return "it ends in the middle of a value";
-    if (error == json_tokener_error_depth) return "it is nested too deeply";
-    return json_tokener_error_desc(error);
-}
 
 json_object *json_parse(const char *text, size_t n, const char *what, ey_code code, ey_err *e)
 {
@@ -36,32 +22,24 @@ json_object *json_parse(const char *text, size_t n, const char *what, ey_code co
                 EY_MAX_JSON_BYTES);
         return NULL;
     }
-    if (!utf8_valid(text, n)) { /* json-c's own check lets overlong forms through */
+    if (!utf8_valid(text, n)) {
         ey_fail(e, code, "%s: not valid JSON: it is not UTF-8", what);
         return NULL;
     }
-    struct json_tokener *tok = json_tokener_new_ex(EY_MAX_JSON_DEPTH);
-    if (!tok) return ey_fail_memory(e, what, n), NULL;
-    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
-    value = json_tokener_parse_ex(tok, text, (int)n);
-    size_t end = json_tokener_get_parse_end(tok);
-    /* a bare number is only finished by what follows it */
-    if (!value && json_tokener_get_error(tok) == json_tokener_continue) {
-        value = json_tokener_parse_ex(tok, "\n", 1);
-        end = n;
-    }
-    if (json_tokener_get_error(tok) != json_tokener_success) {
-        ey_fail(e, code, "%s: not valid JSON at byte %zu: %s", what, end, parse_problem(tok));
-        json_object_put(value);
-        value = NULL;
-    } else if (!only_space(text + end, n - end)) {
-        ey_fail(e, code, "%s: not valid JSON: something follows the value at byte %zu", what, end);
+    struct json_reading reading;
+    value = json_read(&reading, text, n);
+    if (reading.no_memory) {
+        ey_fail_memory(e, what, n);
+    } else if (reading.problem) {
+        ey_fail(e, code, "%s: not valid JSON at byte %zu: %s", what, reading.end, reading.problem);
+    } else if (reading.end < n) {
+        ey_fail(e, code, "%s: not valid JSON: something follows the value at byte %zu", what,
+                reading.end);
         json_object_put(value);
         value = NULL;
     } else if (!value) {
         ey_fail(e, code, "%s: the JSON value is null", what);
     }
-    json_tokener_free(tok);
     return value;
 }
 
@@ -90,7 +68,7 @@ json_object *json_member_of_type(const json_object *object, const char *key, jso
     return value && json_object_is_type(value, type) ? value : NULL;
 }
 
-/* json-c saturates integers beyond 64 bits: the ends of the range are never what the file says. */
+/* Integers beyond 64 bits were saturated: the ends of the range are never what the file says. */
 static bool json_exact_int(json_object *value, int64_t *out)
 {
     if (!json_object_is_type(value, json_type_int)) return false;

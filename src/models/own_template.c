@@ -70,7 +70,7 @@ static bool is_known_hash(const struct family *family, const struct buf *text)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
     char hex[2 * SHA256_DIGEST_LENGTH + 1];
-    SHA256((const unsigned char *)text->data, text->size, digest);
+    if (!SHA256((const unsigned char *)text->data, text->size, digest)) return false;
     for (size_t i = 0; i < sizeof(digest); i++)
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
     for (const char *const *known = family->templates; *known; known++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys in, digests kept; what held a key is wiped. */
+#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256() may fail for want of memory, these cannot */
 #include "server/api_keys.h"
 
 #include <openssl/crypto.h>
@@ -21,6 +22,15 @@ static __attribute__((noinline)) void wipe_stack(void)
     explicit_bzero(below, sizeof(below));
 }
 
+static void digest_of_key(unsigned char out[SHA256_DIGEST_LENGTH], const char *key, size_t n)
+{
+    SHA256_CTX context;
+    SHA256_Init(&context);
+    SHA256_Update(&context, key, n);
+    SHA256_Final(out, &context);
+    explicit_bzero(&context, sizeof(context));
+}
+
 static bool add_digest(struct api_keys *keys, const char *key, ey_err *e)
 {
     size_t n = strlen(key);
@@ -30,7 +40,7 @@ static bool add_digest(struct api_keys *keys, const char *key, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST,
                        "API key %zu is empty, longer than %d bytes or has blanks", keys->n + 1,
                        EY_MAX_API_KEY_BYTES);
-    SHA256((const unsigned char *)key, n, keys->digest[keys->n++]);
+    digest_of_key(keys->digest[keys->n++], key, n);
     return true;
 }
 
@@ -74,7 +84,7 @@ bool api_keys_accept(const struct api_keys *keys, const char *authorization)
     int found = 0;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
     const char *key = authorization + 7 + strspn(authorization + 7, " ");
-    SHA256((const unsigned char *)key, trimmed_length(key), digest);
+    digest_of_key(digest, key, trimmed_length(key));
     for (size_t i = 0; i < keys->n; i++)
         found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;
     return found;

@@ -316,11 +316,9 @@ static json_object *make_root(struct tok_files *f)
                 f->directory, token_content(json_member(f->config, "tokenizer_class")));
         return NULL;
     }
-    json_object *root = json_tokener_parse(pipeline);
-    if (!root) {
-        fail_files_memory(f);
-        return NULL;
-    }
+    json_object *root = json_parse(pipeline, strlen(pipeline), "a tokenizer's pipeline",
+                                   EY_INTERNAL, f->e);
+    if (!root) return NULL;
     if (fill_root(f, root)) return root;
     json_object_put(root);
     return NULL;

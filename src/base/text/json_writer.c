@@ -243,7 +243,10 @@ void json_write_value(struct json_writer *w, const json_object *value)
         break;
     default: { /* numbers keep their spelling, literals have one */
         const char *text = json_object_to_json_string_ext(changeable, JSON_C_TO_STRING_PLAIN);
-        json_write_raw(w, text, strlen(text));
+        if (text)
+            json_write_raw(w, text, strlen(text));
+        else
+            buf_fail(w->out);
     }
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by libcrypto, through the old functions: EVP's take memory from the heap for each digest.
- */
+/* SHA-256 by libcrypto, through the old functions: EVP's, and SHA256() of
+ * OpenSSL 3, take memory from the heap for each digest, and give none where it is refused. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "engine/cache/digest.h"
 
@@ -43,11 +43,15 @@ struct digest hasher_end(struct hasher *h)
 
 struct digest image_digest(const struct image *image)
 {
-    struct digest out;
+    struct hasher h;
     uint8_t pixels_and_size[DIGEST_BYTES + 8];
     const int32_t size[2] = {image->width, image->height};
-    SHA256(image->rgb, (size_t)image->width * (size_t)image->height * 3, pixels_and_size);
+    hasher_start(&h);
+    hasher_add(&h, image->rgb, (size_t)image->width * (size_t)image->height * 3);
+    const struct digest pixels = hasher_end(&h);
+    memcpy(pixels_and_size, pixels.byte, DIGEST_BYTES);
     memcpy(pixels_and_size + DIGEST_BYTES, size, sizeof(size));
-    SHA256(pixels_and_size, sizeof(pixels_and_size), out.byte);
-    return out;
+    hasher_start(&h);
+    hasher_add(&h, pixels_and_size, sizeof(pixels_and_size));
+    return hasher_end(&h);
 }

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A shim (LD_PRELOAD) whose allocations fail when a test says so: a file that the test maps, too,
+ * tells which. Children of the process share it. It is no part of eyelet. */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As memory_sweep.py has it. */
+struct failing_control {
+    atomic_uint_fast64_t count;  /* allocations so far */
+    atomic_uint_fast64_t from;   /* the first that fails; 0: none does */
+    atomic_uint_fast64_t every;  /* then each so many-th one; 0: none after it */
+    atomic_uint_fast64_t failed; /* how many did */
+};
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t count, size_t n);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t alignment, size_t n);
+
+static struct failing_control *control;
+
+__attribute__((constructor)) static void map_failing_control(void)
+{
+    const char *path = getenv("EY_FAILING_CONTROL");
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0) return;
+    void *map = (void *)syscall(SYS_mmap, NULL, sizeof(*control), PROT_READ | PROT_WRITE,
+                                MAP_SHARED, fd, 0);
+    close(fd);
+    if (map != MAP_FAILED) control = map;
+}
+
+static int is_to_fail(void)
+{
+    if (!control) return 0;
+    uint64_t n = atomic_fetch_add(&control->count, 1) + 1, from = atomic_load(&control->from),
+             every = atomic_load(&control->every);
+    if (!from || n < from || (n > from && (!every || (n - from) % every))) return 0;
+    atomic_fetch_add(&control->failed, 1);
+    errno = ENOMEM;
+    return 1;
+}
+
+#pragma GCC visibility push(default)
+
+void *malloc(size_t n)
+{
+    return is_to_fail() ? NULL : __libc_malloc(n);
+}
+
+void *calloc(size_t count, size_t n)
+{
+    return is_to_fail() ? NULL : __libc_calloc(count, n);
+}
+
+/* What shrinks may fail as well. */
+void *realloc(void *p, size_t n)
+{
+    return is_to_fail() ? NULL : __libc_realloc(p, n);
+}
+
+void *memalign(size_t alignment, size_t n)
+{
+    return is_to_fail() ? NULL : __libc_memalign(alignment, n);
+}
+
+void *aligned_alloc(size_t alignment, size_t n)
+{
+    return memalign(alignment, n);
+}
+
+int posix_memalign(void **p, size_t alignment, size_t n)
+{
+    void *memory = memalign(alignment, n);
+    if (!memory) return ENOMEM;
+    *p = memory;
+    return 0;
+}
+
+void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    if (is_to_fail()) return MAP_FAILED;
+    return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+}
+
+void *mmap64(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    return mmap(at, n, protection, flags, fd, offset);
+}
+
+#pragma GCC visibility pop
