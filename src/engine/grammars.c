@@ -24,6 +24,11 @@ bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choices, siz
     return grammar_of_choices(grammar, choices, n, e);
 }
 
+size_t ey_grammar_bytes(const ey_grammar *grammar)
+{
+    return grammar_bytes(grammar);
+}
+
 void ey_grammar_free(ey_grammar **grammar)
 {
     grammar_release(grammar);

@@ -1044,6 +1044,39 @@ static void grammars_of_calls_are_the_models(void **state)
     ey_grammar_cache_close(&l.grammars);
 }
 
+static void grammars_are_charged(void **state)
+{
+    (void)state;
+    enum { TOTAL = 64 << 20 };
+    static const char body[] = "{" USER ", \"structured_outputs\": {\"regex\": \"[a-z]{1,50}\"}}";
+    struct api_limits l = limits();
+    struct media_policy policy = {.budget = ey_budget_create(TOTAL)};
+    struct api_request r;
+    struct api_error error;
+    ey_err e;
+    l.media = &policy;
+    assert_true(ey_grammar_cache_open(&l.grammars, 1 << 20, &e));
+    for (int i = 0; i < 2; i++) { /* compiled, then found */
+        assert_true(parse_within(&r, API_CHAT, body, &l, &error));
+        assert_int_equal(ey_budget_used(policy.budget), ey_grammar_bytes(r.request.grammar));
+        api_request_free(&r);
+        assert_int_equal(ey_budget_used(policy.budget), 0);
+    }
+    /* others have what compiling takes */
+    assert_true(ey_budget_acquire(policy.budget, TOTAL / 2 + 1, 0));
+    assert_true(parse_within(&r, API_CHAT, body, &l, &error));
+    api_request_free(&r);
+    assert_false(parse_within(
+        &r, API_CHAT, "{" USER ", \"structured_outputs\": {\"regex\": \"b\"}}", &l, &error));
+    assert_int_equal(error.status, 503);
+    assert_non_null(strstr(error.message, "--host-memory"));
+    api_request_free(&r);
+    ey_budget_release(policy.budget, TOTAL / 2 + 1);
+    assert_int_equal(ey_budget_used(policy.budget), 0);
+    ey_grammar_cache_close(&l.grammars);
+    ey_budget_free(&policy.budget);
+}
+
 /* ---- limits ---- */
 
 /* head, n times item with commas between, tail. */
@@ -1296,6 +1329,7 @@ int main(void)
         cmocka_unit_test(strict_servers_refuse_unknown_fields),
         cmocka_unit_test(grammars_are_kept_between_requests),
         cmocka_unit_test(grammars_of_calls_are_the_models),
+        cmocka_unit_test(grammars_are_charged),
         cmocka_unit_test(limits_and_one_past_them),
         cmocka_unit_test(long_texts),
         cmocka_unit_test(text_full_of_brackets),

@@ -174,6 +174,38 @@ static void scores_of_a_completion(void **state)
     assert_int_equal(offset, 12);
 }
 
+/* A choice takes no more than is said of it, and no less than a quarter. */
+static void bytes_of_a_choice(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "plain text", "\x01\x02\x03\"\\\n\t",
+                                        "\xff\xfe\x80 not UTF-8",
+                                        "\xc3\xa4\xe6\xbc\xa2\xf0\x9f\x98\x80"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        for (int kind = API_CHAT; kind <= API_COMPLETION; kind++) {
+            struct api_reply reply = plain_reply(kind);
+            ey_token_logprobs many[64];
+            char text[2048] = "";
+            size_t offset = 0;
+            for (size_t k = 0; k < 64; k++) {
+                many[k] = tokens[k % 2];
+                many[k].chosen.token = many[k].chosen.bytes = texts[i];
+                many[k].chosen.n_bytes = strlen(texts[i]);
+                strcat(text, texts[i]);
+            }
+            struct api_choice choice = {.text = text,
+                                        .n_text = strlen(text),
+                                        .logprobs = {many, 64, &offset},
+                                        .end = {EY_FINISH_STOP, false, NULL, -1}};
+            struct buf out = buf_with_max(1 << 20);
+            struct json_writer w = json_write_to(&out, JSON_COMPACT);
+            reply_add_choice(&w, &reply, &choice);
+            assert_true(out.size <= api_choice_bytes(&choice));
+            assert_true(kind != API_CHAT || api_choice_bytes(&choice) < 4 * out.size);
+            buf_free(&out);
+        }
+}
+
 static void chunks_of_a_chat(void **state)
 {
     (void)state;
@@ -308,6 +340,7 @@ int main(void)
         cmocka_unit_test(scores_of_a_chat),
         cmocka_unit_test(bytes_of_a_part_of_a_character),
         cmocka_unit_test(scores_of_a_completion),
+        cmocka_unit_test(bytes_of_a_choice),
         cmocka_unit_test(chunks_of_a_chat),
         cmocka_unit_test(chunks_of_a_completion),
         cmocka_unit_test(thoughts),

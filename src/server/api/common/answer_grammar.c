@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "server/api/common/api_charge.h"
 
 enum {
     MAX_GRAMMAR_KEY_BYTES = 1 << 20
@@ -236,6 +237,39 @@ static bool write_key(const struct api_reading *r, const struct answer_format *f
 typedef bool compile_fn(const struct api_reading *r, const struct answer_format *f,
                         const struct api_tools *tools, ey_grammar **out);
 
+/* What compiling takes at most: 40 MiB were seen, of a class of 900 characters repeated 800 times;
+ * and values of a schema's JSON, which is parsed anew. Half of what a small budget has is enough
+ * for all but the worst. */
+static uint64_t compiling_bytes(const struct api_reading *r, const struct buf *source)
+{
+    enum { COMPILER_BYTES = 48 << 20 };
+    const struct media_policy *media = r->limits->media;
+    uint64_t total = ey_budget_total(media->budget),
+             left = total > media->own ? total - media->own : 0,
+             values = source->size ? api_json_bytes(source->data, source->size) : 0,
+             whole = COMPILER_BYTES + values;
+    return whole < left / 2 ? whole : left / 2;
+}
+
+/* Takes what compiling takes from the budget, and keeps what the grammar takes. */
+static bool compile_within(const struct api_reading *r, const struct answer_format *f,
+                           const struct api_tools *tools, compile_fn *compile,
+                           const struct buf *source, ey_grammar **out)
+{
+    struct api_charge *charge = &r->out->grammar;
+    if (charge->from &&
+        !api_charge_take(charge, compiling_bytes(r, source), &r->out->request, r->error))
+        return false;
+    bool ok = compile(r, f, tools, out);
+    api_charge_keep(charge, ok ? ey_grammar_bytes(*out) : 0);
+    return ok;
+}
+
+static bool charge_found(const struct api_reading *r, const ey_grammar *grammar)
+{
+    return api_charge_take(&r->out->grammar, ey_grammar_bytes(grammar), &r->out->request, r->error);
+}
+
 static bool find_or_compile(const struct api_reading *r, const struct answer_format *f,
                             const struct api_tools *tools, compile_fn *compile, ey_grammar **out)
 {
@@ -244,7 +278,8 @@ static bool find_or_compile(const struct api_reading *r, const struct answer_for
     bool has_key = cache &&
                    write_key(r, f, tools, &key); /* before compiling, which may complete a schema */
     *out = has_key ? ey_grammar_cache_find(cache, key.data, key.size) : NULL;
-    bool ok = *out || compile(r, f, tools, out);
+    r->out->grammar.from = r->limits->media ? r->limits->media->budget : NULL;
+    bool ok = *out ? charge_found(r, *out) : compile_within(r, f, tools, compile, &key, out);
     if (ok && has_key) ey_grammar_cache_put(cache, key.data, key.size, *out);
     buf_free(&key);
     return ok;

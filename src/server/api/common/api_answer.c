@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all answers have: ids and a time. */
+/* What all answers have: ids, a time, and how long they may become as JSON. */
 #include "server/api/common/api_answer.h"
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "server/api/common/api_charge.h"
 #include "server/api/common/api_dialect.h"
 
 void api_random_id(char out[48], const char *prefix)
@@ -24,4 +25,39 @@ struct api_reply api_reply_start(const struct api_dialect *dialect, const char *
         .kind = dialect->kind, .created = (int64_t)time(NULL), .model = model};
     api_random_id(reply.id, dialect->id_prefix);
     return reply;
+}
+
+/* {"token": …, "logprob": …, "bytes": [one after the other]} */
+static uint64_t logprob_bytes(const ey_logprob *candidate)
+{
+    enum { NAMES_AND_NUMBER = 64, BYTE = 4 };
+    return NAMES_AND_NUMBER + api_json_text_bytes(candidate->token, strlen(candidate->token)) +
+           candidate->n_bytes * BYTE;
+}
+
+uint64_t api_logprobs_bytes(const struct api_logprobs *logprobs)
+{
+    enum { AROUND = 64 };
+    uint64_t bytes = AROUND;
+    for (size_t i = 0; logprobs->tokens && i < logprobs->n; i++) {
+        const ey_token_logprobs *at = &logprobs->tokens[i];
+        bytes += AROUND + logprob_bytes(&at->chosen);
+        for (size_t k = 0; k < at->n_top; k++)
+            bytes += logprob_bytes(&at->top[k]);
+    }
+    return bytes;
+}
+
+uint64_t api_choice_bytes(const struct api_choice *choice)
+{
+    enum { AROUND = 512 };
+    uint64_t bytes = AROUND + api_json_text_bytes(choice->text, choice->n_text) +
+                     api_json_text_bytes(choice->thinking, choice->n_thinking) +
+                     api_logprobs_bytes(&choice->logprobs);
+    for (size_t i = 0; i < choice->n_calls; i++) {
+        const struct api_tool_call *call = &choice->calls[i];
+        bytes += AROUND + api_json_text_bytes(call->name, strlen(call->name)) +
+                 api_json_text_bytes(call->arguments, call->n_arguments);
+    }
+    return bytes;
 }

@@ -53,6 +53,10 @@ struct api_choice {
     struct api_end end;
 };
 
+/* Bytes that they take in a reply, at most. */
+uint64_t api_logprobs_bytes(const struct api_logprobs *logprobs);
+uint64_t api_choice_bytes(const struct api_choice *choice);
+
 /* What a stream is told, in this order: OPEN; of each choice START, then THINKING, TEXT and CALL as
  * they come, and END; FINISH when all choices have ended. SILENCE may come anywhere before, ERROR
  * in the place of FINISH. */

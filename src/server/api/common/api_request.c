@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "server/api/common/api_charge.h"
 #include "server/api/common/api_dialect.h"
 
 struct request_memory {
@@ -204,6 +205,7 @@ void api_request_free(struct api_request *request)
     struct request_memory *memory = request->memory;
     api_request_drop_prompts(request);
     ey_grammar_free(&request->request.grammar);
+    api_charge_keep(&request->grammar, 0);
     buf_free(&request->unknown);
     buf_free(&request->notes);
     if (memory) arena_free(&memory->lasting);

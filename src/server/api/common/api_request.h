@@ -24,6 +24,12 @@ struct api_prompt {
     size_t n_ids;
 };
 
+/* What a request holds of the budget. */
+struct api_charge {
+    ey_budget *from; /* NULL: there is no limit */
+    uint64_t held;
+};
+
 struct api_request {
     const struct api_dialect *dialect;
     int kind;           /* the dialect's own: which of its routes it came by */
@@ -47,7 +53,8 @@ struct api_request {
     const struct image_ref
         *image_refs; /* [n_media] where they were named; as long as the prompts */
     size_t n_media;
-    void *memory; /* what all of the above lies in */
+    struct api_charge grammar; /* for the request's grammar */
+    void *memory;              /* what all of the above lies in */
 };
 
 struct api_limits {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/api/common/api_charge.h"
 #include "server/api/common/model_card.h"
 #include "server/api/common/api_fields.h"
 
@@ -116,6 +117,7 @@ static void drop_parsed(struct completion *a, struct exchange *x)
     api_request_drop_prompts(&a->request);
     if (a->value_bytes > TRIM_BYTES) malloc_trim(0);
     a->value_bytes = 0;
+    a->request.request.budget_held = 0;
     exchange_uncharge(x, 0);
 }
 
@@ -359,6 +361,30 @@ static bool wait_for_all(struct completion *a, struct exchange *x)
     return true;
 }
 
+/* The reply's text, and the answers' texts once more, with their calls taken apart. */
+static uint64_t whole_reply_bytes(const struct completion *a)
+{
+    enum { AROUND = 4 << 10, COPIES = 3 };
+    uint64_t bytes = AROUND;
+    for (size_t i = 0; i < a->choices.n_slots; i++) {
+        const ey_answer *answer = &a->choices.slot[i].answer;
+        struct echo_text echo = completion_echo(a, a->choices.slot[i].index);
+        struct api_choice choice = {.text = answer->text,
+                                    .n_text = answer->n_text,
+                                    .logprobs = {answer->logprobs, answer->n_logprobs, NULL}};
+        bytes += api_choice_bytes(&choice) + api_json_text_bytes(echo.bytes, echo.n) +
+                 COPIES * (answer->n_text + echo.n);
+    }
+    return bytes;
+}
+
+/* Until the client has read it. False: the exchange is answered. Small ones are not charged. */
+static bool charge_reply(struct exchange *x, uint64_t bytes)
+{
+    enum { FREE_BYTES = 64 << 10 };
+    return bytes <= FREE_BYTES || exchange_charge(x, bytes);
+}
+
 /* False: no memory. */
 static bool write_whole_reply(struct completion *a, struct buf *out)
 {
@@ -384,7 +410,10 @@ static bool write_whole_reply(struct completion *a, struct buf *out)
 static void reply_whole(struct completion *a, struct exchange *x)
 {
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
-    if (write_whole_reply(a, &out))
+    if (!charge_reply(x, whole_reply_bytes(a))) return;
+    bool ok = write_whole_reply(a, &out);
+    exchange_uncharge(x, out.size);
+    if (ok)
         exchange_reply(x, 200, a->request.dialect->json_type, &out);
     else
         exchange_fail(x, 503, NULL, NULL, "no memory for the reply");

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/api/common/api_charge.h"
 #include "server/api/common/api_dialect.h"
 
 enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
@@ -90,6 +91,7 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
                                      .request = request,
                                      .n_prompts = n,
                                      .n_slots = n_choices,
+                                     .answers = {.from = server->budget},
                                      .requested_at = requested_at};
     a->prompt = calloc(n, sizeof(ey_prompt *)); /* the type is not known here */
     a->slot = calloc(n_choices, sizeof(*a->slot));
@@ -135,11 +137,30 @@ bool completion_choices_start(struct completion_choices *a, struct api_error *er
     return start_choices(a, error);
 }
 
+/* Ids and text of n tokens, and their log-probabilities; small answers are not charged. */
+static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
+{
+    enum { TOKEN_BYTES = 32 };
+    int top = a->request->request.top_logprobs;
+    size_t candidates = top < 0 ? 0 : (size_t)top + 1;
+    return n * (TOKEN_BYTES + (candidates ? sizeof(ey_token_logprobs) : 0) +
+                candidates * (sizeof(ey_logprob) + sizeof(uint64_t)));
+}
+
+/* Before its answer, of n tokens, is made. */
+static bool charge_answer(struct completion_choices *a, size_t n, struct api_error *error)
+{
+    enum { FREE_BYTES = 32 << 10 };
+    uint64_t bytes = answer_bytes(a, n);
+    return bytes <= FREE_BYTES || api_charge_take(&a->answers, bytes, &a->request->request, error);
+}
+
 /* The client did not cancel; the engine is closing. */
-static bool collect_choice(struct completion_choices *a, struct choice_slot *slot,
+static bool collect_choice(struct completion_choices *a, struct choice_slot *slot, size_t n_tokens,
                            struct api_error *error)
 {
     ey_err e;
+    if (!charge_answer(a, n_tokens, error)) return false;
     bool ok = ey_generation_collect(&slot->generation, &slot->answer, &e);
     if (ok && slot->answer.finish_reason == EY_FINISH_CANCELLED)
         ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");
@@ -185,7 +206,7 @@ bool completion_choices_next(struct completion_choices *a, int timeout_ms,
     if (!*slot) *slot = poll_choices(a, timeout_ms, event);
     if (!*slot) return true;
     if (event->type == EY_EVENT_TEXT) metrics_watch_tokens(&(*slot)->watch, event->n_tokens);
-    return event->type != EY_EVENT_DONE || collect_choice(a, *slot, error);
+    return event->type != EY_EVENT_DONE || collect_choice(a, *slot, (size_t)event->n_tokens, error);
 }
 
 void completion_choices_close(struct completion_choices *a, bool hung_up)
@@ -204,6 +225,7 @@ void completion_choices_close(struct completion_choices *a, bool hung_up)
         ey_prompt_free(&a->prompt[i]);
     free(a->prompt);
     free(a->slot);
+    api_charge_keep(&a->answers, 0);
     *a = (struct completion_choices){0};
 }
 

@@ -26,9 +26,10 @@ struct completion_choices {
     size_t n_prompts;
     struct choice_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_done;
-    size_t next_polled;      /* which slot is polled first */
-    double requested_at;     /* when the request came */
-    int64_t n_prompt_tokens; /* of all prompts */
+    struct api_charge answers; /* for those that are over */
+    size_t next_polled;        /* which slot is polled first */
+    double requested_at;       /* when the request came */
+    int64_t n_prompt_tokens;   /* of all prompts */
 };
 
 /* Decodes the request's images and tokenizes its prompts, which are dropped then. Errors of the

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/api/common/api_charge.h"
 #include "server/api/common/completion.h"
 
 enum { WAIT_MS = 100, SILENCE_SECONDS = 10 };
@@ -149,6 +150,15 @@ static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
     return ok || api_fail_memory(&s->a->error);
 }
 
+/* Those that no text has come for, of a whole answer perhaps, are written at once. */
+static bool charge_last_logprobs(struct completion_stream *s, const struct api_logprobs *logprobs)
+{
+    enum { FREE_BYTES = 64 << 10 };
+    uint64_t bytes = api_logprobs_bytes(logprobs);
+    return bytes <= FREE_BYTES ||
+           api_charge_take(&s->a->choices.answers, bytes, &s->a->request.request, &s->a->error);
+}
+
 static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
 {
     struct choice_state *v = &s->choice_states[slot->index];
@@ -158,6 +168,7 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
         logprobs.tokens = answer->logprobs + v->n_logprobs_sent;
         logprobs.n = answer->n_logprobs - (size_t)v->n_logprobs_sent;
     }
+    if (!charge_last_logprobs(s, &logprobs)) return false;
     if (v->tools) {
         ey_tool_parser_end(v->tools);
         if (!write_parsed_text(s, slot, &logprobs)) return api_fail_memory(&s->a->error);

@@ -68,9 +68,19 @@ static bool tokenize_long(struct completion *a, struct exchange *x, const struct
     return ok || api_fail_engine(&a->error, a->engine, "prompt", &e);
 }
 
+/* Of a text of n bytes, which is a token each at most: ids, their JSON, and what tokenizing keeps
+ * of the text. Small ones are not charged. False: the exchange is answered. */
+static bool charge_tokens(struct exchange *x, size_t n)
+{
+    enum { TOKEN_BYTES = 24, FREE_BYTES = 64 << 10 };
+    uint64_t bytes = (uint64_t)n * TOKEN_BYTES;
+    return bytes <= FREE_BYTES || exchange_charge(x, bytes);
+}
+
 static bool reply_tokenized(struct completion *a, struct exchange *x)
 {
     const struct api_prompt *given = a->request.n_prompts ? a->request.prompts : NULL;
+    if (given && !charge_tokens(x, given->n_text)) return true;
     ey_request request = a->request.request;
     ey_prompt *prompt;
     ey_err e;
@@ -100,6 +110,7 @@ static bool reply_detokenized(struct completion *a, struct exchange *x)
     if (!ey_detokenize(a->engine, a->request.prompts->ids, a->request.prompts->n_ids, &text, &n,
                        &e))
         return api_fail_engine(&a->error, a->engine, "tokens", &e);
+    if (!charge_tokens(x, n)) return free(text), true;
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     json_open_object(&w);
     json_write_key(&w, "prompt");

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""60 requests at once for images by http, of a host that sends without end, as fast as it is read; 128 MiB for requests.
+Images come from public addresses only: one is given to the loopback device of a network namespace of its own."""
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+
+from abuse import CONSTANT, MIB, Server, chat, held, require
+
+ADDRESS = '93.184.216.34'
+SET_FLAGS, SET_ADDRESS, UP = 0x8914, 0x8916, 1
+
+
+def enter_namespace():
+    """Goes on in a network namespace; says so and ends where there is none."""
+    if os.environ.get('EY_IN_NAMESPACE'):
+        return
+    if not shutil.which('unshare') or os.system('unshare -rn true 2>/dev/null') != 0:
+        held('not tried, this system makes no network namespaces')
+        sys.exit(0)
+    os.environ['EY_IN_NAMESPACE'] = '1'
+    os.execvp('unshare', ['unshare', '-rn', sys.executable, *sys.argv])
+
+
+def give_address():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        fcntl.ioctl(s, SET_FLAGS, struct.pack('16sH14x', b'lo', UP))
+        fcntl.ioctl(s, SET_ADDRESS, struct.pack('16sHH4s8x', b'lo:1', socket.AF_INET, 0, socket.inet_aton(ADDRESS)))
+
+
+def send_without_end(connection):
+    try:
+        connection.recv(4096)
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n\x89PNG\r\n\x1a\n')
+        while True:
+            connection.sendall(bytes(1 << 18))
+            time.sleep(0.02)
+    except OSError:
+        pass
+
+
+def listen():
+    listener = socket.create_server((ADDRESS, 0), backlog=128)
+
+    def accept():
+        while True:
+            threading.Thread(target=send_without_end, args=(listener.accept()[0],), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+enter_namespace()
+give_address()
+port = listen()
+content = [{'type': 'image_url', 'image_url': {'url': f'http://{ADDRESS}:{port}/a.png'}}] * 3
+body = json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': content}]}).encode()
+with Server('--host-memory', '128M', '--allowed-media-domains', ADDRESS) as server:
+    replies = server.post_many([body] * 60)
+    counts = Counter(status for status, _, _ in replies)
+    require(server.taken() * MIB < 128 * MIB + CONSTANT, f'it took {server.taken():.0f} MiB')
+    require(set(counts) <= {400, 502, 503}, f'replies {counts} {replies[0]}')
+    status, text, _ = server.post(chat('Hello'))
+    require(status == 200, f'a chat got {status} {text}')
+    held(f'{server.taken():.0f} MiB, replies {dict(counts)}, p99 of /health {1000 * server.health_p99():.0f} ms')
