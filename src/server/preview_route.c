@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "eyelet/image_preview.h"
 #include "media/media.h"
+#include "server/api/common/api_request.h"
 #include "server/server.h"
 
 enum { PREVIEW_SIDE = 1600 };
@@ -69,14 +70,23 @@ static bool make_preview(ey_preview *out, const char *url, size_t n, const struc
     return ok;
 }
 
+/* One field; a body of many values would take far more memory than its bytes. */
+static json_object *read_preview_request(const char *body, size_t n, ey_err *e)
+{
+    enum { MOST_VALUE_BYTES = 16 << 10 };
+    if (api_json_bytes(body, n) - 2 * (uint64_t)n > MOST_VALUE_BYTES)
+        return ey_fail(e, EY_BAD_REQUEST, "the request has too many values; it has one, url"), NULL;
+    return json_parse(body, n, "the request", EY_BAD_REQUEST, e);
+}
+
 void route_preview(struct server *server, struct exchange *x)
 {
     size_t n, n_url = 0;
     ey_err e = {0};
     ey_preview preview = {0};
     const char *body = exchange_body(x, &n);
-    if (!exchange_charge(x, 4 * (uint64_t)n)) return; /* json-c's copy of the text, and growth */
-    json_object *root = json_parse(body, n, "the request", EY_BAD_REQUEST, &e);
+    if (!exchange_charge(x, 3 * (uint64_t)n)) return; /* the text, and what it was before */
+    json_object *root = read_preview_request(body, n, &e);
     const char *url = requested_url(root, &n_url);
     if (!root)
         exchange_fail(x, 400, NULL, NULL, "%s", e.text);

@@ -141,12 +141,12 @@ class Server:
                 self.health.append(10)
             time.sleep(0.02)
 
-    def post(self, body, timeout=60):
+    def post(self, body, timeout=60, path='/v1/chat/completions'):
         """(status, text, seconds); status 0: the connection broke."""
         start = time.monotonic()
         connection = http.client.HTTPConnection(self.host, timeout=timeout)
         try:
-            connection.request('POST', '/v1/chat/completions', body, {'Content-Type': 'application/json'})
+            connection.request('POST', path, body, {'Content-Type': 'application/json'})
             reply = connection.getresponse()
             return reply.status, reply.read().decode('utf-8', 'replace'), time.monotonic() - start
         except OSError as error:
@@ -154,11 +154,11 @@ class Server:
         finally:
             connection.close()
 
-    def post_many(self, bodies):
+    def post_many(self, bodies, path='/v1/chat/completions'):
         replies = [None] * len(bodies)
 
         def run(i):
-            replies[i] = self.post(bodies[i])
+            replies[i] = self.post(bodies[i], path=path)
         threads = [threading.Thread(target=run, args=(i,)) for i in range(len(bodies))]
         for thread in threads:
             thread.start()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""200 bodies at once of 1.1 MB that are 46 MiB of JSON objects each, to a server with 256 MiB for requests."""
+"""200 bodies at once of 1.1 MB that are 46 MiB of JSON objects each, to a server with 256 MiB for requests; then 60 to
+the route of previews, which asks for one text."""
 from abuse import CONSTANT, MIB, Server, chat, held, require
 
 OBJECT = b'{' + b','.join(b'"%c":1.5' % c for c in b'abcdefghijkl') + b'}'
@@ -12,6 +13,8 @@ with Server('--host-memory', '256M') as server:
     for status, _, _ in replies:
         counts[status] = counts.get(status, 0) + 1
     require(set(counts) <= {400, 503} and 400 in counts, f'replies {counts}')
+    replies = server.post_many([BOMB] * 60, '/eyelet/preview')
+    require({status for status, _, _ in replies} <= {400, 503}, f'previews {replies[0]}')
     require(server.taken() * MIB < 256 * MIB + CONSTANT, f'it took {server.taken():.0f} MiB')
     status, text, _ = server.post(chat('Hello'))
     require(status == 200, f'a chat got {status} {text}')

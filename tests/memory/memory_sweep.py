@@ -82,8 +82,12 @@ REQUESTS = {
     'schema': schema_body,
     'tools': tool_body,
     'logprobs': lambda: body('Hello', logprobs=True, top_logprobs=5, n=2),
+    'ollama': lambda: body('Hello', model=DEMO, stream=False, options={'temperature': 0, 'num_predict': 4}),
     'stream': lambda: body('Hello', stream=True, logprobs=True, top_logprobs=2),
 }
+
+
+PATHS = {'ollama': '/api/chat'}
 
 
 class Server:
@@ -106,11 +110,11 @@ class Server:
         with open(self.log.name, encoding='utf-8', errors='replace') as f:
             return f.read()
 
-    def post(self, request):
+    def post(self, request, path='/v1/chat/completions'):
         """(status, text); status 0: the connection broke."""
         connection = http.client.HTTPConnection(self.host, timeout=REPLY_SECONDS)
         try:
-            connection.request('POST', '/v1/chat/completions', request,
+            connection.request('POST', path, request,
                                {'Content-Type': 'application/json', 'Authorization': f'Bearer {KEY}'})
             reply = connection.getresponse()
             return reply.status, reply.read().decode('utf-8', 'replace')
@@ -144,7 +148,8 @@ def note(ok, what):
 def content(reply):
     """What was answered, without ids and times, and however a stream is cut in chunks."""
     if not reply.startswith('data:'):
-        return json.dumps(json.loads(reply)['choices'])
+        reply = json.loads(reply)
+        return json.dumps(reply['choices'] if 'choices' in reply else reply['message'])
     chunks = [json.loads(line[5:]) for line in reply.splitlines() if line.startswith('data: {')]
     choices = [choice for chunk in chunks for choice in chunk.get('choices', [])]
     tokens = [t['token'] for choice in choices for t in (choice.get('logprobs') or {}).get('content') or []]
@@ -154,7 +159,8 @@ def content(reply):
 def is_clear(status, text):
     """An error in the API's form."""
     try:
-        return status >= 400 and len(json.loads(text)['error']['message']) > 8
+        error = json.loads(text)['error']
+        return status >= 400 and len(error['message'] if isinstance(error, dict) else error) > 8
     except (ValueError, KeyError, TypeError):
         return False
 
@@ -187,7 +193,7 @@ def check_request(server, name, fail_from, every, expected):
     what = f'{name} with allocation {fail_from} failing' + (f', then each {every}th' if every else '')
     request = REQUESTS[name]()
     server.control.set(fail_from, every)
-    status, text = server.post(request)
+    status, text = server.post(request, PATHS.get(name, '/v1/chat/completions'))
     reached = server.control.get(FAILED) > 0
     server.control.set(0, 0)
     if server.process.poll() is not None:
@@ -209,7 +215,7 @@ def alive(server, expected):
 def sweep_request(name, numbers, every, expected, hello):
     server = Server()
     server.post(body('Hello'))
-    answer = content(server.post(REQUESTS[name]())[1])
+    answer = content(server.post(REQUESTS[name](), PATHS.get(name, '/v1/chat/completions'))[1])
     broken = 0
     for number in numbers:
         if expired():
