@@ -25,6 +25,23 @@ EY_API void ey_budget_release(ey_budget *budget, uint64_t n);
 /* In bytes. */
 EY_API uint64_t ey_budget_total(const ey_budget *budget);
 EY_API uint64_t ey_budget_used(ey_budget *budget);
+/* Whether a thread waits for bytes now. */
+EY_API bool ey_budget_is_awaited(ey_budget *budget);
+
+/* ---- shares of clients ---- */
+
+enum { EY_BUDGET_SHARE = 15 };
+
+/* The part of a budget that a client's requests take from, found by the client's number. It is used
+ * as a budget itself, its total is the whole's. Where it has several users it has at most
+ * EY_BUDGET_SHARE times what it leaves free. Closed once for each time that it was opened; bytes
+ * may be given back later. NULL: memory is exhausted. */
+EY_API ey_budget *ey_budget_part_open(ey_budget *whole, uint64_t high, uint64_t low);
+/* Sets *part to NULL; accepts NULL. */
+EY_API void ey_budget_part_close(ey_budget **part);
+/* As ey_budget_acquire, for a user that holds nothing yet, and so need not be let through: while
+ * another part waits, one with more than its equal share waits too. */
+EY_API bool ey_budget_acquire_first(ey_budget *part, uint64_t n, int timeout_ms);
 
 EY_END_DECLS
 

@@ -103,6 +103,7 @@ typedef struct {
      * never. */
     bool (*gone)(void *user);
     void *gone_user;
+    ey_budget *budget;    /* that images are taken from, a part of the engine's; NULL: that */
     uint64_t budget_held; /* bytes of the engine's budget that the caller holds for this request */
 
     const char *const *tools; /* JSON objects, one per tool */

@@ -8,9 +8,18 @@
 #include "eyelet/budget.h"
 
 struct ey_budget {
+    ey_budget *whole; /* that it is a part of; its own, of what is none */
+    uint64_t used;
+    int waiting; /* threads; of a whole: those of its parts too */
+    /* of a whole */
     pthread_mutex_t lock;
     pthread_cond_t released;
-    uint64_t total, used;
+    uint64_t total;
+    ey_budget *parts;
+    /* of a part */
+    ey_budget *next;
+    uint64_t high, low;
+    int users;
 };
 
 ey_budget *ey_budget_create(uint64_t bytes)
@@ -23,6 +32,7 @@ ey_budget *ey_budget_create(uint64_t bytes)
     pthread_cond_init(&b->released, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&b->lock, NULL);
+    b->whole = b;
     b->total = bytes;
     return b;
 }
@@ -31,10 +41,88 @@ void ey_budget_free(ey_budget **budget)
 {
     ey_budget *b = *budget;
     if (!b) return;
+    while (b->parts) {
+        ey_budget *part = b->parts;
+        b->parts = part->next;
+        free(part);
+    }
     pthread_cond_destroy(&b->released);
     pthread_mutex_destroy(&b->lock);
     free(b);
     *budget = NULL;
+}
+
+/* ---- parts ---- */
+
+static ey_budget *find_part(const ey_budget *whole, uint64_t high, uint64_t low)
+{
+    ey_budget *part = whole->parts;
+    while (part && (part->high != high || part->low != low))
+        part = part->next;
+    return part;
+}
+
+ey_budget *ey_budget_part_open(ey_budget *whole, uint64_t high, uint64_t low)
+{
+    pthread_mutex_lock(&whole->lock);
+    ey_budget *part = find_part(whole, high, low);
+    if (!part && (part = calloc(1, sizeof(*part))) != NULL) {
+        *part = (ey_budget){.whole = whole, .next = whole->parts, .high = high, .low = low};
+        whole->parts = part;
+    }
+    if (part) part->users++;
+    pthread_mutex_unlock(&whole->lock);
+    return part;
+}
+
+/* Frees a part that nobody uses or has bytes of. */
+static void drop_part(ey_budget *part)
+{
+    if (part->whole == part || part->users || part->used) return;
+    ey_budget **at = &part->whole->parts;
+    while (*at != part)
+        at = &(*at)->next;
+    *at = part->next;
+    free(part);
+}
+
+void ey_budget_part_close(ey_budget **out)
+{
+    ey_budget *part = *out;
+    *out = NULL;
+    if (!part) return;
+    ey_budget *whole = part->whole;
+    pthread_mutex_lock(&whole->lock);
+    part->users--;
+    drop_part(part);
+    pthread_mutex_unlock(&whole->lock);
+}
+
+/* ---- who may take how much ---- */
+
+/* Whether another part waits that has less than if all had the same, and this one would have more.
+ */
+static bool is_over_equal_share(const ey_budget *part, uint64_t n)
+{
+    const ey_budget *whole = part->whole;
+    uint64_t n_parts = 0;
+    for (const ey_budget *p = whole->parts; p; p = p->next)
+        n_parts += p->users > 0;
+    uint64_t equal = whole->total / (n_parts ? n_parts : 1);
+    if (part->used + n <= equal) return false;
+    for (const ey_budget *p = whole->parts; p; p = p->next)
+        if (p != part && p->waiting && p->used < equal) return true;
+    return false;
+}
+
+/* A part with several users leaves some to others; a single one may need all that there is. */
+static bool may_take(const ey_budget *b, uint64_t n, bool first)
+{
+    uint64_t left = b->whole->total - b->whole->used;
+    if (n > left) return false;
+    if (b->whole == b) return true;
+    if (first && is_over_equal_share(b, n)) return false;
+    return b->users < 2 || (b->used + n) / EY_BUDGET_SHARE <= left - n;
 }
 
 static struct timespec budget_deadline(int ms)
@@ -50,37 +138,66 @@ static struct timespec budget_deadline(int ms)
     return t;
 }
 
-bool ey_budget_acquire(ey_budget *b, uint64_t n, int timeout_ms)
+static bool acquire_bytes(ey_budget *b, uint64_t n, int timeout_ms, bool first)
 {
-    if (n > b->total) return false;
+    ey_budget *whole = b->whole;
+    if (n > whole->total) return false;
     struct timespec end = budget_deadline(timeout_ms);
     int status = 0;
-    pthread_mutex_lock(&b->lock);
-    while (n > b->total - b->used && status != ETIMEDOUT)
-        status = pthread_cond_timedwait(&b->released, &b->lock, &end);
-    bool fits = n <= b->total - b->used;
-    if (fits) b->used += n;
-    pthread_mutex_unlock(&b->lock);
-    return fits;
+    pthread_mutex_lock(&whole->lock);
+    b->waiting++;
+    if (b != whole) whole->waiting++;
+    while (!may_take(b, n, first) && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&whole->released, &whole->lock, &end);
+    bool taken = may_take(b, n, first);
+    b->waiting--;
+    if (b != whole) whole->waiting--;
+    if (taken) {
+        whole->used += n;
+        if (b != whole) b->used += n;
+    }
+    pthread_mutex_unlock(&whole->lock);
+    return taken;
+}
+
+bool ey_budget_acquire(ey_budget *b, uint64_t n, int timeout_ms)
+{
+    return acquire_bytes(b, n, timeout_ms, false);
+}
+
+bool ey_budget_acquire_first(ey_budget *b, uint64_t n, int timeout_ms)
+{
+    return acquire_bytes(b, n, timeout_ms, true);
 }
 
 void ey_budget_release(ey_budget *b, uint64_t n)
 {
-    pthread_mutex_lock(&b->lock);
-    b->used -= n;
-    pthread_cond_broadcast(&b->released);
-    pthread_mutex_unlock(&b->lock);
+    ey_budget *whole = b->whole;
+    pthread_mutex_lock(&whole->lock);
+    whole->used -= n;
+    if (b != whole) b->used -= n;
+    drop_part(b);
+    pthread_cond_broadcast(&whole->released);
+    pthread_mutex_unlock(&whole->lock);
 }
 
 uint64_t ey_budget_total(const ey_budget *budget)
 {
-    return budget->total;
+    return budget->whole->total;
 }
 
 uint64_t ey_budget_used(ey_budget *b)
 {
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->whole->lock);
     uint64_t used = b->used;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->whole->lock);
     return used;
+}
+
+bool ey_budget_is_awaited(ey_budget *b)
+{
+    pthread_mutex_lock(&b->whole->lock);
+    bool awaited = b->waiting > 0;
+    pthread_mutex_unlock(&b->whole->lock);
+    return awaited;
 }

@@ -39,11 +39,15 @@ enum {
     EY_MAX_URL_BYTES = 8192,      /* an http(s) URL */
     EY_MAX_BODY_BYTES = 64 << 20, /* of an HTTP request */
     EY_BODY_BYTES_PER_SECOND =
-        64 << 10, /* a body that comes as fast may take longer than its deadline */
+        16 << 10, /* a body that goes on coming as fast may take longer than its deadline */
     EY_MAX_HEADER_BYTES = 32 << 10, /* request line and headers of one */
     EY_MAX_HEADERS = 100,
-    EY_MAX_CONNECTIONS = 256,
-    EY_SPARE_CONNECTIONS = 16,   /* above those, for /health and to say that there are too many */
+    EY_SLOW_BYTES_PER_SECOND = 4 << 10, /* a slower one gives its place to a newcomer if need be */
+    EY_MAX_CONNECTIONS = 1024,
+    EY_SPARE_CONNECTIONS = 16,   /* above --max-connections, for /health and /metrics, and to say
+                                    that there are too many */
+    EY_CLIENT_SHARE = 15,        /* times what is free: what one client may hold, so that some is
+                                    free for another always */
     EY_MAX_API_KEY_BYTES = 1024, /* of an API key */
     /* of a request to the server */
     EY_MAX_REQUEST_CHOICES = 8,  /* n */

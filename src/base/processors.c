@@ -4,6 +4,7 @@
  * read limits nothing. */
 #include "base/processors.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -189,4 +190,31 @@ int processors_usable(void)
     int usable = processor ? processors_usable_in("", processor, allowed_processors(processor)) : 1;
     free(processor);
     return usable;
+}
+
+/* ---- turns ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t given;
+    unsigned long taken, over; /* numbers of those who came, counted */
+    unsigned at_once;          /* 0: not known yet */
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER};
+
+void compute_turn_take(void)
+{
+    pthread_mutex_lock(&turns.lock);
+    if (!turns.at_once) turns.at_once = (unsigned)processors_usable();
+    unsigned long number = turns.taken++;
+    while (number - turns.over >= turns.at_once)
+        pthread_cond_wait(&turns.given, &turns.lock);
+    pthread_mutex_unlock(&turns.lock);
+}
+
+void compute_turn_give(void)
+{
+    pthread_mutex_lock(&turns.lock);
+    turns.over++;
+    pthread_cond_broadcast(&turns.given);
+    pthread_mutex_unlock(&turns.lock);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/processors.h"
 #include "image/codecs/codecs.h"
 #include "image/sniff.h"
 
@@ -26,7 +27,14 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
                        "%s: %zu bytes are more than eyelet takes for an image (%zu)", name, n,
                        EY_MAX_IMAGE_BYTES);
     decode_fn *decode = decoder_for(&f, e);
-    return decode && decode(out, &f, e);
+    if (!decode) return false;
+    if (decode == heic_decode || decode == avif_decode) return decode(out, &f, e); /* elsewhere */
+    compute_turn_take();
+    if (budget) budget->computes = true;
+    bool ok = decode(out, &f, e);
+    if (budget) budget->computes = false;
+    compute_turn_give();
+    return ok;
 }
 
 void image_free(struct image *image)
@@ -48,19 +56,31 @@ static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const
                    (unsigned long long)(ey_budget_total(b->from) >> 20));
 }
 
+/* Until others give some back; a turn is not kept meanwhile. */
+static bool await_budget(struct image_budget *b, uint64_t n, const char *name, ey_err *e)
+{
+    for (int waited = 0; !ey_budget_acquire(b->from, n, CHECK_GONE_MS); waited += CHECK_GONE_MS) {
+        if (b->gone && b->gone(b->user))
+            return ey_fail(e, EY_CANCELLED, "%s: decoding was cancelled", name);
+        if (waited >= BUDGET_WAIT_MS)
+            return ey_fail(e, EY_BUSY,
+                           "%s: other images take all of the memory for images (--host-memory); "
+                           "try again later",
+                           name);
+    }
+    return true;
+}
+
 bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name, ey_err *e)
 {
     if (!b || !b->from || needed <= b->held) return true;
     uint64_t total = ey_budget_total(b->from);
     if (needed > total || b->own > total - needed) return fail_never_fits(b, needed, name, e);
-    for (int waited = 0; !ey_budget_acquire(b->from, needed - b->held, CHECK_GONE_MS);
-         waited += CHECK_GONE_MS) {
-        if (b->gone && b->gone(b->user))
-            return ey_fail(e, EY_CANCELLED, "%s: decoding was cancelled", name);
-        if (waited >= BUDGET_WAIT_MS)
-            return ey_fail(e, EY_BUSY,
-                           "%s: other images take all of the memory for images; try again later",
-                           name);
+    if (!ey_budget_acquire(b->from, needed - b->held, 0)) {
+        if (b->computes) compute_turn_give();
+        bool taken = await_budget(b, needed - b->held, name, e);
+        if (b->computes) compute_turn_take();
+        if (!taken) return false;
     }
     b->held = needed;
     return true;

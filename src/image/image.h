@@ -22,7 +22,8 @@ bool image_decode(struct image *out, const void *bytes, size_t n, const char *na
 struct image_budget {
     ey_budget *from; /* NULL: no limit */
     uint64_t held;
-    uint64_t own;             /* what the same request holds of it besides */
+    bool computes; /* image_decode_within has a turn (base/processors.h), not to be waited with */
+    uint64_t own;  /* what the same request holds of it besides */
     bool (*gone)(void *user); /* asked while it takes long; true ends it. NULL: never */
     void *user;
     /* What the caller will need once an image of that size is decoded: both are taken at once, so

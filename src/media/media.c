@@ -41,7 +41,8 @@ static bool take_budget(size_t n, size_t held, const struct media_policy *policy
         if (ey_budget_acquire(policy->budget, n, BUDGET_SLICE_MS)) return true;
         if (media_client_gone(policy)) return ey_fail(e, EY_CANCELLED, "the client has left");
     }
-    return ey_fail(e, EY_BUSY, "the server's memory for requests is full; try again later");
+    return ey_fail(e, EY_BUSY,
+                   "the server's memory for requests (--host-memory) is full; try again later");
 }
 
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy, ey_err *e)

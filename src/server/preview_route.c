@@ -27,7 +27,7 @@ static struct media_policy preview_policy(const struct server *server, struct ex
                                  .local_path = o->local_media_path,
                                  .gone = preview_abandoned,
                                  .user = x,
-                                 .budget = server->budget,
+                                 .budget = exchange_budget(x),
                                  .own = exchange_budget_held(x)};
 }
 
@@ -61,7 +61,7 @@ static bool make_preview(ey_preview *out, const char *url, size_t n, const struc
     struct media media = {0};
     bool ok = media_get(&media, url, n, &policy, e);
     ey_preview_options options = {.max_side = PREVIEW_SIDE,
-                                  .budget = server->budget,
+                                  .budget = exchange_budget(x),
                                   .held = policy.own + media.held,
                                   .gone = preview_abandoned,
                                   .user = x};

@@ -38,6 +38,7 @@ struct server_options server_defaults(void)
                                    .port = 8000,
                                    .seed = -1,
                                    .max_images = SERVER_DEFAULT_IMAGES,
+                                   .max_connections = SERVER_DEFAULT_CONNECTIONS,
                                    .drain_seconds = 30,
                                    .header_seconds = 10,
                                    .body_seconds = 60,
@@ -198,7 +199,8 @@ static void watch_descriptors(struct server *server)
 
 static void server_tick(struct server *server, struct throughput_log *throughput)
 {
-    connections_sweep(http_server_connections(server->http_server));
+    connections_sweep(http_server_connections(server->http_server),
+                      ey_budget_is_awaited(server->budget));
     watch_descriptors(server);
     for (size_t i = 0; i < model_manager_count(server->model_manager) && !server->options->quiet;
          i++)

@@ -13,7 +13,8 @@ enum {
     SERVER_MAX_NAMES = 16,
     SERVER_MAX_ALIASES = 3,
     SERVER_MAX_DOMAINS = 64,
-    SERVER_DEFAULT_IMAGES = 16
+    SERVER_DEFAULT_IMAGES = 16,
+    SERVER_DEFAULT_CONNECTIONS = 256
 };
 
 /* A model, and what requests may call it. */
@@ -53,6 +54,9 @@ struct server_options {
     uint64_t host_bytes; /* budget of bodies and decoded images in flight; 0: min(1 GiB, a quarter
                             of the memory) */
     int max_images;      /* of one request */
+    int max_connections; /* requests that are received, answered or sent at once; each a thread */
+    const char *proxies[SERVER_MAX_DOMAINS]; /* addresses that say who their clients are */
+    size_t n_proxies;
     int idle_unload_seconds; /* 0: never */
     int drain_seconds;       /* how long streams may go on after SIGTERM */
     bool insecure;           /* a non-loopback host without a key is meant so */

@@ -8,11 +8,13 @@ import re
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, '..', '..')
@@ -34,6 +36,107 @@ def chat_with_image(image):
 
 def chat(text):
     return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': text}]}).encode()
+
+
+def png(width, height, noise=False):
+    """An image of one colour, or of none."""
+    def chunk(name, data):
+        return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
+    rows = [b'\0' + (os.urandom(3 * width) if noise else bytes([90, 160, 30]) * width) for _ in range(height)]
+    head = struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)
+    return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', head) + chunk(b'IDAT', zlib.compress(b''.join(rows), 1)) +
+            chunk(b'IEND', b''))
+
+
+def post_head(n_body):
+    return (b'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+            b'Content-Length: %d\r\n\r\n' % n_body)
+
+
+class SlowCrowd:
+    """Keeps n connections of addresses 127.0.0.2 and on open; each says `first`, then a space every `pause` s. What is
+    cut is opened again."""
+
+    def __init__(self, server, n, addresses, first, pause=1):
+        host, port = server.host.split(':')
+        self.to = (host, int(port))
+        self.n, self.addresses, self.first, self.pause = n, addresses, first, pause
+        self.opened = 0
+        self.heard = b''  # of the last one that was cut and heard why
+
+    def open(self, i):
+        s = socket.socket()
+        s.settimeout(5)
+        s.bind((f'127.0.0.{2 + i % self.addresses}', 0))
+        try:
+            s.connect(self.to)
+            s.sendall(self.first)
+        except OSError:
+            s.close()
+            return None
+        s.setblocking(False)
+        self.opened += 1
+        return s
+
+    def keep(self, i):
+        s = self.sockets[i]
+        try:
+            heard = s.recv(4096)
+            self.heard = heard or self.heard
+        except BlockingIOError:
+            try:
+                s.send(b' ')
+                return
+            except OSError:
+                pass
+        except (OSError, AttributeError):
+            pass
+        if s:
+            s.close()
+        self.sockets[i] = self.open(i)
+
+    def run(self):
+        while self.running:
+            for i in range(self.n):
+                self.keep(i)
+            for _ in range(int(10 * self.pause)):
+                if self.running:
+                    time.sleep(0.1)
+
+    def __enter__(self):
+        self.sockets = [self.open(i) for i in range(self.n)]
+        self.running = True
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.running = False
+        self.thread.join()
+        for s in self.sockets:
+            if s:
+                s.close()
+
+
+def serve_honest(server, seconds):
+    """Chats and images of 127.0.0.1 for so long, each answered or the attack was not held; what to say of them, and of
+    /health meanwhile."""
+    slowest = {'chat': 0, 'image': 0}
+    bodies = {'chat': chat('Hello'), 'image': chat_with_image(png(640, 480))}
+    server.health.clear()
+    start, n = time.monotonic(), 0
+    while time.monotonic() - start < seconds:
+        for what, body in bodies.items():
+            status, text, took = server.post(body)
+            require(status == 200, f'the {what} of another got {status} {text}')
+            slowest[what] = max(slowest[what], took)
+            n += 1
+        time.sleep(0.1)
+    p99 = server.health_p99()
+    said = (f'p99 of /health {1000 * p99:.0f} ms of {len(server.health)}, {n} answers to another, slowest chat '
+            f'{slowest["chat"]:.2f} s, image {slowest["image"]:.2f} s')
+    require(p99 < 1 and max(slowest.values()) < 5, said)
+    return said
 
 
 def status_fields(pid):
@@ -141,10 +244,10 @@ class Server:
                 self.health.append(10)
             time.sleep(0.02)
 
-    def post(self, body, timeout=60, path='/v1/chat/completions'):
+    def post(self, body, timeout=60, path='/v1/chat/completions', address='127.0.0.1'):
         """(status, text, seconds); status 0: the connection broke."""
         start = time.monotonic()
-        connection = http.client.HTTPConnection(self.host, timeout=timeout)
+        connection = http.client.HTTPConnection(self.host, timeout=timeout, source_address=(address, 0))
         try:
             connection.request('POST', path, body, {'Content-Type': 'application/json'})
             reply = connection.getresponse()
@@ -175,6 +278,12 @@ class Server:
     def taken(self):
         """The most memory beyond what it took before, in MiB."""
         return (self.peak - self.base) / MIB
+
+    def at_rest(self):
+        """What /health takes before an attack, on this machine as busy as it is."""
+        self.health.clear()
+        time.sleep(2)
+        return f'/health at rest {1000 * self.health_p99():.0f} ms'
 
     def health_p99(self):
         ordered = sorted(self.health)

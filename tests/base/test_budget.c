@@ -151,9 +151,72 @@ static void never_more_than_there_is(void **state)
     ey_budget_free(&crowd.budget);
 }
 
+/* ---- shares ---- */
+
+static void one_client_leaves_some_to_others(void **state)
+{
+    (void)state;
+    ey_budget *whole = ey_budget_create(160);
+    ey_budget *busy = ey_budget_part_open(whole, 1, 0), *again = ey_budget_part_open(whole, 1, 0),
+              *other = ey_budget_part_open(whole, 0, 1);
+    assert_ptr_equal(busy, again);
+    assert_ptr_not_equal(busy, other);
+    assert_int_equal(ey_budget_total(busy), 160);
+    assert_true(ey_budget_acquire(busy, 150, 0)); /* 15 times the 10 that are left */
+    assert_false(ey_budget_acquire(busy, 5, 0));
+    assert_true(ey_budget_acquire(other, 10, 0));
+    assert_int_equal(ey_budget_used(busy), 150);
+    assert_int_equal(ey_budget_used(other), 10);
+    assert_int_equal(ey_budget_used(whole), 160);
+    ey_budget_release(other, 10);
+    ey_budget_part_close(&again); /* a single request may need all */
+    assert_true(ey_budget_acquire(busy, 10, 0));
+    assert_false(ey_budget_acquire(other, 1, 0));
+    ey_budget_part_close(&busy);
+    busy = ey_budget_part_open(whole, 1, 0); /* what is held is not forgotten */
+    assert_int_equal(ey_budget_used(busy), 160);
+    ey_budget_release(busy, 160);
+    ey_budget_part_close(&busy);
+    ey_budget_part_close(&other);
+    assert_null(busy);
+    assert_int_equal(ey_budget_used(whole), 0);
+    ey_budget_free(&whole);
+}
+
+/* While another waits that has less, only requests that have begun go on. */
+static void who_has_more_waits_for_who_has_less(void **state)
+{
+    (void)state;
+    ey_budget *whole = ey_budget_create(160);
+    ey_budget *busy = ey_budget_part_open(whole, 1, 0), *other = ey_budget_part_open(whole, 2, 0);
+    struct waiter w = {.budget = other, .n = 60};
+    assert_true(ey_budget_acquire_first(busy, 120, 0));
+    assert_false(ey_budget_is_awaited(whole));
+    assert_true(ey_budget_acquire_first(busy, 10, 0));
+    ey_budget_release(busy, 10);
+    atomic_store(&n_waits, 0);
+    assert_int_equal(pthread_create(&w.thread, NULL, wait_for_it, &w), 0);
+    while (atomic_load(&n_waits) < 1)
+        sched_yield();
+    assert_true(ey_budget_is_awaited(whole));
+    assert_false(ey_budget_acquire_first(busy, 10, 0));
+    assert_true(ey_budget_acquire(busy, 10, 0));
+    ey_budget_release(busy, 60);
+    pthread_join(w.thread, NULL);
+    assert_true(w.got);
+    assert_true(ey_budget_acquire_first(busy, 10, 0));
+    ey_budget_release(busy, 80);
+    ey_budget_release(other, 60);
+    ey_budget_part_close(&busy);
+    ey_budget_part_close(&other);
+    ey_budget_free(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_client_leaves_some_to_others),
+        cmocka_unit_test(who_has_more_waits_for_who_has_less),
         cmocka_unit_test(takes_and_gives),
         cmocka_unit_test(what_can_never_be_is_refused),
         cmocka_unit_test(who_waits_gets_it),

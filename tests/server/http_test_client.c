@@ -134,8 +134,10 @@ void server_stop(struct running *s)
 
 /* ---- a client ---- */
 
-static int connect_with(int port, int receive_buffer)
+static int connect_with(int port, int host, int receive_buffer)
 {
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr = {htonl(INADDR_LOOPBACK - 1 + (unsigned)host)}};
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)port),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -143,18 +145,24 @@ static int connect_with(int port, int receive_buffer)
     assert_true(fd >= 0);
     if (receive_buffer)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
     if (connect(fd, (struct sockaddr *)&at, sizeof(at))) fail_with("connect", strerror(errno));
     return fd;
 }
 
 int web_connect(int port)
 {
-    return connect_with(port, 0);
+    return connect_with(port, 1, 0);
+}
+
+int web_connect_from(int port, int host)
+{
+    return connect_with(port, host, 0);
 }
 
 int web_connect_narrow(int port)
 {
-    return connect_with(port, 1);
+    return connect_with(port, 1, 1);
 }
 
 bool web_try_send(int fd, const void *bytes, size_t n)

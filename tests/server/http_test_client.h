@@ -41,6 +41,8 @@ void server_stop(struct running *s);
 /* ---- a client ---- */
 
 int web_connect(int port);
+/* From 127.0.0.`host`. */
+int web_connect_from(int port, int host);
 /* As web_connect, with the smallest receive buffer that there is. */
 int web_connect_narrow(int port);
 void web_say(int fd, const char *text);

@@ -293,6 +293,7 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->ssl_certfile = o->ssl_certfile;
     v->local_media_path = o->local_media_path;
     v->max_loaded = (int)o->max_loaded;
+    v->max_connections = (int)o->max_connections;
     v->seed = o->seed;
     v->drain_seconds = (int)o->drain_seconds;
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
@@ -309,6 +310,8 @@ static bool read_server(struct serve_setup *s, ey_err *e)
            read_list(s, v->hosts, &v->n_hosts, SERVER_MAX_DOMAINS, "allowed-hosts", &o->hosts, e) &&
            read_list(s, v->media_domains, &v->n_media_domains, SERVER_MAX_DOMAINS,
                      "allowed-media-domains", &o->media_domains, e) &&
+           read_list(s, v->proxies, &v->n_proxies, SERVER_MAX_DOMAINS, "trusted-proxy", &o->proxies,
+                     e) &&
            read_seconds(&v->idle_unload_seconds, o->idle_unload, e) && read_keys(s, e);
 }
 

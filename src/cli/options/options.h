@@ -81,8 +81,8 @@ struct options {
     const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,
         *processor_kwargs;
     const char *idle_unload;
-    int64_t host_memory, max_loaded, port, max_num_queued, drain_seconds;
-    struct text_list names, api_keys, origins, hosts, media_domains;
+    int64_t host_memory, max_loaded, max_connections, port, max_num_queued, drain_seconds;
+    struct text_list names, api_keys, origins, hosts, media_domains, proxies;
     bool language_only, insecure, strict, log_requests, allow_core_dumps;
     const char *ignored_flags[64]; /* options of vLLM that have no effect here */
     size_t n_ignored_flags;

@@ -167,7 +167,7 @@ bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **o
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
     atomic_init(&p->refs, 1);
-    p->budget = engine->devices.budget;
+    p->budget = request.budget ? request.budget : engine->devices.budget;
     if (!prompt_fill(p, engine, &request, e)) {
         ey_prompt_free(&p);
         return false;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/processors.h"
+
 static size_t count_images(const ey_request *request)
 {
     size_t n = 0;
@@ -84,7 +86,10 @@ static bool resize_image(struct prompt_image *p, const struct image *original,
     p->rows = height / spec->patch;
     p->cols = width / spec->patch;
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
-    return image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
+    compute_turn_take();
+    bool ok = image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
+    compute_turn_give();
+    return ok;
 }
 
 /* The image's number, for programs; decoders that lack memory do not say which image it was. */
@@ -101,7 +106,7 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     char name[32];
     struct prompt_image *p = &prompt->images[i];
     struct image original = {0};
-    struct image_budget budget = {.from = engine->devices.budget,
+    struct image_budget budget = {.from = prompt->budget,
                                   .own = request->budget_held + prompt->budget_bytes,
                                   .gone = request->gone,
                                   .user = request->gone_user,
@@ -120,7 +125,7 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     image_free(&original);
     uint64_t kept_bytes = ok ? (uint64_t)p->pixels.width * (uint64_t)p->pixels.height * 3 : 0;
     if (kept_bytes < budget.held) {
-        ey_budget_release(engine->devices.budget, budget.held - kept_bytes);
+        ey_budget_release(prompt->budget, budget.held - kept_bytes);
         budget.held = kept_bytes;
     }
     prompt->budget_bytes += budget.held;

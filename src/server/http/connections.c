@@ -1,70 +1,201 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deadlines of connections, kept in one table that the main thread sweeps. A connection is cut by
- * shutting its socket down: its own thread sees that and cleans up. */
+/* One table that the main thread sweeps. A connection is cut by shutting its socket down: its own
+ * thread sees that and cleans up. */
 #include "server/http/connections.h"
 
 #include <math.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
-enum { CONNECTION_SLOTS = EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS };
+enum {
+    CLOSING = 256, /* connections that were cut and whose threads have not ended */
+    MOST_SLOTS = EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS + CLOSING
+};
+/* A body that has come for so long may lose its place, when it pauses: what came in the last
+ * seconds counts. */
+#define BODY_GRACE 1.0
+#define PAUSE_SECONDS 5.0
 
-void connections_open(struct connections *all, int most)
+int connections_room_for(int max)
 {
-    *all = (struct connections){.most = most < CONNECTION_SLOTS ? most : CONNECTION_SLOTS};
+    return max + EY_SPARE_CONNECTIONS + CLOSING;
+}
+
+static int at_most(int n, int most)
+{
+    return n < most ? n : most;
+}
+
+bool connections_open(struct connections *all, int max, int room, ey_err *e)
+{
+    const int quarter = room / 4;
+    const int others = at_most(EY_SPARE_CONNECTIONS, quarter) + at_most(CLOSING, quarter);
+    *all = (struct connections){.n_slots = at_most(room, connections_room_for(max)),
+                                .max = at_most(max, room - others)};
+    size_t bytes = (size_t)all->n_slots * sizeof(*all->slot);
+    all->slot = calloc(1, bytes);
     pthread_mutex_init(&all->lock, NULL);
+    return all->slot || ey_fail_memory(e, "connections", bytes);
 }
 
 void connections_close(struct connections *all)
 {
     pthread_mutex_destroy(&all->lock);
+    free(all->slot);
+    all->slot = NULL;
 }
 
-/* A quarter where descriptors are scarce. */
-static int spare_connections(const struct connections *all)
+/* ---- cutting ---- */
+
+/* The library can answer only what has come whole. The client waits for nothing else. */
+static void tell_connection(const struct connections *all, struct http_connection *c,
+                            const char *why)
 {
-    int quarter = all->most / 4;
-    return quarter < EY_SPARE_CONNECTIONS ? quarter : EY_SPARE_CONNECTIONS;
+    char body[512], reply[1024];
+    if (all->encrypted || (c->phase != PHASE_HEADERS && c->phase != PHASE_BODY)) return;
+    int n = snprintf(body, sizeof(body),
+                     "{\"error\": {\"message\": \"%s\", \"type\": \"RequestTimeoutError\", "
+                     "\"param\": null, \"code\": 408}}",
+                     why);
+    n = snprintf(reply, sizeof(reply),
+                 "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+                 "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+                 n, body);
+    c->told = send(c->fd, reply, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n;
 }
 
-int connections_most(const struct connections *all)
+static void cut_connection(const struct connections *all, struct http_connection *c,
+                           const char *why)
 {
-    return all->most - spare_connections(all);
-}
-
-static void set_peer_name(struct http_connection *c)
-{
-    struct sockaddr_storage address = {0};
-    socklen_t n = sizeof(address);
-    const void *at = &((struct sockaddr_in *)(void *)&address)->sin_addr;
-    if (getpeername(c->fd, (struct sockaddr *)&address, &n)) return;
-    if (address.ss_family == AF_INET6) at = &((struct sockaddr_in6 *)(void *)&address)->sin6_addr;
-    inet_ntop(address.ss_family, at, c->peer, sizeof(c->peer));
-}
-
-static void cut_connection(struct http_connection *c)
-{
+    if (why) tell_connection(all, c, why);
     c->cut = true;
     c->deadline = HUGE_VAL;
     shutdown(c->fd, SHUT_RDWR);
 }
 
+/* ---- whose place another may have ---- */
+
+static bool is_open(const struct http_connection *c)
+{
+    return c->phase != PHASE_FREE && !c->cut;
+}
+
+static bool body_pauses(struct http_connection *c, double now)
+{
+    const double age = now - c->phase_since;
+    return c->phase == PHASE_BODY && !c->waits_for_server && age > BODY_GRACE &&
+           (double)send_rate_bytes(&c->rate, PAUSE_SECONDS, now) <
+               fmin(age, PAUSE_SECONDS) * EY_SLOW_BYTES_PER_SECOND;
+}
+
+static bool waits_for_client(struct http_connection *c, double now)
+{
+    return is_open(c) &&
+           (c->phase == PHASE_IDLE || c->phase == PHASE_HEADERS || body_pauses(c, now));
+}
+
+static int count_waiting(const struct connections *all, const bool *waits,
+                         struct client_number client)
+{
+    int n = 0;
+    for (int i = 0; i < all->n_slots; i++)
+        n += waits[i] && client_number_equal(all->slot[i].client, client);
+    return n;
+}
+
+/* One whose client has hung up, and whose thread has not seen it. */
+static struct http_connection *hung_up(struct connections *all, const bool *waits)
+{
+    struct pollfd p[MOST_SLOTS];
+    for (int i = 0; i < all->n_slots; i++)
+        p[i] = (struct pollfd){.fd = waits[i] ? all->slot[i].fd : -1, .events = POLLRDHUP};
+    if (poll(p, (nfds_t)all->n_slots, 0) <= 0) return NULL;
+    for (int i = 0; i < all->n_slots; i++)
+        if (p[i].revents) return &all->slot[i];
+    return NULL;
+}
+
+/* Of the client that lets most connections wait, the one that has waited longest; NULL: none. */
+static struct http_connection *longest_waiting(struct connections *all, double now)
+{
+    bool waits[MOST_SLOTS];
+    int most = 0;
+    for (int i = 0; i < all->n_slots; i++)
+        waits[i] = waits_for_client(&all->slot[i], now);
+    struct http_connection *best = hung_up(all, waits);
+    if (best) return best;
+    for (int i = 0; i < all->n_slots; i++) {
+        struct http_connection *c = &all->slot[i];
+        if (!waits[i]) continue;
+        if (best && client_number_equal(best->client, c->client)) {
+            if (c->phase_since < best->phase_since) best = c;
+            continue;
+        }
+        int n = count_waiting(all, waits, c->client);
+        if (n < most || (n == most && best && c->phase_since >= best->phase_since)) continue;
+        best = c;
+        most = n;
+    }
+    return best;
+}
+
+static int count_open(const struct connections *all)
+{
+    int n = 0;
+    for (int i = 0; i < all->n_slots; i++)
+        n += is_open(&all->slot[i]);
+    return n;
+}
+
+/* ---- connections ---- */
+
+static struct http_connection *free_slot(const struct connections *all)
+{
+    for (int i = 0; i < all->n_slots; i++)
+        if (all->slot[i].phase == PHASE_FREE) return &all->slot[i];
+    return NULL;
+}
+
+static void replace_one(struct connections *all, double now)
+{
+    struct http_connection *other = longest_waiting(all, now);
+    if (other)
+        cut_connection(all, other,
+                       "the request came too slowly while others waited for its place; send it "
+                       "faster, or let the server take more at once (--max-connections)");
+}
+
+/* Whoever connects faster than threads can end is held back here, on the thread that accepts. */
+static void let_threads_end(struct connections *all)
+{
+    enum { NAP_US = 1000 };
+    pthread_mutex_lock(&all->lock);
+    bool many = all->n - count_open(all) > (all->n_slots - all->max) / 2;
+    pthread_mutex_unlock(&all->lock);
+    if (many) usleep(NAP_US);
+}
+
 struct http_connection *connections_add(struct connections *all, int fd, double seconds)
 {
-    struct http_connection *c = NULL;
+    let_threads_end(all);
     pthread_mutex_lock(&all->lock);
-    for (int i = 0; i < all->most && !c; i++)
-        if (all->slot[i].phase == PHASE_FREE) c = &all->slot[i];
+    struct http_connection *c = free_slot(all);
     if (c) {
         double now = seconds_now();
+        if (count_open(all) >= all->max) replace_one(all, now);
         *c = (struct http_connection){
             .phase = PHASE_IDLE, .fd = fd, .phase_since = now, .deadline = now + seconds};
-        set_peer_name(c);
+        c->peer = client_address_of_socket(fd);
+        c->client = client_address_number(c->peer);
         all->n++;
     }
-    if (c && all->all_cut) cut_connection(c);
+    if (c && all->all_cut) cut_connection(all, c, NULL);
     pthread_mutex_unlock(&all->lock);
     return c;
 }
@@ -72,7 +203,7 @@ struct http_connection *connections_add(struct connections *all, int fd, double 
 void connections_remove(struct connections *all, struct http_connection *c)
 {
     pthread_mutex_lock(&all->lock);
-    c->phase = PHASE_FREE;
+    *c = (struct http_connection){.phase = PHASE_FREE};
     all->n--;
     pthread_mutex_unlock(&all->lock);
 }
@@ -85,18 +216,92 @@ void connections_enter(struct connections *all, struct http_connection *c,
     c->phase = phase;
     c->phase_since = now;
     c->deadline = c->cut || seconds == 0 ? HUGE_VAL : now + seconds;
+    if (phase <= PHASE_HEADERS) {
+        c->holds_place = false;
+        c->client = client_address_number(c->peer);
+    }
+    if (phase == PHASE_BODY) {
+        c->n_body = 0;
+        c->rate = send_rate_start(seconds, now);
+    }
     pthread_mutex_unlock(&all->lock);
 }
 
+/* ---- places ---- */
+
+/* Whether one of `client` may have another place, and what others have of it. */
+static bool has_place_for(const struct connections *all, const struct http_connection *c)
+{
+    int own = 1, taken = 1;
+    for (int i = 0; i < all->n_slots; i++) {
+        const struct http_connection *other = &all->slot[i];
+        if (other == c || !other->holds_place || !is_open(other)) continue;
+        taken++;
+        own += client_number_equal(other->client, c->client);
+    }
+    int left = all->max - taken;
+    return left >= 0 && (own == 1 || own <= EY_CLIENT_SHARE * left);
+}
+
+/* A body that pauses and holds a place, the client's own where it has one. */
+static struct http_connection *slow_body(struct connections *all, struct client_number client)
+{
+    struct http_connection *found = NULL;
+    double now = seconds_now();
+    for (int i = 0; i < all->n_slots; i++) {
+        struct http_connection *c = &all->slot[i];
+        if (!is_open(c) || !c->holds_place || !body_pauses(c, now)) continue;
+        if (client_number_equal(c->client, client)) return c;
+        found = c;
+    }
+    return found;
+}
+
+bool connections_admit(struct connections *all, struct http_connection *c,
+                       struct client_number client)
+{
+    pthread_mutex_lock(&all->lock);
+    c->client = client;
+    bool admitted = has_place_for(all, c);
+    struct http_connection *slow = admitted ? NULL : slow_body(all, client);
+    if (slow) {
+        cut_connection(all, slow,
+                       "the body came too slowly while others waited for its place; send it "
+                       "faster, or let the server take more at once (--max-connections)");
+        admitted = has_place_for(all, c);
+    }
+    c->holds_place = admitted;
+    pthread_mutex_unlock(&all->lock);
+    return admitted;
+}
+
+/* ---- bodies ---- */
+
 void connections_progress(struct connections *all, struct http_connection *c, size_t n,
-                          double body_seconds, double stall_seconds)
+                          double stall_seconds)
 {
     double now = seconds_now();
     pthread_mutex_lock(&all->lock);
-    double whole = c->phase_since + body_seconds + (double)n / EY_BODY_BYTES_PER_SECOND;
-    if (!c->cut) c->deadline = fmin(whole, now + stall_seconds);
+    send_rate_add(&c->rate, n - c->n_body, now);
+    c->n_body = n;
+    if (!c->cut) c->deadline = now + stall_seconds;
     pthread_mutex_unlock(&all->lock);
 }
+
+void connections_hold_up(struct connections *all, struct http_connection *c, bool waits)
+{
+    pthread_mutex_lock(&all->lock);
+    c->waits_for_server = waits;
+    pthread_mutex_unlock(&all->lock);
+}
+
+static bool is_slow_body(struct http_connection *c, double now)
+{
+    return c->phase == PHASE_BODY && !c->waits_for_server &&
+           send_rate_is_below(&c->rate, EY_BODY_BYTES_PER_SECOND, c->rate.window, now);
+}
+
+/* ---- the end ---- */
 
 bool connections_hung_up(struct connections *all, struct http_connection *c)
 {
@@ -107,17 +312,52 @@ bool connections_hung_up(struct connections *all, struct http_connection *c)
     return was_cut || (poll(&p, 1, 0) > 0 && p.revents);
 }
 
-void connections_sweep(struct connections *all)
+bool connections_told(struct connections *all, struct http_connection *c)
+{
+    pthread_mutex_lock(&all->lock);
+    bool told = c->told;
+    pthread_mutex_unlock(&all->lock);
+    return told;
+}
+
+static void cut_late(struct connections *all, struct http_connection *c, double now)
+{
+    char why[160];
+    if (is_slow_body(c, now)) {
+        snprintf(why, sizeof(why),
+                 "the body came too slowly: in %g s less than %d KiB a second; at least that is "
+                 "needed after its first %g s",
+                 c->rate.window, EY_BODY_BYTES_PER_SECOND >> 10, c->rate.window);
+        cut_connection(all, c, why);
+    } else if (now > c->deadline) {
+        snprintf(why, sizeof(why), "the rest of the request did not come within %.3g s",
+                 now - c->phase_since);
+        cut_connection(all, c, why);
+    }
+}
+
+/* Of the bodies that pause, the one with most bytes. */
+static void cut_largest_pause(struct connections *all, double now)
+{
+    struct http_connection *largest = NULL;
+    for (int i = 0; i < all->n_slots; i++) {
+        struct http_connection *c = &all->slot[i];
+        if (!is_open(c) || !c->n_body || !body_pauses(c, now)) continue;
+        if (!largest || c->n_body > largest->n_body) largest = c;
+    }
+    if (largest)
+        cut_connection(all, largest,
+                       "the body came too slowly while others waited for the memory that it had; "
+                       "send it faster, or give the server more (--host-memory)");
+}
+
+void connections_sweep(struct connections *all, bool memory_is_awaited)
 {
     double now = seconds_now();
     pthread_mutex_lock(&all->lock);
-    bool crowded = all->n > connections_most(all) - spare_connections(all);
-    for (int i = 0; i < CONNECTION_SLOTS; i++) {
-        struct http_connection *c = &all->slot[i];
-        if (c->phase == PHASE_FREE || c->cut) continue;
-        if (now > c->deadline || (crowded && c->phase == PHASE_IDLE && now > c->phase_since + 1))
-            cut_connection(c);
-    }
+    for (int i = 0; i < all->n_slots; i++)
+        if (is_open(&all->slot[i])) cut_late(all, &all->slot[i], now);
+    if (memory_is_awaited) cut_largest_pause(all, now);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -125,8 +365,8 @@ void connections_cut_all(struct connections *all)
 {
     pthread_mutex_lock(&all->lock);
     all->all_cut = true;
-    for (int i = 0; i < CONNECTION_SLOTS; i++)
-        if (all->slot[i].phase != PHASE_FREE && !all->slot[i].cut) cut_connection(&all->slot[i]);
+    for (int i = 0; i < all->n_slots; i++)
+        if (is_open(&all->slot[i])) cut_connection(all, &all->slot[i], NULL);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -135,7 +375,7 @@ struct connections_count connections_count(struct connections *all)
     struct connections_count count = {0};
     pthread_mutex_lock(&all->lock);
     count.open = all->n;
-    for (int i = 0; i < CONNECTION_SLOTS; i++)
+    for (int i = 0; i < all->n_slots; i++)
         count.busy += all->slot[i].phase > PHASE_IDLE;
     pthread_mutex_unlock(&all->lock);
     return count;

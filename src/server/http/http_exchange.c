@@ -27,7 +27,7 @@ const char *exchange_body(const struct exchange *x, size_t *n)
 void exchange_drop_body(struct exchange *x)
 {
     free(x->body);
-    if (x->budget_held) ey_budget_release(x->server->budget, x->budget_held);
+    if (x->budget_held) ey_budget_release(x->budget, x->budget_held);
     x->body = NULL;
     x->n_body = x->capacity = 0;
     x->budget_held = 0;
@@ -61,6 +61,11 @@ bool exchange_hung_up(struct exchange *x)
 bool exchange_abandoned(struct exchange *x)
 {
     return exchange_hung_up(x) || server_is_ending(x->server);
+}
+
+ey_budget *exchange_budget(const struct exchange *x)
+{
+    return x->budget;
 }
 
 uint64_t exchange_budget_held(const struct exchange *x)
@@ -173,6 +178,7 @@ static const char *error_type(int status)
     case 403: return "PermissionDeniedError";
     case 404: return "NotFoundError";
     case 405: return "MethodNotAllowedError";
+    case 408: return "RequestTimeoutError";
     case 413: return "RequestTooLargeError";
     case 415: return "UnsupportedMediaTypeError";
     case 421: return "MisdirectedRequestError";
@@ -226,8 +232,7 @@ void exchange_fail(struct exchange *x, int status, const char *type, const char 
 bool exchange_charge(struct exchange *x, uint64_t n)
 {
     enum { WAIT_MS = 5000, SLICE_MS = 100 };
-    ey_budget *budget = x->server->budget;
-    uint64_t total = ey_budget_total(budget);
+    uint64_t total = ey_budget_total(x->budget);
     if (n + exchange_budget_held(x) > total) {
         exchange_fail(x, 400, NULL, NULL,
                       "the request takes %llu bytes of memory; all requests together have %llu "
@@ -236,7 +241,7 @@ bool exchange_charge(struct exchange *x, uint64_t n)
         return false;
     }
     for (int waited = 0; waited < WAIT_MS && !exchange_hung_up(x); waited += SLICE_MS) {
-        if (!ey_budget_acquire(budget, n, SLICE_MS)) continue;
+        if (!ey_budget_acquire(x->budget, n, SLICE_MS)) continue;
         x->charged += n;
         return true;
     }
@@ -250,7 +255,7 @@ bool exchange_charge(struct exchange *x, uint64_t n)
 void exchange_uncharge(struct exchange *x, uint64_t kept)
 {
     if (x->charged <= kept) return;
-    ey_budget_release(x->server->budget, x->charged - kept);
+    ey_budget_release(x->budget, x->charged - kept);
     x->charged = kept;
 }
 
@@ -293,6 +298,7 @@ void exchange_free(struct exchange *x)
     if (x->streaming && x->stream.close) x->stream.close(x->stream.state);
     exchange_drop_body(x);
     exchange_uncharge(x, 0);
+    ey_budget_part_close(&x->budget);
     for (size_t i = 0; i < x->n_headers; i++) {
         free(x->header[i].name);
         free(x->header[i].value);

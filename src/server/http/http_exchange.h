@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "eyelet/budget.h"
 #include "server/http/error_form.h"
 
 struct server;
@@ -35,7 +36,9 @@ bool exchange_abandoned(struct exchange *x);
 bool exchange_charge(struct exchange *x, uint64_t n);
 /* Gives them back but so many. */
 void exchange_uncharge(struct exchange *x, uint64_t kept);
-/* What it holds of the server's budget with its body, in bytes. */
+/* The client's part of the server's budget, which all that the exchange needs comes from. */
+ey_budget *exchange_budget(const struct exchange *x);
+/* What it holds of that with its body, in bytes. */
 uint64_t exchange_budget_held(const struct exchange *x);
 
 void exchange_add_header(struct exchange *x, const char *name, const char *value);

@@ -22,6 +22,8 @@ struct exchange {
     struct connections *connections;
     struct http_connection *connection;
     struct MHD_Connection *mhd;
+    char client[INET6_ADDRSTRLEN]; /* for the log */
+    ey_budget *budget;             /* the client's part of the server's; NULL: not admitted */
     double started;
     const char *method, *path; /* from when its headers are there */
     const char

@@ -45,6 +45,8 @@ struct http_server {
     size_t n_retired;
     bool paused; /* the current one does not listen */
     struct connections connections;
+    struct address_range proxy[SERVER_MAX_DOMAINS];
+    size_t n_proxies;
     pthread_rwlock_t keys_lock;
     struct api_keys keys;
     atomic_bool draining, ending;
@@ -239,12 +241,40 @@ static bool check_body_size(struct exchange *x, const struct request_headers *h)
     return !x->refusal.status;
 }
 
-static bool check_load(struct exchange *x)
+/* Who asks: the peer, or where that is a trusted proxy, who it says; of the headers the last one
+ * counts first. */
+static struct client_address request_client(const struct exchange *x,
+                                            const struct request_headers *h)
+{
+    struct http_server *http_server = x->server->http_server;
+    const struct trusted_proxies proxies = {http_server->proxy, http_server->n_proxies};
+    struct client_address client = x->connection->peer;
+    const bool plain = request_header_value(h->item, h->n, "X-Forwarded-For") != NULL;
+    const char *name = plain ? "X-Forwarded-For" : "Forwarded";
+    bool more = is_trusted_proxy(&proxies, client);
+    for (size_t i = h->n; i-- > 0 && more;)
+        if (strcasecmp(h->item[i].name, name) == 0)
+            more = client_address_forwarded(&client, h->item[i].value, plain, &proxies);
+    return client;
+}
+
+static bool identify_client(struct exchange *x, const struct request_headers *h, bool probe)
+{
+    const struct client_address address = request_client(x, h);
+    const struct client_number client = client_address_number(address);
+    client_address_write(address, x->client);
+    x->budget = ey_budget_part_open(x->server->budget, client.high, client.low);
+    return x->budget && (probe || connections_admit(x->connections, x->connection, client));
+}
+
+static bool check_load(struct exchange *x, const struct request_headers *h)
 {
     bool probe = x->route && (x->route->flags & ROUTE_PROBE);
-    if (!probe && connections_count(x->connections).open > connections_most(x->connections)) {
-        refuse_request(x, 503, "more than %d connections are open; try again soon",
-                       connections_most(x->connections));
+    if (!identify_client(x, h, probe)) {
+        refuse_request(x, 503,
+                       "%s has all of the %d requests that may run at once and are not kept for "
+                       "others (--max-connections); try again soon",
+                       x->client, x->connections->max);
         x->closes_connection = true;
     } else if (takes_body(x) && server_is_draining(x->server))
         refuse_request(x, 503, "the server is shutting down");
@@ -261,7 +291,7 @@ static void check_request_headers(struct exchange *x, const struct request_heade
     if (!x->file) x->route = route_find(x->method, x->path, &allow);
     if (x->route && (x->route->flags & ROUTE_ANY_END))
         x->argument = x->path + strlen(x->route->path);
-    if (!check_load(x) || !check_origin(x, h) || preflight || !check_key(x, h) ||
+    if (!check_load(x, h) || !check_origin(x, h) || preflight || !check_key(x, h) ||
         !check_route(x, allow))
         return;
     if (x->file || !check_type(x, h)) return;
@@ -290,6 +320,17 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 
 /* ---- the body ---- */
 
+static bool take_body_budget(struct exchange *x, uint64_t n)
+{
+    if (x->capacity ? ey_budget_acquire(x->budget, n, 0) : ey_budget_acquire_first(x->budget, n, 0))
+        return true;
+    connections_hold_up(x->connections, x->connection, true);
+    bool taken = x->capacity ? ey_budget_acquire(x->budget, n, BUDGET_WAIT_MS)
+                             : ey_budget_acquire_first(x->budget, n, BUDGET_WAIT_MS);
+    connections_hold_up(x->connections, x->connection, false);
+    return taken;
+}
+
 /* Reserves n more bytes and a NUL from the budget, as they are needed: a client that only announces
  * a large body holds nothing. */
 static bool reserve_body(struct exchange *x, size_t n)
@@ -306,17 +347,17 @@ static bool reserve_body(struct exchange *x, size_t n)
     if (capacity > most) capacity = most;
     if (capacity < need) capacity = need;
     uint64_t more = capacity - x->capacity;
-    bool taken = ey_budget_acquire(x->server->budget, more, BUDGET_WAIT_MS);
+    bool taken = take_body_budget(x, more);
     char *body = taken ? realloc(x->body, capacity) : NULL;
     if (taken) x->budget_held += more;
     if (body) {
         x->body = body;
         x->capacity = capacity;
     } else
-        refuse_request(
-            x, 503,
-            "the memory for requests in flight (%llu bytes) is taken by others; try again soon",
-            (unsigned long long)ey_budget_total(x->server->budget));
+        refuse_request(x, 503,
+                       "the memory for requests in flight, %llu bytes (--host-memory), is taken by "
+                       "others; try again soon",
+                       (unsigned long long)ey_budget_total(x->budget));
     return body != NULL;
 }
 
@@ -325,8 +366,7 @@ static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_
     const struct server_options *o = x->server->options;
     bool keep = !x->refusal.status && takes_body(x);
     x->n_received += n;
-    connections_progress(x->connections, x->connection, x->n_received, o->body_seconds,
-                         o->stall_seconds);
+    connections_progress(x->connections, x->connection, x->n_received, o->stall_seconds);
     if (x->n_received > MAX_DISCARDED) return MHD_NO;
     if (!keep) return MHD_YES;
     if (!reserve_body(x, n)) {
@@ -444,6 +484,7 @@ static void *begin_exchange(void *user, const char *target, struct MHD_Connectio
     x->n_target = strlen(x->target);
     x->bad_target = !is_plain_target(x->target);
     set_log_path(x);
+    client_address_write(connection->peer, x->client);
     connections_enter(x->connections, connection, PHASE_HEADERS,
                       http_server->server->options->header_seconds);
     return x;
@@ -459,10 +500,10 @@ static void end_exchange(void *user, struct MHD_Connection *mhd, void **state,
     if (!x) return;
     bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK,
          probe = x->route && (x->route->flags & ROUTE_PROBE);
+    if (!x->status && connections_told(x->connections, x->connection)) x->status = 408;
     metrics_count_reply(http_server->server->metrics, x->status);
     if (!http_server->server->options->quiet && !(probe && x->status == 200))
-        log_access(x->connection->peer, x->method, x->log_path, x->status,
-                   seconds_now() - x->started, whole);
+        log_access(x->client, x->method, x->log_path, x->status, seconds_now() - x->started, whole);
     connections_enter(x->connections, x->connection, PHASE_IDLE,
                       http_server->server->options->idle_seconds);
     exchange_free(x);
@@ -532,7 +573,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *http_server,
      * (connections.h has ours). */
     struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle_request, http_server, MHD_OPTION_LISTEN_SOCKET, l->fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)http_server->connections.most,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)http_server->connections.n_slots,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)CONNECTION_STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK,
         begin_exchange, http_server, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, http_server,
@@ -548,6 +589,27 @@ static struct MHD_Daemon *start_daemon(struct http_server *http_server,
     return NULL;
 }
 
+static bool open_connections(struct http_server *http_server, ey_err *e)
+{
+    const struct server_options *o = http_server->server->options;
+    int room = descriptors_for_connections(connections_room_for(o->max_connections));
+    bool ok = connections_open(&http_server->connections, o->max_connections, room, e);
+    http_server->connections.encrypted = o->ssl_keyfile != NULL;
+    return ok;
+}
+
+static bool read_proxies(struct http_server *http_server, ey_err *e)
+{
+    const struct server_options *o = http_server->server->options;
+    for (size_t i = 0; i < o->n_proxies; i++)
+        if (!address_range_read(&http_server->proxy[i], o->proxies[i]))
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "--trusted-proxy %s: no address or network, as 192.0.2.1 or 10.0.0.0/8",
+                           o->proxies[i]);
+    http_server->n_proxies = o->n_proxies;
+    return true;
+}
+
 bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e)
 {
     struct tls_pem pem = {0};
@@ -558,9 +620,8 @@ bool http_server_open(struct server *server, struct server_socket *listener, ey_
     http_server->keys = server->options->keys;
     http_server->current.listener = *listener;
     pthread_rwlock_init(&http_server->keys_lock, NULL);
-    connections_open(&http_server->connections,
-                     descriptors_for_connections(EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS));
-    if (read_pem(&pem, server->options, e))
+    if (open_connections(http_server, e) && read_proxies(http_server, e) &&
+        read_pem(&pem, server->options, e))
         http_server->current.daemon = start_daemon(http_server, listener, &pem, e);
     if (http_server->current.daemon) listener->fd = -1;
     wipe_pem(&pem);

@@ -13,7 +13,7 @@
 #include "server/http/request_checks.h"
 
 enum {
-    BACKLOG = 256,
+    BACKLOG = 1024,
     /* The kernel keeps twice as much for a client that does not read: little enough to notice soon
        that it does not. */
     SEND_BUFFER = 64 << 10,

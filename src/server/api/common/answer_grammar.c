@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/processors.h"
 #include "server/api/common/api_charge.h"
 
 enum {
@@ -260,7 +261,9 @@ static bool compile_within(const struct api_reading *r, const struct answer_form
     if (charge->from &&
         !api_charge_take(charge, compiling_bytes(r, source), &r->out->request, r->error))
         return false;
+    compute_turn_take();
     bool ok = compile(r, f, tools, out);
+    compute_turn_give();
     api_charge_keep(charge, ok ? ey_grammar_bytes(*out) : 0);
     return ok;
 }

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/processors.h"
 #include "server/api/common/api_charge.h"
-#include "server/api/common/model_card.h"
 #include "server/api/common/api_fields.h"
+#include "server/api/common/model_card.h"
 
 enum { WAIT_MS = 100 };
 
@@ -29,7 +30,7 @@ static struct media_policy media_policy_for(const struct server *server, struct 
                                  .local_path = o->local_media_path,
                                  .gone = request_abandoned,
                                  .user = x,
-                                 .budget = server->budget,
+                                 .budget = exchange_budget(x),
                                  .own = exchange_budget_held(x)};
 }
 
@@ -102,6 +103,7 @@ static bool read_request(struct completion *a, struct exchange *x)
     struct api_limits limits = api_limits_for(a, &media);
     if (!api_read(&a->request, &limits, &a->error)) return false;
     exchange_drop_body(x);
+    a->request.request.budget = exchange_budget(x);
     a->request.request.budget_held += exchange_budget_held(x);
     add_warning(x, "unknown fields were ignored: ", &a->request.unknown);
     add_warning(x, "", &a->request.notes);
@@ -131,9 +133,13 @@ void completion_fail(struct completion *a, struct exchange *x)
 static bool open_request(struct completion *a, struct exchange *x,
                          const struct api_dialect *dialect)
 {
+    enum { LARGE_BODY = 256 << 10 };
     size_t n;
     const char *body = exchange_body(x, &n);
+    bool large = n > LARGE_BODY;
+    if (large) compute_turn_take();
     bool ok = api_open(&a->request, dialect, body, n, &a->error);
+    if (large) compute_turn_give();
     a->value_bytes = api_json_bytes(body, n) - 2 * n;
     exchange_uncharge(x, a->value_bytes + n);
     return ok;

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""60 clients of one address at a time whose requests have grammars that take long to compile, then images that take
+long to decode, then long texts: /health answers another."""
+import json
+import threading
+import time
+
+from abuse import Server, chat, chat_with_image, held, png, require
+
+CLIENTS, SECONDS = 60, 6
+
+
+def grammar(i):
+    """No two are the same, so that each is compiled."""
+    properties = {f'p{i}_{k}': {'type': 'string', 'pattern': f'^[a-z{k % 10}]{{1,60}}(x|y{i}){{1,30}}$'}
+                  for k in range(60)}
+    schema = {'type': 'object', 'properties': properties, 'additionalProperties': False}
+    return json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': 'Hello'}],
+                       'response_format': {'type': 'json_schema', 'json_schema': {'name': 'n', 'schema': schema}}}
+                      ).encode()
+
+
+def storm(server, body_of):
+    """What clients got, by status; 0: their time was over before."""
+    statuses = {}
+    end = time.monotonic() + SECONDS
+
+    def run(k):
+        i = 0
+        while time.monotonic() < end:
+            status = server.post(body_of(1000 * k + i), max(end - time.monotonic(), 0.1), '127.0.0.2')[0]
+            statuses[status] = statuses.get(status, 0) + 1
+            i += 1
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(CLIENTS)]
+    server.health.clear()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return statuses
+
+
+figures = []
+text = chat('What a text this is! ' * 100000)
+image = chat_with_image(png(1000, 750, noise=True))
+with Server() as server:
+    figures.append(server.at_rest())
+    for what, body_of in (('grammars', grammar), ('images', lambda i: image), ('texts', lambda i: text)):
+        statuses = storm(server, body_of)
+        p99 = server.health_p99()
+        require(set(statuses) <= {0, 200, 400, 503}, f'{what}: {statuses}')
+        require(p99 < 1, f'{what}: p99 of /health {p99:.2f} s')
+        figures.append(f'{what} {statuses}: p99 of /health {1000 * p99:.0f} ms of {len(server.health)}')
+held('; '.join(figures))

@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""300 requests of one address whose bodies come a byte a second: /health, chats and images of another are answered."""
+from abuse import Server, SlowCrowd, held, post_head, require, serve_honest
+
+with Server() as server:
+    rest = server.at_rest()
+    with SlowCrowd(server, 300, 1, post_head(1000000) + b'{') as crowd:
+        said = serve_honest(server, 20)
+        require(crowd.opened >= 300, f'the crowd opened {crowd.opened}')
+        require(b' 408 ' in crowd.heard and b'--max-connections' in crowd.heard, f'who is cut hears {crowd.heard[:80]}')
+held(f'{rest}; {said}')

@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""7 requests of one address that send 34 MiB each, nearly all of the budget, and then a byte now and again: /health,
+chats and images of another are answered, also one that needs more than was left."""
+import time
+
+from abuse import Server, SlowCrowd, chat_with_image, held, png, post_head, require, serve_honest
+
+LARGE = chat_with_image(png(2600, 2000, noise=True))  # 21 MB with base64, and 15 MiB of pixels beside
+
+with Server('--host-memory', '256M') as server:
+    rest = server.at_rest()
+    with SlowCrowd(server, 7, 1, post_head(60 << 20) + b' ' * (34 << 20), pause=5) as crowd:
+        said = serve_honest(server, 12)
+        start = time.monotonic()
+        status, text, seconds = server.post(LARGE)
+        require(status == 200, f'the large image of another got {status} {text}')
+        for s in crowd.sockets:
+            try:
+                crowd.heard = s.recv(4096) or crowd.heard
+            except (OSError, AttributeError):
+                pass
+        require(b' 408 ' in crowd.heard and b'--host-memory' in crowd.heard, f'who is cut hears {crowd.heard[:80]}')
+held(f'{rest}; {said}; large image {seconds:.2f} s')
