@@ -2,6 +2,7 @@
 /* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces,
  * merge. */
 #include "base/limits.h"
+#include "base/processors.h"
 #include "base/utf8.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/tokenizer_internal.h"
@@ -92,6 +93,17 @@ static bool encode_repaired(struct encoding *enc, const char *text, size_t n)
     return ok;
 }
 
+/* Long texts are encoded a few at a time. */
+static bool encode_in_turn(struct encoding *enc, const char *text, size_t n)
+{
+    enum { LONG_TEXT = 64 << 10 };
+    if (n <= LONG_TEXT) return encode_repaired(enc, text, n);
+    compute_turn_take();
+    bool ok = encode_repaired(enc, text, n);
+    compute_turn_give();
+    return ok;
+}
+
 bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bool parse_special,
                       struct ids *out, ey_err *e)
 {
@@ -105,7 +117,7 @@ bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, b
                            .out = out,
                            .e = e,
                            .normal = buf_with_max(MAX_COMPOSED)};
-    bool ok = pretok_scan_init(&enc.scan, &tok->pretok, e) && encode_repaired(&enc, text, n);
+    bool ok = pretok_scan_init(&enc.scan, &tok->pretok, e) && encode_in_turn(&enc, text, n);
     if (!ok) out->n = n_before;
     pretok_scan_finish(&enc.scan);
     bpe_finish(&enc.bpe);
