@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/limits.h"
 
@@ -194,27 +195,108 @@ int processors_usable(void)
 
 /* ---- turns ---- */
 
+struct turn_waiter {
+    struct turn_waiter *next;
+    const void *client;
+    pthread_cond_t chosen;
+    bool is_chosen;
+};
+
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t given;
-    unsigned long taken, over; /* numbers of those who came, counted */
-    unsigned at_once;          /* 0: not known yet */
-} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER};
+    struct turn_waiter *first; /* in the order in which they came */
+    int running, at_once;      /* at_once 0: not known yet */
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void compute_turn_take(void)
+static _Thread_local struct {
+    const void *client;
+    bool (*gone)(void *user);
+    void *user;
+} turns_of;
+
+void compute_turns_for(const void *client, bool (*gone)(void *user), void *user)
 {
+    turns_of.client = client;
+    turns_of.gone = gone;
+    turns_of.user = user;
+}
+
+static void remove_waiter(const struct turn_waiter *w)
+{
+    struct turn_waiter **at = &turns.first;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+}
+
+static int count_waiters(const void *client)
+{
+    int n = 0;
+    for (const struct turn_waiter *w = turns.first; w; w = w->next)
+        n += w->client == client;
+    return n;
+}
+
+static struct turn_waiter *choose_waiter(void)
+{
+    struct turn_waiter *best = turns.first;
+    int least = best ? count_waiters(best->client) : 0;
+    for (struct turn_waiter *w = turns.first; w; w = w->next) {
+        int n = count_waiters(w->client);
+        if (n >= least) continue;
+        best = w;
+        least = n;
+    }
+    return best;
+}
+
+/* With the lock held. False: it is not needed any more. */
+static bool wait_for_turn(struct turn_waiter *w)
+{
+    enum { CHECK_GONE_NS = 100000000, SECOND_NS = 1000000000 };
+    struct turn_waiter **last = &turns.first;
+    while (*last)
+        last = &(*last)->next;
+    *last = w;
+    while (!w->is_chosen) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_nsec += CHECK_GONE_NS;
+        t.tv_sec += t.tv_nsec / SECOND_NS;
+        t.tv_nsec %= SECOND_NS;
+        pthread_cond_timedwait(&w->chosen, &turns.lock, &t);
+        if (w->is_chosen || !turns_of.gone || !turns_of.gone(turns_of.user)) continue;
+        remove_waiter(w);
+        return false;
+    }
+    return true;
+}
+
+bool compute_turn_take(ey_err *e)
+{
+    struct turn_waiter w = {.client = turns_of.client, .chosen = PTHREAD_COND_INITIALIZER};
+    bool ok = true;
     pthread_mutex_lock(&turns.lock);
-    if (!turns.at_once) turns.at_once = (unsigned)processors_usable();
-    unsigned long number = turns.taken++;
-    while (number - turns.over >= turns.at_once)
-        pthread_cond_wait(&turns.given, &turns.lock);
+    if (!turns.at_once) turns.at_once = processors_usable();
+    if (turns.running < turns.at_once)
+        turns.running++;
+    else
+        ok = wait_for_turn(&w);
     pthread_mutex_unlock(&turns.lock);
+    pthread_cond_destroy(&w.chosen);
+    return ok || ey_fail(e, EY_CANCELLED, "the client has left");
 }
 
 void compute_turn_give(void)
 {
     pthread_mutex_lock(&turns.lock);
-    turns.over++;
-    pthread_cond_broadcast(&turns.given);
+    struct turn_waiter *next = choose_waiter();
+    if (next) {
+        remove_waiter(next);
+        next->is_chosen = true;
+        pthread_cond_signal(&next->chosen);
+    } else {
+        turns.running--;
+    }
     pthread_mutex_unlock(&turns.lock);
 }

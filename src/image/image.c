@@ -29,11 +29,12 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
     decode_fn *decode = decoder_for(&f, e);
     if (!decode) return false;
     if (decode == heic_decode || decode == avif_decode) return decode(out, &f, e); /* elsewhere */
-    compute_turn_take();
-    if (budget) budget->computes = true;
-    bool ok = decode(out, &f, e);
-    if (budget) budget->computes = false;
-    compute_turn_give();
+    struct image_budget none = {0};
+    if (!budget) f.budget = &none;
+    f.budget->computes = compute_turn_take(e);
+    bool ok = f.budget->computes && decode(out, &f, e);
+    if (f.budget->computes) compute_turn_give();
+    f.budget->computes = false;
     return ok;
 }
 
@@ -77,10 +78,13 @@ bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name
     uint64_t total = ey_budget_total(b->from);
     if (needed > total || b->own > total - needed) return fail_never_fits(b, needed, name, e);
     if (!ey_budget_acquire(b->from, needed - b->held, 0)) {
-        if (b->computes) compute_turn_give();
-        bool taken = await_budget(b, needed - b->held, name, e);
-        if (b->computes) compute_turn_take();
-        if (!taken) return false;
+        const bool computes = b->computes;
+        if (computes) compute_turn_give();
+        b->computes = false;
+        if (!await_budget(b, needed - b->held, name, e)) return false;
+        b->held = needed;
+        b->computes = computes && compute_turn_take(e);
+        return b->computes == computes;
     }
     b->held = needed;
     return true;

@@ -98,7 +98,7 @@ static bool encode_in_turn(struct encoding *enc, const char *text, size_t n)
 {
     enum { LONG_TEXT = 64 << 10 };
     if (n <= LONG_TEXT) return encode_repaired(enc, text, n);
-    compute_turn_take();
+    if (!compute_turn_take(enc->e)) return false;
     bool ok = encode_repaired(enc, text, n);
     compute_turn_give();
     return ok;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which threads a process gets: trees of /proc and /sys as machines with shared cores, containers
  * and nested control groups have them. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -211,9 +214,71 @@ static void here_there_is_at_least_one(void **state)
     assert_in_range(processors_usable(), 1, EY_MAX_THREADS);
 }
 
+/* ---- turns ---- */
+
+struct turn_thread {
+    pthread_t thread;
+    const void *client;
+    atomic_bool waits, leaves;
+    atomic_int *order;
+    int place; /* in which it had its turn, from 1; 0: it had none */
+};
+
+static bool ask_thread(void *user)
+{
+    struct turn_thread *t = user;
+    atomic_store(&t->waits, true);
+    return atomic_load(&t->leaves);
+}
+
+static void *take_turn(void *user)
+{
+    struct turn_thread *t = user;
+    ey_err e;
+    compute_turns_for(t->client, ask_thread, t);
+    if (!compute_turn_take(&e)) return NULL;
+    t->place = atomic_fetch_add(t->order, 1) + 1;
+    compute_turn_give();
+    return NULL;
+}
+
+/* Of two clients, the one with one thread comes before the other's three, and who leaves has none.
+ */
+static void turns_are_fair(void **state)
+{
+    (void)state;
+    static const char busy, rare;
+    const void *clients[] = {&busy, &busy, &busy, &rare};
+    enum { N = 4 };
+    struct turn_thread t[N] = {0};
+    atomic_int order = 0;
+    const int at_once = processors_usable();
+    for (int i = 0; i < at_once; i++)
+        assert_true(compute_turn_take(NULL));
+    for (int i = 0; i < N; i++) {
+        t[i].client = clients[i];
+        t[i].order = &order;
+        assert_int_equal(pthread_create(&t[i].thread, NULL, take_turn, &t[i]), 0);
+        while (!atomic_load(&t[i].waits))
+            sched_yield();
+    }
+    atomic_store(&t[1].leaves, true);
+    pthread_join(t[1].thread, NULL);
+    compute_turn_give();
+    for (int i = 0; i < N; i++)
+        if (i != 1) pthread_join(t[i].thread, NULL);
+    for (int i = 1; i < at_once; i++)
+        compute_turn_give();
+    assert_int_equal(t[3].place, 1);
+    assert_int_equal(t[0].place, 2);
+    assert_int_equal(t[2].place, 3);
+    assert_int_equal(t[1].place, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(turns_are_fair),
         cmocka_unit_test(threads_of_a_core_count_once),
         cmocka_unit_test(siblings_are_also_written_as_a_range),
         cmocka_unit_test(without_topology_each_is_a_core),

@@ -86,7 +86,7 @@ static bool resize_image(struct prompt_image *p, const struct image *original,
     p->rows = height / spec->patch;
     p->cols = width / spec->patch;
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
-    compute_turn_take();
+    if (!compute_turn_take(e)) return false;
     bool ok = image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
     compute_turn_give();
     return ok;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/processors.h"
 #include "server/descriptors.h"
 #include "server/http/request_checks.h"
 #include "server/http/http_exchange_internal.h"
@@ -424,6 +425,18 @@ static void answer_file(struct exchange *x)
         exchange_reply_static(x, 200, f->type, f->bytes, f->n);
 }
 
+static bool nobody_waits(void *exchange)
+{
+    return exchange_abandoned(exchange);
+}
+
+static void run_route(struct exchange *x)
+{
+    compute_turns_for(x->budget, nobody_waits, x);
+    x->route->run(x->server, x);
+    compute_turns_for(NULL, NULL, NULL);
+}
+
 static enum MHD_Result answer_request(struct exchange *x)
 {
     connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
@@ -436,7 +449,7 @@ static enum MHD_Result answer_request(struct exchange *x)
     else if (x->file)
         answer_file(x);
     else
-        x->route->run(x->server, x);
+        run_route(x);
     if (!x->status) exchange_fail(x, 500, NULL, NULL, "the request was not answered");
     return x->queued ? MHD_YES : MHD_NO;
 }

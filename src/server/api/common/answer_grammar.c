@@ -238,6 +238,16 @@ static bool write_key(const struct api_reading *r, const struct answer_format *f
 typedef bool compile_fn(const struct api_reading *r, const struct answer_format *f,
                         const struct api_tools *tools, ey_grammar **out);
 
+static bool compile_in_turn(const struct api_reading *r, const struct answer_format *f,
+                            const struct api_tools *tools, compile_fn *compile, ey_grammar **out)
+{
+    ey_err e;
+    if (!compute_turn_take(&e)) return api_fail_status(r->error, 499, "", e.text);
+    bool ok = compile(r, f, tools, out);
+    compute_turn_give();
+    return ok;
+}
+
 /* What compiling takes at most: 40 MiB were seen, of a class of 900 characters repeated 800 times;
  * and values of a schema's JSON, which is parsed anew. Half of what a small budget has is enough
  * for all but the worst. */
@@ -261,9 +271,7 @@ static bool compile_within(const struct api_reading *r, const struct answer_form
     if (charge->from &&
         !api_charge_take(charge, compiling_bytes(r, source), &r->out->request, r->error))
         return false;
-    compute_turn_take();
-    bool ok = compile(r, f, tools, out);
-    compute_turn_give();
+    bool ok = compile_in_turn(r, f, tools, compile, out);
     api_charge_keep(charge, ok ? ey_grammar_bytes(*out) : 0);
     return ok;
 }

@@ -136,8 +136,9 @@ static bool open_request(struct completion *a, struct exchange *x,
     enum { LARGE_BODY = 256 << 10 };
     size_t n;
     const char *body = exchange_body(x, &n);
-    bool large = n > LARGE_BODY;
-    if (large) compute_turn_take();
+    const bool large = n > LARGE_BODY;
+    ey_err e;
+    if (large && !compute_turn_take(&e)) return api_fail_status(&a->error, 499, "", e.text);
     bool ok = api_open(&a->request, dialect, body, n, &a->error);
     if (large) compute_turn_give();
     a->value_bytes = api_json_bytes(body, n) - 2 * n;
