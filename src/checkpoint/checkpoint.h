@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory: its configuration files, and one sorted table of the tensors of all of
- * its safetensors files. Knows no model: only names, dtypes, shapes and bytes. */
+/* A checkpoint directory, or a GGUF file: its configuration, and one sorted table of the tensors of
+ * all of its files. Knows no model: only names, dtypes, shapes and bytes. */
 #ifndef EY_CHECKPOINT_H
 #define EY_CHECKPOINT_H
 
@@ -13,7 +13,14 @@ struct checkpoint;
  * errors; symbolic links are followed. */
 bool checkpoint_open(struct checkpoint **ckpt, const char *directory, ey_err *e);
 void checkpoint_close(struct checkpoint *ckpt);
+/* Of a GGUF file: its path. */
 const char *checkpoint_directory(const struct checkpoint *ckpt);
+/* Whether it is a GGUF file, whose JSON files are made of its metadata. */
+bool checkpoint_is_gguf(const struct checkpoint *ckpt);
+/* What a message calls a JSON file of it: DIRECTORY/NAME, or the GGUF file's path. */
+bool checkpoint_json_path(char *out, const struct checkpoint *ckpt, const char *name, ey_err *e);
+/* Of a GGUF file what tokenizer.json would say; the caller puts it. NULL with a message. */
+json_object *checkpoint_tokenizer(const struct checkpoint *ckpt, ey_err *e);
 size_t checkpoint_count(const struct checkpoint *ckpt);
 const struct tensor_view *checkpoint_at(const struct checkpoint *ckpt, size_t i);
 const struct tensor_view *checkpoint_find(const struct checkpoint *ckpt, const char *name);

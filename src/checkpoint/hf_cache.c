@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "checkpoint/gguf/gguf.h"
 
 enum { MAX_REPOSITORY = REPOSITORY_NAME_BYTES, MAX_REVISION = REPOSITORY_REVISION_BYTES };
 
@@ -166,7 +167,8 @@ static bool find_snapshot(char *out, const char *repository, const char *revisio
 
 static bool fail_model_is_file(const char *name, ey_err *e)
 {
-    return ey_fail(e, EY_NOT_FOUND, "%.300s is a file; give --model the directory of a checkpoint",
+    return ey_fail(e, EY_NOT_FOUND,
+                   "%.300s is a file, and no GGUF file; give --model the directory of a checkpoint",
                    name);
 }
 
@@ -206,7 +208,7 @@ bool model_directory_find(char *out, const char *name, ey_err *e)
 {
     char cache[EY_MAX_PATH], directory[EY_MAX_PATH];
     struct repository r;
-    if (path_is_directory(name)) {
+    if (path_is_directory(name) || gguf_is_file(name)) {
         if (snprintf(out, EY_MAX_PATH, "%s", name) < EY_MAX_PATH) return true;
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name,
                        EY_MAX_PATH);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "tensor/dequantize.h"
 
 /* ---- a scale for 128 x 128 values ---- */
@@ -125,6 +126,52 @@ static bool has_int4_tensors(const struct tensor_source *s, const char *name)
     return source_find(s, packed) && !source_find(s, name);
 }
 
+/* ---- GGUF ---- */
+
+/* Rows 2i and 2i + 1 of a head go back to i and i + half: blocks lie within rows, so nothing is
+ * lost. The file's pages are not read again. */
+static bool unpair_rows(struct tensor_source *s, struct tensor *w, const struct tensor_view *t,
+                        ey_err *e)
+{
+    const int64_t head = t->paired_rows, half = head / 2;
+    if (!head) return true;
+    /* a vector's values are its rows */
+    const int64_t rows = t->n_dims == 1 ? w->cols : w->rows;
+    const size_t row_bytes = t->size / (size_t)rows;
+    uint8_t *to = arena_array(s->arena, (size_t)rows, row_bytes);
+    if (!to) return ey_fail_memory(e, t->name, t->size);
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t in_head = row % head,
+                      from = row - in_head + in_head % half * 2 + in_head / half;
+        memcpy(to + (size_t)row * row_bytes, t->data + (size_t)from * row_bytes, row_bytes);
+    }
+    file_map_release_pages(t->data, t->size);
+    w->data = to;
+    return true;
+}
+
+/* What all of an NVFP4 matrix is multiplied with; absent: it is 1. */
+static bool read_factor(struct tensor_source *s, struct tensor *w, const char *name, ey_err *e)
+{
+    char full[SOURCE_MAX_NAME];
+    const int64_t one = 1;
+    snprintf(full, sizeof(full), "%.200s.factor", name);
+    const struct tensor_view *t = source_find(s, full);
+    if (!t) return true;
+    if (w->dtype != DTYPE_GGUF_NVFP4)
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has a scale, which %s has none", t->file,
+                       name, dtype_info(w->dtype)->label);
+    if (t->dtype != DTYPE_F32) return fail_view_dtype(t, "F32", e);
+    if (!check_view_shape(t, &one, 1, e)) return false;
+    float *factor = arena_array(s->arena, 1, sizeof(*factor));
+    if (!factor) return ey_fail_memory(e, "weight scales", sizeof(*factor));
+    memcpy(factor, t->data, sizeof(*factor));
+    s->bytes += t->size;
+    w->factor = factor;
+    return (*factor > 0 && *factor < 1e30f) ||
+           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is no positive number", t->file, t->name);
+}
+
 /* ---- any layout ---- */
 
 static bool find_view(struct tensor_source *s, const struct tensor_view **out, const char *name,
@@ -147,7 +194,9 @@ bool source_plain(struct tensor_source *s, struct tensor *out, const char *name,
         cols *= dims[i];
     *out = (struct tensor){
         .data = t->data, .dtype = t->dtype, .rows = n_dims == 1 ? 1 : dims[0], .cols = cols};
-    return dtype_info(t->dtype)->use == PLAIN_WEIGHT || fail_view_dtype(t, "BF16, F16 or F32", e);
+    return (dtype_info(t->dtype)->use == PLAIN_WEIGHT ||
+            fail_view_dtype(t, "BF16, F16 or F32", e)) &&
+           unpair_rows(s, out, t, e);
 }
 
 static bool fail_matrix_dtype(const struct tensor_view *t, ey_err *e)
@@ -167,7 +216,8 @@ static bool read_matrix(struct tensor_source *s, struct tensor *out, const char 
     *out = (struct tensor){.data = t->data, .dtype = t->dtype, .rows = rows, .cols = cols};
     const struct dtype_traits *type = dtype_info(t->dtype);
     if (type->use == NO_WEIGHT) return fail_matrix_dtype(t, e);
-    return type->scales != BLOCK_SCALES || read_block_scales(s, out, name, e);
+    if (type->scales == BLOCK_SCALES) return read_block_scales(s, out, name, e);
+    return read_factor(s, out, name, e) && unpair_rows(s, out, t, e);
 }
 
 bool source_matrix(struct tensor_source *s, struct tensor *out, const char *name, int64_t rows,

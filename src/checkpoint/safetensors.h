@@ -4,18 +4,7 @@
 #define EY_CHECKPOINT_SAFETENSORS_H
 
 #include "base/err.h"
-#include "base/limits.h"
-#include "tensor/tensor.h"
-
-struct tensor_view {
-    const char *name; /* as in the file; lives as long as the checkpoint */
-    const char *file; /* path of its file, for errors */
-    enum dtype dtype;
-    int n_dims;
-    int64_t shape[EY_MAX_DIMS];
-    const uint8_t *data; /* in the map; any alignment */
-    size_t size;         /* bytes */
-};
+#include "tensor/tensor_view.h"
 
 struct safetensors;
 /* Maps and checks a file: header within the file and within 100 MB, JSON object, known dtypes,

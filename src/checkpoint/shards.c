@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_model.h"
 
 #define SINGLE_FILE "model.safetensors"
 #define INDEX_FILE "model.safetensors.index.json"
@@ -28,6 +29,7 @@ struct shard {
 
 struct checkpoint {
     char directory[EY_MAX_PATH];
+    struct gguf_model *gguf; /* NULL: a directory */
     struct shard *shards;
     size_t n_shards;
     const struct tensor_view **tensors; /* [n], sorted by name */
@@ -51,6 +53,7 @@ static bool load_object(json_object **out, const char *path, ey_err *e)
 
 bool checkpoint_json(struct checkpoint *c, const char *name, const json_object **out, ey_err *e)
 {
+    if (c->gguf) return *out = gguf_model_json(c->gguf, name), true;
     for (int i = 0; i < c->n_json; i++)
         if (strcmp(c->json[i].name, name) == 0) return *out = c->json[i].value, true;
     char path[EY_MAX_PATH];
@@ -262,11 +265,23 @@ static bool open_files(struct checkpoint *c, ey_err *e)
                    c->directory);
 }
 
+static bool open_gguf(struct checkpoint *c, ey_err *e)
+{
+    if (!gguf_model_open(&c->gguf, c->directory, NULL, e)) return false;
+    const size_t n = gguf_model_n_tensors(c->gguf);
+    if (!alloc_tensor_table(c, n, e)) return false;
+    for (size_t i = 0; i < n; i++)
+        add_tensor(c, gguf_model_tensor_at(c->gguf, i));
+    c->config = gguf_model_json(c->gguf, "config.json");
+    return true;
+}
+
 /* ---- open, close, look up ---- */
 
 bool checkpoint_open(struct checkpoint **out, const char *directory, ey_err *e)
 {
-    if (!path_is_directory(directory))
+    const bool is_gguf = gguf_is_file(directory);
+    if (!is_gguf && !path_is_directory(directory))
         return ey_fail(e, EY_NOT_FOUND, "%s: no such directory", directory);
     struct checkpoint *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, directory, sizeof(*c));
@@ -279,7 +294,7 @@ bool checkpoint_open(struct checkpoint **out, const char *directory, ey_err *e)
                        EY_MAX_PATH);
     }
     memcpy(c->directory, directory, length);
-    if (load_config(c, e) && open_files(c, e)) return *out = c, true;
+    if (is_gguf ? open_gguf(c, e) : load_config(c, e) && open_files(c, e)) return *out = c, true;
     checkpoint_close(c);
     return false;
 }
@@ -293,6 +308,7 @@ void checkpoint_close(struct checkpoint *c)
     }
     for (int i = 0; i < c->n_json; i++)
         json_object_put(c->json[i].value);
+    gguf_model_close(c->gguf);
     free(c->shards);
     free(c->tensors);
     free(c);
@@ -301,6 +317,25 @@ void checkpoint_close(struct checkpoint *c)
 const char *checkpoint_directory(const struct checkpoint *c)
 {
     return c->directory;
+}
+
+bool checkpoint_is_gguf(const struct checkpoint *c)
+{
+    return c->gguf != NULL;
+}
+
+bool checkpoint_json_path(char *out, const struct checkpoint *c, const char *name, ey_err *e)
+{
+    if (!c->gguf) return path_join(out, c->directory, name, e);
+    memcpy(out, c->directory, strlen(c->directory) + 1);
+    return true;
+}
+
+json_object *checkpoint_tokenizer(const struct checkpoint *c, ey_err *e)
+{
+    if (c->gguf) return gguf_model_tokenizer(c->gguf, e);
+    ey_fail(e, EY_INTERNAL, "%s: tokenizer.json is a file of its own", c->directory);
+    return NULL;
 }
 
 size_t checkpoint_count(const struct checkpoint *c)

@@ -54,5 +54,5 @@ bool check_view_shape(const struct tensor_view *t, const int64_t *dims, int n_di
 bool fail_view_dtype(const struct tensor_view *t, const char *wanted, ey_err *e)
 {
     return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is stored as %s; it must be %s", t->file,
-                   t->name, dtype_info(t->dtype)->name, wanted);
+                   t->name, dtype_info(t->dtype)->label, wanted);
 }

@@ -10,22 +10,32 @@
 #include "base/file.h"
 #include "base/hugepages.h"
 #include "convert/quantize.h"
+#include "models/template_file.h"
 
-static const struct family *const families[] = {&family_qwen3vl, &family_qwen2, &family_qwen3,
-                                                &family_phi3, &family_llama};
+/* Of an architecture's families those that are told by their template come first. */
+static const struct family *const families[] = {
+    &family_qwen3vl, &family_qwen2,        &family_qwen3, &family_phi3,
+    &family_smollm,  &family_llama_chatml, &family_llama};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
-static const struct family *family_by_architecture(const char *name)
+static bool is_told_by_template(const struct family *f, struct checkpoint *ckpt)
+{
+    return !f->template_words || template_file_has(ckpt, f->template_words);
+}
+
+static const struct family *family_by_architecture(const char *name, struct checkpoint *ckpt)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        if (strcmp(families[i]->architecture, name) == 0) return families[i];
+        if (strcmp(families[i]->architecture, name) == 0 && is_told_by_template(families[i], ckpt))
+            return families[i];
     return NULL;
 }
 
-static const struct family *family_by_model_type(const char *name)
+static const struct family *family_by_model_type(const char *name, struct checkpoint *ckpt)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        if (strcmp(families[i]->model_type, name) == 0) return families[i];
+        if (strcmp(families[i]->model_type, name) == 0 && is_told_by_template(families[i], ckpt))
+            return families[i];
     return NULL;
 }
 
@@ -45,6 +55,7 @@ static bool fail_family(const char *dir, const char *what, const char *name, ey_
     char known[256] = "";
     for (int i = 0; i < N_FAMILIES; i++) {
         size_t n = strlen(known);
+        if (families[i]->template_words) continue;
         snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->architecture);
     }
     return ey_fail(e, EY_BAD_MODEL,
@@ -53,12 +64,12 @@ static bool fail_family(const char *dir, const char *what, const char *name, ey_
 }
 
 /* By the architecture; where none is given by the model_type, as transformers always does. */
-static bool find_family(struct model *model, const struct checkpoint *ckpt, ey_err *e)
+static bool find_family(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *config = checkpoint_config(ckpt);
     const char *dir = checkpoint_directory(ckpt), *name = config_architecture(config);
     if (name) {
-        model->family = family_by_architecture(name);
+        model->family = family_by_architecture(name, ckpt);
         return model->family || fail_family(dir, "architecture", name, e);
     }
     json_object *type = json_member_of_type(config, "model_type", json_type_string);
@@ -66,7 +77,7 @@ static bool find_family(struct model *model, const struct checkpoint *ckpt, ey_e
         return ey_fail(e, EY_BAD_MODEL,
                        "%s/config.json: neither architectures nor model_type names a model", dir);
     name = json_object_get_string(type);
-    model->family = family_by_model_type(name);
+    model->family = family_by_model_type(name, ckpt);
     return model->family || fail_family(dir, "model_type", name, e);
 }
 

@@ -18,6 +18,9 @@ struct model;
  * it names none by its model_type. */
 struct family {
     const char *architecture, *model_type;
+    /* Words by which the checkpoint's chat template says that it is this family and no other of the
+     * architecture; NULL: the one that is left. */
+    const char *template_words;
     /* Fills shapes, weights and stop tokens from the checkpoint, which outlives the model. */
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
     /* Messages → prompt pieces. */
@@ -122,6 +125,7 @@ bool model_check_tokenizer(const struct model *model, const struct tokenizer *to
 /* Makes the end of a turn one of the ids that end an answer. */
 void model_end_at_turn(struct model *model, const struct tokenizer *tok);
 
-extern const struct family family_qwen3vl, family_qwen2, family_qwen3, family_phi3, family_llama;
+extern const struct family family_qwen3vl, family_qwen2, family_qwen3, family_phi3, family_smollm,
+    family_llama_chatml, family_llama;
 
 #endif

@@ -9,60 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "models/chat/template_check.h"
+#include "models/template_file.h"
 
 enum { MAX_TEMPLATE_BYTES = 1 << 20, MAX_WRITTEN_BYTES = 64 << 10, MAX_DIFFERENCES_BYTES = 4096 };
-
-/* ---- where it is ---- */
-
-struct own_template {
-    char *text; /* [n]; NULL: there is none */
-    size_t n;
-    const char *file;
-};
-
-/* A string, or of a list of {"name", "template"} the default one. */
-static json_object *template_member(const json_object *file)
-{
-    json_object *value = json_member(file, "chat_template");
-    for (size_t i = 0;
-         json_object_is_type(value, json_type_array) && i < json_object_array_length(value); i++) {
-        json_object *entry = json_object_array_get_idx(value, i),
-                    *name = json_member_of_type(entry, "name", json_type_string);
-        if (name && strcmp(json_object_get_string(name), "default") == 0)
-            return json_member_of_type(entry, "template", json_type_string);
-    }
-    return json_object_is_type(value, json_type_string) ? value : NULL;
-}
-
-static bool find_in_json(struct own_template *out, struct checkpoint *ckpt, const char *name)
-{
-    const json_object *file;
-    if (!checkpoint_json(ckpt, name, &file, NULL)) return false; /* damaged, and of no other use */
-    json_object *value = template_member(file);
-    if (!value) return false;
-    out->file = name;
-    out->text = strdup(json_object_get_string(value));
-    out->n = out->text ? strlen(out->text) : 0;
-    return out->text;
-}
-
-static bool find_in_text(struct own_template *out, const struct checkpoint *ckpt, const char *name)
-{
-    char path[EY_MAX_PATH];
-    out->file = name;
-    return path_join(path, checkpoint_directory(ckpt), name, NULL) && path_is_file(path) &&
-           file_read_regular(&out->text, &out->n, path, MAX_TEMPLATE_BYTES, NULL);
-}
-
-/* In the order in which transformers looks. */
-static bool find_template(struct own_template *out, struct checkpoint *ckpt)
-{
-    return find_in_text(out, ckpt, "chat_template.jinja") ||
-           find_in_json(out, ckpt, "chat_template.json") ||
-           find_in_json(out, ckpt, "tokenizer_config.json");
-}
 
 /* ---- whether it is known ---- */
 
@@ -79,7 +29,7 @@ static bool is_known_hash(const struct family *family, const struct buf *text)
 }
 
 /* The line end behind it comes and goes when a template is saved again. */
-static bool is_known_template(const struct family *family, const struct own_template *t)
+static bool is_known_template(const struct family *family, const struct template_file *t)
 {
     struct buf text = buf_with_max(MAX_TEMPLATE_BYTES + 1);
     size_t n = t->n;
@@ -134,7 +84,7 @@ static bool write_all(struct buf *out, const struct family *family)
 
 /* ---- the remark ---- */
 
-static void remark_on(struct model *model, const struct own_template *t)
+static void remark_on(struct model *model, const struct template_file *t)
 {
     const struct family *family = model->family;
     struct buf written = buf_with_max(MAX_WRITTEN_BYTES),
@@ -158,8 +108,8 @@ static void remark_on(struct model *model, const struct own_template *t)
 
 void model_remark_on_template(struct model *model, struct checkpoint *ckpt)
 {
-    struct own_template t = {0};
-    if (find_template(&t, ckpt) && t.text && !is_known_template(model->family, &t))
+    struct template_file t = {0};
+    if (template_file_find(&t, ckpt) && t.text && !is_known_template(model->family, &t))
         remark_on(model, &t);
     free(t.text);
 }

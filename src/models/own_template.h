@@ -8,5 +8,4 @@
 /* Remarks on the checkpoint's template where it is none that the built-in format stands for, and
  * names what differs. Never a reason to refuse the model. */
 void model_remark_on_template(struct model *model, struct checkpoint *ckpt);
-
 #endif

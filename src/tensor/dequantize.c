@@ -5,19 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-static float f16_to_f32(uint16_t bits)
-{
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
-             mantissa = bits & 1023;
-    if (exponent == 0) { /* zero and subnormals: mantissa · 2^-24 */
-        float f = (float)mantissa * 0x1p-24f;
-        return sign ? -f : f;
-    }
-    uint32_t wide = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13;
-    float f;
-    memcpy(&f, &wide, sizeof(f));
-    return f;
-}
+#include "tensor/gguf_blocks.h"
 
 /* e4m3fn (spec 2.5), all 256 quantized values: no infinities, 0x7f and 0xff are NaN. */
 #define E4M3_MAGNITUDE(b)                                                                \
@@ -34,6 +22,11 @@ static float f16_to_f32(uint16_t bits)
         E4M3_VALUES_8((b) + 56)
 static const float e4m3_value[256] = {E4M3_VALUES_64(0), E4M3_VALUES_64(64), E4M3_VALUES_64(128),
                                       E4M3_VALUES_64(192)};
+
+float e4m3_to_f32(uint8_t byte)
+{
+    return e4m3_value[byte];
+}
 
 static void decode_bf16(float *out, const uint8_t *in, size_t n)
 {

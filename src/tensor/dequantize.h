@@ -27,6 +27,24 @@ static inline float bf16_to_f32(uint16_t v)
     return f;
 }
 
+/* A half: every one is a float32. */
+static inline float f16_to_f32(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
+             mantissa = bits & 1023;
+    if (exponent == 0) { /* zero and subnormals: mantissa · 2^-24 */
+        float f = (float)mantissa * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    uint32_t wide = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13;
+    float f;
+    memcpy(&f, &wide, sizeof(f));
+    return f;
+}
+
+/* e4m3fn (spec 2.5) of any byte: no infinities, 0x7f and 0xff are NaN. */
+float e4m3_to_f32(uint8_t byte);
+
 /* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with
  * its scales, multiplied in float32. For int4 `first` is even. */
 void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);

@@ -7,7 +7,7 @@
 
 static const struct dtype_traits types[] = {
 #define TENSOR_TYPE(id, name, values, bytes, use, scales, dequantizer) \
-    {name, values, bytes, use, scales},
+    {name, #id, values, bytes, use, scales},
 #include "tensor/types.def"
 #undef TENSOR_TYPE
 };

@@ -29,8 +29,9 @@ enum dtype {
 };
 
 struct dtype_traits {
-    const char *name;      /* in safetensors files; NULL: none names it */
-    uint8_t values, bytes; /* of a block */
+    const char *name;       /* in safetensors files; NULL: none names it */
+    const char *label;      /* for people */
+    uint16_t values, bytes; /* of a block */
     enum weight_use use;
     enum scale_layout scales;
 };
@@ -53,6 +54,12 @@ static inline size_t dtype_size(enum dtype d)
     return (size_t)d < sizeof(size) ? size[d] : 0;
 }
 
+/* Whether its values lie in blocks of a GGUF file (tensor/gguf_blocks.h). */
+static inline bool dtype_is_gguf(enum dtype d)
+{
+    return d >= DTYPE_Q4_0 && d <= DTYPE_GGUF_NVFP4;
+}
+
 struct weight_recipe;
 
 /* A weight matrix [rows, cols], row-major, used as y = x · Wᵀ; a vector is [1, cols]. Data may lie
@@ -69,6 +76,7 @@ struct tensor {
     const void *group_scale; /* BF16 [rows, cols/group] */
     const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
                                 [ceil(rows/8), cols/group] */
+    const float *factor;     /* one number that all values are multiplied with; NULL: none */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it
      * becomes, and data has no meaning but that it is there */
     const struct weight_recipe *recipe;

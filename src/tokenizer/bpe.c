@@ -24,8 +24,8 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
 
 /* ---- first symbols ---- */
 
-/* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: 1 to 4 ids, of
- * *used bytes. */
+/* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: up to 4 ids, of
+ * *used bytes; none where a byte has no token. */
 static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4],
                          size_t *used)
 {
@@ -37,9 +37,11 @@ static int first_symbols(const struct tokenizer *tok, const char *text, size_t n
         id[0] = (uint32_t)whole;
         return 1;
     }
+    int n_ids = 0;
     for (int i = 0; i < length; i++)
-        id[i] = tok->byte_id[(uint8_t)text[i]];
-    return length;
+        if (tok->byte_id[(uint8_t)text[i]] != TOK_NO_TOKEN)
+            id[n_ids++] = tok->byte_id[(uint8_t)text[i]];
+    return n_ids;
 }
 
 /* ---- short pieces ---- */
@@ -66,6 +68,7 @@ static bool encode_short(const struct tokenizer *tok, const char *piece, size_t 
     int n = 0;                   /* at most a symbol a byte */
     for (size_t at = 0, used; at < n_bytes; at += used)
         n += first_symbols(tok, piece + at, n_bytes - at, id + n, &used);
+    if (!n) return true;
     for (int i = 0; i + 1 < n; i++)
         merge[i] = merge_of(tok, id[i], id[i + 1]);
     merge[n - 1] = NO_MERGE;
@@ -149,8 +152,10 @@ static bool symbols_start(struct bpe *b, const char *piece, size_t n)
                                                     .previous = count ? count - 1 : NO_SYMBOL,
                                                     .next = count + 1};
     }
-    b->symbols[count - 1].next = NO_SYMBOL;
     b->n_heap = 0;
+    b->n_first = count;
+    if (!count) return true;
+    b->symbols[count - 1].next = NO_SYMBOL;
     for (uint32_t i = 0; i < count; i++)
         if (!queue_pair(b, i)) return false;
     return true;
@@ -175,7 +180,7 @@ static bool encode_long(struct bpe *b, const char *piece, size_t n, struct ids *
         bool current = b->symbols[at].merge >> 32 == entry >> 32;
         if (current && !merge_next(b, at)) return false;
     }
-    for (uint32_t at = 0; at != NO_SYMBOL; at = b->symbols[at].next)
+    for (uint32_t at = b->n_first ? 0 : NO_SYMBOL; at != NO_SYMBOL; at = b->symbols[at].next)
         if (!ids_push(out, (int32_t)b->symbols[at].id)) return false;
     return true;
 }

@@ -170,14 +170,32 @@ static bool load_split_and_byte_level(struct loading *l, const struct tok_parts 
                           (size_t)json_object_get_string_len(pattern), l->what, l->e);
 }
 
+/* Each number's digit by itself, and what lies between cut by GPT-2's pattern: one pattern, in
+ * which white space before a digit stays whole. */
+static bool load_digits_and_byte_level(struct loading *l, const struct tok_parts *parts)
+{
+    static const char pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+|"
+                                  "\\s+(?![^\\s\\p{N}])|\\s+";
+    bool own_pattern;
+    if (!flag_is(l, parts->at[0], "pre_tokenizer: Digits", "individual_digits", false, true) ||
+        !read_byte_level(l, parts->at[1], &own_pattern))
+        return false;
+    if (!own_pattern)
+        return tok_unsupported(l, "pre_tokenizer", "Digits and ByteLevel without a pattern",
+                               "use_regex true");
+    return pretok_compile(&l->tok->pretok, pattern, strlen(pattern), l->what, l->e);
+}
+
 static bool load_pre_tokenizer(struct loading *l)
 {
-    static const char *const types[] = {"Split", "ByteLevel"};
+    static const char *const types[] = {"Split", "ByteLevel"}, *const digits[] = {"Digits",
+                                                                                  "ByteLevel"};
     struct tok_parts parts = tok_parts_of(l->root, &tok_pre_tokenizer);
     if (tok_parts_are(&parts, types, 2)) return load_split_and_byte_level(l, &parts);
+    if (tok_parts_are(&parts, digits, 2)) return load_digits_and_byte_level(l, &parts);
     if (!tok_parts_are(&parts, types + 1, 1))
         return tok_unsupported_step(l, &tok_pre_tokenizer,
-                                    "Split then ByteLevel, or ByteLevel alone");
+                                    "Split or Digits then ByteLevel, or ByteLevel alone");
     bool own_pattern;
     if (!read_byte_level(l, parts.at[0], &own_pattern)) return false;
     if (!own_pattern)
@@ -272,8 +290,8 @@ static bool tokenizer_load(struct loading *l)
     return pipeline && check_model(l, model) && tok_load_tables(l, model) && load_bos_id(l);
 }
 
-static bool tokenizer_open_json(struct tokenizer **out, const json_object *root, const char *what,
-                                ey_err *e)
+bool tokenizer_open_json(struct tokenizer **out, const json_object *root, const char *what,
+                         ey_err *e)
 {
     struct tokenizer *tok = calloc(1, sizeof(*tok));
     if (!tok) return ey_fail_memory(e, "tokenizer", sizeof(*tok));

@@ -10,7 +10,9 @@
 
 enum { MAX_MERGES = 4 * EY_MAX_VOCAB_SIZE }; /* some files list every way to build a token */
 
-#define NO_TOKEN ((uint32_t)-1)
+enum { MAX_MISSING_BYTES = 32 }; /* of a byte-level vocabulary */
+
+#define NO_TOKEN TOK_NO_TOKEN
 
 /* ---- vocabulary ---- */
 
@@ -80,6 +82,24 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
     return true;
 }
 
+/* A trained byte-level vocabulary may lack bytes that its texts did not have; as in the reference
+ * they are left out of texts. */
+static bool find_byte_tokens(const struct loading *l)
+{
+    const bool byte_level = l->tok->pipeline == TOK_BYTE_LEVEL;
+    int missing = 0, first = -1;
+    for (int byte = 255; byte >= 0; byte--) {
+        uint32_t *id = &l->tok->byte_id[byte];
+        if (byte_level) *id = (uint32_t)vocab_find(&l->tok->vocab, (const char[]){(char)byte}, 1);
+        if (*id != NO_TOKEN) continue;
+        first = byte;
+        missing++;
+    }
+    return missing <= (byte_level ? MAX_MISSING_BYTES : 0) ||
+           ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab has no token for the byte 0x%02x", l->what,
+                   first);
+}
+
 static bool load_vocab(struct loading *l, json_object *entries)
 {
     if (!entries) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab is not an object", l->what);
@@ -90,15 +110,7 @@ static bool load_vocab(struct loading *l, json_object *entries)
     {
         if (!load_vocab_entry(l, content, value)) return false;
     }
-    for (int byte = 0; byte < 256; byte++) {
-        uint32_t *id = &l->tok->byte_id[byte];
-        if (l->tok->pipeline == TOK_BYTE_LEVEL)
-            *id = (uint32_t)vocab_find(&l->tok->vocab, (const char[]){(char)byte}, 1);
-        if (*id == NO_TOKEN)
-            return ey_fail(l->e, EY_BAD_MODEL, "%s: model.vocab has no token for the byte 0x%02x",
-                           l->what, byte);
-    }
-    return true;
+    return find_byte_tokens(l);
 }
 
 /* ---- merges ---- */

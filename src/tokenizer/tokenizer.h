@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 struct tokenizer;
+struct json_object;
 
 /* Reads tokenizer.json of `directory`, or vocab.json and merges.txt. Supported: byte-level BPE
  * (Split by its own pattern + ByteLevel, NFC), and SentencePiece's BPE with byte fallback, with
@@ -16,6 +17,9 @@ bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e);
 /* The same from bytes (tests, fuzzing); `what` is for messages. */
 bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, const char *what,
                            ey_err *e);
+/* The same from JSON that is parsed already. */
+bool tokenizer_open_json(struct tokenizer **tok, const struct json_object *root, const char *what,
+                         ey_err *e);
 void tokenizer_close(struct tokenizer *tok);
 
 struct ids {

@@ -15,13 +15,15 @@ enum tok_pipeline {
                           a character has no token */
 };
 
+#define TOK_NO_TOKEN UINT32_MAX
+
 struct tokenizer {
     enum tok_pipeline pipeline;
     bool nfc;           /* normalizer NFC (byte-level) */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     struct vocab vocab;
-    uint32_t byte_id[256]; /* token of each single byte; SentencePiece: <0xHH>, although a character
-                              may have its own too */
+    uint32_t byte_id[256];  /* token of each single byte, TOK_NO_TOKEN: it has none; SentencePiece:
+                               <0xHH>, although a character  may have its own too */
     struct pair_map merges; /* (left id, right id) → (rank, merged id) */
     struct pretok pretok;
     struct added_set added;
@@ -38,7 +40,7 @@ bool tok_normal_quick_check(const struct tokenizer *tok, const char *text, size_
 struct bpe {
     const struct tokenizer *tok;
     struct bpe_symbol *symbols;
-    size_t n_symbols;
+    size_t n_symbols, n_first; /* room for them; those of the piece */
     uint64_t *heap;
     size_t n_heap, heap_capacity;
 };

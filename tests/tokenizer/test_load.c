@@ -31,8 +31,12 @@ static const struct {
     {"pre_tokenizer", "null", "pre_tokenizer is \"null\""},
     {"pre_tokenizer", "{\"type\":\"Metaspace\"}", "pre_tokenizer is \"Metaspace\""},
     {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
+     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}",
+     NULL},
+    {"pre_tokenizer",
      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]}",
-     "pre_tokenizer is \"Sequence of Digits, ByteLevel\""},
+     "pre_tokenizer: Digits: individual_digits is false"},
     {"pre_tokenizer",
      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Removed\"},{"
      "\"type\":\"ByteLevel\",\"use_regex\":false}]}",

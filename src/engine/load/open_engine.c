@@ -20,9 +20,20 @@ static size_t longest_token_bytes(const struct tokenizer *tok)
     return longest;
 }
 
+/* From the checkpoint's files, or the metadata of a GGUF file. */
+static bool read_tokenizer(struct tokenizer **tok, const struct checkpoint *ckpt, ey_err *e)
+{
+    const char *path = checkpoint_directory(ckpt);
+    if (!checkpoint_is_gguf(ckpt)) return tokenizer_open(tok, path, e);
+    json_object *root = checkpoint_tokenizer(ckpt, e);
+    const bool ok = root && tokenizer_open_json(tok, root, path, e);
+    json_object_put(root);
+    return ok;
+}
+
 static bool open_tokenizer(ey_engine *engine, ey_err *e)
 {
-    if (!tokenizer_open(&engine->devices.tok, checkpoint_directory(engine->devices.ckpt), e) ||
+    if (!read_tokenizer(&engine->devices.tok, engine->devices.ckpt, e) ||
         !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
     model_end_at_turn(&engine->devices.model, engine->devices.tok);

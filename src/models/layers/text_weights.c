@@ -153,7 +153,7 @@ bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_
     struct config s;
     bool tied;
     m->image_token_id = -1;
-    bool ok = path_join(path, checkpoint_directory(ckpt), "config.json", e) &&
+    bool ok = checkpoint_json_path(path, ckpt, "config.json", e) &&
               config_check_quantization(config, path, e) &&
               config_open(&s, config, NULL, path, e) && config_text(&m->text, &s, e) &&
               config_1d_rope(&m->text, &s, family->missing_theta, e) &&

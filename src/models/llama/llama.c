@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama-2 (spec 9): the plain text model, nothing added. Weights lie in the half-split order of the
- * other families already. */
+/* Llama (spec 9): the plain text model, nothing added. Weights lie in the half-split order of the
+ * other families already. Llama-2 has a chat format of its own; models that others trained on the
+ * architecture mostly have ChatML, SmolLM2 among them. */
 #include "models/llama/llama.h"
 
+#include "models/chat/chatml.h"
 #include "models/layers/text_weights.h"
+
+#define SMOLLM_SYSTEM "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 static bool llama_check_config(struct model *m, const struct config *s, ey_err *e)
 {
@@ -28,4 +32,43 @@ const struct family family_llama = {
     .turn_end = "</s>",
     .tail = "",
     .templates = {"390ebb1d3982da87225c2e736099efde9f461dde9edf9d411011f37e0e51c384"},
+};
+
+/* ---- ChatML ---- */
+
+static bool smollm_prompt(struct prompt *out, const ey_request *request, ey_err *e)
+{
+    static const struct chatml style = {.default_system = SMOLLM_SYSTEM, .later_system = true};
+    return chatml_prompt(out, request, &style, e);
+}
+
+const struct family family_smollm = {
+    .architecture = "LlamaForCausalLM",
+    .model_type = "llama",
+    .template_words = SMOLLM_SYSTEM,
+    .open = open_llama,
+    .prompt = smollm_prompt,
+    .tokens = {"<|im_start|>", "<|im_end|>"},
+    .turn_end = "<|im_end|>",
+    .default_system = SMOLLM_SYSTEM,
+    .tail = "<|im_start|>assistant\n",
+    .templates = {"872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788"}, /* SmolLM2 */
+};
+
+static bool llama_chatml_prompt(struct prompt *out, const ey_request *request, ey_err *e)
+{
+    static const struct chatml style = {.later_system = true};
+    return chatml_prompt(out, request, &style, e);
+}
+
+const struct family family_llama_chatml = {
+    .architecture = "LlamaForCausalLM",
+    .model_type = "llama",
+    .template_words = "<|im_start|>",
+    .open = open_llama,
+    .prompt = llama_chatml_prompt,
+    .tokens = {"<|im_start|>", "<|im_end|>"},
+    .turn_end = "<|im_end|>",
+    .tail = "<|im_start|>assistant\n",
+    .templates = {NULL},
 };

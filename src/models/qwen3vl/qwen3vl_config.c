@@ -179,9 +179,11 @@ static bool open_preprocessor(struct config *s, struct checkpoint *ckpt, ey_err 
     char path[EY_MAX_PATH];
     if (!checkpoint_json(ckpt, newer, &file, e)) return false;
     if (json_member_of_type(file, "image_processor", json_type_object))
-        return path_join(path, dir, newer, e) && config_open(s, file, "image_processor", path, e);
+        return checkpoint_json_path(path, ckpt, newer, e) &&
+               config_open(s, file, "image_processor", path, e);
     if (!checkpoint_json(ckpt, older, &file, e)) return false;
-    if (file) return path_join(path, dir, older, e) && config_open(s, file, NULL, path, e);
+    if (file)
+        return checkpoint_json_path(path, ckpt, older, e) && config_open(s, file, NULL, path, e);
     return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing; take it from the model's repository", dir,
                    older);
 }
@@ -208,7 +210,7 @@ bool qwen3vl_config_read(struct model *m, bool *tied, struct checkpoint *ckpt, e
     char path[EY_MAX_PATH];
     struct config text, vision;
     m->image_token_id = -1;
-    return path_join(path, checkpoint_directory(ckpt), "config.json", e) &&
+    return checkpoint_json_path(path, ckpt, "config.json", e) &&
            config_check_quantization(config, path, e) &&
            config_open(&text, config, "text_config", path, e) &&
            read_text_config(&m->text, &text, e) &&

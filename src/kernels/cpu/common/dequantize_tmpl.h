@@ -4,6 +4,7 @@
 #ifndef EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 #define EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 
+#include "kernels/cpu/common/gguf_tmpl.h"
 #include "kernels/cpu/common/int4_tmpl.h"
 #include "tensor/bf12.h"
 

@@ -244,8 +244,132 @@ INLINE void gemv_rare_dtype(float *out, size_t out_stride, const struct gemv_arg
 }
 #endif
 
+#ifndef HAVE_BF16
+/* acc[n, streams] += a unit of weight row `a` times that of the n rows of x. */
+INLINE void gemv_gguf_unit(vf *acc, const vf w[GGUF_VECTORS], const struct gemv_args *t, size_t k,
+                           const struct weight_streams *p, int a, int n)
+{
+    UNROLL
+    for (int i = 0; i < GGUF_VECTORS; i++)
+        UNROLL
+    for (int b = 0; b < n; b++)
+        acc[b * p->n + a] += w[i] * load_vf((const float *)t->x + (size_t)b * t->k + k +
+                                            (size_t)i * LANES);
+}
+
+/* Of GGUF blocks: each unit becomes float32, and is multiplied as such rows are. */
+INLINE void gemv_gguf_streams(float *out, size_t out_stride, const struct gemv_args *t,
+                              struct weight_streams p, enum dtype dtype, size_t values,
+                              size_t bytes, int n)
+{
+    vf acc[GEMV_MAX_NR * GEMV_MR];
+    const uint8_t *w[GEMV_MAX_NR];
+    stream_pointers(w, &p, t);
+    UNROLL
+    for (int i = 0; i < p.n * n; i++)
+        acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += GGUF_UNIT)
+        UNROLL
+    for (int a = 0; a < p.n; a++) {
+        const uint8_t *block = w[a] + k / values * bytes;
+        vf wv[GGUF_VECTORS];
+        prefetch_weights(block, GEMV_TO_L2);
+        gguf_load_unit(wv, dtype, block, (int)(k % values / GGUF_UNIT));
+        gemv_gguf_unit(acc, wv, t, k, &p, a, n);
+    }
+    store_streams(out, out_stride, acc, NULL, &p, t, n);
+}
+
+/* The same by way of memory, which takes one instance for all types. */
+INLINE void gemv_gguf_by_rows(float *out, size_t out_stride, const struct gemv_args *t,
+                              struct weight_streams p, enum dtype dtype, int n)
+{
+    vf acc[GEMV_MAX_NR * GEMV_MR];
+    (void)dtype;
+    UNROLL
+    for (int i = 0; i < p.n * n; i++)
+        acc[i] = (vf){0};
+    for (size_t k = 0; k < t->k; k += CPU_K_STEP)
+        UNROLL
+    for (int a = 0; a < p.n; a++) {
+        float values[CPU_K_STEP] __attribute__((aligned(64)));
+        gguf_to_f32(values, &t->weight->tensor, t->row + stream_row(&p, t, a), k, CPU_K_STEP);
+        for (size_t u = 0; u < CPU_K_STEP; u += GGUF_UNIT) {
+            vf wv[GGUF_VECTORS];
+            UNROLL
+            for (int i = 0; i < GGUF_VECTORS; i++)
+                wv[i] = load_vf(values + u + (size_t)i * LANES);
+            gemv_gguf_unit(acc, wv, t, k + u, &p, a, n);
+        }
+    }
+    store_streams(out, out_stride, acc, NULL, &p, t, n);
+}
+
+#define GEMV_GGUF_ROWS(id, values, bytes, rows)                                                    \
+    for (int stride = (t->n_w + GEMV_NR(rows) - 1) / GEMV_NR(rows), row = 0; row < stride; row++)  \
+        gemv_gguf_streams(out, out_stride, t, (struct weight_streams){row, stride, GEMV_NR(rows)}, \
+                          DTYPE_##id, values, bytes, rows);                                        \
+    break
+
+/* A function for each type that files have much of. */
+#define GEMV_GGUF(id, values, bytes)                                               \
+    static __attribute__((noinline)) void gemv_##id(float *out, size_t out_stride, \
+                                                    const struct gemv_args *t)     \
+    {                                                                              \
+        switch (t->n_x) {                                                          \
+        case 1: GEMV_GGUF_ROWS(id, values, bytes, 1);                              \
+        case 2: GEMV_GGUF_ROWS(id, values, bytes, 2);                              \
+        default: GEMV_GGUF_ROWS(id, values, bytes, 4);                             \
+        }                                                                          \
+    }
+#define FOR_FAST_GGUF_TYPES(X) \
+    X(Q4_0, 32, 18)            \
+    X(Q4_1, 32, 20)            \
+    X(Q8_0, 32, 34)            \
+    X(Q4_K, 256, 144)          \
+    X(Q5_K, 256, 176)          \
+    X(Q6_K, 256, 210)          \
+    X(IQ4_XS, 256, 136)
+#if LANES >= 8
+FOR_FAST_GGUF_TYPES(GEMV_GGUF)
+#endif
+
+static void gemv_gguf_any(float *out, size_t out_stride, const struct gemv_args *t)
+{
+    switch (t->n_x) {
+    case 1: GEMV_INSTANCE(gemv_gguf_by_rows, DTYPE_NONE, 1);
+    case 2: GEMV_INSTANCE(gemv_gguf_by_rows, DTYPE_NONE, 2);
+    default: GEMV_INSTANCE(gemv_gguf_by_rows, DTYPE_NONE, 4);
+    }
+}
+
+/* 4, 2 or 1 rows at once: what is read again is near. */
+static void gemv_gguf(float *out, size_t out_stride, const struct gemv_args *all)
+{
+    struct gemv_args t = *all;
+    for (int left = all->n_x; left > 0; left -= t.n_x, out += (size_t)t.n_x * out_stride) {
+        t.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k;
+        t.n_x = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        switch (t.dtype) {
+#if LANES >= 8
+#define GEMV_GGUF_CASE(id, values, bytes) \
+    case DTYPE_##id: gemv_##id(out, out_stride, &t); break;
+            FOR_FAST_GGUF_TYPES(GEMV_GGUF_CASE)
+#endif
+        default: gemv_gguf_any(out, out_stride, &t); break;
+        }
+    }
+}
+#endif
+
 static void gemv_words(float *out, size_t out_stride, const struct gemv_args *t)
 {
+#ifndef HAVE_BF16
+    if (dtype_is_gguf(t->dtype)) {
+        gemv_gguf(out, out_stride, t);
+        return;
+    }
+#endif
     switch (t->dtype) {
     case DTYPE_F8_E4M3: GEMV_INSTANCES(gemv_streams, DTYPE_F8_E4M3) break;
     case DTYPE_I8: GEMV_INSTANCES(gemv_streams, DTYPE_I8) break;

@@ -11,6 +11,10 @@
 static void dequantize_row(float *out, const struct cpu_matrix *w, int64_t row)
 {
     size_t n = (size_t)w->tensor.cols;
+    if (dtype_is_gguf(w->tensor.dtype)) {
+        gguf_to_f32(out, &w->tensor, row, 0, n);
+        return;
+    }
     if (w->tensor.dtype == DTYPE_INT4) {
         dequantize_columns(out, &w->tensor, row, 0, n);
         return;

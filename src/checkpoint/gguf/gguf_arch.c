@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/gguf/gguf_arch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct gguf_arch archs[] = {
+    {.name = "llama",
+     .architecture = "LlamaForCausalLM",
+     .model_type = "llama",
+     .prefix = "model.",
+     .paired_rows = true},
+    {.name = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
+     .prefix = "model.",
+     .qkv_bias = true,
+     .nfc = true},
+    {.name = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .prefix = "model.",
+     .head_norms = true,
+     .nfc = true},
+    {.name = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .model_type = "phi3",
+     .prefix = "model.",
+     .fused = true},
+    {.name = "qwen3vl",
+     .architecture = "Qwen3VLForConditionalGeneration",
+     .model_type = "qwen3_vl",
+     .prefix = "model.language_model.",
+     .head_norms = true,
+     .images = true,
+     .nfc = true},
+};
+enum { ARCHS = sizeof(archs) / sizeof(archs[0]) };
+
+const struct gguf_arch *gguf_arch_of(const struct gguf *file, ey_err *e)
+{
+    char known[128] = "";
+    const struct gguf_value *v = gguf_find(file, "general.architecture");
+    for (int i = 0; i < ARCHS; i++) {
+        const size_t n = strlen(known);
+        if (gguf_text_is(file, "general.architecture", archs[i].name)) return &archs[i];
+        snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", archs[i].name);
+    }
+    if (!v || v->type != GGUF_STRING)
+        ey_fail(e, EY_BAD_MODEL, "%s: general.architecture is missing", gguf_path(file));
+    else if (gguf_text_is(file, "general.architecture", "clip"))
+        ey_fail(e, EY_BAD_MODEL,
+                "%s: a vision encoder (mmproj) and no model; name the model's own file",
+                gguf_path(file));
+    else
+        ey_fail(e, EY_BAD_MODEL,
+                "%s: the architecture %.*s is not supported; of GGUF files eyelet runs %s",
+                gguf_path(file), (int)(v->n < 60 ? v->n : 60), (const char *)v->data, known);
+    return NULL;
+}
+
+const struct gguf_arch *gguf_text_arch(const struct gguf_arch *arch)
+{
+    static const struct gguf_arch qwen3vl_text = {.name = "qwen3vl",
+                                                  .architecture = "Qwen3ForCausalLM",
+                                                  .model_type = "qwen3",
+                                                  .prefix = "model.",
+                                                  .head_norms = true,
+                                                  .nfc = true};
+    return arch->images ? &qwen3vl_text : arch;
+}
+
+/* ---- names ---- */
+
+/* Which architectures have a tensor. */
+enum name_use { ANY_ARCH, WITH_BIAS, WITH_HEAD_NORMS, WITH_FUSED, WITHOUT_FUSED };
+
+static const struct {
+    const char *gguf, *model;
+    enum name_use use;
+} layer_names[] = {
+    {"attn_norm.weight", "input_layernorm.weight", ANY_ARCH},
+    {"attn_q.weight", "self_attn.q_proj.weight", WITHOUT_FUSED},
+    {"attn_k.weight", "self_attn.k_proj.weight", WITHOUT_FUSED},
+    {"attn_v.weight", "self_attn.v_proj.weight", WITHOUT_FUSED},
+    {"attn_q.bias", "self_attn.q_proj.bias", WITH_BIAS},
+    {"attn_k.bias", "self_attn.k_proj.bias", WITH_BIAS},
+    {"attn_v.bias", "self_attn.v_proj.bias", WITH_BIAS},
+    {"attn_qkv.weight", "self_attn.qkv_proj.weight", WITH_FUSED},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight", WITH_HEAD_NORMS},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight", WITH_HEAD_NORMS},
+    {"attn_output.weight", "self_attn.o_proj.weight", ANY_ARCH},
+    {"ffn_norm.weight", "post_attention_layernorm.weight", ANY_ARCH},
+    {"ffn_gate.weight", "mlp.gate_proj.weight", WITHOUT_FUSED},
+    {"ffn_up.weight", "mlp.up_proj.weight", WITHOUT_FUSED},
+    {"ffn_up.weight", "mlp.gate_up_proj.weight", WITH_FUSED},
+    {"ffn_down.weight", "mlp.down_proj.weight", ANY_ARCH},
+};
+
+static bool arch_has(const struct gguf_arch *a, enum name_use use)
+{
+    switch (use) {
+    case WITH_BIAS: return a->qkv_bias;
+    case WITH_HEAD_NORMS: return a->head_norms;
+    case WITH_FUSED: return a->fused;
+    case WITHOUT_FUSED: return !a->fused;
+    default: return true;
+    }
+}
+
+/* What follows "PREFIX.N.", and N; NULL: the name is another. */
+static const char *after_number(const char *name, const char *prefix, int *number)
+{
+    const size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return NULL;
+    char *end;
+    const long value = strtol(name + n, &end, 10);
+    if (*end != '.' || value < 0 || value >= EY_MAX_LAYERS) return NULL;
+    *number = (int)value;
+    return end + 1;
+}
+
+/* The scale of an NVFP4 matrix: "attn_q.scale" is of "attn_q.weight". */
+static bool is_scale_of(const char *name, const char *weight)
+{
+    const size_t stem = strlen(weight) - strlen(".weight");
+    return strcmp(weight + stem, ".weight") == 0 && strncmp(name, weight, stem) == 0 &&
+           strcmp(name + stem, ".scale") == 0;
+}
+
+static bool layer_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const char *rest,
+                       int layer)
+{
+    for (size_t i = 0; i < sizeof(layer_names) / sizeof(layer_names[0]); i++) {
+        if (!arch_has(a, layer_names[i].use)) continue;
+        const bool scale = is_scale_of(rest, layer_names[i].gguf);
+        if (!scale && strcmp(rest, layer_names[i].gguf) != 0) continue;
+        snprintf(out, GGUF_NAME_BYTES, "%slayers.%d.%s%s", a->prefix, layer, layer_names[i].model,
+                 scale ? ".factor" : "");
+        return true;
+    }
+    return false;
+}
+
+bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const char *name)
+{
+    static const char *const outer[][2] = {{"token_embd.weight", "embed_tokens.weight"},
+                                           {"output_norm.weight", "norm.weight"}};
+    int layer;
+    const char *rest = after_number(name, "blk.", &layer);
+    if (rest) return layer_name(out, a, rest, layer);
+    for (int i = 0; i < 2; i++) {
+        const bool scale = is_scale_of(name, outer[i][0]);
+        if (!scale && strcmp(name, outer[i][0]) != 0) continue;
+        snprintf(out, GGUF_NAME_BYTES, "%s%s%s", a->prefix, outer[i][1], scale ? ".factor" : "");
+        return true;
+    }
+    const bool scale = is_scale_of(name, "output.weight");
+    if (!scale && strcmp(name, "output.weight") != 0) return false;
+    snprintf(out, GGUF_NAME_BYTES, "lm_head.weight%s", scale ? ".factor" : "");
+    return true;
+}
+
+/* ---- a vision encoder's ---- */
+
+static const char *const vision_outer[][2] = {
+    {"v.patch_embd.bias", "patch_embed.proj.bias"}, {"v.position_embd.weight", "pos_embed.weight"},
+    {"v.post_ln.weight", "merger.norm.weight"},     {"v.post_ln.bias", "merger.norm.bias"},
+    {"mm.0.weight", "merger.linear_fc1.weight"},    {"mm.0.bias", "merger.linear_fc1.bias"},
+    {"mm.2.weight", "merger.linear_fc2.weight"},    {"mm.2.bias", "merger.linear_fc2.bias"},
+};
+/* Parts of a block, and of a DeepStack merger; ".weight" and ".bias" follow. */
+static const char *const vision_block[][2] = {{"ln1", "norm1"},
+                                              {"ln2", "norm2"},
+                                              {"attn_qkv", "attn.qkv"},
+                                              {"attn_out", "attn.proj"},
+                                              {"ffn_up", "mlp.linear_fc1"},
+                                              {"ffn_down", "mlp.linear_fc2"}};
+static const char *const vision_deepstack[][2] = {
+    {"norm", "norm"}, {"fc1", "linear_fc1"}, {"fc2", "linear_fc2"}};
+
+static bool vision_part(char out[GGUF_NAME_BYTES], const char *folder, int number, const char *rest,
+                        const char *const (*names)[2], size_t n)
+{
+    const char *dot = strrchr(rest, '.');
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0)) return false;
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = strlen(names[i][0]);
+        if ((size_t)(dot - rest) != length || strncmp(rest, names[i][0], length) != 0) continue;
+        snprintf(out, GGUF_NAME_BYTES, "model.visual.%s.%d.%s%s", folder, number, names[i][1], dot);
+        return true;
+    }
+    return false;
+}
+
+bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n)
+{
+    int number;
+    const char *rest = after_number(name, "v.blk.", &number);
+    if (rest)
+        return vision_part(out, "blocks", number, rest, vision_block,
+                           sizeof(vision_block) / sizeof(vision_block[0]));
+    rest = after_number(name, "v.deepstack.", &number);
+    for (int i = 0; rest && i < n; i++)
+        if (deepstack[i] == number)
+            return vision_part(out, "deepstack_merger_list", i, rest, vision_deepstack,
+                               sizeof(vision_deepstack) / sizeof(vision_deepstack[0]));
+    for (size_t i = 0; i < sizeof(vision_outer) / sizeof(vision_outer[0]); i++)
+        if (strcmp(name, vision_outer[i][0]) == 0) {
+            snprintf(out, GGUF_NAME_BYTES, "model.visual.%s", vision_outer[i][1]);
+            return true;
+        }
+    return false;
+}

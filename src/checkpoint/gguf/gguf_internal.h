@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that make a model of GGUF files share. */
+#ifndef EY_CHECKPOINT_GGUF_INTERNAL_H
+#define EY_CHECKPOINT_GGUF_INTERNAL_H
+
+#include "checkpoint/gguf/gguf_arch.h"
+#include "checkpoint/gguf/gguf_model.h"
+
+struct gguf_model {
+    const struct gguf_arch *arch;
+    struct gguf **parts; /* [n_parts]; the first has all of the metadata */
+    size_t n_parts;
+    struct gguf *vision; /* NULL: none */
+    int deepstack[EY_MAX_DEEPSTACK], n_deepstack;
+    struct arena names;
+    struct tensor_view *views; /* [n_views] */
+    size_t n_views;
+    json_object *config, *generation, *tokenizer_config, *preprocessor; /* the last may be NULL */
+};
+
+static inline struct gguf *gguf_main(const struct gguf_model *m)
+{
+    return m->parts[0];
+}
+
+/* A JSON object that is made member by member; a value that could not be had makes it fail. */
+struct json_maker {
+    json_object *object;
+    bool ok;
+};
+
+static inline struct json_maker json_maker_start(void)
+{
+    struct json_maker m = {.object = json_object_new_object()};
+    m.ok = m.object != NULL;
+    return m;
+}
+
+/* Takes the value. */
+static inline void json_make(struct json_maker *m, const char *key, json_object *value)
+{
+    if (m->ok && value && json_object_object_add(m->object, key, value) == 0) return;
+    json_object_put(value);
+    m->ok = false;
+}
+
+static inline void json_make_int(struct json_maker *m, const char *key, int64_t value)
+{
+    json_make(m, key, json_object_new_int64(value));
+}
+
+/* The object; NULL with a message. */
+static inline json_object *json_made(struct json_maker *m, ey_err *e)
+{
+    if (m->ok) return m->object;
+    json_object_put(m->object);
+    ey_fail_memory(e, "metadata", 0);
+    return NULL;
+}
+
+/* The value of ARCH.NAME. */
+enum { GGUF_KEY_BYTES = 128 };
+const char *gguf_arch_key(char out[GGUF_KEY_BYTES], const struct gguf_arch *arch, const char *name);
+
+/* Fills all objects but the preprocessor. */
+bool gguf_make_configs(struct gguf_model *m, ey_err *e);
+/* What config.json's vision_config would say, and m->deepstack; NULL with a message. */
+json_object *gguf_vision_config(struct gguf_model *m, ey_err *e);
+/* What preprocessor_config.json would say; NULL with a message. */
+json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e);
+/* A tensor of the text model by its name in the file; NULL: there is none. */
+const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char *name);
+
+#endif

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What make_references.py wrote, as the small file that tests/real compares with.
+
+    tools/real/reduce_references.py FOLDER tests/real/smollm2-135m.json
+
+Of each prompt: its text or messages, its ids, the best logits at the last position and the logarithm of the sum of all,
+the greedy answer with the margin of each step, and for some every SAMPLE_STRIDE-th logit of the whole vocabulary."""
+import json
+import os
+import sys
+
+import numpy as np
+
+SAMPLE_STRIDE = 64
+
+
+def main():
+    folder, out = sys.argv[1:3]
+    with open(os.path.join(folder, 'prompts.json')) as f:
+        prompts = {p['id']: p for p in json.load(f)}
+    with open(os.path.join(folder, 'reference.json')) as f:
+        reference = json.load(f)
+    logits = np.load(os.path.join(folder, 'logits.npz'))
+    cases = []
+    for r in reference['prompts']:
+        case = {k: prompts[r['id']][k] for k in ('id', 'text', 'messages') if k in prompts[r['id']]}
+        case.update({k: r[k] for k in ('ids', 'top_ids', 'top_logits', 'logsumexp')})
+        case['answer'] = r['greedy']['ids']
+        case['margins'] = [float(f'{m:.4g}') for m in r['greedy']['margin']]
+        if r['id'] in logits:
+            case['sample'] = [float(f'{v:.8g}') for v in logits[r['id']][::SAMPLE_STRIDE]]
+        cases.append(case)
+    head = {k: reference[k] for k in ('file', 'sha256', 'torch', 'transformers', 'dtype')}
+    with open(out, 'w') as f:
+        f.write(json.dumps({**head, 'sample_stride': SAMPLE_STRIDE, 'cases': []})[:-2].rstrip() + '\n')
+        f.write(',\n'.join(json.dumps(c, separators=(',', ':')) for c in cases) + '\n]}\n')
+
+
+main()
