@@ -27,6 +27,16 @@ struct sweep {
     {                       \
         BF16, FP8, F32, END \
     }
+#define GGUF_32                                                                   \
+    {                                                                             \
+        DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_IQ4_NL, \
+            DTYPE_GGUF_MXFP4, END                                                 \
+    }
+#define GGUF_256                                                                              \
+    {                                                                                         \
+        DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q8_K, DTYPE_IQ4_XS, \
+            DTYPE_GGUF_NVFP4, END                                                             \
+    }
 #define RANDOM           \
     {                    \
         FILL_RANDOM, END \
@@ -35,6 +45,10 @@ struct sweep {
 /* Many shapes, small: 17 rows hold every smaller number of rows, because runs are cut into calls of
  * each size. Heavy sanitizers take the second list. */
 static const struct sweep sweeps[] = {
+    {&op_project_add, GGUF_32, {17, END}, {32, 64, 96, 320, END}, {3, 67, 130, END}, RANDOM, false},
+    {&op_project_add, GGUF_256, {17, END}, {256, 768, END}, {3, 67, 130, END}, RANDOM, false},
+    {&op_gate_up, GGUF_32, {17, END}, {64, 320, END}, {67, END}, RANDOM, false},
+    {&op_gate_up, GGUF_256, {17, END}, {256, END}, {67, END}, RANDOM, false},
     {&op_project_add,
      ALL_DTYPES,
      {17, END},

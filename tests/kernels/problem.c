@@ -163,6 +163,34 @@ static void make_int4(struct problem *p, struct tensor *w, enum fill fill)
     w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
 }
 
+/* Any codes; scales of a block are of the size that layers have. */
+static void make_gguf(struct problem *p, struct tensor *w)
+{
+    static const struct {
+        enum dtype dtype;
+        int half[2];
+    } scales[] = {{DTYPE_Q4_0, {0, 0}},     {DTYPE_Q4_1, {0, 2}},   {DTYPE_Q5_0, {0, 0}},
+                  {DTYPE_Q5_1, {0, 2}},     {DTYPE_Q8_0, {0, 0}},   {DTYPE_Q2_K, {80, 82}},
+                  {DTYPE_Q3_K, {108, 108}}, {DTYPE_Q4_K, {0, 2}},   {DTYPE_Q5_K, {0, 2}},
+                  {DTYPE_Q6_K, {208, 208}}, {DTYPE_IQ4_NL, {0, 0}}, {DTYPE_IQ4_XS, {0, 0}}};
+    const size_t size = dtype_info(w->dtype)->bytes, bytes = weight_data_bytes(w);
+    uint8_t *data = memory_alloc(&p->memory, bytes, 0);
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)(random_bits(&p->random) >> 20);
+    for (size_t block = 0; block < bytes; block += size) {
+        for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++)
+            for (int k = 0; scales[i].dtype == w->dtype && k < 2; k++) /* 2^-8 .. 2^-6 */
+                data[block + (size_t)scales[i].half[k] + 1] =
+                    (uint8_t)(0x1c + (random_bits(&p->random) >> 20) % 8) |
+                    (random_bits(&p->random) >> 30 & 1 ? 0x80 : 0);
+        if (w->dtype == DTYPE_GGUF_MXFP4) data[block] = (uint8_t)(118 + data[block] % 8);
+        for (size_t i = 0; w->dtype == DTYPE_GGUF_NVFP4 && i < 4; i++)
+            data[block + i] &= 0x3f;
+        if (w->dtype == DTYPE_Q8_K) data[block + 3] = 0x3b;
+    }
+    w->data = data;
+}
+
 void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum dtype dtype,
                  enum fill fill)
 {
@@ -171,6 +199,10 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
     *w = (struct tensor){
         .dtype = dtype == DTYPE_NONE ? mixed[slot] : dtype, .rows = rows, .cols = cols};
     size_t size = dtype_size(w->dtype);
+    if (dtype_is_gguf(w->dtype)) {
+        make_gguf(p, w);
+        return;
+    }
     if (dtype == DTYPE_INT4) {
         make_int4(p, w, fill);
         return;

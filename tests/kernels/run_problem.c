@@ -227,12 +227,13 @@ double case_bound(const struct problem *p, const struct cpu_kernels *k, bool fro
 
 static const char *dtype_name(enum dtype d)
 {
-    return d == DTYPE_F8_E4M3 ? "fp8"
-           : d == DTYPE_BF16  ? "bf16"
-           : d == DTYPE_F16   ? "f16"
-           : d == DTYPE_F32   ? "f32"
-           : d == DTYPE_INT4  ? "int4"
-                              : "mixed";
+    return dtype_is_gguf(d)     ? dtype_info(d)->label
+           : d == DTYPE_F8_E4M3 ? "fp8"
+           : d == DTYPE_BF16    ? "bf16"
+           : d == DTYPE_F16     ? "f16"
+           : d == DTYPE_F32     ? "f32"
+           : d == DTYPE_INT4    ? "int4"
+                                : "mixed";
 }
 
 void case_name(char *out, size_t size, const struct test_case *c)

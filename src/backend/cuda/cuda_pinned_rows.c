@@ -9,6 +9,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_kernel_ids.h"
 #include "tensor/dequantize.h"
+#include "tensor/gguf_blocks.h"
 
 /* A stretch of whole pages. */
 struct pages {
@@ -153,7 +154,13 @@ static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t to
         memcpy(out, row, hidden * size);
         return;
     }
-    for (size_t i = 0; i < hidden; i++) {
+    for (size_t i = 0; dtype_is_gguf(table->dtype) && i < hidden; i += GGUF_UNIT) {
+        float values[GGUF_UNIT];
+        dequantize_columns(values, table, token, (int64_t)i, GGUF_UNIT);
+        for (size_t u = 0; u < GGUF_UNIT; u++)
+            out[i + u] = f32_to_bf16(values[u]);
+    }
+    for (size_t i = 0; !dtype_is_gguf(table->dtype) && i < hidden; i++) {
         float value;
         elements_to_f32(&value, row + i * size, table->dtype, 1);
         out[i] = f32_to_bf16(value * embedding_scale(table, (size_t)token, i));

@@ -49,6 +49,8 @@ static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
 
 size_t cuda_element_bytes(const struct tensor *w)
 {
+    if (dtype_is_gguf(w->dtype)) /* as float32: no bit is lost */
+        return cuda_aligned((size_t)w->rows * (size_t)w->cols * sizeof(float));
     if (!cuda_packs(w)) return cuda_aligned(weight_data_bytes(w));
     return cuda_aligned(packed_matrix_bytes(w->rows, (int64_t)weight_row_bytes(w)));
 }

@@ -13,7 +13,8 @@ enum { MAX_VECTOR = 1 << 20 };
 
 static enum kernel_dtype kernel_dtype_of(enum dtype d)
 {
-    return d == DTYPE_INT4   ? K_INT4
+    return dtype_is_gguf(d)  ? K_F32 /* which they become */
+           : d == DTYPE_INT4 ? K_INT4
            : d == DTYPE_F32  ? K_F32
            : d == DTYPE_F16  ? K_F16
            : d == DTYPE_BF16 ? K_BF16
@@ -196,14 +197,32 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
     return place_scale(c, out, in, e) && place_group_scales(c, out, in, e);
 }
 
+/* GGUF blocks as float32 rows, some at a time. */
+static bool upload_gguf(struct cuda *c, void *to, const struct tensor *in, ey_err *e)
+{
+    const size_t row_bytes = (size_t)in->cols * sizeof(float),
+                 most = row_bytes < UPLOAD_BYTES ? UPLOAD_BYTES / row_bytes : 1;
+    float *values = malloc(most * row_bytes);
+    if (!values) return ey_fail_memory(e, "weights on their way", most * row_bytes);
+    for (int64_t first = 0, n; first < in->rows; first += n) {
+        n = in->rows - first < (int64_t)most ? in->rows - first : (int64_t)most;
+        for (int64_t i = 0; i < n; i++)
+            dequantize_columns(values + i * in->cols, in, first + i, 0, (size_t)in->cols);
+        cuda_upload(c, (char *)to + (size_t)first * row_bytes, values, (size_t)n * row_bytes);
+    }
+    free(values);
+    return true;
+}
+
 static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                             ey_err *e)
 {
-    size_t bytes = weight_data_bytes(in);
+    size_t bytes = cuda_element_bytes(in);
     void *to = cuda_alloc(c, bytes, "weights", e);
     if (!to) return false;
-    cuda_upload(c, to, in->data, bytes);
     out->matrix.data = to;
+    if (dtype_is_gguf(in->dtype)) return upload_gguf(c, to, in, e);
+    cuda_upload(c, to, in->data, weight_data_bytes(in));
     return place_scale(c, out, in, e);
 }
 
@@ -298,6 +317,8 @@ static void upload_group(struct cuda *c, int group)
         if (s->to->group != group + 1) continue;
         if (s->to->matrix.packed)
             upload_packed(c, to, &s->from, NULL, staging_memory);
+        else if (dtype_is_gguf(s->from.dtype))
+            upload_gguf(c, to, &s->from, &c->error);
         else
             cuda_upload(c, to, s->from.data, weight_data_bytes(&s->from));
     }

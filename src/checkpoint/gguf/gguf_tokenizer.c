@@ -125,20 +125,26 @@ static json_object *token_text(const struct gguf_token *t)
     return json_object_new_string_len(t->text, (int)t->n);
 }
 
-/* {"id", "content", "special", …}: flags that files do not keep are as the models have them.
- * Phi-3's tokens take in the white space behind them. */
+/* Phi-3's tokens take in the white space behind them, but for these; files do not keep that. */
+static bool strips_right(const struct gguf_vocab *v, size_t id)
+{
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    const struct gguf_token *t = &v->tokens[id];
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (t->n == strlen(others[i]) && memcmp(t->text, others[i], t->n) == 0) return false;
+    return strcmp(v->m->arch->model_type, "phi3") == 0;
+}
+
+/* {"id", "content", "special", …} */
 static bool add_added_token(const struct gguf_vocab *v, size_t id, bool special)
 {
-    const bool strip = strcmp(v->m->arch->model_type, "phi3") == 0 && id != 0 &&
-                       v->tokens[id].text[0] == '<' && v->tokens[id].n > 1 &&
-                       v->tokens[id].text[1] == '|';
     json_object *entry = json_object_new_object();
     return append_to(v, v->added, entry) &&
            put_in(v, entry, "id", json_object_new_int64((int64_t)id)) &&
            put_in(v, entry, "content", token_text(&v->tokens[id])) &&
            put_in(v, entry, "special", json_object_new_boolean(special)) &&
            put_in(v, entry, "normalized", json_object_new_boolean(false)) &&
-           put_in(v, entry, "rstrip", json_object_new_boolean(strip));
+           put_in(v, entry, "rstrip", json_object_new_boolean(strips_right(v, id)));
 }
 
 static bool add_vocab_token(const struct gguf_vocab *v, size_t id)

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GGUF files as strangers make them: what is read of sound ones (tools/gguf/make_seeds.py), a clear
+ * line for each way to be damaged, and thousands of headers with a byte changed or an end missing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_model.h"
+#include "checkpoint/quantized_layouts.h"
+#include "checkpoint/temp_dir.h"
+#include "tensor/dequantize.h"
+#include "tokenizer/tokenizer.h"
+
+#define SEEDS "tests/fuzz/corpus/gguf/"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size); /* tests/fuzz/fuzz_gguf.c */
+
+struct bytes {
+    char *data;
+    size_t n;
+};
+
+static struct bytes read_seed(const char *name)
+{
+    struct bytes b;
+    char path[256];
+    ey_err e;
+    snprintf(path, sizeof(path), SEEDS "%s", name);
+    if (!file_read(&b.data, &b.n, path, 1 << 20, &e)) fail_msg("%s", e.text);
+    return b;
+}
+
+/* Where the text is; it must be there. */
+static char *find_text(const struct bytes *b, const char *text)
+{
+    char *at = memmem(b->data, b->n, text, strlen(text));
+    if (!at) fail_msg("%s is not in the file", text);
+    return at;
+}
+
+/* ---- sound files ---- */
+
+static void reads_values(void **state)
+{
+    (void)state;
+    struct gguf *f;
+    ey_err e;
+    int64_t n = 0;
+    double eps = 0;
+    if (!gguf_open(&f, SEEDS "byte-level.gguf", &e)) fail_msg("%s", e.text);
+    assert_true(gguf_text_is(f, "general.architecture", "llama"));
+    assert_true(gguf_int(f, "llama.embedding_length", 1, 100, &n, &e) && n == 32);
+    assert_false(gguf_int(f, "llama.embedding_length", 1, 31, &n, &e));
+    assert_non_null(strstr(e.text, "llama.embedding_length is 32; it must be from 1 to 31"));
+    assert_false(gguf_int(f, "general.name", 1, 31, &n, &e));
+    assert_true(gguf_optional_real(f, "llama.attention.layer_norm_rms_epsilon", &eps, &e));
+    assert_true(eps > 0.99e-5 && eps < 1.01e-5);
+    assert_int_equal(gguf_n_tensors(f), 11);
+    const struct tensor_view *t = gguf_tensor_at(f, 0);
+    assert_string_equal(t->name, "token_embd.weight");
+    assert_int_equal(t->dtype, DTYPE_Q8_0);
+    assert_true(t->n_dims == 2 && t->shape[0] == 263 && t->shape[1] == 32);
+    assert_int_equal(t->size, 263 * 34);
+    gguf_close(f);
+}
+
+static struct tokenizer *open_tokenizer(const char *path)
+{
+    struct checkpoint *c;
+    struct tokenizer *tok;
+    ey_err e;
+    if (!checkpoint_open(&c, path, &e)) fail_msg("%s", e.text);
+    json_object *root = checkpoint_tokenizer(c, &e);
+    if (!root || !tokenizer_open_json(&tok, root, path, &e)) fail_msg("%s", e.text);
+    json_object_put(root);
+    checkpoint_close(c);
+    return tok;
+}
+
+static void encodes_as(const struct tokenizer *tok, const char *text, const int32_t *want, size_t n)
+{
+    struct ids ids = {0};
+    ey_err e;
+    if (!tokenizer_encode(tok, text, strlen(text), true, &ids, &e)) fail_msg("%s", e.text);
+    assert_int_equal(ids.n, n);
+    assert_memory_equal(ids.id, want, n * sizeof(*want));
+    ids_free(&ids);
+}
+
+static void reads_tokenizers(void **state)
+{
+    (void)state;
+    struct tokenizer *tok = open_tokenizer(SEEDS "byte-level.gguf");
+    encodes_as(tok, "hello<|im_end|>", (const int32_t[]){259, 261}, 2);
+    encodes_as(tok, "a 12", (const int32_t[]){'a', ' ', '1', '2'}, 4);
+    encodes_as(tok, "[PAD262]", (const int32_t[]){'[', 'P', 'A', 'D', '2', '6', '2', ']'}, 8);
+    assert_int_equal(tokenizer_bos_id(tok), -1);
+    assert_int_equal(tokenizer_size(tok), 262);
+    tokenizer_close(tok);
+    tok = open_tokenizer(SEEDS "sentencepiece.gguf");
+    encodes_as(tok, "hello", (const int32_t[]){268}, 1);
+    encodes_as(tok, "z", (const int32_t[]){259, 3 + 'z'}, 2);
+    assert_int_equal(tokenizer_bos_id(tok), 1);
+    tokenizer_close(tok);
+}
+
+/* Names and shapes are the family's, and rows of queries are back in their place. */
+static void reads_models(void **state)
+{
+    (void)state;
+    struct checkpoint *c;
+    struct arena arena = {0};
+    struct tensor w;
+    float row[32], stored[32];
+    ey_err e;
+    static const struct name_alias none[1];
+    if (!checkpoint_open(&c, SEEDS "byte-level.gguf", &e)) fail_msg("%s", e.text);
+    struct tensor_source s = {.ckpt = c, .arena = &arena, .aliases = none};
+    const struct tensor_view *q = checkpoint_find(c, "model.layers.0.self_attn.q_proj.weight");
+    assert_non_null(q);
+    if (!source_matrix(&s, &w, q->name, 32, 32, &e)) fail_msg("%s", e.text);
+    assert_int_equal(w.dtype, DTYPE_Q4_0);
+    const struct tensor file = {.data = q->data, .dtype = q->dtype, .rows = 32, .cols = 32};
+    for (int64_t i = 0; i < 32; i++) {
+        const int64_t in_head = i % 16, from = i - in_head + in_head % 8 * 2 + in_head / 8;
+        dequantize_columns(row, &w, i, 0, 32);
+        dequantize_columns(stored, &file, from, 0, 32);
+        assert_memory_equal(row, stored, sizeof(row));
+    }
+    assert_false(source_plain(&s, &w, q->name, (const int64_t[]){32, 32}, 2, &e));
+    assert_non_null(strstr(e.text, "is stored as Q4_0; it must be BF16, F16 or F32"));
+    const json_object *config = checkpoint_config(c);
+    assert_true(json_object_get_boolean(json_member(config, "tie_word_embeddings")));
+    assert_int_equal(json_object_get_int(json_member(config, "vocab_size")), 263);
+    checkpoint_close(c);
+    arena_free(&arena);
+}
+
+/* ---- damaged ones ---- */
+
+/* At the text, `at` bytes further: n bytes are replaced. */
+static const struct damage {
+    const char *text;
+    long at;
+    size_t n;
+    const char *bytes, *message;
+} damages[] = {
+    {"GGUF", 0, 4, "GGML", "not a GGUF file"},
+    {"GGUF", 4, 4, "\1\0\0\0", "GGUF version 1 is too old"},
+    {"GGUF", 4, 4, "\0\0\0\3", "a big-endian GGUF file"},
+    {"GGUF", 4, 4, "\4\0\0\0", "GGUF version 4 is not supported"},
+    {"GGUF", 8, 8, "\377\377\377\377\377\377\377\177", "tensors, which is more"},
+    {"GGUF", 16, 8, "\377\377\377\377\377\377\377\377", "keys of metadata, which is more"},
+    {"general.name", -8, 8, "\0\0\0\0\0\0\0\0", "has a name of 0 bytes"},
+    {"general.name", -8, 8, "\377\377\377\377\377\377\377\177", "has a string of"},
+    {"general.name", 12, 4, "\15\0\0\0", "has the unknown value type 13"},
+    {"llama.block_count", 6, 11, "block_couns", "the key llama.block_count is missing"},
+    {"llama.context_length", 20, 4, "\6\0\0\0", "llama.context_length is no integer"},
+    {"general.architecture", 32, 5, "lamal", "the architecture lamal is not supported"},
+    {"general.file_type", 0, 25, "general.alignment\4\0\0\0\3\0\0\0", "general.alignment is 3"},
+    {"tokenizer.ggml.tokens", 25, 4, "\11\0\0\0", "an array of arrays"},
+    {"tokenizer.ggml.tokens", 29, 8, "\377\377\377\377\0\0\0\0",
+     "is an array of 4294967295 values"},
+    {"llama.rope.freq_base", 0, 20, "llama.context_length", "is there twice"},
+    {"llama.rope.dimension_count", 30, 4, "\10\0\0\0", "only all is supported"},
+    {"token_embd.weight", 17, 4, "\5\0\0\0", "has 5 dimensions, not 1 to 4"},
+    {"token_embd.weight", 17, 4, "\0\0\0\0", "has 0 dimensions"},
+    {"token_embd.weight", 21, 8, "\41\0\0\0\0\0\0\0", "are no whole blocks of Q8_0"},
+    {"token_embd.weight", 21, 8, "\0\0\0\0\0\0\0\0", "dimension 0 is 0"},
+    {"token_embd.weight", 29, 8, "\0\0\0\0\0\0\0\177", "does not fit 64 bits"},
+    {"token_embd.weight", 29, 8, "\0\0\0\1\0\0\0\0", "it is cut off"},
+    {"token_embd.weight", 37, 4, "\22\0\0\0",
+     "has type IQ3_XXS, which is not supported; take a Q4_K_M"},
+    {"token_embd.weight", 37, 4, "\4\0\0\0", "has type Q4_2, which was removed"},
+    {"token_embd.weight", 37, 4, "\143\0\0\0", "has type 99, which is unknown"},
+    {"token_embd.weight", 41, 8, "\1\0\0\0\0\0\0\0", "is no multiple of the alignment"},
+    {"blk.0.attn_norm.weight", 38, 8, "\0\0\0\0\0\0\0\0", "overlap"},
+    {"blk.0.attn_norm.weight", 0, 22, "blk.0.attn_what.weight",
+     "tensor blk.0.attn_what.weight is none"},
+    {"blk.0.attn_q.weight", 0, 19, "blk.0.attn_k.weight",
+     "tensor blk.0.attn_k.weight is there twice"},
+};
+
+static void names_damage(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+        const struct damage *d = &damages[i];
+        struct bytes b = read_seed("byte-level.gguf");
+        struct gguf *f;
+        struct gguf_model *m;
+        ey_err e = {0};
+        memcpy(find_text(&b, d->text) + d->at, d->bytes, d->n);
+        const bool ok = gguf_open_memory(&f, (const uint8_t *)b.data, b.n, "f.gguf", &e) &&
+                        gguf_model_of(&m, f, &e);
+        if (ok || !strstr(e.text, d->message))
+            fail_msg("\"%s\" for damage %zu, not \"%s\"", ok ? "(none)" : e.text, i, d->message);
+        assert_null(strchr(e.text, '\n'));
+        free(b.data);
+    }
+}
+
+/* Of the tokenizer, which is read later. */
+static const struct damage token_damages[] = {
+    {"smollm", 0, 6, "tekken", "tokenizer.ggml.pre is tekken"},
+    {"gpt2", 0, 4, "bert", "tokenizer.ggml.model is missing or none that is supported"},
+    {"hell o", 0, 6, "hell!o", "model.merges[3]"},
+    {"tokenizer.ggml.token_type", 0, 25, "tokenizer.ggml.scores____", NULL},
+    {"hello", -8, 13, "\5\0\0\0\0\0\0\0\0bcde", "is empty, longer than"},
+};
+
+static void names_damaged_tokenizers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(token_damages) / sizeof(token_damages[0]); i++) {
+        const struct damage *d = &token_damages[i];
+        struct bytes b = read_seed("byte-level.gguf");
+        struct gguf *f;
+        struct gguf_model *m;
+        struct tokenizer *tok = NULL;
+        ey_err e = {0};
+        memcpy(find_text(&b, d->text) + d->at, d->bytes, d->n);
+        if (!gguf_open_memory(&f, (const uint8_t *)b.data, b.n, "f.gguf", &e) ||
+            !gguf_model_of(&m, f, &e))
+            fail_msg("%s", e.text);
+        json_object *root = gguf_model_tokenizer(m, &e);
+        const bool ok = root && tokenizer_open_json(&tok, root, "f.gguf", &e);
+        if (ok != !d->message || (!ok && !strstr(e.text, d->message)))
+            fail_msg("\"%s\", not \"%s\"", ok ? "(none)" : e.text, d->message);
+        json_object_put(root);
+        tokenizer_close(tok);
+        gguf_model_close(m);
+        free(b.data);
+    }
+}
+
+/* A header in which one byte is another, and files that end early: read, or a message. */
+static void survives_changes(void **state)
+{
+    (void)state;
+    static const uint8_t values[] = {0, 1, 0x7f, 0x80, 0xff};
+    static const char *const names[] = {"byte-level.gguf", "sentencepiece.gguf", "vision.gguf"};
+    for (size_t k = 0; k < 3; k++) {
+        struct bytes b = read_seed(names[k]);
+        const size_t header = b.n < 9000 ? b.n : 9000, step = k < 2 ? 5 : 1;
+        for (size_t i = k; i < header; i += step) {
+            const char was = b.data[i];
+            b.data[i] = (char)values[i / step % sizeof(values)];
+            LLVMFuzzerTestOneInput((const uint8_t *)b.data, b.n);
+            b.data[i] = was;
+        }
+        for (size_t n = 0; n < header; n += 37) {
+            uint8_t *cut = malloc(n + 1); /* of its own size, so that reading beyond is found */
+            memcpy(cut, b.data, n);
+            LLVMFuzzerTestOneInput(cut, n);
+            free(cut);
+        }
+        free(b.data);
+    }
+}
+
+/* ---- several files ---- */
+
+static void names_missing_parts(void **state)
+{
+    (void)state;
+    const char *dir = temp_dir_make();
+    struct bytes b = read_seed("byte-level.gguf");
+    struct checkpoint *c;
+    ey_err e;
+    temp_file(dir, "m-00001-of-00002.gguf", b.data, b.n);
+    assert_false(checkpoint_open(&c, temp_path(dir, "m-00001-of-00002.gguf"), &e));
+    assert_non_null(strstr(e.text, "the key split.no is missing"));
+    temp_file(dir, "n-00002-of-00002.gguf", b.data, b.n);
+    assert_false(checkpoint_open(&c, temp_path(dir, "n-00002-of-00002.gguf"), &e));
+    assert_non_null(strstr(e.text, "part 1 of 2 is missing"));
+    temp_file(dir, "vision.gguf", read_seed("vision.gguf").data, 64);
+    assert_false(checkpoint_open(&c, temp_path(dir, "vision.gguf"), &e));
+    assert_false(checkpoint_open(&c, SEEDS "vision.gguf", &e));
+    assert_non_null(strstr(e.text, "a vision encoder (mmproj) and no model"));
+    temp_dir_remove(dir);
+    free(b.data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_values),
+        cmocka_unit_test(reads_tokenizers),
+        cmocka_unit_test(reads_models),
+        cmocka_unit_test(names_damage),
+        cmocka_unit_test(names_damaged_tokenizers),
+        cmocka_unit_test(survives_changes),
+        cmocka_unit_test(names_missing_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
