@@ -14,6 +14,9 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "checkpoint/gguf/gguf.h"
+#include "checkpoint/gguf/gguf_files.h"
+#include "checkpoint/gguf/gguf_arch.h"
+#include "checkpoint/gguf/gguf_stores.h"
 
 enum { MAX_REPOSITORY = REPOSITORY_NAME_BYTES, MAX_REVISION = REPOSITORY_REVISION_BYTES };
 
@@ -83,18 +86,32 @@ static bool is_safe_revision(const char *s)
     }
 }
 
+/* What may stand before a repository's name, as llama.cpp and Ollama take it. */
+static const char *after_host(const char *name)
+{
+    static const char *const hosts[] = {"hf.co/", "huggingface.co/"};
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
+        if (strncmp(name, hosts[i], strlen(hosts[i])) == 0) return name + strlen(hosts[i]);
+    return name;
+}
+
 bool repository_parse(struct repository *r, const char *name)
 {
-    const char *at = strchr(name, '@');
-    size_t n = at ? (size_t)(at - name) : strlen(name);
-    const char *revision = at ? at + 1 : "main";
-    if (n > MAX_REPOSITORY || strlen(revision) > MAX_REVISION) return false;
+    name = after_host(name);
+    const char *at = strchr(name, '@'), *revision = at ? at + 1 : "main";
+    const size_t all = at ? (size_t)(at - name) : strlen(name);
+    const char *colon = memchr(name, ':', all);
+    const size_t n = colon ? (size_t)(colon - name) : all, tag = colon ? all - n - 1 : 0;
+    if (n > MAX_REPOSITORY || strlen(revision) > MAX_REVISION || tag > REPOSITORY_TAG_BYTES ||
+        (colon && !is_safe_part(colon + 1, tag)))
+        return false;
     const char *slash = memchr(name, '/', n);
     size_t owner = slash ? (size_t)(slash - name) : 0;
     if (slash && !is_safe_part(name, owner)) return false;
     if (!is_safe_part(slash ? slash + 1 : name, slash ? n - owner - 1 : n)) return false;
     snprintf(r->name, sizeof(r->name), "%.*s", (int)n, name);
     snprintf(r->revision, sizeof(r->revision), "%s", revision);
+    snprintf(r->tag, sizeof(r->tag), "%.*s", (int)tag, colon ? colon + 1 : "");
     r->revision_given = at;
     return is_safe_revision(revision);
 }
@@ -190,9 +207,9 @@ static bool fail_model_absent(const struct repository *r, const char *cache, ey_
     return ey_fail(
         e, EY_NOT_FOUND,
         "%s is not a directory and not in the Hugging Face cache (%.250s); download it with: "
-        "eyelet pull %s%s%s, or give --model a directory",
-        r->name, cache, r->name, r->revision_given ? " --revision " : "",
-        r->revision_given ? r->revision : "");
+        "eyelet pull %s%s%s%s%s, or give --model a directory",
+        r->name, cache, r->name, r->tag[0] ? ":" : "", r->tag,
+        r->revision_given ? " --revision " : "", r->revision_given ? r->revision : "");
 }
 
 static bool fail_no_snapshot(const struct repository *r, const char *directory, ey_err *e)
@@ -204,21 +221,51 @@ static bool fail_no_snapshot(const struct repository *r, const char *directory, 
         r->name, r->revision, directory, r->name, r->revision);
 }
 
-bool model_directory_find(char *out, const char *name, ey_err *e)
+bool model_snapshot_find(char *out, const struct repository *r, ey_err *e)
 {
     char cache[EY_MAX_PATH], directory[EY_MAX_PATH];
+    if (!hf_cache_directory(cache, e)) return false;
+    if (!repository_directory(directory, cache, r->name) || !path_is_directory(directory))
+        return fail_model_absent(r, cache, e);
+    return find_snapshot(out, directory, r->revision, r->revision_given) ||
+           fail_no_snapshot(r, directory, e);
+}
+
+/* A folder of safetensors stays one; of GGUF files one is chosen. `usual`: Q4_K_M where nothing
+ * says which. */
+static bool find_in_folder(char *out, const char *directory, const char *tag, bool usual, ey_err *e)
+{
+    char config[EY_MAX_PATH], file[EY_MAX_PATH];
+    ey_err none;
+    const bool plain = path_join(config, directory, "config.json", NULL) && path_is_file(config);
+    if (!tag && (plain || (!gguf_choose_file(file, directory, NULL, usual, &none) &&
+                           none.code == EY_NOT_FOUND)))
+        return snprintf(out, EY_MAX_PATH, "%s", directory) < EY_MAX_PATH ||
+               ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", directory,
+                       EY_MAX_PATH);
+    return gguf_choose_file(out, directory, tag, usual, e);
+}
+
+bool model_directory_find(char *out, const char *name, ey_err *e)
+{
+    char snapshot[EY_MAX_PATH];
     struct repository r;
-    if (path_is_directory(name) || gguf_is_file(name)) {
+    ey_err absent;
+    if (path_is_directory(name)) return find_in_folder(out, name, NULL, false, e);
+    if (gguf_is_file(name) || ollama_is_manifest(name)) {
         if (snprintf(out, EY_MAX_PATH, "%s", name) < EY_MAX_PATH) return true;
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is longer than %d bytes", name,
                        EY_MAX_PATH);
     }
-    if (!repository_parse(&r, name)) return fail_unknown_model(name, e);
-    if (!hf_cache_directory(cache, e)) return false;
-    if (!repository_directory(directory, cache, r.name) || !path_is_directory(directory))
-        return path_is_file(name) ? fail_model_is_file(name, e) : fail_model_absent(&r, cache, e);
-    return find_snapshot(out, directory, r.revision, r.revision_given) ||
-           fail_no_snapshot(&r, directory, e);
+    const bool parsed = repository_parse(&r, name);
+    const char *tag = parsed && r.tag[0] ? r.tag : NULL;
+    const bool found = parsed && model_snapshot_find(snapshot, &r, &absent);
+    if (found && find_in_folder(out, snapshot, tag, true, &absent)) return true;
+    if (ollama_find(out, name) || (parsed && lmstudio_find(out, r.name, tag))) return true;
+    if (!parsed) return fail_unknown_model(name, e);
+    if (path_is_file(name)) return fail_model_is_file(name, e);
+    if (e) *e = absent;
+    return false;
 }
 
 /* ---- list ---- */
@@ -306,17 +353,97 @@ static bool repository_name(char out[MAX_REPOSITORY + 1], const char *entry)
     return true;
 }
 
-static bool add_listing(struct model_listing **list, size_t *n, const char *cache,
-                        const char *entry, ey_err *e)
+/* A list that grows. */
+struct listing_maker {
+    struct model_listing *list;
+    size_t n;
+    char name[MAX_REPOSITORY + 1]; /* of the repository that is listed now */
+    ey_err *e;
+};
+
+/* The next place in the list; NULL with a message. */
+static struct model_listing *next_listing(struct listing_maker *m)
 {
-    char name[MAX_REPOSITORY + 1], repository[EY_MAX_PATH], snapshot[EY_MAX_PATH];
-    if (!repository_name(name, entry) || !path_join(repository, cache, entry, NULL) ||
+    struct model_listing *larger = realloc(m->list, (m->n + 1) * sizeof(*larger));
+    if (!larger) {
+        ey_fail_memory(m->e, "the list of models", (m->n + 1) * sizeof(*larger));
+        return NULL;
+    }
+    m->list = larger;
+    return &larger[m->n++];
+}
+
+/* The sum of the file's parts. */
+static uint64_t gguf_file_bytes(const char *path)
+{
+    char directory[EY_MAX_PATH];
+    const char *slash = strrchr(path, '/');
+    uint64_t bytes = 0;
+    snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) : 1,
+             slash ? path : ".");
+    DIR *d = opendir(directory);
+    for (struct dirent *entry; d && slash && (entry = readdir(d));) {
+        char other[EY_MAX_PATH];
+        struct stat st;
+        if (gguf_is_part_of(entry->d_name, slash + 1) &&
+            path_join(other, directory, entry->d_name, NULL) && stat(other, &st) == 0)
+            bytes += (uint64_t)st.st_size;
+    }
+    if (d) closedir(d);
+    return bytes;
+}
+
+/* A GGUF file under a name. What its header does not say stays unknown. */
+static bool list_gguf(void *user, const char *name, const char *path)
+{
+    struct listing_maker *maker = user;
+    struct model_listing *m = next_listing(maker);
+    char file[EY_MAX_PATH], projector[EY_MAX_PATH];
+    struct gguf *f = NULL;
+    int64_t type = -1;
+    if (!m) return false;
+    const bool manifest = ollama_is_manifest(path);
+    if (!manifest || !ollama_read_manifest(path, file, projector, NULL))
+        snprintf(file, sizeof(file), "%s", path);
+    *m = (struct model_listing){
+        .name = strdup(name), .directory = strdup(path), .bytes = gguf_file_bytes(file)};
+    if (gguf_open(&f, file, NULL)) {
+        const struct gguf_arch *arch = gguf_arch_of(f, NULL);
+        m->architecture = copy_or_null(arch ? arch->architecture
+                                            : gguf_text(f, "general.architecture"));
+        if (gguf_optional_int(f, "general.file_type", 0, INT32_MAX, &type, NULL))
+            m->quantization = copy_or_null(gguf_file_type_name(type));
+    }
+    gguf_close(f);
+    return (m->name && m->directory) || ey_fail_memory(maker->e, "the list of models", 0);
+}
+
+static bool list_snapshot_file(void *user, const char *path)
+{
+    struct listing_maker *maker = user;
+    char name[MAX_REPOSITORY + REPOSITORY_TAG_BYTES + 2], tag[REPOSITORY_TAG_BYTES];
+    gguf_tag_of(tag, sizeof(tag), path);
+    snprintf(name, sizeof(name), "%s:%s", maker->name, tag);
+    return list_gguf(maker, name, path);
+}
+
+static bool has_config(const char *directory)
+{
+    char path[EY_MAX_PATH];
+    return path_join(path, directory, "config.json", NULL) && path_is_file(path);
+}
+
+static bool add_listing(struct listing_maker *m, const char *cache, const char *entry)
+{
+    char repository[EY_MAX_PATH], snapshot[EY_MAX_PATH];
+    if (!repository_name(m->name, entry) || !path_join(repository, cache, entry, NULL) ||
         !find_snapshot(snapshot, repository, "main", false))
         return true;
-    struct model_listing *larger = realloc(*list, (*n + 1) * sizeof(*larger));
-    if (!larger) return ey_fail_memory(e, "the list of models", (*n + 1) * sizeof(*larger));
-    *list = larger;
-    return listing_describe(&larger[(*n)++], name, snapshot, e);
+    const size_t before = m->n;
+    if (!gguf_each_file(snapshot, list_snapshot_file, m)) return false;
+    if (m->n > before && !has_config(snapshot)) return true;
+    struct model_listing *plain = next_listing(m);
+    return plain && listing_describe(plain, m->name, snapshot, m->e);
 }
 
 static int compare_listings(const void *a, const void *b)
@@ -324,23 +451,29 @@ static int compare_listings(const void *a, const void *b)
     return strcmp(((const struct model_listing *)a)->name, ((const struct model_listing *)b)->name);
 }
 
-bool model_list(struct model_listing **list, size_t *n, ey_err *e)
+static bool list_cache(struct listing_maker *m)
 {
     char cache[EY_MAX_PATH];
     bool ok = true;
-    *list = NULL;
-    *n = 0;
     DIR *d = hf_cache_directory(cache, NULL) ? opendir(cache) : NULL;
     if (!d) return true;
     for (struct dirent *entry; ok && (entry = readdir(d));)
-        ok = add_listing(list, n, cache, entry->d_name, e);
+        ok = add_listing(m, cache, entry->d_name);
     closedir(d);
-    if (ok && *n) qsort(*list, *n, sizeof(**list), compare_listings);
+    return ok;
+}
+
+bool model_list(struct model_listing **list, size_t *n, ey_err *e)
+{
+    struct listing_maker m = {.e = e};
+    const bool ok = list_cache(&m) && gguf_stores_each(list_gguf, &m);
+    if (ok && m.n) qsort(m.list, m.n, sizeof(*m.list), compare_listings);
     if (!ok) {
-        model_list_free(*list, *n);
-        *list = NULL;
-        *n = 0;
+        model_list_free(m.list, m.n);
+        m = (struct listing_maker){0};
     }
+    *list = m.list;
+    *n = m.n;
     return ok;
 }
 

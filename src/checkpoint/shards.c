@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf/gguf_model.h"
+#include "checkpoint/gguf/gguf_stores.h"
 
 #define SINGLE_FILE "model.safetensors"
 #define INDEX_FILE "model.safetensors.index.json"
@@ -265,9 +266,18 @@ static bool open_files(struct checkpoint *c, ey_err *e)
                    c->directory);
 }
 
+/* A file, or what one of Ollama's manifests names. */
+static bool open_gguf_files(struct checkpoint *c, ey_err *e)
+{
+    char model[EY_MAX_PATH], projector[EY_MAX_PATH];
+    if (!ollama_is_manifest(c->directory)) return gguf_model_open(&c->gguf, c->directory, NULL, e);
+    return ollama_read_manifest(c->directory, model, projector, e) &&
+           gguf_model_open(&c->gguf, model, projector[0] ? projector : NULL, e);
+}
+
 static bool open_gguf(struct checkpoint *c, ey_err *e)
 {
-    if (!gguf_model_open(&c->gguf, c->directory, NULL, e)) return false;
+    if (!open_gguf_files(c, e)) return false;
     const size_t n = gguf_model_n_tensors(c->gguf);
     if (!alloc_tensor_table(c, n, e)) return false;
     for (size_t i = 0; i < n; i++)
@@ -280,7 +290,7 @@ static bool open_gguf(struct checkpoint *c, ey_err *e)
 
 bool checkpoint_open(struct checkpoint **out, const char *directory, ey_err *e)
 {
-    const bool is_gguf = gguf_is_file(directory);
+    const bool is_gguf = gguf_is_file(directory) || ollama_is_manifest(directory);
     if (!is_gguf && !path_is_directory(directory))
         return ey_fail(e, EY_NOT_FOUND, "%s: no such directory", directory);
     struct checkpoint *c = calloc(1, sizeof(*c));

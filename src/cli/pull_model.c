@@ -193,9 +193,9 @@ static bool pull_snapshot(struct pull_state *p, char *out, const struct reposito
 /* What is here is as good as pulled. */
 static bool find_in_cache_offline(char *out, const struct repository *r, ey_err *e)
 {
-    char name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
-    snprintf(name, sizeof(name), "%s%s%s", r->name, r->revision_given ? "@" : "",
-             r->revision_given ? r->revision : "");
+    char name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + REPOSITORY_TAG_BYTES + 3];
+    snprintf(name, sizeof(name), "%s%s%s%s%s", r->name, r->tag[0] ? ":" : "", r->tag,
+             r->revision_given ? "@" : "", r->revision_given ? r->revision : "");
     if (model_directory_find(out, name, NULL)) return true;
     return ey_fail(e, EY_NOT_FOUND,
                    "%s is not in the Hugging Face cache, and HF_HUB_OFFLINE says to ask nobody; "

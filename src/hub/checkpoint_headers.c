@@ -13,7 +13,12 @@
 #include "base/file.h"
 #include "hub/hub_request.h"
 
-enum { LENGTH_BYTES = 8, FIRST_BYTES = 64 << 10, MAX_SMALL_BYTES = 16 << 20 };
+enum {
+    LENGTH_BYTES = 8,
+    FIRST_BYTES = 64 << 10,
+    MAX_SMALL_BYTES = 16 << 20,
+    GGUF_HEADER_BYTES = 24 << 20 /* tokens and merges are in it, 6 MB for 150,000 */
+};
 
 static bool has_ending(const char *name, const char *ending)
 {
@@ -65,6 +70,15 @@ static bool fetch_safetensors_header(struct hub_request *r, const struct hub_mod
     return hub_request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
 }
 
+/* How long it is, only reading says: as much as any has. */
+static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *model,
+                              const struct hub_file *file, const char *url, struct buf *out,
+                              ey_err *e)
+{
+    const size_t n = file->size < GGUF_HEADER_BYTES ? (size_t)file->size : GGUF_HEADER_BYTES;
+    return !n || hub_request_get(r, model->repository.name, url, n, out, e);
+}
+
 static bool is_plan_input(const char *name)
 {
     return has_ending(name, "config.json") || has_ending(name, ".index.json");
@@ -73,13 +87,15 @@ static bool is_plan_input(const char *name)
 static bool fetch_header_file(struct hub_request *r, const struct hub_model *model,
                               const struct hub_file *file, const char *directory, ey_err *e)
 {
-    bool weights = has_ending(file->name, ".safetensors");
+    const bool gguf = has_ending(file->name, ".gguf"),
+               weights = gguf || has_ending(file->name, ".safetensors");
     if (!weights && !is_plan_input(file->name)) return true;
     struct buf bytes = buf_with_max(weights ? EY_MAX_SAFETENSORS_HEADER + LENGTH_BYTES
                                             : MAX_SMALL_BYTES);
     char *url = hub_file_url(r->hub, model, file->name);
-    bool ok = weights ? fetch_safetensors_header(r, model, file, url, &bytes, e)
-                      : hub_request_get(r, model->repository.name, url, 0, &bytes, e);
+    bool ok = gguf      ? fetch_gguf_header(r, model, file, url, &bytes, e)
+              : weights ? fetch_safetensors_header(r, model, file, url, &bytes, e)
+                        : hub_request_get(r, model->repository.name, url, 0, &bytes, e);
     ok = ok &&
          write_sparse_file(directory, file->name, &bytes, weights ? file->size : bytes.size, e);
     free(url);

@@ -150,13 +150,25 @@ bool repo_listing_read(struct repo_listing *out, const char *text, size_t n, ey_
     return false;
 }
 
-bool repo_listing_has(const struct repo_listing *listing, const char *file)
+size_t repo_listing_count(const struct repo_listing *listing)
 {
     json_object *files = json_member_of_type(listing->json, "siblings", json_type_array);
-    for (size_t i = 0; i < json_object_array_length(files); i++) {
-        json_object *name = json_member_of_type(json_object_array_get_idx(files, i), "rfilename",
-                                                json_type_string);
-        if (name && strcmp(json_object_get_string(name), file) == 0) return true;
+    return files ? json_object_array_length(files) : 0;
+}
+
+const char *repo_listing_at(const struct repo_listing *listing, size_t i)
+{
+    json_object *files = json_member_of_type(listing->json, "siblings", json_type_array),
+                *name = json_member_of_type(json_object_array_get_idx(files, i), "rfilename",
+                                            json_type_string);
+    return name ? json_object_get_string(name) : NULL;
+}
+
+bool repo_listing_has(const struct repo_listing *listing, const char *file)
+{
+    for (size_t i = 0; i < repo_listing_count(listing); i++) {
+        const char *name = repo_listing_at(listing, i);
+        if (name && strcmp(name, file) == 0) return true;
     }
     return false;
 }

@@ -48,6 +48,9 @@ struct repo_listing {
 };
 bool repo_listing_read(struct repo_listing *out, const char *text, size_t n, ey_err *e);
 bool repo_listing_has(const struct repo_listing *listing, const char *file);
+/* The i-th file; NULL: there are no more, or it has no name. */
+const char *repo_listing_at(const struct repo_listing *listing, size_t i);
+size_t repo_listing_count(const struct repo_listing *listing);
 void repo_listing_free(struct repo_listing *listing);
 
 /* The shards that a model.safetensors.index.json names, each once, in order of their names. */

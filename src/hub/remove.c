@@ -268,18 +268,20 @@ static bool check_directory(const struct hub_removal *r, const struct repository
 
 bool hub_plan_removal(struct hub_removal *out, const struct repository *repository, ey_err *e)
 {
-    char cache[EY_MAX_PATH], snapshot[EY_MAX_PATH],
-        name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + 2];
+    char cache[EY_MAX_PATH], snapshot[EY_MAX_PATH];
     size_t n_others = 0;
     *out = (struct hub_removal){0};
+    if (repository->tag[0])
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "rm removes a repository with all of its files; name it without \":%s\"",
+                       repository->tag);
     if (!hf_cache_directory(cache, e)) return false;
     if (!repository_directory(out->directory, cache, repository->name))
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", cache);
     if (!check_directory(out, repository, e)) return false;
     if (!repository->revision_given)
         return walk_tree(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
-    snprintf(name, sizeof(name), "%s@%s", repository->name, repository->revision);
-    if (!model_directory_find(snapshot, name, e))
+    if (!model_snapshot_find(snapshot, repository, e))
         return ey_fail(e, EY_NOT_FOUND, "%s: revision %s is not in the Hugging Face cache (%.300s)",
                        repository->name, repository->revision, out->directory);
     snprintf(out->commit, sizeof(out->commit), "%s", strrchr(snapshot, '/') + 1);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/gguf/gguf_files.h"
 #include "hub/blob.h"
 #include "hub/hub_request.h"
 
@@ -130,8 +131,89 @@ static bool add_weights(struct repo_query *s, ey_err *e)
         return add_repo_file(s, INDEX_FILE, e) && add_shards(s, e);
     return ey_fail(e, EY_BAD_MODEL,
                    "%s has neither " SINGLE_FILE " nor " INDEX_FILE
-                   "; eyelet reads safetensors, not GGUF, ONNX or others",
+                   " nor a GGUF file; eyelet reads safetensors and GGUF, not ONNX or others",
                    s->what);
+}
+
+/* ---- GGUF files ---- */
+
+/* Names of the files of models, [n]; the caller frees the list. */
+static const char **gguf_names(const struct repo_query *s, int *n)
+{
+    const size_t all = repo_listing_count(&s->listing);
+    const char **names = calloc(all + 1, sizeof(*names));
+    *n = 0;
+    for (size_t i = 0; names && i < all; i++) {
+        const char *name = repo_listing_at(&s->listing, i);
+        if (name && gguf_is_model_name(name)) names[(*n)++] = name;
+    }
+    return names;
+}
+
+/* With a tag, or where there is nothing else. */
+static bool wants_gguf(const struct repo_query *s)
+{
+    int n;
+    if (s->model->repository.tag[0]) return true;
+    if (repo_listing_has(&s->listing, SINGLE_FILE) || repo_listing_has(&s->listing, INDEX_FILE))
+        return false;
+    free(gguf_names(s, &n));
+    return n > 0;
+}
+
+static bool fail_tag(const struct repo_query *s, const char *const *names, int n, ey_err *e)
+{
+    char tags[1024] = "";
+    for (int i = 0; i < n; i++) {
+        char tag[REPOSITORY_TAG_BYTES];
+        const size_t used = strlen(tags);
+        gguf_tag_of(tag, sizeof(tag), names[i]);
+        snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : "", tag);
+    }
+    return ey_fail(e, EY_NOT_FOUND, "%s has no GGUF file that is tagged %s; there %s%s", s->what,
+                   s->model->repository.tag, n ? "are: " : "is none at all", tags);
+}
+
+/* The vision encoder's file beside the model's: one, the best. */
+static const char *best_mmproj(const struct repo_query *s)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < repo_listing_count(&s->listing); i++) {
+        const char *name = repo_listing_at(&s->listing, i);
+        if (!name || !gguf_is_mmproj_name(name) || !is_safe_file_name(name)) continue;
+        if (!best || gguf_mmproj_rank(name) < gguf_mmproj_rank(best)) best = name;
+    }
+    return best;
+}
+
+/* All parts of one file, and the vision encoder's. */
+static bool add_gguf_files(struct repo_query *s, const char *first, ey_err *e)
+{
+    const char *mmproj = best_mmproj(s);
+    if (!is_safe_file_name(first))
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: %.200s lies in a folder of the repository, which is not supported; "
+                       "download it and name the file with --model",
+                       s->what, first);
+    for (size_t i = 0; i < repo_listing_count(&s->listing); i++) {
+        const char *name = repo_listing_at(&s->listing, i);
+        if (name && is_safe_file_name(name) && gguf_is_part_of(name, first) &&
+            !add_repo_file(s, name, e))
+            return false;
+    }
+    return !mmproj || add_repo_file(s, mmproj, e);
+}
+
+static bool add_gguf(struct repo_query *s, ey_err *e)
+{
+    int n;
+    const char *tag = s->model->repository.tag[0] ? s->model->repository.tag : NULL;
+    const char **names = gguf_names(s, &n);
+    if (!names) return ey_fail_memory(e, "names of files", 0);
+    const int at = gguf_choose_name(names, n, tag);
+    const bool ok = at >= 0 ? add_gguf_files(s, names[at], e) : fail_tag(s, names, n, e);
+    free(names);
+    return ok;
 }
 
 /* ---- what is here already ---- */
@@ -166,11 +248,12 @@ bool hub_list_repo(struct hub *hub, const struct repository *repository, struct 
 {
     *model = (struct hub_model){.repository = *repository};
     struct repo_query s = {.hub = hub, .model = model, .text = buf_with_max(MAX_LISTING_BYTES)};
-    snprintf(s.what, sizeof(s.what), "%s%s%s", repository->name,
+    snprintf(s.what, sizeof(s.what), "%.200s%s%s", repository->name,
              repository->revision_given ? "@" : "",
              repository->revision_given ? repository->revision : "");
     bool ok = check_repo_name(repository, e) && hub_request_open(&s.request, hub, e) &&
-              read_listing(&s, e) && add_small_files(&s, e) && add_weights(&s, e) &&
+              read_listing(&s, e) &&
+              (wants_gguf(&s) ? add_gguf(&s, e) : add_small_files(&s, e) && add_weights(&s, e)) &&
               count_missing_bytes(model, e);
     hub_request_close(&s.request);
     repo_listing_free(&s.listing);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_cache.h"
 #include "temp_dir.h"
 
@@ -206,6 +207,122 @@ static void an_absent_cache_is_an_empty_list(void **state)
     model_list_free(list, n);
 }
 
+/* ---- GGUF files ---- */
+
+#define SEED "tests/fuzz/corpus/gguf/byte-level.gguf"
+
+/* A link to a sound file. */
+static void link_gguf(const char *relative)
+{
+    char here[EY_MAX_PATH], target[EY_MAX_PATH + sizeof(SEED) + 1];
+    assert_non_null(getcwd(here, sizeof(here)));
+    snprintf(target, sizeof(target), "%s/%s", here, SEED);
+    temp_link(root, relative, target);
+}
+
+#define GGUF_REPO "models--Org--Small-GGUF"
+#define SNAPSHOT GGUF_REPO "/snapshots/aaaa1111/"
+
+static void gguf_files_by_tags(void **state)
+{
+    (void)state;
+    temp_text(root, GGUF_REPO "/refs/main", "aaaa1111");
+    link_gguf(SNAPSHOT "Small-BF16.gguf");
+    link_gguf(SNAPSHOT "Small-Q4_K_M.gguf");
+    link_gguf(SNAPSHOT "Small-Q4_K_M_L.gguf");
+    link_gguf(SNAPSHOT "Small-Q8_0-00001-of-00002.gguf");
+    link_gguf(SNAPSHOT "Small-Q8_0-00002-of-00002.gguf");
+    link_gguf(SNAPSHOT "mmproj-F16.gguf");
+    expect_found("Org/Small-GGUF", SNAPSHOT "Small-Q4_K_M.gguf");
+    expect_found("Org/Small-GGUF:q4_k_m", SNAPSHOT "Small-Q4_K_M.gguf");
+    expect_found("hf.co/Org/Small-GGUF:Q8_0@aaaa1111", SNAPSHOT "Small-Q8_0-00001-of-00002.gguf");
+    expect_found("Org/Small-GGUF:BF16", SNAPSHOT "Small-BF16.gguf");
+    expect_missing("Org/Small-GGUF:F16", "no GGUF file in it is tagged F16",
+                   "there are: BF16, Q4_K_M, Q4_K_M_L, Q8_0");
+    expect_missing("Org/Small-GGUF:Q4_K", "tagged Q4_K;", "there are:");
+    expect_missing("Org/Absent:Q4_K_M", "not in the Hugging Face cache",
+                   "eyelet pull Org/Absent:Q4_K_M");
+}
+
+static void folders_of_gguf_files(void **state)
+{
+    (void)state;
+    char found[EY_MAX_PATH];
+    ey_err e;
+    link_gguf("own/m-Q4_0.gguf");
+    snprintf(found, sizeof(found), "%s", temp_path(root, "own"));
+    expect_found(found, "own/m-Q4_0.gguf");
+    link_gguf("own/m-Q8_0.gguf");
+    assert_false(model_directory_find(found, temp_path(root, "own"), &e));
+    assert_non_null(strstr(e.text, "several GGUF files in it; name one of them, or its tag (Q4_0, "
+                                   "Q8_0)"));
+    expect_found(temp_path(root, "own/m-Q8_0.gguf"), "own/m-Q8_0.gguf");
+}
+
+#define DIGEST "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void write_manifest(const char *relative, const char *digest, const char *kind, int size)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "{\"layers\":[{\"mediaType\":\"application/vnd.ollama.image.%s\",\"digest\":\"%s\","
+             "\"size\":%d},{\"mediaType\":\"application/vnd.ollama.image.license\"}]}",
+             kind, digest, size);
+    temp_text(root, relative, text);
+}
+
+/* The message of what opens a manifest; "": it opens. */
+static const char *opening(const char *relative)
+{
+    static ey_err e;
+    struct checkpoint *c = NULL;
+    if (checkpoint_open(&c, temp_path(root, relative), &e)) e.text[0] = 0;
+    checkpoint_close(c);
+    return e.text;
+}
+
+#define LIBRARY "ollama/manifests/registry.ollama.ai/library/"
+
+static void ollama_and_lm_studio(void **state)
+{
+    (void)state;
+    struct model_listing *list;
+    size_t n;
+    ey_err e;
+    char ollama[EY_MAX_PATH];
+    snprintf(ollama, sizeof(ollama), "%s", temp_path(root, "ollama"));
+    setenv("OLLAMA_MODELS", ollama, 1);
+    setenv("HOME", root, 1);
+    link_gguf("ollama/blobs/sha256-" DIGEST);
+    write_manifest(LIBRARY "small/4b", "sha256:" DIGEST, "model", 24480);
+    write_manifest(LIBRARY "small/latest", "sha256-" DIGEST, "model", 24481);
+    write_manifest(LIBRARY "small/out", "sha256:../../../../etc/passwd", "model", 3);
+    write_manifest(LIBRARY "small/lora", "sha256:" DIGEST, "adapter", 24480);
+    write_manifest("ollama/manifests/hf.co/Org/Other/Q4_0", "sha256:" DIGEST, "model", 24480);
+    link_gguf(".lmstudio/models/pub/Small/Small-Q4_0.gguf");
+    expect_found("small:4b", LIBRARY "small/4b");
+    expect_found("small", LIBRARY "small/latest");
+    expect_found("hf.co/Org/Other:Q4_0", "ollama/manifests/hf.co/Org/Other/Q4_0");
+    expect_found("pub/Small:q4_0", ".lmstudio/models/pub/Small/Small-Q4_0.gguf");
+    expect_missing("small:8b", "not in the Hugging Face cache", "");
+    expect_missing("../small:4b", "", "");
+    assert_string_equal(opening(LIBRARY "small/4b"), "");
+    assert_non_null(strstr(opening(LIBRARY "small/latest"), "has 24480 bytes, not 24481"));
+    assert_non_null(strstr(opening(LIBRARY "small/out"), "is no digest of a blob"));
+    assert_non_null(strstr(opening(LIBRARY "small/lora"), "a model with an adapter"));
+    assert_true(model_list(&list, &n, &e));
+    assert_int_equal(n, 6);
+    assert_string_equal(list[0].name, "hf.co/Org/Other:Q4_0");
+    assert_string_equal(list[1].name, "pub/Small:Q4_0");
+    assert_string_equal(list[1].architecture, "LlamaForCausalLM");
+    assert_string_equal(list[1].quantization, "Q4_0");
+    assert_int_equal(list[1].bytes, 24480);
+    assert_string_equal(list[2].name, "small:4b");
+    model_list_free(list, n);
+    unsetenv("OLLAMA_MODELS");
+    unsetenv("HOME");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -217,6 +334,9 @@ int main(void)
         CASE(where_the_cache_is),
         CASE(listing),
         CASE(an_absent_cache_is_an_empty_list),
+        CASE(gguf_files_by_tags),
+        CASE(folders_of_gguf_files),
+        CASE(ollama_and_lm_studio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,10 @@
 # Prints TAP.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") serve_folder=$(realpath "$4")
+seed=$(dirname "$(realpath "$0")")/../fuzz/corpus/gguf/byte-level.gguf
 . "$(dirname "$(realpath "$0")")/common.sh"
 unset EYELET_MODEL HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HUGGING_FACE_HUB_TOKEN HF_HUB_OFFLINE \
-  TRANSFORMERS_OFFLINE XDG_CACHE_HOME
+  TRANSFORMERS_OFFLINE XDG_CACHE_HOME OLLAMA_MODELS
 unset http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY
 export HF_HOME=$work/hf HOME=$work
 model=Org/Tiny cache=$work/hf/hub/models--Org--Tiny snapshot=snapshots/0123456789abcdef0123456789abcdef01234567
@@ -137,6 +138,24 @@ try "a model that eyelet does not run" 1 - 'this machine cannot run it: .*' pull
 [ ! -e "$cache/snapshots" ]
 say "was not downloaded"
 try "but is when --yes says so" 0 "$snapshot" 'cannot run it' pull $model --yes
+
+# ---- GGUF files ----
+"$eyelet" rm $model --yes 2>/dev/null
+rm -rf tiny/*
+cp "$seed" tiny/Tiny-Q4_K_M.gguf
+cp "$seed" tiny/Tiny-Q8_0.gguf
+stop_hub
+start_hub
+try "a tag that is not there" 1 - "no GGUF file that is tagged Q5_K_M; there are: Q4_K_M, Q8_0" pull $model:Q5_K_M
+try "a GGUF file" 0 "^$cache/$snapshot\$" 'hashes are right' pull hf.co/$model:Q8_0
+[ -e "$cache/$snapshot/Tiny-Q8_0.gguf" ] && [ ! -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
+say "is the only one"
+try "it is listed by its tag" 0 "^$model:Q8_0 .* Q4_0 .*yes\$" - list
+try "it is found by its tag" 0 "Tiny-Q8_0.gguf on cpu" - plan --model $model:Q8_0 --device cpu
+try "without a tag it is Q4_K_M" 0 . '1 files' pull $model
+[ -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
+say "which is here now"
+try "rm of one file" 2 - 'name it without ":Q8_0"' rm $model:Q8_0 --yes
 
 echo "1..$ran"
 exit $((failed > 0))

@@ -12,7 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "tensor/dequantize.h"
 
-enum { ALIGNMENT = 32, MAX_OUT = 1 << 30, MAX_OUT_TENSORS = 4096, TEXT = 200 };
+enum { ALIGNMENT = 32, MAX_OUT = 1 << 30, MAX_OUT_TENSORS = 4096, TEXT = 512 };
 
 /* Numbers of value types. */
 enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
@@ -447,6 +447,20 @@ static struct out_token *read_tokens(size_t n, bool pieces)
     return tokens;
 }
 
+/* "A B" or ["A", "B"], with what stands between. */
+static void merge_text(char out[TEXT], const json_object *pair, const char *between)
+{
+    const char *text = json_object_get_string((json_object *)(uintptr_t)pair), *space;
+    if (json_object_is_type(pair, json_type_string)) {
+        space = strchr(text, ' ');
+        if (!space) fail("a merge is no pair");
+        snprintf(out, TEXT, "%.*s%s%s", (int)(space - text), text, between, space + 1);
+        return;
+    }
+    snprintf(out, TEXT, "%s%s%s", json_object_get_string(json_object_array_get_idx(pair, 0)),
+             between, json_object_get_string(json_object_array_get_idx(pair, 1)));
+}
+
 /* The earlier a merge, the better its token. */
 static void score_tokens(struct out_token *tokens)
 {
@@ -455,9 +469,7 @@ static void score_tokens(struct out_token *tokens)
     for (size_t i = json_object_array_length(merges); i-- > 0;) {
         json_object *pair = json_object_array_get_idx(merges, i), *id;
         char text[TEXT];
-        snprintf(text, sizeof(text), "%s%s",
-                 json_object_get_string(json_object_array_get_idx(pair, 0)),
-                 json_object_get_string(json_object_array_get_idx(pair, 1)));
+        merge_text(text, pair, "");
         if (json_object_object_get_ex(vocab, text, &id))
             tokens[json_object_get_int64(id)].score = -(float)i;
     }
@@ -468,14 +480,8 @@ static void add_merges(struct out_file *f)
     json_object *merges = json_member(json_member(in.tokenizer, "model"), "merges");
     key_array(f, "tokenizer.ggml.merges", STRING, json_object_array_length(merges));
     for (size_t i = 0; i < json_object_array_length(merges); i++) {
-        json_object *pair = json_object_array_get_idx(merges, i);
         char text[TEXT];
-        if (json_object_is_type(pair, json_type_string))
-            snprintf(text, sizeof(text), "%s", json_object_get_string(pair));
-        else
-            snprintf(text, sizeof(text), "%s %s",
-                     json_object_get_string(json_object_array_get_idx(pair, 0)),
-                     json_object_get_string(json_object_array_get_idx(pair, 1)));
+        merge_text(text, json_object_array_get_idx(merges, i), " ");
         add_text(&f->keys, text);
     }
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/gguf/gguf_files.h"
 #include "checkpoint/gguf/gguf_internal.h"
 
 const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char *name)
@@ -124,27 +125,6 @@ static bool open_parts(struct gguf_model *m, const char *path, ey_err *e)
 
 /* ---- the vision encoder's file ---- */
 
-/* BF16 is what the models were released in, F16 rounds it hardly, and the others are larger or
- * coarser. Less is better. */
-static int mmproj_rank(const char *name)
-{
-    static const char *const kinds[] = {"bf16", "f16", "q8_0", "f32"};
-    char lower[256];
-    size_t n = 0;
-    for (; name[n] && n + 1 < sizeof(lower); n++)
-        lower[n] = name[n] >= 'A' && name[n] <= 'Z' ? (char)(name[n] + 'a' - 'A') : name[n];
-    lower[n] = 0;
-    for (int i = 0; i < 4; i++)
-        if (strstr(lower, kinds[i])) return i;
-    return 4;
-}
-
-static bool is_mmproj_name(const char *name)
-{
-    const char *ending = strrchr(name, '.');
-    return ending && strcmp(ending, ".gguf") == 0 && strstr(name, "mmproj");
-}
-
 /* The one in the model's folder; false: there is none. */
 static bool find_mmproj(char *out, const char *path)
 {
@@ -155,8 +135,8 @@ static bool find_mmproj(char *out, const char *path)
     DIR *d = opendir(folder);
     if (!d) return false;
     for (struct dirent *entry; (entry = readdir(d));) {
-        const int order = mmproj_rank(entry->d_name) - mmproj_rank(best);
-        if (!is_mmproj_name(entry->d_name) || strlen(entry->d_name) >= sizeof(best)) continue;
+        const int order = gguf_mmproj_rank(entry->d_name) - gguf_mmproj_rank(best);
+        if (!gguf_is_mmproj_name(entry->d_name) || strlen(entry->d_name) >= sizeof(best)) continue;
         if (!best[0] || order < 0 || (order == 0 && strcmp(entry->d_name, best) < 0))
             snprintf(best, sizeof(best), "%s", entry->d_name);
     }
