@@ -15,5 +15,7 @@ enum { GGUF_UNIT = 32 /* values that are read at once */ };
 void dequantize_gguf(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);
 /* GGUF_UNIT values of a block from the unit-th GGUF_UNIT on, without the matrix's factor. */
 void gguf_decode_unit(float *out, const uint8_t *block, enum dtype dtype, int unit);
+/* Whether the scales of rows first .. first+n-1 are numbers, so that all values are. */
+bool gguf_rows_are_finite(const struct tensor *w, int64_t first, int64_t n);
 
 #endif

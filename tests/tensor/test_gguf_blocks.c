@@ -13,6 +13,7 @@
 #include "checkpoint/safetensors.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "tensor/dequantize.h"
+#include "tensor/gguf_blocks.h"
 
 enum { MANY = 4096, MOST_VALUES = 256, MOST_BYTES = 292 };
 
@@ -183,6 +184,35 @@ static void rows_of_kernels(void **state)
     }
 }
 
+/* A scale that is none is found in whichever block it is. */
+static void scales_that_are_none(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TYPES; i++) {
+        uint8_t *blocks = many_blocks(i);
+        struct tensor w = row_of_blocks(i, blocks, 4);
+        const size_t size = dtype_info(types[i].dtype)->bytes;
+        w.rows = MANY / 4;
+        assert_true(gguf_rows_are_finite(&w, 0, w.rows));
+        for (int k = 0; k < 2; k++) {
+            const int at = types[i].dtype == DTYPE_Q8_K         ? 3
+                           : types[i].dtype == DTYPE_GGUF_MXFP4 ? 0
+                           : types[i].halves[k] >= 0            ? types[i].halves[k] + 1
+                                                                : -1;
+            if (at < 0) continue;
+            uint8_t *byte = blocks + 1235 * size + (size_t)at, was = *byte;
+            *byte = types[i].dtype == DTYPE_Q8_K || types[i].dtype == DTYPE_GGUF_MXFP4 ? 0xff
+                                                                                       : 0x7c;
+            assert_false(gguf_rows_are_finite(&w, 0, w.rows));
+            assert_false(gguf_rows_are_finite(&w, 308, 1));
+            assert_true(gguf_rows_are_finite(&w, 0, 308));
+            assert_true(gguf_rows_are_finite(&w, 309, w.rows - 309));
+            *byte = was;
+        }
+        free(blocks);
+    }
+}
+
 static int open_cases(void **state)
 {
     ey_err e;
@@ -202,10 +232,9 @@ static int close_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_blocks),
-        cmocka_unit_test(many_checksums),
-        cmocka_unit_test(parts_of_rows),
-        cmocka_unit_test(rows_of_kernels),
+        cmocka_unit_test(stored_blocks),        cmocka_unit_test(many_checksums),
+        cmocka_unit_test(parts_of_rows),        cmocka_unit_test(rows_of_kernels),
+        cmocka_unit_test(scales_that_are_none),
     };
     return cmocka_run_group_tests(tests, open_cases, close_cases);
 }

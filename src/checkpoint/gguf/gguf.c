@@ -91,7 +91,7 @@ static bool read_gguf_string(struct gguf_reader *r, const uint8_t **bytes, uint6
 }
 
 /* A copy of a key or a tensor's name; NULL with a message: it is empty, too long, or has a NUL. */
-static const char *read_name(struct gguf_reader *r, uint64_t most, const char *what)
+static const char *read_gguf_name(struct gguf_reader *r, uint64_t most, const char *what)
 {
     const uint8_t *bytes;
     uint64_t n;
@@ -150,7 +150,7 @@ static bool read_array(struct gguf_reader *r, struct gguf_value *v)
 static bool read_gguf_value(struct gguf_reader *r, struct gguf_value *v)
 {
     uint32_t type;
-    if (!(v->key = read_name(r, MAX_KEY_BYTES, "the metadata")) || !read_u32(r, &type, v->key))
+    if (!(v->key = read_gguf_name(r, MAX_KEY_BYTES, "the metadata")) || !read_u32(r, &type, v->key))
         return false;
     if (type >= GGUF_VALUE_TYPES)
         return ey_fail(r->e, EY_BAD_MODEL, "%s: " NAME " has the unknown value type %" PRIu32,
@@ -246,7 +246,7 @@ static bool read_info(struct gguf_reader *r, struct tensor_view *t, struct tenso
     int64_t ne[MAX_GGUF_DIMS];
     uint32_t n_dims, type;
     t->file = r->f->path;
-    if (!(t->name = read_name(r, MAX_NAME_BYTES, "the list of tensors")) ||
+    if (!(t->name = read_gguf_name(r, MAX_NAME_BYTES, "the list of tensors")) ||
         !read_tensor_shape(r, t, ne, &n_dims) || !read_u32(r, &type, t->name) ||
         !read_u64(r, &info->offset, t->name))
         return false;

@@ -9,6 +9,7 @@
 #include "engine/schedule/refine_weights.h"
 #include "engine/load/load.h"
 #include "engine/schedule/scheduler.h"
+#include "models/block_check.h"
 #include "models/own_template.h"
 #include "tensor/dequantize.h"
 
@@ -106,6 +107,8 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
     const struct placements where = plan_placements(&engine->buffers.plan);
     const struct backend_ops *op = engine->devices.be->ops;
     choose_vision_backends(engine);
+    if (!model_check_blocks(&engine->devices.model, engine->devices.pool, e))
+        return ey_fail_within(e, "%s", checkpoint_directory(engine->devices.ckpt));
     if ((op->memory->open_arena &&
          !op->memory->open_arena(engine->devices.be, engine->buffers.plan.arena_bytes, e)) ||
         !model_place(&engine->devices.model, engine->devices.be, engine->devices.vision_backends.be,
