@@ -14,7 +14,7 @@ SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 # what a second compiler makes no difference to, and takes long
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
 # where bytes from outside come in, and what allocates: CI's sample of make asan
-DOORS = ^fuzz_|^test_(base|sandbox|safetensors|shards|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
+DOORS = ^fuzz_|^test_(base|sandbox|safetensors|shards|gguf|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
 # threads that meet: the engine's, the server's, downloads
 THREADS = ^test_(base|budget|engine|model_manager|http|media|api_routes|hub|remote|grammar_cache|image_cache|kv|kernels)|^load_|^serve$$|^cli_server$$|^pull_faults$$
 

@@ -74,7 +74,7 @@ static void reads_values(void **state)
 static struct tokenizer *open_tokenizer(const char *path)
 {
     struct checkpoint *c;
-    struct tokenizer *tok;
+    struct tokenizer *tok = NULL;
     ey_err e;
     if (!checkpoint_open(&c, path, &e)) fail_msg("%s", e.text);
     json_object *root = checkpoint_tokenizer(c, &e);
@@ -223,7 +223,7 @@ static void names_damaged_tokenizers(void **state)
         const struct damage *d = &token_damages[i];
         struct bytes b = read_seed("byte-level.gguf");
         struct gguf *f;
-        struct gguf_model *m;
+        struct gguf_model *m = NULL;
         struct tokenizer *tok = NULL;
         ey_err e = {0};
         memcpy(find_text(&b, d->text) + d->at, d->bytes, d->n);
