@@ -310,7 +310,9 @@ bool ollama_read(struct api_parser *p)
     if (!image_refs_open(&p->reading, &p->images) || !api_read_fields(p, fields, COUNT(fields)) ||
         !api_note_unknown_fields(p, fields, COUNT(fields)))
         return false;
-    return out->kind != OLLAMA_GENERATE || read_generate_prompt(p);
+    if (out->kind == OLLAMA_GENERATE) return read_generate_prompt(p);
+    return out->request.n_messages ||
+           api_fail_value(p->reading.error, "messages", "messages is missing");
 }
 
 bool ollama_asks_nothing(json_object *request, enum ollama_kind kind)
