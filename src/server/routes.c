@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/api/llamacpp/llamacpp_dialect.h"
+#include "server/api/llamacpp/llamacpp_routes.h"
 #include "server/api/ollama/ollama_dialect.h"
 #include "server/api/ollama/ollama_routes.h"
 #include "server/api/openai_chat/api_routes.h"
@@ -19,6 +21,16 @@ static const struct route routes[] = {
     {"POST", "/completions", route_completions, 0},
     {"POST", "/tokenize", route_tokenize, 0},
     {"POST", "/detokenize", route_detokenize, 0},
+    {"POST", "/apply-template", route_apply_template, ROUTE_ANY_TYPE},
+    {"POST", "/chat/completions/input_tokens", route_input_tokens, 0},
+    {"POST", "/v1/chat/completions/input_tokens", route_input_tokens, 0},
+    {"POST", "/completion", route_llamacpp_completion, ROUTE_ANY_TYPE},
+    {"POST", "/infill", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/props", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/slots/", route_llamacpp_unsupported, ROUTE_ANY_TYPE | ROUTE_ANY_END},
+    {"POST", "/lora-adapters", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/models/load", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/models/unload", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
     {"GET", "/", route_ollama_root, ROUTE_OPEN | ROUTE_PROBE},
     {"GET", "/api/version", route_ollama_version, 0},
     {"GET", "/api/tags", route_ollama_tags, 0},
@@ -127,6 +139,15 @@ static const struct {
     error_form_fn *form;
 } error_forms[] = {
     {"/api/", write_ollama_error},
+    {"/completions", write_openai_error},
+    {"/completion", write_llamacpp_error},
+    {"/infill", write_llamacpp_error},
+    {"/props", write_llamacpp_error},
+    {"/slots", write_llamacpp_error},
+    {"/lora-adapters", write_llamacpp_error},
+    {"/apply-template", write_llamacpp_error},
+    {"/models/load", write_llamacpp_error},
+    {"/models/unload", write_llamacpp_error},
     {"/", write_openai_error},
 };
 

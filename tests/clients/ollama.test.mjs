@@ -14,7 +14,7 @@ const about = (name) => [{ role: 'user', content: 'Describe this image.', images
 let server, url, client;
 
 before(async () => {
-  server = await startServer('--served-model-name', 'Qwen/Qwen3-VL-4B-Instruct-FP8', '--ollama', '0', '--api-key', 'k', '--ollama-insecure');
+  server = await startServer('--served-model-name', 'Qwen/Qwen3-VL-4B-Instruct-FP8', '--ollama', '0', '--idle-unload', '60', '--api-key', 'k', '--ollama-insecure');
   url = /clients find it at (http:\/\/\S+)/.exec(server.log())[1];
   client = new Ollama({ host: url });
 });
@@ -96,6 +96,16 @@ test('loaded and unloaded', async () => {
   const loaded = await client.chat({ model: question.model, messages: [] });
   assert.deepEqual([loaded.done_reason, loaded.message.content], ['load', '']);
   assert.equal((await client.ps()).models.length, 1);
+});
+
+test('keep_alive: longer than --idle-unload, never shorter, or for ever', async () => {
+  const seconds = async (keep_alive) => {
+    await client.generate({ model: question.model, prompt: '', keep_alive });
+    return (new Date((await client.ps()).models[0].expires_at) - Date.now()) / 1000;
+  };
+  assert.ok(Math.abs((await seconds('10m')) - 600) < 15);
+  assert.ok(Math.abs((await seconds(5)) - 60) < 15);
+  assert.ok((await seconds(-1)) > 1e9);
 });
 
 test('pull of what is served; of others, delete and embed are refused', async () => {
@@ -206,6 +216,18 @@ test('Frigate\'s paths without /v1, /props and /models', async () => {
   assert.ok(props.modalities.vision && props.chat_template_caps.supports_tools && props.default_generation_settings.n_ctx === 4096);
   const response = await post('/chat/completions', { messages: [{ role: 'user', content: 'x' }], max_tokens: 1 }, { 'Content-Type': 'application/json' });
   assert.equal(response.status, 200);
+});
+
+test('llama.cpp\'s completion, template and tokens', async () => {
+  const { content, stop_type, tokens_evaluated, timings } = await answer('/completion', { prompt: 'A red', n_predict: 4, temperature: 0, ignore_eos: true });
+  assert.ok(content.length && stop_type === 'limit' && timings.predicted_n === 4 && timings.cache_n + timings.prompt_n === tokens_evaluated);
+  const { prompt } = await answer('/apply-template', { messages: [{ role: 'user', content: 'hi' }] });
+  assert.match(prompt, /<\|im_start\|>user\nhi<\|im_end\|>/);
+  const response = await post('/tokenize', { content: 'a red', with_pieces: true }, { 'Content-Type': 'application/json' });
+  const { tokens } = await response.json();
+  assert.equal(tokens.map(({ piece }) => piece).join(''), 'a red');
+  const refused = await post('/infill', {});
+  assert.deepEqual([refused.status, (await refused.json()).error.type], [501, 'not_supported_error']);
 });
 
 test('curl -d sends no JSON type: taken on /api, but not of a page', async () => {

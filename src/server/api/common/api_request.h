@@ -43,6 +43,7 @@ struct api_request {
     bool seed_given;            /* request.sampling.seed is the client's */
     bool length_given;          /* request.max_tokens is */
     bool token_strings;         /* of a tokenization: the tokens' texts too */
+    bool token_pieces;          /* or with each id */
     struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization; its messages
                                    otherwise. Of what is to be detokenized: the ids */
     size_t n_prompts;
