@@ -130,6 +130,16 @@ test('errors in Ollama\'s words', async () => {
   assert.deepEqual([nameless.status, await nameless.json()], [400, { error: 'model is required' }]);
 });
 
+test('a chat that is too long loses its oldest messages, and says so', async () => {
+  const history = Array.from({ length: 40 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user', content: 'word '.repeat(200) }));
+  const messages = [{ role: 'system', content: 'S' }, ...history, ...about('shapes-4.png')];
+  const response = await post('/api/chat', { ...question, messages, stream: false });
+  assert.equal(response.status, 200);
+  assert.match(response.headers.get('warning'), /the [0-9]+ oldest messages did not fit/);
+  assert.ok((await response.json()).prompt_eval_count > 1000);
+  await assert.rejects(client.chat({ ...question, messages, truncate: false }), { status_code: 400, message: 'the input length exceeds the context length' });
+});
+
 test('a client that hangs up ends its answer', async () => {
   const stream = await client.generate({ model: question.model, prompt: 'x', raw: true, stream: true, options: { num_predict: 3000 } });
   stream.abort();
