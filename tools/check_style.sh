@@ -54,7 +54,7 @@ one_statement() {
 }
 
 licence_lines() {
-  files src include tests tools bench examples | grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|def)$' | grep -vE 'tests/.*/(data|corpus)/|page/vendor/' |
+  files src include tests tools bench examples bindings | grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|def)$' | grep -vE 'tests/.*/(data|corpus)/|page/vendor/' |
     while read -r file; do head -4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file:1: no SPDX line"; done
 }
 
@@ -101,7 +101,7 @@ coined_words() {
   n=$(grep -cvE '^(#|!|~|$)' "$list")
   [ "$n" -le 25 ] || echo "$list: $n words (25 at most)"
   words=$(grep -vE '^(#|!|~|$)' "$list" | paste -sd '|')
-  files src include tests tools bench docs examples README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile CMakeLists.txt |
+  files src include tests tools bench docs examples bindings README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile CMakeLists.txt |
     grep -E '\.(c|h|cu|cuh|cpp|sh|py|mjs|js|css|html|md|def|txt)$|Makefile$' |
     grep -vE "$(sed -n 's/^!//p' "$list" | paste -sd '|')" |
     xargs -r gawk -v words="(^|[^A-Za-z])($words)([^A-Za-z]|\$)" -v phrases="$(sed -n 's/^~//p' "$list" | paste -sd '|')" '
