@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The wheel on every CPython from 3.9 to 3.13 that is found (PATH, pyenv), with all tests, the long ones once:
-# bindings/python/nightly.sh DIST. numpy, Pillow, pydantic and pytest come from PyPI. Last line: "N passed, N failed".
+# bindings/python/nightly.sh DIST. numpy, Pillow, pydantic, pytest and nbclient come from PyPI. Last line: "N passed, N failed".
 set -euo pipefail
 dist=$1
 wheel=$(realpath "$dist"/eyelet-*.whl)
@@ -26,7 +26,8 @@ for python in $(pythons); do
   echo "== $("$python" --version), $python"
   venv=$work/$(echo "$python" | tr / -)
   "$python" -m venv "$venv"
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check "$wheel" pytest numpy pillow pydantic
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check "$wheel" pytest numpy pillow pydantic \
+    ${long:+nbclient ipykernel}
   select=(-m "not long")
   [ -z "$long" ] || select=()
   long=

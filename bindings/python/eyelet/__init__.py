@@ -5,7 +5,7 @@
     with LLM("demo") as llm:
         print(llm.caption("photo.jpg"))
 
-bindings/python/README.md has more."""
+docs/guides/python.md has more."""
 from ._ffi import lib as _lib
 from .async_llm import AsyncLLM, AsyncStream
 from .errors import (BadImageError, BadModelError, BadRequestError, BusyError, ClosedError, EyeletError, ForkedError,
