@@ -109,6 +109,9 @@ coined_words() {
       line ~ words { print FILENAME ":" FNR ": " substr($0, 1, 120) }'
 }
 
+# Tables and plots of docs/performance.md are those of bench/results.
+tables_and_plots() { [ ! -e bench/report.py ] || bench/report.py --check; }
+
 check format format
 check width width
 check "one statement a line" one_statement
@@ -120,6 +123,6 @@ check "headers compile alone" headers_alone
 check namesakes namesakes
 check "struct and enum tags" twin_tags
 check "coined words" coined_words
-check "tables and plots" bench/report.py --check
+check "tables and plots" tables_and_plots
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
