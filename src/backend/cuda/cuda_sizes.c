@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
 static bool check_size(int value, const char *name, int most, ey_err *e)
@@ -143,6 +144,15 @@ static int most_small_parts(const struct text_shape *t)
     return most;
 }
 
+/* Of decode attention, where each block of threads may leave parts of two KV heads behind; one
+ * sequence's splits of all its KV heads are no more. */
+static size_t decode_parts_bytes(const struct text_shape *t)
+{
+    const int kv_heads = larger_int(t->n_kv_heads, 1), heads = larger_int(t->n_heads / kv_heads, 1),
+              parts = larger_int(2 * MANY_BLOCKS, kv_heads);
+    return (size_t)parts * (size_t)heads * (size_t)(t->head_dim + 2) * sizeof(float);
+}
+
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
 {
     const struct text_shape *t = &l->text;
@@ -166,7 +176,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     size_t widest = image_row_bytes(v, l->max_patches);
     if (widest > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = widest;
     bytes[SCRATCH_RAW] = SMALL_ROWS * qkv * sizeof(float);
-    bytes[SCRATCH_PARTIAL] = seqs * MAX_SPLITS * heads * (size_t)(t->head_dim + 2) * sizeof(float);
+    bytes[SCRATCH_PARTIAL] = decode_parts_bytes(t);
     bytes[SCRATCH_ARRIVED] = seqs * heads * sizeof(uint32_t);
     bytes[SCRATCH_TOPK_PART] = logits * TOPK_PARTS * TOPK * sizeof(struct topk_logit);
     bytes[SCRATCH_TOPK_PART_SUM] = logits * TOPK_PARTS * 2 * sizeof(float);

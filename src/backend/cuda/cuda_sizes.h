@@ -11,7 +11,7 @@ enum {
     CUDA_ALIGN = 256,        /* every allocation in the arena */
     SMALL_ROWS = 64,         /* rows of the decode kernels: one step of that many sequences */
     LM_HEAD_ROWS = 32,       /* rows of the head's kernels */
-    MAX_SPLITS = 64,         /* of a sequence's keys in decode attention */
+    MAX_SPLITS = 64,         /* of one sequence's keys in decode attention */
     TOPK_PARTS = 64,         /* blocks of threads that look through one row of logits */
     UPLOAD_BYTES = 16 << 20, /* one place of the pinned ring that everything large goes through */
     UPLOAD_BUFFERS = 2,

@@ -323,16 +323,19 @@ struct attention_args {
 };
 
 /* One token each of n sequences: norms and rotates q and k, puts k and v into the cache, attends,
- * all from raw q, k and v. Keys are split over up to `splits` blocks of threads; the last to arrive
- * merges. `arrived` is zero before and after. batch, norms and old keys and values are read before
- * the kernel in front has ended: what writes them must be further back. */
+ * all from raw q, k and v. Keys of each KV head of a sequence are split over up to `splits` blocks
+ * of threads, or (attention_decode_many) those of all sequences over `splits` in all; the last to
+ * arrive merges. `arrived` is zero before and after. batch, norms and old keys and values are read
+ * before the kernel in front has ended: what writes them must be further back. */
 struct attention_decode_args {
     bf16 *o;          /* [n, n_heads·head_dim] */
     const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw q, k and v */
     const float *q_norm, *k_norm, *rope;
     struct kv_layer kv;
     struct dev_batch batch;
-    float *partial; /* [n, n_heads, splits, head_dim + 2]: sum of values, maximum, sum of weights */
+    float *partial; /* sum of values, maximum, sum of weights: [n, n_heads, splits, head_dim + 2],
+                       or (many) of the KV head that began in an earlier block and of the one that
+                       goes on in a later one [splits, 2, n_heads / n_kv_heads, head_dim + 2] */
     uint32_t *arrived; /* [n, n_kv_heads] */
     int32_t n_heads, splits;
     float scale, eps;
