@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors'
- * pack-quantized): refused with a message, or a matrix whose every element is a finite number, rows
- * of it the same numbers, and scales for a GPU that stand for the stored ones. */
+/* Any bytes as the weights of a checkpoint with one quantized matrix, in any layout: refused with a
+ * message, or a matrix whose every element is a finite number (but for NaNs of FP8), rows of it the
+ * same numbers, and scales for a GPU that stand for the stored ones. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,10 @@
 
 #include "tensor/dequantize.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_sizes.h"
 #include "checkpoint/temp_dir.h"
 #include "checkpoint/quantized_layouts.h"
+#include "checkpoint/repack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -27,7 +29,7 @@ static void check_values(const struct tensor *w)
     for (int r = 0; r < ROWS; r++) {
         dequantize_columns(row, w, r, 0, COLS);
         for (int c = 0; c < COLS; c++)
-            require(w->dtype != DTYPE_INT4 || isfinite(row[c]));
+            require((w->dtype != DTYPE_INT4 && w->dtype != DTYPE_UINT8) || isfinite(row[c]));
     }
 }
 
@@ -38,8 +40,8 @@ static void check_rows(const struct tensor *w)
     struct tensor part;
     ey_err e = {0};
     float of_part[COLS], of_whole[COLS];
-    require(!matrix_rows(&part, w, 5, 1, &e) && e.text[0] &&
-            matrix_rows(&part, w, PART, ROWS - PART, &e));
+    if (w->dtype == DTYPE_INT4) require(!matrix_rows(&part, w, 5, 1, &e) && e.text[0]);
+    require(matrix_rows(&part, w, PART, ROWS - PART, &e));
     for (int r = 0; r < ROWS - PART; r++) {
         dequantize_columns(of_part, &part, r, 0, COLS);
         dequantize_columns(of_whole, w, r + PART, 0, COLS);
@@ -63,13 +65,24 @@ static void check_scales(const struct tensor *w)
         for (int64_t g = 0; g < groups; g++) {
             const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
                                         row / 8 % 2]; /* as kernels.h says */
-            const double stored = (double)bf16_to_f32(weight_group_scale(w, row, g)),
+            const double stored = (double)weight_group_scale(w, row, g),
                          made = f16_value((word & 0xfff0) >> 1) * unit;
             require((word & 15) == weight_group_zero(w, row, g) &&
                     fabs(made - stored) <= unit * 0x1p-22 &&
                     (stored > unit * 0x1p-14 ? made == stored : true));
         }
     free(words);
+}
+
+/* What a recipe makes, in place of it. */
+static bool make(struct tensor *w, ey_err *e)
+{
+    static struct pool *pool;
+    static _Alignas(64) uint8_t memory[1 << 16];
+    const struct tensor described = *w;
+    if (!w->recipe) return true;
+    require((pool || pool_create(&pool, 1, e)) && repacked_bytes(w) <= sizeof(memory));
+    return repack_weight(w, memory, &described, pool, e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -89,13 +102,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct tensor_source s = {.ckpt = ckpt, .arena = &arena, .aliases = none};
-    if (source_matrix(&s, &w, "m.weight", ROWS, COLS, &e)) {
+    if (source_matrix(&s, &w, "m.weight", ROWS, COLS, &e) && make(&w, &e)) {
         require(w.rows == ROWS && w.cols == COLS && s.bytes <= size);
         check_values(&w);
-        if (w.dtype == DTYPE_INT4) {
-            check_rows(&w);
-            check_scales(&w);
-        }
+        if (w.group_size && !w.recipe) check_rows(&w);
+        if (w.dtype == DTYPE_INT4 && !cuda_has_wide_scales(&w)) check_scales(&w);
     } else {
         require(e.text[0] != 0);
     }

@@ -33,14 +33,15 @@ static int larger_int(int a, int b)
 bool cuda_packs(const struct tensor *w)
 {
     bool matrix = w->rows > 1;
-    if (w->dtype == DTYPE_INT4) return true; /* its columns are a multiple of 32 */
+    if (w->dtype == DTYPE_INT4) /* its columns are a multiple of 32 */
+        return !w->place && (weight_scales_are_bf16(w) || w->scale_dtype == DTYPE_F16);
     return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) ||
                       ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
 
 bool cuda_is_vector(const struct tensor *w)
 {
-    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3 && w->dtype != DTYPE_INT4;
+    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3 && !w->group_size;
 }
 
 static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
@@ -54,11 +55,24 @@ size_t cuda_element_bytes(const struct tensor *w)
     return cuda_aligned(packed_matrix_bytes(w->rows, (int64_t)weight_row_bytes(w)));
 }
 
+bool cuda_has_wide_scales(const struct tensor *w)
+{
+    return w->signed_scales || !weight_scales_are_bf16(w);
+}
+
 size_t cuda_group_scale_bytes(const struct tensor *w)
 {
-    if (w->dtype != DTYPE_INT4) return 0;
+    if (w->dtype != DTYPE_INT4 || !cuda_packs(w)) return 0;
     return cuda_aligned(packed_matrix_bytes(w->rows, w->cols / 2) / PACK_CHUNK * PACK_ROWS *
-                        (2 * PACK_BYTES / (size_t)w->group_size) * sizeof(uint16_t));
+                        (2 * PACK_BYTES / (size_t)w->group_size) *
+                        (cuda_has_wide_scales(w) ? sizeof(uint32_t) : sizeof(uint16_t)));
+}
+
+size_t cuda_row_group_bytes(const struct tensor *w)
+{
+    if (!w->group_size || cuda_packs(w)) return 0;
+    return cuda_aligned(weight_group_scale_bytes(w)) + cuda_aligned(weight_group_zero_bytes(w)) +
+           (w->place ? cuda_aligned((size_t)w->cols * sizeof(int32_t)) : 0);
 }
 
 size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement)
@@ -71,7 +85,9 @@ size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum 
         return cuda_aligned(packed_matrix_bytes(w->rows, w->cols)) +
                cuda_aligned((size_t)w->rows * sizeof(float));
     const size_t block_scales = weight_has_block_scales(w) ? weight_block_scale_bytes(w) : 0;
-    return cuda_element_bytes(w) + cuda_aligned(block_scales) + cuda_group_scale_bytes(w);
+    return cuda_element_bytes(w) + cuda_aligned(block_scales) + cuda_group_scale_bytes(w) +
+           cuda_row_group_bytes(w) +
+           (w->row_scale ? cuda_aligned((size_t)w->rows * sizeof(float)) : 0);
 }
 
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)

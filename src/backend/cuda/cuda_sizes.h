@@ -47,7 +47,11 @@ bool cuda_is_vector(const struct tensor *w);
 bool cuda_packs(const struct tensor *w);
 /* Bytes of the elements, packed or row-major; and of an int4 matrix' group scales. */
 size_t cuda_element_bytes(const struct tensor *w);
+/* Whether its words of scale and zero are wide (abi.h). */
+bool cuda_has_wide_scales(const struct tensor *w);
 size_t cuda_group_scale_bytes(const struct tensor *w);
+/* Scales, zeros and places of a matrix in groups that stays row-major. */
+size_t cuda_row_group_bytes(const struct tensor *w);
 size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w,
                          enum placement placement);
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);
