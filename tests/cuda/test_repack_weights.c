@@ -183,8 +183,6 @@ static void check_unpacked(const struct dev_matrix *w, const double *value, int 
               chunks = (w->cols * 2 + PACK_BYTES - 1) / PACK_BYTES;
     uint8_t *dst = aligned((size_t)blocks * (size_t)chunks * PACK_CHUNK);
     struct unpack_args a = {*w, dst, first_row, rows};
-    struct launch l = unpack_int4_launch(&a);
-    const unsigned block[3] = {l.block, 1, 1}, grid[3] = {1, 1, 1};
     assert_true(emulator_launch("unpack_int4", &a, grid, block, 0));
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < w->cols; c++)

@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { ROWS = 20, COLS = 128, PART = 8 /* where a fused matrix may begin */ };
+enum { ROWS = 24, COLS = 128, PART = 8 /* where a fused matrix may begin */ };
 
 static void require(bool ok)
 {
@@ -26,7 +26,7 @@ static void require(bool ok)
 static void check_values(const struct tensor *w)
 {
     float row[COLS];
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < w->rows; r++) {
         dequantize_columns(row, w, r, 0, COLS);
         for (int c = 0; c < COLS; c++)
             require((w->dtype != DTYPE_INT4 && w->dtype != DTYPE_UINT8) || isfinite(row[c]));
@@ -41,8 +41,8 @@ static void check_rows(const struct tensor *w)
     ey_err e = {0};
     float of_part[COLS], of_whole[COLS];
     if (w->dtype == DTYPE_INT4) require(!matrix_rows(&part, w, 5, 1, &e) && e.text[0]);
-    require(matrix_rows(&part, w, PART, ROWS - PART, &e));
-    for (int r = 0; r < ROWS - PART; r++) {
+    require(matrix_rows(&part, w, PART, w->rows - PART, &e));
+    for (int r = 0; r < w->rows - PART; r++) {
         dequantize_columns(of_part, &part, r, 0, COLS);
         dequantize_columns(of_whole, w, r + PART, 0, COLS);
         require(memcmp(of_part, of_whole, sizeof(of_part)) == 0);
@@ -61,7 +61,7 @@ static void check_scales(const struct tensor *w)
     uint16_t *words = malloc(cuda_group_scale_bytes(w));
     require(words != NULL);
     const double unit = (double)cuda_make_group_scales(words, w);
-    for (int64_t row = 0; row < ROWS; row++)
+    for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < groups; g++) {
             const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
                                         row / 8 % 2]; /* as kernels.h says */
@@ -85,12 +85,28 @@ static bool make(struct tensor *w, ey_err *e)
     return repack_weight(w, memory, &described, pool, e);
 }
 
+static void check_matrix(struct checkpoint *ckpt, struct arena *arena, const char *name,
+                         int64_t rows, size_t size)
+{
+    static const struct name_alias none[1];
+    struct tensor_source s = {.ckpt = ckpt, .arena = arena, .aliases = none};
+    struct tensor w;
+    ey_err e = {0};
+    s.quantization.bits = 0x1fe;
+    if (!source_matrix(&s, &w, name, rows, COLS, &e) || !make(&w, &e)) {
+        require(e.text[0] != 0);
+        return;
+    }
+    require(w.rows == rows && w.cols == COLS && s.bytes <= size);
+    check_values(&w);
+    if (w.group_size && !w.recipe) check_rows(&w);
+    if (w.dtype == DTYPE_INT4 && !cuda_has_wide_scales(&w)) check_scales(&w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct checkpoint *ckpt = NULL;
     struct arena arena = {0};
-    static const struct name_alias none[1];
-    struct tensor w;
     ey_err e = {0};
     static const char *dir;
     if (!dir) temp_text(dir = temp_dir_until_exit(), "config.json", "{}");
@@ -101,15 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(e.text[0] != 0);
         return 0;
     }
-    struct tensor_source s = {.ckpt = ckpt, .arena = &arena, .aliases = none};
-    if (source_matrix(&s, &w, "m.weight", ROWS, COLS, &e) && make(&w, &e)) {
-        require(w.rows == ROWS && w.cols == COLS && s.bytes <= size);
-        check_values(&w);
-        if (w.group_size && !w.recipe) check_rows(&w);
-        if (w.dtype == DTYPE_INT4 && !cuda_has_wide_scales(&w)) check_scales(&w);
-    } else {
-        require(e.text[0] != 0);
-    }
+    check_matrix(ckpt, &arena, "m.weight", 20, size);
+    check_matrix(ckpt, &arena, "n.weight", ROWS, size);
     checkpoint_close(ckpt);
     arena_free(&arena);
     return 0;
