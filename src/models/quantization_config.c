@@ -199,7 +199,7 @@ static bool check_no_transforms(const struct config *q, ey_err *e)
 /* What is known so far of all groups. */
 struct group_facts {
     unsigned bits;
-    bool any_integers, any_symmetric, several_sizes;
+    bool any_integers, any_symmetric, any_floats, several_sizes;
     int group; /* columns; -1: a row's */
 };
 
@@ -236,6 +236,7 @@ static bool read_group_weights(struct group_facts *out, const struct config *w, 
         !json_optional_bool(w->object, "symmetric", &symmetric, w->what, e) ||
         !read_strategy(&group, w, e))
         return false;
+    out->any_floats = out->any_floats || (type && strcmp(type, "float") == 0);
     if (type && strcmp(type, "float") == 0)
         return bits == 4 || bits == 8 ||
                fail_quantization(w, "num_bits", "the FP8, NVFP4 or MXFP4 checkpoint", e);
@@ -287,6 +288,13 @@ static bool read_compressed_tensors(struct quantization *out, const struct confi
     {
         if (!read_group(&facts, q, name, group, e)) return false;
     }
+    const char *format = text_member(q->object, "format");
+    if (facts.any_floats && !facts.any_integers && format &&
+        (strcmp(format, "pack-quantized") == 0 || strcmp(format, "int-quantized") == 0))
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: format %s is of integers, and all groups are of type "
+                       "float",
+                       q->what, format);
     out->bits = facts.bits;
     out->group = facts.several_sizes ? 0 : facts.group;
     out->symmetric = facts.any_symmetric;

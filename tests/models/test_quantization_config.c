@@ -31,7 +31,8 @@ static void write_tensor(const char *name)
     char header[300];
     uint8_t file[400] = {0};
     const int n = snprintf(header, sizeof(header),
-                           "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+                           "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                           name);
     file[0] = (uint8_t)n;
     memcpy(file + 8, header, (size_t)n);
     temp_file(dir, "model.safetensors", file, (size_t)n + 9);
@@ -47,34 +48,45 @@ static const struct accepted_row {
     struct quantization want;
 } accepted[] = {
     {"config.json", "{}", {0}},
-    {"config.json", CT(GROUP("\"num_bits\":4,\"type\":\"int\",\"symmetric\":false,"
-                             "\"strategy\":\"group\",\"group_size\":32,\"observer\":\"mse\"")),
+    {"config.json",
+     CT(GROUP("\"num_bits\":4,\"type\":\"int\",\"symmetric\":false,"
+              "\"strategy\":\"group\",\"group_size\":32,\"observer\":\"mse\"")),
      {.bits = 1 << 4, .group = 32, .asymmetric = true}},
-    {"config.json", CT(GROUP("\"num_bits\":8,\"strategy\":\"channel\"")),
+    {"config.json",
+     CT(GROUP("\"num_bits\":8,\"strategy\":\"channel\"")),
      {.bits = 1 << 8, .group = -1, .symmetric = true}},
     {"config.json", CT("{\"W4A16\":[\"Linear\"]}"), {.bits = 1 << 4, .symmetric = true}},
     {"config.json", CT("{\"W4A16_ASYM\":[\"Linear\"]}"), {.bits = 1 << 4, .asymmetric = true}},
     {"config.json", CT("{\"FP8_DYNAMIC\":[\"Linear\"]}"), {0}},
     {"config.json", CT("{}"), {0}},
     {"config.json",
-     CT(GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\"")
-        ",\"format\":\"float-quantized\",\"sparsity_config\":{},\"transform_config\":{}"),
+     CT(GROUP(
+         "\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\"") ",\"format\":\"float-"
+                                                                       "quantized\",\"sparsity_"
+                                                                       "config\":{},\"transform_"
+                                                                       "config\":{}"),
      {0}},
     {"config.json",
      "{\"compression_config\":{\"format\":\"pack-quantized\",\"config_groups\":" GROUP(
          "\"num_bits\":4,\"group_size\":128") "}}",
      {.bits = 1 << 4, .group = 128, .symmetric = true}},
-    {"config.json", "{\"text_config\":" Q("\"quant_method\":\"fp8\",\"weight_block_size\":null") "}",
+    {"config.json",
+     "{\"text_config\":" Q("\"quant_method\":\"fp8\",\"weight_block_size\":null") "}",
      {0}},
     {"config.json", Q("\"quant_method\":\"fbgemm_fp8\""), {0}},
     {"config.json",
      Q("\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128,\"zero_point\":true,"
        "\"version\":\"GEMM\",\"modules_to_not_convert\":[\"visual\"]"),
      {.bits = 1 << 4, .qweight = QWEIGHT_AWQ, .group = 128, .asymmetric = true}},
-    {"config.json", Q("\"quant_method\":\"awq\",\"w_bit\":4,\"q_group_size\":64,\"version\":\"gemv\""),
+    {"config.json",
+     Q("\"quant_method\":\"awq\",\"w_bit\":4,\"q_group_size\":64,\"version\":\"gemv\""),
      {.bits = 1 << 4, .qweight = QWEIGHT_AWQ_ROWS, .group = 64}},
-    {"config.json", Q("\"quant_method\":\"gptq\",\"bits\":3,\"group_size\":-1,\"sym\":true"),
-     {.bits = 1 << 3, .qweight = QWEIGHT_GPTQ, .group = -1, .zeros_less_one = true,
+    {"config.json",
+     Q("\"quant_method\":\"gptq\",\"bits\":3,\"group_size\":-1,\"sym\":true"),
+     {.bits = 1 << 3,
+      .qweight = QWEIGHT_GPTQ,
+      .group = -1,
+      .zeros_less_one = true,
       .symmetric = true}},
     {"config.json",
      Q("\"quant_method\":\"gptq\",\"bits\":8,\"group_size\":32,\"checkpoint_format\":\"gptq_v2\""),
@@ -85,7 +97,10 @@ static const struct accepted_row {
     {"config.json",
      Q("\"quant_method\":\"auto-round\",\"bits\":4,\"group_size\":128,\"sym\":true,"
        "\"packing_format\":\"auto_round:auto_gptq\",\"iters\":200"),
-     {.bits = 1 << 4, .qweight = QWEIGHT_GPTQ, .group = 128, .zeros_less_one = true,
+     {.bits = 1 << 4,
+      .qweight = QWEIGHT_GPTQ,
+      .group = 128,
+      .zeros_less_one = true,
       .symmetric = true}},
     {"config.json",
      Q("\"quant_method\":\"intel/auto-round\",\"bits\":4,\"backend\":\"auto_round:auto_awq\""),
@@ -95,9 +110,11 @@ static const struct accepted_row {
     {"hf_quant_config.json",
      "{\"producer\":{\"name\":\"modelopt\"},\"quantization\":{\"quant_algo\":\"FP8\"}}",
      {0}},
-    {"quantize_config.json", "{\"bits\":4,\"group_size\":128,\"desc_act\":true}",
+    {"quantize_config.json",
+     "{\"bits\":4,\"group_size\":128,\"desc_act\":true}",
      {.bits = 1 << 4, .qweight = QWEIGHT_GPTQ, .group = 128, .zeros_less_one = true}},
-    {"quant_config.json", "{\"w_bit\":4,\"q_group_size\":128,\"version\":\"GEMM\"}",
+    {"quant_config.json",
+     "{\"w_bit\":4,\"q_group_size\":128,\"version\":\"GEMM\"}",
      {.bits = 1 << 4, .qweight = QWEIGHT_AWQ, .group = 128}},
 };
 
@@ -138,6 +155,8 @@ static const struct {
     {CT("{\"g\":{\"weights\":{\"num_bits\":6,\"type\":\"float\"}}}"), "num_bits 6", "FP8"},
     {CT("{\"g\":{\"weights\":{\"type\":\"complex\"}}}"), "complex", "BF16"},
     {CT("{\"g\":7}"), "weights", "missing"},
+    {CT(GROUP("\"num_bits\":4,\"type\":\"float\"") ",\"format\":\"pack-quantized\""),
+     "pack-quantized", "of type float"},
     {Q("\"quant_method\":\"awq\",\"bits\":8"), "bits", "8"},
     {Q("\"quant_method\":\"awq\",\"version\":\"gemv_fast\""), "gemv_fast", "gemm"},
     {Q("\"quant_method\":\"awq\",\"version\":\"marlin\""), "marlin", "gemm"},
