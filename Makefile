@@ -2,6 +2,8 @@
 # The front door: `make help`. CMake and Ninja do the work; each kind of build has its folder.
 FUZZ_SECONDS ?= 20
 PREFIX ?= /usr/local
+# of packages and releases; make wheel CUDA_ARCHS=auto builds for the GPU that is here, if there is one
+CUDA_ARCHS ?= all
 CMAKE = cmake -G Ninja -S .
 # on a terminal Ninja shows one moving line; elsewhere only what failed
 NINJA := ninja $(shell test -t 2 || echo --quiet)
@@ -14,13 +16,13 @@ SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 # what a second compiler makes no difference to, and takes long
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
 # where bytes from outside come in, and what allocates: CI's sample of make asan
-DOORS = ^fuzz_|^test_(base|sandbox|safetensors|shards|gguf|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
+DOORS = ^fuzz_|^library$$|^test_(base|sandbox|safetensors|shards|gguf|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
 # threads that meet: the engine's, the server's, downloads
 THREADS = ^test_(base|budget|engine|model_manager|http|media|api_routes|hub|remote|grammar_cache|image_cache|kv|kernels)|^load_|^serve$$|^cli_server$$|^pull_faults$$
 
-.PHONY: all demo install deb check test emulated test-clients test-ui test-packages load bench-serve clean help
-.PHONY: test-abuse nightly asan asan-quick tsan clang clang-quick kernels fuzz portable
-.PHONY: setup setup-clang setup-style setup-portable setup-clients setup-ui setup-install setup-packages
+.PHONY: all demo install deb wheel check test emulated test-clients test-ui test-packages load bench-serve clean help
+.PHONY: test-abuse test-python nightly asan asan-quick tsan clang clang-quick kernels fuzz portable
+.PHONY: setup setup-clang setup-style setup-portable setup-clients setup-ui setup-install setup-packages setup-python setup-wheel
 all: setup build/build.ninja
 	@$(NINJA) -C build
 
@@ -29,15 +31,17 @@ help:
 	@echo 'make demo          see the dozen images in examples/ described'
 	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, libeyelet, manual, completions, systemd unit'
 	@echo 'make deb           dist/*.deb for Debian 12: eyelet, libeyelet0, libeyelet-dev'
+	@echo 'make wheel         dist/eyelet-VERSION-py3-none-manylinux_2_35_x86_64.whl: library, program, Python package'
 	@echo 'make check         style, layers and names, in seconds (docs/testing.md)'
 	@echo 'make test          build and run all tests; one: make test T=name'
 	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
 	@echo 'make test-ui       the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
 	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
+	@echo 'make test-python   the Python package with the library of this build'
 	@echo 'make test-abuse    attacks on a server, each bounded to a minute (docs/guides/security.md)'
 	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
 	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
-	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable, fuzz or abi: one of them'
+	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable, fuzz, abi or python: one of them'
 	@echo 'make asan, tsan    the tests under AddressSanitizer and UndefinedBehaviorSanitizer, or ThreadSanitizer; of the longest a sample'
 	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of the emulated GPU'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
@@ -63,6 +67,12 @@ deb: setup-packages build-deb/build.ninja
 	@lintian --allow-root --fail-on error,warning dist/*.deb
 	@ls dist/*.deb
 
+# the program is the portable one; the library has Debian's shared libraries, since not all .a files are PIC
+wheel: setup-wheel portable build-wheel/build.ninja
+	@$(NINJA) -C build-wheel libeyelet
+	@bindings/python/build_wheel.py dist/eyelet-*-linux-x86_64 build-wheel/libeyelet.so.0 dist
+	@bindings/python/check_wheel.sh dist
+
 check: setup-style
 	@tools/check_style.sh
 	@tests/style/run.sh
@@ -87,6 +97,9 @@ test-clients: setup-clients all
 
 test-ui: setup-ui all
 	@tools/run_node_tests.sh tests/ui build/eyelet
+
+test-python: setup-python all
+	@bindings/python/run_tests.sh build/libeyelet.so.0 -m 'not long'
 
 test-packages: setup-packages all
 	@$(NINJA) -C build manual
@@ -137,7 +150,7 @@ portable: setup-portable build-portable/build.ninja
 	@tools/portable_check.sh dist
 
 clean:
-	rm -rf build build-asan build-tsan build-clang build-fuzz build-portable build-deb dist
+	rm -rf build build-asan build-tsan build-clang build-fuzz build-portable build-wheel build-deb dist
 
 setup:
 	@tools/setup.sh
@@ -155,6 +168,10 @@ setup-install:
 	@tools/setup.sh install
 setup-packages:
 	@tools/setup.sh install packages
+setup-python:
+	@tools/setup.sh python
+setup-wheel:
+	@tools/setup.sh portable wheel
 
 # Each is configured once; Ninja configures again by itself when a CMake file changes.
 build/build.ninja: | setup
@@ -168,6 +185,8 @@ build-clang/build.ninja: | setup-clang
 build-fuzz/build.ninja: | setup-clang
 	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED)=address,undefined -DEY_FUZZ=ON -DEY_EMULATED=OFF >/dev/null
 build-portable/build.ninja: | setup-portable
-	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS=all >/dev/null
+	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS=$(CUDA_ARCHS) >/dev/null
+build-wheel/build.ninja: | setup-wheel
+	@$(CMAKE) -B build-wheel -DEY_TESTS=OFF -DEY_CUDA_ARCHS=$(CUDA_ARCHS) >/dev/null
 build-deb/build.ninja: | setup-packages
-	@$(CMAKE) -B build-deb -DEY_TESTS=OFF -DEY_CUDA_ARCHS=all >/dev/null
+	@$(CMAKE) -B build-deb -DEY_TESTS=OFF -DEY_CUDA_ARCHS=$(CUDA_ARCHS) >/dev/null

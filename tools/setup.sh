@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
-# [install] [packages] [abi]. Installs what is missing when root, else prints the command that would. Silent when all are
+# [install] [packages] [python] [wheel] [abi]. Installs what is missing when root, else prints the command that would. Silent when all are
 # there; does nothing where there is no dpkg.
 set -eu
 
@@ -15,6 +15,8 @@ for set in "$@"; do
     portable) packages="$packages binutils patchelf xz-utils scdoc" ;;
     install) packages="$packages scdoc" ;;
     packages) packages="$packages lintian dpkg-dev systemd groff-base bsdextrautils jq python3 zsh fish" ;;
+    python) packages="$packages python3-pytest python3-numpy python3-pil python3-pydantic mypy" ;;
+    wheel) packages="$packages python3 python3-venv" ;;
     abi) packages="$packages abigail-tools git" ;;
     node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may have come from elsewhere
     clients) packages="$packages python3 python3-pil python3-yaml curl jq nginx-light" ;;

@@ -27,7 +27,7 @@ EY_API bool ey_grammar_of_choices(ey_grammar **grammar, const char *const *choic
 
 /* Memory that it takes. While one is compiled, up to 48 MiB are taken besides what the JSON of a
  * schema takes as values. */
-size_t ey_grammar_bytes(const ey_grammar *grammar);
+EY_API size_t ey_grammar_bytes(const ey_grammar *grammar);
 /* Releases the caller's reference and sets *grammar to NULL; accepts NULL. Requests that use the
  * grammar keep theirs. */
 EY_API void ey_grammar_free(ey_grammar **grammar);

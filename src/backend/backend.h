@@ -161,7 +161,9 @@ struct backend_limits {
     int max_keys;          /* keys an attention row may see */
     int max_width;         /* widest row of any intermediate */
     int max_patches;       /* of one image; a multiple of KV_BLOCK */
-    bool int4;             /* matrices of four bits are among the weights */
+    bool int4;             /* among the weights are matrices that a GPU makes BF16 of: in groups, or
+                              FP8 with a scale for each row */
+    bool reordered;        /* columns of some lie in another order (tensor.place) */
     bool read_pinned_rows; /* the device is to read what stays of embedding and head in the file
                          itself, where it can (reads_pinned_rows()) */
     bool fp8_prompts; /* rows of prompts are quantised to e4m3, by rows and blocks of 128 columns,

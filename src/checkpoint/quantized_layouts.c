@@ -2,129 +2,12 @@
 #include "checkpoint/quantized_layouts.h"
 
 #include <inttypes.h>
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "tensor/dequantize.h"
-
-/* ---- a scale for 128 x 128 values ---- */
-
-/* Scales of any float type as float32 in the arena. */
-static bool read_block_scales(struct tensor_source *s, struct tensor *w, const char *name,
-                              ey_err *e)
-{
-    char scale_name[SOURCE_MAX_NAME];
-    snprintf(scale_name, sizeof(scale_name), "%s_scale_inv", name);
-    const struct tensor_view *t = source_find(s, scale_name);
-    if (!t)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is %s but its scales %s are missing",
-                       checkpoint_directory(s->ckpt), name, dtype_info(w->dtype)->name, scale_name);
-    const int64_t dims[2] = {fp8_blocks(w->rows), fp8_blocks(w->cols)};
-    if (!check_view_shape(t, dims, 2, e)) return false;
-    if (dtype_info(t->dtype)->use != PLAIN_WEIGHT) return fail_view_dtype(t, "F32, BF16 or F16", e);
-    size_t n = (size_t)dims[0] * (size_t)dims[1];
-    float *scale = arena_array(s->arena, n, sizeof(float));
-    if (!scale) return ey_fail_memory(e, "weight scales", n * sizeof(float));
-    elements_to_f32(scale, t->data, t->dtype, n);
-    w->scale = scale;
-    s->bytes += t->size;
-    return true;
-}
-
-/* ---- four bits: pack-quantized, of compressed-tensors (docs/guides/quantization.md) ---- */
-
-/* NAME_part of that shape and dtype; *out stays NULL where it is absent and need not be there. */
-static bool find_int4_tensor(const struct tensor_source *s, const struct tensor_view **out,
-                             const char *name, const char *suffix, enum dtype dtype, int64_t rows,
-                             int64_t cols, bool needed, ey_err *e)
-{
-    char full[SOURCE_MAX_NAME];
-    const int64_t dims[2] = {rows, cols};
-    snprintf(full, sizeof(full), "%.200s_%.40s", name, suffix);
-    *out = needed ? source_find_or_fail(s, full, e) : source_find(s, full);
-    if (!*out) return !needed;
-    if ((*out)->dtype != dtype) return fail_view_dtype(*out, dtype_info(dtype)->name, e);
-    return check_view_shape(*out, dims, 2, e);
-}
-
-/* From the number of scales in a row. */
-static bool find_int4_group(const struct tensor_source *s, int *group, const char *name,
-                            int64_t cols, ey_err *e)
-{
-    char full[SOURCE_MAX_NAME];
-    snprintf(full, sizeof(full), "%.200s_scale", name);
-    const struct tensor_view *t = source_find_or_fail(s, full, e);
-    if (!t) return false;
-    const int64_t groups = t->n_dims == 2 ? t->shape[1] : 0;
-    *group = groups > 0 && cols % groups == 0 && cols / groups <= 128 ? (int)(cols / groups) : 0;
-    return *group == 32 || *group == 64 || *group == 128 ||
-           ey_fail(e, EY_BAD_MODEL,
-                   "%s: tensor %s has %lld scales a row for %lld columns; groups of 32, 64 or "
-                   "128 columns are supported",
-                   t->file, t->name, (long long)groups, (long long)cols);
-}
-
-/* Fifteen of them must be a number, too. */
-static bool check_int4_scales(const struct tensor_view *t, ey_err *e)
-{
-    enum { LARGEST = 0x7d80 /* 2^124 */ };
-    for (size_t i = 0; i < t->size / sizeof(uint16_t); i++) {
-        uint16_t bits;
-        memcpy(&bits, t->data + i * sizeof(bits), sizeof(bits));
-        if (bits == 0 || bits > LARGEST)
-            return ey_fail(e, EY_BAD_MODEL,
-                           "%s: number %zu of tensor %s is no positive number of at most 2^124",
-                           t->file, i, t->name);
-    }
-    return true;
-}
-
-/* Zeros of a checkpoint that has none: all in the middle. */
-static const void *default_zero_points(const struct tensor_source *s, size_t words)
-{
-    uint32_t *zero = arena_array(s->arena, words, sizeof(*zero));
-    for (size_t i = 0; zero && i < words; i++)
-        zero[i] = 0x88888888;
-    return zero;
-}
-
-static bool read_int4(struct tensor_source *s, struct tensor *out, const char *name, int64_t rows,
-                      int64_t cols, ey_err *e)
-{
-    const struct tensor_view *packed, *scale, *zero;
-    char g_idx[SOURCE_MAX_NAME];
-    int group;
-    if (!find_int4_group(s, &group, name, cols, e)) return false;
-    const int64_t groups = cols / group;
-    if (!find_int4_tensor(s, &packed, name, "packed", DTYPE_I32, rows, cols / 8, true, e) ||
-        !find_int4_tensor(s, &scale, name, "scale", DTYPE_BF16, rows, groups, true, e) ||
-        !find_int4_tensor(s, &zero, name, "zero_point", DTYPE_I32, (rows + 7) / 8, groups, false,
-                          e) ||
-        !check_int4_scales(scale, e))
-        return false;
-    snprintf(g_idx, sizeof(g_idx), "%.200s_g_idx", name);
-    if (source_find(s, g_idx))
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s: columns in another order are not supported",
-                       packed->file, g_idx);
-    *out = (struct tensor){.data = packed->data,
-                           .dtype = DTYPE_INT4,
-                           .rows = rows,
-                           .cols = cols,
-                           .group_size = group,
-                           .group_scale = scale->data};
-    out->group_zero = zero ? zero->data : default_zero_points(s, (size_t)((rows + 7) / 8 * groups));
-    s->bytes += packed->size + scale->size + (zero ? zero->size : 0);
-    return out->group_zero ||
-           ey_fail_memory(e, "zeros", (size_t)((rows + 7) / 8 * groups) * sizeof(uint32_t));
-}
-
-static bool has_int4_tensors(const struct tensor_source *s, const char *name)
-{
-    char packed[SOURCE_MAX_NAME];
-    snprintf(packed, sizeof(packed), "%.200s_packed", name);
-    return source_find(s, packed) && !source_find(s, name);
-}
+#include "checkpoint/layout_parts.h"
 
 /* ---- GGUF ---- */
 
@@ -206,25 +89,77 @@ static bool fail_matrix_dtype(const struct tensor_view *t, ey_err *e)
     return fail_view_dtype(t, wanted, e);
 }
 
-/* Its values in one tensor. */
-static bool read_matrix(struct tensor_source *s, struct tensor *out, const char *name, int64_t rows,
-                        int64_t cols, ey_err *e)
+/* What no formula here has. */
+static bool check_no_extras(const struct tensor_source *s, const struct wanted_matrix *m, ey_err *e)
 {
-    const struct tensor_view *t;
-    const int64_t dims[2] = {rows, cols};
-    if (!find_view(s, &t, name, dims, 2, e)) return false;
-    *out = (struct tensor){.data = t->data, .dtype = t->dtype, .rows = rows, .cols = cols};
+    static const char *const suffixes[] = {".pre_quant_scale", ".svdquant_lora_a", ".SCB",
+                                           ".weight.absmax", ".weight.quant_map"};
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        const struct tensor_view *t = find_module_part(s, m, suffixes[i]);
+        if (t)
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: tensor %s belongs to a layout that is not supported; download a "
+                           "compressed-tensors, AWQ, GPTQ or FP8 checkpoint, or the original",
+                           t->file, t->name);
+    }
+    return true;
+}
+
+/* Codes, which are not called as the matrix. */
+struct code_tensors {
+    const struct tensor_view *packed, *qweight;
+};
+
+static bool read_codes_of(struct tensor_source *s, struct tensor *out,
+                          const struct wanted_matrix *m, const struct code_tensors *t, ey_err *e)
+{
+    if (!check_no_extras(s, m, e)) return false;
+    if (t->qweight) return read_qweight(s, out, m, t->qweight, e);
+    return t->packed->dtype == DTYPE_U8 ? read_fp4(s, out, m, t->packed, e)
+                                        : read_packed_integers(s, out, m, t->packed, e);
+}
+
+/* Its values in one tensor. */
+static bool read_matrix(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
+                        const struct tensor_view *t, ey_err *e)
+{
+    const int64_t dims[2] = {m->rows, m->cols};
     const struct dtype_traits *type = dtype_info(t->dtype);
-    if (type->use == NO_WEIGHT) return fail_matrix_dtype(t, e);
-    if (type->scales == BLOCK_SCALES) return read_block_scales(s, out, name, e);
-    return read_factor(s, out, name, e) && unpair_rows(s, out, t, e);
+    if (type->use != PLAIN_WEIGHT && !check_no_extras(s, m, e)) return false;
+    if (t->dtype == DTYPE_U8 && find_beside(s, m, "_scale")) return read_fp4(s, out, m, t, e);
+    if (!check_view_shape(t, dims, 2, e)) return false;
+    if (t->dtype == DTYPE_I8 && find_beside(s, m, "_scale"))
+        return read_signed_bytes(s, out, m, t, e);
+    if (t->dtype == DTYPE_F8_E4M3) return read_fp8(s, out, m, t, e);
+    *out = (struct tensor){.data = t->data, .dtype = t->dtype, .rows = m->rows, .cols = m->cols};
+    s->bytes += t->size;
+    if (dtype_is_gguf(t->dtype) && !read_factor(s, out, t->name, e)) return false;
+    return (type->use == PLAIN_WEIGHT || dtype_is_gguf(t->dtype) || fail_matrix_dtype(t, e)) &&
+           unpair_rows(s, out, t, e);
 }
 
 bool source_matrix(struct tensor_source *s, struct tensor *out, const char *name, int64_t rows,
                    int64_t cols, ey_err *e)
 {
-    return has_int4_tensors(s, name) ? read_int4(s, out, name, rows, cols, e)
-                                     : read_matrix(s, out, name, rows, cols, e);
+    const struct wanted_matrix m = {name, rows, cols};
+    const struct code_tensors codes = {find_beside(s, &m, "_packed"),
+                                       find_module_part(s, &m, ".qweight")};
+    const struct tensor_view *plain = source_find(s, name),
+                             *other = codes.packed ? codes.packed : codes.qweight;
+    if (!plain && other) return read_codes_of(s, out, &m, &codes, e);
+    if (plain && other)
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: both %s and %s are there; which of them is the matrix is not said",
+                       other->file, plain->name, other->name);
+    return (plain || (plain = source_find_or_fail(s, name, e)) != NULL) &&
+           read_matrix(s, out, &m, plain, e);
+}
+
+bool source_has_matrix(const struct tensor_source *s, const char *name)
+{
+    const struct wanted_matrix m = {name, 0, 0};
+    return source_find(s, name) || find_beside(s, &m, "_packed") ||
+           find_module_part(s, &m, ".qweight");
 }
 
 bool matrix_rows(struct tensor *out, const struct tensor *whole, int64_t first, int64_t rows,
@@ -237,13 +172,20 @@ bool matrix_rows(struct tensor *out, const struct tensor *whole, int64_t first, 
                        ", inside a block of %d",
                        first, block);
     *out = *whole;
-    out->data = (const uint8_t *)whole->data + (size_t)first * weight_row_bytes(whole);
     out->rows = rows;
+    if (whole->recipe) {
+        out->recipe_row = whole->recipe_row + first;
+        return true;
+    }
+    out->data = (const uint8_t *)whole->data + (size_t)first * weight_row_bytes(whole);
     out->scale = weight_row_scale(whole, first);
+    if (whole->row_scale) out->row_scale = whole->row_scale + first;
     if (!whole->group_size) return true;
+    const int64_t before = first * weight_groups(whole);
     out->group_scale = (const uint8_t *)whole->group_scale +
-                       first * weight_groups(whole) * (int64_t)sizeof(uint16_t);
-    out->group_zero = (const uint8_t *)whole->group_zero +
-                      first / ZEROS_PER_WORD * weight_groups(whole) * (int64_t)sizeof(uint32_t);
+                       (size_t)before * weight_scale_size(whole);
+    if (whole->group_zero)
+        out->group_zero = (const uint8_t *)whole->group_zero +
+                          before / ZEROS_PER_WORD * (int64_t)sizeof(uint32_t);
     return true;
 }

@@ -5,6 +5,7 @@
 #define EY_CHECKPOINT_TENSOR_SOURCE_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/quantization.h"
 
 enum { SOURCE_MAX_NAME = 256 };
 
@@ -17,7 +18,8 @@ struct tensor_source {
     struct arena *arena; /* for scales and zeros that the file does not have as they are needed */
     const struct name_alias
         *aliases;   /* tried in order when the official name is absent; ends with NULL */
-    uint64_t bytes; /* of all that was read so far */
+    uint64_t bytes; /* of all that was read so far and is used where it lies */
+    struct quantization quantization; /* what the configuration says of it */
 };
 
 /* The tensor by its official name or another spelling; NULL when absent. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "checkpoint/repack.h"
 #include "convert/quantize_internal.h"
 
 enum { ALIGNED = 64 };
@@ -43,6 +44,7 @@ static size_t zero_points_bytes(const struct tensor *w)
 
 size_t quantized_bytes(const struct tensor *w)
 {
+    if (w->recipe && w->recipe->stored) return repacked_bytes(w);
     return quantized_values_bytes(w) + quantized_scales_bytes(w) + zero_points_bytes(w);
 }
 

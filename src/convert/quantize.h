@@ -20,7 +20,8 @@ struct quantize_choice {
  * whole groups. */
 bool can_quantize(const struct tensor *stored, enum dtype to, int group);
 
-/* Bytes of a recipe's result: quantized values, then scales at a multiple of 64. */
+/* Bytes of a recipe's result, quantized or in another layout: values, then scales at a multiple of
+ * 64. */
 size_t quantized_bytes(const struct tensor *recipe);
 
 /* Quantizes into memory[quantized_bytes()], aligned to 64; *out points into it. Groups and blocks

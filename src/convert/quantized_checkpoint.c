@@ -214,11 +214,31 @@ static bool is_replaced_scale(const struct checkpoint_writer *writer, const stru
     return matrix && quantized_from(writer->source, matrix).n_weights > 0;
 }
 
+static bool name_ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Other programs' layouts would stay beside a configuration that is no longer theirs. */
+static bool check_source_layout(const struct tensor_view *t, ey_err *e)
+{
+    static const char *const foreign[] = {".qweight", ".weight_packed", ".weight_scale"};
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        if (name_ends_with(t->name, foreign[i]))
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: tensor %s is quantized already, in another program's layout; "
+                           "quantize the original checkpoint",
+                           t->file, t->name);
+    return true;
+}
+
 static bool list_tensors(struct checkpoint_writer *writer, ey_err *e)
 {
     struct checkpoint *ckpt = writer->source->ckpt;
     for (size_t i = 0; i < checkpoint_count(ckpt); i++) {
         const struct tensor_view *t = checkpoint_at(ckpt, i);
+        if (!check_source_layout(t, e)) return false;
         const struct quantized_tensor m = quantized_from(writer->source, t);
         if (m.n_weights) {
             if (!check_quantized_rows(&m, t, e)) return false;
@@ -463,12 +483,6 @@ static bool write_index(struct checkpoint_writer *writer, ey_err *e)
 }
 
 /* ---- the small files ---- */
-
-static bool name_ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 /* Not weights in any format, nor what is written anew. */
 static bool is_copied(const char *name)

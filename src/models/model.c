@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/hugepages.h"
+#include "checkpoint/repack.h"
 #include "convert/quantize.h"
 #include "models/template_file.h"
 
@@ -150,40 +151,72 @@ static bool read_default_sampling(struct model *model, struct checkpoint *ckpt, 
     return true;
 }
 
-static bool any_int4(const struct tensor *w, size_t n)
+/* Scales and zeros of groups of columns: kernels take such matrices where few are. */
+static bool is_grouped(const struct tensor *w)
+{
+    return w->group_size != 0;
+}
+
+static bool any_grouped(const struct tensor *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (w[i].dtype == DTYPE_INT4) return true;
+        if (is_grouped(&w[i])) return true;
     return false;
 }
 
-/* Kernels take int4 in the text layers only. */
-static bool check_int4_weights(struct model *m, const char *dir, ey_err *e)
+static bool has_grouped_vision(struct model *m)
 {
     struct vision_tensors *vision = &m->vision_tensors;
-    bool elsewhere = any_int4(&m->embed, 1) || any_int4(&m->head, 1) ||
-                     any_int4(&vision->position, 1) || any_int4(TENSORS_OF(vision->patch));
+    bool found = any_grouped(&vision->position, 1) || any_grouped(TENSORS_OF(vision->patch));
     for (int i = 0; i < m->vision.depth; i++)
-        elsewhere = elsewhere || any_int4(TENSORS_OF(vision->blocks[i]));
+        found = found || any_grouped(TENSORS_OF(vision->blocks[i]));
     for (int i = -1; i < m->vision.n_deepstack; i++) {
         const struct merger_tensors *merger = i < 0 ? &vision->merger : &vision->deepstack[i];
-        elsewhere = elsewhere || merger->fc1.w.dtype == DTYPE_INT4 ||
-                    merger->fc2.w.dtype == DTYPE_INT4;
+        found = found || is_grouped(&merger->fc1.w) || is_grouped(&merger->fc2.w);
     }
+    return found;
+}
+
+/* Counts what is made of stored layouts, and notes whether kernels have to make BF16 of some. */
+static void note_weights(struct model *m, const struct tensor *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        m->int4 = m->int4 || is_grouped(&w[i]) || w[i].row_scale;
+        m->reordered = m->reordered || w[i].place;
+        if (!w[i].recipe) continue;
+        const size_t bytes = quantized_bytes(&w[i]);
+        m->quantized_bytes += bytes;
+        if (bytes > m->max_quantized_bytes) m->max_quantized_bytes = bytes;
+    }
+}
+
+static void note_vision_weights(struct model *m)
+{
+    struct vision_tensors *vision = &m->vision_tensors;
+    for (int i = 0; i < m->vision.depth; i++)
+        note_weights(m, TENSORS_OF(vision->blocks[i]));
+    for (int i = -1; i < m->vision.n_deepstack; i++) {
+        const struct merger_tensors *merger = i < 0 ? &vision->merger : &vision->deepstack[i];
+        note_weights(m, &merger->fc1.w, 1);
+        note_weights(m, &merger->fc2.w, 1);
+    }
+}
+
+/* Kernels take matrices in groups in the text layers and as a head. */
+static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
+{
+    if (is_grouped(&m->embed) || has_grouped_vision(m) || m->head.place)
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: the embedding or the vision encoder has weights in groups of columns; "
+                       "only the text model's layers and its head may",
+                       dir);
     for (int i = 0; i < m->text.n_layers; i++) {
-        struct text_layer_tensors *layer = &m->layers[i];
-        m->int4 = m->int4 || any_int4(TENSORS_OF(layer->attention)) ||
-                  any_int4(TENSORS_OF(layer->mlp));
-        if ((layer->mlp.gate.dtype == DTYPE_INT4) != (layer->mlp.up.dtype == DTYPE_INT4))
-            return ey_fail(
-                e, EY_BAD_MODEL,
-                "%s: of layer %d's gate_proj and up_proj one has four-bit weights and one has not",
-                dir, i);
+        note_weights(m, TENSORS_OF(m->layers[i].attention));
+        note_weights(m, TENSORS_OF(m->layers[i].mlp));
     }
-    return !elsewhere || ey_fail(e, EY_BAD_MODEL,
-                                 "%s: the embedding, the head or the vision encoder has four-bit "
-                                 "weights; only the text model's layers may",
-                                 dir);
+    if (m->head.data != m->embed.data) note_weights(m, &m->head, 1);
+    note_vision_weights(m);
+    return true;
 }
 
 bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
@@ -191,7 +224,7 @@ bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
     *model = (struct model){0};
     if (!find_family(model, ckpt, e)) return false;
     if (model->family->open(model, ckpt, e) &&
-        check_int4_weights(model, checkpoint_directory(ckpt), e) &&
+        check_quantized_weights(model, checkpoint_directory(ckpt), e) &&
         read_default_sampling(model, ckpt, e))
         return true;
     model_close(model);
@@ -323,20 +356,32 @@ struct on_load_quantizer {
     void *staging; /* [max_quantized_bytes]; NULL: the backend uses what it is given where it is */
 };
 
-static bool quantize_and_place(const struct on_load_quantizer *m, struct placed **out,
-                               const struct tensor *w, enum weight_role role, int layer, ey_err *e)
+static bool make_weight(struct tensor *out, void *memory, const struct tensor *w, struct pool *pool,
+                        int layer, ey_err *e)
 {
     const struct weight_recipe *recipe = w->recipe;
-    struct tensor quantized;
-    void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
-    if (!memory) return ey_fail_memory(e, "quantized weights", quantized_bytes(w));
-    if (!m->staging) hugepages_advise(memory, quantized_bytes(w));
-    if (!quantize_weight(&quantized, memory, w, m->pool))
+    if (recipe->stored) {
+        if (!repack_weight(out, memory, w, pool, e)) return false;
+        file_map_release_pages(recipe->stored->codes->data, recipe->stored->codes->size);
+        return true;
+    }
+    if (!quantize_weight(out, memory, w, pool))
         return ey_fail(e, EY_BAD_MODEL, "layer %d: a weight is not finite and cannot be quantized",
                        layer);
     file_map_release_pages(recipe->source.data, weight_data_bytes(&recipe->source));
-    quantized.recipe = recipe;
-    return m->be->ops->memory->place(m->be, out, &quantized, role, PLACE_RESIDENT, e);
+    return true;
+}
+
+static bool make_and_place(const struct on_load_quantizer *m, struct placed **out,
+                           const struct tensor *w, enum weight_role role, int layer, ey_err *e)
+{
+    struct tensor made;
+    void *memory = m->staging ? m->staging : arena_alloc(&m->model->arena, quantized_bytes(w));
+    if (!memory) return ey_fail_memory(e, "quantized weights", quantized_bytes(w));
+    if (!m->staging) hugepages_advise(memory, quantized_bytes(w));
+    if (!make_weight(&made, memory, w, m->pool, layer, e)) return false;
+    made.recipe = w->recipe;
+    return m->be->ops->memory->place(m->be, out, &made, role, PLACE_RESIDENT, e);
 }
 
 static bool place_layer_weights(const struct on_load_quantizer *m, struct placed **out,
@@ -345,7 +390,7 @@ static bool place_layer_weights(const struct on_load_quantizer *m, struct placed
 {
     for (size_t i = 0; i < n; i++) {
         if (!w[i].data) continue;
-        if (!(w[i].recipe ? quantize_and_place(m, &out[i], &w[i], role, layer, e)
+        if (!(w[i].recipe ? make_and_place(m, &out[i], &w[i], role, layer, e)
                           : place_weights(m->be, &out[i], &w[i], 1, role, PLACE_RESIDENT, e)))
             return false;
     }
@@ -380,16 +425,35 @@ static bool place_text_layer(const struct on_load_quantizer *m, int layer, ey_er
            PLACE_LAYER(m, out->mlp, in->mlp, ROLE_TEXT, layer, e);
 }
 
+static bool open_quantizer(struct on_load_quantizer *m, struct model *model, struct backend *be,
+                           struct pool *pool, ey_err *e)
+{
+    *m = (struct on_load_quantizer){model, be, pool, NULL};
+    if (!be->ops->device || !model->max_quantized_bytes) return true;
+    m->staging = aligned_alloc(64, model->max_quantized_bytes);
+    return m->staging || ey_fail_memory(e, "weights on their way", model->max_quantized_bytes);
+}
+
 static bool place_text_layers(struct model *model, struct backend *be, struct pool *pool, int begin,
                               int end, ey_err *e)
 {
-    struct on_load_quantizer m = {model, be, pool, NULL};
-    bool ok = true;
-    if (be->ops->device && model->max_quantized_bytes &&
-        !(m.staging = aligned_alloc(64, model->max_quantized_bytes)))
-        return ey_fail_memory(e, "weights on their way", model->max_quantized_bytes);
+    struct on_load_quantizer m;
+    bool ok = open_quantizer(&m, model, be, pool, e);
     for (int i = begin; ok && i < end; i++)
         ok = place_text_layer(&m, i, e);
+    free(m.staging);
+    return ok;
+}
+
+static bool place_head(struct model *model, struct backend *be, struct pool *pool,
+                       enum placement placement, ey_err *e)
+{
+    struct on_load_quantizer m;
+    if (!model->head.recipe)
+        return PLACE_WEIGHTS(be, model->placed.head, model->head, ROLE_HEAD, placement, e);
+    const bool ok = open_quantizer(&m, model, be, pool, e) &&
+                    make_and_place(&m, &model->placed.head, &model->head, ROLE_HEAD,
+                                   model->text.n_layers, e);
     free(m.staging);
     return ok;
 }
@@ -406,7 +470,7 @@ bool model_place(struct model *model, struct backend *be, struct backend *vision
     if (!out->layers) return ey_fail_memory(e, "the text model's layers", 0);
     bool ok = PLACE_WEIGHTS(embeds_on_cpu ? cpu : be, out->embed, model->embed, ROLE_EMBED,
                             where->embed, e) &&
-              (tied || PLACE_WEIGHTS(be, out->head, model->head, ROLE_HEAD, where->lm_head, e)) &&
+              (tied || place_head(model, be, pool, where->lm_head, e)) &&
               PLACE_WEIGHTS(be, out->final_norm, model->final_norm, ROLE_TEXT, PLACE_RESIDENT, e);
     if (tied) out->head = out->embed;
     for (int i = 0; ok && i < where->n_ranges; i++) {

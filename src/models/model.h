@@ -84,7 +84,8 @@ struct model {
     uint64_t weight_bytes;    /* of all bound tensors, as stored; not those that are quantized while
                                  loading (on_load_quantization.h) */
     uint64_t quantized_bytes; /* of what those become */
-    bool int4;                /* some matrices have four bits, or will */
+    bool int4;                /* limits.int4 of some matrices, as they are or will be */
+    bool reordered;           /* limits.reordered */
     size_t max_quantized_bytes; /* the largest of them */
     struct arena
         arena; /* layers, blocks, scales, rope tables, recipes, quantized weights in host memory */

@@ -47,7 +47,7 @@ static bool mark_for_quantization(struct tensor *w, struct model *m,
 {
     struct weight_recipe *recipe = arena_alloc(&m->arena, sizeof(*recipe));
     if (!recipe) return ey_fail_memory(e, "a recipe", sizeof(*recipe));
-    *recipe = (struct weight_recipe){*w, importance};
+    *recipe = (struct weight_recipe){.source = *w, .importance = importance};
     *w = (struct tensor){.data = recipe->source.data,
                          .dtype = choice->dtype,
                          .rows = w->rows,
@@ -142,7 +142,7 @@ static void update_model_bytes(struct model *m)
             for (int j = 0; j < sets[s].n; j++) {
                 const struct tensor *w = sets[s].w[j];
                 m->int4 = m->int4 || w->dtype == DTYPE_INT4;
-                if (!w->recipe) continue;
+                if (!w->recipe || w->recipe->stored) continue;
                 const size_t bytes = quantized_bytes(w);
                 m->weight_bytes -= weight_data_bytes(&w->recipe->source);
                 m->quantized_bytes += bytes;

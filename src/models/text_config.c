@@ -147,51 +147,6 @@ bool config_1d_rope(struct text_shape *t, const struct config *s, double missing
            config_rope_theta(&t->rope_theta, &rope, s, missing_theta, e);
 }
 
-/* Four bits in groups, packed by eight: what quantized_layouts.c looks for; the sizes of groups are
- * those of the tensors. */
-static bool config_check_int4(const struct config *q, ey_err *e)
-{
-    const json_object *groups = json_member_of_type(q->object, "config_groups", json_type_object);
-    if (!config_require(q, "format", "pack-quantized", e)) return false;
-    if (!groups)
-        return ey_fail(e, EY_BAD_MODEL, "%s: config_groups is missing or not an object", q->what);
-    json_object_object_foreach((json_object *)(uintptr_t)groups, key, group)
-    {
-        struct config w = {.object = json_member_of_type(group, "weights", json_type_object)};
-        int64_t bits = 4;
-        snprintf(w.what, sizeof(w.what), "%.4095s: %.60s", q->what, key);
-        if (!w.object)
-            return ey_fail(e, EY_BAD_MODEL, "%s: weights is missing or not an object", w.what);
-        if (!json_optional_int(w.object, "num_bits", 4, 4, &bits, w.what, e) ||
-            !config_require(&w, "type", "int", e) || !config_require(&w, "strategy", "group", e))
-            return false;
-    }
-    return true;
-}
-
-/* Block FP8 and four bits; which tensors have them is decided tensor by tensor (spec 2.5). */
-bool config_check_quantization(const json_object *config, const char *path, ey_err *e)
-{
-    if (!json_member(config, "quantization_config")) return true;
-    struct config q;
-    if (!config_open(&q, config, "quantization_config", path, e)) return false;
-    json_object *method = json_member_of_type(q.object, "quant_method", json_type_string);
-    if (method && strcmp(json_object_get_string(method), "compressed-tensors") == 0)
-        return config_check_int4(&q, e);
-    if (!method || strcmp(json_object_get_string(method), "fp8") != 0)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: quant_method %.40s is not supported; use the BF16 or the official FP8 "
-                       "checkpoint, and --quantize",
-                       q.what, method ? json_object_get_string(method) : "(none)");
-    if (!config_require(&q, "fmt", "e4m3", e)) return false;
-    int block[2] = {0, 0}, n = 0;
-    if (!config_ints(block, &n, 2, &q, "weight_block_size", 1, 1 << 20, e)) return false;
-    if (n == 2 && block[0] == FP8_BLOCK && block[1] == FP8_BLOCK) return true;
-    return ey_fail(e, EY_BAD_MODEL, "%s: weight_block_size is %.60s; only [%d, %d] is supported",
-                   q.what, config_shown(json_member(q.object, "weight_block_size")), FP8_BLOCK,
-                   FP8_BLOCK);
-}
-
 /* Absent in both: false. */
 bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path,
                  ey_err *e)

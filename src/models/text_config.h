@@ -40,8 +40,6 @@ bool config_rope_theta(double *theta, const struct config *rope, const struct co
 /* rope_theta, of a rotary embedding by place in the sequence alone; missing_theta: what it is where
  * the file has none, 0: that is an error. */
 bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e);
-/* Block FP8, four bits in groups, or nothing. */
-bool config_check_quantization(const json_object *config, const char *path, ey_err *e);
 /* Whether the head is the embedding: the top level wins, else `text` (spec 1.1). */
 bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path,
                  ey_err *e);

@@ -110,12 +110,14 @@ static void choose_backend_limits(struct plan *p, const struct plan_question *q)
     const bool on_cpu = plan_vision_on_cpu(p);
     p->limits = backend_limits_of(p, rows, &m->text, on_cpu ? &no_vision : &m->vision);
     p->limits.int4 = m->int4;
+    p->limits.reordered = m->reordered;
     p->limits.fp8_prompts = q->limits->fp8_prompts;
     if (!on_cpu && !p->cpu_layers) return;
     p->cpu_limits = backend_limits_of(p, p->cpu_layers ? rows : p->vision_rows,
                                       p->cpu_layers ? &m->text : &no_text,
                                       on_cpu ? &m->vision : &no_vision);
     p->cpu_limits.int4 = m->int4 && p->cpu_layers;
+    p->cpu_limits.reordered = m->reordered && p->cpu_layers;
 }
 
 /* ---- workspaces ---- */

@@ -80,10 +80,15 @@ static size_t trimmed_length(const char *text)
 
 bool api_keys_accept(const struct api_keys *keys, const char *authorization)
 {
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
+    return api_keys_accept_key(keys, authorization + 7 + strspn(authorization + 7, " "));
+}
+
+bool api_keys_accept_key(const struct api_keys *keys, const char *key)
+{
     unsigned char digest[32];
     int found = 0;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
-    const char *key = authorization + 7 + strspn(authorization + 7, " ");
+    if (!key) return false;
     digest_of_key(digest, key, trimmed_length(key));
     for (size_t i = 0; i < keys->n; i++)
         found |= CRYPTO_memcmp(digest, keys->digest[i], sizeof(digest)) == 0;

@@ -18,5 +18,7 @@ bool api_keys_add_file(struct api_keys *keys, const char *path, ey_err *e);
 /* Whether an Authorization header has one of them; takes equally long whichever it is, and however
  * much of one is right. */
 bool api_keys_accept(const struct api_keys *keys, const char *authorization);
+/* The same of a bare one, as x-api-key has it. */
+bool api_keys_accept_key(const struct api_keys *keys, const char *key);
 
 #endif

@@ -2,8 +2,11 @@
 /* The table of routes: which path and method lead to which handler. */
 #include "server/routes.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "server/api/llamacpp/llamacpp_dialect.h"
+#include "server/api/llamacpp/llamacpp_routes.h"
 #include "server/api/ollama/ollama_dialect.h"
 #include "server/api/ollama/ollama_routes.h"
 #include "server/api/openai_chat/api_routes.h"
@@ -14,8 +17,21 @@ static const struct route routes[] = {
     {"POST", "/v1/chat/completions", route_chat_completions, 0},
     {"POST", "/v1/chat/completions/render", route_render, 0},
     {"POST", "/v1/completions", route_completions, 0},
+    {"POST", "/chat/completions", route_chat_completions, 0},
+    {"POST", "/completions", route_completions, 0},
     {"POST", "/tokenize", route_tokenize, 0},
     {"POST", "/detokenize", route_detokenize, 0},
+    {"POST", "/apply-template", route_apply_template, ROUTE_ANY_TYPE},
+    {"POST", "/chat/completions/input_tokens", route_input_tokens, 0},
+    {"POST", "/v1/chat/completions/input_tokens", route_input_tokens, 0},
+    {"POST", "/completion", route_llamacpp_completion, ROUTE_ANY_TYPE},
+    {"POST", "/infill", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/props", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/slots/", route_llamacpp_unsupported, ROUTE_ANY_TYPE | ROUTE_ANY_END},
+    {"POST", "/lora-adapters", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/models/load", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"POST", "/models/unload", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
+    {"GET", "/", route_ollama_root, ROUTE_OPEN | ROUTE_PROBE},
     {"GET", "/api/version", route_ollama_version, 0},
     {"GET", "/api/tags", route_ollama_tags, 0},
     {"GET", "/api/ps", route_ollama_ps, 0},
@@ -34,18 +50,30 @@ static const struct route routes[] = {
     {"POST", "/api/me", route_ollama_absent, ROUTE_ANY_TYPE},
     {"GET", "/v1/models", route_models, 0},
     {"GET", "/v1/models/", route_model, ROUTE_ANY_END},
+    {"GET", "/models", route_models, 0},
+    {"GET", "/models/", route_model, ROUTE_ANY_END},
+    {"GET", "/props", route_props, 0},
+    {"GET", "/slots", route_slots, 0},
+    {"GET", "/lora-adapters", route_lora_adapters, 0},
     {"GET", "/health", route_health, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/v1/health", route_health, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/healthz", route_health, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/livez", route_health, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/ping", route_health, ROUTE_OPEN | ROUTE_PROBE},
     {"GET", "/ready", route_ready, ROUTE_OPEN | ROUTE_PROBE},
+    {"GET", "/readyz", route_ready, ROUTE_OPEN | ROUTE_PROBE},
     {"GET", "/version", route_version, 0},
     {"GET", "/metrics", route_metrics, ROUTE_PROBE},
     {"GET", "/eyelet/plan", route_plan, 0},
     {"POST", "/eyelet/preview", route_preview, 0},
 };
 
+/* One slash behind a path is not looked at. */
 static bool route_matches(const struct route *r, const char *path)
 {
-    if (r->flags & ROUTE_ANY_END) return strncmp(path, r->path, strlen(r->path)) == 0;
-    return strcmp(path, r->path) == 0;
+    size_t n = strlen(r->path);
+    if (strncmp(path, r->path, n) != 0) return false;
+    return (r->flags & ROUTE_ANY_END) || !path[n] || (path[n] == '/' && !path[n + 1]);
 }
 
 const struct route *route_find(const char *method, const char *path, const char **allow)
@@ -63,12 +91,63 @@ const struct route *route_find(const char *method, const char *path, const char 
     return NULL;
 }
 
+/* What clients ask for that is not there, and what is near it. */
+static const struct {
+    const char *begin, *hint;
+} hints[] = {
+    {"/v1/audio/", "no model here hears; images go to /v1/chat/completions"},
+    {"/v1/images/", "no model here draws; images go to /v1/chat/completions, to be looked at"},
+    {"/v1/assistants", "use /v1/chat/completions"},
+    {"/v1/threads", "use /v1/chat/completions"},
+    {"/v1/files", "images go into the request, as data: URLs"},
+    {"/api/v0/", "use /v1/models and /v1/chat/completions"},
+    {"/api/v1/", "use /v1/models and /v1/chat/completions"},
+    {"/upstream/", "use /props"},
+    {"/predict", "Immich's own models are not here; tools that caption use /v1/chat/completions"},
+};
+
+/* The longest route that the path ends with: the base URL says too much. */
+static const struct route *route_at_end(const char *path)
+{
+    const struct route *best = NULL;
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        size_t n = strlen(path), m = strlen(routes[i].path);
+        if (n > m && m > 1 && strcmp(path + n - m, routes[i].path) == 0 &&
+            (!best || m > strlen(best->path)))
+            best = &routes[i];
+    }
+    return best;
+}
+
+void route_hint(const char *path, char out[160])
+{
+    const struct route *near = route_at_end(path);
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (strncmp(path, hints[i].begin, strlen(hints[i].begin)) == 0) {
+            snprintf(out, 160, "%s", hints[i].hint);
+            return;
+        }
+    if (near)
+        snprintf(out, 160, "use %.100s: the base URL has too much", near->path);
+    else
+        snprintf(out, 160, "there are /v1/chat/completions, /v1/models, /api/chat and /api/tags");
+}
+
 /* The first that the path begins with. */
 static const struct {
     const char *begin;
     error_form_fn *form;
 } error_forms[] = {
     {"/api/", write_ollama_error},
+    {"/completions", write_openai_error},
+    {"/completion", write_llamacpp_error},
+    {"/infill", write_llamacpp_error},
+    {"/props", write_llamacpp_error},
+    {"/slots", write_llamacpp_error},
+    {"/lora-adapters", write_llamacpp_error},
+    {"/apply-template", write_llamacpp_error},
+    {"/models/load", write_llamacpp_error},
+    {"/models/unload", write_llamacpp_error},
     {"/", write_openai_error},
 };
 

@@ -21,6 +21,8 @@ struct route {
  * path. HEAD is GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
+/* What a client that asked for a path that is not there may want instead, as a sentence's end. */
+void route_hint(const char *path, char out[160]);
 /* How errors of this path look, the door's refusals too. */
 error_form_fn *route_error_form(const char *path);
 

@@ -168,6 +168,23 @@ static bool check_network_access(const struct server_options *o, const struct se
                    o->host);
 }
 
+static bool check_ollama_access(const struct server_options *o, const struct server_socket *l,
+                                ey_err *e)
+{
+    if (l->loopback || o->keys.n || o->ollama_insecure || o->insecure) return true;
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "--ollama %s:%d lets others on the network use this server; give it an "
+                   "--api-key, or say --ollama-insecure if everybody may",
+                   o->ollama_host, o->ollama_port);
+}
+
+static bool open_ollama_socket(const struct server_options *o, struct server_socket *l, ey_err *e)
+{
+    return !o->ollama_host ||
+           (server_socket_open(l, "--ollama", o->ollama_host, o->ollama_port, e) &&
+            check_ollama_access(o, l, e));
+}
+
 static uint64_t host_budget_bytes(const struct server_options *o)
 {
     uint64_t quarter = memory_available() / 4;
@@ -276,18 +293,22 @@ static void drain_and_stop(struct server *server, const sigset_t *signals)
 }
 
 static bool run_server(struct server *server, struct server_socket *listener,
-                       const sigset_t *signals, double start, ey_err *e)
+                       struct server_socket *ollama, const sigset_t *signals, double start,
+                       ey_err *e)
 {
-    char url[128];
+    char url[128], ollama_url[128];
+    bool second = ollama->fd >= 0;
     startup_url(url, server->options, listener);
+    if (second) startup_url(ollama_url, server->options, ollama);
     if (!metrics_open(&server->metrics, server->options->n_models, e) ||
         !ey_grammar_cache_open(&server->grammars, MAX_GRAMMAR_CACHE_BYTES, e) ||
         !model_cards_open(&server->cards, e) ||
         !model_manager_open(&server->model_manager, server->options, server->budget, e) ||
-        !http_server_open(server, listener, e))
+        !http_server_open(server, listener, ollama, e))
         return false;
     log_line("eyelet %s listening on %s", ey_version(), url);
     log_network_url(server->options, listener);
+    if (second) log_line("Ollama's clients find it at %s", ollama_url);
     bool ok = serve_until_signal(server, signals, url, start, e);
     if (ok)
         drain_and_stop(server, signals);
@@ -304,7 +325,7 @@ bool server_run(const struct server_options *options, ey_err *e)
                             .started = (long long)time(NULL),
                             .had_terminal = has_terminal(),
                             .watchdog = systemd_watchdog_enabled()};
-    struct server_socket listener = {.fd = -1};
+    struct server_socket listener = {.fd = -1}, ollama = {.fd = -1};
     sigset_t signals = awaited_signals(), before;
     double start = seconds_now();
     log_start();
@@ -313,11 +334,12 @@ bool server_run(const struct server_options *options, ey_err *e)
                                                freed memory stay in threads' arenas */
     pthread_sigmask(SIG_BLOCK, &signals,
                     &before); /* threads inherit it: only wait_for_signal sees them */
-    bool ok = server_socket_open(&listener, options->host, options->port, e) &&
-              check_network_access(options, &listener, e);
+    bool ok = server_socket_open(&listener, "--host", options->host, options->port, e) &&
+              check_network_access(options, &listener, e) &&
+              open_ollama_socket(options, &ollama, e);
     if (ok) server.budget = ey_budget_create(host_budget_bytes(options));
     if (ok && !server.budget) ok = ey_fail_memory(e, "the budget of requests", 0);
-    ok = ok && run_server(&server, &listener, &signals, start, e);
+    ok = ok && run_server(&server, &listener, &ollama, &signals, start, e);
     if (server.model_manager) model_manager_shutdown(server.model_manager);
     http_server_close(&server.http_server);
     model_manager_close(&server.model_manager);
@@ -326,6 +348,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     model_cards_close(&server.cards);
     ey_budget_free(&server.budget);
     server_socket_close(&listener);
+    server_socket_close(&ollama);
     log_stop();
     if (!ok) pthread_sigmask(SIG_SETMASK, &before, NULL);
     return ok;

@@ -39,6 +39,9 @@ struct server_options {
     size_t n_given_keys;      /* the first ones, which are not the file's */
     const char *host;         /* "127.0.0.1" */
     int port;                 /* 8000; 0: any free one */
+    const char *ollama_host;  /* of a second socket for Ollama's clients; NULL: there is none */
+    int ollama_port;
+    bool ollama_insecure; /* no key is asked for there, whatever its address */
     const char *ssl_keyfile, *ssl_certfile;
     const char *origins[SERVER_MAX_DOMAINS]; /* web pages that may call, or "*" */
     size_t n_origins;

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server reports about itself: health, readiness, version, models, plan and metrics. */
-#include "server/plan_json.h"
+/* What the server reports about itself: health, readiness, version, plan and metrics. */
 #include "server/status_routes.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/text/json_writer.h"
 #include "server/http/http_server.h"
+#include "server/plan_json.h"
 
-enum { MAX_REPLY_BYTES = 1 << 22, MODEL_WAIT_US = 20000 };
-#define MODEL_WAIT_SECONDS 1.0
+enum { MAX_REPLY_BYTES = 1 << 22 };
 
 static void reply_json(struct exchange *x, int status, struct buf *out)
 {
@@ -51,7 +48,8 @@ void route_health(struct server *server, struct exchange *x)
     struct health h = read_health(server);
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     if (!h.stuck && !h.spilled) {
-        exchange_reply(x, 200, "text/plain", &out);
+        buf_add_text(&out, "{\"status\": \"ok\"}");
+        reply_json(x, 200, &out);
         return;
     }
     struct json_writer w = json_write_to(&out, JSON_SPACED);
@@ -139,108 +137,6 @@ void route_version(struct server *server, struct exchange *x)
     json_open_object(&w);
     json_add_string(&w, "version", ey_version());
     json_close_object(&w);
-    reply_json(x, 200, &out);
-}
-
-/* The context that clients want to know is in the headers of the model's files, which are read
- * first: it is waited for, but not for long. facts.max_model_len 0: not known yet. */
-static struct model_status wait_for_plan(struct server *server, size_t model, struct exchange *x)
-{
-    double until = seconds_now() + MODEL_WAIT_SECONDS;
-    struct model_status k = model_manager_status(server->model_manager, model);
-    while (!k.info.planned && k.state == MODEL_LOADING && seconds_now() < until &&
-           !exchange_hung_up(x)) {
-        usleep(MODEL_WAIT_US);
-        k = model_manager_status(server->model_manager, model);
-    }
-    return k;
-}
-
-/* What vLLM's clients expect; nothing here asks who may do what. */
-static void write_permission(struct json_writer *w, const struct server *server)
-{
-    json_open_object(w);
-    json_add_string(w, "id", "modelperm-eyelet");
-    json_add_string(w, "object", "model_permission");
-    json_add_int(w, "created", server->started);
-    json_add_bool(w, "allow_create_engine", false);
-    json_add_bool(w, "allow_sampling", true);
-    json_add_bool(w, "allow_logprobs", true);
-    json_add_bool(w, "allow_search_indices", false);
-    json_add_bool(w, "allow_view", true);
-    json_add_bool(w, "allow_fine_tuning", false);
-    json_add_string(w, "organization", "*");
-    json_add_null(w, "group");
-    json_add_bool(w, "is_blocking", false);
-    json_close_object(w);
-}
-
-static void write_model(struct json_writer *w, const struct server *server, size_t model,
-                        const char *name, const struct model_status *k)
-{
-    json_open_object(w);
-    json_add_string(w, "id", name);
-    json_add_string(w, "object", "model");
-    json_add_int(w, "created", server->started);
-    json_add_string(w, "owned_by", "eyelet");
-    json_add_string(w, "root", server->options->models[model].path);
-    json_add_null(w, "parent");
-    if (k->info.max_model_len)
-        json_add_int(w, "max_model_len", k->info.max_model_len);
-    else
-        json_add_null(w, "max_model_len");
-    json_add_bool(w, "resident", k->state == MODEL_READY);
-    json_write_key(w, "permission");
-    json_open_array(w);
-    write_permission(w, server);
-    json_close_array(w);
-    json_close_object(w);
-}
-
-static void write_names(struct json_writer *w, struct server *server, size_t model,
-                        struct exchange *x)
-{
-    const struct server_model *m = &server->options->models[model];
-    struct model_status k = wait_for_plan(server, model, x);
-    for (size_t i = 0; i < m->n_names || i == 0; i++)
-        write_model(w, server, model, i ? m->names[i] : server_model_name(server, model), &k);
-}
-
-void route_models(struct server *server, struct exchange *x)
-{
-    struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    struct json_writer w = json_write_to(&out, JSON_SPACED);
-    json_open_object(&w);
-    json_add_string(&w, "object", "list");
-    json_write_key(&w, "data");
-    json_open_array(&w);
-    for (size_t i = 0; i < model_manager_count(server->model_manager); i++)
-        write_names(&w, server, i, x);
-    json_close_array(&w);
-    json_close_object(&w);
-    reply_json(x, 200, &out);
-}
-
-/* False: there is none of this name, and the exchange is answered. */
-static bool find_model_or_fail(struct server *server, struct exchange *x, const char *name,
-                               size_t *model)
-{
-    char message[768];
-    if (name[0] && server_find_model(server, name, model)) return true;
-    server_unknown_model_message(server, name, message, sizeof(message));
-    exchange_fail(x, 404, NULL, "model", "%s", message);
-    return false;
-}
-
-void route_model(struct server *server, struct exchange *x)
-{
-    const char *name = exchange_argument(x);
-    struct buf out = buf_with_max(MAX_REPLY_BYTES);
-    size_t model;
-    if (!find_model_or_fail(server, x, name, &model)) return;
-    struct model_status k = wait_for_plan(server, model, x);
-    struct json_writer w = json_write_to(&out, JSON_SPACED);
-    write_model(&w, server, model, name, &k);
     reply_json(x, 200, &out);
 }
 

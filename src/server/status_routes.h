@@ -5,7 +5,12 @@
 
 #include "server/server_context.h"
 
-route_fn route_health, route_ready, route_version, route_models, route_model, route_metrics,
-    route_plan;
+route_fn route_health, route_ready, route_version, route_metrics, route_plan;
+
+/* The models, as OpenAI's, vLLM's, llama.cpp's and Anthropic's clients read them (model_routes.c).
+ */
+route_fn route_models, route_model, route_props, route_slots, route_lora_adapters;
+/* False: there is none of this name, and the exchange is answered. */
+bool find_model_or_fail(struct server *server, struct exchange *x, const char *name, size_t *model);
 
 #endif

@@ -76,25 +76,45 @@ static void dequantize_elements(float *out, const struct tensor *w, int64_t row,
 
 static void dequantize_fp8(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
 {
-    const float *scale = weight_row_scale(w, row);
+    const float *scale = weight_row_scale(w, row), of_row = w->row_scale ? w->row_scale[row] : 1;
     dequantize_elements(out, w, row, first, n);
     for (size_t i = 0; scale && i < n; i++)
-        out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK];
+        out[i] *= scale[(first + (int64_t)i) / FP8_BLOCK] * of_row;
 }
 
-uint16_t weight_group_scale(const struct tensor *w, int64_t row, int64_t group)
+float weight_group_scale(const struct tensor *w, int64_t row, int64_t group)
 {
-    uint16_t bits;
-    memcpy(&bits, (const uint16_t *)w->group_scale + row * weight_groups(w) + group, sizeof(bits));
-    return bits;
+    const int64_t at = row * weight_groups(w) + group;
+    const uint8_t *p = (const uint8_t *)w->group_scale + (size_t)at * weight_scale_size(w);
+    float scale;
+    if (w->scale_dtype == DTYPE_F8_E8M0) return e8m0_to_f32(*p);
+    elements_to_f32(&scale, p, w->scale_dtype ? w->scale_dtype : DTYPE_BF16, 1);
+    return scale;
 }
 
 int weight_group_zero(const struct tensor *w, int64_t row, int64_t group)
 {
     uint32_t word;
+    if (w->dtype == DTYPE_UINT8)
+        return ((const uint8_t *)w->group_zero)[row * weight_groups(w) + group];
     memcpy(&word, (const uint32_t *)w->group_zero + row / 8 * weight_groups(w) + group,
            sizeof(word));
     return (int)(word >> (row % 8 * 4) & 15);
+}
+
+/* What the columns of a row from `col` on have in common, up to column `end` of it. */
+struct group_part {
+    float scale;
+    int64_t end;
+    int zero;
+};
+
+static struct group_part group_at(const struct tensor *w, int64_t row, int64_t col, int64_t end,
+                                  bool zeros)
+{
+    const int64_t group = col / w->group_size, border = (group + 1) * w->group_size;
+    return (struct group_part){weight_group_scale(w, row, group), border < end ? border : end,
+                               zeros ? weight_group_zero(w, row, group) : 0};
 }
 
 static void dequantize_int4(float *out, const struct tensor *w, int64_t row, int64_t first,
@@ -102,11 +122,50 @@ static void dequantize_int4(float *out, const struct tensor *w, int64_t row, int
 {
     const uint8_t *quantized = (const uint8_t *)w->data + row * (w->cols / 2);
     for (int64_t col = first, end = first + (int64_t)n; col < end;) {
-        const int64_t group = col / w->group_size, border = (group + 1) * w->group_size;
-        const float scale = bf16_to_f32(weight_group_scale(w, row, group));
-        const int zero = weight_group_zero(w, row, group);
-        for (; col < border && col < end; col++)
-            *out++ = (float)((quantized[col / 2] >> (col % 2 * 4) & 15) - zero) * scale;
+        const struct group_part g = group_at(w, row, col, end, true);
+        for (; col < g.end; col++)
+            *out++ = (float)((quantized[col / 2] >> (col % 2 * 4) & 15) - g.zero) * g.scale;
+    }
+}
+
+static void dequantize_uint8(float *out, const struct tensor *w, int64_t row, int64_t first,
+                             size_t n)
+{
+    const uint8_t *codes = (const uint8_t *)w->data + row * w->cols;
+    for (int64_t col = first, end = first + (int64_t)n; col < end;) {
+        const struct group_part g = group_at(w, row, col, end, true);
+        for (; col < g.end; col++)
+            *out++ = (float)(codes[col] - g.zero) * g.scale;
+    }
+}
+
+/* The matrix's own factor comes last: values times scales are exact before. */
+static float whole_scaled(const struct tensor *w, float value)
+{
+    if (w->divisor != 0) return value / w->divisor;
+    return w->multiplier != 0 ? value * w->multiplier : value;
+}
+
+static void dequantize_fp4(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n)
+{
+    static const float e2m1[16] = {0,     0.5f,  1,     1.5f,  2,     3,     4,     6,
+                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    const uint8_t *codes = (const uint8_t *)w->data + row * (w->cols / 2);
+    for (int64_t col = first, end = first + (int64_t)n; col < end;) {
+        const struct group_part g = group_at(w, row, col, end, false);
+        for (; col < g.end; col++)
+            *out++ = whole_scaled(w, e2m1[codes[col / 2] >> (col % 2 * 4) & 15] * g.scale);
+    }
+}
+
+static void dequantize_mxfp8(float *out, const struct tensor *w, int64_t row, int64_t first,
+                             size_t n)
+{
+    const uint8_t *codes = (const uint8_t *)w->data + row * w->cols;
+    for (int64_t col = first, end = first + (int64_t)n; col < end;) {
+        const struct group_part g = group_at(w, row, col, end, false);
+        for (; col < g.end; col++)
+            *out++ = e4m3_value[codes[col]] * g.scale;
     }
 }
 
@@ -119,5 +178,10 @@ void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t
 #undef TENSOR_TYPE
     };
     assert(dequantizers[w->dtype]); /* others are refused when weights are bound */
-    dequantizers[w->dtype](out, w, row, first, n);
+    if (!w->place) {
+        dequantizers[w->dtype](out, w, row, first, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        dequantizers[w->dtype](out + i, w, row, w->place[first + (int64_t)i], 1);
 }

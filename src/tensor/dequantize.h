@@ -44,13 +44,21 @@ static inline float f16_to_f32(uint16_t bits)
 
 /* e4m3fn (spec 2.5) of any byte: no infinities, 0x7f and 0xff are NaN. */
 float e4m3_to_f32(uint8_t byte);
+/* 2^(e - 127); the lowest is a subnormal number, 255 is NaN. */
+static inline float e8m0_to_f32(uint8_t e)
+{
+    uint32_t bits = e == 255 ? 0x7fc00000 : e ? (uint32_t)e << 23 : 0x00400000;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
 
 /* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with
  * its scales, multiplied in float32. For int4 `first` is even. */
 void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);
 
-/* Of an int4 matrix: the scale of a group as its BF16 bits, and the zero. */
-uint16_t weight_group_scale(const struct tensor *w, int64_t row, int64_t group);
+/* Of a matrix in groups: the scale and the zero of one. */
+float weight_group_scale(const struct tensor *w, int64_t row, int64_t group);
 int weight_group_zero(const struct tensor *w, int64_t row, int64_t group);
 
 #endif

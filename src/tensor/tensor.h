@@ -18,7 +18,7 @@ enum weight_use {
 enum scale_layout {
     NO_SCALES,
     BLOCK_SCALES, /* one for FP8_BLOCK x FP8_BLOCK values */
-    GROUP_SCALES  /* one, and a zero point, for a group of columns in a row */
+    GROUP_SCALES  /* one, and maybe a zero point, for a group of columns in a row */
 };
 
 /* DTYPE_NONE, DTYPE_F64 ...: the rows of types.def. */
@@ -68,23 +68,34 @@ struct tensor {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols;
-    const float *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)] scales; int8: [rows];
-                           NULL otherwise */
-    /* int4: weight = (nibble - zero) · scale, both of its group of columns
-     * (docs/guides/quantization.md); at any address, as files have them */
-    int group_size; /* columns of a group: 32, 64 or 128, which divides cols; 0 otherwise */
-    const void *group_scale; /* BF16 [rows, cols/group] */
-    const void *group_zero;  /* 0..15: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
-                                [ceil(rows/8), cols/group] */
-    const float *factor;     /* one number that all values are multiplied with; NULL: none */
+    const float *scale;     /* block FP8: [ceil(rows/128), ceil(cols/128)] scales; int8: [rows];
+                               NULL otherwise */
+    const float *row_scale; /* [rows] of block FP8, multiplied with what is above; NULL: none */
+    /* In groups of columns: weight = (code - zero) · scale for int4 and uint8, code · scale for FP4
+     * and MXFP8 (docs/guides/quantization.md); at any address, as files have them. */
+    int group_size; /* columns of a group, which divides cols; of int4 32, 64 or 128; 0 otherwise */
+    enum dtype scale_dtype;    /* of group scales: F16, BF16, F32, F8_E4M3, F8_E8M0; NONE: BF16 */
+    bool signed_scales;        /* some of them may be below 0 */
+    const void *group_scale;   /* [rows, cols/group] */
+    const void *group_zero;    /* int4: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
+                                  [ceil(rows/8), cols/group]; uint8: bytes [rows, cols/group] */
+    float multiplier, divisor; /* of all values, in float32 (NVFP4 has one of them); 0: none */
+    /* [cols] where each column lies in a row and in its groups; NULL: in its own place */
+    const int32_t *place;
+    const float *factor; /* of GGUF's NVFP4: one number that all values are multiplied with */
     /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it
      * becomes, and data has no meaning but that it is there */
     const struct weight_recipe *recipe;
+    int64_t recipe_row; /* its row 0 in what a recipe of another layout makes */
 };
 
-/* What a matrix is quantised from while it is loaded. */
+struct stored_weight;
+
+/* What a matrix is made of while it is loaded: quantised from `source`, or the same values in
+ * another layout. */
 struct weight_recipe {
     struct tensor source;
+    const struct stored_weight *stored; /* checkpoint/repack.h; NULL: it is quantised */
     const float
         *importance; /* [cols] what an error in a column counts, squared; NULL: all the same */
 };
@@ -100,14 +111,26 @@ static inline int64_t weight_groups(const struct tensor *w)
     return w->cols / w->group_size;
 }
 
-/* Bytes of the scales and zeros of a four-bit matrix. */
+static inline size_t weight_scale_size(const struct tensor *w)
+{
+    return w->scale_dtype ? dtype_size(w->scale_dtype) : sizeof(uint16_t);
+}
+
+static inline bool weight_scales_are_bf16(const struct tensor *w)
+{
+    return w->scale_dtype == DTYPE_NONE || w->scale_dtype == DTYPE_BF16;
+}
+
+/* Bytes of the scales and zeros of a matrix in groups. */
 static inline size_t weight_group_scale_bytes(const struct tensor *w)
 {
-    return (size_t)(w->rows * weight_groups(w)) * sizeof(uint16_t);
+    return (size_t)(w->rows * weight_groups(w)) * weight_scale_size(w);
 }
 
 static inline size_t weight_group_zero_bytes(const struct tensor *w)
 {
+    if (w->dtype == DTYPE_UINT8) return (size_t)(w->rows * weight_groups(w));
+    if (w->dtype != DTYPE_INT4) return 0;
     return (size_t)((w->rows + ZEROS_PER_WORD - 1) / ZEROS_PER_WORD * weight_groups(w)) *
            sizeof(uint32_t);
 }
@@ -145,8 +168,15 @@ static inline size_t weight_bf12_blocks(const struct tensor *w)
 /* Rows that share scales or a word of zeros: a part of a matrix begins at a multiple. */
 static inline int weight_row_unit(const struct tensor *w)
 {
-    const enum scale_layout scales = dtype_info(w->dtype)->scales;
-    return scales == BLOCK_SCALES ? FP8_BLOCK : scales == GROUP_SCALES ? ZEROS_PER_WORD : 1;
+    if (w->recipe && w->recipe->stored) return 1;
+    if (w->dtype == DTYPE_F8_E4M3) return w->row_scale ? 1 : FP8_BLOCK;
+    return w->dtype == DTYPE_INT4 ? ZEROS_PER_WORD : 1;
+}
+
+/* Whether kernels of CPUs and GPUs know the type only as numbers that are made of it on the way. */
+static inline bool dtype_is_rare(enum dtype d)
+{
+    return d == DTYPE_UINT8 || d == DTYPE_FP4 || d == DTYPE_MXFP8;
 }
 
 /* Bytes of one row's values. */

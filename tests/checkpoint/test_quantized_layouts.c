@@ -41,7 +41,7 @@ static void open_source(struct tensor_list *list)
     ey_err e = {0};
     tensors_write(list, dir);
     assert_true(checkpoint_open(&ckpt, dir, &e));
-    source = (struct tensor_source){ckpt, &arena, aliases, 0};
+    source = (struct tensor_source){.ckpt = ckpt, .arena = &arena, .aliases = aliases};
 }
 
 static void close_source(void)
@@ -220,7 +220,7 @@ static const struct layout_row {
      0,
      {0},
      0,
-     "tensor m is F8_E4M3 but its scales m_scale_inv are missing"},
+     "tensor m is F8_E4M3 but its scales m_scale_inv or _scale are missing"},
     {0,
      "m_scale_inv",
      RESHAPE,
@@ -239,8 +239,8 @@ static const struct layout_row {
     {1, "m_packed", DROP, 0, {0}, 0, "tensor m is missing"},
     {1, "m_packed", RETYPE, DTYPE_F32, {0}, 0, "tensor m_packed is stored as F32; it must be I32"},
     {1, "m_packed", RESHAPE, 0, {INT4_ROWS, 7}, 0, "tensor m_packed has shape [17, 7]"},
-    {1, "m_scale", DROP, 0, {0}, 0, "tensor m_scale is missing"},
-    {1, "m_scale", RETYPE, DTYPE_F16, {0}, 0, "tensor m_scale is stored as F16; it must be BF16"},
+    {1, "m_scale", DROP, 0, {0}, 0, "tensor _scale is missing, which belongs to m_packed"},
+    {1, "m_scale", RETYPE, DTYPE_I16, {0}, 0, "tensor m_scale is stored as I16; it must be F32"},
     {1, "m_scale", RESHAPE, 0, {INT4_ROWS, 0}, 0, "tensor m_scale has 0 scales a row"},
     {1,
      "m_scale",
@@ -248,22 +248,17 @@ static const struct layout_row {
      0,
      {INT4_ROWS, 3},
      0,
-     "tensor m_scale has 3 scales a row for 64 columns; groups of 32, 64 or 128 columns are "
-     "supported"},
-    {1, "m_scale", RESHAPE, 0, {INT4_ROWS, 4}, 0, "tensor m_scale has 4 scales a row"},
+     "tensor m_scale has 3 scales a row for 64 columns, which makes no groups"},
     {1, "m_scale", RESHAPE, 0, {16, 2}, 0, "tensor m_scale has shape [16, 2]"},
-    {1, "m_scale", FILL, 0, {0}, 0, "number 0 of tensor m_scale is no positive number of at most "},
-    {1, "m_scale", FILL, 0, {0}, 0x7e, "number 0 of tensor m_scale is no positive number"},
-    {1, "m_scale", FILL, 0, {0}, 0xbf, "number 0 of tensor m_scale is no positive number"},
+    {1, "m_scale", FILL, 0, {0}, 0x7e, "number 0 of tensor m_scale is no finite number of at most"},
+    {1, "m_scale", FILL, 0, {0}, 0xff, "number 0 of tensor m_scale is no finite number"},
     {1, "m_zero_point", RETYPE, DTYPE_U8, {0}, 0, "tensor m_zero_point is stored as U8"},
     {1, "m_zero_point", RESHAPE, 0, {2, 2}, 0, "tensor m_zero_point has shape [2, 2]"},
-    {1,
-     "m_g_idx",
-     ADD,
-     DTYPE_I32,
-     {0, INT4_COLS},
-     0,
-     "tensor m_g_idx: columns in another order are not supported"},
+    {1, "m_g_idx", ADD, DTYPE_I32, {0, 63}, 0, "tensor m_g_idx has shape [63]"},
+    {1, "m_g_idx", ADD, DTYPE_I64, {0, INT4_COLS}, 0, "tensor m_g_idx is stored as I64"},
+    {1, "m_shape", ADD, DTYPE_I64, {0, 2}, 0, "tensor m_shape says the matrix is [0, 0]"},
+    {1, "m", ADD, DTYPE_BF16, {INT4_ROWS, INT4_COLS}, 0, "both m and m_packed are there"},
+    {0, "m.SCB", ADD, DTYPE_F32, {0, FP8_ROWS}, 0, "tensor m.SCB belongs to a layout that is not"},
 };
 
 static void damage_layout(struct tensor_list *list, const struct layout_row *row)

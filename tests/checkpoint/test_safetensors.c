@@ -66,7 +66,7 @@ static void malformed_headers(void **state)
         {"{\"a\":7}", 0, {"tensor a", "its entry is 7"}},
         {"{\"a\":null}", 0, {"tensor a", "its entry is absent"}},
         {"{\"a\":{}}", 0, {"tensor a", "dtype is absent"}},
-        {"{" ENTRY("a", "F8_E8M0", "[1]", "[0,1]") "}", 1, {"tensor a", "F8_E8M0", "supported"}},
+        {"{" ENTRY("a", "F8_E5M3", "[1]", "[0,1]") "}", 1, {"tensor a", "F8_E5M3", "supported"}},
         {"{" ENTRY("a", "F4", "[2]", "[0,1]") "}", 1, {"tensor a", "\"F4\"", "supported"}},
         {"{" ENTRY("a", "bf16", "[1]", "[0,2]") "}", 2, {"tensor a", "\"bf16\"", "supported"}},
         {"{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,1]}}",

@@ -531,6 +531,12 @@ template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
     return (low & 0xffffu) | high << 16;
 }
 
+template <int i> EY_DEVICE uint32_t widen_bytes_of_two(uint32_t a, uint32_t b)
+{
+    uint32_t low = (uint32_t)(int8_t)(a >> 8 * i), high = (uint32_t)(int8_t)(b >> 8 * i);
+    return (low & 0xffffu) | high << 16;
+}
+
 EY_DEVICE float f16_bits_value(uint16_t bits)
 {
     return emulator::f16_bits_value(bits);

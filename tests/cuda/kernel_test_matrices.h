@@ -62,7 +62,19 @@ static inline double random_element(void *to, int dtype)
     return dtype == K_FP8 ? e4m3_double(code) : (double)(int8_t)code;
 }
 
-/* Multipliers as abi.h describes them, with values that float16 has; groups by the columns. */
+/* A word of scale and zero, and the same as numbers. */
+static inline uint32_t random_scale_zero(int wide, double *scale, int *zero)
+{
+    const uint32_t exponent = 11 + random_bits() % 5,
+                   mantissa = random_bits() & (wide ? 0x3ff : 0x3f8);
+    const uint32_t bits = exponent << 10 | mantissa | (wide ? (random_bits() & 1) << 15 : 0);
+    *zero = (int)(random_bits() & 15);
+    *scale = f16_double((uint16_t)bits);
+    return wide ? bits | (uint32_t)*zero << 16 : bits << 1 | (uint32_t)*zero;
+}
+
+/* Multipliers as abi.h describes them, with values that float16 has; groups by the columns. Those
+ * of every other matrix are wide. */
 static inline struct matrix random_int4(int rows, int cols)
 {
     const int group = cols % 128 == 0  ? 128
@@ -71,32 +83,40 @@ static inline struct matrix random_int4(int rows, int cols)
               per = 128 / group, row_bytes = cols / 2, chunks = (row_bytes + 63) / 64;
     uint8_t *plain = aligned((size_t)rows * (size_t)row_bytes);
     size_t words = (size_t)((rows + 15) / 16 * chunks * 16 * per);
-    uint16_t *group_scales = aligned(words * 2);
+    const int wide = (int)(random_bits() & 1);
+    uint32_t *wide_words = aligned(words * 4);
+    uint16_t *short_words = (uint16_t *)(void *)wide_words;
     struct matrix m = {{.rows = rows,
                         .cols = cols,
                         .dtype = K_INT4,
                         .packed = 1,
                         .groups_per_128 = per,
-                        .global_scale = 0x1p-7f},
+                        .global_scale = 0x1p-7f,
+                        .wide_scales = wide},
                        aligned(sizeof(double) * (size_t)rows * (size_t)cols)};
-    memset(group_scales, 0, words * 2);
-    for (int r = 0; r < rows; r++)
+    memset(wide_words, 0, words * 4);
+    for (int r = 0; r < rows; r++) {
+        double scale = 0;
+        int zero = 0;
         for (int c = 0; c < cols; c++) {
-            uint16_t *word =
-                &group_scales[(size_t)(((r / 16 * chunks + c / 128) * 8 + r % 8) * 2 * per +
-                                       c % 128 / group * 2 + r / 8 % 2)];
+            const size_t at = (size_t)(((r / 16 * chunks + c / 128) * 8 + r % 8) * 2 * per +
+                                       c % 128 / group * 2 + r / 8 % 2);
             uint8_t *byte = &plain[(size_t)r * (size_t)row_bytes + (size_t)c / 2],
                     code = (uint8_t)(random_bits() & 15);
-            if (c % group == 0)
-                *word = (uint16_t)((11 + random_bits() % 5) << 11 | (random_bits() & 0x7f) << 4 |
-                                   (random_bits() & 15));
+            if (c % group == 0) {
+                const uint32_t word = random_scale_zero(wide, &scale, &zero);
+                if (wide)
+                    wide_words[at] = word;
+                else
+                    short_words[at] = (uint16_t)word;
+            }
             *byte = (uint8_t)(c % 2 ? *byte | code << 4 : code);
-            m.value[(size_t)r * (size_t)cols + (size_t)c] =
-                (code - (*word & 15)) * f16_double((uint16_t)((*word & 0xfff0) >> 1)) *
-                (double)m.dev.global_scale;
+            m.value[(size_t)r * (size_t)cols + (size_t)c] = (code - zero) * scale *
+                                                            (double)m.dev.global_scale;
         }
+    }
     m.dev.data = pack_rows(plain, rows, row_bytes);
-    m.dev.group_scales = group_scales;
+    m.dev.group_scales = wide_words;
     return m;
 }
 

@@ -393,20 +393,22 @@ static void add_chunk(struct text *t, const int *add, bool attends, bool fallbac
     free_rows(&r);
 }
 
-/* One token more for each sequence, as a decode step does. */
-static void add_token(struct text *t, int splits)
+/* One token more for each sequence, as a decode step does: by so many blocks of threads for a KV
+ * head of a sequence, or (many) in all. */
+static void add_token(struct text *t, int splits, bool many)
 {
     static const int one[MAX_SEQS] = {1, 1, 1, 1, 1, 1, 1, 1};
     const struct shape *s = &t->shape;
     struct rows r = make_rows(t, one);
-    float *partial = room(sizeof(float) * (size_t)(r.n * s->heads * splits * (s->dim + 2)));
+    const int parts = many ? splits * 2 * (s->heads / s->kv_heads) : r.n * s->heads * splits;
+    float *partial = room(sizeof(float) * (size_t)(parts * (s->dim + 2)));
     uint32_t *arrived = calloc((size_t)(r.n * s->kv_heads), sizeof(uint32_t));
     struct attention_decode_args a = {r.o,     r.raw,    t->q_norm,       t->k_norm,
                                       r.rope,  t->kv,    batch_of(t, &r), partial,
                                       arrived, s->heads, splits,          (float)(1 / sqrt(s->dim)),
                                       eps};
     double q[HEAD_DIM_MAX];
-    run(attention_decode_launch(&a), &a);
+    run(many ? decode_many_launch(&a) : attention_decode_launch(&a), &a);
     check_cache(t, &r);
     for (int i = 0; i < r.n * s->kv_heads; i++)
         assert_int_equal(arrived[i], 0);
@@ -502,29 +504,37 @@ static void rows_do_not_see_their_tile(void **state)
     free_text(&t);
 }
 
-/* Decode from nothing, across a block's end, with parts of every kind: none, less than a chunk,
- * several rounds of the warps. */
-static void decode(struct shape s)
+/* Decode from nothing, across a block's end, shared out in every way: parts of every kind of a
+ * sequence, several sequences and KV heads in a block of threads, several rounds of the warps. */
+static void decode(struct shape s, bool many)
 {
     struct text t = make_text(s, 4, 6);
-    add_token(&t, 3);
-    add_token(&t, 1);
+    add_token(&t, 3, many);
+    add_token(&t, 1, many);
     add_chunk(&t, (int[]){61, 12, 294, 0}, false, false);
-    static const int splits[] = {1, 2, 5, 20, 3, 1};
+    static const int splits[] = {1, 2, 5, 20, 3, 40};
     for (size_t i = 0; i < sizeof(splits) / sizeof(*splits); i++)
-        add_token(&t, splits[i]);
+        add_token(&t, splits[i], many);
     free_text(&t);
 }
+
+static const struct shape decoded[] = {
+    {128, 4, 2, 0, 1, 1}, {128, 4, 4, 0, 0, 1}, {128, 4, 1, 1, 1, 1}, {128, 8, 1, 0, 1, 1},
+    {64, 6, 2, 0, 1, 1},  {64, 8, 1, 1, 1, 1},  {128, 7, 1, 0, 1, 1}, {128, 6, 2, 1, 1, 1},
+};
 
 static void tokens(void **state)
 {
     (void)state;
-    decode((struct shape){128, 4, 2, 0, 1, 1});
-    decode((struct shape){128, 4, 4, 0, 0, 1});
-    decode((struct shape){128, 4, 1, 1, 1, 1});
-    decode((struct shape){128, 8, 1, 0, 1, 1});
-    decode((struct shape){64, 6, 2, 0, 1, 1});
-    decode((struct shape){64, 8, 1, 1, 1, 1});
+    for (size_t i = 0; i < sizeof(decoded) / sizeof(*decoded); i++)
+        decode(decoded[i], false);
+}
+
+static void tokens_of_many(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(decoded) / sizeof(*decoded); i++)
+        decode(decoded[i], true);
 }
 
 /* More parts than the last block adds up at once. */
@@ -533,15 +543,18 @@ static void tokens_of_many_parts(void **state)
     (void)state;
     struct text t = make_text((struct shape){64, 8, 1, 0, 0, 20}, 1, 20);
     add_chunk(&t, (int[]){1200}, false, false);
-    add_token(&t, 64);
+    add_token(&t, 64, false);
+    add_token(&t, 64, true);
     free_text(&t);
 }
 
 static void tokens_of_extreme_scores(void **state)
 {
     (void)state;
-    decode((struct shape){128, 2, 1, 0, 0, 60});
-    decode((struct shape){64, 2, 1, 0, 0, 0});
+    for (int many = 0; many < 2; many++) {
+        decode((struct shape){128, 2, 1, 0, 0, 60}, many);
+        decode((struct shape){64, 2, 1, 0, 0, 0}, many);
+    }
 }
 
 /* ---- vision ---- */
@@ -657,6 +670,7 @@ int main(void)
         cmocka_unit_test(prompts_of_extreme_scores),
         cmocka_unit_test(rows_do_not_see_their_tile),
         cmocka_unit_test(tokens),
+        cmocka_unit_test(tokens_of_many),
         cmocka_unit_test(tokens_of_extreme_scores),
         cmocka_unit_test(attention_of_images),
         cmocka_unit_test(rotated_images),

@@ -78,6 +78,17 @@ static void norm_x(struct problem *p)
     }
 }
 
+/* Of every other FP8 matrix: scales of its rows beside those of blocks. */
+static void add_row_scales(struct matrix *m)
+{
+    if (m->dev.dtype != K_FP8 || random_bits() % 2) return;
+    float *scale = random_floats((size_t)m->dev.rows, 1);
+    for (int r = 0; r < m->dev.rows; r++)
+        for (int c = 0; c < m->dev.cols; c++)
+            m->value[(size_t)r * (size_t)m->dev.cols + (size_t)c] *= (double)scale[r];
+    m->dev.row_scale = scale;
+}
+
 static struct problem problem_make(const struct product *product, int packed)
 {
     struct problem p = {.p = *product};
@@ -85,6 +96,7 @@ static struct problem problem_make(const struct product *product, int packed)
     p.args.epilogue = product->out;
     for (int i = 0; i < MAX_SEGMENTS && product->rows[i]; i++) {
         p.w[i] = random_matrix(product->dtype, product->rows[i], product->k, packed);
+        add_row_scales(&p.w[i]);
         p.args.segment[i].w = p.w[i].dev;
         if (product->bias) p.args.segment[i].bias = random_floats((size_t)product->rows[i], 1);
         p.args.n_segments = i + 1;

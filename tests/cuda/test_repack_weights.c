@@ -5,11 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "cuda/emulated.h"
-#include "cuda/kernel_test_values.h"
+#include "cuda/kernel_test_matrices.h"
 
 static const unsigned grid[3] = {3, 1, 1}, block[3] = {256, 1, 1};
 
@@ -162,6 +164,99 @@ static void memory_is_read(void **state)
     assert_int_equal(out, 0);
 }
 
+/* ---- any matrix as BF16 ---- */
+
+static bf16 packed_bf16_at(const uint8_t *packed, int row, int col, int cols)
+{
+    const int chunks = (cols * 2 + PACK_BYTES - 1) / PACK_BYTES, byte = col * 2 % PACK_BYTES;
+    const size_t chunk = (size_t)(row / PACK_ROWS * chunks + col * 2 / PACK_BYTES);
+    bf16 v;
+    memcpy(&v,
+           packed + chunk * PACK_CHUNK + (size_t)(row % PACK_ROWS * 4 + byte / 16) * 16 + byte % 16,
+           sizeof(v));
+    return v;
+}
+
+static void check_unpacked(const struct dev_matrix *w, const double *value, int first_row)
+{
+    const int rows = w->rows - first_row, blocks = (rows + PACK_ROWS - 1) / PACK_ROWS,
+              chunks = (w->cols * 2 + PACK_BYTES - 1) / PACK_BYTES;
+    uint8_t *dst = aligned((size_t)blocks * (size_t)chunks * PACK_CHUNK);
+    struct unpack_args a = {*w, dst, first_row, rows};
+    assert_true(emulator_launch("unpack_int4", &a, grid, block, 0));
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < w->cols; c++)
+            assert_int_equal(packed_bf16_at(dst, r, c, w->cols),
+                             float_bf16((float)value[(first_row + r) * w->cols + c]));
+}
+
+static void packed_int4_unpacked(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct matrix m = random_matrix(K_INT4, 37, i % 2 ? 160 : 256, 1);
+        check_unpacked(&m.dev, m.value, i % 3 * 16);
+    }
+}
+
+/* Groups of 32 columns; int4 and uint8 have zeros, and columns in another order. */
+static void row_major_unpacked(void **state)
+{
+    (void)state;
+    enum { ROWS = 19, COLS = 96, GROUP = 32, GROUPS = COLS / GROUP };
+    static const double e2m1[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    static const int types[] = {K_INT4, K_UINT8, K_FP4, K_MXFP8};
+    for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+        const int type = types[t], half = type == K_INT4 || type == K_FP4;
+        uint8_t *codes = aligned(ROWS * COLS), *zeros = aligned(ROWS * GROUPS * 4),
+                *exponents = aligned(ROWS * GROUPS);
+        uint16_t *scales = aligned(ROWS * GROUPS * 2);
+        int32_t *places = aligned(COLS * sizeof(int32_t));
+        double *value = aligned(sizeof(double) * ROWS * COLS);
+        for (int i = 0; i < ROWS * COLS; i++) {
+            codes[i] = (uint8_t)random_bits();
+            if (type == K_MXFP8 && (codes[i] & 0x7f) == 0x7f) codes[i] = 0x38;
+        }
+        for (int i = 0; i < ROWS * GROUPS * 4; i++)
+            zeros[i] = (uint8_t)random_bits();
+        for (int i = 0; i < ROWS * GROUPS; i++) {
+            exponents[i] = (uint8_t)(120 + random_bits() % 8);
+            scales[i] = (uint16_t)((10 + random_bits() % 5) << 10 | (random_bits() & 0x83ff));
+        }
+        for (int c = 0; c < COLS; c++)
+            places[c] = c * 7 % COLS;
+        const int codes_with_zeros = type == K_INT4 || type == K_UINT8;
+        for (int r = 0; r < ROWS; r++)
+            for (int c = 0; c < COLS; c++) {
+                const int at = codes_with_zeros ? places[c] : c, g = at / GROUP;
+                const int code = half ? codes[(r * COLS + at) / 2] >> (at % 2 * 4) & 15
+                                      : codes[r * COLS + at];
+                uint32_t word;
+                memcpy(&word, zeros + (size_t)(r / 8 * GROUPS + g) * 4, 4);
+                const int zero = type == K_UINT8 ? zeros[r * GROUPS + g]
+                                                 : (int)(word >> (r % 8 * 4) & 15);
+                const double scale = codes_with_zeros ? f16_double(scales[r * GROUPS + g])
+                                                      : ldexp(1, exponents[r * GROUPS + g] - 127);
+                value[r * COLS + c] = scale * (codes_with_zeros ? code - zero
+                                               : type == K_FP4
+                                                   ? (code & 8 ? -e2m1[code & 7] : e2m1[code & 7])
+                                                   : e4m3_double((uint8_t)code));
+            }
+        struct dev_matrix w = {.data = codes,
+                               .rows = ROWS,
+                               .cols = COLS,
+                               .dtype = type,
+                               .group_size = GROUP,
+                               .row_group_scale = codes_with_zeros ? (void *)scales
+                                                                   : (void *)exponents,
+                               .scale_dtype = codes_with_zeros ? K_F16 : K_E8M0,
+                               .row_group_zero = codes_with_zeros ? zeros : NULL,
+                               .place = codes_with_zeros ? places : NULL};
+        check_unpacked(&w, value, 0);
+        check_unpacked(&w, value, 16);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +265,8 @@ int main(void)
         cmocka_unit_test_teardown(rows_become_int8, free_all),
         cmocka_unit_test_teardown(floats_become_bf16, free_all),
         cmocka_unit_test_teardown(memory_is_read, free_all),
+        cmocka_unit_test_teardown(packed_int4_unpacked, free_all),
+        cmocka_unit_test_teardown(row_major_unpacked, free_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

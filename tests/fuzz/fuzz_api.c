@@ -8,6 +8,8 @@
 
 #include "base/utf8.h"
 #include "models/chat/hermes.h"
+#include "server/api/llamacpp/llamacpp_dialect.h"
+#include "server/api/ollama/ollama_dialect.h"
 #include "server/api/openai_chat/openai_dialect.h"
 
 enum { VOCABULARY = 1000, IMAGES = 4 };
@@ -108,11 +110,18 @@ static void check_error(const struct api_error *error)
     require(utf8_valid(error->message, strlen(error->message)));
 }
 
+static const struct api_dialect *dialect_of(ptrdiff_t kind)
+{
+    if (kind == 6) return &llamacpp_dialect;
+    return kind < 4 ? &openai_dialects[kind] : &ollama_dialects[kind - 4];
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char kinds[] = "cpkd"; /* chat, completion (prompt), tokenize, detokenize */
+    static const char kinds[] = "cpkdogl"; /* chat, completion (prompt), tokenize, detokenize,
+                                             Ollama's chat and generate, llama.cpp's */
     static ey_budget *budget;
     if (!budget) budget = ey_budget_create(1 << 20);
     struct media_policy media = {.max_bytes = 1 << 16, .budget = budget};
@@ -122,16 +131,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                 .tool_format = &hermes_tool_calls};
     limits.defaults.top_logprobs = -1;
     limits.defaults.sampling = (ey_sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
-    const char *kind = size ? memchr(kinds, data[0], 4) : NULL;
+    const char *kind = size ? memchr(kinds, data[0], 7) : NULL;
     size_t skip = kind ? 1 : 0;
     limits.strict = size > 1 && data[size - 1] == '\n';
     struct api_request r;
     struct api_error error = {0};
-    if (api_parse(&r, &openai_dialects[kind ? kind - kinds : API_CHAT], (const char *)data + skip,
+    if (api_parse(&r, dialect_of(kind ? kind - kinds : API_CHAT), (const char *)data + skip,
                   size - skip, &limits, &error)) {
         check_prompts(&r);
         check_answer_options(&r);
         check_header(&r.unknown);
+        check_header(&r.notes);
         api_request_drop_prompts(&r);
         check_answer_options(&r);
     } else {

@@ -61,11 +61,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct checkpoint *ckpt = NULL;
     struct model m = {0};
+    struct quantization quantization;
     bool tied;
     ey_err e = {0};
     if (!dir) make_directory();
     temp_file(dir, "config.json", data, size);
-    if (checkpoint_open(&ckpt, dir, &e) && qwen3vl_config_read(&m, &tied, ckpt, &e))
+    if (checkpoint_open(&ckpt, dir, &e) && qwen3vl_config_read(&m, &tied, &quantization, ckpt, &e))
         check_shapes(&m);
     else
         require(e.text[0] != 0 && e.code == EY_BAD_MODEL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the weights of a checkpoint with one four-bit matrix (compressed-tensors'
- * pack-quantized): refused with a message, or a matrix whose every element is a finite number, rows
- * of it the same numbers, and scales for a GPU that stand for the stored ones. */
+/* Any bytes as the weights of a checkpoint with one quantized matrix, in any layout: refused with a
+ * message, or a matrix whose every element is a finite number (but for NaNs of FP8), rows of it the
+ * same numbers, and scales for a GPU that stand for the stored ones. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,14 @@
 
 #include "tensor/dequantize.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_sizes.h"
 #include "checkpoint/temp_dir.h"
 #include "checkpoint/quantized_layouts.h"
+#include "checkpoint/repack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { ROWS = 20, COLS = 128, PART = 8 /* where a fused matrix may begin */ };
+enum { ROWS = 24, COLS = 128, PART = 8 /* where a fused matrix may begin */ };
 
 static void require(bool ok)
 {
@@ -24,10 +26,10 @@ static void require(bool ok)
 static void check_values(const struct tensor *w)
 {
     float row[COLS];
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < w->rows; r++) {
         dequantize_columns(row, w, r, 0, COLS);
         for (int c = 0; c < COLS; c++)
-            require(w->dtype != DTYPE_INT4 || isfinite(row[c]));
+            require((w->dtype != DTYPE_INT4 && w->dtype != DTYPE_UINT8) || isfinite(row[c]));
     }
 }
 
@@ -38,9 +40,9 @@ static void check_rows(const struct tensor *w)
     struct tensor part;
     ey_err e = {0};
     float of_part[COLS], of_whole[COLS];
-    require(!matrix_rows(&part, w, 5, 1, &e) && e.text[0] &&
-            matrix_rows(&part, w, PART, ROWS - PART, &e));
-    for (int r = 0; r < ROWS - PART; r++) {
+    if (w->dtype == DTYPE_INT4) require(!matrix_rows(&part, w, 5, 1, &e) && e.text[0]);
+    require(matrix_rows(&part, w, PART, w->rows - PART, &e));
+    for (int r = 0; r < w->rows - PART; r++) {
         dequantize_columns(of_part, &part, r, 0, COLS);
         dequantize_columns(of_whole, w, r + PART, 0, COLS);
         require(memcmp(of_part, of_whole, sizeof(of_part)) == 0);
@@ -59,11 +61,11 @@ static void check_scales(const struct tensor *w)
     uint16_t *words = malloc(cuda_group_scale_bytes(w));
     require(words != NULL);
     const double unit = (double)cuda_make_group_scales(words, w);
-    for (int64_t row = 0; row < ROWS; row++)
+    for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < groups; g++) {
             const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
                                         row / 8 % 2]; /* as kernels.h says */
-            const double stored = (double)bf16_to_f32(weight_group_scale(w, row, g)),
+            const double stored = (double)weight_group_scale(w, row, g),
                          made = f16_value((word & 0xfff0) >> 1) * unit;
             require((word & 15) == weight_group_zero(w, row, g) &&
                     fabs(made - stored) <= unit * 0x1p-22 &&
@@ -72,12 +74,39 @@ static void check_scales(const struct tensor *w)
     free(words);
 }
 
+/* What a recipe makes, in place of it. */
+static bool make(struct tensor *w, ey_err *e)
+{
+    static struct pool *pool;
+    static _Alignas(64) uint8_t memory[1 << 16];
+    const struct tensor described = *w;
+    if (!w->recipe) return true;
+    require((pool || pool_create(&pool, 1, e)) && repacked_bytes(w) <= sizeof(memory));
+    return repack_weight(w, memory, &described, pool, e);
+}
+
+static void check_matrix(struct checkpoint *ckpt, struct arena *arena, const char *name,
+                         int64_t rows, size_t size)
+{
+    static const struct name_alias none[1];
+    struct tensor_source s = {.ckpt = ckpt, .arena = arena, .aliases = none};
+    struct tensor w;
+    ey_err e = {0};
+    s.quantization.bits = 0x1fe;
+    if (!source_matrix(&s, &w, name, rows, COLS, &e) || !make(&w, &e)) {
+        require(e.text[0] != 0);
+        return;
+    }
+    require(w.rows == rows && w.cols == COLS && s.bytes <= size);
+    check_values(&w);
+    if (w.group_size && !w.recipe) check_rows(&w);
+    if (w.dtype == DTYPE_INT4 && !cuda_has_wide_scales(&w)) check_scales(&w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct checkpoint *ckpt = NULL;
     struct arena arena = {0};
-    static const struct name_alias none[1];
-    struct tensor w;
     ey_err e = {0};
     static const char *dir;
     if (!dir) temp_text(dir = temp_dir_until_exit(), "config.json", "{}");
@@ -88,17 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(e.text[0] != 0);
         return 0;
     }
-    struct tensor_source s = {.ckpt = ckpt, .arena = &arena, .aliases = none};
-    if (source_matrix(&s, &w, "m.weight", ROWS, COLS, &e)) {
-        require(w.rows == ROWS && w.cols == COLS && s.bytes <= size);
-        check_values(&w);
-        if (w.dtype == DTYPE_INT4) {
-            check_rows(&w);
-            check_scales(&w);
-        }
-    } else {
-        require(e.text[0] != 0);
-    }
+    check_matrix(ckpt, &arena, "m.weight", 20, size);
+    check_matrix(ckpt, &arena, "n.weight", ROWS, size);
     checkpoint_close(ckpt);
     arena_free(&arena);
     return 0;

@@ -21,6 +21,10 @@ refused 'takes tokens from 16' --max-model-len 3
 refused 'takes tokens from 16' --kv-tokens 99999K
 refused 'this model has at most' --max-model-len 64K
 refused 'takes a time' --idle-unload 5x
+refused '--ollama takes a port' --ollama x
+refused '--ollama takes a port' --ollama 127.0.0.1:70000
+refused '--ollama takes a port' --ollama :11434
+refused 'say --ollama-insecure' --ollama 0.0.0.0:0
 refused 'takes a time' --idle-unload 0.5
 refused 'takes a size' --host-memory 3
 refused 'takes a size' --host-memory 1X
@@ -47,6 +51,7 @@ refused 'there is no option --no-such' --no-such
 refused 'give it an --api-key' --host 0.0.0.0
 printf '\n' >keys
 refused 'has no key' --api-key-file keys
+HF_HOME=$PWD/none try 'a short name' 1 - 'Qwen/Qwen3-VL-4B-Thinking-FP8 is not' serve qwen3-vl:4b-thinking --port 0
 try 'no such model' 1 - 'nonexistent' serve /nonexistent --port 0
 
 # A server with all that scripts for vLLM have: it starts, lists what it ignored, and stops when it is told to.

@@ -35,7 +35,7 @@ static void names_and_sizes(void **state)
 static void unknown_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {"", "bf16", "BF1", "BF16 ", "INT4", "NONE", "F8_E8M0"};
+    static const char *const names[] = {"", "bf16", "BF1", "BF16 ", "INT4", "NONE", "F8_E8M1"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(dtype_from_name(names[i]), DTYPE_NONE);
     assert_null(dtype_info(DTYPE_NONE)->name);
@@ -49,8 +49,8 @@ static void lists_of_names(void **state)
     (void)state;
     char all[200] = "", plain[200] = "", more[200] = "BF16", cut[8] = "";
     dtype_append_names(all, sizeof(all), ~0U);
-    assert_string_equal(all,
-                        "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U8 or BOOL");
+    assert_string_equal(
+        all, "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U8, BOOL, F8_E8M0 or U32");
     dtype_append_names(plain, sizeof(plain), 1U << PLAIN_WEIGHT);
     assert_string_equal(plain, "F32, F16 or BF16");
     dtype_append_names(more, sizeof(more), 1U << QUANTIZED_WEIGHT);

@@ -21,6 +21,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import quantised
 import reference
 
 NEW_TOKENS = 24
@@ -113,6 +114,7 @@ def float32_state(directory, tied):
     stored, state = {}, {}
     for path in reference.tensor_files(directory):
         stored.update(reference.file_tensors(path))
+    stored = quantised.float32_weights(stored)
     for name, tensor in stored.items():
         if not name.endswith("_scale_inv"):
             scale = stored.get(name + "_scale_inv")

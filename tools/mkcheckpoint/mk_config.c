@@ -106,9 +106,41 @@ static void add_ignored_vision(struct buf *b, const struct kind *k, const char *
     buf_printf(b, ",\n      \"%spatch_embed.proj\",\n      \"%spos_embed\"", p, p);
 }
 
+/* What other programs write, shortened. */
+static const char *foreign_quantization(enum mk_layout layout)
+{
+    switch (layout) {
+    case MK_FP8_ROWS:
+        return "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
+               "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"weights\": "
+               "{\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"channel\", \"symmetric\": "
+               "true, \"dynamic\": false}}}";
+    case MK_PACKED8:
+        return "\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\", "
+               "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"weights\": "
+               "{\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"group\", \"group_size\": 32, "
+               "\"symmetric\": true}}}";
+    case MK_NVFP4:
+        return "\"quant_method\": \"compressed-tensors\", \"format\": \"nvfp4-pack-quantized\", "
+               "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"weights\": "
+               "{\"num_bits\": 4, \"type\": \"float\", \"strategy\": \"tensor_group\", "
+               "\"group_size\": 16, \"symmetric\": true}}}";
+    case MK_AWQ:
+        return "\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 64, \"zero_point\": true, "
+               "\"version\": \"gemm\"";
+    default:
+        return "\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 64, \"desc_act\": true, "
+               "\"sym\": false, \"checkpoint_format\": \"gptq\"";
+    }
+}
+
 static void add_quantization_config(struct buf *b, const struct kind *k)
 {
     bool text_only = k->architecture != MK_QWEN3VL;
+    if (k->layout != MK_USUAL) {
+        buf_printf(b, "  \"quantization_config\": {%s},\n", foreign_quantization(k->layout));
+        return;
+    }
     if (k->scales == DTYPE_NONE) return;
     buf_printf(b,
                "  \"quantization_config\": {\n    \"activation_scheme\": \"dynamic\",\n    "

@@ -57,6 +57,13 @@ static const struct kind kinds[] = {
     {"qwen3-vl-8b-bf16", "official shapes, untied head", TEXT_8B, VISION_8B, .plain = DTYPE_BF16,
      .shards = 4},
 
+    {"qwen3-vl-4b-awq", "official shapes, AutoAWQ's gemm in groups of 64", TEXT_4B, VISION_2B,
+     .plain = DTYPE_F16, .layout = MK_AWQ, .shards = 1},
+    {"qwen3-vl-8b-awq", "official shapes, AutoAWQ's gemm in groups of 64", TEXT_8B, VISION_8B,
+     .plain = DTYPE_F16, .layout = MK_AWQ, .shards = 2},
+    {"qwen3-vl-4b-fp8rows", "official shapes, compressed-tensors' FP8 with a scale a row", TEXT_4B,
+     VISION_2B, .plain = DTYPE_BF16, .layout = MK_FP8_ROWS, .shards = 2},
+
     {"qwen2.5-3b", "text only, official shapes, BF16, tied head", TEXT_QWEN25},
     {"qwen2.5-3b-fp8", "text only, the same in block FP8", TEXT_QWEN25, .scales = DTYPE_BF16},
     {"phi-3-mini", "text only, official shapes: fused weights, heads of 96, a window of 2,047",
@@ -132,6 +139,28 @@ static const struct kind kinds[] = {
      .family = "tiny-llama", .architecture = MK_LLAMA, .vocabulary = 1500, .first_added = 1500,
      .hidden = 256, .layers = 3, .heads = 2, .kv_heads = 2, .mlp = 344, .max_position = 4096,
      .head_stored = true, .plain = DTYPE_F16, .shards = 1},
+
+    {"tiny-phi3-fp8rows", "text only, compressed-tensors' FP8 with a scale a row; fused matrices",
+     .family = "tiny-phi3-fp8rows", .architecture = MK_PHI3, TINY_VOCABULARY, .theta = 10000,
+     .hidden = 384, .layers = 3, .heads = 4, .kv_heads = 4, .head_dim = 96, .mlp = 352,
+     .max_position = 4096, .window = 37, .head_stored = true, .plain = DTYPE_BF16,
+     .layout = MK_FP8_ROWS, .shards = 1},
+    {"tiny-qwen3-w8a16", "text only, compressed-tensors' eight bits in groups of 32",
+     .family = "tiny-qwen3-w8a16", .architecture = MK_QWEN3, TINY_VOCABULARY, .theta = 1000000,
+     .hidden = 256, .layers = 3, .heads = 4, .kv_heads = 2, .mlp = 320, .max_position = 40960,
+     .tied = true, .plain = DTYPE_BF16, .layout = MK_PACKED8, .shards = 1},
+    {"tiny-qwen3-nvfp4", "text only, compressed-tensors' NVFP4", .family = "tiny-qwen3-nvfp4",
+     .architecture = MK_QWEN3, TINY_VOCABULARY, .theta = 1000000, .hidden = 256, .layers = 3,
+     .heads = 4, .kv_heads = 2, .mlp = 320, .max_position = 40960, .tied = true,
+     .plain = DTYPE_BF16, .layout = MK_NVFP4, .shards = 1},
+    {"tiny-qwen2-awq", "text only, AutoAWQ's gemm in groups of 64", .family = "tiny-qwen2-awq",
+     .architecture = MK_QWEN2, TINY_VOCABULARY, .theta = 1000000, .hidden = 384, .layers = 3,
+     .heads = 3, .kv_heads = 1, .mlp = 320, .max_position = 32768, .tied = true, .plain = DTYPE_F16,
+     .layout = MK_AWQ, .shards = 1},
+    {"tiny-llama-gptq", "text only, GPTQ of four bits with columns in another order",
+     .family = "tiny-llama-gptq", .architecture = MK_LLAMA, .vocabulary = 1500, .first_added = 1500,
+     .hidden = 256, .layers = 3, .heads = 2, .kv_heads = 2, .mlp = 320, .max_position = 4096,
+     .head_stored = true, .plain = DTYPE_F16, .layout = MK_GPTQ, .shards = 1},
 };
 
 const struct kind *kind_at(int i)

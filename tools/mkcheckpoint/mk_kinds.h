@@ -19,6 +19,17 @@ enum {
 /* What the checkpoint is one of; all but the first are text only. */
 enum mk_architecture { MK_QWEN3VL, MK_QWEN2, MK_QWEN3, MK_PHI3, MK_LLAMA };
 
+/* How the matrices of decoder layers are stored: as `scales` says, or as other programs quantise.
+ */
+enum mk_layout {
+    MK_USUAL,
+    MK_FP8_ROWS, /* compressed-tensors' float-quantized, a BF16 scale a row */
+    MK_PACKED8,  /* its pack-quantized of eight bits, groups of 32 */
+    MK_NVFP4,    /* its nvfp4-pack-quantized */
+    MK_AWQ,      /* AutoAWQ's gemm, groups of 64 */
+    MK_GPTQ      /* its first version, four bits, groups of 64, columns in another order */
+};
+
 struct kind {
     const char *name, *summary;
     const char *family; /* values depend on it and not on the dtype: kinds of one family share their
@@ -40,6 +51,7 @@ struct kind {
     /* files */
     enum dtype plain;  /* of everything that is not block FP8 */
     enum dtype scales; /* DTYPE_NONE: nothing is FP8 */
+    enum mk_layout layout;
     int shards;
     bool old_layout; /* tensor names without "language_model", config.json as transformers 5 saves
                         it */

@@ -100,10 +100,79 @@ static int64_t blocks(int64_t n)
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
+/* A part of a matrix that is stored in several tensors. */
+static void add_part(struct mk_list *l, const char *module, const char *part, enum dtype dtype,
+                     struct shape s, struct recipe r)
+{
+    char name[300];
+    snprintf(name, sizeof(name), "%.200s.%s", module, part);
+    add_typed(l, dtype, s, r, name);
+}
+
+static const struct recipe any_bits = {.exponent = ANY_BITS};
+
+/* Codes of any width, and zeros that are codes too. */
+static void add_words(struct mk_list *l, const char *module, int64_t rows, int64_t cols, int gain)
+{
+    enum { GROUP = 64, PACKED_GROUP = 32 };
+    enum { VARIANCE4 = 42, VARIANCE8 = 5461 }; /* of codes less zeros */
+    const bool awq = l->kind->layout == MK_AWQ;
+    if (l->kind->layout == MK_PACKED8) {
+        add_part(l, module, "weight_packed", DTYPE_I32, SHAPE2(rows, cols / 4), any_bits);
+        add_part(l, module, "weight_scale", DTYPE_BF16, SHAPE2(rows, cols / PACKED_GROUP),
+                 recipe_scale_of(VARIANCE8, cols, gain));
+        return;
+    }
+    add_part(l, module, "qweight", DTYPE_I32, awq ? SHAPE2(cols, rows / 8) : SHAPE2(cols / 8, rows),
+             any_bits);
+    add_part(l, module, "qzeros", DTYPE_I32, SHAPE2(cols / GROUP, rows / 8), any_bits);
+    add_part(l, module, "scales", DTYPE_F16, SHAPE2(cols / GROUP, rows),
+             recipe_scale_of(VARIANCE4, cols, gain));
+    if (!awq)
+        add_part(l, module, "g_idx", DTYPE_I32, SHAPE1(cols),
+                 (struct recipe){(int32_t)cols, GROUP, GROUP_INDEX});
+}
+
+static int32_t integer_root(int64_t n)
+{
+    int32_t root = 1;
+    while ((int64_t)root * root < n)
+        root++;
+    return root;
+}
+
+/* e2m1 has a mean square of 8.6, its scales are 32 to 96. */
+static void add_nvfp4(struct mk_list *l, const char *module, int64_t rows, int64_t cols, int gain)
+{
+    enum { FOUR_TIMES_SIZE = 760 };
+    add_part(l, module, "weight_packed", DTYPE_U8, SHAPE2(rows, cols / 2), any_bits);
+    add_part(l, module, "weight_scale", DTYPE_F8_E4M3, SHAPE2(rows, cols / 16),
+             (struct recipe){512, 1, 3});
+    add_part(l, module, "weight_global_scale", DTYPE_F32, SHAPE1(1),
+             (struct recipe){FOUR_TIMES_SIZE * integer_root(cols) / gain, 0, 0});
+}
+
+/* Whether the layout is one of other programs. */
+static bool add_foreign_linear(struct mk_list *l, const char *module, int64_t rows, int64_t cols,
+                               int gain)
+{
+    switch (l->kind->layout) {
+    case MK_USUAL: return false;
+    case MK_FP8_ROWS:
+        add_part(l, module, "weight", DTYPE_F8_E4M3, SHAPE2(rows, cols), recipe_fp8_code());
+        add_part(l, module, "weight_scale", DTYPE_BF16, SHAPE2(rows, 1), recipe_scale(cols, gain));
+        return true;
+    case MK_NVFP4: add_nvfp4(l, module, rows, cols, gain); return true;
+    default: add_words(l, module, rows, cols, gain); return true;
+    }
+}
+
 static void add_decoder_linear(struct mk_list *l, int layer, const char *part, int64_t rows,
                                int64_t cols, int gain)
 {
     char name[256];
+    snprintf(name, sizeof(name), "%slayers.%d.%s", text_prefix(l), layer, part);
+    if (add_foreign_linear(l, name, rows, cols, gain)) return;
     snprintf(name, sizeof(name), "%slayers.%d.%s.weight", text_prefix(l), layer, part);
     if (l->kind->scales == DTYPE_NONE) {
         add_typed(l, l->kind->plain, SHAPE2(rows, cols), recipe_weight(cols, gain), name);

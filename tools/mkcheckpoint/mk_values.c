@@ -64,6 +64,14 @@ struct recipe recipe_scale(int64_t fan_in, int quarters)
     return r;
 }
 
+struct recipe recipe_scale_of(int64_t variance, int64_t fan_in, int quarters)
+{
+    enum { MEAN = 512 };
+    struct recipe r = recipe_for((uint64_t)variance * MEAN * MEAN, fan_in, quarters);
+    r.base = MEAN * r.step;
+    return r;
+}
+
 /* ---- bits of floats ---- */
 
 struct float_format {
@@ -169,16 +177,42 @@ static void fill32(uint8_t *out, const uint32_t *table, uint64_t key, uint64_t g
     }
 }
 
+static void fill_any_bits(uint8_t *out, uint64_t key, uint64_t group, size_t size, size_t n)
+{
+    for (size_t at = 0; at < n * size; at += 4 * size, group++)
+        for (size_t i = 0; i < 4 * size && at + i < n * size; i += 8) {
+            const uint64_t r = mixed(key, group * 2 + i / 8);
+            const size_t left = n * size - at - i, most = 4 * size - i < 8 ? 4 * size - i : 8;
+            memcpy(out + at + i, &r, left < most ? left : most);
+        }
+}
+
+static void fill_group_index(uint8_t *out, struct recipe r, uint64_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int32_t group = (int32_t)((first + i) * 7 % (uint64_t)r.base) / r.step;
+        memcpy(out + i * sizeof(group), &group, sizeof(group));
+    }
+}
+
 void values_fill(uint8_t *out, enum dtype dtype, struct recipe r, uint64_t key, uint64_t first,
                  size_t n)
 {
     assert(first % 4 == 0);
+    if (r.exponent == ANY_BITS) {
+        fill_any_bits(out, key, first / 4, dtype_size(dtype), n);
+        return;
+    }
+    if (r.exponent == GROUP_INDEX) {
+        fill_group_index(out, r, first, n);
+        return;
+    }
     uint32_t table[SUMS + 1] = {0};
     for (int sum = 0; sum < SUMS; sum++)
         table[sum] = float_bits(dtype, r.base + (int64_t)r.step * (sum - MIDDLE), r.exponent);
     switch (dtype_size(dtype)) {
     case 1:
-        for (int d = -FINE_LIMIT; d <= FINE_LIMIT; d++)
+        for (int d = -FINE_LIMIT; d <= FINE_LIMIT && !r.base; d++)
             table[MIDDLE + d] = FINE;
         fill8(out, table, key, first / 4, n);
         break;

@@ -17,6 +17,10 @@ struct recipe {
     int exponent;
 };
 
+/* What is no number of that kind: any bits; and of GPTQ's g_idx, groups of `step` of `base`
+ * columns, which lie in an order of their own (column c is in the group of column 7c mod base). */
+enum { ANY_BITS = -1, GROUP_INDEX = -2 }; /* exponents */
+
 /* Zero mean, standard deviation about quarters / 4 / sqrt(fan_in). */
 struct recipe recipe_weight(int64_t fan_in, int quarters);
 /* Codes of a block-quantised weight, which fill ±448; goes with recipe_scale. */
@@ -24,6 +28,9 @@ struct recipe recipe_fp8_code(void);
 /* Block multipliers, each within half and one and a half times the mean that gives the weight the
  * standard deviation quarters / 4 / sqrt(fan_in). */
 struct recipe recipe_scale(int64_t fan_in, int quarters);
+
+/* The same for values whose squares are `variance` on average. */
+struct recipe recipe_scale_of(int64_t variance, int64_t fan_in, int quarters);
 
 /* The generator's key of a tensor. */
 uint64_t values_key(const char *family, uint64_t seed, const char *name);

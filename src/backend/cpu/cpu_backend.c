@@ -71,7 +71,7 @@ static size_t cpu_packed_bytes(const struct backend_limits *l)
 
 static size_t cpu_scratch_bytes(const struct backend *be, const struct backend_limits *l)
 {
-    size_t rows = 2 * (size_t)l->max_rows + CPU_VECTORS;
+    size_t rows = (l->reordered ? 3 : 2) * (size_t)l->max_rows + CPU_VECTORS;
     return rows * max_padded_width(l) * sizeof(float) + cpu_packed_bytes(l) +
            (size_t)pool_threads(((const struct cpu *)be)->pool) *
                thread_scratch_bytes(((const struct cpu *)be)->k, l);
@@ -79,7 +79,8 @@ static size_t cpu_scratch_bytes(const struct backend *be, const struct backend_l
 
 static void cpu_release_scratch(struct cpu *c)
 {
-    void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1], (void **)&c->scratch};
+    void **all[] = {&c->packed, (void **)&c->rows[0], (void **)&c->rows[1],
+                    (void **)&c->placed_rows, (void **)&c->scratch};
     for (int i = 0; i < CPU_VECTORS; i++) {
         zeroed_free(c->vectors[i]);
         c->vectors[i] = NULL;
@@ -101,6 +102,7 @@ static bool cpu_reserve(struct backend *be, const struct backend_limits *l, ey_e
     bool ok = (c->packed = zeroed(cpu_packed_bytes(l))) != NULL;
     for (int i = 0; i < 2; i++)
         ok = (c->rows[i] = zeroed(block)) && ok;
+    if (l->reordered) ok = (c->placed_rows = zeroed(block)) && ok;
     for (int i = 0; i < CPU_VECTORS; i++)
         ok = (c->vectors[i] = zeroed(c->stride * sizeof(float))) && ok;
     ok = (c->scratch = zeroed((size_t)pool_threads(c->pool) * c->scratch_size)) && ok;

@@ -24,7 +24,8 @@ struct cpu_weight {
     const struct matmul_kernels *matmul;       /* chosen by dtype, role and tier */
     const struct matmul_kernels *matmul_int16; /* instead, if cpu_use_int16(); or NULL */
     bool two_pass;                             /* matmul multiplies x's rounding errors, too */
-    struct cpu_weight *next;                   /* of struct cpu's list; NULL: the last, or none */
+    const int32_t *place;    /* its columns' places, to which those of x go; NULL: their own */
+    struct cpu_weight *next; /* of struct cpu's list; NULL: the last, or none */
 };
 
 static inline struct cpu_weight *cpu_weight_of(const struct placed *w)
@@ -46,6 +47,7 @@ struct cpu {
     void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of gemv(): the input of the
                        next matmul */
     float *rows[2]; /* [max_rows, stride] intermediates */
+    float *placed_rows; /* [max_rows, stride] x in the order of a matrix's columns, or NULL */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;            /* [threads, scratch_size] */
     size_t scratch_size;

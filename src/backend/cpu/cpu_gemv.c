@@ -8,7 +8,6 @@
 enum {
     ROW_UNIT = 2 * CPU_N_ALIGN, /* weight rows */
     RUN_BYTES = 64 << 10,       /* of weights that a thread takes at once, at least */
-    MAX_ROWS = 1024,            /* of weights in a tile */
     MAX_SUMS = CPU_GEMV_MAX_ROWS * CPU_SUMS_STRIDE,
     PACKED_AT_ONCE = 16 << 10 /* elements */
 };
@@ -28,7 +27,7 @@ static int rows_from(const struct cpu_matmul_job *j, int first)
 
 bool cpu_use_gemv(const struct cpu_matmul_job *j)
 {
-    return j->in->n <= cpu_tile_rows(j, j->kernels->gemv_max_rows) &&
+    return !j->rare && j->in->n <= cpu_tile_rows(j, j->kernels->gemv_max_rows) &&
            j->in->width % CPU_K_STEP == 0;
 }
 
@@ -128,7 +127,7 @@ static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
     const int columns = j->two_pass ? 2 * rows_at_once(j) : rows_at_once(j);
     int64_t rows = FP8_BLOCK;
     if (!j->weights_8bit) return rows;
-    while (2 * rows <= MAX_ROWS &&
+    while (2 * rows <= CPU_MAX_TILE_ROWS &&
            (size_t)(2 * rows) * weight_row_bytes(&j->linears[0].w->m.tensor) <=
                j->kernels->gemv_tile_bytes &&
            (size_t)columns * sums_stride(2 * rows) <= MAX_SUMS)

@@ -3,6 +3,8 @@
  * normed row by row; a few rows of it are multiplied with weights as they lie in the file
  * (cpu_gemv.c), more with panels of decoded weights that stay in a cache while the rows go by
  * (cpu_gemm.c). Few and many give the same bits. */
+#include <string.h>
+
 #include "backend/cpu/cpu_matmul.h"
 
 /* ---- input ---- */
@@ -35,12 +37,54 @@ static void cpu_norm_input(struct cpu_matmul_job *j)
 
 /* ---- matmul ---- */
 
+struct place_job {
+    const struct cpu_matmul_job *j;
+    const int32_t *place;
+};
+
+static void place_columns(void *context, size_t begin, size_t end, int thread)
+{
+    const struct place_job *p = context;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const float *x = p->j->x + i * p->j->x_stride;
+        float *y = p->j->c->placed_rows + i * p->j->c->stride;
+        for (int c = 0; c < p->j->in->width; c++)
+            y[p->place[c]] = x[c];
+    }
+}
+
+/* x as the columns of these weights lie. */
+static void cpu_place_input(struct cpu_matmul_job *j, const int32_t *place)
+{
+    struct place_job p = {j, place};
+    if (!place) return;
+    pool_run(j->c->pool, (size_t)j->in->n, 8, place_columns, &p);
+    j->x = j->c->placed_rows;
+    j->x_stride = j->c->stride;
+}
+
+/* sums times the scales of n weight rows. */
+static void scale_rows(float *out, const float *sums, const float *remainders, const float *scale,
+                       size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (remainders ? sums[i] + remainders[i] : sums[i]) * scale[i];
+}
+
 void cpu_accumulate_sums(const struct cpu_matmul_job *j, const struct cpu_linear *p,
                          const float *sums, size_t stride, int64_t row, int n_w, int first, int n)
 {
     for (int b = 0; b < n; b++) {
         const float *from = sums + (size_t)b * stride,
                     *remainders = j->two_pass ? from + (size_t)n * stride : NULL;
+        const float *of_rows = p->w->m.tensor.row_scale;
+        float scaled[CPU_MAX_TILE_ROWS];
+        if (of_rows) {
+            scale_rows(scaled, from, remainders, of_rows + row, (size_t)n_w);
+            from = scaled;
+            remainders = NULL;
+        }
         j->c->k->rows->accumulate(p->y + (size_t)(first + b) * p->y_stride + row, from, remainders,
                                   p->bias ? p->bias + row : NULL, (size_t)n_w,
                                   j->epilogue == CPU_ADD);
@@ -79,21 +123,34 @@ void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
 /* What linears share that are multiplied with the same packed rows. */
 struct matmul_choice {
     const struct matmul_kernels *kernels;
-    bool two_pass, scaled, weights_8bit;
+    bool two_pass, scaled, weights_8bit, rare;
+    const int32_t *place;
+    size_t place_bytes;
 };
 
 /* What was chosen when the weight was placed. */
 static struct matmul_choice matmul_choice_of(const struct cpu *c, struct cpu_weight *w)
 {
     const bool int16 = w->matmul_int16 && cpu_use_int16(c, &w->m);
-    return (struct matmul_choice){int16 ? w->matmul_int16 : w->matmul, !int16 && w->two_pass,
-                                  w->m.tensor.scale != NULL, dtype_size(w->m.tensor.dtype) == 1};
+    return (struct matmul_choice){int16 ? w->matmul_int16 : w->matmul,
+                                  !int16 && w->two_pass,
+                                  w->m.tensor.scale != NULL,
+                                  dtype_size(w->m.tensor.dtype) == 1,
+                                  dtype_is_rare(w->m.tensor.dtype),
+                                  w->place,
+                                  (size_t)w->m.tensor.cols * sizeof(*w->place)};
+}
+
+static bool is_same_order(const struct matmul_choice *a, const struct matmul_choice *b)
+{
+    return a->place == b->place ||
+           (a->place && b->place && memcmp(a->place, b->place, a->place_bytes) == 0);
 }
 
 static bool is_same_choice(const struct matmul_choice *a, const struct matmul_choice *b)
 {
     return a->kernels == b->kernels && a->two_pass == b->two_pass && a->scaled == b->scaled &&
-           a->weights_8bit == b->weights_8bit;
+           a->weights_8bit == b->weights_8bit && a->rare == b->rare && is_same_order(a, b);
 }
 
 /* Rows are packed once, in the form that these kernels take. */
@@ -108,6 +165,8 @@ static void multiply_alike(const struct cpu_matmul_job *normed, const struct mat
     job.two_pass = choice->two_pass;
     job.block_fp8 = choice->scaled;
     job.weights_8bit = choice->weights_8bit;
+    job.rare = choice->rare;
+    cpu_place_input(&job, choice->place);
     if (cpu_use_gemv(&job))
         cpu_gemv(&job);
     else

@@ -5,6 +5,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 
+enum { CPU_MAX_TILE_ROWS = 1024 }; /* of weights, of GEMV */
+
 /* One call of cpu_matmul(). */
 struct cpu_matmul_job {
     struct cpu *c;
@@ -18,6 +20,7 @@ struct cpu_matmul_job {
     bool two_pass;  /* each row is two: value and remainder */
     bool block_fp8; /* weights are FP8, with scales: all of them, or none */
     bool weights_8bit;
+    bool rare; /* types that have no GEMV */
 };
 
 /* Rows of the input that a tile of `rows` packed ones holds. */

@@ -111,7 +111,8 @@ bool cpu_place(struct backend *be, struct placed **out, const struct tensor *in,
     const size_t bytes = cpu_weight_bytes(be, in, placement);
     struct cpu_weight *w = arena_alloc(&c->placed, sizeof(*w));
     if (!w) return ey_fail_memory(e, "a weight", sizeof(*w));
-    *w = (struct cpu_weight){.m.tensor = *in, .role = role};
+    *w = (struct cpu_weight){.m.tensor = *in, .role = role, .place = in->place};
+    w->m.tensor.place = NULL; /* kernels take columns as they lie */
     if (bytes && !cpu_place_int8_head(c, w, in, bytes, e)) return false;
     if (!bytes) cpu_remember_weight(c, w);
     cpu_choose_matmul(c, w);

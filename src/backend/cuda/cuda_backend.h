@@ -34,7 +34,7 @@ bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 /* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
  * returns their global scale. */
-float cuda_make_group_scales(uint16_t *out, const struct tensor *w);
+float cuda_make_group_scales(void *out, const struct tensor *w);
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
 /* The matrix as kernels see it; uploads the group of a streamed one. */
 struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *w);

@@ -35,13 +35,30 @@ static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmu
     return a;
 }
 
+/* Whether GEMMs take it only as the BF16 that is made of it. */
+static bool needs_unpacking(const struct dev_matrix *w)
+{
+    return w->dtype == K_INT4 || w->dtype == K_UINT8 || w->dtype == K_FP4 || w->dtype == K_MXFP8 ||
+           w->row_scale;
+}
+
 /* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes.
  */
 static bool is_fast(const struct matmul_args *a)
 {
     for (int i = 0; i < a->n_segments; i++)
-        if (!a->segment[i].w.packed || a->segment[i].w.dtype != a->segment[0].w.dtype) return false;
+        if (!a->segment[i].w.packed || a->segment[i].w.dtype != a->segment[0].w.dtype ||
+            a->segment[i].w.groups_per_128 != a->segment[0].w.groups_per_128)
+            return false;
     return a->k % 8 == 0;
+}
+
+/* GEMV alone multiplies rows with scales of their own. */
+static bool has_row_scales(const struct matmul_args *a)
+{
+    for (int i = 0; i < a->n_segments; i++)
+        if (a->segment[i].w.row_scale) return true;
+    return false;
 }
 
 static void launch_norm(struct cuda *c, void *y, const void *x, const float *w, const float *b,
@@ -80,7 +97,7 @@ static void launch_gemm(struct cuda *c, struct matmul_args *a)
     cuda_launch(c, &l, a);
 }
 
-/* Rows first .. first+rows-1 of a int4 segment as a BF16 one, in place `at` of the scratch. */
+/* Rows first .. first+rows-1 of a segment as a BF16 one, in place `at` of the scratch. */
 static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, int first, int rows,
                            bool bf16_out)
 {
@@ -123,17 +140,27 @@ static void norm_matmul_input(struct cuda *c, struct matmul_args *a)
     a->norm = NULL;
 }
 
+/* Few rows are multiplied element by element where the matrix is row-major: making BF16 of it moves
+ * more bytes. */
+static bool is_faster_unpacked(const struct matmul_args *a)
+{
+    enum { FEW_ROWS = 2 };
+    for (int i = 0; i < a->n_segments; i++)
+        if (a->segment[i].w.packed && needs_unpacking(&a->segment[i].w)) return true;
+    return a->n > FEW_ROWS;
+}
+
 /* True: done. */
 static bool matmul_int4(struct cuda *c, struct matmul_args *a)
 {
     const int together = a->epilogue == EPI_SILU ? a->n_segments : 1;
     bool found = false;
     for (int i = 0; i < a->n_segments; i++)
-        found = found || a->segment[i].w.dtype == K_INT4;
-    if (!found) return false;
+        found = found || needs_unpacking(&a->segment[i].w);
+    if (!found || !is_faster_unpacked(a)) return false;
     if (!a->gather) norm_matmul_input(c, a);
     for (int i = 0; i < a->n_segments; i += together) {
-        if (a->segment[i].w.dtype == K_INT4) {
+        if (together > 1 || needs_unpacking(&a->segment[i].w)) {
             matmul_unpacked(c, a, i, together);
             continue;
         }
@@ -186,7 +213,7 @@ static void matmul_small(struct cuda *c, const struct matmul_args *a)
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
-    if (uses_small(c, a)) {
+    if (fast && !has_row_scales(a) && uses_small(c, a)) {
         matmul_small(c, a);
         return;
     }
@@ -221,7 +248,7 @@ static void launch_segments(struct cuda *c, const struct matmul_args *a)
 static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
 {
     return c->limits.fp8_prompts && c->has_gemm_w8a8 && !cuda_family_failed(c, FAMILY_GEMM_W8A8) &&
-           is_fast(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
+           is_fast(a) && !has_row_scales(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 
 /* Rows first .. first+n-1 of a matmul. */

@@ -143,7 +143,8 @@ bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const stru
 static float embedding_scale(const struct tensor *table, size_t row, size_t col)
 {
     const float *scale = weight_row_scale(table, (int64_t)row);
-    return scale ? scale[col / FP8_BLOCK] : 1;
+    if (!scale) return 1;
+    return scale[col / FP8_BLOCK] * (table->row_scale ? table->row_scale[row] : 1);
 }
 
 static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t token)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
 static bool check_size(int value, const char *name, int most, ey_err *e)
@@ -32,14 +33,15 @@ static int larger_int(int a, int b)
 bool cuda_packs(const struct tensor *w)
 {
     bool matrix = w->rows > 1;
-    if (w->dtype == DTYPE_INT4) return true; /* its columns are a multiple of 32 */
+    if (w->dtype == DTYPE_INT4) /* its columns are a multiple of 32 */
+        return !w->place && (weight_scales_are_bf16(w) || w->scale_dtype == DTYPE_F16);
     return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) ||
                       ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
 
 bool cuda_is_vector(const struct tensor *w)
 {
-    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3 && w->dtype != DTYPE_INT4;
+    return w->rows == 1 && w->dtype != DTYPE_F8_E4M3 && !w->group_size;
 }
 
 static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
@@ -55,11 +57,24 @@ size_t cuda_element_bytes(const struct tensor *w)
     return cuda_aligned(packed_matrix_bytes(w->rows, (int64_t)weight_row_bytes(w)));
 }
 
+bool cuda_has_wide_scales(const struct tensor *w)
+{
+    return w->signed_scales || !weight_scales_are_bf16(w);
+}
+
 size_t cuda_group_scale_bytes(const struct tensor *w)
 {
-    if (w->dtype != DTYPE_INT4) return 0;
+    if (w->dtype != DTYPE_INT4 || !cuda_packs(w)) return 0;
     return cuda_aligned(packed_matrix_bytes(w->rows, w->cols / 2) / PACK_CHUNK * PACK_ROWS *
-                        (2 * PACK_BYTES / (size_t)w->group_size) * sizeof(uint16_t));
+                        (2 * PACK_BYTES / (size_t)w->group_size) *
+                        (cuda_has_wide_scales(w) ? sizeof(uint32_t) : sizeof(uint16_t)));
+}
+
+size_t cuda_row_group_bytes(const struct tensor *w)
+{
+    if (!w->group_size || cuda_packs(w)) return 0;
+    return cuda_aligned(weight_group_scale_bytes(w)) + cuda_aligned(weight_group_zero_bytes(w)) +
+           (w->place ? cuda_aligned((size_t)w->cols * sizeof(int32_t)) : 0);
 }
 
 size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement)
@@ -72,7 +87,9 @@ size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum 
         return cuda_aligned(packed_matrix_bytes(w->rows, w->cols)) +
                cuda_aligned((size_t)w->rows * sizeof(float));
     const size_t block_scales = weight_has_block_scales(w) ? weight_block_scale_bytes(w) : 0;
-    return cuda_element_bytes(w) + cuda_aligned(block_scales) + cuda_group_scale_bytes(w);
+    return cuda_element_bytes(w) + cuda_aligned(block_scales) + cuda_group_scale_bytes(w) +
+           cuda_row_group_bytes(w) +
+           (w->row_scale ? cuda_aligned((size_t)w->rows * sizeof(float)) : 0);
 }
 
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)
@@ -145,6 +162,15 @@ static int most_small_parts(const struct text_shape *t)
     return most;
 }
 
+/* Of decode attention, where each block of threads may leave parts of two KV heads behind; one
+ * sequence's splits of all its KV heads are no more. */
+static size_t decode_parts_bytes(const struct text_shape *t)
+{
+    const int kv_heads = larger_int(t->n_kv_heads, 1), heads = larger_int(t->n_heads / kv_heads, 1),
+              parts = larger_int(2 * MANY_BLOCKS, kv_heads);
+    return (size_t)parts * (size_t)heads * (size_t)(t->head_dim + 2) * sizeof(float);
+}
+
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
 {
     const struct text_shape *t = &l->text;
@@ -168,7 +194,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     size_t widest = image_row_bytes(v, l->max_patches);
     if (widest > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = widest;
     bytes[SCRATCH_RAW] = SMALL_ROWS * qkv * sizeof(float);
-    bytes[SCRATCH_PARTIAL] = seqs * MAX_SPLITS * heads * (size_t)(t->head_dim + 2) * sizeof(float);
+    bytes[SCRATCH_PARTIAL] = decode_parts_bytes(t);
     bytes[SCRATCH_ARRIVED] = seqs * heads * sizeof(uint32_t);
     bytes[SCRATCH_TOPK_PART] = logits * TOPK_PARTS * TOPK * sizeof(struct topk_logit);
     bytes[SCRATCH_TOPK_PART_SUM] = logits * TOPK_PARTS * 2 * sizeof(float);

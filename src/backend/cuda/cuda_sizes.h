@@ -11,7 +11,7 @@ enum {
     CUDA_ALIGN = 256,        /* every allocation in the arena */
     SMALL_ROWS = 64,         /* rows of the decode kernels: one step of that many sequences */
     LM_HEAD_ROWS = 32,       /* rows of the head's kernels */
-    MAX_SPLITS = 64,         /* of a sequence's keys in decode attention */
+    MAX_SPLITS = 64,         /* of one sequence's keys in decode attention */
     TOPK_PARTS = 64,         /* blocks of threads that look through one row of logits */
     UPLOAD_BYTES = 16 << 20, /* one place of the pinned ring that everything large goes through */
     UPLOAD_BUFFERS = 2,
@@ -47,7 +47,11 @@ bool cuda_is_vector(const struct tensor *w);
 bool cuda_packs(const struct tensor *w);
 /* Bytes of the elements, packed or row-major; and of an int4 matrix' group scales. */
 size_t cuda_element_bytes(const struct tensor *w);
+/* Whether its words of scale and zero are wide (abi.h). */
+bool cuda_has_wide_scales(const struct tensor *w);
 size_t cuda_group_scale_bytes(const struct tensor *w);
+/* Scales, zeros and places of a matrix in groups that stays row-major. */
+size_t cuda_row_group_bytes(const struct tensor *w);
 size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w,
                          enum placement placement);
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *shape);

@@ -147,11 +147,19 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
     cuda_launch(c, &l, &a);
 }
 
-/* Enough blocks to fill the GPU, and no more: each has some latency to pay. */
-static int decode_splits(const struct cuda *c, const struct text_shape *s, int n)
+_Static_assert((int)SMALL_ROWS <= (int)MANY_ROWS, "a decode step is one launch of attention");
+
+/* Of one sequence every block of threads has some latency to pay: as many as fill the GPU, and no
+ * more. Several sequences may be of different lengths, so their keys are shared out together. */
+static struct launch share_decode(const struct cuda *c, struct attention_decode_args *a)
 {
-    int splits = c->sm_count / (s->n_kv_heads * n);
-    return splits < 1 ? 1 : splits > MAX_SPLITS ? MAX_SPLITS : splits;
+    const int n_kv = a->kv.n_kv_heads, splits = c->sm_count / n_kv;
+    if (a->batch.n > 1) {
+        a->splits = decode_many_blocks(a->batch.n * n_kv, c->sm_count);
+        return decode_many_launch(a);
+    }
+    a->splits = splits < 1 ? 1 : splits > MAX_SPLITS ? MAX_SPLITS : splits;
+    return attention_decode_launch(a);
 }
 
 /* Several tokens of a sequence, or heads or a window that the decode kernel does not take: one step
@@ -171,20 +179,19 @@ void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, i
     const struct step_region *r = cuda_step(c, step);
     float *raw = (float *)(void *)c->scratch[SCRATCH_RAW];
     matmul_qkv(c, raw, x, w, s, step->n_rows, step_prompt_rows(step));
-    struct attention_decode_args a = {o,
-                                      raw,
-                                      cuda_vector(w->q_norm),
-                                      cuda_vector(w->k_norm),
-                                      rope,
-                                      cache,
-                                      cuda_dev_batch(r, step),
-                                      (float *)(void *)c->scratch[SCRATCH_PARTIAL],
-                                      (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED],
-                                      s->n_heads,
-                                      decode_splits(c, s, step->n_rows),
-                                      1 / sqrtf((float)s->head_dim),
-                                      s->norm_eps};
-    struct launch l = attention_decode_launch(&a);
+    struct attention_decode_args a = {.o = o,
+                                      .qkv = raw,
+                                      .q_norm = cuda_vector(w->q_norm),
+                                      .k_norm = cuda_vector(w->k_norm),
+                                      .rope = rope,
+                                      .kv = cache,
+                                      .batch = cuda_dev_batch(r, step),
+                                      .partial = (float *)(void *)c->scratch[SCRATCH_PARTIAL],
+                                      .arrived = (uint32_t *)(void *)c->scratch[SCRATCH_ARRIVED],
+                                      .n_heads = s->n_heads,
+                                      .scale = 1 / sqrtf((float)s->head_dim),
+                                      .eps = s->norm_eps};
+    struct launch l = share_decode(c, &a);
     cuda_launch(c, &l, &a);
 }
 

@@ -2,6 +2,7 @@
 /* Weights, from the mapped file to the GPU in the kernels' order. A piece goes through the pinned
  * ring into staging memory on the GPU (while loading, the unused end of the arena) and is packed
  * from there; no second copy stays on the host. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,23 @@ enum { MAX_VECTOR = 1 << 20 };
 
 static enum kernel_dtype kernel_dtype_of(enum dtype d)
 {
-    return dtype_is_gguf(d)  ? K_F32 /* which they become */
-           : d == DTYPE_INT4 ? K_INT4
-           : d == DTYPE_F32  ? K_F32
-           : d == DTYPE_F16  ? K_F16
-           : d == DTYPE_BF16 ? K_BF16
-           : d == DTYPE_I8   ? K_INT8
-                             : K_FP8;
+    return dtype_is_gguf(d)   ? K_F32 /* which they become */
+           : d == DTYPE_INT4  ? K_INT4
+           : d == DTYPE_F32   ? K_F32
+           : d == DTYPE_F16   ? K_F16
+           : d == DTYPE_BF16  ? K_BF16
+           : d == DTYPE_I8    ? K_INT8
+           : d == DTYPE_UINT8 ? K_UINT8
+           : d == DTYPE_FP4   ? K_FP4
+           : d == DTYPE_MXFP8 ? K_MXFP8
+                              : K_FP8;
+}
+
+static enum kernel_dtype scale_dtype_of(const struct tensor *w)
+{
+    return w->scale_dtype == DTYPE_F8_E8M0 ? K_E8M0
+           : weight_scales_are_bf16(w)     ? K_BF16
+                                           : kernel_dtype_of(w->scale_dtype);
 }
 
 /* Where pieces are put before they are packed. */
@@ -86,50 +97,79 @@ static void upload_int8_head(struct cuda *c, void *to, float *scale, const struc
     }
 }
 
+/* A copy on the GPU; NULL: there is no room. */
+static void *placed_copy(struct cuda *c, const void *from, size_t bytes, const char *what,
+                         ey_err *e)
+{
+    void *to = cuda_alloc(c, bytes, what, e);
+    if (to) cuda_upload(c, to, from, bytes);
+    return to;
+}
+
 static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct tensor *in, ey_err *e)
 {
-    const size_t bytes = weight_block_scale_bytes(in);
     if (!in->scale) return true;
-    float *scale = cuda_alloc(c, bytes, "weight scales", e);
-    if (scale) cuda_upload(c, scale, in->scale, bytes);
-    out->matrix.scale = scale;
-    return scale != NULL;
+    out->matrix.scale = placed_copy(c, in->scale, weight_block_scale_bytes(in), "weight scales", e);
+    if (!out->matrix.scale || !in->row_scale) return out->matrix.scale != NULL;
+    return (out->matrix.row_scale = placed_copy(c, in->row_scale, (size_t)in->rows * sizeof(float),
+                                                "scales of rows", e)) != NULL;
 }
 
 /* A power of two that scales the largest group scale to 1 .. 2. */
 static float int4_global_scale(const struct tensor *w)
 {
-    uint16_t most = 0x0080;
-    for (int64_t i = 0; i < w->rows * weight_groups(w); i++) {
-        uint16_t bits;
-        memcpy(&bits, (const uint16_t *)w->group_scale + i, sizeof(bits));
-        most = bits > most ? bits : most; /* positive numbers are in the order of their bits */
-    }
-    return bf16_to_f32(most & 0x7f80);
+    uint32_t most = 0x00800000;
+    for (int64_t row = 0; row < w->rows; row++)
+        for (int64_t g = 0; g < weight_groups(w); g++) {
+            const float scale = fabsf(weight_group_scale(w, row, g));
+            uint32_t bits;
+            memcpy(&bits, &scale, sizeof(bits));
+            most = bits > most ? bits : most; /* positive numbers are in the order of their bits */
+        }
+    float largest;
+    most &= 0x7f800000;
+    memcpy(&largest, &most, sizeof(largest));
+    return largest;
 }
 
-/* A positive BF16 number of at most 2 as float16 bits without the last three, which only numbers
- * below 2^-14 would have. */
-static uint16_t short_f16(float value)
+/* A number of at most 2 as a float16 without its last `cut` bits; only those below 2^-14 have any.
+ */
+static uint16_t short_f16(float value, int cut)
 {
+    const float size = fabsf(value);
+    const uint16_t sign = value < 0 ? 0x8000 : 0;
     uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    if (value >= 0x1p-14f) return (uint16_t)((bits - (112u << 23)) >> 13);
-    return (uint16_t)((uint32_t)(value * 0x1p21f + 0.5f) << 3);
+    memcpy(&bits, &size, sizeof(bits));
+    if (size >= 0x1p-14f) return (uint16_t)(sign | (bits - (112u << 23)) >> 13);
+    const float step = cut ? 0x1p21f : 0x1p24f;
+    return (uint16_t)(sign | (uint32_t)(size * step + 0.5f) << cut);
 }
 
-float cuda_make_group_scales(uint16_t *out, const struct tensor *w)
+/* The word of a group: 16 bits, or wide. */
+static uint32_t scale_word(const struct tensor *w, int64_t row, int64_t g, float global_scale)
+{
+    const float scale = weight_group_scale(w, row, g) / global_scale;
+    const uint32_t zero = (uint32_t)weight_group_zero(w, row, g);
+    if (cuda_has_wide_scales(w)) return short_f16(scale, 0) | zero << 16;
+    return (uint32_t)short_f16(scale, 3) << 1 | zero;
+}
+
+float cuda_make_group_scales(void *out, const struct tensor *w)
 {
     const int per = 2 * PACK_BYTES / w->group_size;
     const int64_t n_chunks = packed_chunks(w->cols / 2);
     const float global_scale = int4_global_scale(w);
+    const bool wide = cuda_has_wide_scales(w);
     memset(out, 0, cuda_group_scale_bytes(w));
     for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < weight_groups(w); g++) {
             const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * 8 + row % 8) * 2 * per +
                                g % per * 2 + row / 8 % 2;
-            const float scale = bf16_to_f32(weight_group_scale(w, row, g)) / global_scale;
-            out[at] = (uint16_t)(short_f16(scale) << 1 | weight_group_zero(w, row, g));
+            const uint32_t word = scale_word(w, row, g, global_scale);
+            if (wide)
+                ((uint32_t *)out)[at] = word;
+            else
+                ((uint16_t *)out)[at] = (uint16_t)word;
         }
     return global_scale;
 }
@@ -139,13 +179,14 @@ static bool place_group_scales(struct cuda *c, struct cuda_weight *out, const st
 {
     const size_t bytes = cuda_group_scale_bytes(in);
     if (!bytes) return true;
-    uint16_t *words = malloc(bytes);
+    void *words = malloc(bytes);
     if (!words) return ey_fail_memory(e, "group scales", bytes);
     out->matrix.global_scale = cuda_make_group_scales(words, in);
     void *to = cuda_alloc(c, bytes, "group scales", e);
     if (to) cuda_upload(c, to, words, bytes);
     out->matrix.group_scales = to;
     out->matrix.groups_per_128 = 2 * PACK_BYTES / in->group_size;
+    out->matrix.wide_scales = cuda_has_wide_scales(in);
     free(words);
     return to != NULL;
 }
@@ -214,6 +255,26 @@ static bool upload_gguf(struct cuda *c, void *to, const struct tensor *in, ey_er
     return true;
 }
 
+/* Scales, zeros and places of a row-major matrix in groups. */
+static bool place_row_groups(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
+                             ey_err *e)
+{
+    struct dev_matrix *m = &out->matrix;
+    if (!in->group_size) return true;
+    m->group_size = in->group_size;
+    m->scale_dtype = (int32_t)scale_dtype_of(in);
+    m->multiplier = in->multiplier;
+    m->divisor = in->divisor;
+    m->row_group_scale = placed_copy(c, in->group_scale, weight_group_scale_bytes(in),
+                                     "group scales", e);
+    if (!m->row_group_scale) return false;
+    if (in->group_zero && !(m->row_group_zero = placed_copy(
+                                c, in->group_zero, weight_group_zero_bytes(in), "group zeros", e)))
+        return false;
+    return !in->place || (m->place = placed_copy(c, in->place, (size_t)in->cols * sizeof(int32_t),
+                                                 "places of columns", e)) != NULL;
+}
+
 static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                             ey_err *e)
 {
@@ -223,7 +284,7 @@ static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struc
     out->matrix.data = to;
     if (dtype_is_gguf(in->dtype)) return upload_gguf(c, to, in, e);
     cuda_upload(c, to, in->data, weight_data_bytes(in));
-    return place_scale(c, out, in, e);
+    return place_scale(c, out, in, e) && place_row_groups(c, out, in, e);
 }
 
 static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struct tensor *in,

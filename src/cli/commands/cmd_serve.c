@@ -282,6 +282,29 @@ static bool read_engine(struct serve_setup *s, ey_err *e)
     return true;
 }
 
+/* [ADDRESS:]PORT; an IPv6 address stands in brackets. */
+static bool read_ollama(struct serve_setup *s, const char *text, ey_err *e)
+{
+    struct server_options *v = &s->server;
+    if (!text) return true;
+    const char *colon = strrchr(text, ':'), *port = colon ? colon + 1 : text;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    bool bracketed = n > 2 && text[0] == '[' && text[n - 1] == ']';
+    char *end;
+    long number = strtol(port, &end, 10);
+    const char *host = bracketed ? arena_copy_text(&s->memory, text + 1, n - 2)
+                       : n       ? arena_copy_text(&s->memory, text, n)
+                                 : "127.0.0.1";
+    v->ollama_host = host;
+    v->ollama_port = (int)number;
+    if (host && isdigit((unsigned char)port[0]) && !*end && number <= 65535 && (n || !colon))
+        return true;
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "--ollama takes a port, 11434, or an address and a port, "
+                   "0.0.0.0:11434, not \"%s\"",
+                   text);
+}
+
 static bool read_server(struct serve_setup *s, ey_err *e)
 {
     const struct options *o = s->options;
@@ -289,6 +312,7 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->host = o->host;
     v->port = (int)o->port;
     v->insecure = o->insecure;
+    v->ollama_insecure = o->ollama_insecure;
     v->ssl_keyfile = o->ssl_keyfile;
     v->ssl_certfile = o->ssl_certfile;
     v->local_media_path = o->local_media_path;
@@ -312,6 +336,7 @@ static bool read_server(struct serve_setup *s, ey_err *e)
                      "allowed-media-domains", &o->media_domains, e) &&
            read_list(s, v->proxies, &v->n_proxies, SERVER_MAX_DOMAINS, "trusted-proxy", &o->proxies,
                      e) &&
+           read_ollama(s, o->ollama, e) &&
            read_seconds(&v->idle_unload_seconds, o->idle_unload, e) && read_keys(s, e);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "base/text/short_names.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_cache.h"
 
@@ -85,10 +86,20 @@ static bool find_in_cache(char *out, bool quiet, ey_err *e)
     return found;
 }
 
+bool model_name_expand(char *out, const char *asked, ey_err *e)
+{
+    char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES], directory[EY_MAX_PATH];
+    size_t n = path_is_directory(asked) ? 0 : short_name_find(asked, repositories);
+    for (size_t i = 0; i < n; i++)
+        if (model_directory_find(directory, repositories[i], NULL))
+            return copy_path(out, repositories[i], e);
+    return copy_path(out, n ? repositories[0] : asked, e);
+}
+
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
 {
     bool demo = asked && strcmp(asked, "demo") == 0;
-    if (asked && !demo) return copy_path(out, asked, e);
+    if (asked && !demo) return model_name_expand(out, asked, e);
     if (!demo && find_in_cache(out, quiet, e)) return true;
     if (find_demo(out)) {
         if (!demo && !quiet)

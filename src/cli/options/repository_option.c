@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
+#include "cli/options/model_default.h"
+
 bool repository_option(struct repository *out, const struct options *o, const char *command,
                        ey_err *e)
 {
@@ -13,7 +16,8 @@ bool repository_option(struct repository *out, const struct options *o, const ch
         return ey_fail(e, EY_BAD_REQUEST,
                        "%s takes one model, such as Qwen/Qwen3-VL-2B-Instruct-FP8, not %zu",
                        command, o->n_args);
-    const char *model = o->args[0];
+    char model[EY_MAX_PATH];
+    if (!model_name_expand(model, o->args[0], e)) return false;
     if (o->revision && strchr(model, '@'))
         return ey_fail(e, EY_BAD_REQUEST,
                        "the revision is given twice, with @ and with --revision");

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "models/quantization_config.h"
+
 /* ---- layers ---- */
 
 struct layer_binder {
@@ -59,6 +61,30 @@ static bool bind_head_norms(struct text_layer_tensors *w, const struct layer_bin
            BIND_VECTOR(n, &w->attention.k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
 }
 
+/* Writers of GPTQ store zeros as biases of layers that have none; others would be left out. */
+static bool check_no_bias(const struct layer_binder *n, const char *module, ey_err *e)
+{
+    char name[SOURCE_MAX_NAME];
+    snprintf(name, sizeof(name), LAYER_NAME ".bias", n->names->prefix, n->layer, module);
+    const struct tensor_view *t = source_find(n->s, name);
+    for (size_t i = 0; t && i < t->size; i++)
+        if (t->data[i])
+            return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is a bias that this model does not have",
+                           t->file, t->name);
+    return true;
+}
+
+static bool check_no_biases(const struct layer_binder *n, ey_err *e)
+{
+    static const char *const modules[] = {
+        "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",     "mlp.down_proj",
+        "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+    const size_t all = sizeof(modules) / sizeof(modules[0]);
+    for (size_t i = 0; i < (n->names->qkv_bias ? all - 3 : all); i++)
+        if (!check_no_bias(n, modules[i], e)) return false;
+    return true;
+}
+
 static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int h = n->t->hidden;
@@ -66,7 +92,7 @@ static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_bin
     return BIND_VECTOR(n, &w->attention.input_norm, h, e, "input_layernorm.weight") &&
            (n->names->fused ? bind_fused_layer(w, n, e) : bind_separate_layer(w, n, e)) &&
            (!n->names->qkv_bias || bind_biases(w, n, e)) &&
-           (!n->names->head_norms || bind_head_norms(w, n, e)) &&
+           (!n->names->head_norms || bind_head_norms(w, n, e)) && check_no_biases(n, e) &&
            BIND_MATRIX(n, &w->attention.o, h, text_q_width(n->t), e, "self_attn.o_proj.weight") &&
            BIND_VECTOR(n, &w->mlp.post_norm, h, e, "post_attention_layernorm.weight") &&
            BIND_MATRIX(n, &w->mlp.down, h, n->t->mlp, e, "mlp.down_proj.weight");
@@ -81,10 +107,10 @@ static bool bind_lm_head(struct model *m, struct tensor_source *s, const char *e
 {
     const struct tensor_view *stored = source_find(s, "lm_head.weight"),
                              *embed = source_find(s, embed_name);
-    bool same = stored && stored->dtype == embed->dtype && stored->size == embed->size &&
+    bool same = stored && embed && stored->dtype == embed->dtype && stored->size == embed->size &&
                 (stored->data == embed->data ||
                  (tied && memcmp(stored->data, embed->data, embed->size) == 0));
-    if (same || (!stored && tied)) {
+    if (same || (tied && !source_has_matrix(s, "lm_head.weight"))) {
         m->head = m->embed;
         return true;
     }
@@ -148,13 +174,13 @@ bool open_text_only(struct model *m, struct checkpoint *ckpt, const struct text_
     const json_object *config = checkpoint_config(ckpt);
     static const struct name_alias aliases[] = {
         {"model.", "language_model.model."}, {"lm_head.", "language_model.lm_head."}, {NULL, NULL}};
-    struct tensor_source source = {ckpt, &m->arena, aliases, 0};
+    struct tensor_source source = {.ckpt = ckpt, .arena = &m->arena, .aliases = aliases};
     char path[EY_MAX_PATH];
     struct config s;
     bool tied;
     m->image_token_id = -1;
     bool ok = checkpoint_json_path(path, ckpt, "config.json", e) &&
-              config_check_quantization(config, path, e) &&
+              config_read_quantization(&source.quantization, ckpt, path, e) &&
               config_open(&s, config, NULL, path, e) && config_text(&m->text, &s, e) &&
               config_1d_rope(&m->text, &s, family->missing_theta, e) &&
               (!family->rules || family->rules(m, &s, e)) &&

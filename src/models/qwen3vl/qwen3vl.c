@@ -111,9 +111,9 @@ static bool make_vision_rope(struct model *m, ey_err *e)
 
 static bool open_qwen3vl(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
-    struct tensor_source source = {ckpt, &m->arena, aliases, 0};
+    struct tensor_source source = {.ckpt = ckpt, .arena = &m->arena, .aliases = aliases};
     bool tied;
-    bool ok = qwen3vl_config_read(m, &tied, ckpt, e) &&
+    bool ok = qwen3vl_config_read(m, &tied, &source.quantization, ckpt, e) &&
               bind_text(m, &source, &text_tensors, tied, e) && bind_vision(m, &source, e) &&
               make_text_rope(m, e) && make_vision_rope(m, e);
     m->weight_bytes = source.bytes;

@@ -204,14 +204,15 @@ static bool read_preprocessor(struct model *m, struct checkpoint *ckpt, ey_err *
            read_pixel_budget(p, &s, e);
 }
 
-bool qwen3vl_config_read(struct model *m, bool *tied, struct checkpoint *ckpt, ey_err *e)
+bool qwen3vl_config_read(struct model *m, bool *tied, struct quantization *quantization,
+                         struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *config = checkpoint_config(ckpt);
     char path[EY_MAX_PATH];
     struct config text, vision;
     m->image_token_id = -1;
     return checkpoint_json_path(path, ckpt, "config.json", e) &&
-           config_check_quantization(config, path, e) &&
+           config_read_quantization(quantization, ckpt, path, e) &&
            config_open(&text, config, "text_config", path, e) &&
            read_text_config(&m->text, &text, e) &&
            config_open(&vision, config, "vision_config", path, e) &&

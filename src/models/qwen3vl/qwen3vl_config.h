@@ -4,10 +4,12 @@
 #ifndef EY_QWEN3VL_CONFIG_H
 #define EY_QWEN3VL_CONFIG_H
 
-#include "models/text_config.h"
+#include "models/quantization_config.h"
 
-/* Fills model->text, vision, patch_spec and eos; *tied says whether the head is the embedding.
+/* Fills model->text, vision, patch_spec and eos; *tied says whether the head is the embedding, and
+ * *quantization what is said of the weights.
  * Every number is checked here, once: later code may multiply them without looking. */
-bool qwen3vl_config_read(struct model *model, bool *tied, struct checkpoint *ckpt, ey_err *e);
+bool qwen3vl_config_read(struct model *model, bool *tied, struct quantization *quantization,
+                         struct checkpoint *ckpt, ey_err *e);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/text/json_writer.h"
 #include "server/http/http_exchange_internal.h"
@@ -100,6 +101,19 @@ static void add_default_header(struct exchange *x, const char *name, const char 
     if (!has_header(x, name)) exchange_add_header(x, name, value);
 }
 
+/* By which a client can name this answer: OpenAI's library reads the first, Anthropic's the second.
+ */
+static void add_request_id(struct exchange *x)
+{
+    unsigned char bytes[12] = {0};
+    char id[32] = "req_";
+    if (getrandom(bytes, sizeof(bytes), 0) < 0) memset(bytes, 0, sizeof(bytes)); /* only an id */
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(id + 4 + 2 * i, 3, "%02x", bytes[i]);
+    add_default_header(x, "x-request-id", id);
+    add_default_header(x, "request-id", id);
+}
+
 static void add_response_headers(struct exchange *x, struct MHD_Response *response,
                                  const char *content_type)
 {
@@ -107,6 +121,7 @@ static void add_response_headers(struct exchange *x, struct MHD_Response *respon
     if (content_type) add_default_header(x, "Content-Type", content_type);
     add_default_header(x, "Cache-Control", "no-store");
     add_default_header(x, "X-Content-Type-Options", "nosniff");
+    add_request_id(x);
     if (origin) {
         add_default_header(x, "Access-Control-Allow-Origin", origin);
         add_default_header(x, "Access-Control-Expose-Headers",

@@ -24,6 +24,8 @@ struct exchange {
     struct MHD_Connection *mhd;
     char client[INET6_ADDRSTRLEN]; /* for the log */
     ey_budget *budget;             /* the client's part of the server's; NULL: not admitted */
+    bool ollama;                   /* it came by Ollama's port */
+    const char *bound_to;          /* address of the socket that it came by */
     double started;
     const char *method, *path; /* from when its headers are there */
     const char

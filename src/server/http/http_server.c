@@ -39,9 +39,17 @@ struct listening_daemon {
     struct server_socket listener;
 };
 
+/* A way in: the server's own, and Ollama's port. */
+struct listening_door {
+    struct http_server *http_server;
+    struct listening_daemon current;
+    bool ollama;
+};
+
 struct http_server {
     struct server *server;
-    struct listening_daemon current;
+    struct listening_door door[2];
+    size_t n_doors;
     struct listening_daemon retired[MAX_RETIRED]; /* that only finish what they have */
     size_t n_retired;
     bool paused; /* the current one does not listen */
@@ -154,7 +162,7 @@ static bool check_origin(struct exchange *x, const struct request_headers *h)
     const struct server_options *o = x->server->options;
     const char *host = request_header_value(h->item, h->n, "Host"),
                *origin = request_header_value(h->item, h->n, "Origin");
-    if (host && !is_allowed_host(o, host)) {
+    if (host && !is_allowed_host(o, x->ollama ? x->bound_to : o->host, host)) {
         refuse_request(
             x, 421,
             "this server is not known as \"%.100s\"; start it with --allowed-hosts to let it "
@@ -163,7 +171,7 @@ static bool check_origin(struct exchange *x, const struct request_headers *h)
         return false;
     }
     if (!origin || (host && is_own_origin(origin, host))) return true;
-    x->cors = is_allowed_origin(o, origin);
+    x->cors = is_allowed_origin(o, origin) || (x->ollama && is_loopback_origin(origin));
     if (!x->cors)
         refuse_request(
             x, 403,
@@ -180,10 +188,19 @@ static const struct page_file *find_file(const char *method, const char *path)
     return NULL;
 }
 
-static bool has_key(struct http_server *http_server, const char *authorization)
+/* The root is the page for browsers, and what Ollama's clients look for there for all others. */
+static bool wants_ollama_text(const struct exchange *x, const struct request_headers *h)
+{
+    const char *accept = request_header_value(h->item, h->n, "Accept");
+    if (strcmp(x->path, "/") != 0) return false;
+    return x->ollama || !accept || !strstr(accept, "text/html");
+}
+
+static bool has_key(struct http_server *http_server, const char *authorization, const char *key)
 {
     pthread_rwlock_rdlock(&http_server->keys_lock);
-    bool has = !http_server->keys.n || api_keys_accept(&http_server->keys, authorization);
+    bool has = !http_server->keys.n || api_keys_accept(&http_server->keys, authorization) ||
+               api_keys_accept_key(&http_server->keys, key);
     pthread_rwlock_unlock(&http_server->keys_lock);
     return has;
 }
@@ -191,8 +208,10 @@ static bool has_key(struct http_server *http_server, const char *authorization)
 static bool check_key(struct exchange *x, const struct request_headers *h)
 {
     bool open = x->file || (x->route && (x->route->flags & ROUTE_OPEN));
+    open = open || (x->ollama && x->server->options->ollama_insecure);
     if (open ||
-        has_key(x->server->http_server, request_header_value(h->item, h->n, "Authorization")))
+        has_key(x->server->http_server, request_header_value(h->item, h->n, "Authorization"),
+                request_header_value(h->item, h->n, "X-Api-Key")))
         return true;
     refuse_request(x, 401,
                    "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"");
@@ -200,11 +219,18 @@ static bool check_key(struct exchange *x, const struct request_headers *h)
     return false;
 }
 
+static void refuse_missing_route(struct exchange *x)
+{
+    char hint[160];
+    route_hint(x->path, hint);
+    refuse_request(x, 404, "there is no %.100s here; %s", x->path, hint);
+}
+
 static bool check_route(struct exchange *x, const char *allow)
 {
     if (x->file || x->route) return true;
     if (!allow[0])
-        refuse_request(x, 404, "there is no %.200s here", x->path);
+        refuse_missing_route(x);
     else {
         refuse_request(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path,
                        allow);
@@ -288,7 +314,7 @@ static void check_request_headers(struct exchange *x, const struct request_heade
     const char *allow = "";
     bool preflight = strcmp(x->method, "OPTIONS") == 0;
     if (!check_syntax(x, h, method, version)) return;
-    x->file = find_file(x->method, x->path);
+    if (!wants_ollama_text(x, h)) x->file = find_file(x->method, x->path);
     if (!x->file) x->route = route_find(x->method, x->path, &allow);
     if (x->route && (x->route->flags & ROUTE_ANY_END))
         x->argument = x->path + strlen(x->route->path);
@@ -304,8 +330,8 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 {
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
-    x->path = path;
-    x->write_error = route_error_form(path);
+    x->path = strncmp(path, "/v1/v1/", 7) == 0 ? path + 3 : path; /* a base URL with /v1, twice */
+    x->write_error = route_error_form(x->path);
     x->method = is_http_token(method, strlen(method)) ? method : "";
     x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_request_header, &h);
@@ -397,7 +423,7 @@ static void answer_preflight(struct exchange *x)
     route_find("OPTIONS", x->path, &allow);
     exchange_add_header(x, "Allow", allow[0] ? allow : "GET, HEAD, OPTIONS");
     if (x->cors) {
-        exchange_add_header(x, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+        exchange_add_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
         exchange_add_header(x, "Access-Control-Allow-Headers",
                             wanted && is_header_list(wanted) ? wanted
                                                              : "authorization, content-type");
@@ -482,13 +508,16 @@ static void set_log_path(struct exchange *x)
 
 static void *begin_exchange(void *user, const char *target, struct MHD_Connection *mhd)
 {
-    struct http_server *http_server = user;
+    const struct listening_door *door = user;
+    struct http_server *http_server = door->http_server;
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct http_connection *connection = info ? info->socket_context : NULL;
     struct exchange *x = connection ? calloc(1, sizeof(*x)) : NULL;
     if (!x) return NULL;
     x->server = http_server->server;
+    x->ollama = door->ollama;
+    x->bound_to = door->current.listener.address;
     x->connections = &http_server->connections;
     x->connection = connection;
     x->mhd = mhd;
@@ -506,7 +535,7 @@ static void *begin_exchange(void *user, const char *target, struct MHD_Connectio
 static void end_exchange(void *user, struct MHD_Connection *mhd, void **state,
                          enum MHD_RequestTerminationCode how)
 {
-    struct http_server *http_server = user;
+    struct http_server *http_server = ((struct listening_door *)user)->http_server;
     struct exchange *x = *state;
     (void)mhd;
     *state = NULL;
@@ -525,7 +554,7 @@ static void end_exchange(void *user, struct MHD_Connection *mhd, void **state,
 static void on_connection(void *user, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    struct http_server *http_server = user;
+    struct http_server *http_server = ((struct listening_door *)user)->http_server;
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
@@ -571,10 +600,10 @@ static void wipe_pem(struct tls_pem *pem)
 }
 
 /* NULL: it could not be started. The socket is the daemon's then. */
-static struct MHD_Daemon *start_daemon(struct http_server *http_server,
-                                       const struct server_socket *l, const struct tls_pem *pem,
-                                       ey_err *e)
+static struct MHD_Daemon *start_daemon(struct listening_door *door, const struct server_socket *l,
+                                       const struct tls_pem *pem, ey_err *e)
 {
+    struct http_server *http_server = door->http_server;
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      MHD_USE_POLL | MHD_USE_ITC;
     if (l->v6) flags |= MHD_USE_IPv6;
@@ -585,12 +614,12 @@ static struct MHD_Daemon *start_daemon(struct http_server *http_server,
     /* No timeout of the library's: with poll() it would spin through the last second of each
      * (connections.h has ours). */
     struct MHD_Daemon *daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, handle_request, http_server, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        flags, 0, NULL, NULL, handle_request, door, MHD_OPTION_LISTEN_SOCKET, l->fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)http_server->connections.n_slots,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)CONNECTION_STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK,
-        begin_exchange, http_server, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, http_server,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http_server, MHD_OPTION_ARRAY,
+        begin_exchange, door, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, door,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, door, MHD_OPTION_ARRAY,
         pem->key ? tls : tls + 2, MHD_OPTION_END);
     if (daemon) return daemon;
     if (pem->key)
@@ -623,7 +652,22 @@ static bool read_proxies(struct http_server *http_server, ey_err *e)
     return true;
 }
 
-bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e)
+/* The socket is the door's when its daemon runs. */
+static bool open_door(struct http_server *http_server, struct server_socket *listener, bool ollama,
+                      const struct tls_pem *pem, ey_err *e)
+{
+    struct listening_door *door = &http_server->door[http_server->n_doors];
+    *door = (struct listening_door){
+        .http_server = http_server, .ollama = ollama, .current.listener = *listener};
+    door->current.daemon = start_daemon(door, listener, pem, e);
+    if (!door->current.daemon) return false;
+    http_server->n_doors++;
+    listener->fd = -1;
+    return true;
+}
+
+bool http_server_open(struct server *server, struct server_socket *listener,
+                      struct server_socket *ollama, ey_err *e)
 {
     struct tls_pem pem = {0};
     if (!microhttpd_load(e)) return false;
@@ -631,14 +675,13 @@ bool http_server_open(struct server *server, struct server_socket *listener, ey_
     if (!http_server) return ey_fail_memory(e, "the server", sizeof(*http_server));
     http_server->server = server;
     http_server->keys = server->options->keys;
-    http_server->current.listener = *listener;
     pthread_rwlock_init(&http_server->keys_lock, NULL);
-    if (open_connections(http_server, e) && read_proxies(http_server, e) &&
-        read_pem(&pem, server->options, e))
-        http_server->current.daemon = start_daemon(http_server, listener, &pem, e);
-    if (http_server->current.daemon) listener->fd = -1;
+    bool ok = open_connections(http_server, e) && read_proxies(http_server, e) &&
+              read_pem(&pem, server->options, e) &&
+              open_door(http_server, listener, false, &pem, e) &&
+              (ollama->fd < 0 || open_door(http_server, ollama, true, &pem, e));
     wipe_pem(&pem);
-    return http_server->current.daemon != NULL;
+    return ok;
 }
 
 /* ---- keys and certificate, read again ---- */
@@ -682,20 +725,28 @@ static void stop_idle_retired(struct http_server *http_server)
 
 /* The library reads a certificate when a daemon starts, and one that stopped to listen cannot begin
  * again: a second one takes the socket over. */
-static bool replace_daemon(struct http_server *http_server, const struct tls_pem *pem, ey_err *e)
+static bool replace_daemon(struct listening_door *door, const struct tls_pem *pem, ey_err *e)
 {
+    struct http_server *http_server = door->http_server;
     stop_idle_retired(http_server);
     if (http_server->n_retired == MAX_RETIRED)
         return ey_fail(e, EY_BUSY, "%d earlier certificates have open connections", MAX_RETIRED);
-    struct listening_daemon fresh = {.listener = http_server->current.listener};
+    struct listening_daemon fresh = {.listener = door->current.listener};
     fresh.listener.fd = fcntl(fresh.listener.fd, F_DUPFD_CLOEXEC, 0);
     if (fresh.listener.fd < 0)
         return ey_fail(e, EY_IO, "no descriptor is left for a new certificate");
-    fresh.daemon = start_daemon(http_server, &fresh.listener, pem, e);
+    fresh.daemon = start_daemon(door, &fresh.listener, pem, e);
     if (!fresh.daemon) return server_socket_close(&fresh.listener), false;
-    MHD_quiesce_daemon(http_server->current.daemon);
-    http_server->retired[http_server->n_retired++] = http_server->current;
-    http_server->current = fresh;
+    MHD_quiesce_daemon(door->current.daemon);
+    http_server->retired[http_server->n_retired++] = door->current;
+    door->current = fresh;
+    return true;
+}
+
+static bool replace_daemons(struct http_server *http_server, const struct tls_pem *pem, ey_err *e)
+{
+    for (size_t i = 0; i < http_server->n_doors; i++)
+        if (!replace_daemon(&http_server->door[i], pem, e)) return false;
     http_server->paused = false;
     return true;
 }
@@ -707,7 +758,7 @@ static bool reload_certificate(struct http_server *http_server, ey_err *e)
     if (!o->ssl_keyfile) return true;
     if (!can_read_pem_again(o))
         return ey_fail(e, EY_IO, "--ssl-keyfile and --ssl-certfile: not regular files");
-    bool ok = read_pem(&pem, o, e) && replace_daemon(http_server, &pem, e);
+    bool ok = read_pem(&pem, o, e) && replace_daemons(http_server, &pem, e);
     wipe_pem(&pem);
     return ok;
 }
@@ -721,7 +772,8 @@ bool http_server_reload(struct http_server *http_server, ey_err *e)
 void http_server_pause(struct http_server *http_server)
 {
     if (!can_read_pem_again(http_server->server->options)) return; /* to go on */
-    MHD_quiesce_daemon(http_server->current.daemon);
+    for (size_t i = 0; i < http_server->n_doors; i++)
+        MHD_quiesce_daemon(http_server->door[i].current.daemon);
     http_server->paused = true;
 }
 
@@ -733,7 +785,8 @@ bool http_server_is_paused(const struct http_server *http_server)
 void http_server_resume(struct http_server *http_server)
 {
     struct tls_pem pem = {0};
-    if (read_pem(&pem, http_server->server->options, NULL)) replace_daemon(http_server, &pem, NULL);
+    if (read_pem(&pem, http_server->server->options, NULL))
+        replace_daemons(http_server, &pem, NULL);
     wipe_pem(&pem);
 }
 
@@ -743,8 +796,10 @@ void http_server_close(struct http_server **out)
     if (!http_server) return;
     for (size_t i = 0; i < http_server->n_retired; i++)
         stop_retired(&http_server->retired[i]);
-    MHD_stop_daemon(http_server->current.daemon);
-    if (http_server->paused) server_socket_close(&http_server->current.listener);
+    for (size_t i = 0; i < http_server->n_doors; i++) {
+        MHD_stop_daemon(http_server->door[i].current.daemon);
+        if (http_server->paused) server_socket_close(&http_server->door[i].current.listener);
+    }
     connections_close(&http_server->connections);
     pthread_rwlock_destroy(&http_server->keys_lock);
     free(http_server);

@@ -10,9 +10,10 @@
 
 struct http_server;
 
-/* Starts answering what comes to the socket, which it then owns, also after an error.
- * server->web is set. */
-bool http_server_open(struct server *server, struct server_socket *listener, ey_err *e);
+/* Starts answering what comes to the sockets, which it then owns; that of Ollama's port may have no
+ * descriptor (-1). server->http_server is set, also after an error. */
+bool http_server_open(struct server *server, struct server_socket *listener,
+                      struct server_socket *ollama, ey_err *e);
 /* Waits for the threads of all connections; cut or finish them before. */
 void http_server_close(struct http_server **http_server);
 struct connections *http_server_connections(struct http_server *http_server);

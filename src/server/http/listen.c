@@ -19,8 +19,13 @@ enum {
     SEND_BUFFER = 64 << 10,
 };
 
-static bool fail_bind(const char *host, int port, int error, ey_err *e)
+static bool fail_bind(const char *option, const char *host, int port, int error, ey_err *e)
 {
+    if (error == EADDRINUSE && strcmp(option, "--ollama") == 0)
+        return ey_fail(e, EY_IO,
+                       "port %d of %s is in use; an Ollama may be running: stop it, or give "
+                       "--ollama another port",
+                       port, host);
     if (error == EADDRINUSE)
         return ey_fail(e, EY_IO,
                        "port %d of %s is in use; another server may be running: use --port, or 0 "
@@ -29,7 +34,7 @@ static bool fail_bind(const char *host, int port, int error, ey_err *e)
     if (error == EACCES)
         return ey_fail(e, EY_IO, "port %d may not be used by this user; use one from 1024", port);
     if (error == EADDRNOTAVAIL)
-        return ey_fail(e, EY_BAD_REQUEST, "--host %s: this machine has no such address", host);
+        return ey_fail(e, EY_BAD_REQUEST, "%s %s: this machine has no such address", option, host);
     return ey_fail(e, EY_IO, "cannot listen on %s, port %d: %s", host, port, strerror(error));
 }
 
@@ -59,7 +64,8 @@ static void read_address(struct server_socket *l)
     l->loopback = is_loopback_host(l->address);
 }
 
-bool server_socket_open(struct server_socket *l, const char *host, int port, ey_err *e)
+bool server_socket_open(struct server_socket *l, const char *option, const char *host, int port,
+                        ey_err *e)
 {
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
                     *found = NULL;
@@ -67,8 +73,8 @@ bool server_socket_open(struct server_socket *l, const char *host, int port, ey_
     snprintf(service, sizeof(service), "%d", port);
     *l = (struct server_socket){.fd = -1};
     int status = getaddrinfo(host, service, &hints, &found);
-    if (status) return ey_fail(e, EY_BAD_REQUEST, "--host %s: %s", host, gai_strerror(status));
-    bool ok = listen_at(l, found) || fail_bind(host, port, errno, e);
+    if (status) return ey_fail(e, EY_BAD_REQUEST, "%s %s: %s", option, host, gai_strerror(status));
+    bool ok = listen_at(l, found) || fail_bind(option, host, port, errno, e);
     freeaddrinfo(found);
     if (ok)
         read_address(l);

@@ -14,8 +14,10 @@ struct server_socket {
     bool loopback;                  /* only this machine reaches it */
 };
 
-/* Binds to the first address that `host` has, and any free port where port is 0. */
-bool server_socket_open(struct server_socket *listener, const char *host, int port, ey_err *e);
+/* Binds to the first address that `host` has, and any free port where port is 0; errors name the
+ * option that said so. */
+bool server_socket_open(struct server_socket *listener, const char *option, const char *host,
+                        int port, ey_err *e);
 void server_socket_close(struct server_socket *listener);
 
 #endif

@@ -70,13 +70,15 @@ static const char *framing_fault(const char *length, const char *encoding, bool 
 const char *request_headers_fault(const struct request_header *h, size_t n, bool http_1_1)
 {
     static const char *const single[] = {"Content-Length", "Transfer-Encoding", "Host",
-                                         "Authorization",  "Content-Type",      "Origin"};
+                                         "Authorization",  "Content-Type",      "Origin",
+                                         "X-Api-Key"};
     static const char *const twice[] = {"the request has more than one Content-Length",
                                         "the request has more than one Transfer-Encoding",
                                         "the request has more than one Host",
                                         "the request has more than one Authorization",
                                         "the request has more than one Content-Type",
-                                        "the request has more than one Origin"};
+                                        "the request has more than one Origin",
+                                        "the request has more than one X-Api-Key"};
     for (size_t i = 0; i < n; i++) {
         if (!is_http_token(h[i].name, h[i].n_name))
             return "a header's name has characters that names do not have";
@@ -141,18 +143,37 @@ bool is_loopback_host(const char *host)
     return inet_pton(AF_INET6, host, v6) == 1 && memcmp(v6, one, sizeof(one)) == 0;
 }
 
-bool is_allowed_host(const struct server_options *o, const char *host)
+/* How a container reaches its host; nobody can own these names. */
+static bool is_container_host(const char *name)
+{
+    static const char *const names[] = {"host.docker.internal", "gateway.docker.internal",
+                                        "host.containers.internal"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* Names that no public DNS has: of one word, as containers call each other, and of the domains that
+ * are kept for home networks. */
+static bool is_private_name(const char *name)
+{
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != strlen(name)) return false;
+    return !strchr(name, '.') || host_ends_with(name, ".internal") ||
+           host_ends_with(name, ".local") || host_ends_with(name, ".home.arpa");
+}
+
+bool is_allowed_host(const struct server_options *o, const char *bound_to, const char *host)
 {
     char name[MAX_NAME + 1];
-    bool network = !is_loopback_host(o->host);
+    bool network = !is_loopback_host(bound_to);
     if (!parse_host_name(name, host)) return false;
     if ((network && o->keys.n) || is_address(name)) return true;
     if (strcmp(name, "localhost") == 0 || host_ends_with(name, ".localhost") ||
-        strcasecmp(name, o->host) == 0)
+        strcasecmp(name, o->host) == 0 || is_container_host(name))
         return true;
     for (size_t i = 0; i < o->n_hosts; i++)
         if (strcasecmp(name, o->hosts[i]) == 0) return true;
-    return network && is_machine_name(name);
+    return network && (is_private_name(name) || is_machine_name(name));
 }
 
 bool is_own_origin(const char *origin, const char *host)
@@ -164,8 +185,29 @@ bool is_own_origin(const char *origin, const char *host)
     return n && header_trimmed_length(host) == n && strncasecmp(rest, host, n) == 0;
 }
 
+static bool is_program_origin(const char *origin)
+{
+    static const char *const schemes[] = {"app://", "tauri://", "vscode-webview://",
+                                          "vscode-file://"};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (strncasecmp(origin, schemes[i], strlen(schemes[i])) == 0) return true;
+    return false;
+}
+
+bool is_loopback_origin(const char *origin)
+{
+    char name[MAX_NAME + 1];
+    const char *rest = strncasecmp(origin, "http://", 7) == 0    ? origin + 7
+                       : strncasecmp(origin, "https://", 8) == 0 ? origin + 8
+                                                                 : "";
+    return parse_host_name(name, rest) &&
+           (strcmp(name, "localhost") == 0 || strcmp(name, "127.0.0.1") == 0 ||
+            strcmp(name, "0.0.0.0") == 0);
+}
+
 bool is_allowed_origin(const struct server_options *o, const char *origin)
 {
+    if (is_program_origin(origin)) return true;
     for (size_t i = 0; i < o->n_origins; i++)
         if (strcmp(o->origins[i], "*") == 0 || strcasecmp(o->origins[i], origin) == 0) return true;
     return false;

@@ -21,19 +21,24 @@ bool is_http_token(const char *s, size_t n);
 /* The one header of that name; NULL: it is not there. */
 const char *request_header_value(const struct request_header *headers, size_t n, const char *name);
 
-/* Whether a Host header names this server. A page whose own domain is made to point here (DNS
- * rebinding) cannot pass: it needs a name, and only these are known: localhost and what ends in
- * .localhost, the name or address that --host gives, --allowed-hosts, and where the server listens
- * to the network without a key the machine's own name. Addresses are no names, so any is known; so
- * is any port, which ssh -L and containers change. Where the server listens to the network and has
- * keys, every name is: a page that was rebound has no key, and proxies and DNS have names for the
- * server that it cannot know. */
-bool is_allowed_host(const struct server_options *options, const char *host);
+/* Whether a Host header names this server, at the socket bound to that address. A page whose own
+ * domain is made to point here (DNS rebinding) cannot pass: it needs a name, and only these are
+ * known: localhost and what ends in .localhost, the name or address that --host gives,
+ * --allowed-hosts, and where the server listens to the network without a key the machine's own name
+ * and names that no public DNS has: of one word, .internal, .local, .home.arpa; always those by
+ * which containers call their host (host.docker.internal). Addresses are no names, so any is known;
+ * so is any port, which ssh -L and containers change. Where the server listens to the network and
+ * has keys, every name is: a page that was rebound has no key, and proxies and DNS have names for
+ * the server that it cannot know. */
+bool is_allowed_host(const struct server_options *options, const char *bound_to, const char *host);
 
 /* Whether a page of this Origin may call: the server's own (http or https at the requested Host, so
- * that it works behind a proxy) or one of --allowed-origins. */
+ * that it works behind a proxy), one of --allowed-origins, or a program's (app://, tauri://,
+ * vscode-webview://, vscode-file://), which is no page. */
 bool is_own_origin(const char *origin, const char *host);
 bool is_allowed_origin(const struct server_options *options, const char *origin);
+/* A page of this machine, which Ollama lets call, whichever its port. */
+bool is_loopback_origin(const char *origin);
 
 /* Whether this is an address of the machine itself, as options.host writes it. */
 bool is_loopback_host(const char *host);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "eyelet/tool_calls.h"
 #include "server/model_manager/model_manager_internal.h"
 #include "server/log.h"
 
@@ -42,6 +43,8 @@ void model_slot_set_engine(struct model_slot *m, const ey_engine *engine)
     copy_info(f->architecture, sizeof(f->architecture), info.architecture);
     copy_info(f->device, sizeof(f->device), info.device);
     copy_info(f->device_detail, sizeof(f->device_detail), info.device_detail);
+    f->reads_images = info.reads_images;
+    f->has_tools = ey_engine_tool_format(engine) != NULL;
     f->threads = info.threads;
     f->max_model_len = info.max_model_len;
     f->kv_tokens = info.kv_tokens;

@@ -25,6 +25,7 @@ struct model_info {
     size_t n_choices;
     bool shares_memory; /* it does not fit with the models that are loaded at the start */
     bool loaded_once;   /* and since then, also while it is unloaded: */
+    bool reads_images, has_tools;
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
     uint64_t kv_bytes;

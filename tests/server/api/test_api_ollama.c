@@ -244,6 +244,35 @@ static void models_that_can_less_or_more(void **state)
     api_request_free(&r);
 }
 
+static void the_oldest_messages(void **state)
+{
+    static const char body[] =
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
+        "\"content\": \"1\", \"images\": [\"" PNG "\"]}, {\"role\": \"assistant\", \"content\": "
+        "\"2\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}, {\"role\": \"tool\", "
+        "\"content\": \"3\"}, {\"role\": \"user\", \"content\": \"4\"}, {\"role\": "
+        "\"assistant\", \"content\": \"5\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}, "
+        "{\"role\": \"tool\", \"content\": \"6\"}]}";
+    struct api_limits l = ollama_limits();
+    struct api_request r;
+    struct api_error error = {0};
+    struct buf got = buf_with_max(4096);
+    (void)state;
+    assert_true(parse_ollama(&r, OLLAMA_CHAT, body, &l, &error));
+    assert_true(r.drops_messages);
+    assert_int_equal(api_request_drop_oldest(&r, 1), 1);
+    assert_int_equal(r.n_dropped_images, 1);
+    assert_int_equal(api_request_drop_oldest(&r, 1), 2); /* the call and its result */
+    describe_request(&got, &r);
+    assert_string_equal(got.data, "system: 'S'; user: '4'; assistant: '5' f({}); tool: '6'; "
+                                  "stream");
+    assert_int_equal(api_request_drop_oldest(&r, 4), 1);
+    assert_int_equal(api_request_drop_oldest(&r, 1), 0);
+    assert_int_equal(r.request.n_messages, 3);
+    buf_free(&got);
+    api_request_free(&r);
+}
+
 /* ---- schemas ---- */
 
 static void keywords_that_narrow(void **state)
@@ -465,11 +494,16 @@ static void errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_clients_send),       cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(an_image_that_is_none),   cmocka_unit_test(models_that_can_less_or_more),
-        cmocka_unit_test(keywords_that_narrow),    cmocka_unit_test(how_long_it_stays),
-        cmocka_unit_test(questions_that_are_none), cmocka_unit_test(whole_answers),
-        cmocka_unit_test(lines_of_a_stream),       cmocka_unit_test(errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_clients_send),
+                                       cmocka_unit_test(what_is_refused),
+                                       cmocka_unit_test(an_image_that_is_none),
+                                       cmocka_unit_test(models_that_can_less_or_more),
+                                       cmocka_unit_test(the_oldest_messages),
+                                       cmocka_unit_test(keywords_that_narrow),
+                                       cmocka_unit_test(how_long_it_stays),
+                                       cmocka_unit_test(questions_that_are_none),
+                                       cmocka_unit_test(whole_answers),
+                                       cmocka_unit_test(lines_of_a_stream),
+                                       cmocka_unit_test(errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -954,6 +954,7 @@ static void counting(void **state)
 {
     (void)state;
     struct exchange text = {0}, chat = {0}, empty = {0}, back = {0}, render = {0}, bad = {0};
+    struct exchange pieces = {0}, template = {0}, counted = {0};
     run(&text, route_tokenize, "{\"prompt\": \"abc\", \"return_token_strs\": true}");
     assert_string_equal(text.out.data, "{\"count\":3,\"max_model_len\":100,\"tokens\":[7,8,9],"
                                        "\"token_strs\":[\"t\",\"t\",\"t\"]}");
@@ -965,7 +966,7 @@ static void counting(void **state)
     assert_string_equal(empty.out.data,
                         "{\"count\":0,\"max_model_len\":100,\"tokens\":[],\"token_strs\":[]}");
     run(&back, route_detokenize, "{\"tokens\": [1, 2]}");
-    assert_string_equal(back.out.data, "{\"prompt\":\"##\"}");
+    assert_string_equal(back.out.data, "{\"prompt\":\"##\",\"content\":\"##\"}");
     run(&render, route_render, "{" MESSAGES "}");
     assert_string_equal(render.out.data,
                         "{\"object\":\"chat.completion.render\",\"model\":\"m\",\"prompt_tokens\":"
@@ -973,6 +974,12 @@ static void counting(void **state)
                         "\"max_model_len\":100,\"images\":[{\"width\":10,\"height\":20,\"used_"
                         "width\":32,\"used_height\":64,\"tokens\":2,"
                         "\"cached\":false}],\"prompt_token_ids\":[7,8,9]}");
+    run(&pieces, route_tokenize, "{\"content\": \"abc\", \"with_pieces\": true}");
+    assert_non_null(strstr(pieces.out.data, "\"tokens\":[{\"id\":7,\"piece\":\"t\"},{\"id\":8,"));
+    run(&template, route_apply_template, "{" MESSAGES "}");
+    assert_string_equal(template.out.data, "{\"prompt\":\"###\"}");
+    run(&counted, route_input_tokens, "{" MESSAGES "}");
+    assert_string_equal(counted.out.data, "{\"input_tokens\":3}");
     fake.prepare_fails = EY_BAD_REQUEST;
     run(&bad, route_tokenize, "{\"prompt\": \"abc\"}");
     assert_string_equal(bad.param, "prompt");
@@ -981,6 +988,9 @@ static void counting(void **state)
     buf_free(&empty.out);
     buf_free(&back.out);
     buf_free(&render.out);
+    buf_free(&pieces.out);
+    buf_free(&template.out);
+    buf_free(&counted.out);
     buf_free(&bad.out);
 }
 

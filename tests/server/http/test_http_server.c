@@ -245,18 +245,19 @@ static void connections_are_kept(void **state)
 static void statuses(void **state)
 {
     (void)state;
+    static const char html[] = "Accept: text/html\r\n";
     static const struct {
         const char *method, *path, *more, *body;
         int status;
         const char *has; /* in head or body */
     } cases[] = {
-        {"GET", "/health", NULL, NULL, 200, "Content-Length: 0"},
+        {"GET", "/health", NULL, NULL, 200, "{\"status\": \"ok\"}"},
         {"GET", "/ready", NULL, NULL, 200, "\"percent\": 100"},
         {"GET", "/version", NULL, NULL, 200, "{\"version\": \"" EY_VERSION "\"}"},
         {"GET", "/v1/models", NULL, NULL, 200, "\"max_model_len\": 4096"},
         {"GET", "/v1/models/demo", NULL, NULL, 200, "{\"id\": \"demo\", \"object\": \"model\""},
         {"GET", "/v1/models/other", NULL, NULL, 404, "The model `other` does not exist."},
-        {"GET", "/v1/models/", NULL, NULL, 404, "\"param\": \"model\""},
+        {"GET", "/v1/models/", NULL, NULL, 200, "\"object\": \"list\""},
         {"GET", "/eyelet/plan", NULL, NULL, 200, "\"name\": \"KV cache\""},
         {"GET", "/metrics", NULL, NULL, 200,
          "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"demo\",le=\"0.001\"} "},
@@ -274,10 +275,26 @@ static void statuses(void **state)
         {"POST", "/tokenize", json_type, "{\"prompt\": \"Hello\"}", 200, "\"count\""},
         {"POST", "/tokenize", json_type, NULL, 400, "\"type\": \"Bad Request\""},
         {"OPTIONS", "/tokenize", NULL, NULL, 204, "Allow: POST, OPTIONS"},
-        {"GET", "/", NULL, NULL, 200,
+        {"GET", "/", html, NULL, 200,
          "Content-Security-Policy: default-src 'none'; script-src 'self';"},
-        {"GET", "/", NULL, NULL, 200, "<!doctype html>"},
-        {"POST", "/", json_type, "{}", 404, "\"error\""},
+        {"GET", "/", html, NULL, 200, "<!doctype html>"},
+        {"GET", "/", NULL, NULL, 200, "Ollama is running"},
+        {"POST", "/", json_type, "{}", 405, "Allow: GET"},
+        {"GET", "/models", NULL, NULL, 200, "\"aliases\": []"},
+        {"GET", "/v1/v1/models/", NULL, NULL, 200, "\"first_id\": \"demo\""},
+        {"GET", "/props", NULL, NULL, 200, "\"vision\": true"},
+        {"GET", "/slots?fail_on_no_slot=1", NULL, NULL, 200, "\"is_processing\": false"},
+        {"GET", "/version", NULL, NULL, 200, "x-request-id: req_"},
+        {"POST", "/openai/v1/chat/completions", json_type, "{}", 404,
+         "use /v1/chat/completions: the base URL has too much"},
+        {"GET", "/v1/audio/speech", NULL, NULL, 404, "no model here hears"},
+        {"GET", "/api/tags", NULL, NULL, 200, "\"name\":\"demo:latest\""},
+        {"GET", "/api/chat", NULL, NULL, 405, "{\"error\":\"GET is not possible"},
+        {"POST", "/api/show", NULL, "{\"model\": \"demo\"}", 200, "\"capabilities\":["},
+        {"POST", "/api/show", "Sec-Fetch-Site: cross-site\r\n", "{\"model\": \"demo\"}", 415,
+         "{\"error\":\"the Content-Type must be"},
+        {"DELETE", "/api/delete", NULL, "{\"model\": \"nobody\"}", 404,
+         "{\"error\":\"model 'nobody' not found"},
         {"GET", "/../etc/passwd", NULL, NULL, 404, "\"error\""},
     };
     web_await_metric(open_server.port, "eyelet_loads_total", 1);
@@ -297,11 +314,11 @@ static void statuses(void **state)
 static void page_is_sent_once(void **state)
 {
     (void)state;
-    struct reply first = web_ask(open_server.port, "GET", "/", NULL, NULL);
+    struct reply first = web_ask(open_server.port, "GET", "/", "Accept: text/html\r\n", NULL);
     char *etag = strstr(first.head, "ETag: "), known[128];
     assert_non_null(etag);
-    snprintf(known, sizeof(known), "If-None-Match: %.*s\r\n", (int)strcspn(etag + 6, "\r"),
-             etag + 6);
+    snprintf(known, sizeof(known), "Accept: text/html\r\nIf-None-Match: %.*s\r\n",
+             (int)strcspn(etag + 6, "\r"), etag + 6);
     struct reply second = web_ask(open_server.port, "GET", "/", known, NULL);
     assert_int_equal(second.status, 304);
     assert_true(reply_has(&first, "Cache-Control: no-cache"));
@@ -353,7 +370,7 @@ static void friends_are_told_that_they_may(void **state)
     assert_true(reply_has(&r, "Access-Control-Allow-Origin: https://friend.example"));
     assert_true(
         reply_has(&r, "Access-Control-Allow-Headers: authorization, content-type, x-stainless-os"));
-    assert_true(reply_has(&r, "Access-Control-Allow-Methods: GET, POST, OPTIONS"));
+    assert_true(reply_has(&r, "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS"));
     reply_free(&r);
     r = web_ask(open_server.port, "GET", "/version", "Origin: https://friend.example\r\n", NULL);
     assert_true(reply_has(&r, "Access-Control-Allow-Origin: https://friend.example"));
@@ -421,7 +438,9 @@ static void keys_guard_all_but_the_open_routes(void **state)
         {"Authorization: Bearer onee\r\n", 401},
         {"Authorization: one\r\n", 401},
         {"Authorization: Basic one\r\n", 401},
-        {"X-Api-Key: one\r\n", 401},
+        {"X-Api-Key: one\r\n", 200},
+        {"X-Api-Key: on\r\n", 401},
+        {"X-Api-Key: on\r\nAuthorization: Bearer two\r\n", 200},
     };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         struct reply r = web_ask(s.port, "GET", "/v1/models", keys[i].more, NULL);

@@ -130,6 +130,18 @@ static void hosts_that_are_known(void **state)
         {"127.0.0.1", "", false, false},
         {"127.0.0.1", ":8000", false, false},
         {"127.0.0.1", "[", false, false},
+        {"127.0.0.1", "host.docker.internal:8000", false, true},
+        {"127.0.0.1", "gateway.docker.internal", false, true},
+        {"127.0.0.1", "Host.Containers.Internal:11434", false, true},
+        {"127.0.0.1", "eyelet:8000", false, false},
+        {"127.0.0.1", "nas.local", false, false},
+        {"127.0.0.1", "x.host.docker.internal", false, false},
+        {"0.0.0.0", "eyelet:8000", false, true},
+        {"0.0.0.0", "nas.local", false, true},
+        {"0.0.0.0", "box.home.arpa:8000", false, true},
+        {"0.0.0.0", "vm.internal", false, true},
+        {"0.0.0.0", "vm.internal.evil.example", false, false},
+        {"0.0.0.0", "bad/name", false, false},
         {"my.example", "my.example:8000", false, true},
         {"0.0.0.0", "evil.example", false, false},
         {"0.0.0.0", "server.example", true, true},
@@ -141,7 +153,7 @@ static void hosts_that_are_known(void **state)
                                    .hosts = {"known.example"},
                                    .n_hosts = 1,
                                    .keys.n = cases[i].key};
-        if (is_allowed_host(&o, cases[i].host) == cases[i].known) continue;
+        if (is_allowed_host(&o, o.host, cases[i].host) == cases[i].known) continue;
         print_error("bound to %s: \"%s\"\n", cases[i].bound, cases[i].host);
         fail();
     }
@@ -154,9 +166,9 @@ static void own_name_on_the_network(void **state)
     struct server_options loopback = {.host = "127.0.0.1"}, network = {.host = "0.0.0.0"};
     if (gethostname(name, sizeof(name) - 1) || !name[0]) skip();
     snprintf(host, sizeof(host), "%s:8000", name);
-    assert_true(is_allowed_host(&network, host));
+    assert_true(is_allowed_host(&network, network.host, host));
     bool plain = !strstr(name, "localhost") && strspn(name, "0123456789.") != strlen(name);
-    if (plain) assert_false(is_allowed_host(&loopback, host));
+    if (plain) assert_false(is_allowed_host(&loopback, loopback.host, host));
 }
 
 static void origins(void **state)
@@ -179,6 +191,15 @@ static void origins(void **state)
     assert_false(is_allowed_origin(&some, "https://a.example.evil"));
     assert_false(is_allowed_origin(&none, "null"));
     assert_true(is_allowed_origin(&all, "https://anything.example"));
+    assert_true(is_allowed_origin(&none, "app://obsidian.md"));
+    assert_true(is_allowed_origin(&none, "tauri://localhost"));
+    assert_true(is_allowed_origin(&none, "vscode-webview://1a2b"));
+    assert_false(is_allowed_origin(&none, "file://"));
+    assert_false(is_allowed_origin(&none, "chrome-extension://abc"));
+    assert_true(is_loopback_origin("http://localhost:3000"));
+    assert_true(is_loopback_origin("https://127.0.0.1"));
+    assert_false(is_loopback_origin("http://localhost.evil.example"));
+    assert_false(is_loopback_origin("ftp://localhost"));
 }
 
 static void loopback_addresses(void **state)

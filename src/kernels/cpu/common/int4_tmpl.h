@@ -9,7 +9,8 @@
  * added, are exact: few bits meet. */
 struct int4_row {
     const uint8_t *nibbles;
-    const uint16_t *scales;
+    const uint8_t *scales;
+    enum dtype scale_dtype;
     const uint32_t *zeros;
     int shift;
     float scale, offset;
@@ -19,20 +20,33 @@ INLINE struct int4_row int4_row_at(const struct cpu_matrix *w, int64_t row)
 {
     const int64_t groups = weight_groups(&w->tensor);
     return (struct int4_row){(const uint8_t *)w->tensor.data + row * (w->tensor.cols / 2),
-                             (const uint16_t *)w->tensor.group_scale + row * groups,
+                             (const uint8_t *)w->tensor.group_scale +
+                                 (size_t)(row * groups) * weight_scale_size(&w->tensor),
+                             w->tensor.scale_dtype,
                              (const uint32_t *)w->tensor.group_zero + row / 8 * groups,
                              (int)(row % 8 * 4),
                              0,
                              0};
 }
 
-INLINE void int4_enter_group(struct int4_row *r, size_t group)
+/* BF16, F16 or F32. */
+INLINE float int4_group_scale(const struct int4_row *r, size_t group)
 {
     uint16_t bits;
+    float scale;
+    if (r->scale_dtype == DTYPE_F32) {
+        memcpy(&scale, r->scales + group * sizeof(scale), sizeof(scale));
+        return scale;
+    }
+    memcpy(&bits, r->scales + group * sizeof(bits), sizeof(bits));
+    return r->scale_dtype == DTYPE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+INLINE void int4_enter_group(struct int4_row *r, size_t group)
+{
     uint32_t word;
-    memcpy(&bits, r->scales + group, sizeof(bits));
     memcpy(&word, r->zeros + group, sizeof(word));
-    r->scale = bf16_to_f32(bits);
+    r->scale = int4_group_scale(r, group);
     r->offset = -r->scale * (float)(int)(word >> r->shift & 15);
 }
 

@@ -377,7 +377,7 @@ static void unpack_weights(float *out, const struct cpu_matrix *w, int64_t row, 
     const uint8_t *in = (const uint8_t *)w->tensor.data + ((size_t)row * cols + k) * size;
     if (dtype_is_gguf(w->tensor.dtype))
         gguf_to_f32(out, &w->tensor, row, k, n);
-    else if (w->tensor.dtype == DTYPE_INT4)
+    else if (w->tensor.dtype == DTYPE_INT4 || dtype_is_rare(w->tensor.dtype))
         dequantize_columns(out, &w->tensor, row, (int64_t)k, n);
     else if (w->tensor.dtype == DTYPE_F8_E4M3)
         fp8_to_f32(out, in, n, 1);

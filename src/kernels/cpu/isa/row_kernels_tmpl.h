@@ -15,7 +15,7 @@ static void dequantize_row(float *out, const struct cpu_matrix *w, int64_t row)
         gguf_to_f32(out, &w->tensor, row, 0, n);
         return;
     }
-    if (w->tensor.dtype == DTYPE_INT4) {
+    if (w->tensor.dtype == DTYPE_INT4 || dtype_is_rare(w->tensor.dtype)) {
         dequantize_columns(out, &w->tensor, row, 0, n);
         return;
     }
@@ -30,9 +30,10 @@ static void dequantize_row(float *out, const struct cpu_matrix *w, int64_t row)
         return;
     }
     fp8_to_f32(out, in, n, FP8_LOAD_FACTOR);
-    const float *scale = weight_row_scale(&w->tensor, row);
+    const float *scale = weight_row_scale(&w->tensor, row),
+                of_row = w->tensor.row_scale ? w->tensor.row_scale[row] : 1;
     for (size_t k = 0; k < n; k++)
-        out[k] *= scale[k / FP8_BLOCK];
+        out[k] *= scale[k / FP8_BLOCK] * of_row;
 }
 
 static void to_bf16(uint16_t *out, const float *in, size_t n)

@@ -9,8 +9,7 @@
  * columns 8g + 64j .. +7; a matmul does not depend on the order of columns, so each matrix step
  * takes what the lanes happen to have. The first keys and values are on their way before the kernel
  * in front has ended; while they come, each warp norms and rotates one head. */
-#include "kernels/cuda/attention/flash_attention.cuh"
-#include "kernels/cuda/attention/kv_cache.cuh"
+#include "kernels/cuda/attention/decode_heads.cuh"
 
 template <bool FP8> struct kv_eight; /* values of the cache as they lie there */
 template <> struct kv_eight<false> {
@@ -118,11 +117,6 @@ EY_DEVICE struct decode_place decode_place(const struct attention_decode_args &a
     return p;
 }
 
-EY_DEVICE int value_slot(int i, int t)
-{
-    return 2 * t + i % 2 + i / 2 * 8;
-}
-
 /* The 16 keys from slot `first` on; what is not before the new token is zero. */
 template <int DIM, bool FP8>
 EY_DEVICE void load_keys(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
@@ -172,20 +166,6 @@ template <int DIM> struct decode_fresh {
     int used; /* of decode_place: kept here while registers are full */
 };
 
-/* A lane's pairs of a head: columns i and i + DIM/2, i = lane + 32j. */
-template <int DIM> struct head_pairs {
-    float x[DIM / 64], y[DIM / 64];
-};
-
-template <int DIM> EY_DEVICE void load_head_norm(struct head_pairs<DIM> &w, const float *norm)
-{
-#pragma unroll
-    for (int j = 0; j < DIM / 64; j++) {
-        w.x[j] = norm ? norm[lane_index() + 32 * j] : 1.0f;
-        w.y[j] = norm ? norm[lane_index() + 32 * j + DIM / 2] : 1.0f;
-    }
-}
-
 /* Norms and rotates a head, as far as it is to be. */
 template <int DIM>
 EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm,
@@ -211,16 +191,6 @@ EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_
         h.y[j] = y * cosine[j] + x * sine[j];
     }
     return h;
-}
-
-template <int DIM>
-EY_DEVICE void put_head(void *row, const struct head_pairs<DIM> &h, int fp8)
-{
-#pragma unroll
-    for (int j = 0; j < DIM / 64; j++) {
-        put_element(row, lane_index() + 32 * j, h.x[j], fp8);
-        put_element(row, lane_index() + 32 * j + DIM / 2, h.y[j], fp8);
-    }
 }
 
 /* One head that a block begins with: a query, or where it has the new token's slot its key or
@@ -312,17 +282,6 @@ EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c,
     }
 }
 
-/* Weights by keys in rows become weights by heads in columns: the second operand of a matmul over
- * the keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and shall have keys 2t, 2t +
- * 1, and + 8, of head g. */
-EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)
-{
-    int g = lane_index() / 4, t = lane_index() % 4;
-    uint32_t even = shuffle(heads_of_key, 8 * t + g / 2),
-             odd = shuffle(heads_of_key, 8 * t + 4 + g / 2);
-    return __byte_perm(even, odd, g % 2 ? 0x7632 : 0x5410);
-}
-
 /* Scores become weights: s in, s out; earlier sums are brought to the new reference. */
 template <int DIM> EY_DEVICE void decode_weigh(struct decode_sums<DIM> &r, float s[4], float scale)
 {
@@ -392,18 +351,6 @@ EY_DEVICE void decode_put_sums(float *shared, const struct decode_sums<DIM> &r, 
     }
 }
 
-/* Two columns of a head, added up over several parts. */
-struct merged {
-    float value[2], best, sum;
-};
-
-EY_DEVICE void merge_add_part(struct merged &m, float2 value, float sum, float factor)
-{
-    m.value[0] += value.x * factor;
-    m.value[1] += value.y * factor;
-    m.sum += sum * factor;
-}
-
 /* The warps' columns d and d + 1 of a head. */
 template <int DIM>
 EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, int d)
@@ -463,11 +410,6 @@ EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
     }
     __syncthreads();
     return before == (uint32_t)blocks - 1;
-}
-
-EY_DEVICE void store_mean(bf16 *o, const struct merged &m)
-{
-    *(uint32_t *)o = bf16_pair(m.value[0] / m.sum, m.value[1] / m.sum);
 }
 
 /* The warps' sums become the result, or this block's part of it; the last block adds the parts up.

@@ -28,6 +28,16 @@ enum {
     DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts
                                        are sooner added up */
     DECODE_HEADS = 8,               /* query heads of a KV head at most */
+
+    /* attention_decode_many.cu */
+    MANY_WARPS = 6,
+    MANY_ROWS = 128,           /* sequences of a launch at most */
+    MANY_SM_BLOCKS = 2,        /* of threads that run on an SM at once */
+    MANY_BLOCKS = 384,         /* at most */
+    MANY_PAIR_COST = 16 << 10, /* what beginning a pair of a sequence and a KV head costs, in bytes
+                                  of keys that could be read meanwhile */
+    MANY_HEADS_AT_ONCE = 8,    /* queries that a block has in shared memory */
+    MANY_PAD = 8,              /* of a query there */
 };
 
 static inline unsigned flash_shared(int dim)
@@ -97,6 +107,46 @@ static inline struct launch attention_decode_launch(const struct attention_decod
                        {(unsigned)a->splits, (unsigned)a->kv.n_kv_heads, (unsigned)a->batch.n},
                        DECODE_WARPS * 32,
                        attention_decode_shared(dim, a->n_heads / a->kv.n_kv_heads)};
+    return l;
+}
+
+/* Pairs of a turn, whose queries and sums are in shared memory at once. */
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline int
+    many_turn(int heads)
+{
+    return MANY_HEADS_AT_ONCE / heads > 2 ? MANY_HEADS_AT_ONCE / heads : 2;
+}
+
+/* Their new keys and values, queries, and the warps' results before they are added up. */
+static inline unsigned decode_many_shared(int dim, int heads)
+{
+    return (unsigned)(many_turn(heads) *
+                      (2 * dim * (int)sizeof(bf16) + heads * (dim + MANY_PAD) * (int)sizeof(bf16) +
+                       MANY_WARPS * heads * (dim + 2) * (int)sizeof(float)));
+}
+
+/* Blocks of threads for `pairs` of a sequence and a KV head: what a GPU runs at once, or little
+ * less so that pairs of equal length end where blocks do. */
+static inline int decode_many_blocks(int pairs, int sm_count)
+{
+    const int all = MANY_SM_BLOCKS * sm_count, most = all < MANY_BLOCKS ? all : (int)MANY_BLOCKS,
+              even = pairs > most ? pairs / ((pairs + most - 1) / most) : most / pairs * pairs;
+    return even >= most - most / 8 ? even : most;
+}
+
+static inline struct launch decode_many_launch(const struct attention_decode_args *a)
+{
+    static const enum gpu_kernel many_kernels[2][2] = {
+        {GPU_attention_decode_many_64, GPU_attention_decode_many_64_fp8},
+        {GPU_attention_decode_many_128, GPU_attention_decode_many_128_fp8}};
+    const int dim = a->kv.head_dim;
+    struct launch l = {many_kernels[dim == 128][a->kv.fp8 != 0],
+                       {(unsigned)a->splits, 1, 1},
+                       MANY_WARPS * 32,
+                       decode_many_shared(dim, a->n_heads / a->kv.n_kv_heads)};
     return l;
 }
 

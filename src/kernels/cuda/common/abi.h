@@ -28,13 +28,16 @@ typedef uint16_t bf16;
  * kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g + 8]:
  * one load brings a lane's two. A word holds a float16 scale, whose last three bits are zero,
  * shifted up by one, and the zero point in the low four bits: weight = (value - zero) · scale ·
- * global scale. Padding words are 0.
+ * global scale. Padding words are 0. Where scales are F16 or may be negative the words are wide, 32
+ * bits: a whole float16 below, the zero point above it.
  *
- * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16) stay
- * row-major and go through matmul_fallback. */
+ * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16, int4 with
+ * other scales than positive BF16) stay row-major as tensor/tensor.h has them, and go through
+ * matmul_fallback, or are made BF16 for a GEMM. */
 enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
 
-enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8, K_INT4 };
+/* The last is of scales alone. */
+enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8, K_INT4, K_UINT8, K_FP4, K_MXFP8, K_E8M0 };
 
 struct dev_matrix {
     const void *data;
@@ -42,9 +45,17 @@ struct dev_matrix {
     int32_t rows, cols;
     int32_t dtype; /* enum kernel_dtype */
     int32_t packed;
-    const uint16_t *group_scales; /* int4, else NULL */
-    int32_t groups_per_128;       /* of them for 128 columns of a row: 1, 2 or 4 */
+    const void *group_scales; /* int4, else NULL */
+    int32_t groups_per_128;   /* of them for 128 columns of a row: 1, 2 or 4 */
     float global_scale;
+    const float *row_scale; /* FP8: [rows], times what is above; NULL: none */
+    /* ---- of row-major matrices in groups, as in struct tensor ---- */
+    const void *row_group_scale; /* [rows, cols / group_size] of scale_dtype */
+    const void *row_group_zero;  /* int4: words for 8 rows; uint8: bytes; NULL: none */
+    const int32_t *place;        /* where a column lies; NULL: in its own place */
+    int32_t group_size, scale_dtype;
+    int32_t wide_scales;       /* of packed int4: words of 32 bits */
+    float multiplier, divisor; /* of all; 0: none */
 };
 
 #ifdef __CUDACC__
@@ -77,7 +88,7 @@ struct quantize_int8_args {
     int32_t first_row, rows, cols;
 };
 
-/* Rows first_row .. first_row + rows - 1 of a int4 matrix → a packed BF16 matrix of that many rows;
+/* Rows first_row .. first_row + rows - 1 of any matrix → a packed BF16 matrix of that many rows;
  * first_row is a multiple of 16. */
 struct unpack_args {
     struct dev_matrix w;
@@ -323,16 +334,19 @@ struct attention_args {
 };
 
 /* One token each of n sequences: norms and rotates q and k, puts k and v into the cache, attends,
- * all from raw q, k and v. Keys are split over up to `splits` blocks of threads; the last to arrive
- * merges. `arrived` is zero before and after. batch, norms and old keys and values are read before
- * the kernel in front has ended: what writes them must be further back. */
+ * all from raw q, k and v. Keys of each KV head of a sequence are split over up to `splits` blocks
+ * of threads, or (attention_decode_many) those of all sequences over `splits` in all; the last to
+ * arrive merges. `arrived` is zero before and after. batch, norms and old keys and values are read
+ * before the kernel in front has ended: what writes them must be further back. */
 struct attention_decode_args {
     bf16 *o;          /* [n, n_heads·head_dim] */
     const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw q, k and v */
     const float *q_norm, *k_norm, *rope;
     struct kv_layer kv;
     struct dev_batch batch;
-    float *partial; /* [n, n_heads, splits, head_dim + 2]: sum of values, maximum, sum of weights */
+    float *partial; /* sum of values, maximum, sum of weights: [n, n_heads, splits, head_dim + 2],
+                       or (many) of the KV head that began in an earlier block and of the one that
+                       goes on in a later one [splits, 2, n_heads / n_kv_heads, head_dim + 2] */
     uint32_t *arrived; /* [n, n_kv_heads] */
     int32_t n_heads, splits;
     float scale, eps;

@@ -304,6 +304,14 @@ template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
     return out;
 }
 
+/* Byte `i` of each, as widen_bytes(). */
+template <int i> EY_DEVICE uint32_t widen_bytes_of_two(uint32_t a, uint32_t b)
+{
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "n"(0xc480 + 0x1111 * i));
+    return out;
+}
+
 /* a · b, rounded: never one with a sum that follows. */
 EY_DEVICE float product_rounded(float a, float b)
 {
@@ -465,6 +473,12 @@ enum { E4M3_FACTOR = 0x7b807b80 };
 template <int half> EY_DEVICE uint32_t e4m3_widened(uint32_t four, uint32_t factor)
 {
     return bf16_pair_mul(widen_bytes<half>(four) << 4 & 0x87f087f0u, factor);
+}
+
+/* Byte `i` of each, as a pair. */
+template <int i> EY_DEVICE uint32_t e4m3_interleaved(uint32_t a, uint32_t b)
+{
+    return bf16_pair_mul(widen_bytes_of_two<i>(a, b) << 4 & 0x87f087f0u, E4M3_FACTOR);
 }
 
 EY_DEVICE float e4m3_value(uint8_t v)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repacks weights while a model loads: row-major matrices → the packed order of abi.h (F16 becomes
  * BF16), BF16 → int8 rows, and int4 → BF16 before a GEMM. Any number of blocks shares the work. */
-#include "kernels/cuda/common/ptx.cuh"
+#include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/loading/repack_weights_launch.h"
 
 /* Bytes from..from+15 of a row of row_bytes; zeros beyond its end. */
@@ -125,10 +125,36 @@ EY_KERNEL(quantize_int8, struct quantize_int8_args, REPACK_THREADS, 4)
     }
 }
 
+/* Any matrix: a thread takes eight columns of a row. */
+EY_DEVICE void unpack_elements(const struct unpack_args &a)
+{
+    const int64_t n_chunks = packed_chunks((int64_t)a.w.cols * 2),
+                  rows = (a.rows + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
+    for (int64_t i = global_thread(); i < rows * n_chunks * 4; i += global_threads()) {
+        const int64_t chunk = i / 64 % n_chunks, block = i / 64 / n_chunks;
+        const int row = (int)(block * PACK_ROWS) + (int)(i % 64) / 4, quarter = (int)(i % 4),
+                  column = (int)(chunk * 4 + quarter) * 8;
+        uint32_t pair[4] = {0, 0, 0, 0};
+        for (int k = 0; k < 4; k++) {
+            float v[2] = {0, 0};
+            for (int j = 0; j < 2; j++)
+                if (row < a.rows && column + 2 * k + j < a.w.cols)
+                    v[j] = matrix_element(a.w, a.first_row + row, column + 2 * k + j);
+            pair[k] = bf16_pair(v[0], v[1]);
+        }
+        *(uint4 *)(a.dst + packed_offset(row, chunk, quarter, n_chunks)) = make_uint4(
+            pair[0], pair[1], pair[2], pair[3]);
+    }
+}
+
 /* A thread takes 32 columns of a row, which are the four lanes' of a row in one BF16 chunk. */
 EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
+    if (a.w.dtype != K_INT4 || !a.w.packed) {
+        unpack_elements(a);
+        return;
+    }
     const int64_t n_chunks = packed_chunks(a.w.cols / 2),
                   wide_chunks = packed_chunks((int64_t)a.w.cols * 2),
                   first_block = a.first_row / PACK_ROWS;
@@ -141,13 +167,13 @@ EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
         const uint4 quantized = load_weight((const uint8_t *)a.w.data + at * PACK_CHUNK +
                                             half * (PACK_CHUNK / 2) + lane * 16);
         const uint32_t word[4] = {quantized.x, quantized.y, quantized.z, quantized.w},
-                       scale_zero = a.w.group_scales[((at * 8 + g) * a.w.groups_per_128 +
-                                                      t * a.w.groups_per_128 / 4) *
-                                                         2 +
-                                                     half];
-        const float scale = f16_bits_value((uint16_t)((scale_zero & 0xfff0u) >> 1)) *
-                            a.w.global_scale,
-                    zero = (float)(scale_zero & 15u);
+                       *scales = (const uint32_t *)a.w.group_scales +
+                                 (((at * 8 + g) * a.w.groups_per_128 + t * a.w.groups_per_128 / 4)
+                                  << a.w.wide_scales),
+                       scale_zero = scale_zero_of_row(load_scale_zero(scales, a.w.wide_scales),
+                                                      half, a.w.wide_scales);
+        const float scale = f16_bits_value((uint16_t)scale_zero) * a.w.global_scale,
+                    zero = (float)(scale_zero >> 16);
         uint8_t *to = a.dst + (block * wide_chunks + wide) * PACK_CHUNK + half * (PACK_CHUNK / 2) +
                       g * 64;
 #pragma unroll

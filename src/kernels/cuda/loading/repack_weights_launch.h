@@ -31,7 +31,8 @@ static inline struct launch quantize_int8_launch(const struct quantize_int8_args
 
 static inline struct launch unpack_int4_launch(const struct unpack_args *a)
 {
-    int64_t chunks = (a->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(a->w.cols / 2);
+    const int each = a->w.dtype == K_INT4 && a->w.packed ? 1 : 4; /* threads for 32 columns */
+    int64_t chunks = (a->rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(a->w.cols / 2) * each;
     unsigned blocks = repack_blocks(chunks / 4 + 1, 1, 4096);
     struct launch l = {GPU_unpack_int4, {blocks, 1, 1}, REPACK_THREADS, 0};
     return l;

@@ -40,7 +40,8 @@ struct gemv_source {
     const unsigned char *data;
     const float *scale;
     const uint32_t *scale_zero; /* int4: of the lane's rows and columns */
-    int groups_per_128;
+    int scale_zero_words;       /* from chunk to chunk */
+    bool wide;
     float global_scale;
 };
 
@@ -54,12 +55,14 @@ EY_DEVICE void find_sources(struct gemv_source s[tiles], const struct matmul_arg
         s[i].data = (const unsigned char *)w.data +
                     (int64_t)b.number * a.layout.n_chunks * PACK_CHUNK + lane_index() * 16;
         if (dtype == K_INT4) {
-            s[i].groups_per_128 = w.groups_per_128;
+            s[i].wide = w.wide_scales;
+            s[i].scale_zero_words = 8 * w.groups_per_128 << w.wide_scales;
             s[i].global_scale = w.global_scale;
             s[i].scale_zero = (const uint32_t *)w.group_scales +
-                              ((int64_t)b.number * a.layout.n_chunks * 8 + lane_index() / 4) *
-                                  w.groups_per_128 +
-                              lane_index() % 4 * w.groups_per_128 / 4;
+                              ((((int64_t)b.number * a.layout.n_chunks * 8 + lane_index() / 4) *
+                                    w.groups_per_128 +
+                                lane_index() % 4 * w.groups_per_128 / 4)
+                               << w.wide_scales);
         }
         s[i].scale = dtype == K_FP8 ? w.scale + b.number * PACK_ROWS / SCALE_BLOCK *
                                                     ((w.cols + SCALE_BLOCK - 1) / SCALE_BLOCK)
@@ -70,14 +73,14 @@ EY_DEVICE void find_sources(struct gemv_source s[tiles], const struct matmul_arg
 /* A lane's part of one chunk: of rows g and g + 8. */
 struct gemv_chunk {
     uint4 half[2];
-    uint32_t scale_zero; /* int4: of both rows */
+    uint2 scale_zero; /* int4: of both rows */
 };
 
 template <int dtype>
 EY_DEVICE void load_chunk(struct gemv_chunk &c, const struct gemv_source &from, int number)
 {
     if (dtype == K_INT4)
-        c.scale_zero = load_weight_4(from.scale_zero + number * 8 * from.groups_per_128);
+        c.scale_zero = load_scale_zero(from.scale_zero + number * from.scale_zero_words, from.wide);
     c.half[0] = load_weight(from.data + (int64_t)number * PACK_CHUNK);
     c.half[1] = load_weight(from.data + (int64_t)number * PACK_CHUNK + PACK_CHUNK / 2);
 }
@@ -98,8 +101,8 @@ EY_DEVICE float load_scales(const struct gemv_source from[tiles], int depth, int
 /* Eight quantized values: four float16 pairs. 1024 + v is a float16 whose last bits are v. */
 EY_DEVICE void int4_f16_pairs(uint32_t out[4], uint32_t quantized, uint32_t scale_zero)
 {
-    const uint32_t scale = ((scale_zero & 0xfff0u) >> 1) * 0x10001u,
-                   minus = (0xe400u | (scale_zero & 15u)) * 0x10001u;
+    const uint32_t scale = (scale_zero & 0xffffu) * 0x10001u,
+                   minus = (0xe400u | scale_zero >> 16) * 0x10001u;
 #pragma unroll
     for (int i = 0; i < 4; i++)
         out[i] = f16_pair_mul(
@@ -108,13 +111,13 @@ EY_DEVICE void int4_f16_pairs(uint32_t out[4], uint32_t quantized, uint32_t scal
 
 template <int dtype>
 EY_DEVICE void gemv_weight_pairs(uint32_t out[gemv_lane<dtype>::WORDS], const struct gemv_chunk &c,
-                                 int half)
+                                 int half, bool wide)
 {
     const uint32_t in[4] = {c.half[half].x, c.half[half].y, c.half[half].z, c.half[half].w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         if (dtype == K_INT4)
-            int4_f16_pairs(out + 4 * i, in[i], half ? c.scale_zero >> 16 : c.scale_zero);
+            int4_f16_pairs(out + 4 * i, in[i], scale_zero_of_row(c.scale_zero, half, wide));
         else if (dtype == K_FP8)
             e4m3_f16_pairs(out + 2 * i, in[i]);
         else
@@ -284,13 +287,13 @@ EY_DEVICE void gemv_read_x(uint32_t x[gemv_lane<dtype>::WORDS], const struct gem
  * that are not there may be anything. */
 template <int dtype, int groups>
 EY_DEVICE void gemv_multiply_chunk(float sum[groups][4], const struct gemv_chunk &c,
-                                   float chunk_scale, const struct gemv_staged_x &s, int place,
-                                   int n)
+                                   float chunk_scale, bool wide, const struct gemv_staged_x &s,
+                                   int place, int n)
 {
     enum { WORDS = gemv_lane<dtype>::WORDS };
     uint32_t upper[WORDS], lower[WORDS], x[WORDS];
-    gemv_weight_pairs<dtype>(upper, c, 0);
-    gemv_weight_pairs<dtype>(lower, c, 1);
+    gemv_weight_pairs<dtype>(upper, c, 0, wide);
+    gemv_weight_pairs<dtype>(lower, c, 1, wide);
 #pragma unroll
     for (int i = 0; i < groups; i++) {
         int token = 8 * i + lane_index() / 4, result = 8 * i + lane_index() % 4 * 2;
@@ -357,6 +360,10 @@ EY_DEVICE void gemv_epilogue(const struct matmul_args &a, const struct gemv_redu
     }
     const float factor = rms ? rsqrtf(squares * a.layout.one_over_k + a.eps) : 1.0f;
     value *= factor;
+    if (dtype == K_FP8) {
+        value *= row_scale_of(s.w, p.row);
+        if (out == EPI_SILU) up *= row_scale_of(a.segment[b.segment + 1].w, p.row);
+    }
     if (out == EPI_SILU) {
         ((bf16 *)s.y)[p.at] = bf16_of(gemv_silu(value) * (up * factor));
     } else {
@@ -441,8 +448,8 @@ EY_DEVICE void gemv_block(const struct matmul_args &a)
                                         : dtype == K_INT4 ? from[i].global_scale
                                                           : 1.0f;
                     if (now + d * warps < n_chunks)
-                        gemv_multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, staged,
-                                                           d - first, a.n);
+                        gemv_multiply_chunk<dtype, groups>(sum[i], held[d][i], scale, from[i].wide,
+                                                           staged, d - first, a.n);
                     if (!last && next + d * warps < n_chunks)
                         load_chunk<dtype>(held[d][i], from[i], next + d * warps);
                 }

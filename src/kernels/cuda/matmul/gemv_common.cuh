@@ -4,7 +4,7 @@
 #ifndef EY_CUDA_GEMV_COMMON_CUH
 #define EY_CUDA_GEMV_COMMON_CUH
 
-#include "kernels/cuda/common/ptx.cuh"
+#include "kernels/cuda/common/matrix_element.cuh"
 
 /* warp_index(), and the compiler knows that all lanes have the same. */
 EY_DEVICE int uniform_warp(void)

@@ -4,7 +4,7 @@
 #ifndef EY_CUDA_GEMV_M1_CUH
 #define EY_CUDA_GEMV_M1_CUH
 
-#include "kernels/cuda/common/ptx.cuh"
+#include "kernels/cuda/common/matrix_element.cuh"
 
 EY_DEVICE float m1_sum_squares(float4 v)
 {

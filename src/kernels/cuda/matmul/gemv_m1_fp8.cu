@@ -212,8 +212,11 @@ template <int out> EY_DEVICE void m1_fp8_block(const struct matmul_args &a)
         if (out != EPI_ADD) all += squares[w];
     }
     float scale = out == EPI_ADD ? 1.0f : 1.0f / sqrtf(all / (float)a.k + a.eps);
-    m1_store<out>(a.segment[at.segment], at.block * PACK_ROWS + half * rows + (int)threadIdx.x,
-                  total[0] * scale, total[matrices - 1] * scale);
+    const int row = at.block * PACK_ROWS + half * rows + (int)threadIdx.x;
+#pragma unroll
+    for (int m = 0; m < matrices; m++)
+        total[m] *= row_scale_of(a.segment[at.segment + m].w, row);
+    m1_store<out>(a.segment[at.segment], row, total[0] * scale, total[matrices - 1] * scale);
 }
 
 EY_KERNEL(gemv_m1_fp8_rms_f32, struct matmul_args, GEMV_M1_WARPS * 32, 2)

@@ -41,7 +41,7 @@ template <int out> struct m1_int4_shape {
 /* A pair of chunks of each matrix, and the eight columns of x and the norm that the lane brings. */
 template <int out> struct m1_int4_weights {
     uint4 w[m1_int4_shape<out>::matrices][PAIR][2];
-    uint32_t scale_zero[m1_int4_shape<out>::matrices][PAIR]; /* of rows g and g + 8 */
+    uint2 scale_zero[m1_int4_shape<out>::matrices][PAIR]; /* of rows g and g + 8 */
     uint4 norm[2];
 };
 
@@ -49,8 +49,9 @@ template <int out> struct m1_int4_weights {
 template <int out> struct m1_int4_base {
     const uint8_t *data[m1_int4_shape<out>::matrices];
     const uint32_t *scale_zero[m1_int4_shape<out>::matrices];
-    int groups_per_128; /* of a row of a chunk */
+    uint32_t scale_zero_words; /* from chunk to chunk */
     uint32_t scale_zero_of_lane;
+    bool wide[m1_int4_shape<out>::matrices];
 };
 
 /* A warp's chunks of pair `turn`. */
@@ -75,13 +76,13 @@ EY_DEVICE void m1_int4_load(struct m1_int4_weights<out> *p, const struct matmul_
             m1_int4_chunk(turn, i),
             n_chunks - 1); /* beyond the last: read, and multiplied by zeros */
         const uint32_t at = chunk * PACK_CHUNK + (uint32_t)lane_index() * 16,
-                       scale_zero_at = chunk * (PACK_ROWS / 2) * (uint32_t)r.groups_per_128 +
-                                       r.scale_zero_of_lane;
+                       scale_zero_at = chunk * r.scale_zero_words + r.scale_zero_of_lane;
 #pragma unroll
         for (int m = 0; m < m1_int4_shape<out>::matrices; m++) {
             p->w[m][i][0] = load_weight(r.data[m] + at);
             p->w[m][i][1] = load_weight(r.data[m] + at + PACK_CHUNK / 2);
-            p->scale_zero[m][i] = load_weight_4(r.scale_zero[m] + scale_zero_at);
+            p->scale_zero[m][i] = load_scale_zero(r.scale_zero[m] + (scale_zero_at << r.wide[m]),
+                                                  r.wide[m]);
         }
     }
     if (out == EPI_ADD) return;
@@ -213,7 +214,7 @@ EY_DEVICE void m1_int4_multiply_chunk(int c[4], const uint4 rows[2], const unsig
 
 template <int out>
 EY_DEVICE void m1_int4_multiply_pair(float sum[][2], const struct m1_int4_weights<out> &p,
-                                     const unsigned char *x)
+                                     const bool *wide, const unsigned char *x)
 {
     const int lane = lane_index(), t = lane % 4, column = lane / 4;
     const bool mine = column / 2 == t;
@@ -228,12 +229,12 @@ EY_DEVICE void m1_int4_multiply_pair(float sum[][2], const struct m1_int4_weight
         for (int m = 0; m < m1_int4_shape<out>::matrices; m++) {
             int c[4] = {0, 0, 0, 0};
             m1_int4_multiply_chunk(c, p.w[m][i], from + (mine ? i * DIGITS : 0));
-            const uint32_t scale_zero = p.scale_zero[m][i],
-                           scales = (scale_zero & 0xfff0fff0u) >> 1;
-            const int upper = c[0] * 256 + c[1] - (int)(scale_zero & 15u) * f.sum,
-                      lower = c[2] * 256 + c[3] - (int)(scale_zero >> 16 & 15u) * f.sum;
-            sum[m][0] += f16_bits_value((uint16_t)scales) * f.scale * (float)upper;
-            sum[m][1] += f16_bits_value((uint16_t)(scales >> 16)) * f.scale * (float)lower;
+            const uint32_t first = scale_zero_of_row(p.scale_zero[m][i], 0, wide[m]),
+                           second = scale_zero_of_row(p.scale_zero[m][i], 1, wide[m]);
+            const int upper = c[0] * 256 + c[1] - (int)(first >> 16) * f.sum,
+                      lower = c[2] * 256 + c[3] - (int)(second >> 16) * f.sum;
+            sum[m][0] += f16_bits_value((uint16_t)first) * f.scale * (float)upper;
+            sum[m][1] += f16_bits_value((uint16_t)second) * f.scale * (float)lower;
         }
     }
 }
@@ -245,15 +246,17 @@ EY_DEVICE struct m1_int4_base<out> m1_int4_base_of(const struct matmul_args &a,
                                                    const struct m1_rows &at, int n_chunks) {
     struct m1_int4_base<out> r;
     const int lane = lane_index();
-    r.groups_per_128 = a.segment[at.segment].w.groups_per_128;
-    r.scale_zero_of_lane = (uint32_t)(lane / 4 * r.groups_per_128 +
-                                      lane % 4 * r.groups_per_128 / 4);
+    const int groups = a.segment[at.segment].w.groups_per_128;
+    r.scale_zero_words = (uint32_t)(PACK_ROWS / 2 * groups);
+    r.scale_zero_of_lane = (uint32_t)(lane / 4 * groups + lane % 4 * groups / 4);
 #pragma unroll
     for (int m = 0; m < m1_int4_shape<out>::matrices; m++) {
         const struct dev_matrix &w = a.segment[at.segment + m].w;
         r.data[m] = (const uint8_t *)w.data + (int64_t)at.block * n_chunks * PACK_CHUNK;
+        r.wide[m] = w.wide_scales;
         r.scale_zero[m] = (const uint32_t *)w.group_scales +
-                          (int64_t)at.block * n_chunks * (PACK_ROWS / 2) * r.groups_per_128;
+                          ((int64_t)at.block * n_chunks * (PACK_ROWS / 2) * groups
+                           << w.wide_scales);
     }
     return r;
 }
@@ -287,7 +290,7 @@ EY_DEVICE void m1_int4_block(const struct matmul_args &a)
             m1_int4_load_x<out>(&x, a, turn);
         }
         stage<out>(own, x, p, &square);
-        m1_int4_multiply_pair<out>(sum, p, own);
+        m1_int4_multiply_pair<out>(sum, p, r.wide, own);
     }
 #pragma unroll
     for (int m = 0; m < matrices; m++)

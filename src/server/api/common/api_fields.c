@@ -287,18 +287,30 @@ static bool is_in_name_list(const struct buf *names, const char *name)
     return false;
 }
 
-void api_note(const struct api_reading *r, const char *fmt, ...)
+static void add_note(struct buf *notes, const char *fmt, va_list args)
 {
-    struct buf *notes = &r->out->notes;
     char text[256];
-    va_list args;
-    va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
     for (char *c = text; *c; c++)
         if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\') *c = *c == '"' ? '\'' : '?';
     if (notes->size + strlen(text) + 2 > notes->max) return;
     buf_printf(notes, "%s%s", notes->size ? "; " : "", text);
+}
+
+void api_request_note(struct api_request *request, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_note(&request->notes, fmt, args);
+    va_end(args);
+}
+
+void api_note(const struct api_reading *r, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_note(&r->out->notes, fmt, args);
+    va_end(args);
 }
 
 bool field_unknown(const struct api_reading *r, const char *path)

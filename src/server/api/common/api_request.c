@@ -178,6 +178,49 @@ bool api_parse(struct api_request *out, const struct api_dialect *dialect, const
     return api_open(out, dialect, body, n, error) && api_read(out, limits, error);
 }
 
+/* ---- messages that are left out ---- */
+
+static bool has_role(const ey_message *message, const char *role)
+{
+    return strcmp(message->role, role) == 0;
+}
+
+/* Where the last message begins, with the call that it is a result of. */
+static size_t last_exchange(const ey_message *messages, size_t n)
+{
+    size_t at = n - 1;
+    while (at && has_role(&messages[at], "tool"))
+        at--;
+    return at;
+}
+
+static size_t count_message_images(const ey_message *message)
+{
+    size_t images = 0;
+    for (size_t i = 0; i < message->n_parts; i++)
+        images += message->parts[i].type == EY_PART_IMAGE;
+    return images;
+}
+
+size_t api_request_drop_oldest(struct api_request *request, size_t wanted)
+{
+    ey_message *messages =
+        (ey_message *)(uintptr_t)request->request.messages; /* this request's own array */
+    size_t n = request->request.n_messages, kept = 0, dropped = 0;
+    size_t last = n ? last_exchange(messages, n) : 0;
+    bool dropping = false;
+    for (size_t i = 0; i < n; i++) {
+        bool result = has_role(&messages[i], "tool");
+        dropping = i < last && !has_role(&messages[i], "system") &&
+                   (result ? dropping : dropped < wanted);
+        if (dropping) request->n_dropped_images += count_message_images(&messages[i]);
+        dropped += dropping;
+        if (!dropping) messages[kept++] = messages[i];
+    }
+    request->request.n_messages = kept;
+    return dropped;
+}
+
 void api_request_drop_prompts(struct api_request *request)
 {
     struct request_memory *memory = request->memory;

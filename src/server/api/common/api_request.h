@@ -32,17 +32,20 @@ struct api_charge {
 
 struct api_request {
     const struct api_dialect *dialect;
-    int kind;           /* the dialect's own: which of its routes it came by */
-    ey_request request; /* messages and all that is said of the answer; what it points to, the
-                           grammar too, is this struct's */
-    const char *model;  /* as the client named it; "" when it did not */
-    int n;              /* answers to each prompt */
+    int kind;            /* the dialect's own: which of its routes it came by */
+    ey_request request;  /* messages and all that is said of the answer; what it points to, the
+                            grammar too, is this struct's */
+    const char *model;   /* as the client named it; "" when it did not */
+    int n;               /* answers to each prompt */
+    bool drops_messages; /* the oldest ones, where the prompt does not fit the context */
+    size_t n_dropped_images;
     bool stream, include_usage, echo;
     bool tools_given;           /* tool calls in the answer's text are taken apart */
     bool single_call;           /* only the first of them (parallel_tool_calls false) */
     bool seed_given;            /* request.sampling.seed is the client's */
     bool length_given;          /* request.max_tokens is */
     bool token_strings;         /* of a tokenization: the tokens' texts too */
+    bool token_pieces;          /* or with each id */
     struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization; its messages
                                    otherwise. Of what is to be detokenized: the ids */
     size_t n_prompts;
@@ -84,6 +87,12 @@ bool api_parse(struct api_request *out, const struct api_dialect *dialect, const
                size_t n, const struct api_limits *limits, struct api_error *error);
 /* The object that was opened, until the prompts are dropped. */
 json_object *api_request_json(const struct api_request *request);
+/* Leaves out the oldest messages, `wanted` of them or some more: a call goes with its results.
+ * System messages and the last one stay. Returns how many went, 0 where none can. */
+size_t api_request_drop_oldest(struct api_request *request, size_t wanted);
+/* Something is not done as asked: a sentence for the Warning header. */
+void api_request_note(struct api_request *request, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Frees messages, prompts and images, which can be large: ey_prompt_prepare has made of them
  * what it needs. */
 void api_request_drop_prompts(struct api_request *request);

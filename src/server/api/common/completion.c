@@ -106,7 +106,6 @@ static bool read_request(struct completion *a, struct exchange *x)
     a->request.request.budget = exchange_budget(x);
     a->request.request.budget_held += exchange_budget_held(x);
     add_warning(x, "unknown fields were ignored: ", &a->request.unknown);
-    add_warning(x, "", &a->request.notes);
     choose_seed(a);
     return true;
 }
@@ -435,6 +434,7 @@ static bool prepare_choices(struct completion *a, struct exchange *x)
     bool ok = completion_choices_prepare(&a->choices, a->server, &a->lease, &a->request,
                                          exchange_started(x), &a->error);
     a->reply.prompt_tokens = a->choices.n_prompt_tokens;
+    add_warning(x, "", &a->request.notes);
     if (ok) drop_parsed(a, x);
     return ok;
 }

@@ -58,7 +58,26 @@ static bool check_length(const struct completion_choices *a, const ey_prompt *pr
 
 /* ---- prompts ---- */
 
-static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_error *error)
+/* Without the oldest messages where it may be: twice as many each time, so that a long history is
+ * not tokenized too often. */
+static bool prepare_fitting(struct completion_choices *a, struct api_request *whole,
+                            ey_request *request, ey_prompt **prompt, ey_err *e)
+{
+    size_t dropped = 0, now = 0;
+    for (size_t wanted = 1;; wanted *= 2) {
+        if (ey_prompt_prepare(a->engine, request, prompt, e)) break;
+        bool too_long = e->code == EY_TOO_LONG && whole->drops_messages;
+        if (!too_long || !(now = api_request_drop_oldest(whole, wanted))) return false;
+        request->n_messages = whole->request.n_messages;
+        dropped += now;
+    }
+    if (dropped)
+        api_request_note(whole, "the %zu oldest messages did not fit the context", dropped);
+    return true;
+}
+
+static bool prepare_prompt(struct completion_choices *a, struct api_request *whole, size_t i,
+                           struct api_error *error)
 {
     ey_request request = a->request->request;
     char param[API_PARAM_BYTES] = "";
@@ -71,7 +90,7 @@ static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_er
         request.ids = prompt->ids;
         request.n_ids = prompt->n_ids;
     }
-    if (!ey_prompt_prepare(a->engine, &request, &a->prompt[i], &e)) {
+    if (!prepare_fitting(a, whole, &request, &a->prompt[i], &e)) {
         api_image_param(param, a->request, &e);
         return api_fail_engine(error, a->engine, param, &e);
     }
@@ -99,7 +118,7 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
     for (size_t i = 0; i < n_choices; i++)
         a->slot[i].index = (int)i;
     for (size_t i = 0; i < n; i++)
-        if (!prepare_prompt(a, i, error)) return false;
+        if (!prepare_prompt(a, request, i, error)) return false;
     api_request_drop_prompts(request);
     return true;
 }

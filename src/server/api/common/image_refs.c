@@ -80,6 +80,7 @@ void api_image_param(char param[API_PARAM_BYTES], const struct api_request *requ
                      const ey_err *e)
 {
     if (e->code != EY_BAD_IMAGE || e->item_kind != EY_ITEM_IMAGE) return;
-    if (e->item < 0 || (size_t)e->item >= request->n_media) return;
-    snprintf(param, API_PARAM_BYTES, "%s", request->image_refs[e->item].path.text);
+    size_t item = e->item < 0 ? SIZE_MAX : (size_t)e->item + request->n_dropped_images;
+    if (item >= request->n_media) return;
+    snprintf(param, API_PARAM_BYTES, "%s", request->image_refs[item].path.text);
 }

@@ -252,24 +252,30 @@ static bool read_card(struct model_card *card, const char *directory, const char
 }
 
 /* False: it is not known yet. */
-static bool model_folder(struct server *server, size_t model, char out[EY_MAX_PATH])
+static bool model_folder(const struct server *server, size_t model, const struct model_info *info,
+                         char out[EY_MAX_PATH])
 {
-    struct model_status status = model_manager_status(server->model_manager, model);
     const char *path = server->options->models[model].path;
-    snprintf(out, EY_MAX_PATH, "%s", status.info.planned ? status.info.directory : path);
+    snprintf(out, EY_MAX_PATH, "%s", info->planned ? info->directory : path);
     return path_is_directory(out);
 }
 
 struct model_card server_model_card(struct server *server, size_t model)
 {
     struct model_cards *cards = server->cards;
+    struct model_info info = model_manager_status(server->model_manager, model).info;
     char folder[EY_MAX_PATH];
     pthread_mutex_lock(&cards->lock);
     struct model_card *card = &cards->card[model];
-    if (!card->known && model_folder(server, model, folder))
+    if (!card->known && model_folder(server, model, &info, folder))
         read_card(card, folder, server->options->engine.quantize);
     struct model_card copy = *card;
     pthread_mutex_unlock(&cards->lock);
+    if (info.loaded_once) { /* the engine knows better */
+        copy.vision = info.reads_images;
+        copy.tools = info.has_tools;
+    }
+    copy.vision = copy.vision && server->options->max_images;
     return copy;
 }
 
@@ -280,6 +286,7 @@ bool server_model_thinks(struct server *server, size_t model)
 
 char *server_model_template(struct server *server, size_t model)
 {
+    struct model_info info = model_manager_status(server->model_manager, model).info;
     char folder[EY_MAX_PATH];
-    return model_folder(server, model, folder) ? read_template(folder) : NULL;
+    return model_folder(server, model, &info, folder) ? read_template(folder) : NULL;
 }

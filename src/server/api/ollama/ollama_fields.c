@@ -271,6 +271,12 @@ static bool read_ollama_top_logprobs(struct api_parser *p, const char *path, jso
     return true;
 }
 
+/* Of a chat the oldest messages are left out where it is too long, unless this is false. */
+static bool read_truncate(struct api_parser *p, const char *path, json_object *value)
+{
+    return field_bool(&p->reading, path, value, &p->reading.out->drops_messages);
+}
+
 /* ---- the table ---- */
 
 enum { CHAT = 1 << OLLAMA_CHAT, GENERATE = 1 << OLLAMA_GENERATE, BOTH = CHAT | GENERATE };
@@ -288,7 +294,8 @@ static const struct api_field fields[] = {
     {"template", GENERATE, note_field},
     {"context", GENERATE, note_field},
     {"keep_alive", BOTH, accept_field},
-    {"truncate", BOTH, accept_field},
+    {"truncate", CHAT, read_truncate},
+    {"truncate", GENERATE, accept_field},
     {"shift", BOTH, accept_field},
     {"system", BOTH, accept_field}, /* chat's: LLM Vision sends all three beside the messages */
     {"prompt", BOTH, accept_field},
@@ -307,10 +314,13 @@ bool ollama_read(struct api_parser *p)
 {
     struct api_request *out = p->reading.out;
     out->stream = true;
+    out->drops_messages = out->kind == OLLAMA_CHAT;
     if (!image_refs_open(&p->reading, &p->images) || !api_read_fields(p, fields, COUNT(fields)) ||
         !api_note_unknown_fields(p, fields, COUNT(fields)))
         return false;
-    return out->kind != OLLAMA_GENERATE || read_generate_prompt(p);
+    if (out->kind == OLLAMA_GENERATE) return read_generate_prompt(p);
+    return out->request.n_messages ||
+           api_fail_value(p->reading.error, "messages", "messages is missing");
 }
 
 bool ollama_asks_nothing(json_object *request, enum ollama_kind kind)

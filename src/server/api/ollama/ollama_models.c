@@ -97,7 +97,7 @@ void route_ollama_status(struct server *server, struct exchange *x)
 static const char *model_origin(const struct server *server, size_t model)
 {
     const struct server_model *m = &server->options->models[model];
-    return m->aliases[0] ? m->aliases[0] : server_model_name(server, model);
+    return m->path[0] == '/' && m->aliases[0] ? m->aliases[0] : m->path;
 }
 
 /* Shown with a tag always: the short name of a repository, else the served name. */

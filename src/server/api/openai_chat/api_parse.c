@@ -313,6 +313,26 @@ static bool read_modalities(struct api_parser *p, const char *path, json_object 
     return true;
 }
 
+/* ---- llama.cpp's names ---- */
+
+/* Its text has no BOS token unless add_special says so. */
+static bool read_content_text(struct api_parser *p, const char *path, json_object *value)
+{
+    p->reading.out->request.add_bos = false;
+    return read_prompt(p, path, value);
+}
+
+static bool read_with_pieces(struct api_parser *p, const char *path, json_object *value)
+{
+    return field_bool(&p->reading, path, value, &p->reading.out->token_pieces);
+}
+
+static bool read_n_predict(struct api_parser *p, const char *path, json_object *value)
+{
+    if (json_object_is_type(value, json_type_int) && json_object_get_int64(value) < 0) return true;
+    return read_max_tokens(p, path, value);
+}
+
 /* ---- the table ---- */
 
 enum {
@@ -329,6 +349,7 @@ static const struct api_field fields[] = {
     {"model", ALL, accept_field}, /* it is read already */
     {"stream", ASK, read_stream_flag},
     {"stream_options", ASK, read_stream_options},
+    {"n_predict", ASK, read_n_predict},
     {"max_tokens", ASK, read_max_tokens},
     {"max_completion_tokens", CHAT, read_max_tokens}, /* wins */
     {"min_tokens", ASK, read_min_tokens},
@@ -336,6 +357,7 @@ static const struct api_field fields[] = {
     {"top_p", ASK, read_top_p},
     {"top_k", ASK, read_top_k},
     {"min_p", ASK, read_min_p},
+    {"repeat_penalty", ASK, read_repetition_penalty},
     {"repetition_penalty", ASK, read_repetition_penalty},
     {"presence_penalty", ASK, read_presence_penalty},
     {"frequency_penalty", ASK, read_frequency_penalty},
@@ -355,6 +377,7 @@ static const struct api_field fields[] = {
     {"response_format", ASK, read_response_format},
     {"structured_outputs", ASK, read_structured_outputs},
     {"guided_json", ASK, read_guided_json},
+    {"json_schema", ASK, read_guided_json},
     {"guided_regex", ASK, read_guided_regex},
     {"guided_choice", ASK, read_guided_choice},
     {"modalities", CHAT, read_modalities},
@@ -394,6 +417,13 @@ static const struct api_field fields[] = {
     {"request_id", ASK, accept_field},
     {"priority", ASK, accept_field},
     {"guided_decoding_backend", ASK, accept_field},
+    {"cache_prompt", ASK, accept_field},
+    {"id_slot", ASK, accept_field},
+    {"context_size", ASK, accept_field}, /* Frigate sends its own option along */
+    {"repeat_last_n", ASK, accept_field},
+    {"timings_per_token", ASK, accept_field},
+    {"parse_special", TOKENIZE, only_true},
+    {"with_pieces", TOKENIZE, read_with_pieces},
     {"spaces_between_special_tokens", ASK, accept_field},
     {"add_special_tokens", ASK | TOKENIZE, read_add_special},
     {"length_penalty", ASK, accept_field}, /* of beams */
@@ -404,6 +434,8 @@ static const struct api_field fields[] = {
     {"tool_choice", TALK, read_tool_choice},
     {"parallel_tool_calls", CHAT, read_parallel_calls},
     {"messages", TALK, read_messages},
+    {"content", TOKENIZE, read_content_text},
+    {"add_special", TOKENIZE, read_add_special},
     {"prompt", TEXT | TOKENIZE, read_prompt},
     {"tokens", DETOKENIZE, read_tokens},
 };

@@ -6,5 +6,6 @@
 #include "server/server_context.h"
 
 route_fn route_chat_completions, route_completions, route_tokenize, route_detokenize, route_render;
+route_fn route_apply_template, route_input_tokens;
 
 #endif

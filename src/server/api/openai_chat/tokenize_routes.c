@@ -3,6 +3,7 @@
 #include "server/api/openai_chat/api_routes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text/json_writer.h"
 #include "server/api/common/completion.h"
@@ -10,6 +11,19 @@
 #include "server/api/openai_chat/openai_dialect.h"
 
 /* ---- /tokenize ---- */
+
+/* llama.cpp's with_pieces. */
+static void write_pieces(struct json_writer *w, const ey_engine *engine, const int *ids, size_t n)
+{
+    json_open_array(w);
+    for (size_t i = 0; i < n; i++) {
+        json_open_object(w);
+        json_add_int(w, "id", ids[i]);
+        json_add_string(w, "piece", ey_token_text(engine, ids[i]));
+        json_close_object(w);
+    }
+    json_close_array(w);
+}
 
 static void write_token_texts(struct json_writer *w, const ey_engine *engine, const int *ids,
                               size_t n)
@@ -28,7 +42,10 @@ static void reply_tokens(struct completion *a, struct exchange *x, const int *id
     json_add_uint(&w, "count", n);
     json_add_int(&w, "max_model_len", ey_engine_describe(a->engine).max_model_len);
     json_write_key(&w, "tokens");
-    reply_write_ids(&w, ids, n);
+    if (a->request.token_pieces)
+        write_pieces(&w, a->engine, ids, n);
+    else
+        reply_write_ids(&w, ids, n);
     json_write_key(&w, "token_strs");
     if (a->request.token_strings)
         write_token_texts(&w, a->engine, ids, n);
@@ -115,6 +132,8 @@ static bool reply_detokenized(struct completion *a, struct exchange *x)
     json_open_object(&w);
     json_write_key(&w, "prompt");
     json_write_text(&w, text, n);
+    json_write_key(&w, "content"); /* llama.cpp's name */
+    json_write_text(&w, text, n);
     json_close_object(&w);
     free(text);
     exchange_reply(x, 200, "application/json", &out);
@@ -154,6 +173,87 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
     return true;
 }
 
+/* ---- llama.cpp's forms ---- */
+
+static bool prepare_chat(struct completion *a, ey_prompt **prompt)
+{
+    char param[API_PARAM_BYTES] = "";
+    ey_err e;
+    if (ey_prompt_prepare(a->engine, &a->request.request, prompt, &e)) return true;
+    api_image_param(param, &a->request, &e);
+    return api_fail_engine(&a->error, a->engine, param, &e);
+}
+
+/* Special tokens are no text to the detokenizer. */
+static bool is_special_text(const char *text)
+{
+    size_t n = strlen(text);
+    return n > 4 && strncmp(text, "<|", 2) == 0 && strcmp(text + n - 2, "|>") == 0;
+}
+
+static bool add_detokenized(struct buf *out, ey_engine *engine, const int *ids, size_t n, ey_err *e)
+{
+    char *text;
+    size_t n_text;
+    if (!n) return true;
+    if (!ey_detokenize(engine, ids, n, &text, &n_text, e)) return false;
+    bool ok = buf_add(out, text, n_text) || ey_fail_memory(e, "the prompt", n_text);
+    free(text);
+    return ok;
+}
+
+/* The prompt's text, special tokens as they are spelled. */
+static bool spell_prompt(struct buf *out, ey_engine *engine, const int *ids, size_t n, ey_err *e)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = ey_token_text(engine, ids[i]);
+        if (!is_special_text(text)) continue;
+        if (!add_detokenized(out, engine, ids + from, i - from, e)) return false;
+        if (!buf_add_text(out, text)) return ey_fail_memory(e, "the prompt", n);
+        from = i + 1;
+    }
+    return add_detokenized(out, engine, ids + from, n - from, e);
+}
+
+static bool reply_template(struct completion *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES),
+               text = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    ey_prompt *prompt;
+    ey_err e;
+    if (!prepare_chat(a, &prompt)) return false;
+    ey_prompt_info info = ey_prompt_describe(prompt);
+    bool ok = spell_prompt(&text, a->engine, info.ids, info.n_ids, &e);
+    ey_prompt_free(&prompt);
+    if (ok) {
+        struct json_writer w = json_write_to(&out, JSON_COMPACT);
+        json_open_object(&w);
+        json_write_key(&w, "prompt");
+        json_write_text(&w, text.data ? text.data : "", text.size);
+        json_close_object(&w);
+        exchange_reply(x, 200, "application/json", &out);
+    }
+    buf_free(&text);
+    buf_free(&out);
+    return ok || api_fail_engine(&a->error, a->engine, "messages", &e);
+}
+
+static bool reply_input_tokens(struct completion *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    ey_prompt *prompt;
+    if (!prepare_chat(a, &prompt)) return false;
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_uint(&w, "input_tokens", ey_prompt_describe(prompt).n_ids);
+    json_close_object(&w);
+    ey_prompt_free(&prompt);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+    return true;
+}
+
 /* ---- routes ---- */
 
 static void run_tokenize_route(struct server *server, struct exchange *x, enum openai_kind kind,
@@ -173,6 +273,16 @@ void route_tokenize(struct server *server, struct exchange *x)
 void route_detokenize(struct server *server, struct exchange *x)
 {
     run_tokenize_route(server, x, API_DETOKENIZE, reply_detokenized);
+}
+
+void route_apply_template(struct server *server, struct exchange *x)
+{
+    run_tokenize_route(server, x, API_CHAT, reply_template);
+}
+
+void route_input_tokens(struct server *server, struct exchange *x)
+{
+    run_tokenize_route(server, x, API_CHAT, reply_input_tokens);
 }
 
 void route_render(struct server *server, struct exchange *x)

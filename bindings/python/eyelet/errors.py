@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong, as exceptions whose text is the engine's: a sentence that says what to do."""
+from __future__ import annotations
+
+from typing import Optional
+
+
+class EyeletError(Exception):
+    """The base of all; `item` is the number of the image that it is about, from 0, where that is known."""
+
+    def __init__(self, text: str, item: Optional[int] = None) -> None:
+        super().__init__(text)
+        self.item = item
+
+
+class BadRequestError(EyeletError, ValueError):
+    """The request or an option is invalid."""
+
+
+class BadImageError(EyeletError, ValueError):
+    """An image cannot be decoded."""
+
+
+class TooLongError(EyeletError, ValueError):
+    """Prompt and answer do not fit the context."""
+
+
+class NotFoundError(EyeletError, LookupError):
+    """There is no such model or file."""
+
+
+class BadModelError(EyeletError, RuntimeError):
+    """A checkpoint is damaged or unsupported, or the answer of a model cannot be understood."""
+
+
+class NoMemoryError(EyeletError, MemoryError):
+    """The model does not fit, or an allocation failed."""
+
+
+class NoDeviceError(EyeletError, RuntimeError):
+    """There is no usable GPU."""
+
+
+class BusyError(EyeletError, RuntimeError):
+    """Too many requests wait."""
+
+
+class RequestCancelledError(EyeletError, RuntimeError):
+    """The request was cancelled."""
+
+
+class SystemIoError(EyeletError, RuntimeError):
+    """The system refused to read or write."""
+
+
+class InternalError(EyeletError, RuntimeError):
+    """A bug in eyelet."""
+
+
+class ClosedError(EyeletError, RuntimeError):
+    """The engine was closed, before or while the request ran."""
+
+
+class ForkedError(EyeletError, RuntimeError):
+    """The process was forked after the engine was loaded: its threads are in the parent only."""
+
+
+# in the order of EY_CODES (include/eyelet/error.h), without EY_OK
+BY_CODE: tuple[type[EyeletError], ...] = (
+    BadRequestError, BadImageError, TooLongError, NotFoundError, BadModelError, NoMemoryError, NoDeviceError,
+    BusyError, RequestCancelledError, SystemIoError, InternalError,
+)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine in this process, asked from one thread or from many; their requests run in one batch."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Optional, TypeVar, Union, overload
+
+from . import _ffi, _tasks
+from ._engine import Engine, Generation, Progress, Request, discard_all
+from ._ffi import text_of
+from ._images import Image, Images
+from ._tasks import Conversation, Counter, Task
+from .outputs import Answer, Box, RequestOutput
+from .sampling import SamplingParams
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class Stream:
+    """An answer as it grows: an iterator of its text. `answer` is there when it has ended."""
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._generations: list[Generation] = []
+        self.answer: Optional[Answer] = None
+        engine.start(request, self._generations)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self.answer is not None:
+            raise StopIteration
+        generation = self._generations[0]
+        while True:
+            event, text = generation.next()
+            if event == _ffi.EVENT_TEXT:
+                return text
+            if event == _ffi.EVENT_DONE:
+                self.answer = _tasks.answer_of(generation.collect())
+                raise StopIteration
+
+    def close(self) -> None:
+        """Cancels what is left of it."""
+        discard_all(self._generations)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Model:
+    """A loaded model: what LLM and AsyncLLM say of it."""
+
+    def __init__(self, model: Union[str, "os.PathLike[str]"], *, progress: Optional[Progress] = None,
+                 notice: Optional[Callable[[str], object]] = None, device: Optional[str] = None,
+                 max_model_len: Optional[int] = None, max_num_seqs: Optional[int] = None,
+                 max_num_queued: Optional[int] = 4096, max_num_batched_tokens: Optional[int] = None,
+                 gpu_memory_utilization: Optional[float] = None, gpu_memory: Union[int, str, None] = None,
+                 cpu_memory: Union[int, str, None] = None, kv_cache_dtype: Optional[str] = None,
+                 kv_tokens: Optional[int] = None, quantization: Optional[str] = None,
+                 group_size: Optional[int] = None, enforce_eager: bool = False,
+                 limit_mm_per_prompt: Optional[Mapping[str, int]] = None, max_pixels: Optional[int] = None,
+                 threads: Optional[int] = None, cpu_mask: Optional[str] = None, no_huge_pages: bool = False,
+                 gpu_layers: Optional[int] = None, lm_head: Optional[str] = None, lm_head_rows: Optional[str] = None,
+                 vision_weights: Optional[str] = None, prefill_math: Optional[str] = None) -> None:
+        options = {name: value for name, value in locals().items()
+                   if name not in ("self", "model", "progress", "notice", "__class__")}
+        self._engine = _tasks.open_engine(model, progress, notice, options)
+        self._counter = Counter()
+
+    @property
+    def model(self) -> str:
+        """Where the checkpoint was found."""
+        self._engine.check()
+        return text_of(self._engine.info.directory)
+
+    @property
+    def device(self) -> str:
+        self._engine.check()
+        return text_of(self._engine.info.device)
+
+    @property
+    def max_model_len(self) -> int:
+        return int(self._engine.info.max_model_len)
+
+    @property
+    def max_num_seqs(self) -> int:
+        return int(self._engine.info.max_num_seqs)
+
+
+class LLM(_Model):
+    """A model: LLM("Qwen/Qwen3-VL-2B-Instruct-FP8"), LLM("demo"). Closed by close(), by `with`, and at exit.
+
+    `progress` is called with the phase, what is done and the total while it loads; `notice` with remarks. The other
+    options are those of `eyelet serve`, by vLLM's names; None is the engine's choice."""
+
+    def _run(self, task: Task[T]) -> T:
+        return task.finish(self._engine.run(task.requests))
+
+    def chat(self, messages: Union[Conversation, Sequence[Conversation]],
+             sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
+             detail: str = "auto") -> list[RequestOutput]:
+        """Answers one conversation or many, batched. Messages are those of the OpenAI API; images also as
+        {"type": "image", "image": ...}. Without sampling_params: as the model recommends, to the end."""
+        self._engine.check()
+        return self._run(_tasks.chat(self._engine, messages, sampling_params, detail, self._counter))
+
+    @overload
+    def ask(self, image: Images, question: str, *, sampling_params: Optional[SamplingParams] = ...,
+            max_tokens: Optional[int] = ..., detail: str = ..., stream: Literal[False] = ...) -> Answer: ...
+
+    @overload
+    def ask(self, image: Images, question: str, *, sampling_params: Optional[SamplingParams] = ...,
+            max_tokens: Optional[int] = ..., detail: str = ..., stream: Literal[True]) -> Stream: ...
+
+    def ask(self, image: Images, question: str, *, sampling_params: Optional[SamplingParams] = None,
+            max_tokens: Optional[int] = None, detail: str = "auto", stream: bool = False) -> Any:
+        """A question about an image, or about several (a list). With `stream`, an iterator of the answer's text."""
+        self._engine.check()
+        if stream:
+            return Stream(self._engine, _tasks.question(self._engine, image, question, sampling_params, max_tokens,
+                                                        detail))
+        return self._run(_tasks.ask(self._engine, image, question, sampling_params, max_tokens, detail))
+
+    @overload
+    def caption(self, images: Union[list[Any], tuple[Any, ...]], *, sampling_params: Optional[SamplingParams] = ...,
+                max_tokens: Optional[int] = ..., detail: str = ...) -> list[Answer]: ...
+
+    @overload
+    def caption(self, images: Image, *, sampling_params: Optional[SamplingParams] = ...,
+                max_tokens: Optional[int] = ..., detail: str = ...) -> Answer: ...
+
+    def caption(self, images: Any, *, sampling_params: Optional[SamplingParams] = None,
+                max_tokens: Optional[int] = None, detail: str = "auto") -> Any:
+        """A sentence about each image of a list, batched, or about one."""
+        self._engine.check()
+        text = _tasks.prompt_text("caption")
+        if _tasks.is_several(images):
+            return self._run(_tasks.each(self._engine, images, text, sampling_params, max_tokens, detail))
+        return self._run(_tasks.ask(self._engine, images, text, sampling_params, max_tokens, detail))
+
+    def scene(self, image: Image, *, sampling_params: Optional[SamplingParams] = None,
+              max_tokens: Optional[int] = None, detail: str = "auto") -> Answer:
+        """A description in detail."""
+        return self.ask(image, _tasks.prompt_text("scene"), sampling_params=sampling_params, max_tokens=max_tokens,
+                        detail=detail)
+
+    def read(self, image: Image, *, max_tokens: Optional[int] = None, detail: str = "auto") -> Answer:
+        """All the text in the image, by the likeliest tokens."""
+        return self.ask(image, _tasks.prompt_text("read"), max_tokens=max_tokens, detail=detail,
+                        sampling_params=SamplingParams(temperature=0, max_tokens=None))
+
+    def detect(self, image: Image, what: str, *, max_tokens: Optional[int] = None, detail: str = "auto") -> list[Box]:
+        """Where things are ("car", "car, person"), in pixels of the upright image."""
+        self._engine.check()
+        return self._run(_tasks.detect(self._engine, image, what, max_tokens, detail))
+
+    @overload
+    def extract(self, image: Image, schema: type[M], *, prompt: Optional[str] = ..., max_tokens: Optional[int] = ...,
+                detail: str = ...) -> M: ...
+
+    @overload
+    def extract(self, image: Image, schema: Union[Mapping[str, Any], str], *, prompt: Optional[str] = ...,
+                max_tokens: Optional[int] = ..., detail: str = ...) -> Any: ...
+
+    def extract(self, image: Image, schema: Any, *, prompt: Optional[str] = None, max_tokens: Optional[int] = None,
+                detail: str = "auto") -> Any:
+        """The fields of a pydantic model (an instance) or of a JSON schema (what it says), as the image has them."""
+        self._engine.check()
+        return self._run(_tasks.extract(self._engine, image, schema, prompt, max_tokens, detail))
+
+    def close(self) -> None:
+        """Frees the model. Requests that run end with ClosedError."""
+        self._engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
+__all__ = ["LLM", "Stream"]

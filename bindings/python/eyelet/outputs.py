@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What calls return: an answer is a str that knows how it ended; chat() returns vLLM's outputs."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Optional, Union
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of a request, by the OpenAI API's names."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    image_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Answer(str):
+    """The text of an answer."""
+
+    finish_reason: str  #: "stop", or "length": it was cut
+    usage: Usage
+
+    def __new__(cls, text: str, finish_reason: str, usage: Usage) -> Answer:
+        answer = super().__new__(cls, text)
+        answer.finish_reason = finish_reason
+        answer.usage = usage
+        return answer
+
+    def __getnewargs__(self) -> tuple[str, str, Usage]:  # type: ignore[override]
+        return str(self), self.finish_reason, self.usage
+
+
+class Box(NamedTuple):
+    """Where a thing is, in pixels of the upright image."""
+
+    label: str
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+@dataclass(frozen=True)
+class Logprob:
+    """Of one token at one place, as vLLM has it."""
+
+    logprob: float
+    rank: Optional[int] = None
+    decoded_token: Optional[str] = None
+
+
+@dataclass
+class CompletionOutput:
+    """One answer."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    cumulative_logprob: Optional[float] = None
+    logprobs: Optional[list[dict[int, Logprob]]] = None
+    finish_reason: Optional[str] = None
+    stop_reason: Union[int, str, None] = None
+
+
+@dataclass
+class RequestOutput:
+    """The answers to one conversation."""
+
+    request_id: str
+    prompt: Optional[str]
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput] = field(default_factory=list)
+    finished: bool = True
+    num_cached_tokens: int = 0

@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The wheel on every CPython from 3.9 to 3.13 that is found (PATH, pyenv), with all tests, the long ones once:
+# bindings/python/nightly.sh DIST. numpy, Pillow, pydantic, pytest and nbclient come from PyPI. Last line: "N passed, N failed".
+set -euo pipefail
+dist=$1
+wheel=$(realpath "$dist"/eyelet-*.whl)
+unset EYELET_LIBRARY PYTHONPATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PYTHONDONTWRITEBYTECODE=1
+status=0 long=yes # for the first
+
+pythons() {
+  local minor found
+  for minor in 9 10 11 12 13; do
+    found=$(ls -d "$HOME"/.pyenv/versions/3.$minor.*/bin/python3 2>/dev/null | tail -1)
+    [ -n "$found" ] || found=$(command -v "python3.$minor" || true)
+    [ -z "$found" ] || "$found" -c 'import venv, ensurepip' 2>/dev/null || found=
+    [ -z "$found" ] || echo "$found"
+  done
+}
+
+bindings/python/check_wheel.sh "$dist" || status=1
+for python in $(pythons); do
+  echo "== $("$python" --version), $python"
+  venv=$work/$(echo "$python" | tr / -)
+  "$python" -m venv "$venv"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check "$wheel" pytest numpy pillow pydantic \
+    ${long:+nbclient ipykernel}
+  select=(-m "not long")
+  [ -z "$long" ] || select=()
+  long=
+  bindings/python/pytest_counts.sh "$venv/bin/python" "${select[@]}" || status=1
+done
+exit $status

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the decode attention of one sequence and that of many have in common: heads as a warp norms
+ * and rotates them, weights as the second operand of a matmul, and the adding up of parts. */
+#ifndef EY_CUDA_DECODE_HEADS_CUH
+#define EY_CUDA_DECODE_HEADS_CUH
+
+#include "kernels/cuda/attention/flash_attention.cuh"
+#include "kernels/cuda/attention/kv_cache.cuh"
+
+EY_DEVICE int value_slot(int i, int t)
+{
+    return 2 * t + i % 2 + i / 2 * 8;
+}
+
+/* A lane's pairs of a head: columns i and i + DIM/2, i = lane + 32j. */
+template <int DIM> struct head_pairs {
+    float x[DIM / 64], y[DIM / 64];
+};
+
+template <int DIM> EY_DEVICE void load_head_norm(struct head_pairs<DIM> &w, const float *norm)
+{
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++) {
+        w.x[j] = norm ? norm[lane_index() + 32 * j] : 1.0f;
+        w.y[j] = norm ? norm[lane_index() + 32 * j + DIM / 2] : 1.0f;
+    }
+}
+
+template <int DIM> EY_DEVICE void put_head(void *row, const struct head_pairs<DIM> &h, int fp8)
+{
+#pragma unroll
+    for (int j = 0; j < DIM / 64; j++) {
+        put_element(row, lane_index() + 32 * j, h.x[j], fp8);
+        put_element(row, lane_index() + 32 * j + DIM / 2, h.y[j], fp8);
+    }
+}
+
+/* Weights by keys in rows become weights by heads in columns: the second operand of a matmul over
+ * the keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and shall have keys 2t, 2t +
+ * 1, and + 8, of head g. */
+EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)
+{
+    int g = lane_index() / 4, t = lane_index() % 4;
+    uint32_t even = shuffle(heads_of_key, 8 * t + g / 2),
+             odd = shuffle(heads_of_key, 8 * t + 4 + g / 2);
+    return __byte_perm(even, odd, g % 2 ? 0x7632 : 0x5410);
+}
+
+/* Two columns of a head, added up over several parts. */
+struct merged {
+    float value[2], best, sum;
+};
+
+EY_DEVICE void merge_add_part(struct merged &m, float2 value, float sum, float factor)
+{
+    m.value[0] += value.x * factor;
+    m.value[1] += value.y * factor;
+    m.sum += sum * factor;
+}
+
+EY_DEVICE void store_mean(bf16 *o, const struct merged &m)
+{
+    *(uint32_t *)o = bf16_pair(m.value[0] / m.sum, m.value[1] / m.sum);
+}
+
+#endif

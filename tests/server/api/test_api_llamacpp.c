@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* llama.cpp's /completion: what is read, and the bytes that come back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/api/llamacpp/llamacpp_dialect.h"
+
+static bool parse_completion(struct api_request *out, const char *body, struct api_error *error)
+{
+    struct api_limits l = {.max_images = 3, .vocab_size = 1000, .strict = true};
+    l.defaults.top_logprobs = -1;
+    return api_parse(out, &llamacpp_dialect, body, strlen(body), &l, error);
+}
+
+static void requests(void **state)
+{
+    struct api_request r;
+    struct api_error error = {0};
+    (void)state;
+    assert_true(parse_completion(&r,
+                                 "{\"prompt\": \"A <|x|>\", \"n_predict\": 5, \"repeat_penalty\": "
+                                 "1.5, \"stop\": [\"b\"], \"cache_prompt\": true, \"dry_base\": 2}",
+                                 &error));
+    assert_string_equal(r.prompts->text, "A <|x|>");
+    assert_true(r.request.parse_special_tokens && !r.stream);
+    assert_int_equal(r.request.max_tokens, 5);
+    assert_true(r.request.sampling.repetition_penalty == 1.5f);
+    assert_string_equal(r.request.stop[0], "b");
+    assert_string_equal(r.unknown.data, "dry_base");
+    api_request_free(&r);
+    assert_true(
+        parse_completion(&r, "{\"prompt\": [1, 2], \"n_predict\": -1, \"stream\": true}", &error));
+    assert_int_equal(r.prompts->n_ids, 2);
+    assert_int_equal(r.request.max_tokens, 0);
+    assert_true(r.stream);
+    api_request_free(&r);
+}
+
+static void what_is_refused(void **state)
+{
+    static const struct {
+        const char *body, *param;
+    } cases[] = {{"{}", "prompt"},
+                 {"{\"prompt\": \"\"}", "prompt"},
+                 {"{\"prompt\": {\"prompt_string\": \"x\", \"multimodal_data\": []}}", "prompt"},
+                 {"{\"prompt\": [1, 1000]}", "prompt[1]"},
+                 {"{\"prompt\": \"x\", \"grammar\": \"root ::= x\"}", "grammar"},
+                 {"{\"prompt\": \"x\", \"n_probs\": 3}", "n_probs"},
+                 {"{\"prompt\": \"x\", \"temperature\": 3}", "temperature"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_request r;
+        struct api_error error = {0};
+        if (parse_completion(&r, cases[i].body, &error)) fail_msg("%s was taken", cases[i].body);
+        assert_int_equal(error.status, 400);
+        assert_string_equal(error.param, cases[i].param);
+        api_request_free(&r);
+    }
+}
+
+#define TIMINGS                                                                                \
+    "\"timings\":{\"cache_n\":4,\"prompt_n\":5,\"prompt_ms\":500.000,\"prompt_per_token_ms\":" \
+    "100.000,\"prompt_per_second\":10.000,\"predicted_n\":2,\"predicted_ms\":250.000,"         \
+    "\"predicted_per_token_ms\":125.000,\"predicted_per_second\":8.000}}"
+
+static const struct api_usage usage = {.prompt_tokens = 9,
+                                       .cached_tokens = 4,
+                                       .completion_tokens = 2,
+                                       .prefill_s = 0.5,
+                                       .decode_s = 0.25};
+
+static void answers(void **state)
+{
+    struct buf out = buf_with_max(1 << 16);
+    void *kept = calloc(1, llamacpp_dialect.state_bytes);
+    struct api_reply reply = api_reply_start(&llamacpp_dialect, "m");
+    struct api_end end = {.finish = EY_FINISH_STOP, .stop_text = "b", .stop_id = -1};
+    struct api_choice choice = {.text = "a", .n_text = 1, .end = end};
+    const struct api_event events[] = {{.type = API_EVENT_OPEN},
+                                       {.type = API_EVENT_START},
+                                       {.type = API_EVENT_TEXT, .text = "a", .n_text = 1},
+                                       {.type = API_EVENT_END, .end = &end},
+                                       {.type = API_EVENT_FINISH, .usage = &usage}};
+    (void)state;
+    reply.state = kept;
+    reply.prompt_tokens = 9;
+    llamacpp_dialect.write_whole(&out, &reply, &choice, 1, &usage);
+    assert_string_equal(
+        out.data,
+        "{\"index\":0,\"content\":\"a\",\"tokens\":[],\"id_slot\":0,\"stop\":true,\"model\":\"m\","
+        "\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"truncated\":false,"
+        "\"stop_type\":\"word\",\"stopping_word\":\"b\"," TIMINGS);
+    buf_clear(&out);
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+        llamacpp_dialect.write_event(&out, &reply, &events[i]);
+    assert_string_equal(
+        out.data,
+        "data: {\"index\":0,\"content\":\"a\",\"tokens\":[],\"id_slot\":0,\"stop\":false,"
+        "\"tokens_predicted\":1,\"tokens_evaluated\":9}\n\n"
+        "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"id_slot\":0,\"stop\":true,\"model\":"
+        "\"m\",\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"truncated\":"
+        "false,\"stop_type\":\"word\",\"stopping_word\":\"b\"," TIMINGS "\n\n");
+    free(kept);
+    buf_free(&out);
+}
+
+static void errors(void **state)
+{
+    struct buf out = buf_with_max(1024);
+    struct api_error error = {.status = 400, .code = API_ERROR_TOO_LONG, .message = "long"};
+    (void)state;
+    assert_int_equal(write_llamacpp_error(&out, &error), 400);
+    assert_string_equal(out.data, "{\"error\":{\"code\":400,\"message\":\"long\",\"type\":"
+                                  "\"exceed_context_size_error\"}}");
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(requests),
+                                       cmocka_unit_test(what_is_refused), cmocka_unit_test(answers),
+                                       cmocka_unit_test(errors)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
