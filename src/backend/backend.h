@@ -157,6 +157,7 @@ struct backend_limits {
     int max_rows;          /* rows of one call, text step or vision tile */
     int max_seqs;          /* sequences of one step */
     int max_logits;        /* rows of one lm_head() */
+    int decode_rows;       /* rows of one step of a token a sequence; 0: as max_rows */
     int max_blocks;        /* KV blocks of one sequence */
     int max_keys;          /* keys an attention row may see */
     int max_width;         /* widest row of any intermediate */

@@ -68,7 +68,7 @@ static void norms(void **state)
                   *b = layer ? random_floats((size_t)width, 1) : NULL;
             double *want = aligned(sizeof(double) * (size_t)width);
             struct norm_args a = {
-                aligned((size_t)(n * width) * 2), x, w, b, n, width, layer, 1e-6f};
+                aligned((size_t)(n * width) * 2), x, w, b, NULL, n, width, layer, 1e-6f};
             launch(norm_launch(&a), &a);
             for (int i = 0; i < n; i++) {
                 norm_row(want, x + i * width, w, b, width, layer, (double)a.eps);

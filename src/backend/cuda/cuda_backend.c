@@ -94,6 +94,7 @@ static dev cuda_element_at(struct backend *be, dev p, enum element kind, size_t 
 
 static bool cuda_fetch(struct cuda *c, void *to, const void *from, size_t bytes)
 {
+    cuda_add_pending(c);
     return cuda_check_call(c, c->driver.to_host(to, (CUdeviceptr)(uintptr_t)from, bytes, c->stream),
                            "reading") &&
            cuda_check_call(c, c->driver.stream_sync(c->stream), "reading");

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/cuda_fatbins.h"
 #include "kernels/cuda/matmul/gemm_launch.h"
+#include "kernels/cuda/matmul/matmul_small_sm90_launch.h"
 
 /* ---- errors ---- */
 
@@ -133,15 +134,17 @@ static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
     return true;
 }
 
-/* Kernels of one capability are there together or not at all, as a build without them has none. */
+/* Kernels of one file for one capability are there together or not at all: a build may have none,
+ * and the tests' emulator lacks some. */
 static bool has_all_kernels(const struct cuda *c, ey_err *e)
 {
     for (int i = 1; i < GPU_KERNELS; i++) {
         enum gpu_kernel kernel = (enum gpu_kernel)i;
-        int capability = gpu_kernel_info(kernel)->capability;
-        bool wanted = capability == 90               ? c->has_gemm_sm90
-                      : capability == FP8_CAPABILITY ? c->has_gemm_w8a8
-                                                     : true;
+        const struct gpu_kernel_entry *info = gpu_kernel_info(kernel);
+        bool wanted = info->family == FAMILY_MATMUL_SMALL_SM90 ? c->has_small_sm90
+                      : info->capability == 90                 ? c->has_gemm_sm90
+                      : info->capability == FP8_CAPABILITY     ? c->has_gemm_w8a8
+                                                               : true;
         if (wanted && !c->function[kernel])
             return ey_fail(e, EY_INTERNAL, "the GPU's kernels of this build lack %s",
                            gpu_kernel_name(kernel));
@@ -173,6 +176,7 @@ static bool load_kernels(struct cuda *c, ey_err *e)
         if (!load_functions(c, c->module[c->n_modules++], e)) return false;
     }
     c->has_gemm_sm90 = c->function[gemm_tile(GEMM_PORTABLE_TILES)->fp8] != NULL;
+    c->has_small_sm90 = c->function[GPU_make_planes] != NULL;
     c->has_gemm_w8a8 = c->function[GPU_gemm_w8a8] != NULL;
     return has_all_kernels(c, e);
 }
@@ -183,8 +187,32 @@ static bool load_kernels(struct cuda *c, ey_err *e)
  * and are well below the 16 KiB that are left to them here. */
 enum { SHARED_WITHOUT_ASKING = 32 << 10 };
 
+struct planes_args cuda_take_pending(struct cuda *c)
+{
+    const struct pending_parts *p = &c->pending;
+    struct planes_args a = {.x = p->x,
+                            .partial = (const float *)(void *)c->scratch[SCRATCH_PARTS],
+                            .x_f32 = 1,
+                            .splits = p->splits,
+                            .part_tokens = p->tokens,
+                            .n = p->n,
+                            .k = p->width,
+                            .ldx = p->width};
+    c->pending.x = NULL;
+    return a;
+}
+
+void cuda_add_pending(struct cuda *c)
+{
+    if (!c->pending.x) return;
+    const struct planes_args a = cuda_take_pending(c);
+    const struct launch l = make_planes_launch(&a);
+    cuda_launch(c, &l, &a);
+}
+
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
 {
+    cuda_add_pending(c);
     CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                    .value.programmaticStreamSerializationAllowed = 1};
     CUlaunchConfig config = {l->grid[0], l->grid[1], l->grid[2], l->block,   1,
@@ -242,6 +270,7 @@ size_t cuda_wide_bytes(const struct cuda *c)
 bool cuda_finish(struct backend *be, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
+    cuda_add_pending(c);
     cuda_check_call(c, c->driver.stream_sync(c->stream), "a step");
     c->small.copied.n_rows = c->large.copied.n_rows = 0; /* the caller may change its arrays now */
     return cuda_take_error(c, e);

@@ -73,6 +73,7 @@ struct cuda {
     int sm_count, capability; /* 90: 9.0 */
     int sm_shared;            /* bytes of shared memory that an SM has */
     bool has_gemm_sm90;       /* the kernels of gemm_wgmma_sm90.cu are there */
+    bool has_small_sm90;      /* those of matmul_small_sm90.cu */
     bool has_gemm_w8a8;       /* those of gemm_w8a8_sm89.cu */
     bool sees_pinned;         /* kernels may use pinned memory of the host by its address */
     bool dependent_launch;    /* kernels may start before the one before has ended … */
@@ -137,6 +138,13 @@ struct cuda {
     bool launched[GPU_KERNELS]; /* since the self-test looked */
     uint64_t failed_families;   /* that are not used: a bit an enum gpu_family */
 
+    /* Sums that a matmul left as parts. They belong to x, and whoever launches a kernel next adds
+     * them up. */
+    struct pending_parts {
+        float *x; /* [n, width]; NULL: there are none */
+        int n, width, splits, tokens;
+    } pending;
+
     /* captured steps */
     struct captured_step {
         struct step_shape shape;
@@ -160,6 +168,10 @@ bool cuda_check_call(struct cuda *c, CUresult result,
 bool cuda_take_error(struct cuda *c,
                      ey_err *e); /* false: there was one since this was asked last */
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args);
+/* Adds up what is pending. Before anything but a launch uses what the kernels made. */
+void cuda_add_pending(struct cuda *c);
+/* What make_planes needs to do it, on the way; nothing is pending any more. */
+struct planes_args cuda_take_pending(struct cuda *c);
 /* On the GPU; from the arena when there is one. */
 void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e);
 

@@ -175,6 +175,7 @@ bool cuda_capture_end(struct backend *be, ey_err *e)
     struct cuda *c = cuda_of(be);
     CUgraph graph = NULL;
     CUgraphExec *exec = &c->captured[c->n_captured].graph;
+    cuda_add_pending(c);
     c->capturing = false;
     if (!cuda_ok(&c->driver, c->driver.capture_end(c->stream, &graph), "recording", e))
         return false;

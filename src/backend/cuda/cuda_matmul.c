@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the kernel of a matmul: GEMV for up to 32 rows (gemv_m1 for one row of FP8 or int4),
- * which norms its own input, and matmul_small for up to 64 of FP8 where it is faster; GEMM for
- * more, after a norm kernel; matmul_fallback for all else. A
- * GEMM with int4 weights unpacks them to BF16, some rows at a time. Prompt rows may be quantized
- * for FP8 weights (gemm_w8a8). */
+ * which norms its own input, and matmul_small for up to 64 of FP8 where it is faster (on GPUs of
+ * compute capability 9.0 matmul_small_sm90 for 2 to 128); GEMM for more, after a norm kernel;
+ * matmul_fallback for all else. A GEMM with int4 weights unpacks them to BF16, some rows at a time.
+ * Prompt rows may be quantized for FP8 weights (gemm_w8a8). */
 #include "backend/cuda/cuda_matmul.h"
 
 #include "backend/cuda/cuda_backend.h"
@@ -13,8 +13,10 @@
 #include "kernels/cuda/matmul/gemv_launch.h"
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
-#include "kernels/cuda/matmul/matmul_small_launch.h"
+#include "kernels/cuda/matmul/matmul_small_sm90_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
+
+enum { HEAD_GEMM_ROWS = 8 };
 
 static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmul_desc *p)
 {
@@ -61,24 +63,30 @@ static bool has_row_scales(const struct matmul_args *a)
     return false;
 }
 
-static void launch_norm(struct cuda *c, void *y, const void *x, const float *w, const float *b,
-                        int n, int width, float eps, bool layer)
+static void launch_norm(struct cuda *c, const struct norm_args *a)
 {
-    struct norm_args a = {y, x, w, b, n, width, layer, eps};
-    struct launch l = norm_launch(&a);
-    cuda_launch(c, &l, &a);
+    const struct launch l = norm_launch(a);
+    cuda_launch(c, &l, a);
 }
 
 void cuda_layer_norm(struct cuda *c, void *y, const void *x, const struct layer_norm *norm, int n,
                      float eps)
 {
-    launch_norm(c, y, x, cuda_vector(norm->w), cuda_vector(norm->b), n, cuda_cols(norm->w), eps,
-                true);
+    const struct norm_args a = {.y = y,
+                                .x = x,
+                                .w = cuda_vector(norm->w),
+                                .b = cuda_vector(norm->b),
+                                .n = n,
+                                .width = cuda_cols(norm->w),
+                                .layer = true,
+                                .eps = eps};
+    launch_norm(c, &a);
 }
 
 static bool gemm_takes(const struct matmul_args *a)
 {
-    return !a->gather && (a->segment[0].w.dtype == K_FP8 || a->segment[0].w.dtype == K_BF16);
+    return (!a->gather || a->norm) &&
+           (a->segment[0].w.dtype == K_FP8 || a->segment[0].w.dtype == K_BF16);
 }
 
 static struct launch working_gemm(const struct cuda *c, const struct matmul_args *a)
@@ -134,10 +142,18 @@ static void matmul_unpacked(struct cuda *c, const struct matmul_args *a, int seg
 static void norm_matmul_input(struct cuda *c, struct matmul_args *a)
 {
     if (!a->norm) return;
-    launch_norm(c, c->scratch[SCRATCH_NORMED], a->x, a->norm, NULL, a->n, a->k, a->eps, false);
-    a->x = c->scratch[SCRATCH_NORMED];
+    const struct norm_args norm = {.y = (bf16 *)(void *)c->scratch[SCRATCH_NORMED],
+                                   .x = a->x,
+                                   .w = a->norm,
+                                   .gather = a->gather,
+                                   .n = a->n,
+                                   .width = a->k,
+                                   .eps = a->eps};
+    launch_norm(c, &norm);
+    a->x = norm.y;
     a->x_f32 = 0;
     a->norm = NULL;
+    a->gather = NULL;
 }
 
 /* Few rows are multiplied element by element where the matrix is row-major: making BF16 of it moves
@@ -186,7 +202,7 @@ static bool is_mixed(const struct matmul_args *a)
 static bool uses_small(const struct cuda *c, const struct matmul_args *a)
 {
     if (cuda_family_failed(c, FAMILY_MATMUL_SMALL) || !small_takes(a) ||
-        a->k > cuda_widest_text_input(&c->limits))
+        a->n > cuda_few_rows(&c->limits) || a->k > cuda_widest_text_input(&c->limits))
         return false;
     return small_is_faster(a, c->sm_count) || cuda_family_failed(c, FAMILY_GEMV_FP8);
 }
@@ -201,8 +217,9 @@ static void matmul_small(struct cuda *c, const struct matmul_args *a)
                              a->k,
                              a->ldx,
                              small_tokens(a->n)};
-    struct small_matmul_args s = {*a, (float *)(void *)c->scratch[SCRATCH_PARTS],
-                                  (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]};
+    struct small_matmul_args s = {.matmul = *a,
+                                  .partial = (float *)(void *)c->scratch[SCRATCH_PARTS],
+                                  .arrived = (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]};
     s.matmul.x = x.y;
     struct launch arrange = arrange_launch(&x),
                   matmul = small_launch(&s, c->sm_count, c->sm_shared);
@@ -210,15 +227,85 @@ static void matmul_small(struct cuda *c, const struct matmul_args *a)
     cuda_launch(c, &matmul, &s);
 }
 
+/* ---- the same on GPUs of compute capability 9.0 ---- */
+
+static bool uses_planes(const struct cuda *c, const struct matmul_args *a)
+{
+    return c->has_small_sm90 && !cuda_family_failed(c, FAMILY_MATMUL_SMALL_SM90) &&
+           planes_take(a) && a->n <= cuda_few_rows(&c->limits) &&
+           a->k <= cuda_widest_text_input(&c->limits);
+}
+
+/* What makes planes of the matmul's x; sums that are pending for x are added up on the way. */
+static struct planes_args planes_of(struct cuda *c, const struct matmul_args *a)
+{
+    struct planes_args x = {0};
+    if (c->pending.x == a->x && c->pending.n == a->n && c->pending.width == a->k &&
+        a->ldx == a->k && !a->gather)
+        x = cuda_take_pending(c);
+    const int tokens = planes_tile(a->n)->tokens, blocks = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK;
+    x.y = (uint8_t *)c->scratch[SCRATCH_ARRANGED];
+    x.squares = (float *)(void *)(c->scratch[SCRATCH_ARRANGED] +
+                                  (size_t)blocks * PLANES_X_BYTES((size_t)tokens));
+    x.x = (void *)(uintptr_t)a->x;
+    x.norm = a->norm;
+    x.gather = a->gather;
+    x.x_f32 = a->x_f32;
+    x.n = a->n;
+    x.k = a->k;
+    x.ldx = a->ldx;
+    x.tokens = tokens;
+    return x;
+}
+
+/* Sums that are added to x may wait for the kernel that reads x next. */
+static bool keeps_parts(const struct matmul_args *a, const struct launch *l)
+{
+    const struct matmul_segment *s = &a->segment[0];
+    return a->epilogue == EPI_ADD && a->n_segments == 1 && !s->bias && s->ldy == s->w.rows &&
+           s->w.rows % 4 == 0 && l->grid[1] > 1;
+}
+
+static void matmul_planes(struct cuda *c, const struct matmul_args *a)
+{
+    const struct planes_args x = planes_of(c, a);
+    struct planes_matmul_args p = {
+        .small = {.matmul = *a,
+                  .partial = (float *)(void *)c->scratch[SCRATCH_PARTS],
+                  .arrived = (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]},
+        .squares = a->norm ? x.squares : NULL};
+    const struct launch make = make_planes_launch(&x), matmul = planes_launch(&p, c->sm_count);
+    p.small.matmul.x = x.y;
+    p.small.keeps_parts = keeps_parts(a, &matmul);
+    cuda_launch(c, &make, &x);
+    cuda_launch(c, &matmul, &p);
+    if (p.small.keeps_parts)
+        c->pending = (struct pending_parts){(float *)a->segment[0].y, a->n, a->segment[0].w.rows,
+                                            (int)matmul.grid[1], x.tokens};
+}
+
+/* A BF16 head of some rows is a GEMM's: the head's own kernels spend their time with x. */
+static bool is_head_for_gemm(const struct cuda *c, const struct matmul_args *a)
+{
+    return a->gather && a->n > HEAD_GEMM_ROWS && is_fast(a) && gemm_takes(a) &&
+           a->segment[0].w.dtype == K_BF16 &&
+           cuda_working_tile(c, K_BF16, GEMM_128x64) != GEMM_TILES;
+}
+
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
-    if (fast && !has_row_scales(a) && uses_small(c, a)) {
+    if (!has_row_scales(a) && uses_planes(c, a)) {
+        matmul_planes(c, a);
+        return;
+    }
+    if (!has_row_scales(a) && uses_small(c, a)) {
         matmul_small(c, a);
         return;
     }
     struct launch l = {.kernel = GPU_NO_KERNEL};
-    if (fast && !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
+    if (fast && !is_head_for_gemm(c, a) &&
+        !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
         if (!cuda_family_failed(c, FAMILY_GEMV_M1)) l = gemv_m1_launch(a);
         if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
     }

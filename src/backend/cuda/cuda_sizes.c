@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/attention/attention_launch.h"
-#include "kernels/cuda/matmul/matmul_small_launch.h"
+#include "kernels/cuda/matmul/matmul_small_sm90_launch.h"
 
 static bool check_size(int value, const char *name, int most, ey_err *e)
 {
@@ -141,6 +141,13 @@ int cuda_widest_text_input(const struct backend_limits *l)
     return t->hidden ? larger_int(larger_int(t->hidden, text_q_width(t)), t->mlp) : l->max_width;
 }
 
+int cuda_few_rows(const struct backend_limits *l)
+{
+    enum { LEAST = 32 };
+    const int rows = l->decode_rows ? l->decode_rows : SMALL_ROWS;
+    return rows <= LEAST ? LEAST : rows <= SMALL_MOST_TOKENS ? SMALL_MOST_TOKENS : SMALL_ROWS;
+}
+
 /* Tiles of a matmul of up to three matrices times the most splits of its columns. */
 static int small_parts_of(int64_t rows, int k)
 {
@@ -171,6 +178,25 @@ static size_t decode_parts_bytes(const struct text_shape *t)
     return (size_t)parts * (size_t)heads * (size_t)(t->head_dim + 2) * sizeof(float);
 }
 
+/* With more tokens tiles are split less. */
+static size_t parts_bytes(const struct text_shape *t, int rows)
+{
+    const int64_t all = (int64_t)most_small_parts(t) * rows;
+    return (size_t)(all < PLANES_PARTS_X_TOKENS ? all : PLANES_PARTS_X_TOKENS) * SMALL_TILE *
+           sizeof(float);
+}
+
+/* Rows as matmul_small has them, BF16, or as matmul_small_sm90 has: planes, scales, and sums of
+ * squares. */
+static size_t arranged_bytes(int width, int rows)
+{
+    const size_t blocks = (size_t)((width + SCALE_BLOCK - 1) / SCALE_BLOCK),
+                 small = (size_t)(rows < SMALL_MOST_TOKENS ? rows : SMALL_MOST_TOKENS),
+                 bf16_bytes = blocks * small * SCALE_BLOCK * sizeof(bf16),
+                 planes = blocks * (size_t)rows * (PLANES_X_BYTES((size_t)1) + sizeof(float));
+    return planes > bf16_bytes ? planes : bf16_bytes;
+}
+
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *l)
 {
     const struct text_shape *t = &l->text;
@@ -193,7 +219,10 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
     if (raw > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = raw;
     size_t widest = image_row_bytes(v, l->max_patches);
     if (widest > bytes[SCRATCH_WIDE]) bytes[SCRATCH_WIDE] = widest;
-    bytes[SCRATCH_RAW] = SMALL_ROWS * qkv * sizeof(float);
+    const int few = cuda_few_rows(l);
+    bytes[SCRATCH_RAW] = (size_t)(l->decode_rows && l->decode_rows < SMALL_ROWS ? l->decode_rows
+                                                                                : SMALL_ROWS) *
+                         qkv * sizeof(float);
     bytes[SCRATCH_PARTIAL] = decode_parts_bytes(t);
     bytes[SCRATCH_ARRIVED] = seqs * heads * sizeof(uint32_t);
     bytes[SCRATCH_TOPK_PART] = logits * TOPK_PARTS * TOPK * sizeof(struct topk_logit);
@@ -207,11 +236,8 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
                        : rows < QUANTIZED_ROWS ? (rows + 3) / 4 * 4
                                                : QUANTIZED_ROWS;
     size_t quantized_width = (size_t)cuda_widest_text_input(l);
-    size_t few = (size_t)small_tokens(larger_int((int)rows, SMALL_ROWS));
-    bytes[SCRATCH_ARRANGED] = few *
-                              ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK * SCALE_BLOCK) *
-                              sizeof(bf16);
-    bytes[SCRATCH_PARTS] = few * (size_t)most_small_parts(t) * SMALL_TILE * sizeof(float);
+    bytes[SCRATCH_ARRANGED] = arranged_bytes((int)quantized_width, few);
+    bytes[SCRATCH_PARTS] = parts_bytes(t, few);
     bytes[SCRATCH_PARTS_ARRIVED] = SMALL_MOST_PARTS * sizeof(uint32_t);
     bytes[SCRATCH_X_FP8] = quantized * quantized_width;
     bytes[SCRATCH_X_FP8_SCALE] = quantized * ((quantized_width + SCALE_BLOCK - 1) / SCALE_BLOCK) *

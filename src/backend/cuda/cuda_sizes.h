@@ -9,8 +9,8 @@
 
 enum {
     CUDA_ALIGN = 256,        /* every allocation in the arena */
-    SMALL_ROWS = 64,         /* rows of the decode kernels: one step of that many sequences */
-    LM_HEAD_ROWS = 32,       /* rows of the head's kernels */
+    SMALL_ROWS = 128,        /* rows of the decode kernels: one step of that many sequences */
+    LM_HEAD_ROWS = 32,       /* rows of the head's own kernels; others take SMALL_ROWS */
     MAX_SPLITS = 64,         /* of one sequence's keys in decode attention */
     TOPK_PARTS = 64,         /* blocks of threads that look through one row of logits */
     UPLOAD_BYTES = 16 << 20, /* one place of the pinned ring that everything large goes through */
@@ -61,7 +61,7 @@ enum cuda_scratch {
     SCRATCH_NORMED,  /* bf16 [max_rows, widest matmul input] */
     SCRATCH_WIDE,    /* f32 [RAW_ROWS, q and k and v], or bf16 the middle of a merger, or embedding
                         rows from the host */
-    SCRATCH_RAW,     /* f32 [SMALL_ROWS, q and k and v] */
+    SCRATCH_RAW,     /* f32 [rows of a decode step, q and k and v] */
     SCRATCH_PARTIAL, /* f32: decode attention's */
     SCRATCH_ARRIVED, /* u32 [SMALL_ROWS, kv heads] */
     SCRATCH_TOPK_PART, /* top-k logits of parts of rows */
@@ -69,7 +69,7 @@ enum cuda_scratch {
     SCRATCH_STEP_OUTPUT,   /* what of a step goes to the host: struct step_output_layout */
     SCRATCH_SMALL,         /* a decode step */
     SCRATCH_LARGE,         /* any other's */
-    SCRATCH_ARRANGED,      /* bf16 [widest matmul input of the text model, up to 64 rows] */
+    SCRATCH_ARRANGED,      /* x as matmul_small or matmul_small_sm90 takes it */
     SCRATCH_PARTS,         /* f32: matmul_small's */
     SCRATCH_PARTS_ARRIVED, /* u32 [tiles of it whose columns are split] */
     SCRATCH_POSITIONS,     /* of patches */
@@ -79,6 +79,9 @@ enum cuda_scratch {
     SCRATCH_X_FP8_SCALE, /* f32 [blocks of columns of that, QUANTIZED_ROWS] */
     SCRATCH_BUFFERS
 };
+/* Up to how many rows there is room for matmul_small and its like: as many as sequences, and short
+ * prompts. */
+int cuda_few_rows(const struct backend_limits *limits);
 /* Columns of the widest matmul input of the text model. */
 int cuda_widest_text_input(const struct backend_limits *limits);
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);

@@ -287,13 +287,23 @@ static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
     return device;
 }
 
+/* Rows for which the head is read once. */
+static int head_rows(const struct cuda *c, const struct placed *head)
+{
+    const struct dev_matrix *w = &cuda_weight_of(head)->matrix;
+    const bool gemm = w->dtype == K_BF16 && w->packed &&
+                      cuda_working_tile(c, K_BF16, GEMM_128x64) != GEMM_TILES;
+    return gemm ? SMALL_ROWS : LM_HEAD_ROWS;
+}
+
 void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
                   const struct placed *norm, const struct placed *head, const struct text_shape *s)
 {
     struct cuda *c = cuda_of(be);
     const int32_t *device = rows_on_gpu(c, rows, n);
+    const int most = head_rows(c, head);
     for (int first = 0, count; first < n; first += count) {
-        count = n - first < LM_HEAD_ROWS ? n - first : LM_HEAD_ROWS;
+        count = n - first < most ? n - first : most;
         struct cuda_matmul_desc p = {.w = {head},
                                      .y = {logits + (size_t)first * (size_t)cuda_rows(head)},
                                      .n_segments = 1,

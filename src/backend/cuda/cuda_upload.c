@@ -61,6 +61,7 @@ static int fill_upload_buffer(struct cuda *c, const void *from, size_t bytes)
 
 void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes)
 {
+    cuda_add_pending(c);
     for (size_t done = 0, n; done < bytes; done += n) {
         n = bytes - done < UPLOAD_BYTES ? bytes - done : UPLOAD_BYTES;
         int buffer = fill_upload_buffer(c, (const char *)from + done, n);

@@ -294,6 +294,18 @@ static void compare_small(struct selftest *t, struct matmul_selftest *m)
                        &(struct matmul_case){ops[i % 3], OF_FP8, counts[i / 3], false});
 }
 
+/* The same; the widest has rows enough in one operation. */
+static void compare_small_sm90(struct selftest *t, struct matmul_selftest *m)
+{
+    static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};
+    static const int counts[] = {5, 13, SELFTEST_FEW, MATMUL_FEW_TOKENS};
+    for (size_t i = 0; i < 12; i++)
+        compare_matmul(t, FAMILY_MATMUL_SMALL_SM90, m,
+                       &(struct matmul_case){ops[i % 3], OF_FP8, counts[i / 3], false});
+    compare_matmul(t, FAMILY_MATMUL_SMALL_SM90, m,
+                   &(struct matmul_case){OP_SILU, OF_FP8, SMALL_ROWS - 1, false});
+}
+
 static void compare_tile(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                          enum selftest_dtype dtype)
 {
@@ -340,6 +352,8 @@ static void compare_family(struct selftest *t, enum gpu_family family, struct ma
         compare_gemv_m1(t, m);
     else if (family == FAMILY_MATMUL_SMALL)
         compare_small(t, m);
+    else if (family == FAMILY_MATMUL_SMALL_SM90)
+        compare_small_sm90(t, m);
     else if (family == FAMILY_GEMM_W8A8)
         compare_w8a8(t, m);
     else if (family >= FAMILY_GEMM_FP8_256x128)
@@ -388,9 +402,9 @@ bool selftest_basic_matmuls(struct selftest *t)
 bool selftest_fast_matmuls(struct selftest *t)
 {
     enum gpu_family families[GPU_FAMILIES] = {
-        FAMILY_GEMV_M1,   FAMILY_GEMV_FP8,  FAMILY_GEMV_BF16,   FAMILY_GEMV_INT8,
-        FAMILY_GEMV_INT4, FAMILY_GEMM_W8A8, FAMILY_MATMUL_SMALL};
-    int n = 7;
+        FAMILY_GEMV_M1,   FAMILY_GEMV_FP8,  FAMILY_GEMV_BF16,    FAMILY_GEMV_INT8,
+        FAMILY_GEMV_INT4, FAMILY_GEMM_W8A8, FAMILY_MATMUL_SMALL, FAMILY_MATMUL_SMALL_SM90};
+    int n = 8;
     for (int family = FAMILY_GEMM_FP8_256x128; family < GPU_FAMILIES; family++)
         families[n++] = (enum gpu_family)family;
     return compare_families(t, families, n);

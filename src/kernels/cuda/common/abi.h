@@ -200,15 +200,39 @@ struct small_matmul_args {
     struct matmul_args matmul;
     float *partial;    /* [tiles, splits, tokens, rows of a tile], where there are several splits */
     uint32_t *arrived; /* [tiles] zero before and after */
+    int32_t keeps_parts; /* partial is the result: what reads y next adds it up */
+};
+
+/* Rows of x as matmul_small_sm90 takes them: x[row gather[i]] or, without gather, x[i], bf16 or, by
+ * x_f32, f32 → y, two planes of e4m3 and their scales, as matmul_small_sm90.cu tells. With a norm
+ * they are x · norm, and squares f32[ceil(k/SCALE_BLOCK), tokens] the sums of x². Where splits is
+ * not 0 x gets the sums that a matmul with keeps_parts left, first; y NULL: that alone. */
+struct planes_args {
+    uint8_t *y;
+    float *squares;
+    void *x;
+    const float *norm;
+    const int32_t *gather;
+    const float *partial; /* [ceil(k/SMALL_TILE), splits, part_tokens, SMALL_TILE] */
+    int32_t x_f32, splits, part_tokens;
+    int32_t n, k, ldx, tokens;
+};
+
+/* A matmul of such rows (matmul.x is y) and packed FP8 matrices. */
+struct planes_matmul_args {
+    struct small_matmul_args small;
+    const float *squares; /* NULL: no norm */
+    int32_t stages;       /* of the ring in shared memory */
 };
 
 /* ---- rows ---- */
 
-/* y bf16[n, width] = RMSNorm(x f32[n, width]) · w, or LayerNorm with bias b when b is given (then
- * mean-centered). */
+/* y bf16[n, width] = RMSNorm(x f32[*, width]) · w, or LayerNorm with bias b when b is given (then
+ * mean-centered). Row i is of x's row gather[i]; NULL: i. */
 struct norm_args {
     bf16 *y;
     const float *x, *w, *b;
+    const int32_t *gather;
     int32_t n, width, layer; /* layer: LayerNorm instead of RMSNorm */
     float eps;
 };

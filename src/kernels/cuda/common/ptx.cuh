@@ -295,6 +295,17 @@ EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
 #endif
 }
 
+/* The e4m3 nearest to each, ties to even, beyond ±448 that; from sm_89 on. */
+EY_DEVICE uint32_t e4m3_codes(float4 v)
+{
+    uint32_t out;
+    asm("{.reg .b16 l, h; cvt.rn.satfinite.e4m3x2.f32 l, %2, %1; cvt.rn.satfinite.e4m3x2.f32 h, "
+        "%4, %3; mov.b32 %0, {l, h};}"
+        : "=r"(out)
+        : "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w));
+    return out;
+}
+
 /* Bytes 2·half and 2·half + 1 as two 16-bit integers, widened with their signs. (__byte_perm cannot
  * spread signs.) */
 template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)

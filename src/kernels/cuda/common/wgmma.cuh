@@ -221,5 +221,32 @@ EY_WGMMA(25, 200, 100, 101, 102, 103, 104, 105)
 EY_WGMMA(28, 224, 112, 113, 114, 115, 116, 117)
 EY_WGMMA(32, 256, 128, 129, 130, 131, 132, 133)
 
+/* ---- e4m3: c[64, 8·tiles] += a[64, 32] · bᵀ, b[8·tiles, 32] ----
+ *
+ * Lane 4g + t has of a warp's 16 rows what mma_e4m3() takes. b is given by the address of its first
+ * row's 32 bytes in shared memory, since the rest of its descriptor is the same for all. Products
+ * are exact, but sums keep some 14 bits. */
+EY_DEVICE uint32_t wgmma_e4m3_operand(uint32_t shared)
+{
+    return 1u << 16 | shared >> 4;
+}
+
+#define EY_WGMMA_E4M3(tiles, columns, a0, a1, a2, a3, operand, more)                          \
+    EY_DEVICE void wgmma_e4m3(float(&c)[tiles][4], const uint32_t a[4], uint32_t b, bool add) \
+    {                                                                                         \
+        asm volatile("{.reg .pred add; .reg .b64 b; mov.b64 b, {%" #operand                   \
+                     ", 0x40000040}; setp.ne.b32 add, %" #more                                \
+                     ", 0; wgmma.mma_async.sync.aligned.m64n" #columns                        \
+                     "k32.f32.e4m3.e4m3 {" EY_REGISTERS_##tiles "}, {%" #a0 ",%" #a1 ",%" #a2 \
+                                                                ",%" #a3 "}, b, add, 1, 1;}"  \
+                     : EY_SUMS_##tiles                                                        \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"((int)add)      \
+                     : "memory");                                                             \
+    }
+
+EY_WGMMA_E4M3(2, 16, 8, 9, 10, 11, 12, 13)
+EY_WGMMA_E4M3(4, 32, 16, 17, 18, 19, 20, 21)
+EY_WGMMA_E4M3(8, 64, 32, 33, 34, 35, 36, 37)
+
 #endif
 #endif

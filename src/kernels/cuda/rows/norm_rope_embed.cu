@@ -49,7 +49,7 @@ EY_KERNEL(norm_rows, struct norm_args, NORM_BLOCK, 2)
     __shared__ float shared[NORM_BLOCK / 32];
     wait_for_previous();
     let_next_start();
-    const float *x = a.x + (int64_t)blockIdx.x * a.width;
+    const float *x = a.x + (int64_t)(a.gather ? a.gather[blockIdx.x] : (int)blockIdx.x) * a.width;
     bf16 *y = a.y + (int64_t)blockIdx.x * a.width;
     struct moments m = moments_of(x, a.width, a.layer != 0, a.eps, shared);
     for (int i = (int)threadIdx.x; i < a.width; i += (int)blockDim.x) {

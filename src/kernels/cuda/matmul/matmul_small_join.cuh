@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a tile's columns are split over several blocks of threads (matmul_small.cu,
+ * matmul_small_sm90.cu): the last of them to arrive adds all their parts up, in the same order
+ * whichever it is. */
+#ifndef EY_CUDA_MATMUL_SMALL_JOIN_CUH
+#define EY_CUDA_MATMUL_SMALL_JOIN_CUH
+
+#include "kernels/cuda/matmul/gemm_common.cuh"
+#include "kernels/cuda/matmul/matmul_small_launch.h"
+
+/* Whether this block is the last of its tile's; all that they wrote is seen then. */
+EY_DEVICE bool small_is_last(uint32_t *counter)
+{
+    __shared__ uint32_t before;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        before = count_arrival(counter);
+        if (before == gridDim.y - 1) *counter = 0;
+    }
+    __syncthreads();
+    return before == gridDim.y - 1;
+}
+
+/* Quad i of `n` of a tile's parts, and the next one of the thread, added up in order: all loads are
+ * on their way at once. */
+template <class S>
+EY_DEVICE void small_sum_parts(float4 sum[2], const float *tile, int part_floats, int i, int n)
+{
+    const int splits = (int)gridDim.y;
+    uint4 part[2][SMALL_MOST_SPLITS];
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int s = 0; s < SMALL_MOST_SPLITS; s++) {
+            part[j][s] = make_uint4(0, 0, 0, 0);
+            if (s < splits && i + j * S::threads < n)
+                part[j][s] = load_fresh(tile + (int64_t)s * part_floats + (i + j * S::threads) * 4);
+        }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        sum[j] = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int s = 0; s < SMALL_MOST_SPLITS; s++)
+            sum[j] = make_float4(
+                sum[j].x + bits_float(part[j][s].x), sum[j].y + bits_float(part[j][s].y),
+                sum[j].z + bits_float(part[j][s].z), sum[j].w + bits_float(part[j][s].w));
+    }
+}
+
+/* The block's sums go to its place among the tile's parts. */
+template <class S>
+EY_DEVICE void small_store_part(const struct small_matmul_args &a, const struct gemm_staged &staged)
+{
+    enum { QUADS = SMALL_TILE / 4, PART = S::tokens * SMALL_TILE };
+    float *mine = a.partial + ((int64_t)blockIdx.x * gridDim.y + blockIdx.y) * PART;
+    for (int i = (int)threadIdx.x; i < a.matmul.n * QUADS; i += S::threads) {
+        float v[4];
+        staged_sums<S>(v, staged, i / QUADS, i % QUADS * 4);
+        *(float4 *)(mine + i * 4) = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+/* The tile's parts, all the blocks', become the staged sums of the last; false for the others, and
+ * where the next kernel is to add them up. */
+template <class S>
+EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged &staged)
+{
+    enum { QUADS = SMALL_TILE / 4, PART = S::tokens * SMALL_TILE };
+    const int quads = a.matmul.n * QUADS;
+    const float *tile = a.partial + (int64_t)blockIdx.x * gridDim.y * PART;
+    small_store_part<S>(a, staged);
+    if (a.keeps_parts || !small_is_last(a.arrived + blockIdx.x)) return false;
+    for (int i = (int)threadIdx.x; i < quads; i += 2 * S::threads) {
+        float4 sum[2];
+        small_sum_parts<S>(sum, tile, PART, i, quads);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int quad = i + j * S::threads;
+            if (quad < quads)
+                *(float4 *)(staged.sums + quad / QUADS * SMALL_STAGED_ROW +
+                            quad % QUADS * 4) = sum[j];
+        }
+    }
+    __syncthreads();
+    staged.copies = 1;
+    return true;
+}
+
+#endif
