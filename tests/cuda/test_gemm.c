@@ -179,14 +179,13 @@ static struct launch launch_some_rows(const struct matmul_args *a, float *values
 {
     const int tokens = small_tokens(a->n),
               columns = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK * SCALE_BLOCK;
-    struct arrange_args x = {aligned((size_t)(tokens * columns) * sizeof(bf16)),
-                             a->x,
-                             NULL,
-                             0,
-                             a->n,
-                             a->k,
-                             a->ldx,
-                             tokens};
+    struct arrange_args x = {.y = aligned((size_t)(tokens * columns) * sizeof(bf16)),
+                             .x = a->x,
+                             .n = a->n,
+                             .k = a->k,
+                             .ldx = a->ldx,
+                             .tokens = tokens,
+                             .dtype = a->segment[0].w.dtype};
     struct small_matmul_args s = {.matmul = *a};
     struct launch arrange = arrange_launch(&x), launch = small_launch(&s, 132, 227 << 10);
     assert_true(small_takes(a));
@@ -332,14 +331,15 @@ static void products_of_some_rows(void **state)
     (void)state;
     RUN_ALL(some_rows, K_FP8, (enum gemm_tile_kind)AS_SOME_ROWS);
     RUN_ALL(fp8_only, K_FP8, (enum gemm_tile_kind)AS_SOME_ROWS);
+    RUN_ALL(some_rows, K_BF16, (enum gemm_tile_kind)AS_SOME_ROWS);
 }
 
 /* Columns are split until the GPU is full, and no further. */
 static void columns_are_split_for_the_gpu(void **state)
 {
     (void)state;
-    assert_int_equal(small_room(64, 132, 227 << 10), 264);
-    assert_int_equal(small_room(16, 30, 100 << 10), 30);
+    assert_int_equal(small_room(K_FP8, 64, 132, 227 << 10), 264);
+    assert_int_equal(small_room(K_FP8, 16, 30, 100 << 10), 30);
     assert_int_equal(small_splits(16, 48, 264), 8);
     assert_int_equal(small_splits(96, 16, 264), 2);
     assert_int_equal(small_splits(152, 20, 264), 1);
@@ -357,12 +357,12 @@ static struct matmul_args sized(int rows, int k, int n)
 /* A GEMV does few rows and narrow matrices. */
 static void some_rows_are_chosen_by_size(void **state)
 {
-    struct matmul_args narrow = sized(2048, 2048, 16), wide = sized(12288, 2048, 8);
+    struct matmul_args narrow = sized(2048, 2048, 8), wide = sized(12288, 2048, 8);
     (void)state;
     assert_false(small_is_faster(&narrow, 132));
     assert_true(small_is_faster(&narrow, 30));
     assert_true(small_is_faster(&wide, 132));
-    narrow.n = 17;
+    narrow.n = 9;
     assert_true(small_is_faster(&narrow, 132));
     wide.n = 7;
     assert_false(small_is_faster(&wide, 132));

@@ -167,7 +167,7 @@ static void wrong_tile(void **state)
 static void wrong_small_matmul(void **state)
 {
     (void)state;
-    is_replaced("matmul_small_32", "matmul_small", 1, 0, true);
+    is_replaced("matmul_small_fp8_32", "matmul_small_fp8", 1, 0, true);
 }
 
 static void wrong_w8a8(void **state)

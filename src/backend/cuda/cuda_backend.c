@@ -49,6 +49,7 @@ static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_e
     for (int i = 0; at && i < SCRATCH_BUFFERS; at += cuda_aligned(bytes[i++]))
         c->scratch[i] = at;
     c->limits = *l;
+    c->parts_bytes = bytes[SCRATCH_PARTS];
     return c->scratch_memory &&
            cuda_ok(
                &c->driver,

@@ -110,6 +110,7 @@ struct cuda {
     struct backend_limits limits;
     char *scratch[SCRATCH_BUFFERS];
     char *scratch_memory;
+    size_t parts_bytes; /* of SCRATCH_PARTS */
     struct step_region small, large;
     struct arena placed;          /* the weights */
     struct tensor host_embedding; /* data NULL: it does not stay in the file */

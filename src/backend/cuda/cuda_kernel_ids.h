@@ -25,6 +25,14 @@ static inline enum gpu_family cuda_gemv_family(int dtype)
                              : FAMILY_GEMV_INT4;
 }
 
+static inline enum gpu_family cuda_small_family(int dtype)
+{
+    return dtype == K_FP8    ? FAMILY_MATMUL_SMALL_FP8
+           : dtype == K_BF16 ? FAMILY_MATMUL_SMALL_BF16
+           : dtype == K_INT8 ? FAMILY_MATMUL_SMALL_INT8
+                             : FAMILY_MATMUL_SMALL_INT4;
+}
+
 static inline enum gpu_family cuda_gemm_family(int dtype, enum gemm_tile_kind kind)
 {
     const struct gemm_tile *tile = gemm_tile(kind);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the kernel of a matmul: GEMV for up to 32 rows (gemv_m1 for one row of FP8 or int4),
- * which norms its own input, and matmul_small for up to 64 of FP8 where it is faster (on GPUs of
- * compute capability 9.0 matmul_small_sm90 for 2 to 128); GEMM for more, after a norm kernel;
- * matmul_fallback for all else. A GEMM with int4 weights unpacks them to BF16, some rows at a time.
- * Prompt rows may be quantized for FP8 weights (gemm_w8a8). */
+/* Chooses the kernel of a matmul: GEMV for up to 8 rows (gemv_m1 for one row of FP8 or int4), which
+ * norms its own input; matmul_small for up to 64 (on GPUs of compute capability 9.0 and with FP8
+ * weights matmul_small_sm90 for 2 to 128); GEMM for more, after a norm kernel; matmul_fallback for
+ * all else. A GEMM with int4 weights unpacks them to BF16, some rows at a time. Prompt rows may be
+ * quantized for FP8 weights (gemm_w8a8). */
 #include "backend/cuda/cuda_matmul.h"
 
 #include "backend/cuda/cuda_backend.h"
@@ -15,8 +15,6 @@
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
 #include "kernels/cuda/matmul/matmul_small_sm90_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
-
-enum { HEAD_GEMM_ROWS = 8 };
 
 static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmul_desc *p)
 {
@@ -61,6 +59,14 @@ static bool has_row_scales(const struct matmul_args *a)
     for (int i = 0; i < a->n_segments; i++)
         if (a->segment[i].w.row_scale) return true;
     return false;
+}
+
+/* matmul_small knows the scales of our own layouts alone. */
+static bool has_own_scales(const struct matmul_args *a)
+{
+    for (int i = 0; i < a->n_segments; i++)
+        if (a->segment[i].w.row_scale || a->segment[i].w.wide_scales) return false;
+    return true;
 }
 
 static void launch_norm(struct cuda *c, const struct norm_args *a)
@@ -201,28 +207,44 @@ static bool is_mixed(const struct matmul_args *a)
 
 static bool uses_small(const struct cuda *c, const struct matmul_args *a)
 {
-    if (cuda_family_failed(c, FAMILY_MATMUL_SMALL) || !small_takes(a) ||
+    const int dtype = a->segment[0].w.dtype;
+    if (cuda_family_failed(c, cuda_small_family(dtype)) || !small_takes(a) ||
         a->n > cuda_few_rows(&c->limits) || a->k > cuda_widest_text_input(&c->limits))
         return false;
-    return small_is_faster(a, c->sm_count) || cuda_family_failed(c, FAMILY_GEMV_FP8);
+    return small_is_faster(a, c->sm_count) || cuda_family_failed(c, cuda_gemv_family(dtype));
+}
+
+/* As many parts as there is room for: the plan knows the text model's matrices alone. */
+static void limit_parts(const struct cuda *c, struct launch *l, int tokens)
+{
+    const size_t part = (size_t)l->grid[0] * (size_t)tokens * SMALL_TILE * sizeof(float);
+    while (l->grid[1] > 1 && l->grid[1] * part > c->parts_bytes)
+        l->grid[1]--;
 }
 
 static void matmul_small(struct cuda *c, const struct matmul_args *a)
 {
-    struct arrange_args x = {(bf16 *)(void *)c->scratch[SCRATCH_ARRANGED],
-                             a->x,
-                             a->norm,
-                             a->eps,
-                             a->n,
-                             a->k,
-                             a->ldx,
-                             small_tokens(a->n)};
+    const int dtype = a->segment[0].w.dtype;
+    float *scale = (float *)(void *)c->scratch[SCRATCH_X_SCALE];
+    struct arrange_args x = {.y = (bf16 *)(void *)c->scratch[SCRATCH_ARRANGED],
+                             .scale = dtype == K_INT8 || dtype == K_INT4 ? scale : NULL,
+                             .x = a->x,
+                             .norm = a->norm,
+                             .gather = a->gather,
+                             .eps = a->eps,
+                             .n = a->n,
+                             .k = a->k,
+                             .ldx = a->ldx,
+                             .tokens = small_tokens(a->n),
+                             .dtype = dtype};
     struct small_matmul_args s = {.matmul = *a,
+                                  .x_scale = scale,
                                   .partial = (float *)(void *)c->scratch[SCRATCH_PARTS],
                                   .arrived = (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]};
     s.matmul.x = x.y;
     struct launch arrange = arrange_launch(&x),
                   matmul = small_launch(&s, c->sm_count, c->sm_shared);
+    limit_parts(c, &matmul, x.tokens);
     cuda_launch(c, &arrange, &x);
     cuda_launch(c, &matmul, &s);
 }
@@ -274,7 +296,9 @@ static void matmul_planes(struct cuda *c, const struct matmul_args *a)
                   .partial = (float *)(void *)c->scratch[SCRATCH_PARTS],
                   .arrived = (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]},
         .squares = a->norm ? x.squares : NULL};
-    const struct launch make = make_planes_launch(&x), matmul = planes_launch(&p, c->sm_count);
+    const struct launch make = make_planes_launch(&x);
+    struct launch matmul = planes_launch(&p, c->sm_count);
+    limit_parts(c, &matmul, x.tokens);
     p.small.matmul.x = x.y;
     p.small.keeps_parts = keeps_parts(a, &matmul);
     cuda_launch(c, &make, &x);
@@ -284,28 +308,27 @@ static void matmul_planes(struct cuda *c, const struct matmul_args *a)
                                             (int)matmul.grid[1], x.tokens};
 }
 
-/* A BF16 head of some rows is a GEMM's: the head's own kernels spend their time with x. */
+/* A BF16 head of some rows is a GEMM's on GPUs of compute capability 9.0. */
 static bool is_head_for_gemm(const struct cuda *c, const struct matmul_args *a)
 {
-    return a->gather && a->n > HEAD_GEMM_ROWS && is_fast(a) && gemm_takes(a) &&
-           a->segment[0].w.dtype == K_BF16 &&
-           cuda_working_tile(c, K_BF16, GEMM_128x64) != GEMM_TILES;
+    return c->has_gemm_sm90 && a->gather && a->n > SMALL_LEAST_ROWS && is_fast(a) &&
+           gemm_takes(a) && a->segment[0].w.dtype == K_BF16 &&
+           cuda_working_tile(c, K_BF16, GEMM_SM90_128x64) != GEMM_TILES;
 }
 
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
-    if (!has_row_scales(a) && uses_planes(c, a)) {
+    if (has_own_scales(a) && uses_planes(c, a)) {
         matmul_planes(c, a);
         return;
     }
-    if (!has_row_scales(a) && uses_small(c, a)) {
+    if (has_own_scales(a) && !is_head_for_gemm(c, a) && uses_small(c, a)) {
         matmul_small(c, a);
         return;
     }
     struct launch l = {.kernel = GPU_NO_KERNEL};
-    if (fast && !is_head_for_gemm(c, a) &&
-        !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
+    if (fast && !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
         if (!cuda_family_failed(c, FAMILY_GEMV_M1)) l = gemv_m1_launch(a);
         if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
     }
@@ -316,26 +339,6 @@ static void launch_matmul(struct cuda *c, struct matmul_args *a)
     }
     if (!l.kernel) l = matmul_fallback_launch(a);
     cuda_launch(c, &l, a);
-}
-
-static void launch_segments(struct cuda *c, const struct matmul_args *a)
-{
-    const int each = is_mixed(a) ? 1 : a->n_segments;
-    for (int i = 0; i < a->n_segments; i += each) {
-        struct matmul_args some = *a;
-        some.n_segments = each;
-        for (int k = 0; k < each; k++)
-            some.segment[k] = a->segment[i + k];
-        launch_matmul(c, &some);
-    }
-}
-
-/* ---- rows of prompts, quantized ---- */
-
-static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
-{
-    return c->limits.fp8_prompts && c->has_gemm_w8a8 && !cuda_family_failed(c, FAMILY_GEMM_W8A8) &&
-           is_fast(a) && !has_row_scales(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 
 /* Rows first .. first+n-1 of a matmul. */
@@ -354,6 +357,41 @@ static struct matmul_args matmul_rows(const struct matmul_args *a, int first, in
         some.segment[i].y = (char *)a->segment[i].y +
                             (size_t)first * (size_t)a->segment[i].ldy * y_size;
     return some;
+}
+
+/* Int4 and int8 matrices of more rows than matmul_small takes are read again for every so many: a
+ * GEMM would have to unpack them. */
+static int small_rows_at_once(const struct cuda *c, const struct matmul_args *a)
+{
+    const int dtype = a->segment[0].w.dtype;
+    const bool halves = a->n <= cuda_few_rows(&c->limits) && (dtype == K_INT4 || dtype == K_INT8) &&
+                        !cuda_family_failed(c, cuda_small_family(dtype));
+    return halves && a->n > SMALL_MOST_TOKENS ? SMALL_MOST_TOKENS : a->n;
+}
+
+static void launch_segments(struct cuda *c, const struct matmul_args *a)
+{
+    const int each = is_mixed(a) ? 1 : a->n_segments;
+    for (int i = 0; i < a->n_segments; i += each) {
+        struct matmul_args some = *a;
+        some.n_segments = each;
+        for (int k = 0; k < each; k++)
+            some.segment[k] = a->segment[i + k];
+        const int most = small_rows_at_once(c, &some);
+        for (int first = 0; first < some.n; first += most) {
+            struct matmul_args rows = matmul_rows(&some, first,
+                                                  some.n - first < most ? some.n - first : most);
+            launch_matmul(c, &rows);
+        }
+    }
+}
+
+/* ---- rows of prompts, quantized ---- */
+
+static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
+{
+    return c->limits.fp8_prompts && c->has_gemm_w8a8 && !cuda_family_failed(c, FAMILY_GEMM_W8A8) &&
+           is_fast(a) && !has_row_scales(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 
 /* Of at most QUANTIZED_ROWS rows. */

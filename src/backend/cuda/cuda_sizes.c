@@ -237,6 +237,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
                                                : QUANTIZED_ROWS;
     size_t quantized_width = (size_t)cuda_widest_text_input(l);
     bytes[SCRATCH_ARRANGED] = arranged_bytes((int)quantized_width, few);
+    bytes[SCRATCH_X_SCALE] = SMALL_MOST_TOKENS * sizeof(float);
     bytes[SCRATCH_PARTS] = parts_bytes(t, few);
     bytes[SCRATCH_PARTS_ARRIVED] = SMALL_MOST_PARTS * sizeof(uint32_t);
     bytes[SCRATCH_X_FP8] = quantized * quantized_width;

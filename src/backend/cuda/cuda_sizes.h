@@ -10,7 +10,7 @@
 enum {
     CUDA_ALIGN = 256,        /* every allocation in the arena */
     SMALL_ROWS = 128,        /* rows of the decode kernels: one step of that many sequences */
-    LM_HEAD_ROWS = 32,       /* rows of the head's own kernels; others take SMALL_ROWS */
+    LM_HEAD_ROWS = 8,        /* rows of the head's own kernels */
     MAX_SPLITS = 64,         /* of one sequence's keys in decode attention */
     TOPK_PARTS = 64,         /* blocks of threads that look through one row of logits */
     UPLOAD_BYTES = 16 << 20, /* one place of the pinned ring that everything large goes through */
@@ -70,6 +70,7 @@ enum cuda_scratch {
     SCRATCH_SMALL,         /* a decode step */
     SCRATCH_LARGE,         /* any other's */
     SCRATCH_ARRANGED,      /* x as matmul_small or matmul_small_sm90 takes it */
+    SCRATCH_X_SCALE,       /* f32 [SMALL_MOST_TOKENS], of it */
     SCRATCH_PARTS,         /* f32: matmul_small's */
     SCRATCH_PARTS_ARRIVED, /* u32 [tiles of it whose columns are split] */
     SCRATCH_POSITIONS,     /* of patches */

@@ -291,9 +291,11 @@ static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
 static int head_rows(const struct cuda *c, const struct placed *head)
 {
     const struct dev_matrix *w = &cuda_weight_of(head)->matrix;
-    const bool gemm = w->dtype == K_BF16 && w->packed &&
-                      cuda_working_tile(c, K_BF16, GEMM_128x64) != GEMM_TILES;
-    return gemm ? SMALL_ROWS : LM_HEAD_ROWS;
+    if (w->packed && w->dtype == K_BF16 && cuda_working_tile(c, K_BF16, GEMM_128x64) != GEMM_TILES)
+        return SMALL_ROWS;
+    return w->packed && !cuda_family_failed(c, cuda_small_family(w->dtype))
+               ? cuda_few_rows(&c->limits)
+               : LM_HEAD_ROWS;
 }
 
 void cuda_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,

@@ -96,7 +96,7 @@ void selftest_spoil_scratch(struct selftest *t)
     static const enum cuda_scratch spoiled[] = {
         SCRATCH_NORMED,      SCRATCH_WIDE,          SCRATCH_RAW,         SCRATCH_PARTIAL,
         SCRATCH_TOPK_PART,   SCRATCH_TOPK_PART_SUM, SCRATCH_STEP_OUTPUT, SCRATCH_X_FP8,
-        SCRATCH_X_FP8_SCALE, SCRATCH_ARRANGED,      SCRATCH_PARTS};
+        SCRATCH_X_FP8_SCALE, SCRATCH_ARRANGED,      SCRATCH_PARTS,       SCRATCH_X_SCALE};
     const struct selftest_buffers *b = &t->buffers[ON_GPU];
     const size_t width = SELFTEST_WIDTH * sizeof(bf16);
     size_t bytes[SCRATCH_BUFFERS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Self-test of matmuls, in the operations that consist of them: every GEMV and tile, each kind of
- * result, packed matrices of each dtype. A row's result does not depend on the others, so the
- * reference computes each operation once, with the most rows. */
+ * result, packed matrices of each dtype. On the reference a row's result does not depend on the
+ * others, so it computes each operation once, with the most rows. */
 #include <string.h>
 
 #include "backend/cuda/selftest.h"
@@ -265,6 +265,14 @@ static enum selftest_dtype dtype_of_gemv(enum gpu_family family)
                                         : OF_INT4;
 }
 
+static enum selftest_dtype dtype_of_small(enum gpu_family family)
+{
+    return family == FAMILY_MATMUL_SMALL_FP8    ? OF_FP8
+           : family == FAMILY_MATMUL_SMALL_BF16 ? OF_BF16
+           : family == FAMILY_MATMUL_SMALL_INT8 ? OF_INT8
+                                                : OF_INT4;
+}
+
 /* All that a GEMV of n rows does; of an 8-bit matrix there is but the head. */
 static void compare_gemvs(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                           enum selftest_dtype dtype, int n)
@@ -284,17 +292,20 @@ static void compare_gemv_m1(struct selftest *t, struct matmul_selftest *m)
                        &(struct matmul_case){ops[i % 3], dtypes[i / 3], 1, false});
 }
 
-/* Of each of its kernels. */
-static void compare_small(struct selftest *t, struct matmul_selftest *m)
+/* Of each of its kernels; of an 8-bit matrix there is but the head. */
+static void compare_small(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
+                          enum selftest_dtype dtype)
 {
-    static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};
+    static const enum matmul_op ops[] = {OP_HEAD, OP_QKV, OP_SILU, OP_ADD};
     static const int counts[] = {13, SELFTEST_FEW, MATMUL_FEW_TOKENS};
-    for (size_t i = 0; i < 9; i++)
-        compare_matmul(t, FAMILY_MATMUL_SMALL, m,
-                       &(struct matmul_case){ops[i % 3], OF_FP8, counts[i / 3], false});
+    for (size_t n = 0; n < 3; n++)
+        for (size_t i = 0; i < (dtype == OF_INT8 ? 1 : sizeof(ops) / sizeof(ops[0])); i++)
+            if (counts[n] <= rows_of_op(ops[i]) && (ops[i] != OP_HEAD || dtype != OF_FP8))
+                compare_matmul(t, family, m,
+                               &(struct matmul_case){ops[i], dtype, counts[n], false});
 }
 
-/* The same; the widest has rows enough in one operation. */
+/* The widest has rows enough in one operation. */
 static void compare_small_sm90(struct selftest *t, struct matmul_selftest *m)
 {
     static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};
@@ -335,7 +346,7 @@ static void compare_unpacked(struct selftest *t, struct matmul_selftest *m)
 
 static void compare_family(struct selftest *t, enum gpu_family family, struct matmul_selftest *m)
 {
-    static const int counts[] = {1, 5, 13, SELFTEST_FEW};
+    static const int counts[] = {1, 5};
     if (family == FAMILY_MATMUL_FALLBACK)
         compare_fallback(t, m);
     else if (family == FAMILY_NORM)
@@ -350,8 +361,8 @@ static void compare_family(struct selftest *t, enum gpu_family family, struct ma
         compare_unpacked(t, m);
     else if (family == FAMILY_GEMV_M1)
         compare_gemv_m1(t, m);
-    else if (family == FAMILY_MATMUL_SMALL)
-        compare_small(t, m);
+    else if (family >= FAMILY_MATMUL_SMALL_FP8 && family <= FAMILY_MATMUL_SMALL_INT4)
+        compare_small(t, family, m, dtype_of_small(family));
     else if (family == FAMILY_MATMUL_SMALL_SM90)
         compare_small_sm90(t, m);
     else if (family == FAMILY_GEMM_W8A8)
@@ -402,9 +413,11 @@ bool selftest_basic_matmuls(struct selftest *t)
 bool selftest_fast_matmuls(struct selftest *t)
 {
     enum gpu_family families[GPU_FAMILIES] = {
-        FAMILY_GEMV_M1,   FAMILY_GEMV_FP8,  FAMILY_GEMV_BF16,    FAMILY_GEMV_INT8,
-        FAMILY_GEMV_INT4, FAMILY_GEMM_W8A8, FAMILY_MATMUL_SMALL, FAMILY_MATMUL_SMALL_SM90};
-    int n = 8;
+        FAMILY_GEMV_M1,           FAMILY_GEMV_FP8,          FAMILY_GEMV_BF16,
+        FAMILY_GEMV_INT8,         FAMILY_GEMV_INT4,         FAMILY_GEMM_W8A8,
+        FAMILY_MATMUL_SMALL_FP8,  FAMILY_MATMUL_SMALL_BF16, FAMILY_MATMUL_SMALL_INT8,
+        FAMILY_MATMUL_SMALL_INT4, FAMILY_MATMUL_SMALL_SM90};
+    int n = 11;
     for (int family = FAMILY_GEMM_FP8_256x128; family < GPU_FAMILIES; family++)
         families[n++] = (enum gpu_family)family;
     return compare_families(t, families, n);

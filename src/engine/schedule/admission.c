@@ -3,7 +3,8 @@
  *
  * A request is admitted only while its known tokens and one more fit into the KV pool; it would be
  * preempted at once otherwise. Preemption changes nothing in its answer: the blocks are computed
- * again later, and on a CPU a row has the same bits however it is computed, on a GPU nearly. */
+ * again later, and on a CPU a row has the same bits however it is computed (on a GPU but for its
+ * rounding: scheduler.c). */
 #include <string.h>
 
 #include "base/clock.h"

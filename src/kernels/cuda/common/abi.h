@@ -185,19 +185,24 @@ struct w8a8_args {
     int32_t scale_rows;
 };
 
-/* Rows of x as matmul_small takes them: x[n, k], bf16 or, where there is a norm, f32 → y bf16[k in
- * 64s, tokens, 64], an order that matmul_small.cu tells. */
+/* Rows of x as matmul_small takes them for weights of a dtype: x[n, k], bf16 or, where there is a
+ * norm, f32 → y bf16[k in 64s, tokens, 64], an order that matmul_small.cu tells; or float16, of
+ * which `scale` is what they have to be multiplied by. */
 struct arrange_args {
     bf16 *y;
+    float *scale; /* [tokens]; NULL: y is bf16 */
     const void *x;
     const float *norm; /* as in matmul_args */
+    const int32_t *gather;
     float eps;
     int32_t n, k, ldx, tokens; /* tokens: n rounded up to what the kernel has */
+    int32_t dtype;
 };
 
-/* A matmul of such rows (matmul.x is arranged) and packed FP8 matrices. */
+/* A matmul of such rows (matmul.x is arranged) and packed matrices. */
 struct small_matmul_args {
     struct matmul_args matmul;
+    const float *x_scale; /* as arrange_args' scale */
     float *partial;    /* [tiles, splits, tokens, rows of a tile], where there are several splits */
     uint32_t *arrived; /* [tiles] zero before and after */
     int32_t keeps_parts; /* partial is the result: what reads y next adds it up */

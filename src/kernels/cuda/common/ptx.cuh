@@ -511,6 +511,15 @@ EY_DEVICE uint8_t e4m3_of(float v)
     return (uint8_t)(sign | ((bits >> 20) - (120u << 3)));
 }
 
+/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign
+ * turned. */
+EY_DEVICE void int8_f16_pairs(uint32_t out[2], uint32_t four)
+{
+    four ^= 0x80808080u;
+    out[0] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4140), 0xe480e480u);
+    out[1] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4342), 0xe480e480u);
+}
+
 EY_DEVICE float warp_sum(float v)
 {
     for (int mask = 16; mask; mask /= 2)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (up to 32 tokens): every weight is read once, so only that read should cost time.
+/* GEMV (up to 8 tokens): every weight is read once, so only that read should cost time.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. Warps of a
  * block share out the chunks of a row block (16 rows); each holds its chunks in registers, all of
@@ -14,9 +14,9 @@
  * has quantized values i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in
  * BF16.
  *
- * Which chunk a warp adds when follows from k alone, so a token's result is the same in every
- * variant and whatever other tokens are in the call. (With many tokens FP8 weights go through
- * matmul_small.cu instead, whose sums round differently.) */
+ * Which chunk a warp adds when follows from k alone, so a token's result is the same whatever other
+ * tokens are in the call, as long as they are few: more go through matmul_small.cu or a GEMM, one
+ * alone through gemv_m1, and their sums round differently. */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
@@ -481,28 +481,12 @@ EY_DEVICE void gemv_block(const struct matmul_args &a)
     }
 
 GEMV(gemv_fp8_rms_f32_8, K_FP8, 1, true, EPI_F32, 96)
-GEMV(gemv_fp8_rms_f32_16, K_FP8, 2, true, EPI_F32, 128)
-GEMV(gemv_fp8_rms_f32_32, K_FP8, 4, true, EPI_F32, 168)
 GEMV(gemv_fp8_rms_silu_8, K_FP8, 1, true, EPI_SILU, 128)
-GEMV(gemv_fp8_rms_silu_16, K_FP8, 2, true, EPI_SILU, 128)
-GEMV(gemv_fp8_rms_silu_32, K_FP8, 4, true, EPI_SILU, 168)
 GEMV(gemv_fp8_act_add_8, K_FP8, 1, false, EPI_ADD, 96)
-GEMV(gemv_fp8_act_add_16, K_FP8, 2, false, EPI_ADD, 128)
-GEMV(gemv_fp8_act_add_32, K_FP8, 4, false, EPI_ADD, 128)
 
 GEMV(gemv_int4_rms_f32_8, K_INT4, 1, true, EPI_F32, 128)
-GEMV(gemv_int4_rms_f32_16, K_INT4, 2, true, EPI_F32, 128)
-GEMV(gemv_int4_rms_f32_32, K_INT4, 4, true, EPI_F32, 168)
 GEMV(gemv_int4_rms_silu_8, K_INT4, 1, true, EPI_SILU, 128)
-GEMV(gemv_int4_rms_silu_16, K_INT4, 2, true, EPI_SILU, 168)
-GEMV(gemv_int4_rms_silu_32, K_INT4, 4, true, EPI_SILU, 168)
 GEMV(gemv_int4_act_add_8, K_INT4, 1, false, EPI_ADD, 128)
-GEMV(gemv_int4_act_add_16, K_INT4, 2, false, EPI_ADD, 128)
-GEMV(gemv_int4_act_add_32, K_INT4, 4, false, EPI_ADD, 128)
 
 GEMV(gemv_bf16_rms_silu_8, K_BF16, 1, true, EPI_SILU, 168)
-GEMV(gemv_bf16_rms_silu_16, K_BF16, 2, true, EPI_SILU, 168)
-GEMV(gemv_bf16_rms_silu_32, K_BF16, 4, true, EPI_SILU, 168)
 GEMV(gemv_bf16_act_add_8, K_BF16, 1, false, EPI_ADD, 128)
-GEMV(gemv_bf16_act_add_16, K_BF16, 2, false, EPI_ADD, 128)
-GEMV(gemv_bf16_act_add_32, K_BF16, 4, false, EPI_ADD, 128)

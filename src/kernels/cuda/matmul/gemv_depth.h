@@ -6,7 +6,7 @@
 #include "kernels/cuda/common/abi.h"
 
 enum {
-    GEMV_TOKENS = 32,     /* at most */
+    GEMV_TOKENS = 8,      /* at most */
     GEMV_WARPS = 16,      /* of a block, at most */
     GEMV_NORM_WARPS = 10, /* the same where the matmul begins with a norm */
     GEMV_INT4_WARPS = 8,  /* with int4 weights */

@@ -40,31 +40,22 @@ static inline bool gemv_weights_fit(const struct matmul_args *a)
     return a->epilogue != EPI_SILU || a->n_segments == 2;
 }
 
-static inline enum gpu_kernel gemv_kernel(const struct matmul_args *a, int groups)
+static inline enum gpu_kernel gemv_kernel(const struct matmul_args *a)
 {
-    static const enum gpu_kernel f32[GEMV_DTYPES][3] = {
-        {GPU_gemv_fp8_rms_f32_8, GPU_gemv_fp8_rms_f32_16, GPU_gemv_fp8_rms_f32_32},
-        {GPU_NO_KERNEL}, /* lm_head.cu's */
-        {GPU_NO_KERNEL},
-        {GPU_gemv_int4_rms_f32_8, GPU_gemv_int4_rms_f32_16, GPU_gemv_int4_rms_f32_32},
-    };
-    static const enum gpu_kernel silu[GEMV_DTYPES][3] = {
-        {GPU_gemv_fp8_rms_silu_8, GPU_gemv_fp8_rms_silu_16, GPU_gemv_fp8_rms_silu_32},
-        {GPU_gemv_bf16_rms_silu_8, GPU_gemv_bf16_rms_silu_16, GPU_gemv_bf16_rms_silu_32},
-        {GPU_NO_KERNEL},
-        {GPU_gemv_int4_rms_silu_8, GPU_gemv_int4_rms_silu_16, GPU_gemv_int4_rms_silu_32},
-    };
-    static const enum gpu_kernel add[GEMV_DTYPES][3] = {
-        {GPU_gemv_fp8_act_add_8, GPU_gemv_fp8_act_add_16, GPU_gemv_fp8_act_add_32},
-        {GPU_gemv_bf16_act_add_8, GPU_gemv_bf16_act_add_16, GPU_gemv_bf16_act_add_32},
-        {GPU_NO_KERNEL},
-        {GPU_gemv_int4_act_add_8, GPU_gemv_int4_act_add_16, GPU_gemv_int4_act_add_32},
-    };
-    int dtype = gemv_dtype(a), width = groups == 1 ? 0 : groups == 2 ? 1 : 2;
+    static const enum gpu_kernel f32[GEMV_DTYPES] = {/* BF16 and int8 are lm_head.cu's */
+                                                     [GEMV_FP8] = GPU_gemv_fp8_rms_f32_8,
+                                                     [GEMV_INT4] = GPU_gemv_int4_rms_f32_8};
+    static const enum gpu_kernel silu[GEMV_DTYPES] = {[GEMV_FP8] = GPU_gemv_fp8_rms_silu_8,
+                                                      [GEMV_BF16] = GPU_gemv_bf16_rms_silu_8,
+                                                      [GEMV_INT4] = GPU_gemv_int4_rms_silu_8};
+    static const enum gpu_kernel add[GEMV_DTYPES] = {[GEMV_FP8] = GPU_gemv_fp8_act_add_8,
+                                                     [GEMV_BF16] = GPU_gemv_bf16_act_add_8,
+                                                     [GEMV_INT4] = GPU_gemv_int4_act_add_8};
+    int dtype = gemv_dtype(a);
     if (dtype < 0) return GPU_NO_KERNEL;
-    if (a->norm && a->epilogue == EPI_F32) return f32[dtype][width];
-    if (a->norm && a->epilogue == EPI_SILU) return silu[dtype][width];
-    if (!a->norm && a->epilogue == EPI_ADD) return add[dtype][width];
+    if (a->norm && a->epilogue == EPI_F32) return f32[dtype];
+    if (a->norm && a->epilogue == EPI_SILU) return silu[dtype];
+    if (!a->norm && a->epilogue == EPI_ADD) return add[dtype];
     return GPU_NO_KERNEL;
 }
 
@@ -127,15 +118,15 @@ static inline unsigned gemv_lay_out(struct matmul_args *a, int groups, int *warp
 static inline struct launch gemv_launch(struct matmul_args *a, int sm_count, int sm_shared)
 {
     struct launch none = {GPU_NO_KERNEL, {0, 0, 0}, 0, 0}, launch;
-    int groups = a->n <= 8 ? 1 : a->n <= 16 ? 2 : 4, warps;
+    int warps;
     if (a->n < 1 || a->n > GEMV_TOKENS || a->k < 8 || a->k % 8 || a->ldx % 8 ||
         !gemv_weights_fit(a))
         return none;
     launch = lm_head_launch(a, sm_count, sm_shared);
     if (launch.kernel) return launch;
-    launch.kernel = gemv_kernel(a, groups);
+    launch.kernel = gemv_kernel(a);
     if (!launch.kernel) return none;
-    launch.shared = gemv_lay_out(a, groups, &warps);
+    launch.shared = gemv_lay_out(a, 1, &warps);
     if (!launch.shared) return none;
     launch.block = (unsigned)warps * 32;
     launch.grid[0] = (unsigned)a->layout.n_blocks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (up to 32 tokens) of BF16 or int8 matrices after a norm: above all the LM head, the largest
+/* GEMV (up to 8 tokens) of BF16 or int8 matrices after a norm: above all the LM head, the largest
  * matrix of a model. Every weight is read once, so only that read should cost time.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. A few
@@ -14,8 +14,9 @@
  * two that puts the largest just below float16's end, so nothing overflows and eleven bits remain.
  * BF16 weights meet x in BF16.
  *
- * Which share adds a weight when follows from k alone, so a token's result is the same in every
- * variant and whatever other tokens are in the call. */
+ * Which share adds a weight when follows from k alone, so a token's result is the same whatever
+ * other tokens are in the call, as long as they are few: more go through matmul_small.cu or a GEMM,
+ * whose sums round differently. */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
@@ -107,15 +108,6 @@ EY_DEVICE void read_unit(struct lm_head_weights &w, const unsigned char *from)
         w.half[c][0] = *(const uint4 *)(from + c * PACK_CHUNK);
         w.half[c][1] = *(const uint4 *)(from + c * PACK_CHUNK + PACK_CHUNK / 2);
     }
-}
-
-/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign
- * turned. */
-EY_DEVICE void int8_f16_pairs(uint32_t out[2], uint32_t four)
-{
-    four ^= 0x80808080u;
-    out[0] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4140), 0xe480e480u);
-    out[1] = f16_pair_add(__byte_perm(four, 0x64646464u, 0x4342), 0xe480e480u);
 }
 
 template <int dtype>
@@ -472,19 +464,11 @@ template <int dtype, int groups> EY_DEVICE void lm_head_blocks(const struct matm
     }
 }
 
-/* Two blocks of up to eight tokens are on an SM. */
-#define HEAD(name, dtype)                                        \
-    EY_KERNEL(name##_8, struct matmul_args, GEMV_WARPS * 32, 2)  \
-    {                                                            \
-        lm_head_blocks<dtype, 1>(a);                             \
-    }                                                            \
-    EY_KERNEL(name##_16, struct matmul_args, GEMV_WARPS * 32, 1) \
-    {                                                            \
-        lm_head_blocks<dtype, 2>(a);                             \
-    }                                                            \
-    EY_KERNEL(name##_32, struct matmul_args, GEMV_WARPS * 32, 1) \
-    {                                                            \
-        lm_head_blocks<dtype, 4>(a);                             \
+/* Two blocks of threads are on an SM. */
+#define HEAD(name, dtype)                                       \
+    EY_KERNEL(name##_8, struct matmul_args, GEMV_WARPS * 32, 2) \
+    {                                                           \
+        lm_head_blocks<dtype, 1>(a);                            \
     }
 
 HEAD(lm_head_bf16, K_BF16)

@@ -107,21 +107,17 @@ static inline int lm_head_lay_out_all(struct matmul_args *a, int groups, int sm_
  * columns. sm_shared: bytes of shared memory that an SM has. */
 static inline struct launch lm_head_launch(struct matmul_args *a, int sm_count, int sm_shared)
 {
-    static const enum gpu_kernel head_kernels[2][3] = {
-        {GPU_lm_head_bf16_8, GPU_lm_head_bf16_16, GPU_lm_head_bf16_32},
-        {GPU_lm_head_int8_8, GPU_lm_head_int8_16, GPU_lm_head_int8_32}};
     struct launch none = {GPU_NO_KERNEL, {0, 0, 0}, 0, 0}, l = {GPU_NO_KERNEL, {1, 1, 1}, 0, 0};
-    int groups = a->n <= 8 ? 1 : a->n <= 16 ? 2 : 4, dtype = a->segment[0].w.dtype, shared;
+    int dtype = a->segment[0].w.dtype, shared;
     if ((dtype != K_BF16 && dtype != K_INT8) || !a->norm || a->epilogue != EPI_F32 ||
         a->n > GEMV_TOKENS)
         return none;
-    int warps = lm_head_lay_out_all(a, groups, sm_count, sm_shared, &shared);
+    int warps = lm_head_lay_out_all(a, 1, sm_count, sm_shared, &shared);
     if (!warps) return none;
-    l.kernel = head_kernels[dtype == K_INT8][groups / 2];
+    l.kernel = dtype == K_INT8 ? GPU_lm_head_int8_8 : GPU_lm_head_bf16_8;
     l.shared = (unsigned)shared;
     l.block = (unsigned)warps * 32;
-    int slots = groups == 1 && 2 * (shared + LM_HEAD_RESERVED) <= sm_shared ? 2 * sm_count
-                                                                            : sm_count;
+    int slots = 2 * (shared + LM_HEAD_RESERVED) <= sm_shared ? 2 * sm_count : sm_count;
     l.grid[0] = (unsigned)(a->lm_head.n_blocks < slots ? a->lm_head.n_blocks : slots);
     return l;
 }

@@ -184,8 +184,8 @@ EY_DEVICE void planes_bring(const struct planes_matmul_args &a, const struct gem
     wait_for_previous();
     if (lane == 8)
         for (int i = 0; i < min(n, stages); i++)
-            bulk_copy(at.ring + i * S::stage_bytes + SMALL_W_BYTES, x + (int64_t)i * S::x_bytes,
-                      S::x_bytes, at.full + i * 8);
+            bulk_copy(at.ring + i * S::stage_bytes + SMALL_W_BYTES(K_FP8),
+                      x + (int64_t)i * S::x_bytes, S::x_bytes, at.full + i * 8);
     for (int i = stages; i < n; i++) {
         const int bytes = EY_PLANES_CHUNKS(i) * PACK_CHUNK;
         barrier_wait(at.empty + slot * 8, phase);
@@ -194,8 +194,8 @@ EY_DEVICE void planes_bring(const struct planes_matmul_args &a, const struct gem
             bulk_copy(at.ring + slot * S::stage_bytes + lane * (2 * PACK_CHUNK),
                       w + (int64_t)i * (2 * PACK_CHUNK), bytes, at.full + slot * 8, policy);
         if (lane == 8)
-            bulk_copy(at.ring + slot * S::stage_bytes + SMALL_W_BYTES, x + (int64_t)i * S::x_bytes,
-                      S::x_bytes, at.full + slot * 8);
+            bulk_copy(at.ring + slot * S::stage_bytes + SMALL_W_BYTES(K_FP8),
+                      x + (int64_t)i * S::x_bytes, S::x_bytes, at.full + slot * 8);
         if (++slot == stages) {
             slot = 0;
             phase ^= 1;
@@ -244,8 +244,8 @@ template <class S>
 EY_DEVICE void planes_add_stage(float sum[S::tokens / 8][4], const uint32_t w[4][4], uint32_t stage,
                                 float scale, uint32_t empty)
 {
-    const uint32_t x = wgmma_e4m3_operand(stage + SMALL_W_BYTES),
-                   scales = stage + SMALL_W_BYTES + S::tokens * 2 * SCALE_BLOCK +
+    const uint32_t x = wgmma_e4m3_operand(stage + SMALL_W_BYTES(K_FP8)),
+                   scales = stage + SMALL_W_BYTES(K_FP8) + S::tokens * 2 * SCALE_BLOCK +
                             lane_index() % 4 * 8;
 #pragma unroll
     for (int part = 0; part < S::parts; part++) {

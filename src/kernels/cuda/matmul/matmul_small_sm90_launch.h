@@ -5,6 +5,8 @@
 #ifndef EY_CUDA_MATMUL_SMALL_SM90_LAUNCH_H
 #define EY_CUDA_MATMUL_SMALL_SM90_LAUNCH_H
 
+#include <stddef.h>
+
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
 /* T(tokens, columns of an instruction: tokens, or twice as many where it takes both planes, teams
@@ -30,7 +32,7 @@ enum {
 /* Of SCALE_BLOCK columns of x: both planes, and a scale for each token. */
 #define PLANES_X_BYTES(tokens) ((tokens) * (2 * SCALE_BLOCK + 4))
 /* Weights and x of a stage; the next one begins at a multiple of 1024 bytes too. */
-#define PLANES_STAGE(tokens) (SMALL_W_BYTES + (PLANES_X_BYTES(tokens) + 1023) / 1024 * 1024)
+#define PLANES_STAGE(tokens) (SMALL_W_BYTES(K_FP8) + (PLANES_X_BYTES(tokens) + 1023) / 1024 * 1024)
 
 struct planes_tile {
     enum gpu_kernel kernel;
@@ -56,7 +58,8 @@ static inline bool planes_take(const struct matmul_args *a)
     struct matmul_args all = *a;
     all.n = 1;
     all.gather = NULL;
-    return a->n > 1 && a->n <= PLANES_MOST_TOKENS && small_takes(&all);
+    return a->n > 1 && a->n <= PLANES_MOST_TOKENS && a->segment[0].w.dtype == K_FP8 &&
+           small_takes(&all);
 }
 
 /* Microseconds of a matmul, roughly, as measured on an H100: its stages one after the other, or
