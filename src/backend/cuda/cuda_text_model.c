@@ -260,6 +260,13 @@ static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, in
     cuda_launch(c, &l, &a);
 }
 
+/* Blocks of threads for a row: half as many where rows are enough to fill the GPU. */
+static int topk_parts(int n, int vocabulary)
+{
+    enum { MANY_ROWS = 16 };
+    return n >= MANY_ROWS && vocabulary <= CUDA_MAX_VOCABULARY / 2 ? TOPK_PARTS / 2 : TOPK_PARTS;
+}
+
 /* The best of each row. */
 static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary)
 {
@@ -271,7 +278,7 @@ static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary
                           (float *)(void *)(output + cuda_step_output_layout(&c->limits).log_sum),
                           n,
                           vocabulary,
-                          TOPK_PARTS};
+                          topk_parts(n, vocabulary)};
     struct launch part = topk_part_launch(&a), merge = topk_merge_launch(&a);
     cuda_launch(c, &part, &a);
     cuda_launch(c, &merge, &a);

@@ -4,8 +4,9 @@
  * Each turn admits waiting requests, runs one text-model step over rows of several requests (one
  * row of each that decodes, chunks of prompts) and one time slice of the vision encoder. When the
  * KV pool runs out, the youngest request is preempted and recomputed later, which does not change
- * its answer: on a CPU a row has the same bits however it is computed. On a GPU its last bits depend
- * on how many rows are beside it, so an answer may turn where two tokens are nearly as likely. */
+ * its answer: on a CPU a row has the same bits however it is computed. On a GPU its rounding
+ * depends on how many rows are beside it: an answer may turn where two tokens are nearly as likely.
+ */
 #include <time.h>
 
 #include "base/clock.h"
