@@ -333,7 +333,8 @@ static void launch_matmul(struct cuda *c, struct matmul_args *a)
         if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
     }
     if (!l.kernel && matmul_int4(c, a)) return;
-    if (!l.kernel && fast && gemm_takes(a)) {
+    /* gathered rows are normed for a GEMM alone */
+    if (!l.kernel && fast && gemm_takes(a) && (!a->gather || working_gemm(c, a).kernel)) {
         norm_matmul_input(c, a);
         l = working_gemm(c, a);
     }
