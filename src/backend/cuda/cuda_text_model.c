@@ -263,8 +263,8 @@ static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, in
 /* Blocks of threads for a row: half as many where rows are enough to fill the GPU. */
 static int topk_parts(int n, int vocabulary)
 {
-    enum { MANY_ROWS = 16 };
-    return n >= MANY_ROWS && vocabulary <= CUDA_MAX_VOCABULARY / 2 ? TOPK_PARTS / 2 : TOPK_PARTS;
+    enum { MANY_LOGITS = 16 };
+    return n >= MANY_LOGITS && vocabulary <= CUDA_MAX_VOCABULARY / 2 ? TOPK_PARTS / 2 : TOPK_PARTS;
 }
 
 /* The best of each row. */

@@ -58,7 +58,7 @@ static bool same_text(const struct gguf *a, const struct gguf *b, const char *ke
 }
 
 /* A part knows its number and how many there are; what else it says is what the first says. */
-static bool check_part(const struct gguf_model *m, size_t i, int64_t count, ey_err *e)
+static bool check_split(const struct gguf_model *m, size_t i, int64_t count, ey_err *e)
 {
     const struct gguf *f = m->parts[i], *first = m->parts[0];
     int64_t number, of;
@@ -103,7 +103,7 @@ static bool open_all_parts(struct gguf_model *m, const char *path, size_t prefix
             return ey_fail(e, EY_NOT_FOUND,
                            "%s: part %d of %d is missing; the download is incomplete", part, i,
                            count);
-        if (!add_part(m, part, e) || !check_part(m, (size_t)i - 1, count, e)) return false;
+        if (!add_part(m, part, e) || !check_split(m, (size_t)i - 1, count, e)) return false;
     }
     return check_part_tensors(m, e);
 }

@@ -100,7 +100,7 @@ static bool ollama_blob_path(char *out, const char *manifest, const char *digest
                     hex) < EY_MAX_PATH;
 }
 
-static const char *text_member(const json_object *object, const char *key)
+static const char *metadata_text(const json_object *object, const char *key)
 {
     json_object *value = json_member_of_type(object, key, json_type_string);
     return value ? json_object_get_string(value) : "";
@@ -111,9 +111,9 @@ static bool layer_blob(char *out, const char *path, const json_object *layer, ey
 {
     struct stat st;
     int64_t size = 0;
-    if (!ollama_blob_path(out, path, text_member(layer, "digest")))
+    if (!ollama_blob_path(out, path, metadata_text(layer, "digest")))
         return ey_fail(e, EY_BAD_MODEL, "%s: \"%.100s\" is no digest of a blob", path,
-                       text_member(layer, "digest"));
+                       metadata_text(layer, "digest"));
     if (!json_int(layer, "size", 0, INT64_MAX - 1, &size, path, e)) return false;
     if (stat(out, &st) != 0)
         return ey_fail(e, EY_NOT_FOUND, "%s: its blob %s is missing or may not be read", path, out);
@@ -125,7 +125,7 @@ static bool layer_blob(char *out, const char *path, const json_object *layer, ey
 static bool read_layer(const char *path, const json_object *layer, char *model, char *projector,
                        ey_err *e)
 {
-    const char *type = text_member(layer, "mediaType"),
+    const char *type = metadata_text(layer, "mediaType"),
                *kind = strncmp(type, LAYER, strlen(LAYER)) == 0 ? type + strlen(LAYER) : "";
     if (strcmp(kind, "adapter") == 0 || strcmp(kind, "tensor") == 0)
         return ey_fail(e, EY_BAD_MODEL, "%s: a model with %s, which is not supported", path,

@@ -72,7 +72,7 @@ static bool read_token_texts(struct gguf_vocab *v)
 }
 
 /* An array beside the tokens, as long as they are many; NULL with true: it is absent. */
-static bool find_beside(const struct gguf_vocab *v, const char *key, bool real,
+static bool find_array_beside(const struct gguf_vocab *v, const char *key, bool real,
                         const struct gguf_value **out)
 {
     const struct gguf_value *a = *out = gguf_find(gguf_main(v->m), key);
@@ -86,8 +86,8 @@ static bool find_beside(const struct gguf_vocab *v, const char *key, bool real,
 static bool read_token_kinds(struct gguf_vocab *v)
 {
     const struct gguf_value *kinds, *scores;
-    if (!find_beside(v, "tokenizer.ggml.token_type", false, &kinds) ||
-        !find_beside(v, "tokenizer.ggml.scores", true, &scores))
+    if (!find_array_beside(v, "tokenizer.ggml.token_type", false, &kinds) ||
+        !find_array_beside(v, "tokenizer.ggml.scores", true, &scores))
         return false;
     for (size_t i = 0; i < v->n; i++) {
         const int64_t kind = kinds ? gguf_array_int(kinds, i) : TOKEN_NORMAL;
