@@ -136,6 +136,7 @@ typedef struct {
     int gpu_layers;           /* of them on the GPU, if they are split; else n_layers */
     const char *lm_head_rows; /* of an 8-bit LM head: "pinned" or "host"; NULL: BF16 LM head */
     double tokens_per_second; /* if layers are split: expected decode speed; 0: unknown */
+    bool thinks;              /* answers to messages begin with a thought, unless told otherwise */
 } ey_engine_info;
 
 /* Properties of an open engine. The strings live as long as the engine. */

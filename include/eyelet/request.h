@@ -46,6 +46,9 @@ typedef struct {
     size_t n_parts;
     const ey_tool_call *tool_calls; /* assistant */
     size_t n_tool_calls;
+    const char
+        *thought; /* assistant: what it thought before it spoke, [n_thought]; NULL: nothing */
+    size_t n_thought;
 } ey_message;
 
 /* ---- sampling -------------------------------------------------------------------------------- */
@@ -78,6 +81,39 @@ typedef struct {
     int id;
     float bias; /* added to the token's logit, after penalties */
 } ey_logit_bias;
+
+/* ---- thoughts and loops -----------------------------------------------------------------------
+ */
+
+/* Whether the model thinks before it answers a conversation. AUTO: as its template has it. Only a
+ * model that can (ey_engine_info.thinks) may be asked to. */
+typedef enum { EY_THINKING_AUTO, EY_THINKING_ON, EY_THINKING_OFF } ey_thinking;
+
+/* Of request.thinking_budget: a quarter of the answer's length, at most 1024 tokens, is kept for
+ * what follows the thought. */
+enum { EY_KEEP_ANSWER = -1 };
+
+/* Ends an answer that says the same over and over: its last tokens are `min_count` copies of one
+ * pattern, of min_pattern to max_pattern tokens, and at least min_tokens together. In a thought it
+ * ends the thought. */
+typedef struct {
+    int min_pattern; /* 0 is 1 */
+    int max_pattern; /* 0: loops are not looked for; at most 2048 */
+    int min_count;   /* at least 2 */
+    int min_tokens;
+} ey_loop_guard;
+
+/* One that tables, forms and dotted lines do not meet: 8 copies, and at least that many tokens, of
+ * a pattern of at most 512. */
+static inline ey_loop_guard ey_loop_guard_cautious(int min_tokens)
+{
+    ey_loop_guard guard = EY_ZEROS;
+    guard.min_pattern = 1;
+    guard.max_pattern = 512;
+    guard.min_count = 8;
+    guard.min_tokens = min_tokens;
+    return guard;
+}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -126,6 +162,9 @@ typedef struct {
     int top_logprobs;    /* < 0: none; else the chosen token's and this many alternatives (<= 20) */
     ey_event_fn *on_event;
     void *event_user;
+    ey_thinking thinking;     /* of messages; a prompt that is written out opens no thought */
+    int thinking_budget;      /* tokens of a thought, after which its end is forced; 0: no limit */
+    ey_loop_guard loop_guard; /* ey_request_defaults: off */
 } ey_request;
 
 /* A greedy request without a prompt. */
@@ -158,11 +197,12 @@ typedef struct {
 } ey_token_logprobs;
 
 struct ey_event {
-    enum { EY_EVENT_NONE, EY_EVENT_PHASE, EY_EVENT_TEXT, EY_EVENT_DONE } type;
+    enum { EY_EVENT_NONE, EY_EVENT_PHASE, EY_EVENT_TEXT, EY_EVENT_DONE, EY_EVENT_THOUGHT } type;
     ey_phase phase; /* PHASE: what the request is doing */
     int done;       /* PHASE: progress, of `total` */
     int total;
-    const char *text; /* TEXT: whole characters; valid until the callback or the next call ends */
+    const char *text; /* TEXT, and THOUGHT, which comes before it: whole characters; valid until the
+                         callback or the next call ends */
     size_t n_text;
     int n_tokens; /* of the answer so far, including those of this text */
 };
@@ -176,13 +216,19 @@ typedef struct {
     bool cached; /* its features, or the KV blocks of all of its tokens, were cached */
 } ey_image_usage;
 
+/* The loop that ended an answer; copies 0: none did. */
+typedef struct {
+    int pattern_tokens;
+    int copies;
+} ey_repetition;
+
 typedef struct {
     char *text;
     size_t n_text;
     bool approximate; /* a token was sampled from more than an 8-bit LM head rescores */
     ey_finish finish_reason;
     uint64_t seed; /* as requested */
-    int *tokens;   /* ids of the answer, without the stop token */
+    int *tokens;   /* ids of thought and answer, without the stop token */
     int n_tokens;
     int prompt_tokens;
     int completion_tokens;
@@ -191,14 +237,18 @@ typedef struct {
     ey_image_usage *images;
     size_t n_images;
     ey_token_logprobs *logprobs; /* [n_logprobs], one per token of the answer and the stop token */
-    size_t n_logprobs;
+    size_t n_logprobs;           /* those of a thought are left out */
     const char *stop_text; /* the text of request.stop that ended the answer; NULL: none did */
     int stop_id;           /* the token that ended the answer, or -1 */
     double queue_seconds;
     double vision_seconds;
     double prefill_seconds;
     double decode_seconds;
-    void *owner; /* memory of everything above */
+    char *thought; /* [n_thought] what came before the text; "": nothing */
+    size_t n_thought;
+    int thought_tokens;       /* of the tokens, with what ends the thought */
+    ey_repetition repetition; /* why finish_reason is EY_FINISH_LENGTH before max_tokens */
+    void *owner;              /* memory of everything above */
 } ey_answer;
 
 /* Answers one request and blocks until it is done. The caller frees the answer, also after an
@@ -244,7 +294,8 @@ EY_API bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_r
 /* Waits up to timeout_ms for the next event: NONE after a timeout, DONE once the answer is
  * complete. A generation whose text is not fetched for long is paused; the others continue. */
 EY_API void ey_generation_next(ey_generation *generation, int timeout_ms, ey_event *event);
-/* Log-probabilities of token i < event.n_tokens; `top` has space for top_logprobs. */
+/* Log-probabilities of token i < event.n_tokens; `top` has space for top_logprobs. Of a token that
+ * is not of the text, but of a thought, chosen.id is -1. */
 EY_API ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i,
                                                 ey_logprob *top);
 /* Ends the generation within one step; the answer is the text so far. */

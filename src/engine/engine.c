@@ -96,5 +96,6 @@ ey_engine_info ey_engine_describe(const ey_engine *engine)
                         : engine->buffers.rescores_on_host ? "host"
                                                            : "pinned",
         .tokens_per_second = engine->buffers.plan.tokens_per_second,
+        .thinks = engine->devices.model.thinks,
     };
 }

@@ -34,6 +34,9 @@ struct family {
     /* Of the chat format: the system prompt where messages have none (NULL: none), and what follows
      * the last turn; SHA-256 of the templates that it stands for, NULL after the last. */
     const char *default_system, *tail, *templates[4];
+    /* How the tail of a checkpoint that thinks goes on, which prompt() can write; NULL: it cannot.
+     */
+    const char *thinking_tail;
     /* Contents of the tokens around and in place of an image; NULL: a family without images. */
     const struct vision_marks *vision_marks;
 };
@@ -79,6 +82,7 @@ struct model {
     struct placed_model placed; /* after model_place() */
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
+    bool thinks;              /* the checkpoint's template opens a thought */
     int64_t image_token_id;   /* config.json's id of the image's pad; -1: it names none */
     ey_sampling sampling;     /* what generation_config.json recommends */
     uint64_t weight_bytes;    /* of all bound tensors, as stored; not those that are quantized while

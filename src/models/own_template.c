@@ -53,7 +53,7 @@ static bool add_prompt(struct buf *out, const struct family *family, const ey_re
 }
 
 /* Two conversations, of which one has no system prompt; what templates have for video, too. */
-static bool write_all(struct buf *out, const struct family *family)
+static bool write_all(struct buf *out, const struct family *family, bool thinks)
 {
     const ey_part parts[] = {ey_text_part("x"), ey_image_part("", 0)};
     const size_t n_parts = family->vision_marks ? 2 : 1;
@@ -65,12 +65,15 @@ static bool write_all(struct buf *out, const struct family *family)
                                     .parts = parts,
                                     .n_parts = 1,
                                     .tool_calls = calls,
-                                    .n_tool_calls = n_calls},
+                                    .n_tool_calls = n_calls,
+                                    .thought = thinks ? "x" : NULL,
+                                    .n_thought = thinks},
                                    {.role = "tool", .parts = parts, .n_parts = 1},
                                    {.role = "tool", .parts = parts, .n_parts = 1}};
     const char *const tools[] = {"{}"};
     ey_request request = ey_request_defaults();
     request.add_vision_id = n_parts > 1;
+    request.thinking = thinks ? EY_THINKING_ON : EY_THINKING_AUTO;
     request.messages = messages;
     request.n_messages = n_calls ? 5 : 3;
     bool ok = add_prompt(out, family, &request);
@@ -89,8 +92,11 @@ static void remark_on(struct model *model, const struct template_file *t)
     const struct family *family = model->family;
     struct buf written = buf_with_max(MAX_WRITTEN_BYTES),
                found = buf_with_max(MAX_DIFFERENCES_BYTES);
-    const struct built_in_format format = {&written, family->default_system, family->tail};
-    bool ok = write_all(&written, family) && template_differences(&found, t->text, t->n, &format);
+    const struct built_in_format format = {&written, family->default_system,
+                                           model->thinks ? family->thinking_tail : family->tail,
+                                           model->thinks};
+    bool ok = write_all(&written, family, model->thinks) &&
+              template_differences(&found, t->text, t->n, &format);
     if (ok && found.size)
         model_remark(model,
                      "%s: the checkpoint's chat template is not used; eyelet's own format for %s "
@@ -106,10 +112,18 @@ static void remark_on(struct model *model, const struct template_file *t)
     buf_free(&found);
 }
 
+/* A switch of the template's that says when it thinks is one that the built-in format lacks. */
+static bool opens_thought(const struct family *family, const struct template_file *t)
+{
+    return family->thinking_tail && template_writes(t->text, t->n, family->thinking_tail) &&
+           !memmem(t->text, t->n, "enable_thinking", strlen("enable_thinking"));
+}
+
 void model_remark_on_template(struct model *model, struct checkpoint *ckpt)
 {
     struct template_file t = {0};
-    if (template_file_find(&t, ckpt) && t.text && !is_known_template(model->family, &t))
-        remark_on(model, &t);
+    bool found = template_file_find(&t, ckpt) && t.text;
+    model->thinks = found && opens_thought(model->family, &t);
+    if (found && !is_known_template(model->family, &t)) remark_on(model, &t);
     free(t.text);
 }

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct buf written = buf_with_max(4096), out = buf_with_max(4096);
     buf_add_text(&written, "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
-    const struct built_in_format format = {&written, "You are x.", "<|im_start|>assistant\n"};
+    const struct built_in_format format = {&written, "You are x.", "<|im_start|>assistant\n",
+                                           false};
     if (!template_differences(&out, (const char *)data, size, &format)) abort();
     buf_free(&written);
     buf_free(&out);

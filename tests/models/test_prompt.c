@@ -47,6 +47,38 @@ static const struct rendering {
     {"image and text",
      {MESSAGES({ROLE("user"), PARTS(IMAGE, TEXT("Describe."))})},
      "<|im_start|>user\n" EYE "Describe.<|im_end|>\n" GO},
+#define THINKS .thinking = EY_THINKING_ON
+    {"a thought is opened",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("hi"))}), THINKS},
+     "<|im_start|>user\nhi<|im_end|>\n" GO "<think>\n"},
+    {"a thought is kept from being opened",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("hi"))}), .thinking = EY_THINKING_OFF},
+     "<|im_start|>user\nhi<|im_end|>\n" GO "<think>\n\n</think>\n\n"},
+    {"thoughts before the last question are dropped",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))},
+               {ROLE("assistant"), PARTS(TEXT("b")), .thought = "hm", .n_thought = 2},
+               {ROLE("user"), PARTS(TEXT("c"))},
+               {ROLE("assistant"), PARTS(TEXT("<think>\nhm\n</think>\n\nd"))},
+               {ROLE("user"), PARTS(TEXT("e"))}),
+      THINKS},
+     "<|im_start|>user\na<|im_end|>\n" GO "b<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" GO
+     "d<|im_end|>\n<|im_start|>user\ne<|im_end|>\n" GO "<think>\n"},
+    {"thoughts behind the last question stay",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))},
+               {ROLE("assistant"), PARTS(TEXT("\nb")), CALLS({"get", "{}"}), .thought = "\nhm\n",
+                .n_thought = 4},
+               {ROLE("tool"), PARTS(TEXT("R"))}),
+      THINKS},
+     "<|im_start|>user\na<|im_end|>\n" GO "<think>\nhm\n</think>\n\nb\n<tool_call>\n{\"name\": "
+     "\"get\", \"arguments\": {}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nR\n"
+     "</tool_response><|im_end|>\n" GO "<think>\n"},
+    {"a call without a thought has none, a last turn an empty one",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))}, {ROLE("assistant"), CALLS({"get", "{}"})},
+               {ROLE("tool"), PARTS(TEXT("R"))}, {ROLE("assistant"), PARTS(TEXT("b"))}),
+      THINKS},
+     "<|im_start|>user\na<|im_end|>\n" GO "<tool_call>\n{\"name\": \"get\", \"arguments\": "
+     "{}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nR\n</"
+     "tool_response><|im_end|>\n" GO "<think>\n\n</think>\n\nb<|im_end|>\n" GO "<think>\n"},
     {"two images with ids",
      {MESSAGES({ROLE("user"), PARTS(IMAGE, IMAGE, TEXT("cmp"))}), .add_vision_id = true},
      "<|im_start|>user\nPicture 1: " EYE "Picture 2: " EYE "cmp<|im_end|>\n" GO},

@@ -79,7 +79,7 @@ static void differences(void **state)
     buf_add_text(&written, chatml);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct built_in_format format = {&written, rows[i].qwen2 ? QWEN : NULL,
-                                               "<|im_start|>assistant\n"};
+                                               "<|im_start|>assistant\n", false};
         struct buf out = buf_with_max(4096);
         assert_true(
             template_differences(&out, rows[i].template, strlen(rows[i].template), &format));
@@ -96,7 +96,7 @@ static void broken_templates(void **state)
     (void)state;
     struct buf written = buf_with_max(1 << 16);
     buf_add_text(&written, chatml);
-    const struct built_in_format format = {&written, NULL, ""};
+    const struct built_in_format format = {&written, NULL, "", false};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (size_t n = 0; n < strlen(rows[i].template); n++) {
             struct buf out = buf_with_max(4096);

@@ -39,6 +39,9 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
         return false;
     model_end_at_turn(&engine->devices.model, engine->devices.tok);
     model_remark_on_template(&engine->devices.model, engine->devices.ckpt);
+    engine->devices.model.thinks = engine->devices.model.thinks &&
+                                   tokenizer_added_id(engine->devices.tok, "<think>") >= 0 &&
+                                   tokenizer_added_id(engine->devices.tok, "</think>") >= 0;
     engine->limits.longest_token = longest_token_bytes(engine->devices.tok);
     return true;
 }

@@ -40,18 +40,43 @@ bool output_tokens_open(struct output_tokens *output, struct arena *arena, int m
                           n * (sizeof(*output->id) + (1 + n_top) * sizeof(*output->top_logprobs)));
 }
 
+/* Text of tokens[n], without the line breaks in front. NULL: no memory. */
+static char *text_of_tokens(const int *tokens, int n, struct arena *arena,
+                            const struct tokenizer *tok, bool trim, size_t *length)
+{
+    struct buf text = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
+    struct detok detok = detok_start(tok);
+    bool ok = true;
+    for (int i = 0; ok && i < n; i++)
+        ok = detok_push(&detok, tokens[i], &text);
+    ok = ok && detok_finish(&detok, &text);
+    size_t skipped = trim ? count_line_breaks(text.data, text.size) : 0;
+    *length = text.size - skipped;
+    char *copy = ok ? arena_copy_text(arena, text.data ? text.data + skipped : "", *length) : NULL;
+    buf_free(&text);
+    return copy;
+}
+
+static bool fill_answer_thought(ey_answer *answer, struct arena *arena,
+                                const struct engine_devices *devices, const struct thought *t,
+                                ey_err *e)
+{
+    int end = t->open || t->end > answer->n_tokens ? answer->n_tokens : t->end;
+    answer->thought = text_of_tokens(answer->tokens + t->first, end > t->first ? end - t->first : 0,
+                                     arena, devices->tok, true, &answer->n_thought);
+    if (!answer->thought) return ey_fail_memory(e, "the answer's thought", answer->n_thought);
+    while (answer->n_thought && answer->thought[answer->n_thought - 1] == '\n')
+        answer->thought[--answer->n_thought] = 0;
+    answer->thought_tokens = t->text_first < answer->n_tokens ? t->text_first : answer->n_tokens;
+    return true;
+}
+
 static bool fill_answer_text(ey_answer *answer, struct arena *arena,
                              const struct engine_devices *devices, ey_err *e)
 {
-    struct buf text = buf_with_max((size_t)EY_MAX_CONTEXT * 64);
-    struct detok detok = detok_start(devices->tok);
-    bool ok = true;
-    for (int i = 0; ok && i < answer->n_tokens; i++)
-        ok = detok_push(&detok, answer->tokens[i], &text);
-    ok = ok && detok_finish(&detok, &text);
-    answer->n_text = text.size;
-    answer->text = ok ? arena_copy_text(arena, text.data ? text.data : "", text.size) : NULL;
-    buf_free(&text);
+    int first = answer->thought_tokens;
+    answer->text = text_of_tokens(answer->tokens + first, answer->n_tokens - first, arena,
+                                  devices->tok, first > 0, &answer->n_text);
     return answer->text || ey_fail_memory(e, "the answer's text", answer->n_text);
 }
 
@@ -65,15 +90,16 @@ ey_logprob logprob_of(const ey_engine *engine, struct token_logprob s)
 static bool fill_answer_logprobs(ey_answer *answer, struct arena *arena, const ey_engine *engine,
                                  const struct output_tokens *output, ey_err *e)
 {
-    size_t n = (size_t)output->n, n_top = (size_t)output->n_top;
+    size_t first = (size_t)answer->thought_tokens, n = (size_t)output->n - first,
+           n_top = (size_t)output->n_top;
     answer->logprobs = arena_array(arena, n + 1, sizeof(*answer->logprobs));
     ey_logprob *top = arena_array(arena, n * n_top + 1, sizeof(*top));
     if (!answer->logprobs || !top)
         return ey_fail_memory(e, "log-probabilities", n * n_top * sizeof(*top));
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < n_top; k++)
-            top[i * n_top + k] = logprob_of(engine, output->top_logprobs[i * n_top + k]);
-        answer->logprobs[i] = (ey_token_logprobs){logprob_of(engine, output->logprob[i]),
+            top[i * n_top + k] = logprob_of(engine, output->top_logprobs[(first + i) * n_top + k]);
+        answer->logprobs[i] = (ey_token_logprobs){logprob_of(engine, output->logprob[first + i]),
                                                   top + i * n_top, n_top};
     }
     answer->n_logprobs = n;
@@ -81,7 +107,7 @@ static bool fill_answer_logprobs(ey_answer *answer, struct arena *arena, const e
 }
 
 bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output_tokens *output,
-                 ey_err *e)
+                 const struct thought *thought, ey_err *e)
 {
     struct arena *arena = answer_arena(answer);
     answer->n_tokens = output->n - (output->ends_with_stop_id ? 1 : 0);
@@ -91,7 +117,8 @@ bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output
         return ey_fail_memory(e, "the answer's tokens", (size_t)output->n * sizeof(int));
     for (int i = 0; i < answer->n_tokens; i++)
         answer->tokens[i] = output->id[i];
-    return fill_answer_text(answer, arena, &engine->devices, e) &&
+    return fill_answer_thought(answer, arena, &engine->devices, thought, e) &&
+           fill_answer_text(answer, arena, &engine->devices, e) &&
            (!output->wants_logprobs || fill_answer_logprobs(answer, arena, engine, output, e));
 }
 

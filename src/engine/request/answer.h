@@ -4,6 +4,7 @@
 #define EY_ENGINE_ANSWER_H
 
 #include "engine/engine_internal.h"
+#include "engine/request/thought.h"
 #include "engine/sample/logprobs.h"
 
 /* What the decode loop leaves: ids and scores, planned for max_tokens before the loop. */
@@ -21,9 +22,9 @@ struct arena *answer_arena(ey_answer *answer);
 bool output_tokens_open(struct output_tokens *output, struct arena *arena, int max_tokens,
                         int top_logprobs, ey_err *e);
 ey_logprob logprob_of(const ey_engine *engine, struct token_logprob s);
-/* Turns ids and scores into text, tokens and log-probabilities of the answer. */
+/* Turns ids and scores into thought, text, tokens and log-probabilities of the answer. */
 bool answer_fill(ey_answer *answer, const ey_engine *engine, const struct output_tokens *output,
-                 ey_err *e);
+                 const struct thought *thought, ey_err *e);
 /* The text ends before the first stop text at or after byte `from`. */
 void answer_cut_at_stop_string(ey_answer *answer, size_t from, const char *const *stop,
                                size_t n_stop);

@@ -13,9 +13,10 @@
 
 enum {
     MAX_UNREAD_BYTES = 64 << 10, /* text that is not fetched yet */
-    UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES -
-                        EY_MAX_STOP_BYTES, /* what one token may still add fits behind */
-    MAX_ABS_BIAS = 100,                    /* as in the OpenAI API */
+    UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES - EY_MAX_STOP_BYTES -
+                        MAX_HELD_BREAKS, /* what one token may still add fits behind */
+    MAX_ABS_BIAS = 100,                  /* as in the OpenAI API */
+    MAX_KEPT_TOKENS = 1024,              /* for the answer, of EY_KEEP_ANSWER */
 };
 
 /* ---- start ---- */
@@ -31,7 +32,11 @@ static bool check_request(const ey_request *request, const struct engine_devices
         return ey_fail(e, EY_BAD_REQUEST,
                        "min_tokens is %d; it must be from 0 to max_tokens, which is %d",
                        request->min_tokens, request->max_tokens);
-    if (!sampling_check(&request->sampling, e)) return false;
+    if (!sampling_check(&request->sampling, e) || !loop_guard_check(&request->loop_guard, e))
+        return false;
+    if (request->thinking_budget < EY_KEEP_ANSWER)
+        return ey_fail(e, EY_BAD_REQUEST, "thinking_budget is %d; it must be at least 1",
+                       request->thinking_budget);
     if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
         return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given",
                        request->top_logprobs, EY_MAX_TOP_LOGPROBS);
@@ -129,6 +134,24 @@ static bool open_matcher(ey_generation *gen, ey_grammar *grammar, ey_err *e)
     return v && matcher_open(&gen->matcher, grammar, v, e);
 }
 
+/* Tokens that a thought may have; 0: as many as there are. */
+static int thinking_budget(const ey_request *request, int max_tokens)
+{
+    int kept = max_tokens / 4 < MAX_KEPT_TOKENS ? max_tokens / 4 : MAX_KEPT_TOKENS;
+    return request->thinking_budget == EY_KEEP_ANSWER ? max_tokens - kept
+                                                      : request->thinking_budget;
+}
+
+static bool open_thought(ey_generation *gen, const ey_request *request, ey_err *e)
+{
+    if (!thought_open(&gen->thought, gen->engine->devices.tok, gen->prompt->is_turn,
+                      gen->prompt->opens_thought, request->grammar, e))
+        return false;
+    gen->thought.budget = thinking_budget(request, gen->output.max_tokens);
+    return loop_guard_open(&gen->loop_guard, &request->loop_guard, answer_arena(&gen->answer)) ||
+           ey_fail_memory(e, "the answer", (size_t)request->loop_guard.max_pattern * 4);
+}
+
 static bool generation_init(ey_generation *gen, const ey_request *request, ey_err *e)
 {
     int max_new_tokens = gen->engine->limits.max_model_len - (int)gen->prompt->ids.n,
@@ -144,7 +167,8 @@ static bool generation_init(ey_generation *gen, const ey_request *request, ey_er
            output_tokens_open(&gen->output, answer_arena(&gen->answer),
                               wanted > 0 && wanted < max_new_tokens ? wanted : max_new_tokens,
                               request->top_logprobs, e) &&
-           open_text_buffers(gen, e) && open_matcher(gen, request->grammar, e);
+           open_thought(gen, request, e) && open_text_buffers(gen, e) &&
+           open_matcher(gen, request->grammar, e);
 }
 
 static void generation_free(ey_generation *gen)
@@ -211,6 +235,28 @@ static void mark_fetched(ey_generation *gen)
     gen->unread_since = 0;
 }
 
+/* What is unread, in two events where it is the end of a thought and the beginning of the text. */
+static void fetch_text(ey_generation *gen, ey_event *event)
+{
+    size_t left = gen->event_left, n_thought = gen->unread_thought;
+    gen->event_left = 0;
+    if (left) {
+        event->type = EY_EVENT_TEXT;
+        event->text = gen->event_text.data + gen->event_text.size - left;
+        event->n_text = left;
+        return;
+    }
+    struct buf spare = gen->event_text;
+    gen->event_text = gen->unread_text;
+    gen->unread_text = spare;
+    buf_clear(&gen->unread_text);
+    gen->unread_thought = 0;
+    event->type = n_thought ? EY_EVENT_THOUGHT : EY_EVENT_TEXT;
+    event->text = gen->event_text.data;
+    event->n_text = n_thought ? n_thought : gen->event_text.size;
+    gen->event_left = gen->event_text.size - event->n_text;
+}
+
 /* Under the lock: the next event, if there is one. */
 static bool fetch_event(ey_generation *gen, ey_event *event)
 {
@@ -219,14 +265,9 @@ static bool fetch_event(ey_generation *gen, ey_event *event)
                         .done = gen->done,
                         .total = gen->total ? gen->total : 1,
                         .n_tokens = gen->n_tokens};
-    if (gen->unread_text.size) {
-        struct buf spare = gen->event_text;
-        gen->event_text = gen->unread_text;
-        gen->unread_text = spare;
-        buf_clear(&gen->unread_text);
-        event->type = EY_EVENT_TEXT;
-        event->text = gen->event_text.data;
-        event->n_text = gen->event_text.size;
+    gen->event_text_first = gen->thought.text_first;
+    if (gen->event_left || gen->unread_text.size) {
+        fetch_text(gen, event);
     } else if (gen->state == GENERATION_DONE) {
         event->type = EY_EVENT_DONE;
     } else if (gen->phase_changed) {
@@ -267,6 +308,8 @@ ey_token_logprobs ey_generation_logprobs(const ey_generation *gen, int i, ey_log
     const struct output_tokens *output = &gen->output;
     ey_token_logprobs out = {.top = top};
     if (!output->wants_logprobs || i < 0) return out;
+    out.chosen.id = -1;
+    if (i < gen->event_text_first) return out;
     out.chosen = logprob_of(gen->engine, output->logprob[i]);
     for (out.n_top = 0; out.n_top < (size_t)output->n_top; out.n_top++)
         top[out.n_top] = logprob_of(
@@ -291,7 +334,7 @@ bool ey_generation_collect(ey_generation **out, ey_answer *answer, ey_err *e)
     while (event.type != EY_EVENT_DONE);
     bool ok = !gen->failed;
     if (!ok && e) *e = gen->error;
-    ok = ok && answer_fill(&gen->answer, gen->engine, &gen->output, e);
+    ok = ok && answer_fill(&gen->answer, gen->engine, &gen->output, &gen->thought, e);
     if (ok) answer_cut_at_stop_string(&gen->answer, gen->n_unstoppable, gen->stop, gen->n_stop);
     *answer = gen->answer;
     gen->answer = (ey_answer){0};
@@ -321,7 +364,9 @@ static ey_finish finish_reason(const ey_generation *gen)
 {
     if (gen->output.ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete)
         return EY_FINISH_STOP;
-    return gen->output.n == gen->output.max_tokens ? EY_FINISH_LENGTH : EY_FINISH_CANCELLED;
+    return gen->answer.repetition.copies || gen->output.n == gen->output.max_tokens
+               ? EY_FINISH_LENGTH
+               : EY_FINISH_CANCELLED;
 }
 
 void generation_end(ey_generation *gen, const ey_err *error)

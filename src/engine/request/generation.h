@@ -8,8 +8,10 @@
 
 #include "engine/request/answer.h"
 #include "engine/cache/image_cache.h"
+#include "engine/request/loop_guard.h"
 #include "engine/request/prompt.h"
 #include "engine/request/stop_strings.h"
+#include "engine/request/thought.h"
 
 enum generation_state { GENERATION_WAITING, GENERATION_RUNNING, GENERATION_DONE };
 
@@ -41,6 +43,8 @@ struct ey_generation {
     size_t n_unstoppable;    /* bytes of text that came before min_tokens were out */
     struct matcher *matcher; /* NULL: the answer is free */
     bool grammar_complete;   /* nothing may follow in its grammar */
+    struct thought thought;
+    struct loop_guard loop_guard; /* answer.repetition: what it found */
 
     /* ---- under the lock ---- */
     enum generation_state state;
@@ -48,6 +52,9 @@ struct ey_generation {
     ey_err error;                /* failed */
     struct buf unread_text;      /* text that was not fetched yet */
     struct buf event_text;       /* text of the last event */
+    size_t unread_thought;       /* bytes at the front of unread_text that are of the thought */
+    size_t event_left;           /* bytes at the end of event_text that the next event is */
+    int event_text_first;        /* thought.text_first as of the last event */
     int n_tokens, unread_tokens; /* published so far; of them, since the last event was fetched */
     double unread_since;         /* when it became too much; 0: it is not */
     ey_phase phase;
@@ -77,6 +84,12 @@ static inline int32_t generation_token_at(const ey_generation *gen, int row)
 {
     int n = (int)gen->prompt->ids.n;
     return row < n ? gen->prompt->ids.id[row] : gen->output.id[row - n];
+}
+
+/* The next token has to keep to the grammar, whose mask is made. */
+static inline bool generation_is_constrained(const ey_generation *gen)
+{
+    return gen->matcher && thought_is_over(&gen->thought);
 }
 
 /* Too much text lies there unfetched. Under the lock. */

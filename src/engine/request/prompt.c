@@ -159,14 +159,31 @@ static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *reque
     return ok;
 }
 
+/* AUTO is of models that do not think, from here on. */
+static bool settle_thinking(ey_request *request, const struct model *model, ey_err *e)
+{
+    if (request->thinking == EY_THINKING_ON && request->messages && !model->thinks)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "this model does not think before it answers; ask without thinking, or a "
+                       "Thinking checkpoint");
+    if (!model->thinks)
+        request->thinking = EY_THINKING_AUTO;
+    else if (request->thinking != EY_THINKING_OFF)
+        request->thinking = EY_THINKING_ON;
+    return true;
+}
+
 bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **out, ey_err *e)
 {
     ey_request request;
     *out = NULL;
-    if (!request_read(&request, given, e)) return false;
+    if (!request_read(&request, given, e) || !settle_thinking(&request, &engine->devices.model, e))
+        return false;
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
     atomic_init(&p->refs, 1);
+    p->is_turn = request.messages;
+    p->opens_thought = p->is_turn && request.thinking == EY_THINKING_ON;
     p->budget = request.budget ? request.budget : engine->devices.budget;
     if (!prompt_fill(p, engine, &request, e)) {
         ey_prompt_free(&p);

@@ -29,7 +29,9 @@ struct ey_prompt {
     ey_image_usage *usage; /* [n_images] */
     int image_tokens;
     uint64_t kv_bytes;
-    ey_budget *budget; /* that the pixels were taken from */
+    bool is_turn;       /* it was made of messages: the answer is the assistant's turn */
+    bool opens_thought; /* at its end */
+    ey_budget *budget;  /* that the pixels were taken from */
     uint64_t budget_bytes;
     struct arena arena; /* of the arrays */
 };

@@ -123,7 +123,7 @@ int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row 
 {
     struct allowed mask, *allowed = NULL;
     int32_t id;
-    if (gen->matcher) {
+    if (generation_is_constrained(gen)) {
         mask = allowed_tokens(&engine->devices, gen);
         allowed = &mask;
     }

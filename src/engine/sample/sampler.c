@@ -85,9 +85,14 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
         s->in_prompt[prompt[i]] = 1;
 }
 
-void sampler_record(struct sampler *s, int32_t id)
+void sampler_record_forced(struct sampler *s, int32_t id)
 {
     s->answer_count[id]++;
+}
+
+void sampler_record(struct sampler *s, int32_t id)
+{
+    sampler_record_forced(s, id);
     s->n_drawn++;
 }
 

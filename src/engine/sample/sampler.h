@@ -44,6 +44,8 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
                    size_t n_prompt);
 /* Takes note of a token that was drawn before (a request that starts again where it was). */
 void sampler_record(struct sampler *s, int32_t id);
+/* The same of a token that was not drawn: the next random number stays the next one. */
+void sampler_record_forced(struct sampler *s, int32_t id);
 /* Which ids may be drawn: those of the mask, and the end tokens listed. */
 struct allowed {
     const uint32_t *mask; /* bit i % 32 of word i / 32 */

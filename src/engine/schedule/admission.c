@@ -142,7 +142,10 @@ static void restart_sampler(ey_generation *gen)
     s->n_ends = gen->n_ends;
     s->min_tokens = (uint64_t)gen->min_tokens;
     for (int i = 0; i < gen->output.n; i++)
-        sampler_record(s, gen->output.id[i]);
+        if (thought_was_forced(&gen->thought, i))
+            sampler_record_forced(s, gen->output.id[i]);
+        else
+            sampler_record(s, gen->output.id[i]);
 }
 
 /* Blocks that its known tokens and one more still need. */

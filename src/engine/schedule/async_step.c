@@ -13,8 +13,8 @@ static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *
 {
     const ey_generation *gen = chunk->gen;
     return chunk->n == 1 && !chunk_is_prompt(chunk) && chunk->wants_logits && !gen->matcher &&
-           !gen->cancelled && !generation_is_unread_full(gen) &&
-           gen->output.n + 2 <= gen->output.max_tokens &&
+           !thought_is_forced(&gen->thought) && !gen->cancelled &&
+           !generation_is_unread_full(gen) && gen->output.n + 2 <= gen->output.max_tokens &&
            sampler_gpu_can_sample(&gen->slot->sampler, engine->buffers.bf16_head.data != NULL) &&
            chunk->first + 2 <= engine->limits.max_blocks * KV_BLOCK;
 }

@@ -123,7 +123,7 @@ static void start_masks(struct scheduler *scheduler, int n_chunks)
     int n = 0;
     for (int i = 0; i < n_chunks; i++) {
         const struct scheduled_chunk *chunk = &scheduler->chunk[i];
-        if (chunk->wants_logits && chunk->gen->matcher)
+        if (chunk->wants_logits && generation_is_constrained(chunk->gen))
             scheduler->matchers[n++] = chunk->gen->matcher;
     }
     grammar_masks_start(&scheduler->masks, scheduler->matchers, n);

@@ -5,7 +5,7 @@
  * clients that follow it expect. */
 #include "models/chat/chatml.h"
 
-#include "models/chat/chat_writer.h"
+#include "models/chat/chat_thought.h"
 
 #define IM_START "<|im_start|>"
 #define IM_END "<|im_end|>"
@@ -43,17 +43,46 @@ static void write_system(struct chat_writer *w, const struct chatml *style)
     end_turn(w);
 }
 
-static void write_assistant(struct chat_writer *w, const ey_message *message,
-                            const struct chatml *style)
+/* Behind the last question thoughts stay; a turn between two calls may have none. */
+static bool keeps_thought(const ey_request *request, size_t at,
+                          const struct thoughtful_message *message)
+{
+    return at > thought_last_question(request) &&
+           (message->n_thought || at + 1 == request->n_messages);
+}
+
+static void write_calls(struct chat_writer *w, const ey_message *message,
+                        const struct chatml *style)
 {
     bool empty = chat_is_empty(message);
-    start_turn(w, "assistant");
-    chat_write_parts(w, message);
     for (size_t i = 0; i < message->n_tool_calls; i++) {
         if (i || !empty) chat_write_text(w, "\n");
         style->tools->write_call(w, &message->tool_calls[i]);
     }
+}
+
+static void write_assistant(struct chat_writer *w, size_t at, const struct chatml *style)
+{
+    const bool thinks = style->thinks && w->request->thinking != EY_THINKING_AUTO;
+    struct thoughtful_message apart = {.said = w->request->messages[at]};
+    if (thinks) thought_take_apart(&apart, &w->request->messages[at]);
+    start_turn(w, "assistant");
+    if (thinks && keeps_thought(w->request, at, &apart)) thought_write(w, &apart);
+    chat_write_parts(w, &apart.said);
+    write_calls(w, &apart.said, style);
     end_turn(w);
+}
+
+/* Where the answer begins: a checkpoint that thinks is kept from it by an empty thought. */
+static void write_answer_start(struct chat_writer *w, const struct chatml *style)
+{
+    start_turn(w, "assistant");
+    if (!style->thinks || w->request->thinking == EY_THINKING_AUTO) return;
+    chat_write_special(w, THOUGHT_START);
+    chat_write_text(w, w->request->thinking == EY_THINKING_ON ? "\n" : "\n\n");
+    if (w->request->thinking == EY_THINKING_ON) return;
+    chat_write_special(w, THOUGHT_END);
+    chat_write_text(w, "\n\n");
 }
 
 static bool is_tool(const ey_request *request, size_t at)
@@ -81,7 +110,7 @@ static void write_message(struct chat_writer *w, size_t at, const struct chatml 
         chat_write_parts(w, message);
         end_turn(w);
     } else if (chat_has_role(message, "assistant")) {
-        write_assistant(w, message, style);
+        write_assistant(w, at, style);
     } else if (chat_has_role(message, "tool")) {
         write_tool_result(w, at, style);
     }
@@ -97,6 +126,6 @@ bool chatml_prompt(struct prompt *out, const ey_request *request, const struct c
     write_system(&w, style);
     for (size_t i = 0; w.ok && i < request->n_messages; i++)
         write_message(&w, i, style);
-    start_turn(&w, "assistant");
+    write_answer_start(&w, style);
     return w.ok;
 }

@@ -12,6 +12,7 @@ struct chatml {
     bool later_system; /* system messages behind the first are turns; otherwise they are left out */
     const struct tool_call_format *tools; /* NULL: tools are refused */
     bool images;
+    bool thinks; /* a checkpoint may: then request.thinking is ON or OFF */
 };
 
 /* Fills *out, which the caller frees (also after an error), with the prompt of request's messages

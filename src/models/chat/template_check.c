@@ -244,7 +244,7 @@ static void say_differences(struct buf *out, const struct template_check *c)
     else if (c->format->default_system && !c->default_system)
         say(out, "default system prompt: it has none, eyelet's is", c->format->default_system,
             strlen(c->format->default_system));
-    if (c->thinking) say(out, "thinking", NULL, 0);
+    if (c->thinking && !c->format->thinks) say(out, "thinking", NULL, 0);
     say_tail(out, c);
     if (c->tools.text[0]) say(out, "words about tools", c->tools.text, strlen(c->tools.text));
     if (c->marker.text[0]) say(out, "markers such as", c->marker.text, strlen(c->marker.text));
@@ -269,4 +269,15 @@ bool template_differences(struct buf *out, const char *text, size_t n,
     buf_free(&c.tail);
     buf_free(&c.expression);
     return ok && !out->failed;
+}
+
+bool template_writes(const char *text, size_t n, const char *wanted)
+{
+    struct jinja_reader r = jinja_reader_open(text, n);
+    struct jinja_literal l;
+    bool found = false;
+    while (!found && jinja_next(&r, &l))
+        found = l.kind == JINJA_TEXT && literal_is(&l, wanted);
+    jinja_reader_close(&r);
+    return found;
 }

@@ -11,6 +11,7 @@ struct built_in_format {
     const struct buf *written;  /* a conversation with all that it knows */
     const char *default_system; /* where the messages have no system prompt; NULL: none */
     const char *tail;           /* behind the last turn, for the answer to begin; "": nothing */
+    bool thinks;                /* thoughts are no difference */
 };
 
 /* Appends what differs in the template, "; " between: default system prompt, thinking, tail,
@@ -18,5 +19,8 @@ struct built_in_format {
  * memory. */
 bool template_differences(struct buf *out, const char *text, size_t n,
                           const struct built_in_format *format);
+
+/* Whether some text that it writes is `wanted`. */
+bool template_writes(const char *text, size_t n, const char *wanted);
 
 #endif

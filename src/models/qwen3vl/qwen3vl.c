@@ -131,5 +131,6 @@ const struct family family_qwen3vl = {
     .tail = "<|im_start|>assistant\n",
     .templates =
         {"3636d0f0bd6bef02654cdffdc447b79cb2cef8ab02cc75267345946291a489e4"}, /* Instruct */
+    .thinking_tail = "<|im_start|>assistant\n<think>\n",
     .vision_marks = &qwen3vl_vision_marks,
 };

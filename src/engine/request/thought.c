@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/request/thought.h"
+
+#include <limits.h>
+#include <string.h>
+
+size_t count_line_breaks(const char *text, size_t n)
+{
+    size_t at = 0;
+    while (at < n && text[at] == '\n')
+        at++;
+    return at;
+}
+
+/* The text in front of the mark or behind it. */
+static bool add_forced_text(struct thought *t, const struct tokenizer *tok, const char *text,
+                            ey_err *e)
+{
+    struct ids ids = {0};
+    bool ok = tokenizer_encode(tok, text, strlen(text), false, &ids, e);
+    for (size_t i = 0; ok && i < ids.n && t->n_forced < MAX_FORCED_TOKENS; i++)
+        t->forced[t->n_forced++] = ids.id[i];
+    ids_free(&ids);
+    return ok;
+}
+
+static bool make_forced_end(struct thought *t, const struct tokenizer *tok, ey_err *e)
+{
+    if (!add_forced_text(t, tok, "\n", e)) return false;
+    t->forced[t->n_forced++] = t->end_id;
+    t->forced_behind_end = t->n_forced;
+    bool ok = add_forced_text(t, tok, "\n\n", e);
+    t->forced_at = t->n_forced;
+    return ok;
+}
+
+bool thought_open(struct thought *t, const struct tokenizer *tok, bool possible, bool opened,
+                  bool constrained, ey_err *e)
+{
+    *t = (struct thought){.start_id = tokenizer_added_id(tok, "<think>"),
+                          .end_id = tokenizer_added_id(tok, "</think>"),
+                          .call_id = tokenizer_added_id(tok, "<tool_call>"),
+                          .constrained = constrained,
+                          .text_begun = !opened};
+    t->possible = possible && t->start_id >= 0 && t->end_id >= 0;
+    t->open = t->possible && opened;
+    t->text_first = t->open ? INT_MAX : 0;
+    return !t->possible || make_forced_end(t, tok, e);
+}
+
+/* Its tokens from `at` on follow. */
+static void force_from(struct thought *t, int at, int index)
+{
+    t->forced_at = at;
+    t->first_forced = index;
+    t->n_was_forced = t->n_forced - at;
+    if (t->forced_at == t->n_forced) t->text_first = index;
+}
+
+void thought_force_end(struct thought *t, int index)
+{
+    t->open = false;
+    t->end = index;
+    force_from(t, 0, index);
+}
+
+static enum token_place take_first(struct thought *t)
+{
+    t->open = true;
+    t->first = 1;
+    t->text_first = INT_MAX;
+    t->text_begun = false;
+    return TOKEN_HIDDEN;
+}
+
+static enum token_place take_end(struct thought *t, int index)
+{
+    t->open = false;
+    t->end = index;
+    if (t->constrained)
+        force_from(t, t->forced_behind_end, index + 1);
+    else
+        t->text_first = index + 1;
+    return TOKEN_HIDDEN;
+}
+
+/* A call that is free is the text's beginning; where the text is constrained it is made to begin.
+ */
+static enum token_place take_call(struct thought *t, int index)
+{
+    if (t->constrained) {
+        thought_force_end(t, index + 1);
+        t->end = index;
+        return TOKEN_HIDDEN;
+    }
+    t->open = false;
+    t->end = t->text_first = index;
+    return TOKEN_OF_TEXT;
+}
+
+enum token_place thought_take(struct thought *t, int32_t id, int index)
+{
+    if (thought_is_forced(t)) {
+        if (++t->forced_at == t->n_forced) t->text_first = index + 1;
+        return TOKEN_HIDDEN;
+    }
+    if (t->possible && index == 0 && id == t->start_id) return take_first(t);
+    if (!t->open) return TOKEN_OF_TEXT;
+    if (id == t->end_id) return take_end(t, index);
+    if (id == t->call_id) return take_call(t, index);
+    if (t->budget && index + 1 - t->first >= t->budget) thought_force_end(t, index + 1);
+    return TOKEN_OF_THOUGHT;
+}
