@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "cli/terminal/cancel.h"
+#include "cli/options/thinking_options.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
 #include "cli/pull_model.h"
@@ -123,6 +124,7 @@ static bool open_remote(struct cli_engine *s, ey_err *e)
 bool cli_engine_load(struct cli_engine *s, ey_err *e)
 {
     if (s->engine || s->remote) return true;
+    if (!option_loop_tokens(&s->loop_tokens, s->options, e)) return false;
     progress_clear(&s->progress);
     s->seed = s->options->seed >= 0 ? (uint64_t)s->options->seed : ey_random_seed();
     bool ok = s->options->server ? open_remote(s, e) : open_engine(s, e);
@@ -183,7 +185,7 @@ static bool on_answer_event(void *user, const ey_event *event)
         if (!shows_itself)
             progress_phase(&s->progress, ey_phase_text(event->phase), (uint64_t)event->done,
                            (uint64_t)event->total);
-    } else if (sink->stream) {
+    } else if (sink->stream && event->type == EY_EVENT_TEXT) {
         progress_clear(&s->progress);
         term_write(&s->out, event->text, event->n_text);
     }
@@ -249,6 +251,11 @@ ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, 
     request.sampling = cli_engine_sampling(s, greedy);
     request.stop = o->stop.item;
     request.n_stop = o->stop.n;
+    request.thinking = option_thinking(o);
+    if (request.thinking == EY_THINKING_AUTO && !s->remote) request.thinking = EY_THINKING_OFF;
+    request.thinking_budget = EY_KEEP_ANSWER;
+    if (s->loop_tokens && !s->ignore_eos)
+        request.loop_guard = ey_loop_guard_cautious(s->loop_tokens);
     request.on_event = on_answer_event;
     request.event_user = sink;
     request.gone = on_decoding;

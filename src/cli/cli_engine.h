@@ -19,6 +19,7 @@ struct cli_engine {
     struct remote *remote; /* … and with --server, where this is there instead */
     char model[4096];      /* EY_MAX_PATH */
     uint64_t seed;         /* of all answers of this run: --seed, else random */
+    int loop_tokens;       /* of --loop-guard; 0: off */
     bool sampled;          /* an answer was drawn with it */
     bool ignore_eos;       /* answers go on to their longest */
     int max_images;        /* images of one request; 1 unless set before cli_engine_load */

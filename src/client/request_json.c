@@ -179,6 +179,12 @@ bool request_json(struct buf *out, const ey_request *request,
     }
     add_sampling(&w, &request->sampling);
     if (request->n_stop) add_strings(&w, "stop", request->stop, request->n_stop);
+    if (request->thinking != EY_THINKING_AUTO) {
+        json_write_key(&w, "chat_template_kwargs");
+        json_open_object(&w);
+        json_add_bool(&w, "enable_thinking", request->thinking == EY_THINKING_ON);
+        json_close_object(&w);
+    }
     if (format) add_response_format(&w, format);
     add_pixels(&w, request);
     add_messages(&w, request);

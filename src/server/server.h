@@ -3,6 +3,7 @@
 #ifndef EY_SERVER_SERVER_H
 #define EY_SERVER_SERVER_H
 
+#include "eyelet/request.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "eyelet/plan.h"
@@ -63,6 +64,8 @@ struct server_options {
     int idle_unload_seconds; /* 0: never */
     int drain_seconds;       /* how long streams may go on after SIGTERM */
     bool insecure;           /* a non-loopback host without a key is meant so */
+    ey_thinking thinking;    /* of requests that say nothing of it */
+    int loop_tokens;         /* an answer that long which repeats itself is ended; 0: never */
     bool strict;             /* unknown fields are refused, not only named */
     bool log_requests;       /* the bodies of requests too, cut at 4,096 bytes */
     bool quiet;

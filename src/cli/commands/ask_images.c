@@ -27,6 +27,7 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     struct json_writer w = json_write_to(&out, JSON_SPACED);
     json_open_object(&w);
     json_add_string(&w, "answer", answer->text);
+    if (answer->n_thought) json_add_string(&w, "thought", answer->thought);
     json_add_string(&w, "finish_reason", ey_finish_text(answer->finish_reason));
     if (s->sampled)
         json_add_uint(&w, "seed", answer->seed);

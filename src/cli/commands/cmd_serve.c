@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/commands/commands.h"
+#include "cli/options/thinking_options.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"
 #include "cli/pull_model.h"
@@ -322,12 +323,14 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->drain_seconds = (int)o->drain_seconds;
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
     v->strict = o->strict;
+    v->thinking = option_thinking(o);
     v->log_requests = o->log_requests;
     v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))
         return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder",
                        v->local_media_path);
-    return read_list(s, s->names, &s->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names,
+    return option_loop_tokens(&v->loop_tokens, o, e) &&
+           read_list(s, s->names, &s->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names,
                      e) &&
            read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins",
                      &o->origins, e) &&

@@ -76,6 +76,7 @@ struct options {
     double temperature, top_p, min_p, repetition_penalty, presence_penalty,
         frequency_penalty; /* NaN: not given */
     struct text_list stop, choices;
+    const char *thinking, *loop_guard;
     const char *schema, *prompt;
     /* serve */
     const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,

@@ -10,8 +10,10 @@ struct piece_of_text {
 
 static struct piece_of_text without_breaks_in_front(struct piece_of_text s)
 {
-    while (s.n && *s.at == '\n')
-        s.at++, s.n--;
+    while (s.n && *s.at == '\n') {
+        s.at++;
+        s.n--;
+    }
     return s;
 }
 

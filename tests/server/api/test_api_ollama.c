@@ -236,6 +236,14 @@ static void models_that_can_less_or_more(void **state)
     (void)state;
     l.thinks = true;
     assert_true(parse_ollama(&r, OLLAMA_CHAT, "{" HI ", \"think\": true}", &l, &error));
+    assert_int_equal(r.request.thinking, EY_THINKING_ON);
+    assert_int_equal(r.request.thinking_budget, 0);
+    api_request_free(&r);
+    assert_true(parse_ollama(&r, OLLAMA_CHAT,
+                             "{" HI ", \"think\": false, \"options\": {\"num_predict\": 8}}", &l,
+                             &error));
+    assert_int_equal(r.request.thinking, EY_THINKING_OFF);
+    assert_int_equal(r.request.thinking_budget, EY_KEEP_ANSWER);
     api_request_free(&r);
     l.tool_format = NULL;
     assert_false(parse_ollama(

@@ -1077,6 +1077,124 @@ static void grammars_are_charged(void **state)
     ey_budget_free(&policy.budget);
 }
 
+/* ---- thoughts and loops ---- */
+
+/* The first that says something decides: switch, effort, server; a budget of 0 is off. */
+static void who_says_whether_to_think(void **state)
+{
+    static const struct {
+        const char *body;
+        ey_thinking server, wanted;
+        int budget;
+    } cases[] = {
+        {"", EY_THINKING_AUTO, EY_THINKING_AUTO, 0},
+        {"", EY_THINKING_OFF, EY_THINKING_OFF, 0},
+        {", \"reasoning_effort\": \"low\"", EY_THINKING_OFF, EY_THINKING_ON, 0},
+        {", \"reasoning_effort\": \"none\"", EY_THINKING_ON, EY_THINKING_OFF, 0},
+        {", \"reasoning_effort\": \"high\", \"chat_template_kwargs\": {\"enable_thinking\": false}",
+         EY_THINKING_ON, EY_THINKING_OFF, 0},
+        {", \"reasoning_effort\": \"none\", \"chat_template_kwargs\": {\"enable_thinking\": true}",
+         EY_THINKING_AUTO, EY_THINKING_ON, 0},
+        {", \"chat_template_kwargs\": {\"thinking_budget\": 9}", EY_THINKING_AUTO, EY_THINKING_AUTO,
+         9},
+        {", \"thinking_budget_tokens\": 5, \"thinking_token_budget\": 7", EY_THINKING_AUTO,
+         EY_THINKING_AUTO, 7},
+        {", \"thinking_token_budget\": 0", EY_THINKING_ON, EY_THINKING_OFF, 0},
+        {", \"thinking_token_budget\": -1, \"max_tokens\": 9", EY_THINKING_AUTO, EY_THINKING_AUTO,
+         0},
+        {", \"max_tokens\": 9", EY_THINKING_AUTO, EY_THINKING_AUTO, 0}, /* nothing is kept here */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_limits l = limits();
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        l.thinks = true;
+        l.thinking = cases[i].server;
+        snprintf(body, sizeof(body), "{" USER "%s}", cases[i].body);
+        if (!parse_within(&r, API_CHAT, body, &l, &error)) fail_msg("%s: %s", body, error.message);
+        if (r.request.thinking != cases[i].wanted || r.request.thinking_budget != cases[i].budget)
+            fail_msg("%s: %d, budget %d", body, (int)r.request.thinking, r.request.thinking_budget);
+        api_request_free(&r);
+    }
+}
+
+static void models_that_do_not_think(void **state)
+{
+    struct api_request r;
+    struct api_error error = {0};
+    (void)state;
+    assert_true(parse(&r, API_CHAT, "{" USER ", \"reasoning_effort\": \"high\"}", &error));
+    assert_int_equal(r.request.thinking, EY_THINKING_AUTO);
+    api_request_free(&r);
+    assert_false(parse(
+        &r, API_CHAT, "{" USER ", \"chat_template_kwargs\": {\"enable_thinking\": true}}", &error));
+    assert_string_equal(error.param, "chat_template_kwargs.enable_thinking");
+    assert_int_equal(error.status, 400);
+    api_request_free(&r);
+}
+
+static void the_loop_guard(void **state)
+{
+    static const struct {
+        const char *body;
+        int tokens;
+        ey_loop_guard wanted;
+    } cases[] = {
+        {"", 0, {0, 0, 0, 0}},
+        {"", 1024, {1, 512, 8, 1024}},
+        {", \"ignore_eos\": true", 1024, {0, 0, 0, 0}},
+        {", \"repetition_detection\": null", 1024, {1, 512, 8, 1024}},
+        {", \"repetition_detection\": {\"max_pattern_size\": 0}", 1024, {0, 0, 0, 0}},
+        {", \"repetition_detection\": {\"max_pattern_size\": 64, \"min_pattern_size\": 4, "
+         "\"min_count\": 12}",
+         1024,
+         {4, 64, 12, 0}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_limits l = limits();
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        l.loop_tokens = cases[i].tokens;
+        snprintf(body, sizeof(body), "{" USER "%s}", cases[i].body);
+        if (!parse_within(&r, API_CHAT, body, &l, &error)) fail_msg("%s: %s", body, error.message);
+        assert_memory_equal(&r.request.loop_guard, &cases[i].wanted, sizeof(ey_loop_guard));
+        api_request_free(&r);
+    }
+}
+
+static void thinking_fields_are_checked(void **state)
+{
+    static const char *const bad[] = {
+        "\"reasoning_effort\": \"much\"",
+        "\"reasoning_effort\": 3",
+        "\"thinking_token_budget\": true",
+        "\"thinking_token_budget\": 1.5",
+        "\"thinking_token_budget\": -2",
+        "\"chat_template_kwargs\": {\"enable_thinking\": \"false\"}",
+        "\"include_reasoning\": 1",
+        "\"repetition_detection\": 3",
+        "\"repetition_detection\": {\"max_pattern_size\": -1}",
+        "\"repetition_detection\": {\"max_pattern_size\": 2049, \"min_count\": 2}",
+        "\"repetition_detection\": {\"max_pattern_size\": 4, \"min_count\": 1}",
+        "\"repetition_detection\": {\"max_pattern_size\": 4, \"min_pattern_size\": 5, "
+        "\"min_count\": 2}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        snprintf(body, sizeof(body), "{" USER ", %s}", bad[i]);
+        if (parse(&r, API_CHAT, body, &error)) fail_msg("%s was taken", body);
+        assert_int_equal(error.status, 400);
+        api_request_free(&r);
+    }
+}
+
 /* ---- limits ---- */
 
 /* head, n times item with commas between, tail. */
@@ -1312,6 +1430,10 @@ static void json_takes_no_more_than_is_charged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_says_whether_to_think),
+        cmocka_unit_test(models_that_do_not_think),
+        cmocka_unit_test(the_loop_guard),
+        cmocka_unit_test(thinking_fields_are_checked),
         cmocka_unit_test(json_takes_no_more_than_is_charged),
         cmocka_unit_test(messages_of_a_chat),
         cmocka_unit_test(images),

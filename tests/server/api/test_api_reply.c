@@ -58,7 +58,7 @@ static void ids(void **state)
 }
 
 static const ey_image_usage image = {640, 480, 608, 448, 266, true};
-static const struct api_usage usage = {300, 12, 256, 266, &image, 1, 0.5, 0.25, 0.125};
+static const struct api_usage usage = {300, 12, 256, 266, &image, 1, 0.5, 0.25, 0.125, 0, {0, 0}};
 #define USAGE                                                                                  \
     "\"usage\":{\"prompt_tokens\":300,\"completion_tokens\":12,\"total_tokens\":312,\"prompt_" \
     "tokens_details\":{\"cached_tokens\":256,"                                                 \
@@ -72,8 +72,10 @@ static void whole_chats(void **state)
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
     struct api_tool_call call = {"call_1", "f", "{\"a\": \"\\u00e4\"}", 15};
-    struct api_choice plain = {
-        .index = 0, .text = "x\ty", .n_text = 3, .end = {EY_FINISH_LENGTH, false, NULL, -1}};
+    struct api_choice plain = {.index = 0,
+                               .text = "x\ty",
+                               .n_text = 3,
+                               .end = {EY_FINISH_LENGTH, false, NULL, -1, {0, 0}, false}};
     struct api_choice called = {.index = 1,
                                 .text = "",
                                 .n_text = 0,
@@ -102,13 +104,18 @@ static void why_it_stopped(void **state)
     static const struct {
         struct api_end end;
         const char *wanted;
-    } cases[] = {
-        {{EY_FINISH_STOP, false, NULL, -1}, "\"finish_reason\":\"stop\",\"stop_reason\":null}"},
-        {{EY_FINISH_STOP, false, "\n\n", -1},
-         "\"finish_reason\":\"stop\",\"stop_reason\":\"\\n\\n\"}"},
-        {{EY_FINISH_STOP, false, NULL, 0}, "\"finish_reason\":\"stop\",\"stop_reason\":0}"},
-        {{EY_FINISH_LENGTH, false, NULL, -1},
-         "\"finish_reason\":\"length\",\"stop_reason\":null}"}};
+    } cases[] = {{{EY_FINISH_STOP, false, NULL, -1, {0, 0}, false},
+                  "\"finish_reason\":\"stop\",\"stop_reason\":null}"},
+                 {{EY_FINISH_STOP, false, "\n\n", -1, {0, 0}, false},
+                  "\"finish_reason\":\"stop\",\"stop_reason\":\"\\n\\n\"}"},
+                 {{EY_FINISH_STOP, false, NULL, 0, {0, 0}, false},
+                  "\"finish_reason\":\"stop\",\"stop_reason\":0}"},
+                 {{EY_FINISH_LENGTH, false, NULL, -1, {0, 0}, false},
+                  "\"finish_reason\":\"length\",\"stop_reason\":null}"},
+                 {{EY_FINISH_LENGTH, false, NULL, -1, {12, 86}, false},
+                  "\"finish_reason\":\"length\",\"stop_reason\":\"repetition_detected\"}"},
+                 {{EY_FINISH_LENGTH, false, NULL, -1, {12, 86}, true},
+                  "\"finish_reason\":\"repetition\",\"stop_reason\":\"repetition_detected\"}"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_reply reply = plain_reply(API_COMPLETION);
         struct api_choice choice = {.text = "t", .n_text = 1, .end = cases[i].end};
@@ -127,7 +134,7 @@ static void scores_of_a_chat(void **state)
     struct api_choice choice = {.text = "az",
                                 .n_text = 2,
                                 .logprobs = {tokens, 2, NULL},
-                                .end = {EY_FINISH_STOP, false, NULL, -1}};
+                                .end = {EY_FINISH_STOP, false, NULL, -1, {0, 0}, false}};
     struct buf out = buf_with_max(1 << 16);
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     reply_add_choice(&w, &reply, &choice);
@@ -162,7 +169,7 @@ static void scores_of_a_completion(void **state)
     struct api_choice choice = {.text = "az",
                                 .n_text = 2,
                                 .logprobs = {tokens, 2, &offset},
-                                .end = {EY_FINISH_STOP, false, NULL, -1}};
+                                .end = {EY_FINISH_STOP, false, NULL, -1, {0, 0}, false}};
     struct buf out = buf_with_max(1 << 16);
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     reply_add_choice(&w, &reply, &choice);
@@ -196,7 +203,7 @@ static void bytes_of_a_choice(void **state)
             struct api_choice choice = {.text = text,
                                         .n_text = strlen(text),
                                         .logprobs = {many, 64, &offset},
-                                        .end = {EY_FINISH_STOP, false, NULL, -1}};
+                                        .end = {EY_FINISH_STOP, false, NULL, -1, {0, 0}, false}};
             struct buf out = buf_with_max(1 << 20);
             struct json_writer w = json_write_to(&out, JSON_COMPACT);
             reply_add_choice(&w, &reply, &choice);
@@ -211,7 +218,7 @@ static void chunks_of_a_chat(void **state)
     (void)state;
     struct api_reply reply = plain_reply(API_CHAT);
     struct api_tool_call call = {"call_2", "g", "{}", 2};
-    struct api_end end = {EY_FINISH_STOP, false, "END", -1};
+    struct api_end end = {EY_FINISH_STOP, false, "END", -1, {0, 0}, false};
     struct buf out = buf_with_max(1 << 16);
 #define CHUNK "data: " HEAD("chat.completion.chunk")
     reply_chunk_role(&out, &reply, 0);
@@ -239,7 +246,7 @@ static void chunks_of_a_completion(void **state)
 {
     (void)state;
     struct api_reply reply = plain_reply(API_COMPLETION);
-    struct api_end end = {EY_FINISH_LENGTH, false, NULL, -1};
+    struct api_end end = {EY_FINISH_LENGTH, false, NULL, -1, {0, 0}, false};
     size_t offset = 0;
     struct api_logprobs scores = {tokens, 1, &offset};
     struct buf out = buf_with_max(1 << 16);
@@ -284,6 +291,27 @@ static void thoughts(void **state)
                                 "\"content\":\"b\",\"refusal\":null,\"reasoning_content\":\"a\","
                                 "\"reasoning\":\"a\"},\"logprobs\":null,\"finish_reason\":\"stop\","
                                 "\"stop_reason\":null}");
+}
+
+/* The loop stands at the top of the whole answer and of the chunk that ends it. */
+static void loops(void **state)
+{
+    (void)state;
+    struct api_reply reply = plain_reply(API_CHAT);
+    struct buf out = buf_with_max(1 << 16);
+    struct api_end end = {EY_FINISH_LENGTH, false, NULL, -1, {12, 86}, false};
+    reply_chunk_end(&out, &reply, 0, &end, NULL);
+    check(&out,
+          "data: " HEAD(
+              "chat.completion.chunk") "{\"index\":0,\"delta\":{},\"logprobs\":"
+                                       "null,\"finish_reason\":\"length\",\"stop_reason\":"
+                                       "\"repetition_detected\"}],"
+                                       "\"repetition\":{\"pattern_tokens\":12,\"copies\":86}}\n\n");
+    struct json_writer w = reply_open(&out, &reply);
+    reply_close(&w, &(struct api_usage){.thinking_tokens = 7, .repetition = {12, 86}});
+    assert_non_null(strstr(out.data, "],\"repetition\":{\"pattern_tokens\":12,\"copies\":86},"));
+    assert_non_null(strstr(out.data, "\"completion_tokens_details\":{\"reasoning_tokens\":7}"));
+    buf_free(&out);
 }
 
 static void an_error_in_a_stream(void **state)
@@ -344,6 +372,7 @@ int main(void)
         cmocka_unit_test(chunks_of_a_chat),
         cmocka_unit_test(chunks_of_a_completion),
         cmocka_unit_test(thoughts),
+        cmocka_unit_test(loops),
         cmocka_unit_test(an_error_in_a_stream),
         cmocka_unit_test(no_text_ends_an_event),
         cmocka_unit_test(ids_and_images),

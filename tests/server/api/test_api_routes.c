@@ -393,13 +393,6 @@ bool server_acquire_engine(struct server *server, size_t model, struct exchange 
     return true;
 }
 
-bool server_model_thinks(struct server *server, size_t model)
-{
-    (void)server;
-    (void)model;
-    return false;
-}
-
 void server_release_engine(struct server *server, struct lease *lease)
 {
     (void)server;

@@ -28,9 +28,11 @@ struct api_tool_call {
 /* How an answer ended. */
 struct api_end {
     ey_finish finish;
-    bool called;           /* it stopped after tool calls, which some dialects tell apart */
-    const char *stop_text; /* NULL: none of the request's stop texts */
-    int stop_id;           /* -1: none of its stop_token_ids */
+    bool called;              /* it stopped after tool calls, which some dialects tell apart */
+    const char *stop_text;    /* NULL: none of the request's stop texts */
+    int stop_id;              /* -1: none of its stop_token_ids */
+    ey_repetition repetition; /* copies 0: no loop ended it */
+    bool repetition_asked;    /* it was looked for at the client's wish */
 };
 
 /* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL

@@ -21,8 +21,9 @@ struct api_dialect {
     int kind; /* the folder's own number, where several of its routes differ */
     const char *id_prefix, *call_prefix;
     const char *json_type, *stream_type; /* Content-Type of whole answers and of streams */
-    bool clips;   /* an answer that the context does not hold is cut short; else it is refused */
-    bool lenient; /* unknown fields are passed over also where the server is strict */
+    bool clips; /* an answer that the context does not hold is cut short; else it is refused */
+    bool keeps_answer;  /* of a limited length some is kept for what follows a thought */
+    bool lenient;       /* unknown fields are passed over also where the server is strict */
     size_t state_bytes; /* of api_reply.state */
 
     /* Reads all fields but the model, which is read already. The grammar and the images are made

@@ -7,6 +7,14 @@
 #include "server/api/common/answer_grammar.h"
 #include "server/api/common/image_refs.h"
 
+/* What they say of thoughts (thinking_fields.h). */
+struct api_thinking {
+    ey_thinking asked, effort; /* AUTO: nothing is said */
+    struct field_path path;    /* of what asked */
+    bool budget_given;
+    int budget;
+};
+
 /* What the fields leave for the end, or for one another. */
 struct api_parser {
     struct api_reading reading;
@@ -15,6 +23,7 @@ struct api_parser {
     struct pixel_budget budget;
     struct api_tools tools;
     struct answer_format format;
+    struct api_thinking thinking;
     bool logprobs; /* they were asked for, by a field of their own */
 };
 

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "server/api/common/api_charge.h"
 #include "server/api/common/api_dialect.h"
+#include "server/api/common/thinking_fields.h"
 
 struct request_memory {
     struct arena lasting, passing;
@@ -168,7 +169,8 @@ bool api_read(struct api_request *out, const struct api_limits *limits, struct a
 {
     struct api_parser p = make_parser(out, limits, error);
     out->request = limits->defaults;
-    return out->dialect->read(&p) && format_compile(&p.reading, &p.format, &p.tools) &&
+    return out->dialect->read(&p) && thinking_settle(&p) &&
+           format_compile(&p.reading, &p.format, &p.tools) &&
            images_load(&p.reading, &p.images, &p.budget);
 }
 

@@ -44,6 +44,8 @@ struct api_request {
     bool single_call;           /* only the first of them (parallel_tool_calls false) */
     bool seed_given;            /* request.sampling.seed is the client's */
     bool length_given;          /* request.max_tokens is */
+    bool hides_thinking;        /* thoughts are counted and not told */
+    bool loops_asked;           /* request.loop_guard is the client's */
     bool token_strings;         /* of a tokenization: the tokens' texts too */
     bool token_pieces;          /* or with each id */
     struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization; its messages
@@ -66,8 +68,10 @@ struct api_limits {
     int max_images;      /* of one request */
     uint64_t max_pixels; /* of an image whose request has no budget; 0: as its detail says */
     int vocab_size, max_model_len;
-    bool thinks; /* the model writes its thoughts, or can */
-    bool strict; /* fields that are not known are refused */
+    bool thinks;          /* the model's template opens a thought */
+    ey_thinking thinking; /* where the request says nothing */
+    int loop_tokens;      /* of the cautious guard; 0: loops are not looked for */
+    bool strict;          /* fields that are not known are refused */
     const struct media_policy *media;
     ey_grammar_cache *grammars;        /* NULL: each is compiled */
     const ey_tool_format *tool_format; /* the model's; NULL: it knows no tools */

@@ -12,6 +12,8 @@ struct api_usage {
     const ey_image_usage *images; /* [n_images] */
     size_t n_images;
     double vision_s, prefill_s, decode_s; /* of the first answer; all 0: not measured */
+    int64_t thinking_tokens;              /* of completion_tokens */
+    ey_repetition repetition;             /* the loop that ended the first answer that one ended */
 };
 
 #endif

@@ -43,7 +43,9 @@ static struct api_limits api_limits_for(const struct completion *a,
                                 .max_pixels = o->max_pixels,
                                 .vocab_size = ey_engine_describe(a->engine).vocab_size,
                                 .max_model_len = ey_engine_describe(a->engine).max_model_len,
-                                .thinks = server_model_thinks(a->server, a->lease.model),
+                                .thinks = ey_engine_describe(a->engine).thinks,
+                                .thinking = o->thinking,
+                                .loop_tokens = o->loop_tokens,
                                 .strict = o->strict,
                                 .media = media,
                                 .grammars = a->server->grammars,
@@ -263,7 +265,9 @@ struct api_end completion_finish(const struct completion *a, const ey_answer *an
     return (struct api_end){.finish = answer->finish_reason,
                             .called = n_calls && answer->finish_reason == EY_FINISH_STOP,
                             .stop_text = answer->stop_text,
-                            .stop_id = requested ? answer->stop_id : -1};
+                            .stop_id = requested ? answer->stop_id : -1,
+                            .repetition = answer->repetition,
+                            .repetition_asked = a->request.loops_asked};
 }
 
 /* The text taken apart. */
@@ -340,6 +344,8 @@ static struct api_choice choice_of_answer(const struct completion *a,
 {
     const ey_answer *answer = &slot->answer;
     return (struct api_choice){.index = slot->index,
+                               .thinking = answer->thought,
+                               .n_thinking = a->request.hides_thinking ? 0 : answer->n_thought,
                                .text = parsed->text.data,
                                .n_text = parsed->text.size,
                                .calls = parsed->call,
@@ -375,7 +381,9 @@ static uint64_t whole_reply_bytes(const struct completion *a)
     for (size_t i = 0; i < a->choices.n_slots; i++) {
         const ey_answer *answer = &a->choices.slot[i].answer;
         struct echo_text echo = completion_echo(a, a->choices.slot[i].index);
-        struct api_choice choice = {.text = answer->text,
+        struct api_choice choice = {.thinking = answer->thought,
+                                    .n_thinking = answer->n_thought,
+                                    .text = answer->text,
                                     .n_text = answer->n_text,
                                     .logprobs = {answer->logprobs, answer->n_logprobs, NULL}};
         bytes += api_choice_bytes(&choice) + api_json_text_bytes(echo.bytes, echo.n) +

@@ -224,7 +224,8 @@ bool completion_choices_next(struct completion_choices *a, int timeout_ms,
     }
     if (!*slot) *slot = poll_choices(a, timeout_ms, event);
     if (!*slot) return true;
-    if (event->type == EY_EVENT_TEXT) metrics_watch_tokens(&(*slot)->watch, event->n_tokens);
+    if (event->type == EY_EVENT_TEXT || event->type == EY_EVENT_THOUGHT)
+        metrics_watch_tokens(&(*slot)->watch, event->n_tokens);
     return event->type != EY_EVENT_DONE || collect_choice(a, *slot, (size_t)event->n_tokens, error);
 }
 
@@ -254,6 +255,8 @@ void completion_choices_usage(const struct completion_choices *a, struct api_usa
     for (size_t i = 0; i < a->n_slots; i++) {
         const ey_answer *answer = &a->slot[i].answer;
         out->completion_tokens += answer->completion_tokens;
+        out->thinking_tokens += answer->thought_tokens;
+        if (!out->repetition.copies) out->repetition = answer->repetition;
         if (i % (size_t)a->request->n) continue;
         out->prompt_tokens += answer->prompt_tokens;
         out->cached_tokens += answer->cached_tokens;

@@ -16,6 +16,7 @@ struct choice_state {
     bool begun;
     ey_tool_parser *tools; /* NULL: the request has none */
     int n_calls;
+    int n_hidden;        /* tokens of a thought, which have none */
     int n_logprobs_sent; /* tokens whose log-probabilities are out */
     size_t offset;       /* of the next token in the text */
 };
@@ -34,9 +35,10 @@ struct completion_stream {
 
 /* ---- log-probabilities ---- */
 
-/* Those of tokens from..to-1 of an answer that still runs. */
+/* Those of tokens from..to-1 of an answer that still runs, without a thought's. */
 struct fetched_logprobs {
-    ey_token_logprobs *token;
+    ey_token_logprobs *token; /* [n] */
+    size_t n;
     ey_logprob *top;
 };
 
@@ -47,8 +49,11 @@ static bool fetch_logprobs(struct fetched_logprobs *out, const struct completion
     out->token = calloc(n + 1, sizeof(*out->token));
     out->top = calloc(n * n_top + 1, sizeof(*out->top));
     if (!out->token || !out->top) return false;
-    for (size_t i = 0; i < n; i++)
-        out->token[i] = ey_generation_logprobs(generation, from + (int)i, out->top + i * n_top);
+    for (size_t i = 0; i < n; i++) {
+        out->token[out->n] = ey_generation_logprobs(generation, from + (int)i,
+                                                    out->top + i * n_top);
+        out->n += out->token[out->n].chosen.id >= 0;
+    }
     return true;
 }
 
@@ -141,13 +146,26 @@ static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
     struct api_logprobs logprobs = {.offset = &v->offset};
     bool ok = true;
     if (s->a->request.request.top_logprobs >= 0) {
-        ok = fetch_logprobs(&fetched, s->a, slot->generation, v->n_logprobs_sent, event->n_tokens);
+        ok = fetch_logprobs(&fetched, s->a, slot->generation, v->n_hidden + v->n_logprobs_sent,
+                            event->n_tokens);
         logprobs.tokens = fetched.token;
-        logprobs.n = (size_t)(event->n_tokens - v->n_logprobs_sent);
+        logprobs.n = fetched.n;
+        v->n_hidden = event->n_tokens - v->n_logprobs_sent - (int)fetched.n;
     }
     ok = ok && write_new_text(s, slot, event, &logprobs);
     free_logprobs(&fetched);
     return ok || api_fail_memory(&s->a->error);
+}
+
+static void on_thought(struct completion_stream *s, const struct choice_slot *slot,
+                       const ey_event *event)
+{
+    if (s->a->request.hides_thinking) return;
+    begin_choice(s, slot);
+    emit_event(s, &(struct api_event){.type = API_EVENT_THINKING,
+                                      .index = slot->index,
+                                      .text = event->text,
+                                      .n_text = event->n_text});
 }
 
 /* Those that no text has come for, of a whole answer perhaps, are written at once. */
@@ -229,6 +247,7 @@ static bool advance_stream(struct completion_stream *s)
         !completion_choices_next(choices, WAIT_MS, &slot, &event, &s->a->error))
         return false;
     if (slot && event.type == EY_EVENT_PHASE) note_phase(s, slot, &event);
+    if (slot && event.type == EY_EVENT_THOUGHT) on_thought(s, slot, &event);
     if (slot && event.type == EY_EVENT_TEXT && !on_text(s, slot, &event)) return false;
     if (slot && event.type == EY_EVENT_DONE && !on_done(s, slot)) return false;
     if (choices->n_done == choices->n_slots)

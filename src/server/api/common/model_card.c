@@ -245,7 +245,8 @@ static bool read_card(struct model_card *card, const char *directory, const char
     read_sampling(card, directory);
     read_weights(card, directory);
     char *template = read_template(directory);
-    card->thinking = template && strstr(template, "<think>");
+    card->thinking = template && strcmp(card->model_type, "qwen3_vl") == 0 &&
+                     strstr(template, "<|im_start|>assistant\\n<think>\\n'");
     free(template);
     card->known = true;
     return true;
@@ -277,11 +278,6 @@ struct model_card server_model_card(struct server *server, size_t model)
     }
     copy.vision = copy.vision && server->options->max_images;
     return copy;
-}
-
-bool server_model_thinks(struct server *server, size_t model)
-{
-    return server_model_card(server, model).thinking;
 }
 
 char *server_model_template(struct server *server, size_t model)

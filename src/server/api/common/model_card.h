@@ -26,7 +26,6 @@ void model_cards_close(struct model_cards **cards);
 
 /* Reads the files at the first call that finds the model's folder known. */
 struct model_card server_model_card(struct server *server, size_t model);
-bool server_model_thinks(struct server *server, size_t model);
 /* The checkpoint's chat template; the caller frees. NULL: it has none. */
 char *server_model_template(struct server *server, size_t model);
 

@@ -9,6 +9,7 @@
                   .json_type = "application/json; charset=utf-8", \
                   .stream_type = "application/x-ndjson",          \
                   .clips = true,                                  \
+                  .keeps_answer = true,                           \
                   .lenient = true,                                \
                   .state_bytes = sizeof(struct ollama_state),     \
                   .read = ollama_read,                            \

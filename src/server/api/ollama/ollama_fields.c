@@ -117,6 +117,13 @@ static bool read_past_calls(const struct api_reading *r, const struct field_path
     return true;
 }
 
+static bool read_ollama_thought(const struct api_reading *r, const struct field_path *message,
+                                json_object *value, ey_message *out)
+{
+    return !value || field_text(r, field_member(message, "thinking").text, value, EY_MAX_TEXT_BYTES,
+                                &out->thought, &out->n_thought);
+}
+
 static bool read_ollama_message(struct api_parser *p, const struct field_path *path,
                                 json_object *value, ey_message *out)
 {
@@ -125,6 +132,7 @@ static bool read_ollama_message(struct api_parser *p, const struct field_path *p
            read_ollama_role(&p->reading, path, json_member(value, "role"), &out->role) &&
            read_parts(p, path, &content, json_member(value, "content"),
                       json_member(value, "images"), out) &&
+           read_ollama_thought(&p->reading, path, json_member(value, "thinking"), out) &&
            read_past_calls(&p->reading, path, json_member(value, "tool_calls"), out);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "server/api/common/sampling_fields.h"
+#include "server/api/common/thinking_fields.h"
 #include "server/api/ollama/ollama_dialect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -212,6 +213,7 @@ bool ollama_read_think(struct api_parser *p, const char *path, json_object *valu
     if (!known)
         return api_fail_field(r->error, path,
                               "true, false, \"low\", \"medium\", \"high\" or \"max\"", value);
+    thinking_ask(p, path, wanted);
     if (!wanted || r->limits->thinks) return true;
     api_fail(r->error, path, "\"%.200s\" does not support thinking", r->out->model);
     r->error->code = API_ERROR_UNSUPPORTED;

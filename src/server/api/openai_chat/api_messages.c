@@ -214,6 +214,21 @@ static bool read_role(const struct api_reading *r, const struct field_path *mess
                           "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", value);
 }
 
+/* Clients send it under one of two names; the first that has text is it. */
+static bool read_past_thought(const struct api_reading *r, const struct field_path *message,
+                              json_object *value, ey_message *out)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning"};
+    for (size_t i = 0; i < COUNT(names) && !out->n_thought; i++) {
+        json_object *thought = json_member(value, names[i]);
+        if (json_object_is_type(thought, json_type_string) &&
+            !field_text(r, field_member(message, names[i]).text, thought, EY_MAX_TEXT_BYTES,
+                        &out->thought, &out->n_thought))
+            return false;
+    }
+    return true;
+}
+
 static bool read_message(const struct api_reading *r, struct image_refs *images,
                          const struct field_path *path, json_object *value, ey_message *out)
 {
@@ -224,6 +239,7 @@ static bool read_message(const struct api_reading *r, struct image_refs *images,
            field_members_known(r, "messages[]", value, known, COUNT(known)) &&
            read_role(r, path, json_member(value, "role"), &out->role) &&
            read_content(r, images, path, json_member(value, "content"), out) &&
+           read_past_thought(r, path, value, out) &&
            read_tool_calls(r, path, json_member(value, "tool_calls"), out);
 }
 

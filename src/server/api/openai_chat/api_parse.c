@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "server/api/common/sampling_fields.h"
+#include "server/api/common/thinking_fields.h"
 #include "server/api/openai_chat/api_messages.h"
 #include "server/api/openai_chat/api_response_format.h"
 #include "server/api/openai_chat/openai_dialect.h"
@@ -282,14 +283,28 @@ static bool read_tokens(struct api_parser *p, const char *path, json_object *val
                      &r->out->prompts->n_ids);
 }
 
-/* Of the template's switches the model's has one; others change nothing there either. */
+static bool read_vision_id(struct api_parser *p, const char *path, json_object *value)
+{
+    return field_bool(&p->reading, path, value, &p->reading.out->request.add_vision_id);
+}
+
+/* The template's switches; others change nothing there either. */
 static bool read_template_options(struct api_parser *p, const char *path, json_object *value)
 {
-    struct field_path whole = field_root(path), name = field_member(&whole, "add_vision_id");
+    static const struct {
+        const char *name;
+        api_field_fn *read;
+    } switches[] = {{"add_vision_id", read_vision_id},
+                    {"enable_thinking", read_enable_thinking},
+                    {"thinking_budget", read_thinking_budget}};
+    struct field_path whole = field_root(path);
     if (!field_object(&p->reading, path, value)) return false;
-    json_object *wanted = json_member(value, "add_vision_id");
-    return !wanted ||
-           field_bool(&p->reading, name.text, wanted, &p->reading.out->request.add_vision_id);
+    for (size_t i = 0; i < COUNT(switches); i++) {
+        json_object *given = json_member(value, switches[i].name);
+        if (given && !switches[i].read(p, field_member(&whole, switches[i].name).text, given))
+            return false;
+    }
+    return true;
 }
 
 /* ---- the rest ---- */
@@ -428,7 +443,13 @@ static const struct api_field fields[] = {
     {"add_special_tokens", ASK | TOKENIZE, read_add_special},
     {"length_penalty", ASK, accept_field}, /* of beams */
 
+    {"reasoning_effort", CHAT, read_reasoning_effort},
     {"chat_template_kwargs", TALK, read_template_options},
+    {"reasoning_budget_tokens", CHAT, read_thinking_budget},
+    {"thinking_budget_tokens", CHAT, read_thinking_budget},
+    {"thinking_token_budget", CHAT, read_thinking_budget}, /* wins */
+    {"include_reasoning", CHAT, read_include_reasoning},
+    {"repetition_detection", ASK, read_repetition_detection},
     {"mm_processor_kwargs", TALK, read_mm_processor},
     {"tools", TALK, read_tools},
     {"tool_choice", TALK, read_tool_choice},

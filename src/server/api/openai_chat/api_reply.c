@@ -147,8 +147,14 @@ static void add_finish_reason(struct json_writer *w, const struct api_end *end)
         json_add_null(w, "finish_reason");
         return;
     }
-    json_add_string(w, "finish_reason", end->called ? "tool_calls" : ey_finish_text(end->finish));
-    if (end->stop_text)
+    const bool looped = end->repetition.copies > 0;
+    json_add_string(w, "finish_reason",
+                    end->called                       ? "tool_calls"
+                    : looped && end->repetition_asked ? "repetition"
+                                                      : ey_finish_text(end->finish));
+    if (looped)
+        json_add_string(w, "stop_reason", "repetition_detected");
+    else if (end->stop_text)
         json_add_string(w, "stop_reason", end->stop_text);
     else if (end->stop_id >= 0)
         json_add_int(w, "stop_reason", end->stop_id);
@@ -184,6 +190,17 @@ void reply_write_images(struct json_writer *w, const ey_image_usage *images, siz
     json_close_array(w);
 }
 
+/* What a loop that ended the answer was. */
+static void add_repetition(struct json_writer *w, const ey_repetition *repetition)
+{
+    if (!repetition->copies) return;
+    json_write_key(w, "repetition");
+    json_open_object(w);
+    json_add_int(w, "pattern_tokens", repetition->pattern_tokens);
+    json_add_int(w, "copies", repetition->copies);
+    json_close_object(w);
+}
+
 static void write_usage(struct json_writer *w, const struct api_usage *usage)
 {
     json_open_object(w);
@@ -198,6 +215,12 @@ static void write_usage(struct json_writer *w, const struct api_usage *usage)
     json_add_int(w, "image", usage->image_tokens);
     json_close_object(w);
     json_close_object(w);
+    if (usage->thinking_tokens) {
+        json_write_key(w, "completion_tokens_details");
+        json_open_object(w);
+        json_add_int(w, "reasoning_tokens", usage->thinking_tokens);
+        json_close_object(w);
+    }
     json_write_key(w, "images");
     reply_write_images(w, usage->images, usage->n_images);
     json_close_object(w);
@@ -274,6 +297,7 @@ void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
 void reply_close(struct json_writer *w, const struct api_usage *usage)
 {
     json_close_array(w);
+    add_repetition(w, &usage->repetition);
     json_write_key(w, "usage");
     write_usage(w, usage);
     if (usage->decode_s > 0) {
@@ -314,6 +338,7 @@ static void close_chunk(struct json_writer *w, const struct api_reply *reply,
     add_finish_reason(w, end);
     json_close_object(w);
     json_close_array(w);
+    if (end) add_repetition(w, &end->repetition);
     json_close_object(w);
     buf_add_text(w->out, "\n\n");
 }

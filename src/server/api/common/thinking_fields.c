@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/api/common/thinking_fields.h"
+
+#include "base/limits.h"
+#include "server/api/common/api_dialect.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+enum { MAX_LOOP_PATTERN = 2048, MAX_LOOP_COUNT = 1000000 };
+
+/* ---- on or off ---- */
+
+static ey_thinking on_or_off(bool wanted)
+{
+    return wanted ? EY_THINKING_ON : EY_THINKING_OFF;
+}
+
+void thinking_ask(struct api_parser *p, const char *path, bool wanted)
+{
+    p->thinking.asked = on_or_off(wanted);
+    p->thinking.path = field_root(path);
+}
+
+bool read_enable_thinking(struct api_parser *p, const char *path, json_object *value)
+{
+    bool wanted;
+    if (!field_bool(&p->reading, path, value, &wanted)) return false;
+    thinking_ask(p, path, wanted);
+    return true;
+}
+
+bool read_reasoning_effort(struct api_parser *p, const char *path, json_object *value)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium",
+                                          "high", "xhigh",   "max"};
+    for (size_t i = 0; i < COUNT(efforts); i++)
+        if (field_text_is(value, efforts[i])) {
+            p->thinking.effort = on_or_off(i > 0);
+            return true;
+        }
+    return api_fail_field(
+        p->reading.error, path,
+        "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"", value);
+}
+
+/* ---- how much ---- */
+
+bool read_thinking_budget(struct api_parser *p, const char *path, json_object *value)
+{
+    int64_t got;
+    if (!field_int(&p->reading, path, value, -1, INT32_MAX, &got)) return false;
+    p->thinking.budget_given = true;
+    p->thinking.budget = got < EY_MAX_CONTEXT ? (int)got : EY_MAX_CONTEXT;
+    return true;
+}
+
+bool read_include_reasoning(struct api_parser *p, const char *path, json_object *value)
+{
+    bool wanted;
+    if (!field_bool(&p->reading, path, value, &wanted)) return false;
+    p->reading.out->hides_thinking = !wanted;
+    return true;
+}
+
+/* ---- loops ---- */
+
+static bool read_loop_member(struct api_parser *p, const struct field_path *whole,
+                             json_object *object, const char *name, int64_t most, int *out)
+{
+    json_object *value = json_member(object, name);
+    int64_t got = 0;
+    if (value && !field_int(&p->reading, field_member(whole, name).text, value, 0, most, &got))
+        return false;
+    *out = (int)got;
+    return true;
+}
+
+bool read_repetition_detection(struct api_parser *p, const char *path, json_object *value)
+{
+    static const char *const known[] = {"max_pattern_size", "min_pattern_size", "min_count"};
+    struct field_path whole = field_root(path);
+    ey_loop_guard guard = {0};
+    if (!field_object(&p->reading, path, value) ||
+        !field_members_known(&p->reading, path, value, known, COUNT(known)) ||
+        !read_loop_member(p, &whole, value, known[0], MAX_LOOP_PATTERN, &guard.max_pattern) ||
+        !read_loop_member(p, &whole, value, known[1], MAX_LOOP_PATTERN, &guard.min_pattern) ||
+        !read_loop_member(p, &whole, value, known[2], MAX_LOOP_COUNT, &guard.min_count))
+        return false;
+    if (guard.min_pattern > guard.max_pattern)
+        return api_fail_value(p->reading.error, path,
+                              "%s.min_pattern_size must not be more than max_pattern_size", path);
+    if (guard.max_pattern && guard.min_count < 2)
+        return api_fail_value(p->reading.error, path, "%s.min_count must be at least 2", path);
+    p->reading.out->request.loop_guard = guard;
+    p->reading.out->loops_asked = true;
+    return true;
+}
+
+/* A benchmark that wants answers of one length has said so. */
+static void settle_loops(const struct api_reading *r)
+{
+    ey_request *request = &r->out->request;
+    if (!r->out->loops_asked && r->limits->loop_tokens && !request->ignore_eos)
+        request->loop_guard = ey_loop_guard_cautious(r->limits->loop_tokens);
+}
+
+/* ---- the whole ---- */
+
+static bool refuse_thinking(struct api_parser *p)
+{
+    const char *path = p->thinking.path.text;
+    api_fail(p->reading.error, path, "%s: this model does not think; leave it out", path);
+    p->reading.error->code = API_ERROR_UNSUPPORTED;
+    return false;
+}
+
+bool thinking_settle(struct api_parser *p)
+{
+    const struct api_reading *r = &p->reading;
+    const struct api_thinking *t = &p->thinking;
+    ey_request *request = &r->out->request;
+    settle_loops(r);
+    if (t->asked == EY_THINKING_ON && !r->limits->thinks) return refuse_thinking(p);
+    if (!r->limits->thinks) return true;
+    request->thinking = t->asked ? t->asked : t->effort ? t->effort : r->limits->thinking;
+    if (t->budget_given && !t->budget) request->thinking = EY_THINKING_OFF;
+    if (t->budget_given)
+        request->thinking_budget = t->budget > 0 ? t->budget : 0;
+    else if (r->out->dialect->keeps_answer && r->out->request.max_tokens)
+        request->thinking_budget = EY_KEEP_ANSWER;
+    return true;
+}
