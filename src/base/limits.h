@@ -53,7 +53,7 @@ enum {
     EY_MAX_REQUEST_CHOICES = 8,  /* n */
     EY_MAX_PROMPTS = 64,         /* of a completion */
     EY_MAX_CONTENT_PARTS = 4096, /* of a message */
-    EY_MAX_TOOLS = 128,
+    EY_MAX_TOOLS = 512,
     EY_MAX_TOOL_CALLS = 128,         /* of a message */
     EY_MAX_NAME_BYTES = 256,         /* of a tool, a model */
     EY_MAX_REQUEST_VALUES = 1 << 18, /* JSON values: each costs many times its bytes when parsed */

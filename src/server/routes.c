@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/api/anthropic/anthropic_dialect.h"
+#include "server/api/anthropic/anthropic_routes.h"
 #include "server/api/llamacpp/llamacpp_dialect.h"
 #include "server/api/llamacpp/llamacpp_routes.h"
 #include "server/api/ollama/ollama_dialect.h"
@@ -17,6 +19,8 @@ static const struct route routes[] = {
     {"POST", "/v1/chat/completions", route_chat_completions, 0},
     {"POST", "/v1/chat/completions/render", route_render, 0},
     {"POST", "/v1/completions", route_completions, 0},
+    {"POST", "/v1/messages", route_anthropic_messages, 0},
+    {"POST", "/v1/messages/count_tokens", route_anthropic_count, 0},
     {"POST", "/chat/completions", route_chat_completions, 0},
     {"POST", "/completions", route_completions, 0},
     {"POST", "/tokenize", route_tokenize, 0},
@@ -148,6 +152,7 @@ static const struct {
     {"/apply-template", write_llamacpp_error},
     {"/models/load", write_llamacpp_error},
     {"/models/unload", write_llamacpp_error},
+    {"/v1/messages", write_anthropic_error},
     {"/", write_openai_error},
 };
 

@@ -1225,7 +1225,7 @@ static void limits_and_one_past_them(void **state)
         {API_CHAT, "{\"messages\": [{\"role\":\"user\",\"content\":[", "\"x\"", "]}]}",
          EY_MAX_CONTENT_PARTS, "messages[0].content has 4097 items"},
         {API_CHAT, "{" USER ", \"tools\": [", TOOL, "]}", EY_MAX_TOOLS,
-         "tools has 129 items; the limit is 128"},
+         "tools has 513 items; the limit is 512"},
         {API_CHAT, "{\"messages\": [{\"role\":\"assistant\",\"tool_calls\":[",
          "{\"function\":{\"name\":\"f\"}}", "]}]}", EY_MAX_TOOL_CALLS,
          "messages[0].tool_calls has 129 items"},

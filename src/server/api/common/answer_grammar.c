@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/processors.h"
+#include "base/text/json_writer.h"
 #include "server/api/common/api_charge.h"
 
 enum {
@@ -49,6 +50,31 @@ void tools_set(const struct api_reading *r, struct api_tools *tools, struct api_
     r->out->request.tools = json;
     r->out->request.n_tools = n;
     r->out->tools_given = n > 0;
+}
+
+bool tools_write_function(const struct api_reading *r, const char *name, json_object *description,
+                          json_object *parameters, const char **json)
+{
+    struct buf text = buf_with_max(EY_MAX_JSON_BYTES);
+    struct json_writer w = json_write_to(&text, JSON_SPACED);
+    json_open_object(&w);
+    json_add_string(&w, "type", "function");
+    json_write_key(&w, "function");
+    json_open_object(&w);
+    json_add_string(&w, "name", name);
+    if (description) {
+        json_write_key(&w, "description");
+        json_write_value(&w, description);
+    }
+    if (parameters) {
+        json_write_key(&w, "parameters");
+        json_write_value(&w, parameters);
+    }
+    json_close_object(&w);
+    json_close_object(&w);
+    *json = text.failed ? NULL : arena_copy_text(r->passing, text.data, text.size);
+    buf_free(&text);
+    return *json || api_fail_memory(r->error);
 }
 
 void tools_drop(const struct api_reading *r)

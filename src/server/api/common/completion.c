@@ -214,6 +214,15 @@ bool completion_may_continue(struct completion *a)
            api_fail_status(&a->error, 503, "", "the server is shutting down");
 }
 
+bool completion_prepare_prompt(struct completion *a, ey_prompt **prompt)
+{
+    char param[API_PARAM_BYTES] = "";
+    ey_err e;
+    if (ey_prompt_prepare(a->engine, &a->request.request, prompt, &e)) return true;
+    api_image_param(param, &a->request, &e);
+    return api_fail_engine(&a->error, a->engine, param, &e);
+}
+
 /* ---- prompts that come back ---- */
 
 static bool copy_prompt(struct echo_text *out, ey_engine *engine, const struct api_prompt *prompt,

@@ -41,6 +41,8 @@ struct completion *completion_open(struct server *server, struct exchange *x,
 void completion_close(struct completion *a);
 /* Answers the exchange with a->error. */
 void completion_fail(struct completion *a, struct exchange *x);
+/* The prompt of what was read, to be looked at; the caller frees it. False with a->error. */
+bool completion_prepare_prompt(struct completion *a, ey_prompt **prompt);
 /* Computes the answers of what was read, whole or as a stream; takes `a`. */
 void completion_answer(struct completion *a, struct exchange *x);
 /* All of it: what a route does. */

@@ -147,12 +147,7 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
 {
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
     ey_prompt *prompt;
-    ey_err e;
-    char param[API_PARAM_BYTES] = "";
-    if (!ey_prompt_prepare(a->engine, &a->request.request, &prompt, &e)) {
-        api_image_param(param, &a->request, &e);
-        return api_fail_engine(&a->error, a->engine, param, &e);
-    }
+    if (!completion_prepare_prompt(a, &prompt)) return false;
     ey_prompt_info info = ey_prompt_describe(prompt);
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     json_open_object(&w);
@@ -174,15 +169,6 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
 }
 
 /* ---- llama.cpp's forms ---- */
-
-static bool prepare_chat(struct completion *a, ey_prompt **prompt)
-{
-    char param[API_PARAM_BYTES] = "";
-    ey_err e;
-    if (ey_prompt_prepare(a->engine, &a->request.request, prompt, &e)) return true;
-    api_image_param(param, &a->request, &e);
-    return api_fail_engine(&a->error, a->engine, param, &e);
-}
 
 /* Special tokens are no text to the detokenizer. */
 static bool is_special_text(const char *text)
@@ -222,7 +208,7 @@ static bool reply_template(struct completion *a, struct exchange *x)
                text = buf_with_max(EY_MAX_RESPONSE_BYTES);
     ey_prompt *prompt;
     ey_err e;
-    if (!prepare_chat(a, &prompt)) return false;
+    if (!completion_prepare_prompt(a, &prompt)) return false;
     ey_prompt_info info = ey_prompt_describe(prompt);
     bool ok = spell_prompt(&text, a->engine, info.ids, info.n_ids, &e);
     ey_prompt_free(&prompt);
@@ -243,7 +229,7 @@ static bool reply_input_tokens(struct completion *a, struct exchange *x)
 {
     struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
     ey_prompt *prompt;
-    if (!prepare_chat(a, &prompt)) return false;
+    if (!completion_prepare_prompt(a, &prompt)) return false;
     struct json_writer w = json_write_to(&out, JSON_COMPACT);
     json_open_object(&w);
     json_add_uint(&w, "input_tokens", ey_prompt_describe(prompt).n_ids);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages whose parts lie behind one another in one array, as they come. */
+#include "server/api/common/message_list.h"
+
+#include <string.h>
+
+/* A separator and a text may come of each object, and some come of none. */
+enum { PARTS_OF_OBJECT = 2, SPARE_PARTS = 8 };
+
+size_t message_list_count(json_object *value)
+{
+    size_t n = 0;
+    if (json_object_is_type(value, json_type_array))
+        for (size_t i = 0; i < json_object_array_length(value); i++)
+            n += message_list_count(json_object_array_get_idx(value, i));
+    if (!json_object_is_type(value, json_type_object)) return n;
+    json_object_object_foreach(value, key, member)
+    {
+        (void)key;
+        n += message_list_count(member);
+    }
+    return n + 1;
+}
+
+bool message_list_open(const struct api_reading *r, struct message_list *list, size_t n_objects)
+{
+    size_t max = PARTS_OF_OBJECT * n_objects + SPARE_PARTS;
+    *list = (struct message_list){.message = arena_array(r->passing, max, sizeof(ey_message)),
+                                  .part = arena_array(r->passing, max, sizeof(ey_part)),
+                                  .call = arena_array(r->passing, max, sizeof(ey_tool_call)),
+                                  .max = max};
+    return (list->message && list->part && list->call) || api_fail_memory(r->error);
+}
+
+ey_message *message_list_last(const struct message_list *list)
+{
+    return list->n ? &list->message[list->n - 1] : NULL;
+}
+
+bool message_list_begin(const struct api_reading *r, struct message_list *list, const char *path,
+                        const char *role)
+{
+    if (list->n == EY_MAX_MESSAGES || list->n == list->max)
+        return api_fail_value(r->error, path, "%s: more than %d messages", path, EY_MAX_MESSAGES);
+    list->message[list->n++] = (ey_message){.role = role,
+                                            .parts = &list->part[list->n_parts],
+                                            .tool_calls = &list->call[list->n_calls]};
+    return true;
+}
+
+bool message_list_continue(const struct api_reading *r, struct message_list *list, const char *path,
+                           const char *role)
+{
+    const ey_message *last = message_list_last(list);
+    return (last && strcmp(last->role, role) == 0) || message_list_begin(r, list, path, role);
+}
+
+ey_part *message_list_add_part(const struct api_reading *r, struct message_list *list,
+                               const char *path)
+{
+    ey_message *last = message_list_last(list);
+    if (!last || last->n_parts == EY_MAX_CONTENT_PARTS || list->n_parts == list->max) {
+        api_fail_value(r->error, path, "%s: a message has more than %d parts", path,
+                       EY_MAX_CONTENT_PARTS);
+        return NULL;
+    }
+    last->n_parts++;
+    return &list->part[list->n_parts++];
+}
+
+ey_tool_call *message_list_add_call(const struct api_reading *r, struct message_list *list,
+                                    const char *path)
+{
+    ey_message *last = message_list_last(list);
+    if (!last || last->n_tool_calls == EY_MAX_TOOL_CALLS || list->n_calls == list->max) {
+        api_fail_value(r->error, path, "%s: a message has more than %d tool calls", path,
+                       EY_MAX_TOOL_CALLS);
+        return NULL;
+    }
+    last->n_tool_calls++;
+    return &list->call[list->n_calls++];
+}
+
+bool message_list_add_bytes(const struct api_reading *r, struct message_list *list,
+                            const char *path, const char *text, size_t n)
+{
+    ey_part *part = message_list_add_part(r, list, path);
+    if (part) *part = (ey_part){.type = EY_PART_TEXT, .bytes = text, .n_bytes = n};
+    return part;
+}
+
+bool message_list_add_text(const struct api_reading *r, struct message_list *list,
+                           const struct field_path *path, json_object *value)
+{
+    const char *text;
+    size_t n;
+    if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
+    return field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n) &&
+           message_list_add_bytes(r, list, path->text, text, n);
+}
+
+bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path)
+{
+    const ey_message *last = message_list_last(list);
+    bool needed = last && last->n_parts && last->parts[last->n_parts - 1].type == EY_PART_TEXT;
+    return !needed || message_list_add_bytes(r, list, path, "\n\n", 2);
+}
+
+void message_list_finish(const struct api_reading *r, const struct message_list *list)
+{
+    r->out->request.messages = list->message;
+    r->out->request.n_messages = list->n;
+}
