@@ -12,6 +12,8 @@
 #include "server/api/ollama/ollama_dialect.h"
 #include "server/api/ollama/ollama_routes.h"
 #include "server/api/openai_chat/api_routes.h"
+#include "server/api/openai_responses/responses_dialect.h"
+#include "server/api/openai_responses/responses_routes.h"
 #include "server/preview_route.h"
 #include "server/status_routes.h"
 
@@ -19,6 +21,15 @@ static const struct route routes[] = {
     {"POST", "/v1/chat/completions", route_chat_completions, 0},
     {"POST", "/v1/chat/completions/render", route_render, 0},
     {"POST", "/v1/completions", route_completions, 0},
+    {"POST", "/v1/responses", route_responses, 0},
+    {"POST", "/v1/responses/input_tokens", route_responses_count, 0},
+    {"GET", "/v1/responses/", route_stored_response, ROUTE_ANY_END},
+    {"DELETE", "/v1/responses/", route_delete_response, ROUTE_ANY_END | ROUTE_ANY_TYPE},
+    {"POST", "/v1/responses/", route_responses_other, ROUTE_ANY_END | ROUTE_ANY_TYPE},
+    {"POST", "/responses", route_responses, 0},
+    {"POST", "/responses/input_tokens", route_responses_count, 0},
+    {"GET", "/responses/", route_stored_response, ROUTE_ANY_END},
+    {"DELETE", "/responses/", route_delete_response, ROUTE_ANY_END | ROUTE_ANY_TYPE},
     {"POST", "/v1/messages", route_anthropic_messages, 0},
     {"POST", "/v1/messages/count_tokens", route_anthropic_count, 0},
     {"POST", "/chat/completions", route_chat_completions, 0},
@@ -152,6 +163,8 @@ static const struct {
     {"/apply-template", write_llamacpp_error},
     {"/models/load", write_llamacpp_error},
     {"/models/unload", write_llamacpp_error},
+    {"/v1/responses", write_responses_error},
+    {"/responses", write_responses_error},
     {"/v1/messages", write_anthropic_error},
     {"/", write_openai_error},
 };

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "server/api/common/model_card.h"
+#include "server/api/openai_responses/responses_store.h"
 #include "server/startup_log.h"
 #include "server/http/request_checks.h"
 #include "server/descriptors.h"
@@ -303,6 +304,7 @@ static bool run_server(struct server *server, struct server_socket *listener,
     if (!metrics_open(&server->metrics, server->options->n_models, e) ||
         !ey_grammar_cache_open(&server->grammars, MAX_GRAMMAR_CACHE_BYTES, e) ||
         !model_cards_open(&server->cards, e) ||
+        !responses_store_open(&server->responses, server->options->responses_bytes, e) ||
         !model_manager_open(&server->model_manager, server->options, server->budget, e) ||
         !http_server_open(server, listener, ollama, e))
         return false;
@@ -346,6 +348,7 @@ bool server_run(const struct server_options *options, ey_err *e)
     metrics_close(&server.metrics);
     ey_grammar_cache_close(&server.grammars);
     model_cards_close(&server.cards);
+    responses_store_close(&server.responses);
     ey_budget_free(&server.budget);
     server_socket_close(&listener);
     server_socket_close(&ollama);

@@ -57,7 +57,8 @@ struct server_options {
     int64_t seed;   /* of requests that have none; < 0: a new one each */
     uint64_t host_bytes; /* budget of bodies and decoded images in flight; 0: min(1 GiB, a quarter
                             of the memory) */
-    int max_images;      /* of one request */
+    size_t responses_bytes; /* of the responses that are kept in memory; 0: none are */
+    int max_images;         /* of one request */
     int max_connections; /* requests that are received, answered or sent at once; each a thread */
     const char *proxies[SERVER_MAX_DOMAINS]; /* addresses that say who their clients are */
     size_t n_proxies;

@@ -11,8 +11,9 @@ struct server {
     const struct server_options *options;
     struct model_manager *model_manager;
     struct metrics *metrics;
-    ey_grammar_cache *grammars; /* of earlier requests */
-    struct model_cards *cards;  /* api/common/model_card.h */
+    ey_grammar_cache *grammars;        /* of earlier requests */
+    struct responses_store *responses; /* the last ones; api/openai_responses */
+    struct model_cards *cards;         /* api/common/model_card.h */
     ey_budget *budget; /* host bytes of bodies and images in flight; media_policy.budget too */
     struct http_server *http_server; /* the connections */
     long long started;               /* time of day, seconds */

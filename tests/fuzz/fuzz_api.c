@@ -12,6 +12,7 @@
 #include "server/api/llamacpp/llamacpp_dialect.h"
 #include "server/api/ollama/ollama_dialect.h"
 #include "server/api/openai_chat/openai_dialect.h"
+#include "server/api/openai_responses/responses_dialect.h"
 
 enum { VOCABULARY = 1000, IMAGES = 4 };
 
@@ -114,6 +115,7 @@ static void check_error(const struct api_error *error)
 static const struct api_dialect *dialect_of(ptrdiff_t kind)
 {
     if (kind == 6) return &llamacpp_dialect;
+    if (kind == 8) return &responses_dialects[RESPONSES_CREATE];
     if (kind == 7) return &anthropic_dialects[ANTHROPIC_MESSAGES];
     return kind < 4 ? &openai_dialects[kind] : &ollama_dialects[kind - 4];
 }
@@ -122,8 +124,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char kinds[] = "cpkdoglm"; /* chat, completion (prompt), tokenize, detokenize,
-                                             Ollama's chat and generate, llama.cpp's, Messages */
+    static const char kinds[] =
+        "cpkdoglmr"; /* chat, completion (prompt), tokenize, detokenize,
+                     Ollama's chat and generate, llama.cpp's, Messages, Responses */
     static ey_budget *budget;
     if (!budget) budget = ey_budget_create(1 << 20);
     struct media_policy media = {.max_bytes = 1 << 16, .budget = budget};
@@ -133,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                 .tool_format = &hermes_tool_calls};
     limits.defaults.top_logprobs = -1;
     limits.defaults.sampling = (ey_sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
-    const char *kind = size ? memchr(kinds, data[0], 8) : NULL;
+    const char *kind = size ? memchr(kinds, data[0], 9) : NULL;
     size_t skip = kind ? 1 : 0;
     limits.strict = size > 1 && data[size - 1] == '\n';
     struct api_request r;

@@ -321,6 +321,7 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->max_connections = (int)o->max_connections;
     v->seed = o->seed;
     v->drain_seconds = (int)o->drain_seconds;
+    v->responses_bytes = (size_t)o->responses_store;
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
     v->strict = o->strict;
     v->thinking = option_thinking(o);

@@ -259,7 +259,8 @@ static bool option_set_default(struct options *o, const struct option_row *row, 
     if (value && value[0])
         return option_set_value(o, row, value, e) || ey_fail_within(e, "in %s", row->environment);
     if (!row->fallback) return true;
-    if (row->type == TEXT || row->type == CHOICE) return option_set_value(o, row, row->fallback, e);
+    if (row->type == TEXT || row->type == CHOICE || row->type == SIZE)
+        return option_set_value(o, row, row->fallback, e);
     if (row->type == NUMBER)
         *(double *)((char *)o + row->field) = strtod(row->fallback, NULL);
     else

@@ -82,7 +82,8 @@ struct options {
     const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,
         *processor_kwargs;
     const char *idle_unload, *ollama;
-    int64_t host_memory, max_loaded, max_connections, port, max_num_queued, drain_seconds;
+    int64_t host_memory, responses_store, max_loaded, max_connections, port, max_num_queued,
+        drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains, proxies;
     bool language_only, insecure, ollama_insecure, strict, log_requests, allow_core_dumps;
     const char *ignored_flags[64]; /* options of vLLM that have no effect here */

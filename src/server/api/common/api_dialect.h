@@ -24,6 +24,8 @@ struct api_dialect {
     bool clips; /* an answer that the context does not hold is cut short; else it is refused */
     bool keeps_answer;  /* of a limited length some is kept for what follows a thought */
     bool lenient;       /* unknown fields are passed over also where the server is strict */
+    bool keeps_request; /* its texts may lie in memory until the answer's end (kept_bytes) */
+    int more_copies;    /* of a whole answer's text and log-probabilities, while it is written */
     size_t state_bytes; /* of api_reply.state */
 
     /* Reads all fields but the model, which is read already. The grammar and the images are made

@@ -59,6 +59,8 @@ struct api_request {
         *image_refs; /* [n_media] where they were named; as long as the prompts */
     size_t n_media;
     struct api_charge grammar; /* for the request's grammar */
+    void *own;                 /* what the dialect's reader leaves for its answer; lasting memory */
+    size_t kept_bytes;         /* of texts of the request that are kept for that */
     void *memory;              /* what all of the above lies in */
 };
 

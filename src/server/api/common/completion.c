@@ -13,7 +13,7 @@
 #include "server/api/common/api_fields.h"
 #include "server/api/common/model_card.h"
 
-enum { WAIT_MS = 100 };
+enum { WAIT_MS = 100, KEPT_SPARE_BYTES = 4 << 10 }; /* of members that a request leaves out */
 
 /* ---- the request ---- */
 
@@ -120,8 +120,8 @@ static void drop_parsed(struct completion *a, struct exchange *x)
     api_request_drop_prompts(&a->request);
     if (a->value_bytes > TRIM_BYTES) malloc_trim(0);
     a->value_bytes = 0;
-    a->request.request.budget_held = 0;
-    exchange_uncharge(x, 0);
+    a->request.request.budget_held = a->request.kept_bytes;
+    exchange_uncharge(x, a->request.kept_bytes);
 }
 
 void completion_fail(struct completion *a, struct exchange *x)
@@ -143,7 +143,7 @@ static bool open_request(struct completion *a, struct exchange *x,
     bool ok = api_open(&a->request, dialect, body, n, &a->error);
     if (large) compute_turn_give();
     a->value_bytes = api_json_bytes(body, n) - 2 * n;
-    exchange_uncharge(x, a->value_bytes + n);
+    exchange_uncharge(x, a->value_bytes + n + a->kept_bytes);
     return ok;
 }
 
@@ -168,7 +168,8 @@ struct completion *completion_parse(struct server *server, struct exchange *x,
         return NULL;
     }
     const char *body = exchange_body(x, &n);
-    if (!exchange_charge(x, api_json_bytes(body, n))) return free(a), NULL;
+    a->kept_bytes = dialect->keeps_request ? n + KEPT_SPARE_BYTES : 0;
+    if (!exchange_charge(x, api_json_bytes(body, n) + a->kept_bytes)) return free(a), NULL;
     a->server = server;
     if (open_request(a, x, dialect) && open_reply_state(a, x)) return a;
     completion_fail(a, x);
@@ -386,7 +387,8 @@ static bool wait_for_all(struct completion *a, struct exchange *x)
 static uint64_t whole_reply_bytes(const struct completion *a)
 {
     enum { AROUND = 4 << 10, COPIES = 3 };
-    uint64_t bytes = AROUND;
+    uint64_t bytes = AROUND + a->request.kept_bytes;
+    uint64_t copies = 1 + (uint64_t)a->request.dialect->more_copies;
     for (size_t i = 0; i < a->choices.n_slots; i++) {
         const ey_answer *answer = &a->choices.slot[i].answer;
         struct echo_text echo = completion_echo(a, a->choices.slot[i].index);
@@ -395,7 +397,7 @@ static uint64_t whole_reply_bytes(const struct completion *a)
                                     .text = answer->text,
                                     .n_text = answer->n_text,
                                     .logprobs = {answer->logprobs, answer->n_logprobs, NULL}};
-        bytes += api_choice_bytes(&choice) + api_json_text_bytes(echo.bytes, echo.n) +
+        bytes += copies * api_choice_bytes(&choice) + api_json_text_bytes(echo.bytes, echo.n) +
                  COPIES * (answer->n_text + echo.n);
     }
     return bytes;

@@ -13,6 +13,7 @@ struct echo_text {
 
 struct completion {
     uint64_t value_bytes; /* of the parsed request, without its texts */
+    uint64_t kept_bytes;  /* that its texts may take until the answer's end */
     struct server *server;
     struct lease lease;
     ey_engine *engine; /* of the lease */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenAI's Responses, and the count of their tokens. */
+#ifndef EY_SERVER_RESPONSES_DIALECT_H
+#define EY_SERVER_RESPONSES_DIALECT_H
+
+#include "server/api/common/api_dialect.h"
+#include "server/api/common/message_list.h"
+#include "server/api/openai_responses/responses_store.h"
+
+/* The type of an error that is told apart by its code. */
+#define RESPONSES_PREVIOUS_GONE "previous_response_not_found"
+
+/* The kinds: which route a request came by. */
+enum responses_kind { RESPONSES_CREATE, RESPONSES_COUNT };
+
+extern const struct api_dialect responses_dialects[]; /* by kind */
+
+/* What the reader leaves for the answer (api_request.own). */
+struct responses_request {
+    const char *repeated; /* JSON members that the answer repeats: ,"instructions":… */
+    const char *input;    /* JSON array of what was asked, for the store; NULL: it is not kept */
+    bool encrypted_thoughts;
+};
+
+/* An answer between its events. A whole one is made of the same. */
+struct responses_state {
+    struct responses_store *store; /* NULL: nothing is kept */
+    unsigned char owner[RESPONSES_OWNER_BYTES];
+    char previous_id[RESPONSES_ID_BYTES]; /* "": none */
+    int64_t sequence;
+    enum { RESPONSES_CLOSED, RESPONSES_THOUGHT, RESPONSES_MESSAGE } open;
+    char item_id[48];
+    int n_items;
+    bool called, any_text;
+    struct buf items;    /* those that are done, ',' between */
+    struct buf text;     /* of the open one */
+    struct buf logprobs; /* its tokens', ',' between */
+    struct api_end end;
+};
+
+bool responses_read(struct api_parser *p);
+/* `instructions`, the items of the previous response, which its id was replaced by, and `input`. */
+bool responses_read_input(struct api_parser *p);
+bool responses_read_tools(struct api_parser *p, const char *path, json_object *value);
+bool responses_read_tool_choice(struct api_parser *p, const char *path, json_object *value);
+/* Texts of the request that the answer repeats and the store keeps. */
+bool responses_keep_request(struct api_parser *p, bool store);
+
+void responses_write_whole(struct buf *out, struct api_reply *reply,
+                           const struct api_choice *choices, size_t n,
+                           const struct api_usage *usage);
+void responses_write_event(struct buf *out, struct api_reply *reply, const struct api_event *event);
+void responses_close_state(void *state);
+
+/* Items as parts of an answer, each with what is done of it. */
+void responses_add_thought(struct buf *items, const char *id, const char *text, size_t n,
+                           bool encrypted, const char *status);
+void responses_add_message(struct buf *items, const char *id, const struct buf *text,
+                           const struct buf *logprobs, const char *status);
+void responses_add_call(struct buf *items, const char *id, const struct api_tool_call *call,
+                        bool with_arguments, const char *status);
+struct json_writer;
+void responses_write_text_part(struct json_writer *w, const struct buf *text,
+                               const struct buf *logprobs);
+void responses_add_logprobs(struct json_writer *w, const struct buf *logprobs);
+/* Appends items of logprobs, ',' between. */
+void responses_write_logprobs(struct buf *out, const struct api_logprobs *logprobs);
+const char *responses_error_code(const struct api_error *error); /* NULL: none */
+
+error_form_fn write_responses_error; /* as chat's, but `code` is a text or null */
+
+#endif

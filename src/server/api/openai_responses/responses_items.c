@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Items of an answer: thoughts, messages, calls. */
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text/json_writer.h"
+#include "server/api/openai_responses/responses_dialect.h"
+
+static struct json_writer open_output_item(struct buf *items, const char *id, const char *type,
+                                           const char *status)
+{
+    struct json_writer w = json_write_to(items, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_string(&w, "id", id);
+    json_add_string(&w, "type", type);
+    json_add_string(&w, "status", status);
+    return w;
+}
+
+/* ---- thoughts ---- */
+
+/* Nothing is secret in them: base64 of the text, which clients send back. */
+static void write_encrypted(struct json_writer *w, const char *text, size_t n)
+{
+    unsigned char *out = malloc(4 * (n / 3 + 1) + 1);
+    if (out) EVP_EncodeBlock(out, (const unsigned char *)text, (int)n);
+    json_write_string(w, out ? (const char *)out : NULL);
+    free(out);
+}
+
+/* n 0: it begins. The whole text is one part of a summary, which all clients show. */
+void responses_add_thought(struct buf *items, const char *id, const char *text, size_t n,
+                           bool encrypted, const char *status)
+{
+    struct json_writer w = open_output_item(items, id, "reasoning", status);
+    json_write_key(&w, "summary");
+    json_open_array(&w);
+    if (n) {
+        json_open_object(&w);
+        json_add_string(&w, "type", "summary_text");
+        json_write_key(&w, "text");
+        json_write_text(&w, text, n);
+        json_close_object(&w);
+    }
+    json_close_array(&w);
+    json_write_key(&w, "encrypted_content");
+    if (n && encrypted)
+        write_encrypted(&w, text, n);
+    else
+        json_write_null(&w);
+    json_close_object(&w);
+}
+
+/* ---- messages ---- */
+
+/* NULL text: it begins, without content. */
+void responses_add_message(struct buf *items, const char *id, const struct buf *text,
+                           const struct buf *logprobs, const char *status)
+{
+    struct json_writer w = open_output_item(items, id, "message", status);
+    json_add_string(&w, "role", "assistant");
+    json_write_key(&w, "content");
+    json_open_array(&w);
+    if (text) responses_write_text_part(&w, text, logprobs);
+    json_close_array(&w);
+    json_close_object(&w);
+}
+
+void responses_write_text_part(struct json_writer *w, const struct buf *text,
+                               const struct buf *logprobs)
+{
+    json_open_object(w);
+    json_add_string(w, "type", "output_text");
+    json_write_key(w, "text");
+    json_write_text(w, text->data ? text->data : "", text->size);
+    json_write_key(w, "annotations");
+    json_write_raw(w, "[]", 2);
+    responses_add_logprobs(w, logprobs);
+    json_close_object(w);
+}
+
+void responses_add_logprobs(struct json_writer *w, const struct buf *logprobs)
+{
+    json_write_key(w, "logprobs");
+    json_open_array(w);
+    if (logprobs && logprobs->size) json_write_raw(w, logprobs->data, logprobs->size);
+    json_close_array(w);
+}
+
+static void add_token(struct json_writer *w, const ey_logprob *candidate)
+{
+    json_add_string(w, "token", candidate->token);
+    json_add_digits(w, "logprob", candidate->logprob > -9999 ? (double)candidate->logprob : -9999.0,
+                    9);
+    json_write_key(w, "bytes");
+    json_open_array(w);
+    for (size_t i = 0; i < candidate->n_bytes; i++)
+        json_write_int(w, (unsigned char)candidate->bytes[i]);
+    json_close_array(w);
+}
+
+void responses_write_logprobs(struct buf *out, const struct api_logprobs *logprobs)
+{
+    if (!logprobs || !logprobs->tokens) return;
+    for (size_t i = 0; i < logprobs->n; i++) {
+        const ey_token_logprobs *at = &logprobs->tokens[i];
+        if (out->size) buf_add_text(out, ",");
+        struct json_writer w = json_write_to(out, JSON_COMPACT);
+        json_open_object(&w);
+        add_token(&w, &at->chosen);
+        json_write_key(&w, "top_logprobs");
+        json_open_array(&w);
+        for (size_t k = 0; k < at->n_top; k++) {
+            json_open_object(&w);
+            add_token(&w, &at->top[k]);
+            json_close_object(&w);
+        }
+        json_close_array(&w);
+        json_close_object(&w);
+    }
+}
+
+/* ---- calls ---- */
+
+void responses_add_call(struct buf *items, const char *id, const struct api_tool_call *call,
+                        bool with_arguments, const char *status)
+{
+    struct json_writer w = open_output_item(items, id, "function_call", status);
+    json_add_string(&w, "call_id", call->id);
+    json_add_string(&w, "name", call->name);
+    json_write_key(&w, "arguments");
+    json_write_text(&w, call->arguments, with_arguments ? call->n_arguments : 0);
+    json_close_object(&w);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /v1/responses: new ones, with what they refer to, and those that are kept. */
+#include "server/api/openai_responses/responses_routes.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/text/json_writer.h"
+#include "server/api/common/completion.h"
+#include "server/api/openai_responses/responses_dialect.h"
+#include "server/server.h"
+
+/* ---- whose they are ---- */
+
+/* The digest of the key that the request came with; without keys they are everybody's. */
+static void find_owner(const struct server *server, struct exchange *x, unsigned char *owner)
+{
+    const char *authorization = exchange_request_header(x, "Authorization"),
+               *key = exchange_request_header(x, "X-Api-Key");
+    bool any = server->options->keys.n || server->options->api_key_file;
+    memset(owner, 0, RESPONSES_OWNER_BYTES);
+    if (authorization && strncasecmp(authorization, "Bearer ", 7) == 0)
+        key = authorization + 7 + strspn(authorization + 7, " ");
+    if (!any || !key) return;
+    size_t n = strlen(key);
+    while (n && strchr(" \t", key[n - 1]))
+        n--;
+    SHA256((const unsigned char *)key, n, owner);
+}
+
+/* ---- what a request refers to ---- */
+
+/* The items of a JSON array, or of a response's output, behind those of `out`. */
+static bool append_stored(struct completion *a, struct exchange *x, json_object *out,
+                          const char *text, bool is_response)
+{
+    size_t n = strlen(text);
+    ey_err e;
+    if (!exchange_charge(x, api_json_bytes(text, n))) return false;
+    json_object *whole = json_parse(text, n, "the kept response", EY_NO_MEMORY, &e),
+                *items = is_response ? json_member(whole, "output") : whole;
+    bool ok = json_object_is_type(items, json_type_array);
+    for (size_t i = 0; ok && i < json_object_array_length(items); i++) {
+        json_object *item = json_object_get(json_object_array_get_idx(items, i));
+        ok = json_object_array_add(out, item) == 0;
+        if (!ok) json_object_put(item);
+    }
+    json_object_put(whole);
+    if (!ok) {
+        api_fail_memory(&a->error);
+        completion_fail(a, x);
+    }
+    return ok;
+}
+
+static bool fail_gone(struct completion *a, struct exchange *x, const char *id)
+{
+    api_fail(&a->error, "previous_response_id", "Previous response with id '%.60s' not found.", id);
+    snprintf(a->error.type, sizeof(a->error.type), "%s", RESPONSES_PREVIOUS_GONE);
+    completion_fail(a, x);
+    return false;
+}
+
+/* The oldest first. */
+static bool append_conversation(struct completion *a, struct exchange *x, json_object *out,
+                                const struct stored_response *kept, size_t n)
+{
+    bool ok = true;
+    for (size_t i = n; ok && i > 0; i--)
+        ok = append_stored(a, x, out, kept[i - 1].input, false) &&
+             append_stored(a, x, out, kept[i - 1].response, true);
+    return ok;
+}
+
+/* The response of that id and those before it, newest first. NULL: one is gone. */
+static size_t collect_kept(struct completion *a, const char *id, struct stored_response *kept)
+{
+    const struct responses_state *s = a->reply.state;
+    size_t n = 0;
+    while (id[0] && n < RESPONSES_STORE_COUNT && s->store &&
+           responses_store_get(s->store, s->owner, id, seconds_now(), &kept[n]))
+        id = kept[n++].previous;
+    if (!id[0]) return n;
+    while (n)
+        responses_store_free(&kept[--n]);
+    return 0;
+}
+
+/* The id is replaced by the items that it stands for. False: the exchange is answered. */
+static bool resolve_previous(struct completion *a, struct exchange *x)
+{
+    struct responses_state *s = a->reply.state;
+    json_object *json = api_request_json(&a->request),
+                *value = json_member(json, "previous_response_id"), *items = NULL;
+    struct stored_response *kept;
+    if (!value) return true;
+    const char *id = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
+                                                                  : "";
+    if (!id[0] || strlen(id) >= sizeof(s->previous_id)) return fail_gone(a, x, id);
+    snprintf(s->previous_id, sizeof(s->previous_id), "%s", id);
+    kept = calloc(RESPONSES_STORE_COUNT, sizeof(*kept));
+    size_t n = kept ? collect_kept(a, s->previous_id, kept) : 0;
+    bool ok = n ? (items = json_object_new_array()) && append_conversation(a, x, items, kept, n) &&
+                      json_object_object_add(json, "previous_response_id", items) == 0
+                : fail_gone(a, x, s->previous_id);
+    if (!ok) json_object_put(items);
+    while (n)
+        responses_store_free(&kept[--n]);
+    free(kept);
+    return ok;
+}
+
+static bool is_reference(json_object *item)
+{
+    json_object *type = json_member(item, "type");
+    if (type) return field_text_is(type, "item_reference");
+    return json_member(item, "id") && !json_member(item, "role");
+}
+
+/* NULL: it is not there. */
+static json_object *find_kept_item(struct completion *a, const char *id)
+{
+    const struct responses_state *s = a->reply.state;
+    struct stored_response kept;
+    json_object *found = NULL;
+    ey_err e;
+    if (!s->store || !responses_store_find_item(s->store, s->owner, id, seconds_now(), &kept))
+        return NULL;
+    json_object *whole = json_parse(kept.response, strlen(kept.response), "the kept response",
+                                    EY_NO_MEMORY, &e),
+                *output = json_member(whole, "output");
+    for (size_t i = 0; output && i < json_object_array_length(output) && !found; i++) {
+        json_object *item = json_object_array_get_idx(output, i);
+        if (field_text_is(json_member(item, "id"), id)) found = json_object_get(item);
+    }
+    json_object_put(whole);
+    responses_store_free(&kept);
+    return found;
+}
+
+/* References to items are replaced by them. Those that are not there stay, with 404 for an answer.
+ */
+static bool resolve_item_references(struct completion *a, struct exchange *x)
+{
+    json_object *input = json_member(api_request_json(&a->request), "input");
+    size_t n = json_object_is_type(input, json_type_array) ? json_object_array_length(input) : 0;
+    for (size_t i = 0; i < n; i++) {
+        json_object *item = json_object_array_get_idx(input, i), *id = json_member(item, "id");
+        if (!is_reference(item)) continue;
+        const char *name = json_object_is_type(id, json_type_string) ? json_object_get_string(id)
+                                                                     : "";
+        json_object *found = find_kept_item(a, name);
+        if (found && json_object_array_put_idx(input, i, found) == 0) continue;
+        json_object_put(found);
+        char param[64], message[256];
+        snprintf(param, sizeof(param), "input[%zu]", i);
+        snprintf(message, sizeof(message),
+                 "Item with id '%.60s' not found. Items are kept for a while only; send the item "
+                 "itself, or set store to false.",
+                 name);
+        api_fail_status(&a->error, 404, param, message);
+        completion_fail(a, x);
+        return false;
+    }
+    return true;
+}
+
+/* ---- new responses ---- */
+
+/* NULL: the exchange is answered. */
+static struct completion *open_response(struct server *server, struct exchange *x,
+                                        enum responses_kind kind)
+{
+    struct completion *a = completion_parse(server, x, &responses_dialects[kind]);
+    if (!a) return NULL;
+    struct responses_state *s = a->reply.state;
+    s->store = server->responses;
+    find_owner(server, x, s->owner);
+    if (resolve_previous(a, x) && resolve_item_references(a, x))
+        return completion_read(a, x) ? a : NULL;
+    completion_close(a);
+    return NULL;
+}
+
+void route_responses(struct server *server, struct exchange *x)
+{
+    struct completion *a = open_response(server, x, RESPONSES_CREATE);
+    if (a) completion_answer(a, x);
+}
+
+static bool reply_input_count(struct completion *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(256);
+    ey_prompt *prompt;
+    if (!completion_prepare_prompt(a, &prompt)) return false;
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_string(&w, "object", "response.input_tokens");
+    json_add_uint(&w, "input_tokens", ey_prompt_describe(prompt).n_ids);
+    json_close_object(&w);
+    ey_prompt_free(&prompt);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+    return true;
+}
+
+void route_responses_count(struct server *server, struct exchange *x)
+{
+    struct completion *a = open_response(server, x, RESPONSES_COUNT);
+    if (!a) return;
+    if (!reply_input_count(a, x)) completion_fail(a, x);
+    completion_close(a);
+}
+
+/* ---- kept responses ---- */
+
+static void fail_not_kept(struct exchange *x, const char *id)
+{
+    exchange_fail(x, 404, NULL, NULL,
+                  "Response with id '%.60s' not found. Responses are kept for a while only.", id);
+}
+
+static void reply_kept_text(struct exchange *x, const char *text)
+{
+    struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    buf_add_text(&out, text);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+}
+
+static void reply_input_items(struct exchange *x, const char *items)
+{
+    struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    ey_err e;
+    json_object *list = json_parse(items, strlen(items), "the kept items", EY_NO_MEMORY, &e);
+    size_t n = list ? json_object_array_length(list) : 0;
+    json_open_object(&w);
+    json_add_string(&w, "object", "list");
+    json_write_key(&w, "data");
+    json_open_array(&w); /* the newest first */
+    for (size_t i = n; i > 0; i--)
+        json_write_value(&w, json_object_array_get_idx(list, i - 1));
+    json_close_array(&w);
+    json_write_key(&w, "first_id");
+    json_write_value(&w, n ? json_member(json_object_array_get_idx(list, n - 1), "id") : NULL);
+    json_write_key(&w, "last_id");
+    json_write_value(&w, n ? json_member(json_object_array_get_idx(list, 0), "id") : NULL);
+    json_add_bool(&w, "has_more", false);
+    json_close_object(&w);
+    json_object_put(list);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+}
+
+void route_stored_response(struct server *server, struct exchange *x)
+{
+    static const char items[] = "/input_items";
+    unsigned char owner[RESPONSES_OWNER_BYTES];
+    char id[RESPONSES_ID_BYTES] = "";
+    struct stored_response kept;
+    const char *argument = exchange_argument(x), *rest = strchr(argument, '/');
+    size_t n = rest ? (size_t)(rest - argument) : strlen(argument);
+    bool wants_items = rest && !strcmp(rest, items);
+    if (n < sizeof(id)) snprintf(id, sizeof(id), "%.*s", (int)n, argument);
+    find_owner(server, x, owner);
+    if ((rest && rest[1] && !wants_items) || !id[0] ||
+        !responses_store_get(server->responses, owner, id, seconds_now(), &kept)) {
+        fail_not_kept(x, argument);
+        return;
+    }
+    const char *text = wants_items ? kept.input : kept.response;
+    size_t n_text = strlen(text);
+    if (exchange_charge(x, n_text + (wants_items ? api_json_bytes(text, n_text) : n_text))) {
+        if (wants_items)
+            reply_input_items(x, text);
+        else
+            reply_kept_text(x, text);
+    }
+    responses_store_free(&kept);
+}
+
+void route_delete_response(struct server *server, struct exchange *x)
+{
+    unsigned char owner[RESPONSES_OWNER_BYTES];
+    struct buf out = buf_with_max(1024);
+    const char *id = exchange_argument(x);
+    find_owner(server, x, owner);
+    if (!responses_store_delete(server->responses, owner, id, seconds_now())) {
+        fail_not_kept(x, id);
+        return;
+    }
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    json_add_string(&w, "id", id);
+    json_add_string(&w, "object", "response");
+    json_add_bool(&w, "deleted", true);
+    json_close_object(&w);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+}
+
+/* POST below /v1/responses/ID. */
+void route_responses_other(struct server *server, struct exchange *x)
+{
+    const char *argument = exchange_argument(x), *rest = strchr(argument, '/');
+    (void)server;
+    if (rest && !strcmp(rest, "/cancel"))
+        exchange_fail(x, 400, NULL, NULL,
+                      "Only responses created with background=true can be cancelled");
+    else
+        exchange_fail(x, 404, NULL, NULL, "there is no /v1/responses/%.100s", argument);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A ring of entries under one lock, the one used longest ago first. */
+#include "server/api/openai_responses/responses_store.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct store_entry {
+    struct stored_response response;
+    unsigned char owner[RESPONSES_OWNER_BYTES];
+    size_t n_bytes;
+    double used;
+};
+
+struct responses_store {
+    pthread_mutex_t lock;
+    struct store_entry *entry; /* [n], by `used` */
+    size_t n, n_bytes, max_bytes;
+};
+
+bool responses_store_open(struct responses_store **store, size_t max_bytes, ey_err *e)
+{
+    struct responses_store *s = calloc(1, sizeof(*s));
+    struct store_entry *entries = calloc(RESPONSES_STORE_COUNT, sizeof(*entries));
+    if (!s || !entries) {
+        free(s);
+        free(entries);
+        return ey_fail_memory(e, "the store of responses",
+                              RESPONSES_STORE_COUNT * sizeof(*entries));
+    }
+    s->entry = entries;
+    s->max_bytes = max_bytes;
+    pthread_mutex_init(&s->lock, NULL);
+    *store = s;
+    return true;
+}
+
+void responses_store_free(struct stored_response *response)
+{
+    free(response->input);
+    free(response->response);
+    *response = (struct stored_response){0};
+}
+
+void responses_store_close(struct responses_store **store)
+{
+    struct responses_store *s = *store;
+    if (!s) return;
+    for (size_t i = 0; i < s->n; i++)
+        responses_store_free(&s->entry[i].response);
+    pthread_mutex_destroy(&s->lock);
+    free(s->entry);
+    free(s);
+    *store = NULL;
+}
+
+bool responses_store_keeps(const struct responses_store *store, size_t n_bytes)
+{
+    return store && store->max_bytes && n_bytes <= store->max_bytes;
+}
+
+static bool copy_stored(struct stored_response *out, const struct stored_response *in)
+{
+    *out = *in;
+    out->input = strdup(in->input);
+    out->response = strdup(in->response);
+    if (out->input && out->response) return true;
+    responses_store_free(out);
+    return false;
+}
+
+/* ---- under the lock ---- */
+
+static void remove_entry(struct responses_store *s, size_t i)
+{
+    s->n_bytes -= s->entry[i].n_bytes;
+    responses_store_free(&s->entry[i].response);
+    memmove(&s->entry[i], &s->entry[i + 1], (s->n - i - 1) * sizeof(*s->entry));
+    s->n--;
+}
+
+static void drop_expired(struct responses_store *s, double now)
+{
+    while (s->n && now - s->entry[0].used > RESPONSES_STORE_SECONDS)
+        remove_entry(s, 0);
+}
+
+static bool is_owned(const struct store_entry *entry, const unsigned char *owner)
+{
+    return memcmp(entry->owner, owner, RESPONSES_OWNER_BYTES) == 0;
+}
+
+/* s->n: it is not there. */
+static size_t find_entry(const struct responses_store *s, const unsigned char *owner,
+                         const char *id)
+{
+    size_t i = 0;
+    while (i < s->n && !(is_owned(&s->entry[i], owner) && !strcmp(s->entry[i].response.id, id)))
+        i++;
+    return i;
+}
+
+/* The last one with such an item: ids are random, and a quote within a text has an escape. */
+static size_t find_entry_of_item(const struct responses_store *s, const unsigned char *owner,
+                                 const char *mark)
+{
+    size_t i = s->n;
+    while (i &&
+           !(is_owned(&s->entry[i - 1], owner) && strstr(s->entry[i - 1].response.response, mark)))
+        i--;
+    return i ? i - 1 : s->n;
+}
+
+static void use_entry(struct responses_store *s, size_t i, double now)
+{
+    struct store_entry entry = s->entry[i];
+    memmove(&s->entry[i], &s->entry[i + 1], (s->n - i - 1) * sizeof(entry));
+    entry.used = now;
+    s->entry[s->n - 1] = entry;
+}
+
+static bool take_copy(struct responses_store *s, size_t i, double now, struct stored_response *out)
+{
+    if (i == s->n || !copy_stored(out, &s->entry[i].response)) return false;
+    use_entry(s, i, now);
+    return true;
+}
+
+/* ---- from outside ---- */
+
+bool responses_store_put(struct responses_store *store, const unsigned char *owner,
+                         const struct stored_response *response, double now)
+{
+    struct store_entry entry = {.used = now};
+    entry.n_bytes = sizeof(entry) + strlen(response->input) + strlen(response->response);
+    if (!responses_store_keeps(store, entry.n_bytes) || !copy_stored(&entry.response, response))
+        return false;
+    memcpy(entry.owner, owner, RESPONSES_OWNER_BYTES);
+    pthread_mutex_lock(&store->lock);
+    drop_expired(store, now);
+    while (store->n &&
+           (store->n == RESPONSES_STORE_COUNT || store->n_bytes + entry.n_bytes > store->max_bytes))
+        remove_entry(store, 0);
+    store->entry[store->n++] = entry;
+    store->n_bytes += entry.n_bytes;
+    pthread_mutex_unlock(&store->lock);
+    return true;
+}
+
+bool responses_store_get(struct responses_store *store, const unsigned char *owner, const char *id,
+                         double now, struct stored_response *out)
+{
+    pthread_mutex_lock(&store->lock);
+    drop_expired(store, now);
+    bool found = take_copy(store, find_entry(store, owner, id), now, out);
+    pthread_mutex_unlock(&store->lock);
+    return found;
+}
+
+bool responses_store_find_item(struct responses_store *store, const unsigned char *owner,
+                               const char *item_id, double now, struct stored_response *out)
+{
+    char mark[RESPONSES_ID_BYTES + 16];
+    if (strlen(item_id) >= RESPONSES_ID_BYTES || strpbrk(item_id, "\"\\")) return false;
+    snprintf(mark, sizeof(mark), "{\"id\":\"%s\"", item_id);
+    pthread_mutex_lock(&store->lock);
+    drop_expired(store, now);
+    bool found = take_copy(store, find_entry_of_item(store, owner, mark), now, out);
+    pthread_mutex_unlock(&store->lock);
+    return found;
+}
+
+bool responses_store_delete(struct responses_store *store, const unsigned char *owner,
+                            const char *id, double now)
+{
+    pthread_mutex_lock(&store->lock);
+    drop_expired(store, now);
+    size_t i = find_entry(store, owner, id);
+    bool found = i < store->n;
+    if (found) remove_entry(store, i);
+    pthread_mutex_unlock(&store->lock);
+    return found;
+}
