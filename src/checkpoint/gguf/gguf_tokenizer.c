@@ -73,7 +73,7 @@ static bool read_token_texts(struct gguf_vocab *v)
 
 /* An array beside the tokens, as long as they are many; NULL with true: it is absent. */
 static bool find_array_beside(const struct gguf_vocab *v, const char *key, bool real,
-                        const struct gguf_value **out)
+                              const struct gguf_value **out)
 {
     const struct gguf_value *a = *out = gguf_find(gguf_main(v->m), key);
     if (!a) return true;

@@ -9,6 +9,7 @@
                   .json_type = "application/json",                      \
                   .stream_type = "text/event-stream; charset=utf-8",    \
                   .clips = true,                                        \
+                  .keeps_answer = true,                                 \
                   .state_bytes = sizeof(struct anthropic_state),        \
                   .read = anthropic_read,                               \
                   .write_whole = anthropic_write_whole,                 \

@@ -13,6 +13,7 @@
                   .json_type = "application/json",                   \
                   .stream_type = "text/event-stream; charset=utf-8", \
                   .clips = true,                                     \
+                  .keeps_answer = true,                              \
                   .more_copies = 8,                                  \
                   .keeps_request = true,                             \
                   .state_bytes = sizeof(struct responses_state),     \
