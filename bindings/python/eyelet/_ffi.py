@@ -43,7 +43,7 @@ class EngineInfo(Structure):
         ("vocab_size", c_int), ("reads_images", c_bool), ("weight_bytes", c_uint64), ("kv_bytes", c_uint64),
         ("workspace_bytes", c_uint64), ("load_seconds", c_double), ("device_seconds", c_double),
         ("device_bytes", c_uint64), ("n_layers", c_int), ("gpu_layers", c_int), ("lm_head_rows", c_char_p),
-        ("tokens_per_second", c_double),
+        ("tokens_per_second", c_double), ("thinks", c_bool),
     ]
 
 
@@ -54,7 +54,7 @@ class Part(Structure):
 
 class Message(Structure):
     _fields_ = [("role", c_char_p), ("parts", POINTER(Part)), ("n_parts", c_size_t), ("tool_calls", c_void_p),
-                ("n_tool_calls", c_size_t)]
+                ("n_tool_calls", c_size_t), ("thought", c_char_p), ("n_thought", c_size_t)]
 
 
 class Sampling(Structure):
@@ -67,6 +67,10 @@ class LogitBias(Structure):
     _fields_ = [("id", c_int), ("bias", c_float)]
 
 
+class LoopGuard(Structure):
+    _fields_ = [("min_pattern", c_int), ("max_pattern", c_int), ("min_count", c_int), ("min_tokens", c_int)]
+
+
 class Request(Structure):
     _fields_ = [
         ("size", c_size_t), ("messages", POINTER(Message)), ("n_messages", c_size_t), ("text", c_char_p),
@@ -77,7 +81,8 @@ class Request(Structure):
         ("no_prefix_cache", c_bool), ("ignore_eos", c_bool), ("min_tokens", c_int), ("sampling", Sampling),
         ("stop", POINTER(c_char_p)), ("n_stop", c_size_t), ("stop_ids", POINTER(c_int)), ("n_stop_ids", c_size_t),
         ("logit_bias", POINTER(LogitBias)), ("n_logit_bias", c_size_t), ("grammar", c_void_p),
-        ("top_logprobs", c_int), ("on_event", c_void_p), ("event_user", c_void_p),
+        ("top_logprobs", c_int), ("on_event", c_void_p), ("event_user", c_void_p), ("thinking", c_int),
+        ("thinking_budget", c_int), ("loop_guard", LoopGuard),
     ]
 
 
@@ -102,6 +107,10 @@ class ImageUsage(Structure):
                 ("cached", c_bool)]
 
 
+class Repetition(Structure):
+    _fields_ = [("pattern_tokens", c_int), ("copies", c_int)]
+
+
 class Answer(Structure):
     _fields_ = [
         ("text", c_void_p), ("n_text", c_size_t), ("approximate", c_bool), ("finish_reason", c_int),
@@ -109,7 +118,8 @@ class Answer(Structure):
         ("completion_tokens", c_int), ("image_tokens", c_int), ("cached_tokens", c_int),
         ("images", POINTER(ImageUsage)), ("n_images", c_size_t), ("logprobs", POINTER(TokenLogprobs)),
         ("n_logprobs", c_size_t), ("stop_text", c_char_p), ("stop_id", c_int), ("queue_seconds", c_double),
-        ("vision_seconds", c_double), ("prefill_seconds", c_double), ("decode_seconds", c_double), ("owner", c_void_p),
+        ("vision_seconds", c_double), ("prefill_seconds", c_double), ("decode_seconds", c_double), ("thought", c_void_p),
+        ("n_thought", c_size_t), ("thought_tokens", c_int), ("repetition", Repetition), ("owner", c_void_p),
     ]
 
 
