@@ -18,7 +18,7 @@ offers() { # offers WANTED WORD...: the last word is what Tab is pressed after
 }
 offers 'caption chat' c
 offers 'serve' help se
-offers '--max-loaded-models --max-model-len --max-num-batched-tokens --max-num-queued-reqs --max-num-seqs --max-pixels' serve --max-
+offers '--max-connections --max-loaded-models --max-model-len --max-num-batched-tokens --max-num-queued-reqs --max-num-seqs --max-pixels' serve --max-
 offers 'auto cpu cuda ref' ask --device ''
 offers 'cpu cuda' ask --device = c
 offers 'picture.jpg' ask pic

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's reader of boxes gives what the program's gives: both are held to the table in tests/cli/test_boxes.c.
+// The page's reader of boxes gives what the program's gives: both are held to the table in tests/tasks/test_boxes.c.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 const read = (path) => readFileSync(new URL(path, import.meta.url), 'utf8');
 const { readBoxes } = await import(`data:text/javascript,${encodeURIComponent(read('../../src/server/page/boxes.js'))}`); // a .js that is a module
-const source = read('../cli/test_boxes.c');
+const source = read('../tasks/test_boxes.c');
 
 const INSIDE = '(?:\\\\.|[^"\\\\])*';
 const STRING = `((?:"${INSIDE}"\\s*)+)`;
