@@ -57,8 +57,8 @@ static const struct tolerance {
     {"cpu", "demo", NULL, 3e-2, INFINITY, 1e-3, 0.1},
     {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
     /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has
-     * neither the width nor the sure answers that make that small in a real one. The last bit of a
-     * key decides how it rounds: kernels that else agree to 0.0007 had 0.040 to 0.057 in one case */
+     * neither the width nor the sure answers that make that small in a real one. The last bit of
+     * a key decides how it rounds: kernels that else agree to 0.0007 had 0.040 to 0.057 here */
     {"cuda", NULL, "fp8", 1e-2, INFINITY, 7e-2, 1.0},
     /* transformers in BF16 is itself 6.1 % off in this model's features
        (tools/golden/bf16_error.py); 3 % are rounding, not a bug */

@@ -198,7 +198,7 @@ static size_t next_output_item(struct responses_state *s)
     return s->items.size;
 }
 
-static void open_thought(struct buf *out, struct responses_state *s)
+static void open_reasoning(struct buf *out, struct responses_state *s)
 {
     static const char empty[] = "{\"type\":\"summary_text\",\"text\":\"\"}";
     struct buf item = buf_with_max(EY_MAX_RESPONSE_BYTES);
@@ -286,7 +286,7 @@ static void write_thought_piece(struct buf *out, const struct api_reply *reply, 
     if (!n) return;
     if (s->open != RESPONSES_THOUGHT) {
         close_open_item(out, reply, "completed");
-        open_thought(out, s);
+        open_reasoning(out, s);
     }
     buf_add(&s->text, text, n);
     struct json_writer w = open_part_event(out, s, "response.reasoning_summary_text.delta");
