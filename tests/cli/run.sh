@@ -55,7 +55,7 @@ try "list something" 2 - 'no arguments' list x
 try "missing image, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
 try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
-try "a file as model" 1 - 'red.png is a file; give' ask --model red.png hello
+try "a file as model" 1 - 'red.png is a file.*; give' ask --model red.png hello
 try "an option before the command" 2 - 'options go after the command' --model tiny ask hello
 try "a path longer than a message" 1 - 'File name too long' caption "$(printf 'a%.0s' {1..3000})"
 try "the largest seed" 1 - nowhere ask --model nowhere --seed 9223372036854775807 hello
