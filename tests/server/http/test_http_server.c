@@ -768,6 +768,14 @@ static void newcomers_replace_the_silent(void **state)
     server_stop(&s);
 }
 
+/* The reply to it has begun: before, a newcomer may take the place of a connection that is still in
+ * its headers. */
+static void await_reply_begins(int fd)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&readable, 1, PATIENCE * 1000), 1);
+}
+
 /* One client leaves a place to others, and two leave one to /health. */
 static void places_are_kept_for_others(void **state)
 {
@@ -779,6 +787,7 @@ static void places_are_kept_for_others(void **state)
     int fd[N];
     for (int i = 0; i < N; i++) {
         fd[i] = start_stream(s.port, long_stream);
+        await_reply_begins(fd[i]);
         web_await_metric(s.port, "eyelet_connections", i + 2);
         web_await_metric(s.port, "vllm:num_requests_running", i < 4 ? i + 1 : 4);
         web_await_metric(s.port, "vllm:num_requests_waiting", i < 4 ? 0 : i - 3);
