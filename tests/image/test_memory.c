@@ -303,11 +303,13 @@ static const struct {
     {"GIF interlaced", encode_gif, 0, 1},
 };
 
+#ifndef EY_SANITIZED
 /* Most is taken by another process then, which is not counted. */
 static bool is_decoded_apart(size_t kind)
 {
     return kinds[kind].encode == encode_webp && (kinds[kind].format == 4 || kinds[kind].detail);
 }
+#endif
 
 static void what_is_charged_is_what_is_allocated(void **state)
 {
