@@ -250,9 +250,10 @@ static bool read_duration(const char *text, double *out)
         double number = strtod(text, &rest);
         if (rest == text) return false;
         double unit = duration_unit(rest, &n);
-        if (!unit && (*rest || !bare)) return false;
-        sum += number * (unit ? unit : 1);
-        text = rest + (unit ? n : 0);
+        bool known = unit != 0;
+        if (!known && (*rest || !bare)) return false;
+        sum += number * (known ? unit : 1);
+        text = rest + (known ? n : 0);
         bare = false;
     }
     *out = sign * sum;
