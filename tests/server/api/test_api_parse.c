@@ -1180,8 +1180,8 @@ static void thinking_fields_are_checked(void **state)
         "\"repetition_detection\": {\"max_pattern_size\": -1}",
         "\"repetition_detection\": {\"max_pattern_size\": 2049, \"min_count\": 2}",
         "\"repetition_detection\": {\"max_pattern_size\": 4, \"min_count\": 1}",
-        "\"repetition_detection\": {\"max_pattern_size\": 4, \"min_pattern_size\": 5, "
-        "\"min_count\": 2}",
+        ("\"repetition_detection\": {\"max_pattern_size\": 4, \"min_pattern_size\": 5, "
+         "\"min_count\": 2}"),
     };
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

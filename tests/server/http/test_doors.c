@@ -86,8 +86,7 @@ static void addresses_are_read(void **state)
                                         "1.2.3.4.5",
                                         ":",
                                         "192.0.2.1/8",
-                                        "111111111111111111111111111111111111111111111111111111111"
-                                        "11111111111"};
+                                        "1111111111111111111111111111111111111111111111111111"};
     char plain[INET6_ADDRSTRLEN];
     struct client_address a;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
