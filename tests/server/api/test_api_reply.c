@@ -81,7 +81,7 @@ static void whole_chats(void **state)
                                 .n_text = 0,
                                 .calls = &call,
                                 .n_calls = 1,
-                                .end = {EY_FINISH_STOP, true, NULL, -1, {0, 0}}};
+                                .end = {.finish = EY_FINISH_STOP, .called = true, .stop_id = -1}};
     struct buf out = buf_with_max(1 << 16);
     struct json_writer w = reply_open(&out, &reply);
     reply_add_choice(&w, &reply, &plain);
