@@ -7,7 +7,7 @@ import { showCode } from './code.js';
 import { showList, watchConversations } from './conversations.js';
 import { connect, isReady, isToy, lookAgain, lost, modelName, watchServer } from './server.js';
 import { detail, format, requestFields, systemMessages } from './settings.js';
-import { loadConversation, saveConversation } from './store.js';
+import { loadConversation, newId, saveConversation } from './store.js';
 import './theme.js';
 import { Turn, keepingEnd } from './turns.js';
 import { shownImage, showBoxes, showFacts, showImage } from './viewer.js';
@@ -32,7 +32,7 @@ let failedForKey = null; // asked again when there is a key
 /* ---- what is kept ---- */
 
 const emptyConversation = () =>
-  ({ id: crypto.randomUUID?.() || `${Date.now()}-${Math.random()}`, title: 'New conversation', created: Date.now(), updated: Date.now(), model: '', turns: [], draft: { text: '', images: [] } });
+  ({ id: newId(), title: 'New conversation', created: Date.now(), updated: Date.now(), model: '', turns: [], draft: { text: '', images: [] } });
 
 function keptConversation() {
   const keptTurn = (kept) => ({ ...kept, images: kept.images.map(keptOf), target: kept.target && keptOf(kept.target) });
@@ -312,7 +312,7 @@ function leaveConversation() {
 async function beginAnew(images = []) {
   leaveConversation();
   conversation = emptyConversation();
-  await setImages([], images.map((image) => ({ ...image, id: crypto.randomUUID?.() || `${Date.now()}-${Math.random()}` })));
+  await setImages([], images.map((image) => ({ ...image, id: newId() })));
   busy(false);
   showList(conversation.id);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Images on their way into the conversation: dropped, pasted, chosen, photographed, from an address, drawn here. They wait as
  * thumbnails until the next question takes them along; those that were sent stay beside them, to be looked at again. */
+import { thumbButton } from './dom.js';
 import { drawExample } from './example.js';
 import { fetchPreview } from './api.js';
-import { deleteImage, loadImage, saveImage } from './store.js';
+import { deleteImage, loadImage, newId, saveImage } from './store.js';
 import { shownImage, showImage } from './viewer.js';
 import { count } from './words.js';
 
@@ -38,17 +39,10 @@ function complain(text) {
 /* ---- thumbnails ---- */
 
 function thumbnail(image, i) {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.className = `thumb${image.waiting ? ' pending' : ''}`;
+  const waits = image.waiting ? ', goes with the next question' : '';
+  const button = thumbButton(image, `Show image ${i + 1}, ${image.name || 'pasted'}${waits}`, () => look(image));
+  button.classList.toggle('pending', Boolean(image.waiting));
   button.setAttribute('aria-pressed', String(image === shownImage()));
-  button.setAttribute('aria-label', `Show image ${i + 1}, ${image.name || 'pasted'}${image.waiting ? ', goes with the next question' : ''}`);
-  const shown = document.createElement('img');
-  shown.src = image.url;
-  shown.alt = '';
-  shown.onerror = () => button.classList.add('unshown');
-  button.append(shown);
-  button.addEventListener('click', () => look(image));
   return button;
 }
 
@@ -92,7 +86,7 @@ async function seeToPreview(image) {
 }
 
 function add(file, address = '') {
-  const image = { id: crypto.randomUUID?.() || `${Date.now()}-${Math.random()}`, name: file?.name || address.split('/').pop(), size: file?.size || 0, file,
+  const image = { id: newId(), name: file?.name || address.split('/').pop(), size: file?.size || 0, file,
     address, width: 0, height: 0, url: file ? URL.createObjectURL(file) : '', waiting: true };
   pending.push(image);
   saveImage({ id: image.id, file, preview: null }).catch(() => {});

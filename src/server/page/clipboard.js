@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Copying, also over plain http, where browsers hide navigator.clipboard. */
+import { makeButton } from './dom.js';
+
 function copyBySelection(text) {
   const field = document.createElement('textarea');
   field.value = text;
@@ -25,11 +27,7 @@ export async function copyText(text) {
 
 /* A button that copies what text() gives, and says so. */
 export function copyButton(label, text) {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.className = 'quiet small';
-  button.textContent = label;
-  button.addEventListener('click', async () => {
+  const button = makeButton('quiet small', label, async () => {
     button.textContent = (await copyText(text())) ? 'Copied' : 'Could not copy';
     setTimeout(() => (button.textContent = label), 2000);
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The list of conversations: open, rename, delete, save as a file. */
+import { make, makeButton } from './dom.js';
 import { exportJson, exportMarkdown } from './download.js';
 import { deleteConversation, listConversations, loadConversation, saveConversation } from './store.js';
 
@@ -12,13 +13,9 @@ let open = null; // id
 let picked = () => {};
 let anew = () => {};
 
-function makeButton(text, onClick, label) {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.className = 'quiet small';
-  button.textContent = text;
+function listButton(text, onClick, label) {
+  const button = makeButton('quiet small', text, onClick);
   if (label) button.setAttribute('aria-label', label);
-  button.addEventListener('click', onClick);
   return button;
 }
 
@@ -55,39 +52,30 @@ async function rename(entry, item) {
 
 /* Deleting asks once more, in its own place. */
 function askToDelete(entry, acts) {
-  const yes = makeButton('Delete it', async () => {
+  const yes = listButton('Delete it', async () => {
     await deleteConversation(entry.id);
     if (entry.id === open) anew();
     else showList(open);
   });
   yes.classList.add('danger');
-  acts.replaceChildren(yes, makeButton('Keep it', () => showList(open)));
+  acts.replaceChildren(yes, listButton('Keep it', () => showList(open)));
   yes.focus();
 }
 
 function itemOf(entry) {
   const item = document.createElement('li');
-  const title = document.createElement('button');
-  const time = document.createElement('span');
-  const menu = document.createElement('details');
-  const summary = document.createElement('summary');
-  const acts = document.createElement('div');
-  title.type = 'button';
-  title.className = 'quiet title';
-  title.textContent = entry.title;
-  if (entry.id === open) title.setAttribute('aria-current', 'true');
-  time.className = 'note';
-  time.textContent = when(entry.updated);
-  title.append(time);
-  title.addEventListener('click', () => {
+  const title = makeButton('quiet title', entry.title, () => {
     if (!wide.matches) setPanel(false);
     picked(entry.id);
   });
-  summary.textContent = '⋯';
+  const menu = make('details');
+  const summary = make('summary', '', '⋯');
+  const acts = make('div', 'acts');
+  if (entry.id === open) title.setAttribute('aria-current', 'true');
+  title.append(make('span', 'note', when(entry.updated)));
   summary.setAttribute('aria-label', `More for ${entry.title}`);
-  acts.className = 'acts';
-  acts.append(makeButton('Rename', () => rename(entry, item)), makeButton('Markdown', async () => exportMarkdown(await loadConversation(entry.id)), 'Save as Markdown'),
-    makeButton('JSON', async () => exportJson(await loadConversation(entry.id)), 'Save as JSON'), makeButton('Delete', () => askToDelete(entry, acts)));
+  acts.append(listButton('Rename', () => rename(entry, item)), listButton('Markdown', async () => exportMarkdown(await loadConversation(entry.id)), 'Save as Markdown'),
+    listButton('JSON', async () => exportJson(await loadConversation(entry.id)), 'Save as JSON'), listButton('Delete', () => askToDelete(entry, acts)));
   menu.append(summary, acts);
   item.append(title, menu);
   return item;

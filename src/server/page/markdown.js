@@ -3,6 +3,7 @@
  * parsed, so an answer cannot bring markup or remote images with it, and no sanitizer is needed. */
 import { Marked } from './vendor/marked.esm.js';
 import { copyButton } from './clipboard.js';
+import { element } from './dom.js';
 import { mathNode } from './math.js';
 
 const MOST_DEPTH = 20; // of quotes and lists in one another; what is deeper is shown as text
@@ -34,12 +35,6 @@ const marked = new Marked({
     { name: 'math', level: 'block', tokenizer: (src) => (/^(\$\$|\\\[)/.test(src) ? mathToken(src) : undefined) },
   ],
 });
-
-function element(tag, ...children) {
-  const node = document.createElement(tag);
-  node.append(...children);
-  return node;
-}
 
 /* marked leaves entities in text as they are. */
 const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#39': "'", nbsp: '\u00a0' };

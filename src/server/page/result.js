@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* An answer that is JSON, as a table a person can read; lists of like objects become rows. */
 import { copyButton } from './clipboard.js';
+import { element } from './dom.js';
 import { csvOfRows, tableNode } from './markdown.js';
-
-function element(tag, ...children) {
-  const node = document.createElement(tag);
-  node.append(...children);
-  return node;
-}
 
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 const plain = (value) => (isObject(value) || Array.isArray(value) ? JSON.stringify(value) : String(value ?? ''));
 
 function row(tag, cells) {
-  return element('tr', ...cells.map((cell, i) => {
-    const node = element(tag === 'th' || i ? tag : 'td', cell);
+  return element('tr', ...cells.map((cell) => {
+    const node = element(tag, cell);
     if (tag === 'th') node.scope = 'col';
     return node;
   }));

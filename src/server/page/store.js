@@ -24,6 +24,9 @@ function open() {
   return opening;
 }
 
+/* Of a conversation or an image; over plain http browsers have no randomUUID. */
+export const newId = () => crypto.randomUUID?.() || `${Date.now()}-${Math.random()}`;
+
 const memory = { conversations: new Map(), images: new Map() };
 
 /* Runs work(store) in a transaction; gives what its request gave. `instead` does the same in memory. */

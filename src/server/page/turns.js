@@ -2,6 +2,7 @@
 /* One question and its answer on the page: its images, the text as it grows, thinking, boxes, what it took, what went wrong. */
 import { readBoxes } from './boxes.js';
 import { copyButton } from './clipboard.js';
+import { make, makeButton, thumbButton } from './dom.js';
 import { showText } from './markdown.js';
 import { look } from './attachments.js';
 import { resultNode } from './result.js';
@@ -9,20 +10,6 @@ import { shownImage, showBoxes } from './viewer.js';
 import { count, explain, plural, seconds } from './words.js';
 
 const turns = document.getElementById('turns');
-
-function make(tag, className, text) {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text) node.textContent = text;
-  return node;
-}
-
-function makeButton(className, text, onClick) {
-  const button = make('button', className, text);
-  button.type = 'button';
-  button.addEventListener('click', onClick);
-  return button;
-}
 
 /* What the answer took and what the caches spared, as short statements. */
 export function account(usage, times) {
@@ -75,16 +62,7 @@ export class Turn {
   question() {
     const node = make('div', 'question-of');
     const images = make('div', 'asked-images');
-    for (const image of this.kept.images) {
-      const button = makeButton('thumb', '', () => this.lookAt(image));
-      const shown = make('img');
-      shown.src = image.url;
-      shown.alt = '';
-      shown.onerror = () => button.classList.add('unshown');
-      button.setAttribute('aria-label', `Show ${image.name || 'the image'}`);
-      button.append(shown);
-      images.append(button);
-    }
+    for (const image of this.kept.images) images.append(thumbButton(image, `Show ${image.name || 'the image'}`, () => this.lookAt(image)));
     node.append(images, make('h2', 'asked', this.kept.shown));
     return node;
   }
