@@ -22,6 +22,7 @@ struct batch_run {
     struct batch_output output;
     struct image_list list;
     size_t first; /* of the list, that is asked about; the ones before it could not be read */
+    struct input first_image; /* its file, until it is asked about */
     size_t done, failed, skipped;
     bool loaded; /* the first line says how long loading took */
 };
@@ -177,6 +178,15 @@ static void report_failure(struct batch_run *r, const char *name, const ey_err *
 
 /* ---- asking ---- */
 
+/* The first image was read before the model was loaded. */
+static bool read_batch_image(struct batch_run *r, size_t i, struct input *image, ey_err *e)
+{
+    if (i) return input_read(image, r->list.names[r->first + i], EY_MAX_IMAGE_BYTES, e);
+    *image = r->first_image;
+    r->first_image = (struct input){0};
+    return true;
+}
+
 static void ask_item(void *user, size_t i, struct batch_item *item)
 {
     struct batch_run *r = user;
@@ -185,7 +195,7 @@ static void ask_item(void *user, size_t i, struct batch_item *item)
     *item = (struct batch_item){.image.name = name};
     if (cancel_requested()) return;
     item->ok = batch_check_sidecar(&r->output, name, &item->error) &&
-               input_read(&item->image, name, EY_MAX_IMAGE_BYTES, &item->error);
+               read_batch_image(r, i, &item->image, &item->error);
     item->image.name = name;
     if (!item->ok) return;
     struct question question = {&item->image, 1, batch->prompt, false, batch->greedy,
@@ -235,12 +245,8 @@ static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
 static bool load_for_first(struct batch_run *r, ey_err *e)
 {
     for (; r->first < r->list.n; r->first++) {
-        struct input image = {0};
         const char *name = r->list.names[r->first];
-        if (strcmp(name, "-") == 0) break;
-        bool ok = input_read(&image, name, EY_MAX_IMAGE_BYTES, e);
-        input_free(&image);
-        if (ok) break;
+        if (input_read(&r->first_image, name, EY_MAX_IMAGE_BYTES, e)) break;
         report_failure(r, name, e);
     }
     return r->first == r->list.n || cli_engine_load(&r->cli, e);
@@ -313,6 +319,7 @@ static int batch_run_close(struct batch_run *r, int status)
     }
     status = term_finish(&r->cli.out, status);
     cli_engine_close(&r->cli);
+    input_free(&r->first_image);
     image_list_free(&r->list);
     return status;
 }
