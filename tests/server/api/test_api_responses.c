@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "describe_messages.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "models/chat/hermes.h"
@@ -39,19 +40,7 @@ static bool parse_responses(struct api_request *out, const char *body, struct ap
 static void describe_items(struct buf *out, const struct api_request *r)
 {
     const ey_request *q = &r->request;
-    for (size_t i = 0; i < q->n_messages; i++) {
-        const ey_message *m = &q->messages[i];
-        buf_printf(out, "%s:", m->role);
-        for (size_t k = 0; k < m->n_parts; k++)
-            if (m->parts[k].type == EY_PART_IMAGE)
-                buf_printf(out, " image(%zu)", m->parts[k].n_bytes);
-            else
-                buf_printf(out, " '%.*s'", (int)m->parts[k].n_bytes,
-                           (const char *)m->parts[k].bytes);
-        for (size_t k = 0; k < m->n_tool_calls; k++)
-            buf_printf(out, " %s(%s)", m->tool_calls[k].name, m->tool_calls[k].arguments);
-        buf_add_text(out, "; ");
-    }
+    describe_messages(out, q);
     for (size_t i = 0; i < q->n_tools; i++)
         buf_printf(out, "%s; ", q->tools[i]);
     buf_printf(out, "max=%d", q->max_tokens);

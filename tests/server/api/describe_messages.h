@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a dialect's reader made of a conversation, as a line to compare. */
+#ifndef EY_TEST_DESCRIBE_MESSAGES_H
+#define EY_TEST_DESCRIBE_MESSAGES_H
+
+#include "base/buf.h"
+#include "eyelet/request.h"
+
+/* "user: 'text' image(BYTES); assistant: name(ARGUMENTS); " */
+void describe_messages(struct buf *out, const ey_request *request);
+
+#endif
