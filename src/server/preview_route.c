@@ -9,27 +9,10 @@
 #include "base/json.h"
 #include "eyelet/image_preview.h"
 #include "media/media.h"
-#include "server/api/common/api_request.h"
+#include "server/api/common/completion.h"
 #include "server/server.h"
 
 enum { PREVIEW_SIDE = 1600 };
-
-static bool preview_abandoned(void *exchange)
-{
-    return exchange_abandoned(exchange);
-}
-
-static struct media_policy preview_policy(const struct server *server, struct exchange *x)
-{
-    const struct server_options *o = server->options;
-    return (struct media_policy){.domains = o->media_domains,
-                                 .n_domains = o->n_media_domains,
-                                 .local_path = o->local_media_path,
-                                 .gone = preview_abandoned,
-                                 .user = x,
-                                 .budget = exchange_budget(x),
-                                 .own = exchange_budget_held(x)};
-}
 
 /* The request's one field, borrowed from `root`. */
 static const char *requested_url(json_object *root, size_t *n)
@@ -57,14 +40,14 @@ static void reply_preview(struct exchange *x, ey_preview *preview)
 static bool make_preview(ey_preview *out, const char *url, size_t n, const struct server *server,
                          struct exchange *x, ey_err *e)
 {
-    struct media_policy policy = preview_policy(server, x);
+    struct media_policy policy = media_policy_for(server, x);
     struct media media = {0};
     bool ok = media_get(&media, url, n, &policy, e);
     ey_preview_options options = {.max_side = PREVIEW_SIDE,
-                                  .budget = exchange_budget(x),
+                                  .budget = policy.budget,
                                   .held = policy.own + media.held,
-                                  .gone = preview_abandoned,
-                                  .user = x};
+                                  .gone = policy.gone,
+                                  .user = policy.user};
     ok = ok && ey_make_preview(out, media.bytes, media.n_bytes, &options, e);
     media_free(&media);
     return ok;

@@ -199,19 +199,7 @@ static bool read_block(struct api_parser *p, struct message_list *list,
 bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *blocks)
 {
-    const struct api_reading *r = &p->reading;
-    size_t n;
-    if (!blocks) return api_fail_value(r->error, path->text, "%s is missing", path->text);
-    if (json_object_is_type(blocks, json_type_string))
-        return message_list_add_text(r, list, path, blocks);
-    if (!json_object_is_type(blocks, json_type_array))
-        return api_fail_field(r->error, path->text, "a string or an array of blocks", blocks);
-    if (!field_array(r, path->text, blocks, 0, EY_MAX_CONTENT_PARTS, &n)) return false;
-    for (size_t i = 0; i < n; i++) {
-        struct field_path item = field_item(path, i);
-        if (!read_block(p, list, &item, json_object_array_get_idx(blocks, i))) return false;
-    }
-    return true;
+    return message_list_add_content(p, list, path, blocks, "blocks", read_block);
 }
 
 /* ---- tools ---- */
@@ -221,20 +209,6 @@ static bool is_own_tool(json_object *tool)
 {
     json_object *type = json_member(tool, "type");
     return type && !field_text_is(type, "custom");
-}
-
-static bool read_custom_tool(const struct api_reading *r, const struct field_path *path,
-                             json_object *value, struct api_tool *out, const char **json)
-{
-    struct field_path name_path = field_member(path, "name");
-    json_object *name = json_member(value, "name");
-    out->parameters = json_member(value, "input_schema");
-    out->path = field_member(path, "input_schema");
-    if (!name) return api_fail_value(r->error, name_path.text, "%s is missing", name_path.text);
-    return field_name(r, name_path.text, name, EY_MAX_NAME_BYTES, r->passing, &out->name) &&
-           (!out->parameters || field_object(r, out->path.text, out->parameters)) &&
-           tools_write_function(r, out->name, json_member(value, "description"), out->parameters,
-                                json);
 }
 
 bool anthropic_read_tools(struct api_parser *p, const char *path, json_object *value)
@@ -253,7 +227,7 @@ bool anthropic_read_tools(struct api_parser *p, const char *path, json_object *v
         if (is_own_tool(given))
             api_note(r, "%s (%.40s) was left out", item.text,
                      json_object_get_string(json_member(given, "type")));
-        else if (read_custom_tool(r, &item, given, &tool[kept], &json[kept]))
+        else if (tools_read_function(r, &item, given, "input_schema", &tool[kept], &json[kept]))
             kept++;
         else
             return false;

@@ -52,8 +52,9 @@ void tools_set(const struct api_reading *r, struct api_tools *tools, struct api_
     r->out->tools_given = n > 0;
 }
 
-bool tools_write_function(const struct api_reading *r, const char *name, json_object *description,
-                          json_object *parameters, const char **json)
+static bool tools_write_function(const struct api_reading *r, const char *name,
+                                 json_object *description, json_object *parameters,
+                                 const char **json)
 {
     struct buf text = buf_with_max(EY_MAX_JSON_BYTES);
     struct json_writer w = json_write_to(&text, JSON_SPACED);
@@ -75,6 +76,21 @@ bool tools_write_function(const struct api_reading *r, const char *name, json_ob
     *json = text.failed ? NULL : arena_copy_text(r->passing, text.data, text.size);
     buf_free(&text);
     return *json || api_fail_memory(r->error);
+}
+
+bool tools_read_function(const struct api_reading *r, const struct field_path *path,
+                         json_object *value, const char *parameters, struct api_tool *out,
+                         const char **json)
+{
+    struct field_path name_path = field_member(path, "name");
+    json_object *name = json_member(value, "name");
+    out->parameters = json_member(value, parameters);
+    out->path = field_member(path, parameters);
+    if (!name) return api_fail_value(r->error, name_path.text, "%s is missing", name_path.text);
+    return field_name(r, name_path.text, name, EY_MAX_NAME_BYTES, r->passing, &out->name) &&
+           (!out->parameters || field_object(r, out->path.text, out->parameters)) &&
+           tools_write_function(r, out->name, json_member(value, "description"), out->parameters,
+                                json);
 }
 
 void tools_drop(const struct api_reading *r)

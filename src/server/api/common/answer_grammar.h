@@ -20,10 +20,12 @@ struct api_tools {
 /* The tools of the prompt and of the grammar: json[i] is tool[i] as the model is given it. */
 void tools_set(const struct api_reading *r, struct api_tools *tools, struct api_tool *tool,
                const char *const *json, size_t n);
-/* A tool as all models are given it, whatever its dialect: {"type": "function", "function": {name,
- * description, parameters}}, in the passing arena. NULL: it has no such member. */
-bool tools_write_function(const struct api_reading *r, const char *name, json_object *description,
-                          json_object *parameters, const char **json);
+/* Reads a tool that is an object of a name, a description and, in the member `parameters`, a
+ * schema. *json, in the passing arena, is as all models are given it: {"type": "function",
+ * "function": {name, description, parameters}} without what the tool does not have. */
+bool tools_read_function(const struct api_reading *r, const struct field_path *path,
+                         json_object *value, const char *parameters, struct api_tool *out,
+                         const char **json);
 /* Leaves them out of the prompt: no call, and no text that was meant to be one. */
 void tools_drop(const struct api_reading *r);
 bool tools_have(const struct api_tools *tools, const char *name);

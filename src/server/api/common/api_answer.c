@@ -61,3 +61,20 @@ uint64_t api_choice_bytes(const struct api_choice *choice)
     }
     return bytes;
 }
+
+void api_write_logprob(struct json_writer *w, float logprob)
+{
+    json_write_digits(w, logprob > -9999 ? (double)logprob : -9999.0, 9);
+}
+
+void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate)
+{
+    json_add_string(w, "token", candidate->token);
+    json_write_key(w, "logprob");
+    api_write_logprob(w, candidate->logprob);
+    json_write_key(w, "bytes");
+    json_open_array(w);
+    for (size_t i = 0; i < candidate->n_bytes; i++)
+        json_write_int(w, (unsigned char)candidate->bytes[i]);
+    json_close_array(w);
+}

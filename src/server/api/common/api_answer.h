@@ -3,6 +3,7 @@
 #ifndef EY_SERVER_API_ANSWER_H
 #define EY_SERVER_API_ANSWER_H
 
+#include "base/text/json_writer.h"
 #include "server/api/common/api_request.h"
 #include "server/api/common/api_usage.h"
 
@@ -90,5 +91,10 @@ struct api_event {
 /* prefix and 32 random hexadecimal digits. */
 void api_random_id(char out[48], const char *prefix);
 struct api_reply api_reply_start(const struct api_dialect *dialect, const char *model);
+
+/* JSON has no infinity; vLLM puts -9999 in its place. Nine digits give back the same float. */
+void api_write_logprob(struct json_writer *w, float logprob);
+/* Members of an object that is open: "token", "logprob" and "bytes". */
+void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text/json_writer.h"
 #include "base/processors.h"
 #include "server/api/common/api_charge.h"
 #include "server/api/common/api_fields.h"
@@ -22,7 +23,7 @@ static bool request_abandoned(void *exchange)
     return exchange_abandoned(exchange);
 }
 
-static struct media_policy media_policy_for(const struct server *server, struct exchange *x)
+struct media_policy media_policy_for(const struct server *server, struct exchange *x)
 {
     const struct server_options *o = server->options;
     return (struct media_policy){.domains = o->media_domains,
@@ -222,6 +223,23 @@ bool completion_prepare_prompt(struct completion *a, ey_prompt **prompt)
     if (ey_prompt_prepare(a->engine, &a->request.request, prompt, &e)) return true;
     api_image_param(param, &a->request, &e);
     return api_fail_engine(&a->error, a->engine, param, &e);
+}
+
+bool completion_reply_input_tokens(struct completion *a, struct exchange *x, const char *object)
+{
+    enum { MAX_COUNT_BYTES = 256 };
+    struct buf out = buf_with_max(MAX_COUNT_BYTES);
+    ey_prompt *prompt;
+    if (!completion_prepare_prompt(a, &prompt)) return false;
+    struct json_writer w = json_write_to(&out, JSON_COMPACT);
+    json_open_object(&w);
+    if (object) json_add_string(&w, "object", object);
+    json_add_uint(&w, "input_tokens", ey_prompt_describe(prompt).n_ids);
+    json_close_object(&w);
+    ey_prompt_free(&prompt);
+    exchange_reply(x, 200, "application/json", &out);
+    buf_free(&out);
+    return true;
 }
 
 /* ---- prompts that come back ---- */

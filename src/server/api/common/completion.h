@@ -26,6 +26,8 @@ struct completion {
     struct api_error error;
 };
 
+/* Where images of this exchange may come from, and the budget that they take from. */
+struct media_policy media_policy_for(const struct server *server, struct exchange *x);
 /* Parses the request's JSON, which tells the model. NULL: the exchange is answered already. */
 struct completion *completion_parse(struct server *server, struct exchange *x,
                                     const struct api_dialect *dialect);
@@ -44,6 +46,9 @@ void completion_close(struct completion *a);
 void completion_fail(struct completion *a, struct exchange *x);
 /* The prompt of what was read, to be looked at; the caller frees it. False with a->error. */
 bool completion_prepare_prompt(struct completion *a, ey_prompt **prompt);
+/* Answers the exchange with {"input_tokens": N}, and "object" before it unless that is NULL. False
+ * with a->error. */
+bool completion_reply_input_tokens(struct completion *a, struct exchange *x, const char *object);
 /* Computes the answers of what was read, whole or as a stream; takes `a`. */
 void completion_answer(struct completion *a, struct exchange *x);
 /* All of it: what a route does. */

@@ -2,6 +2,7 @@
 /* Messages whose parts lie behind one another in one array, as they come. */
 #include "server/api/common/message_list.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A separator and a text may come of each object, and some come of none. */
@@ -97,6 +98,49 @@ bool message_list_add_text(const struct api_reading *r, struct message_list *lis
     if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
     return field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n) &&
            message_list_add_bytes(r, list, path->text, text, n);
+}
+
+bool message_list_add_content(struct api_parser *p, struct message_list *list,
+                              const struct field_path *path, json_object *content,
+                              const char *parts, message_part_fn *read_part)
+{
+    const struct api_reading *r = &p->reading;
+    char wanted[64];
+    size_t n;
+    if (!content) return api_fail_value(r->error, path->text, "%s is missing", path->text);
+    if (json_object_is_type(content, json_type_string))
+        return message_list_add_text(r, list, path, content);
+    snprintf(wanted, sizeof(wanted), "a string or an array of %s", parts);
+    if (!json_object_is_type(content, json_type_array))
+        return api_fail_field(r->error, path->text, wanted, content);
+    if (!field_array(r, path->text, content, 0, EY_MAX_CONTENT_PARTS, &n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(path, i);
+        if (!read_part(p, list, &item, json_object_array_get_idx(content, i))) return false;
+    }
+    return true;
+}
+
+bool message_read_calls(const struct api_reading *r, const struct field_path *message,
+                        json_object *value, ey_message *out, past_call_fn *read_call)
+{
+    struct field_path path = field_member(message, "tool_calls");
+    size_t n;
+    if (!value) return true;
+    if (!field_array(r, path.text, value, 0, EY_MAX_TOOL_CALLS, &n)) return false;
+    if (n && strcmp(out->role, "assistant") != 0)
+        return api_fail(r->error, path.text,
+                        "%s: tool calls belong to the assistant, not to the %s", path.text,
+                        out->role);
+    ey_tool_call *calls = arena_array(r->passing, n + 1, sizeof(*calls));
+    if (!calls) return api_fail_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(&path, i);
+        if (!read_call(r, &item, json_object_array_get_idx(value, i), &calls[i])) return false;
+    }
+    out->tool_calls = calls;
+    out->n_tool_calls = n;
+    return true;
 }
 
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path)

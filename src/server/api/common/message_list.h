@@ -5,7 +5,7 @@
 #ifndef EY_SERVER_MESSAGE_LIST_H
 #define EY_SERVER_MESSAGE_LIST_H
 
-#include "server/api/common/api_fields.h"
+#include "server/api/common/api_parser.h"
 
 struct message_list {
     ey_message *message; /* [n] */
@@ -35,6 +35,18 @@ bool message_list_add_bytes(const struct api_reading *r, struct message_list *li
 /* A value that must be text; NULL: it is missing. */
 bool message_list_add_text(const struct api_reading *r, struct message_list *list,
                            const struct field_path *path, json_object *value);
+/* A text, or an array whose items `read_part` takes; `parts` is what they are called. */
+typedef bool message_part_fn(struct api_parser *p, struct message_list *list,
+                             const struct field_path *path, json_object *part);
+bool message_list_add_content(struct api_parser *p, struct message_list *list,
+                              const struct field_path *path, json_object *content,
+                              const char *parts, message_part_fn *read_part);
+/* Calls that an assistant made before, each read by `read_call`, in the member "tool_calls" of a
+ * message whose role is known. NULL: it has none. */
+typedef bool past_call_fn(const struct api_reading *r, const struct field_path *path,
+                          json_object *value, ey_tool_call *out);
+bool message_read_calls(const struct api_reading *r, const struct field_path *message,
+                        json_object *value, ey_message *out, past_call_fn *read_call);
 /* An empty line between two texts of one message. */
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path);
 

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "server/api/common/sampling_fields.h"
+#include "server/api/common/message_list.h"
 #include "server/api/ollama/ollama_dialect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -95,28 +96,6 @@ static bool read_past_call(const struct api_reading *r, const struct field_path 
     return field_object(r, arguments.text, said) && field_copy_json(r, said, &out->arguments);
 }
 
-static bool read_past_calls(const struct api_reading *r, const struct field_path *message,
-                            json_object *value, ey_message *out)
-{
-    struct field_path path = field_member(message, "tool_calls");
-    size_t n;
-    if (!value) return true;
-    if (!field_array(r, path.text, value, 0, EY_MAX_TOOL_CALLS, &n)) return false;
-    if (n && strcmp(out->role, "assistant") != 0)
-        return api_fail(r->error, path.text,
-                        "%s: tool calls belong to the assistant, not to the %s", path.text,
-                        out->role);
-    ey_tool_call *calls = arena_array(r->passing, n + 1, sizeof(*calls));
-    if (!calls) return api_fail_memory(r->error);
-    for (size_t i = 0; i < n; i++) {
-        struct field_path item = field_item(&path, i);
-        if (!read_past_call(r, &item, json_object_array_get_idx(value, i), &calls[i])) return false;
-    }
-    out->tool_calls = calls;
-    out->n_tool_calls = n;
-    return true;
-}
-
 static bool read_ollama_thought(const struct api_reading *r, const struct field_path *message,
                                 json_object *value, ey_message *out)
 {
@@ -133,7 +112,8 @@ static bool read_ollama_message(struct api_parser *p, const struct field_path *p
            read_parts(p, path, &content, json_member(value, "content"),
                       json_member(value, "images"), out) &&
            read_ollama_thought(&p->reading, path, json_member(value, "thinking"), out) &&
-           read_past_calls(&p->reading, path, json_member(value, "tool_calls"), out);
+           message_read_calls(&p->reading, path, json_member(value, "tool_calls"), out,
+                              read_past_call);
 }
 
 static bool read_ollama_messages(struct api_parser *p, const char *path, json_object *value)

@@ -106,18 +106,6 @@ static void add_answer_piece(struct json_writer *w, const struct api_reply *repl
 
 /* ---- log-probabilities ---- */
 
-static void add_candidate(struct json_writer *w, const ey_logprob *candidate)
-{
-    json_add_string(w, "token", candidate->token);
-    json_add_digits(w, "logprob", candidate->logprob > -9999 ? (double)candidate->logprob : -9999.0,
-                    9);
-    json_write_key(w, "bytes");
-    json_open_array(w);
-    for (size_t i = 0; i < candidate->n_bytes; i++)
-        json_write_int(w, (unsigned char)candidate->bytes[i]);
-    json_close_array(w);
-}
-
 static void add_ollama_logprobs(struct json_writer *w, const struct api_logprobs *logprobs)
 {
     if (!logprobs || !logprobs->tokens || !logprobs->n) return;
@@ -126,13 +114,13 @@ static void add_ollama_logprobs(struct json_writer *w, const struct api_logprobs
     for (size_t i = 0; i < logprobs->n; i++) {
         const ey_token_logprobs *at = &logprobs->tokens[i];
         json_open_object(w);
-        add_candidate(w, &at->chosen);
+        api_add_token_logprob(w, &at->chosen);
         if (at->n_top) {
             json_write_key(w, "top_logprobs");
             json_open_array(w);
             for (size_t k = 0; k < at->n_top; k++) {
                 json_open_object(w);
-                add_candidate(w, &at->top[k]);
+                api_add_token_logprob(w, &at->top[k]);
                 json_close_object(w);
             }
             json_close_array(w);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/common/message_list.h"
+
 #include "base/limits.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -174,28 +176,6 @@ static bool read_tool_call(const struct api_reading *r, const struct field_path 
            read_arguments(r, &arguments, json_member(called, "arguments"), &out->arguments);
 }
 
-static bool read_tool_calls(const struct api_reading *r, const struct field_path *message,
-                            json_object *value, ey_message *out)
-{
-    struct field_path path = field_member(message, "tool_calls");
-    size_t n;
-    if (!value) return true;
-    if (!field_array(r, path.text, value, 0, EY_MAX_TOOL_CALLS, &n)) return false;
-    if (n && strcmp(out->role, "assistant") != 0)
-        return api_fail(r->error, path.text,
-                        "%s: tool calls belong to the assistant, not to the %s", path.text,
-                        out->role);
-    ey_tool_call *calls = arena_array(r->passing, n + 1, sizeof(*calls));
-    if (!calls) return api_fail_memory(r->error);
-    for (size_t i = 0; i < n; i++) {
-        struct field_path item = field_item(&path, i);
-        if (!read_tool_call(r, &item, json_object_array_get_idx(value, i), &calls[i])) return false;
-    }
-    out->tool_calls = calls;
-    out->n_tool_calls = n;
-    return true;
-}
-
 static bool read_role(const struct api_reading *r, const struct field_path *message,
                       json_object *value, const char **out)
 {
@@ -240,7 +220,7 @@ static bool read_message(const struct api_reading *r, struct image_refs *images,
            read_role(r, path, json_member(value, "role"), &out->role) &&
            read_content(r, images, path, json_member(value, "content"), out) &&
            read_past_thought(r, path, value, out) &&
-           read_tool_calls(r, path, json_member(value, "tool_calls"), out);
+           message_read_calls(r, path, json_member(value, "tool_calls"), out, read_tool_call);
 }
 
 bool messages_read(const struct api_reading *r, struct image_refs *images, json_object *value)

@@ -13,24 +13,6 @@
 
 /* ---- log-probabilities ---- */
 
-/* JSON has no infinity; vLLM puts this in its place. Nine digits give back the same float. */
-static void write_logprob(struct json_writer *w, float logprob)
-{
-    json_write_digits(w, logprob > -9999 ? (double)logprob : -9999.0, 9);
-}
-
-static void add_token_logprob(struct json_writer *w, const ey_logprob *candidate)
-{
-    json_add_string(w, "token", candidate->token);
-    json_write_key(w, "logprob");
-    write_logprob(w, candidate->logprob);
-    json_write_key(w, "bytes");
-    json_open_array(w);
-    for (size_t i = 0; i < candidate->n_bytes; i++)
-        json_write_int(w, (unsigned char)candidate->bytes[i]);
-    json_close_array(w);
-}
-
 static void write_chat_logprobs(struct json_writer *w, const struct api_logprobs *logprobs)
 {
     json_open_object(w);
@@ -39,12 +21,12 @@ static void write_chat_logprobs(struct json_writer *w, const struct api_logprobs
     for (size_t i = 0; i < logprobs->n; i++) {
         const ey_token_logprobs *at = &logprobs->tokens[i];
         json_open_object(w);
-        add_token_logprob(w, &at->chosen);
+        api_add_token_logprob(w, &at->chosen);
         json_write_key(w, "top_logprobs");
         json_open_array(w);
         for (size_t k = 0; k < at->n_top; k++) {
             json_open_object(w);
-            add_token_logprob(w, &at->top[k]);
+            api_add_token_logprob(w, &at->top[k]);
             json_close_object(w);
         }
         json_close_array(w);
@@ -76,11 +58,11 @@ static void write_top_map(struct json_writer *w, const ey_token_logprobs *at)
     for (size_t k = 0; k < at->n_top; k++) {
         if (is_listed_token(at->top, k, at->top[k].token)) continue;
         json_write_key(w, at->top[k].token);
-        write_logprob(w, at->top[k].logprob);
+        api_write_logprob(w, at->top[k].logprob);
     }
     if (!is_listed_token(at->top, at->n_top, at->chosen.token)) {
         json_write_key(w, at->chosen.token);
-        write_logprob(w, at->chosen.logprob);
+        api_write_logprob(w, at->chosen.logprob);
     }
     json_close_object(w);
 }
@@ -98,7 +80,7 @@ static void write_completion_logprobs(struct json_writer *w, const struct api_lo
     json_write_key(w, "token_logprobs");
     json_open_array(w);
     for (size_t i = 0; i < logprobs->n; i++)
-        write_logprob(w, logprobs->tokens[i].chosen.logprob);
+        api_write_logprob(w, logprobs->tokens[i].chosen.logprob);
     json_close_array(w);
     json_write_key(w, "tokens");
     json_open_array(w);

@@ -227,17 +227,7 @@ static bool reply_template(struct completion *a, struct exchange *x)
 
 static bool reply_input_tokens(struct completion *a, struct exchange *x)
 {
-    struct buf out = buf_with_max(EY_MAX_RESPONSE_BYTES);
-    ey_prompt *prompt;
-    if (!completion_prepare_prompt(a, &prompt)) return false;
-    struct json_writer w = json_write_to(&out, JSON_COMPACT);
-    json_open_object(&w);
-    json_add_uint(&w, "input_tokens", ey_prompt_describe(prompt).n_ids);
-    json_close_object(&w);
-    ey_prompt_free(&prompt);
-    exchange_reply(x, 200, "application/json", &out);
-    buf_free(&out);
-    return true;
+    return completion_reply_input_tokens(a, x, NULL);
 }
 
 /* ---- routes ---- */

@@ -126,15 +126,7 @@ static bool read_function_tool(const struct api_reading *r, const struct field_p
                       *at = inner ? &inner_path : (struct field_path *)(uintptr_t)path;
     if (inner && !field_object(r, inner_path.text, inner)) return false;
     if (inner) value = inner;
-    struct field_path name_path = field_member(at, "name");
-    json_object *name = json_member(value, "name");
-    out->parameters = json_member(value, "parameters");
-    out->path = field_member(at, "parameters");
-    if (!name) return api_fail_value(r->error, name_path.text, "%s is missing", name_path.text);
-    return field_name(r, name_path.text, name, EY_MAX_NAME_BYTES, r->passing, &out->name) &&
-           (!out->parameters || field_object(r, out->path.text, out->parameters)) &&
-           tools_write_function(r, out->name, json_member(value, "description"), out->parameters,
-                                json);
+    return tools_read_function(r, at, value, "parameters", out, json);
 }
 
 /* Codex and n8n always send tools that OpenAI itself runs: they are left out. */

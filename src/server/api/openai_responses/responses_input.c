@@ -118,19 +118,7 @@ static bool read_input_part(struct api_parser *p, struct message_list *list,
 static bool read_item_content(struct api_parser *p, struct message_list *list,
                               const struct field_path *path, json_object *content)
 {
-    const struct api_reading *r = &p->reading;
-    size_t n;
-    if (!content) return api_fail_value(r->error, path->text, "%s is missing", path->text);
-    if (json_object_is_type(content, json_type_string))
-        return message_list_add_text(r, list, path, content);
-    if (!json_object_is_type(content, json_type_array))
-        return api_fail_field(r->error, path->text, "a string or an array of parts", content);
-    if (!field_array(r, path->text, content, 0, EY_MAX_CONTENT_PARTS, &n)) return false;
-    for (size_t i = 0; i < n; i++) {
-        struct field_path item = field_item(path, i);
-        if (!read_input_part(p, list, &item, json_object_array_get_idx(content, i))) return false;
-    }
-    return true;
+    return message_list_add_content(p, list, path, content, "parts", read_input_part);
 }
 
 /* ---- items ---- */

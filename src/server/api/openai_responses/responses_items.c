@@ -88,18 +88,6 @@ void responses_add_logprobs(struct json_writer *w, const struct buf *logprobs)
     json_close_array(w);
 }
 
-static void add_token(struct json_writer *w, const ey_logprob *candidate)
-{
-    json_add_string(w, "token", candidate->token);
-    json_add_digits(w, "logprob", candidate->logprob > -9999 ? (double)candidate->logprob : -9999.0,
-                    9);
-    json_write_key(w, "bytes");
-    json_open_array(w);
-    for (size_t i = 0; i < candidate->n_bytes; i++)
-        json_write_int(w, (unsigned char)candidate->bytes[i]);
-    json_close_array(w);
-}
-
 void responses_write_logprobs(struct buf *out, const struct api_logprobs *logprobs)
 {
     if (!logprobs || !logprobs->tokens) return;
@@ -108,12 +96,12 @@ void responses_write_logprobs(struct buf *out, const struct api_logprobs *logpro
         if (out->size) buf_add_text(out, ",");
         struct json_writer w = json_write_to(out, JSON_COMPACT);
         json_open_object(&w);
-        add_token(&w, &at->chosen);
+        api_add_token_logprob(&w, &at->chosen);
         json_write_key(&w, "top_logprobs");
         json_open_array(&w);
         for (size_t k = 0; k < at->n_top; k++) {
             json_open_object(&w);
-            add_token(&w, &at->top[k]);
+            api_add_token_logprob(&w, &at->top[k]);
             json_close_object(&w);
         }
         json_close_array(&w);

@@ -194,27 +194,11 @@ void route_responses(struct server *server, struct exchange *x)
     if (a) completion_answer(a, x);
 }
 
-static bool reply_input_count(struct completion *a, struct exchange *x)
-{
-    struct buf out = buf_with_max(256);
-    ey_prompt *prompt;
-    if (!completion_prepare_prompt(a, &prompt)) return false;
-    struct json_writer w = json_write_to(&out, JSON_COMPACT);
-    json_open_object(&w);
-    json_add_string(&w, "object", "response.input_tokens");
-    json_add_uint(&w, "input_tokens", ey_prompt_describe(prompt).n_ids);
-    json_close_object(&w);
-    ey_prompt_free(&prompt);
-    exchange_reply(x, 200, "application/json", &out);
-    buf_free(&out);
-    return true;
-}
-
 void route_responses_count(struct server *server, struct exchange *x)
 {
     struct completion *a = open_response(server, x, RESPONSES_COUNT);
     if (!a) return;
-    if (!reply_input_count(a, x)) completion_fail(a, x);
+    if (!completion_reply_input_tokens(a, x, "response.input_tokens")) completion_fail(a, x);
     completion_close(a);
 }
 
