@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
-# [install] [packages] [python] [wheel] [abi]. Installs what is missing when root, else prints the command that would. Silent when all are
-# there; does nothing where there is no dpkg.
+# [install] [packages] [python] [real] [wheel] [abi]. Installs what is missing when root, else prints the command that
+# would. Silent when all are there; does nothing where there is no dpkg.
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev
@@ -16,6 +16,7 @@ for set in "$@"; do
     install) packages="$packages scdoc" ;;
     packages) packages="$packages lintian dpkg-dev systemd groff-base bsdextrautils jq python3 zsh fish" ;;
     python) packages="$packages python3-pytest python3-numpy python3-pil python3-pydantic mypy" ;;
+    real) packages="$packages python3 python3-pip" ;;
     wheel) packages="$packages python3 python3-venv" ;;
     abi) packages="$packages abigail-tools git" ;;
     node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may have come from elsewhere
