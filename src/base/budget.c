@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that several threads share (eyelet.h). */
+/* A memory budget shared by threads, with a fair share for each client (eyelet/budget.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 #include "eyelet/budget.h"
 
 struct ey_budget {
-    ey_budget *whole; /* that it is a part of; its own, of what is none */
+    ey_budget *whole; /* the budget that this is a part of, or itself */
     uint64_t used;
-    int waiting; /* threads; of a whole: those of its parts too */
-    /* of a whole */
+    int waiting; /* waiting threads; of a whole budget, those of its parts too */
+    /* only in a whole budget */
     pthread_mutex_t lock;
     pthread_cond_t released;
     uint64_t total;
     ey_budget *parts;
-    /* of a part */
+    /* only in a part */
     ey_budget *next;
     uint64_t high, low;
     int users;
@@ -75,7 +75,7 @@ ey_budget *ey_budget_part_open(ey_budget *whole, uint64_t high, uint64_t low)
     return part;
 }
 
-/* Frees a part that nobody uses or has bytes of. */
+/* Frees a part without users and without bytes in use. */
 static void drop_part(ey_budget *part)
 {
     if (part->whole == part || part->users || part->used) return;
@@ -98,10 +98,9 @@ void ey_budget_part_close(ey_budget **out)
     pthread_mutex_unlock(&whole->lock);
 }
 
-/* ---- who may take how much ---- */
+/* ---- fair shares ---- */
 
-/* Whether another part waits that has less than if all had the same, and this one would have more.
- */
+/* Whether taking n would put this part above an equal share while a part below it waits. */
 static bool is_over_equal_share(const ey_budget *part, uint64_t n)
 {
     const ey_budget *whole = part->whole;
@@ -115,7 +114,7 @@ static bool is_over_equal_share(const ey_budget *part, uint64_t n)
     return false;
 }
 
-/* A part with several users leaves some to others; a single one may need all that there is. */
+/* A part with several users must leave a reserve for other parts; a single user may take all. */
 static bool may_take(const ey_budget *b, uint64_t n, bool first)
 {
     uint64_t left = b->whole->total - b->whole->used;

@@ -95,7 +95,7 @@ static struct arena_chunk *arena_grow(struct arena *a, size_t n)
 {
     size_t size = n > ARENA_CHUNK ? n : ARENA_CHUNK, whole;
     if (!checked_add(size, sizeof(struct arena_chunk) + ARENA_ALIGN, &whole)) return NULL;
-    char *memory = calloc(1, whole); /* zero pages cost nothing until they are written */
+    char *memory = calloc(1, whole); /* untouched zero pages take no memory */
     if (!memory) return NULL;
     struct arena_chunk *chunk = (struct arena_chunk *)(memory + (ARENA_ALIGN -
                                                                  (uintptr_t)memory % ARENA_ALIGN) %
@@ -119,7 +119,7 @@ void *arena_alloc(struct arena *a, size_t n)
     void *p = chunk->bytes + chunk->used;
     chunk->used += rounded;
     a->used += rounded;
-    return p; /* zero: no byte is given twice */
+    return p; /* still zero: no byte is handed out twice */
 }
 
 void *arena_array(struct arena *a, size_t count, size_t size)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing byte buffer that is born with its maximum, and a bump arena for memory that dies
- * together. */
+/* A growable byte buffer with a fixed maximum size, and a bump arena. */
 #ifndef EY_BASE_BUF_H
 #define EY_BASE_BUF_H
 
 #include "base/err.h"
 
 struct buf {
-    char *data; /* always NUL-terminated once something was added */
+    char *data; /* NUL-terminated after the first append */
     size_t size, capacity, max;
-    bool failed; /* the maximum or memory was hit: contents are gone, later calls do nothing */
+    bool failed; /* max was exceeded or malloc failed: the contents are freed, later calls do
+                    nothing */
 };
 
 struct buf buf_with_max(size_t max);
@@ -18,20 +18,20 @@ bool buf_add(struct buf *b, const void *bytes, size_t n);
 bool buf_add_text(struct buf *b, const char *text);
 bool buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_clear(struct buf *b);
-/* As if the maximum was hit; returns false. */
+/* Sets `failed` and frees the contents. Returns false. */
 bool buf_fail(struct buf *b);
-/* Reserves `add` more bytes, so that adding them does not allocate. */
+/* Makes room for `add` more bytes, so that appending them does not allocate. */
 bool buf_reserve(struct buf *b, size_t add);
 
-/* Memory given in pieces, freed all at once. */
+/* Allocations that are freed together. */
 struct arena {
     struct arena_chunk *chunks;
     size_t used; /* bytes handed out */
 };
 
-/* n zeroed bytes aligned to 64, or NULL when there is no memory. */
+/* Returns n zeroed bytes aligned to 64, or NULL if out of memory. */
 void *arena_alloc(struct arena *a, size_t n);
-/* count * size, checked for overflow. */
+/* Like arena_alloc(count * size); returns NULL if the product overflows. */
 void *arena_array(struct arena *a, size_t count, size_t size);
 char *arena_copy_text(struct arena *a, const char *text, size_t n); /* adds a NUL */
 void arena_free(struct arena *a);

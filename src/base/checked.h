@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic that says when it overflows; for every number that came from outside. */
+/* Overflow-checked arithmetic, for every number that comes from a file, a request or the network.
+ */
 #ifndef EY_BASE_CHECKED_H
 #define EY_BASE_CHECKED_H
 
@@ -20,9 +21,10 @@ static inline bool checked_add(size_t a, size_t b, size_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-/* Copies a struct that begins with its size, as its program was compiled with it, to out[size]: a
- * shorter one gets zeros, and what a longer one has more must be zero. `least`: the size that the
- * first version had; `maker`: the function that fills the size in. */
+/* Copies an option struct, whose first member is the size that the calling program was compiled
+ * with, to out[size]. Members that an older program lacks become zero. Fails if a newer program
+ * sets a member that this version does not know. `least` is the size of the first version, `maker`
+ * the function that initialises the struct. */
 static inline bool checked_struct(void *out, size_t size, const void *in, size_t least,
                                   const char *maker, ey_err *e)
 {

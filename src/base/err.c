@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error values: formatting, with bytes that could harm a terminal or a log made visible. */
+/* Error values: formats messages and escapes bytes that could harm a terminal or a log. */
 #include "base/err.h"
 
 #include <stdarg.h>
@@ -26,7 +26,7 @@ int ey_code_http_status(ey_code code)
     return statuses[code].http;
 }
 
-/* Length of a printable character at s, or 0. */
+/* Returns the length of the character at s if it is printable, else 0. */
 static int printable_length(const char *s, size_t n)
 {
     uint32_t cp;
@@ -34,7 +34,8 @@ static int printable_length(const char *s, size_t n)
     return length > 0 && cp >= 0x20 && !(cp >= 0x7f && cp < 0xa0) ? length : 0;
 }
 
-/* Copies text to out, control characters and malformed bytes as \xNN; cuts between characters. */
+/* Copies text to out with control characters and malformed bytes as \xNN. Truncates between
+ * characters. */
 static void copy_visible(char *out, size_t capacity, const char *text)
 {
     size_t n = strlen(text), used = 0;
@@ -58,7 +59,8 @@ static void copy_visible(char *out, size_t capacity, const char *text)
 bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
 {
     if (!e) return false;
-    char raw[sizeof(e->text) + 4]; /* where this cuts a character, copy_visible() has cut before */
+    char raw[sizeof(e->text) +
+             4]; /* copy_visible() truncates before the character that this may split */
     va_list args;
     va_start(args, fmt);
     vsnprintf(raw, sizeof(raw), fmt, args);
@@ -79,7 +81,7 @@ bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
                    what, bytes);
 }
 
-/* A text that was cut has no words there. */
+/* A truncated message has no detail. */
 static void set_detail(ey_err *e, size_t at)
 {
     size_t n = strlen(e->text);

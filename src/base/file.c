@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/mapped_files.h"
 
-/* A path may be longer than a message, whose end says what is wrong. */
+/* Shortens a long path, so that the message keeps its end: what went wrong. */
 static bool fail_errno(ey_err *e, const char *path)
 {
     ey_code code = errno == ENOENT || errno == ENOTDIR ? EY_NOT_FOUND : EY_IO;
@@ -72,7 +72,7 @@ void file_map_release_pages(const void *data, size_t size)
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
-/* Grows *data so that at least one more block fits, never beyond max + 2. */
+/* Grows *data so that one more block fits, up to max + 2 bytes. */
 static bool file_buffer_grow(char **data, size_t size, size_t *capacity, size_t max)
 {
     if (size + 1 < *capacity) return true;

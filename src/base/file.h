@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: whole reads, whole writes and read-only maps. */
+/* Files: reads and writes of whole files, and read-only maps. */
 #ifndef EY_BASE_FILE_H
 #define EY_BASE_FILE_H
 
@@ -10,36 +10,37 @@ struct file_map {
     size_t size;
 };
 
-/* Maps a regular file read-only. Errors: not there, not a regular file, not readable. */
+/* Maps a regular file read-only. Fails if it does not exist, is not regular or is not readable. */
 bool file_map_open(struct file_map *map, const char *path, ey_err *e);
 void file_map_close(struct file_map *map);
-/* Part of a map will not be read again soon: its whole pages may leave this process's memory. They
- * come back when they are read. */
+/* Lets the kernel drop the whole pages of this range, which will not be read again soon. A later
+ * access reads them from the file. */
 void file_map_release_pages(const void *data, size_t size);
 
-/* Reads a whole file of at most `max` bytes into *data (the caller frees; one NUL follows the
- * bytes, not counted in *size). "-" is not special. Works on pipes too. */
+/* Reads a file of at most `max` bytes into *data, which the caller frees. A NUL that *size does not
+ * count follows the bytes. Works on pipes; "-" is not special. */
 bool file_read(char **data, size_t *size, const char *path, size_t max, ey_err *e);
-/* The same of a regular file only, so that a pipe that nobody writes to cannot hold the reader. */
+/* Like file_read but for regular files only: a FIFO without a writer would block forever. */
 bool file_read_regular(char **data, size_t *size, const char *path, size_t max, ey_err *e);
 
-/* Opens /dev/null in place of standard input, output and error where one is closed: the next file
- * or socket would take its number. Reading and writing there fail as before. */
+/* Opens /dev/null on descriptors 0 to 2 if they are closed, so that no file or socket gets their
+ * number. Reads and writes there fail as before. */
 void file_open_standard(void);
 
-/* Writes all of it at the descriptor's place; false with errno as write() left it. */
+/* Writes all n bytes at the descriptor's offset. On failure errno is that of write(). */
 bool file_write(int fd, const void *bytes, size_t n);
-/* The same at byte `at` of the file; the descriptor's place stays. */
+/* Like file_write at offset `at`; leaves the descriptor's offset alone. */
 bool file_write_at(int fd, const void *bytes, uint64_t n, uint64_t at);
-/* True if errno says that the disk, or the user's quota, is full. */
+/* Whether errno means that the disk or the user's quota is full. */
 bool errno_is_disk_full(void);
 
-/* dir + "/" + name in `out` of EY_MAX_PATH bytes; false with a message when too long. */
+/* Writes dir + "/" + name to out[EY_MAX_PATH]. Fails if it does not fit. */
 bool path_join(char *out, const char *dir, const char *name, ey_err *e);
 bool path_is_directory(const char *path);
 bool path_is_file(const char *path);
 
-/* Whether these bytes are what Git keeps in place of a large file; fails with a message then. */
+/* Fails if these bytes are a Git LFS pointer, which a clone without LFS has in place of the file.
+ */
 bool file_check_not_lfs_pointer(const void *bytes, size_t n, const char *path, ey_err *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FNV-1a with 64 bits, for tables and names of files. Whoever may choose the bytes can make them
- * collide: compare the bytes too. */
+/* 64-bit FNV-1a, for hash tables and file names. It is not collision-resistant against an attacker:
+ * compare the bytes too. */
 #ifndef EY_BASE_HASH_H
 #define EY_BASE_HASH_H
 
@@ -10,7 +10,7 @@
 /* Offset basis and prime: draft-eastlake-fnv, section 5. */
 #define FNV1A_64_START 0xcbf29ce484222325u
 
-/* The hash of what gave `hash` (at first FNV1A_64_START) followed by these n bytes. */
+/* Continues `hash` (FNV1A_64_START at the beginning) with n more bytes. */
 static inline uint64_t fnv1a_64(uint64_t hash, const void *bytes, size_t n)
 {
     const uint8_t *at = bytes;

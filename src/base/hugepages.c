@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Huge pages, for memory of one's own. */
+/* Huge pages for anonymous memory. */
 #include "base/hugepages.h"
 
 #include <stdint.h>
@@ -17,7 +17,7 @@ static uintptr_t hugepage_round_down(uintptr_t x)
     return x / HUGEPAGE_BYTES * HUGEPAGE_BYTES;
 }
 
-/* "always [madvise] never": what is in brackets. */
+/* The file says "always [madvise] never"; the brackets mark the current mode. */
 bool hugepages_available(void)
 {
     char line[64] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Huge pages beneath what is read over and over. A virtual machine, as WSL2 is one, translates
- * addresses twice, and the pages of a file lie scattered: weights that are read there in pages of 4
- * KiB come at half the speed. */
+/* Huge pages for memory that every step reads. Virtual machines such as WSL2 translate addresses
+ * twice and file pages are scattered: with 4 KiB pages, weights are read there at half the speed.
+ */
 #ifndef EY_BASE_HUGE_H
 #define EY_BASE_HUGE_H
 
@@ -10,14 +10,13 @@
 
 enum { HUGEPAGE_BYTES = 2 << 20 };
 
-/* Whether this machine gives them to who asks. */
+/* Whether madvise(MADV_HUGEPAGE) gives huge pages on this machine. */
 bool hugepages_available(void);
-/* Asks for huge pages beneath memory that is still to be written. Smaller ones do as well, but
- * slower. */
+/* Requests huge pages for memory that has not been written yet. Failure only costs speed. */
 void hugepages_advise(void *data, size_t size);
 
-/* Memory of its own that begins with a huge page, and gets them as it is written; NULL: there is
- * none. */
+/* Allocates memory aligned to a huge page, with huge pages requested. Returns NULL if out of
+ * memory. */
 void *hugepages_alloc(size_t size);
 /* Accepts NULL. */
 void hugepages_free(void *memory, size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON by json-c, with our limits and our errors. */
+/* JSON into json-c objects, with our limits and error messages. */
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -68,7 +68,7 @@ json_object *json_member_of_type(const json_object *object, const char *key, jso
     return value && json_object_is_type(value, type) ? value : NULL;
 }
 
-/* Integers beyond 64 bits were saturated: the ends of the range are never what the file says. */
+/* Integers beyond 64 bits are saturated when parsed, so the ends of the range mean overflow. */
 static bool json_exact_int(json_object *value, int64_t *out)
 {
     if (!json_object_is_type(value, json_type_int)) return false;

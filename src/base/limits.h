@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every maximum of the program, by name. A number from a file, a request or the network is compared
- * with one of these before anything is allocated by it. */
+/* Every limit of the program. A number from a file, a request or the network is checked against
+ * one of these before it sizes an allocation. */
 #ifndef EY_BASE_LIMITS_H
 #define EY_BASE_LIMITS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of maps that is read without a lock: in a signal handler none may be taken. */
+/* A lock-free table of maps: a signal handler must not take a lock. */
 #include "base/mapped_files.h"
 
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_FILES = 4096 };
 
-/* A slot is free when its begin is 0, and has all else before that is set. */
+/* A slot is free while `begin` is 0. `begin` is stored last, when the other members are valid. */
 struct mapped_file {
     _Atomic uintptr_t begin;
     size_t size;
@@ -21,7 +21,7 @@ struct mapped_file {
 };
 
 static struct mapped_file files[MAX_FILES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who change the table */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* serialises writers */
 
 void mapped_files_add(const void *data, size_t size, const char *path)
 {
@@ -72,7 +72,7 @@ static size_t append_text(char *out, size_t used, size_t size, const char *text)
     return used;
 }
 
-/* In one write, and not where nobody reads: the process has to end. */
+/* One write, and none if standard error would block: the process must end. */
 static void say_lost(const char *path)
 {
     static const char before[] = "eyelet: ",
@@ -94,7 +94,7 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
         say_lost(path);
         _exit(MAPPED_FILE_LOST_STATUS);
     }
-    signal(number, SIG_DFL); /* the access fails again, and ends the process as it would have */
+    signal(number, SIG_DFL); /* the retried access raises it again, with the default effect */
     if (info->si_code <= 0) raise(number);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is left, from /proc and the control group (v2). */
+/* Available memory from /proc/meminfo and the cgroup (v2). */
 #include "base/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A number alone in a file ("max" is none). */
+/* Reads a file that holds one number; returns `otherwise` if it does not ("max"). */
 static uint64_t number_in(const char *path, uint64_t otherwise)
 {
     uint64_t value = otherwise;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory this process may still take. */
+/* Available memory. */
 #ifndef EY_BASE_MEMORY_H
 #define EY_BASE_MEMORY_H
 
 #include <stdint.h>
 
-/* Bytes: what the system says is available, at most what the control group leaves. UINT64_MAX:
- * unknown. */
+/* Bytes that this process may still allocate: MemAvailable, capped by what its cgroup has left.
+ * UINT64_MAX if unknown. */
 uint64_t memory_available(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of phases and finish reasons: one table each, for all that leaves the program. */
+/* Texts of phases and finish reasons: the one table of each for all output. */
 #include "eyelet/phase.h"
 
 #include <stddef.h>

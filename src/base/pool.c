@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A team of threads that waits for the next loop awake for a moment and then asleep: a token has
- * some two hundred loops, and waking takes as long as the short ones. Pieces of a loop are taken
- * from a shared counter, or from shares that others may take of, so a slow core takes fewer; which
- * thread computes a piece never changes its result. */
+/* A thread pool whose idle workers spin briefly before they sleep: a token runs some two hundred
+ * loops, and waking a thread takes as long as a short one. Threads take chunks from a shared
+ * counter or steal from each other's ranges, so a slow core does less. Which thread computes a
+ * chunk never changes its result. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -18,12 +18,12 @@
 enum {
     CACHE_LINE = 64,
     SPIN_PAUSES = 32,
-    STEAL_DIVISOR = 4 /* part of what is left of a share that a helper takes */
+    STEAL_DIVISOR = 4 /* a thief takes 1 / this of what is left of a range */
 };
 #define SPIN_SECONDS 60e-6
 
-/* Items begin .. end-1 that are still to be taken of a thread's share: begin in the upper half, so
- * that both change at once. */
+/* The items [begin, end) left in a thread's range, begin in the upper half, so that one
+ * compare-and-swap changes both. */
 struct pool_range {
     _Alignas(CACHE_LINE) atomic_uint_least64_t left;
 };
@@ -31,7 +31,7 @@ struct pool_range {
 struct pool {
     int n_threads; /* the caller included */
     int n_started;
-    bool may_spin; /* there is a processor for each thread to wait on */
+    bool may_spin; /* each thread has a core of its own to spin on */
     pthread_t *threads;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
@@ -41,8 +41,9 @@ struct pool {
     size_t n, chunk, min_chunk;
     struct pool_range *ranges; /* one for each thread */
     bool by_range;
-    char pad[3][CACHE_LINE]; /* what is waited for, and what is counted, in lines of their own */
-    atomic_uint loop_number; /* counts loops; a worker waits for it to move */
+    char pad[3][CACHE_LINE]; /* keeps flags that are spun on and counters in cache lines of their
+                                own */
+    atomic_uint loop_number; /* workers wait for it to change */
     atomic_int n_asleep;     /* workers */
     char pad_running[CACHE_LINE];
     atomic_int n_running;
@@ -65,7 +66,7 @@ static void run_chunks(struct pool *pool, int thread)
     }
 }
 
-/* ---- shares ---- */
+/* ---- ranges ---- */
 
 static uint64_t pack_range(size_t begin, size_t end)
 {
@@ -80,22 +81,23 @@ static void assign_ranges(struct pool *pool)
                      pack_range(pool->n * i / threads, pool->n * (i + 1) / threads));
 }
 
-/* As many of `left` items as are wanted, within bounds. */
+/* Clamps `wanted` to [min_chunk, left]. */
 static size_t pool_chunk_size(const struct pool *pool, size_t wanted, size_t left)
 {
     size_t size = wanted > pool->min_chunk ? wanted : pool->min_chunk;
     return size < left ? size : left;
 }
 
-/* Of a thread's own share, `left` items from `begin` on. */
+/* Size of the next chunk that a thread takes from its own range, which has `left` items from
+ * `begin` on. */
 static size_t own_range_chunk(const struct pool *pool, size_t begin, size_t left)
 {
     return pool_chunk_size(
         pool, left > 2 * pool->chunk ? pool->chunk - begin % pool->chunk : left / 2, left);
 }
 
-/* Takes a piece of the share of `owner`, from its begin if it is the thread's own, else from its
- * end; false: none is left. */
+/* Takes and runs a chunk of owner's range: from its begin if `thread` owns it, else from its end.
+ * Returns false if the range is empty. */
 static bool run_range_chunk(struct pool *pool, int owner, int thread)
 {
     const bool own = owner == thread;
@@ -153,7 +155,7 @@ static bool all_done(struct pool *pool, unsigned unused)
     return atomic_load(&pool->n_running) == 0;
 }
 
-/* Waits for a short time; false: it is still to come. */
+/* Spins for a short time. Returns whether the condition came true. */
 static bool spin_wait(struct pool *pool, bool (*is_there)(struct pool *, unsigned), unsigned seen)
 {
     if (is_there(pool, seen)) return true;
@@ -166,8 +168,8 @@ static bool spin_wait(struct pool *pool, bool (*is_there)(struct pool *, unsigne
     return false;
 }
 
-/* Who waits says so and looks again; who makes it come looks for that afterwards: one of the two
- * sees the other. */
+/* No wake-up is lost: the waiter announces itself and checks again, the poster posts and then
+ * checks for waiters, so one of the two sees the other. */
 static void pool_wait_for_loop(struct pool *pool, unsigned seen)
 {
     if (spin_wait(pool, has_work, seen)) return;
@@ -279,7 +281,7 @@ int pool_threads(const struct pool *pool)
     return pool->n_threads;
 }
 
-/* Runs a loop that one thread does as fast; false: this one is for all. */
+/* Runs a loop too short to share on the calling thread. Returns false if all should run it. */
 static bool run_alone(const struct pool *pool, size_t n, size_t min_chunk, pool_fn *fn,
                       void *context)
 {

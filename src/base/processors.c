@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts of /sys and /proc about processors: which share a core (topology), and what control groups
- * leave of them (cgroups 7, cpu.max of version 2, cpu.cfs_quota_us of version 1). What cannot be
- * read limits nothing. */
+/* Core topology from /sys and CPU quotas from cgroups (cgroups(7): cpu.max in v2, cpu.cfs_quota_us
+ * in v1). A file that cannot be read sets no limit. */
 #include "base/processors.h"
 
 #include <pthread.h>
@@ -25,7 +24,7 @@ static FILE *open_under(const char *root, const char *path, const char *name)
 
 /* ---- cores ---- */
 
-/* The first processor of a processor's core: what the core is known by. */
+/* Returns the first logical processor of the core, which identifies the core. */
 static int core_of(const char *root, int processor)
 {
     char path[96];
@@ -54,14 +53,14 @@ static int count_cores(const char *root, const int *processor, int n)
 
 /* ---- quotas ---- */
 
-/* Where a hierarchy of groups is mounted, and which of its groups lies there. */
+/* A cgroup hierarchy: its mount point, the group at its root, and the group of this process. */
 struct cgroup_hierarchy {
     bool is_v2;
     char mount[EY_MAX_PATH], top[EY_MAX_PATH];
     char group[EY_MAX_PATH]; /* of this process, as /proc/self/cgroup has it */
 };
 
-/* Whether `name` is one of a list with commas. */
+/* Whether `name` is in a comma-separated list. */
 static bool is_in_list(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -70,7 +69,7 @@ static bool is_in_list(const char *list, const char *name)
     return false;
 }
 
-/* A line of /proc/self/mountinfo: fields, some more of them, " - ", type, source, options. */
+/* Parses a line of /proc/self/mountinfo: fields, optional fields, " - ", type, source, options. */
 static bool read_cgroup_mount(const char *line, struct cgroup_hierarchy *h)
 {
     char top[EY_MAX_PATH], mount[EY_MAX_PATH], type[32], options[512];
@@ -86,7 +85,7 @@ static bool read_cgroup_mount(const char *line, struct cgroup_hierarchy *h)
     return true;
 }
 
-/* A line of /proc/self/cgroup: number, controllers, group. */
+/* Parses a line of /proc/self/cgroup: number, controllers, group. */
 static bool read_cgroup(char *line, struct cgroup_hierarchy *h)
 {
     char *controllers = strchr(line, ':'),
@@ -112,7 +111,7 @@ static bool find_cgroup(const char *root, struct cgroup_hierarchy *h)
     return found;
 }
 
-/* Processors that a group's quota comes to, in hundredths; 0: no limit. */
+/* Returns a group's quota in hundredths of a processor, or 0 if it has none. */
 static long long cgroup_quota(const char *root, const char *group, bool is_v2)
 {
     long long quota = -1, period = 0;
@@ -128,7 +127,7 @@ static long long cgroup_quota(const char *root, const char *group, bool is_v2)
     return quota * 100 / period > 0 ? quota * 100 / period : 1;
 }
 
-/* The least of the group's and of all groups above it that can be seen; 0: no limit. */
+/* Returns the smallest quota of the group and its visible ancestors, or 0 if there is none. */
 static long long cgroup_hierarchy_quota(const char *root, const struct cgroup_hierarchy *h)
 {
     char path[2 * EY_MAX_PATH];
@@ -163,7 +162,7 @@ static int quota_processors(const char *root)
     return (int)((min_quota + 99) / 100);
 }
 
-/* ---- both ---- */
+/* ---- usable processors ---- */
 
 int processors_usable_in(const char *root, const int *processor, int n)
 {
@@ -172,7 +171,7 @@ int processors_usable_in(const char *root, const int *processor, int n)
     return cores < 1 ? 1 : cores > EY_MAX_THREADS ? EY_MAX_THREADS : cores;
 }
 
-/* The processors that this thread may run on; their number. */
+/* Lists the processors in this thread's affinity mask. Returns their number. */
 static int allowed_processors(int *processor)
 {
     const size_t bytes = CPU_ALLOC_SIZE(MAX_PROCESSORS);
@@ -250,7 +249,7 @@ static struct turn_waiter *choose_waiter(void)
     return best;
 }
 
-/* With the lock held. False: it is not needed any more. */
+/* Waits, with the lock held, for the turn. Returns false if the client has hung up. */
 static bool wait_for_turn(struct turn_waiter *w)
 {
     enum { CHECK_GONE_NS = 100000000, SECOND_NS = 1000000000 };

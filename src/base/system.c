@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts from /proc and the file systems. */
+/* Facts from /proc and statfs(2). */
 #include "base/system.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum { MAGIC_9P = 0x01021997 };
 
-/* The line of a file that begins with `key`, without it; "": none does. */
+/* Writes the rest of the first line that begins with `key`, or "". */
 static void line_after(char *out, size_t size, const char *path, const char *key)
 {
     char line[512];
@@ -53,7 +53,7 @@ void system_process_name(char *out, size_t size, unsigned pid)
     line_after(out, size, path, "");
 }
 
-/* Of the path, or the nearest folder above it that is there. */
+/* statfs(2) of the path or its nearest existing ancestor. */
 static bool file_system(const char *path, struct statfs *out)
 {
     char part[EY_MAX_PATH];

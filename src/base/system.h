@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system that the program runs under. */
+/* Facts about the operating system and the machine. */
 #ifndef EY_BASE_SYSTEM_H
 #define EY_BASE_SYSTEM_H
 
@@ -7,18 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Linux inside of Windows. */
+/* Whether this is Linux inside Windows (WSL2). */
 bool system_is_wsl2(void);
-/* All memory that the system has; 0: unknown. */
+/* Total memory in bytes, or 0 if unknown. */
 uint64_t system_memory(void);
-/* The processor's name; "" where the system does not say. */
+/* Writes the CPU's model name, or "" if unknown. */
 void system_cpu_name(char *out, size_t size);
-/* The program of a process; "" where it cannot be seen. */
+/* Writes the name of a process, or "" if it cannot be read. */
 void system_process_name(char *out, size_t size, unsigned pid);
-/* Of the file system that a path lies in, or will: the nearest folder of it that is there. False:
- * there is none. */
+/* Free bytes of the file system that `path` is or would be on: that of its nearest existing folder.
+ * Returns false if there is none. */
 bool system_free_space(const char *path, uint64_t *bytes);
-/* A folder of Windows, seen from WSL2: every read goes through a server. */
+/* Whether `path` is a Windows folder seen from WSL2 (9P), where every read goes through a server.
+ */
 bool system_is_9p(const char *path);
 
 #endif

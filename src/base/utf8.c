@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Number of bytes a lead byte announces; 0 for a byte that cannot lead. */
+/* Length that a lead byte announces, or 0 if it cannot lead. */
 static int announced_length(uint8_t lead)
 {
     if (lead < 0x80) return 1;
@@ -14,8 +14,8 @@ static int announced_length(uint8_t lead)
     return 0;
 }
 
-/* The second byte's range is narrower after some leads: no overlong forms, surrogates or >
- * U+10FFFF. */
+/* Some lead bytes narrow the second byte's range, to exclude overlong forms, surrogates and code
+ * points above U+10FFFF. */
 static bool second_byte_fits(uint8_t lead, uint8_t second)
 {
     uint8_t lo = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
@@ -23,7 +23,7 @@ static bool second_byte_fits(uint8_t lead, uint8_t second)
     return second >= lo && second <= hi;
 }
 
-/* Bytes at s that belong to a well-formed beginning, at most *length. */
+/* Counts the bytes at s that begin a well-formed character, at most `length`. */
 static int valid_prefix(const uint8_t *s, size_t n, int length)
 {
     int valid = 1;
@@ -49,7 +49,7 @@ int utf8_decode(const char *text, size_t n, uint32_t *cp)
     return length;
 }
 
-/* Eight bytes of ASCII, which is what most text is. */
+/* Whether the next eight bytes are ASCII, as most text is. */
 static bool ascii8(const char *s)
 {
     uint64_t word;

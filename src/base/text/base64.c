@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64 in both directions, in one pass and without a copy. */
+/* base64 encoding and decoding, in one pass. */
 #include "base/text/base64.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ enum {
     BASE64_PERCENT,
     BASE64_BAD,
     BASE64_END
-}; /* above the values of digits */
+}; /* above the values of the 64 digits */
 
 struct base64_reader {
     const unsigned char *first, *at, *end;
@@ -59,7 +59,7 @@ static struct base64_reader make_base64_reader(const char *text, size_t n)
     return r;
 }
 
-/* The next digit or PAD; blanks are passed over. */
+/* Returns the next digit's value or BASE64_PAD, skipping blanks. */
 static int next_symbol(struct base64_reader *r)
 {
     while ((r->symbol = r->at) < r->end) {
@@ -78,7 +78,8 @@ static int next_symbol(struct base64_reader *r)
     return BASE64_END;
 }
 
-/* Groups of four plain digits, as far as they go: nearly all of it. Returns bytes written. */
+/* Fast path: decodes groups of four plain digits until one has anything else. Returns the bytes
+ * written. */
 static size_t decode_plain_base64(struct base64_reader *r, uint8_t *out)
 {
     const uint8_t *m = r->symbol_value;
@@ -96,14 +97,15 @@ static size_t decode_plain_base64(struct base64_reader *r, uint8_t *out)
     return n;
 }
 
-/* Whether symbol i of a group may be this one: one or two PADs at its end. */
+/* Whether symbol i of a group may stand there: only the last one or two may be padding. */
 static bool base64_symbol_fits(const int s[4], int i)
 {
     if (s[i] == BASE64_PAD) return i >= 2;
     return s[i] < BASE64_PAD && (i < 3 || s[2] != BASE64_PAD);
 }
 
-/* One group that has blanks, escapes or padding in it. *n: bytes it gave; fewer than 3: the end. */
+/* Decodes one group with blanks, escapes or padding in it to *n bytes; fewer than 3 end the text.
+ */
 static bool decode_base64_group(struct base64_reader *r, uint8_t *out, size_t *n)
 {
     int s[4];

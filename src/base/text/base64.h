@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64 of RFC 4648, section 4: the standard alphabet, padded. */
+/* base64 (RFC 4648, section 4: standard alphabet, padded). */
 #ifndef EY_BASE_BASE64_H
 #define EY_BASE_BASE64_H
 
 #include "base/buf.h"
 
-/* Appends n bytes as base64, without line ends. */
+/* Appends n bytes as base64 without line breaks. */
 bool base64_encode(struct buf *out, const void *bytes, size_t n);
 
-/* Bytes that base64_decode may write for n characters. */
+/* The most bytes that base64_decode writes for n characters. */
 static inline size_t base64_decode_room(size_t n)
 {
     return n / 4 * 3 + 3;
 }
 
-/* Reads n characters. Blanks, line ends and percent-encoded characters may be among them: clients
- * put both in URLs. *n_out: bytes written to `out`, which has base64_decode_room(n). False: the
- * character at *at cannot stand there; *at == n: it is cut off. */
+/* Decodes n characters to out[base64_decode_room(n)] and sets *n_out. Accepts blanks, line breaks
+ * and percent-encoding, which clients put into data URLs. On failure *at is the offset of the wrong
+ * character, or n if the text is truncated. */
 bool base64_decode(uint8_t *out, size_t *n_out, const char *text, size_t n, size_t *at);
 
 #endif

@@ -12,13 +12,13 @@ struct json_reader {
     const char *text;
     size_t n, at;
     int depth;           /* containers that are open */
-    const char *problem; /* the first */
+    const char *problem; /* the first error */
     bool no_memory;
 };
 
 static bool read_json_value(struct json_reader *r, json_object **out);
 
-/* ---- problems ---- */
+/* ---- errors ---- */
 
 static bool fail_reading(struct json_reader *r, const char *problem)
 {
@@ -32,7 +32,7 @@ static bool fail_reading_memory(struct json_reader *r)
     return fail_reading(r, "there is no memory for it");
 }
 
-/* A value that could not be made has no memory. */
+/* Stores a new value; NULL means that json-c ran out of memory. */
 static bool take_value(struct json_reader *r, json_object **out, json_object *value)
 {
     *out = value;
@@ -41,7 +41,7 @@ static bool take_value(struct json_reader *r, json_object **out, json_object *va
 
 /* ---- characters ---- */
 
-/* The byte at hand; 0 at the end, where a NUL in the text is no part of JSON either. */
+/* The next byte, or 0 at the end: JSON does not allow NUL, so the two need no distinction. */
 static char peek(const struct json_reader *r)
 {
     return r->at < r->n ? r->text[r->at] : 0;
@@ -69,11 +69,11 @@ static bool skip_word(struct json_reader *r, const char *word)
 
 /* ---- strings ---- */
 
-/* The bytes of a literal between its quotes. */
+/* A string literal, without its quotes. */
 struct json_literal {
     const char *text;
     size_t n;
-    bool escaped; /* there are backslashes among them */
+    bool escaped; /* contains backslashes */
 };
 
 static bool find_literal(struct json_reader *r, struct json_literal *out)
@@ -90,7 +90,7 @@ static bool find_literal(struct json_reader *r, struct json_literal *out)
     return true;
 }
 
-/* The 16 bits of \uXXXX, of which s[n] are the digits; -1: they are none. */
+/* Value of the four hex digits s[n] of \uXXXX, or -1 if they are malformed. */
 static int32_t hex_unit(const char *s, size_t n)
 {
     int32_t value = 0;
@@ -112,8 +112,8 @@ static bool is_surrogate(int32_t unit, int32_t first)
     return unit >= first && unit < first + 0x400;
 }
 
-/* Of s[n] behind "\u"; surrogates without their other half become U+FFFD. *used: the bytes; 0: it
- * is malformed. */
+/* Decodes s[n], the text behind "\u", and sets *used to the bytes consumed, 0 if malformed. A lone
+ * surrogate becomes U+FFFD. */
 static uint32_t escaped_code_point(const char *s, size_t n, size_t *used)
 {
     enum { HIGH = 0xd800, LOW = 0xdc00, REPLACEMENT = 0xfffd };
@@ -127,8 +127,8 @@ static uint32_t escaped_code_point(const char *s, size_t n, size_t *used)
     return 0x10000 + ((uint32_t)(unit - HIGH) << 10 | (uint32_t)(low - LOW));
 }
 
-/* What the escape s[n], behind its backslash, stands for: 1 to 4 bytes in `out`; 0: it is
- * malformed. *used: its bytes. */
+/* Decodes the escape s[n], behind its backslash, to 1 to 4 bytes in `out`. Returns their number, 0
+ * if it is malformed, and sets *used to the bytes consumed. */
 static size_t unescape_one(char out[4], const char *s, size_t n, size_t *used)
 {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -145,7 +145,8 @@ static size_t unescape_one(char out[4], const char *s, size_t n, size_t *used)
     return (size_t)utf8_encode(cp, out);
 }
 
-/* Into memory of the literal's size, which is enough; false where an escape is malformed. */
+/* Unescapes into memory of the literal's size, which is enough. Returns false if an escape is
+ * malformed. */
 static bool unescape(char *out, size_t *n_out, const struct json_literal *literal)
 {
     size_t n = 0, used;
@@ -165,10 +166,10 @@ static bool unescape(char *out, size_t *n_out, const struct json_literal *litera
     return true;
 }
 
-/* A copy with a NUL behind it, which the caller frees. */
+/* Returns an unescaped copy with a NUL behind it, which the caller frees. */
 static char *copy_literal(struct json_reader *r, const struct json_literal *literal, size_t *n)
 {
-    enum { ROOM = 4 }; /* an escape may become 4 bytes before it is known to be none */
+    enum { ROOM = 4 }; /* an escape may write 4 bytes before it is found malformed */
     char *text = malloc(literal->n + ROOM + 1);
     if (!text) return fail_reading_memory(r), NULL;
     if (unescape(text, n, literal)) return text;
@@ -222,7 +223,7 @@ static bool skip_number(struct json_reader *r, bool *integer)
     return true;
 }
 
-/* Beyond 64 bits the nearest one; what is above the signed range is unsigned. */
+/* Saturates beyond 64 bits; a value above INT64_MAX becomes unsigned. */
 static json_object *integer_value(const char *text)
 {
     if (text[0] == '-') return json_object_new_int64(strtoll(text, NULL, 10));
@@ -231,7 +232,7 @@ static json_object *integer_value(const char *text)
                               : json_object_new_uint64(value);
 }
 
-/* Floats keep their spelling. */
+/* json-c keeps the spelling of floats for output. */
 static bool read_number(struct json_reader *r, json_object **out)
 {
     enum { SHORT = 64 };
@@ -250,7 +251,7 @@ static bool read_number(struct json_reader *r, json_object **out)
     return ok;
 }
 
-/* ---- words ---- */
+/* ---- true, false, null, NaN, Infinity ---- */
 
 static bool read_word(struct json_reader *r, json_object **out)
 {
@@ -276,7 +277,7 @@ static bool enter_container(struct json_reader *r)
     return ++r->depth < EY_MAX_JSON_DEPTH || fail_reading(r, "it is nested too deeply");
 }
 
-/* Behind an item: whether another one follows. The closing bracket ends it. */
+/* Reads the comma or closing bracket behind an item; *more tells which. */
 static bool end_json_item(struct json_reader *r, char closing, bool *more)
 {
     skip_blanks(r);
@@ -312,7 +313,7 @@ static bool read_json_array(struct json_reader *r, json_object **out)
     return ok;
 }
 
-/* A member's name, which the caller frees, and the colon behind it. */
+/* Reads a member's name, which the caller frees, and the colon behind it. */
 static char *read_name(struct json_reader *r)
 {
     struct json_literal literal;
@@ -363,7 +364,7 @@ static bool read_json_object(struct json_reader *r, json_object **out)
     return ok;
 }
 
-/* *out is the caller's also where it failed. */
+/* The caller owns *out also on failure. */
 static bool read_json_value(struct json_reader *r, json_object **out)
 {
     *out = NULL;

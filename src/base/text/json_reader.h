@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON text to values of json-c. Its own parser goes on with members missing, or crashes, where
- * memory is refused. */
+/* Parses JSON text into json-c objects. json-c's own parser loses members or crashes when an
+ * allocation fails. */
 #ifndef EY_BASE_JSON_READER_H
 #define EY_BASE_JSON_READER_H
 
@@ -9,15 +9,15 @@
 #include <stddef.h>
 
 struct json_reading {
-    size_t end;          /* bytes that were read: behind the value, or where the problem is */
-    const char *problem; /* NULL: there is none */
-    bool no_memory;      /* that is the problem */
+    size_t end;          /* offset behind the value, or of the error */
+    const char *problem; /* what is wrong, or NULL */
+    bool no_memory;      /* an allocation failed */
 };
 
-/* Reads one value of UTF-8 text, which the caller has checked: RFC 8259, and NaN, Infinity and
- * -Infinity as Python writes them, and line ends in strings as models do. Blanks may stand around
- * it. NULL: it is null, or *reading says what is wrong. Of members with the same name the last one
- * counts, at the place of the first. */
+/* Parses one value, with white space around it. The caller has checked that the text is UTF-8.
+ * Accepts RFC 8259 plus NaN and infinities, as Python writes them, and raw line breaks in strings,
+ * as models write them. If a name is repeated, the last value takes the place of the first. Returns
+ * NULL for a JSON null or on an error, which *reading describes. */
 json_object *json_read(struct json_reading *reading, const char *text, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as it is written. A streamed token is some fifty calls of these: none of them formats with
- * printf where there is no fraction, and runs of plain characters are copied whole. */
+/* A streaming JSON writer. One streamed token makes some fifty calls, so integers avoid printf and
+ * runs of plain characters are copied with one memcpy. */
 #include "base/text/json_writer.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static bool dump_character(struct buf *out, const char *s, int length, uint32_t 
     return buf_add(out, s, (size_t)length);
 }
 
-/* Bytes from s on that stand in a literal as they are: ASCII but control characters, " and \. */
+/* Counts the bytes from s on that need no escape: ASCII except control characters, " and \. */
 static size_t plain_length(const char *s, size_t n)
 {
     size_t i = 0;
@@ -55,7 +55,7 @@ bool json_dump_string(struct buf *out, const char *text, size_t n)
     return buf_add(out, "\"", 1);
 }
 
-/* ---- what stands between values ---- */
+/* ---- separators ---- */
 
 struct json_writer json_write_to(struct buf *out, enum json_style style)
 {
@@ -69,7 +69,7 @@ static void begin_line(struct json_writer *w)
         buf_add(w->out, "  ", 2);
 }
 
-/* Before an item or a key, and not between a key and its value. */
+/* Writes the comma and indentation before an item or a key. */
 static void separate(struct json_writer *w)
 {
     if (w->after_key) {
@@ -241,7 +241,7 @@ void json_write_value(struct json_writer *w, const json_object *value)
         json_write_text(w, json_object_get_string(changeable),
                         (size_t)json_object_get_string_len(value));
         break;
-    default: { /* numbers keep their spelling, literals have one */
+    default: { /* numbers keep their spelling */
         const char *text = json_object_to_json_string_ext(changeable, JSON_C_TO_STRING_PLAIN);
         if (text)
             json_write_raw(w, text, strlen(text));

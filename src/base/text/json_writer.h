@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as it is written: the writer puts commas, colons, quotes and escapes. It does not remember
- * which containers are open: each function that opens one closes it, too. Errors are the buffer's:
- * look at its `failed` when all is written. */
+/* A streaming JSON writer: it adds commas, colons, quotes and escapes. It does not track open
+ * containers; a function that opens one closes it. Check the buffer's `failed` at the end. */
 #ifndef EY_BASE_JSON_WRITER_H
 #define EY_BASE_JSON_WRITER_H
 
@@ -12,7 +11,7 @@
 enum json_style {
     JSON_COMPACT, /* {"a":1,"b":[2,3]} */
     JSON_SPACED,  /* {"a": 1, "b": [2, 3]}, as Python's json.dumps writes it */
-    JSON_INDENTED /* a line for each member and item, two blanks a level */
+    JSON_INDENTED /* one line per member and item, two spaces per level */
 };
 
 struct json_writer {
@@ -29,27 +28,27 @@ void json_open_object(struct json_writer *w);
 void json_close_object(struct json_writer *w);
 void json_open_array(struct json_writer *w);
 void json_close_array(struct json_writer *w);
-/* A member's name; its value or container is what is written next. */
+/* Writes a member's name; the next value or container becomes its value. */
 void json_write_key(struct json_writer *w, const char *key);
 
-/* Values: items of an array, or a member's after json_write_key. Numbers that JSON does not have
- * (NaN, infinities) become null; malformed UTF-8 becomes U+FFFD. */
+/* Write a value: an array's item, or a member's after json_write_key. NaN and infinities become
+ * null, malformed UTF-8 becomes U+FFFD. */
 void json_write_text(struct json_writer *w, const char *text, size_t n);
 void json_write_string(struct json_writer *w, const char *text); /* NULL: null */
 void json_write_int(struct json_writer *w, int64_t value);
 void json_write_uint(struct json_writer *w, uint64_t value);
 void json_write_fixed(struct json_writer *w, double value, int decimals);
-/* Nine digits give back the same float, seventeen the same double. */
+/* 9 digits round-trip a float, 17 a double. */
 void json_write_digits(struct json_writer *w, double value, int digits);
 void json_write_bool(struct json_writer *w, bool value);
 void json_write_null(struct json_writer *w);
 /* "data:TYPE;base64,…"; `type` needs no escapes. */
 void json_write_data_url(struct json_writer *w, const char *type, const void *bytes, size_t n);
-/* Text that is JSON already, as it is. */
+/* Writes text that is JSON already. */
 void json_write_raw(struct json_writer *w, const char *json, size_t n);
 void json_write_value(struct json_writer *w, const json_object *value);
 
-/* Members: key and value at once. */
+/* Write a member: key and value. */
 void json_add_string(struct json_writer *w, const char *key, const char *text); /* NULL: null */
 void json_add_int(struct json_writer *w, const char *key, int64_t value);
 void json_add_uint(struct json_writer *w, const char *key, uint64_t value);
@@ -58,8 +57,7 @@ void json_add_digits(struct json_writer *w, const char *key, double value, int d
 void json_add_bool(struct json_writer *w, const char *key, bool value);
 void json_add_null(struct json_writer *w, const char *key);
 
-/* Appends a value as Python's json.dumps(ensure_ascii=False) writes it: JSON_SPACED, insertion
- * order. */
+/* Appends a value in JSON_SPACED style, as Python's json.dumps(ensure_ascii=False) writes it. */
 bool json_dump(struct buf *out, const json_object *value);
 /* Appends a JSON string literal, quotes included; malformed UTF-8 becomes U+FFFD. */
 bool json_dump_string(struct buf *out, const char *text, size_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of short names. */
+/* The table of short names. */
 #include "base/text/short_names.h"
 
 #include <stdio.h>
@@ -10,17 +10,17 @@
 
 static const char family[] = "qwen3-vl", repository_begin[] = "Qwen/Qwen3-VL-";
 
-/* In the order in which a name without a size prefers them. */
+/* Sizes, in order of preference for a name without a size. */
 static const struct {
     const char *name, *of_repository;
 } sizes[] = {{"8b", "8B"}, {"4b", "4B"}, {"2b", "2B"}, {"32b", "32B"}};
 
-/* A row of two names: the first is the shortest. */
+/* Variants; of two names for one, the shorter comes first. */
 static const struct {
     const char *name, *of_repository;
 } variants[] = {{"", "-Instruct"}, {"-instruct", "-Instruct"}, {"-thinking", "-Thinking"}};
 
-/* What the repository's name ends with; NULL: there is no second one. */
+/* Formats and the suffixes of their repositories; NULL where there is no second one. */
 static const struct {
     const char *name, *of_repository[SHORT_NAME_REPOSITORIES];
 } formats[] = {{"", {"-FP8", ""}},

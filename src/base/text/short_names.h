@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short names of models, "qwen3-vl:4b", as Ollama's users write them, and the repositories of
- * Hugging Face that they mean. */
+/* Short model names such as "qwen3-vl:4b", as Ollama has them, and the Hugging Face repositories
+ * that they stand for. */
 #ifndef EY_BASE_SHORT_NAMES_H
 #define EY_BASE_SHORT_NAMES_H
 
@@ -9,15 +9,15 @@
 
 enum { SHORT_NAME_BYTES = 64, SHORT_NAME_REPOSITORIES = 2 };
 
-/* The repositories that a name may mean, the one to prefer first; 0: it is no short name. Without
- * regard to case. FAMILY:SIZE[-VARIANT][-FORMAT]; no variant is Instruct, no format FP8 first, then
- * BF16. */
+/* Lists the repositories that FAMILY:SIZE[-VARIANT][-FORMAT] may mean, preferred first, ignoring
+ * case. The default variant is Instruct, the default format FP8, then BF16. Returns their number, 0
+ * if it is not a short name. */
 size_t short_name_find(const char *name,
                        char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES]);
-/* The shortest name that means a repository; false: it has none. */
+/* Writes the shortest name of a repository. Returns false if it has none. */
 bool short_name_of(char out[SHORT_NAME_BYTES], const char *repository);
-/* Names of a family without a size, "qwen3-vl", mean what is there: calls `visit` with each name
- * of the family, the one to prefer first, until it returns true. False: it never did. */
+/* Resolves a family without a size, "qwen3-vl", to what is installed: calls `visit` with each name
+ * of the family, preferred first, until it returns true. Returns false if it never does. */
 bool short_name_each(const char *family, bool (*visit)(void *user, const char *name), void *user);
 
 #endif
