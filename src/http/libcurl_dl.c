@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening libcurl, and a handle with what all uses of it have in common. */
+/* Loads libcurl and makes handles with the options that all uses share. */
 #include "http/libcurl_dl.h"
 
 #include <dlfcn.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 
 static struct libcurl library;
-static ey_err problem; /* EY_OK: the library is there */
+static ey_err problem; /* EY_OK if the library is loaded */
 
-/* Debian's git brings the GnuTLS build; the interface is the same. */
+/* Debian's git installs the GnuTLS build, which has the same interface. */
 static void *libcurl_dlopen(void)
 {
     void *handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
@@ -52,7 +52,7 @@ const struct libcurl *libcurl_load(ey_err *e)
     return NULL;
 }
 
-/* Versions before 7.85 know the second way only. */
+/* Versions before 7.85 only have the second option. */
 static bool speak_http_only(const struct libcurl *lib, CURL *curl)
 {
     return lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK ||
@@ -69,8 +69,9 @@ CURL *http_new_handle(const struct libcurl *lib, ey_err *e)
               lib->curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
               lib->curl_easy_setopt(curl, CURLOPT_USERAGENT, "eyelet/" EY_VERSION) == CURLE_OK;
     if (ok)
-        lib->curl_easy_setopt(curl, CURLOPT_QUICK_EXIT,
-                              1L); /* from 7.87: a silent name server does not delay the exit */
+        lib->curl_easy_setopt(
+            curl, CURLOPT_QUICK_EXIT,
+            1L); /* since 7.87: an unresponsive name server does not delay the exit */
     if (ok) return curl;
     if (curl) lib->curl_easy_cleanup(curl);
     ey_fail_memory(e, "an HTTP request", 0);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl for all modules that are HTTP clients, opened with the first request only. A program that
- * is linked with it would start later by the thirty libraries that it brings, and could not be
- * carried to where it is missing. */
+/* libcurl, loaded by dlopen at the first request. Linking it would load thirty more libraries at
+ * every start, and the portable program would need it installed. */
 #ifndef EY_HTTP_LIBCURL_DL_H
 #define EY_HTTP_LIBCURL_DL_H
 
@@ -41,15 +40,15 @@ struct libcurl {
 #undef LIBCURL_FIELD
 };
 
-/* The library, loaded and initialised with the first call of any thread. NULL: *e says which
- * package has it. */
+/* Returns the library, which the first call of any thread loads and initialises. Returns NULL with
+ * a message that names its package if it is missing. */
 const struct libcurl *libcurl_load(ey_err *e);
 
-/* A handle that speaks HTTP and HTTPS only, follows no redirect, uses no signals, reads no file of
- * the user's and calls itself eyelet/VERSION. The caller cleans it up. NULL: no memory. */
+/* Creates a handle for HTTP and HTTPS only, without redirects, signals or the user's curl
+ * configuration, with the user agent eyelet/VERSION. The caller cleans it up. Returns NULL if out
+ * of memory. */
 CURL *http_new_handle(const struct libcurl *lib, ey_err *e);
-/* Root certificates of one's own, by OpenSSL's variable SSL_CERT_FILE: a server's certificate may
- * be made by itself. */
+/* Uses the CA file that SSL_CERT_FILE names, if set, for servers with self-signed certificates. */
 bool http_set_ca_file(const struct libcurl *lib, CURL *curl);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Rights that came with a version of Landlock, which headers may be older than. */
+/* Access rights by Landlock version; the installed headers may be older than the kernel. */
 enum {
     RIGHTS_V1 = (1 << 13) - 1, /* from EXECUTE to MAKE_SYM */
     RIGHT_REFER_V2 = 1 << 13,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job from its input to its output: sent to a child, waited for, checked. */
+/* Runs a job: sends it to a child, waits for the reply and checks the output. */
 #include "sandbox/sandbox.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@
 
 enum {
     CHECK_GONE_MS = 50,
-    CHILD_WAIT_SECONDS = 20, /* until one is free */
-    END_SECONDS = 5,         /* for a worker to be gone after its reply */
+    CHILD_WAIT_SECONDS = 20, /* until a child is free */
+    END_SECONDS = 5,         /* for a worker to exit after its reply */
     MIB = 1 << 20
 };
 
@@ -30,10 +30,10 @@ struct sandbox_job {
     char arguments[MAX_ARGUMENT_BYTES];
     size_t n_arguments; /* bytes */
     struct sandbox_child *child;
-    int input, output; /* descriptors; -1: none */
+    int input, output; /* descriptors, or -1 */
     int reply;         /* our end of the worker's socket */
     double deadline;
-    bool child_idle; /* it is done with the job */
+    bool child_idle; /* it has finished the job */
 };
 
 /* ---- waiting ---- */
@@ -44,7 +44,7 @@ static bool fail_job_time(const struct sandbox_job *job, ey_err *e)
                    job->limits->seconds);
 }
 
-/* Until fd can be read (or its other side is gone). */
+/* Waits until fd is readable or its peer has closed. */
 static bool wait_readable(const struct sandbox_job *job, int fd, double deadline, ey_err *e)
 {
     struct pollfd poll_for = {.fd = fd, .events = POLLIN};
@@ -59,7 +59,7 @@ static bool wait_readable(const struct sandbox_job *job, int fd, double deadline
     }
 }
 
-/* The one message of a worker; false without a message in *e where it died without one. */
+/* Receives the worker's only message. Fails if it died without sending one. */
 static bool receive_reply(struct reply_message *out, int fd)
 {
     uint8_t bytes[REPLY_MESSAGE_BYTES];
@@ -67,7 +67,7 @@ static bool receive_reply(struct reply_message *out, int fd)
     return n > 0 && reply_message_read(out, bytes, (size_t)n);
 }
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 static bool fail_job_memory(const struct sandbox_job *job, ey_err *e)
 {
@@ -80,7 +80,7 @@ static bool fail_job_killed(const struct sandbox_job *job, int status, ey_err *e
 {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (job->child->killed) return ey_fail(e, EY_CANCELLED, "decoders are being stopped");
-    /* what C++ and glibc do when they cannot have memory is to abort */
+    /* C++ and glibc abort when an allocation fails */
     if (signal == SIGABRT) return fail_job_memory(job, e);
     if (signal == SIGXCPU) return fail_job_time(job, e);
     if (signal == SIGXFSZ) return ey_fail(e, EY_BAD_IMAGE, "it decodes to more than is allowed");
@@ -136,8 +136,8 @@ static bool send_job(struct sandbox_job *job, ey_err *e)
     return sent || ey_fail(e, EY_BUSY, "a decoder has died; try again");
 }
 
-/* The child's word that the worker is gone, and how it ended. Without a reply it died, or became a
- * program that has its time. */
+/* Waits for the child's report that the worker has exited, and its status. A worker that has not
+ * replied has died or has become a program, which may run until the deadline. */
 static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err *e)
 {
     struct reply_message end;
@@ -151,7 +151,7 @@ static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err
     return true;
 }
 
-/* Runs the job to its end. *replied: the worker sent *reply; otherwise it ended with *status. */
+/* Runs the job to its end. If the worker replied, sets *replied and *reply, otherwise *status. */
 static bool run_job(struct sandbox_job *job, const void *input, size_t n,
                     struct reply_message *reply, bool *replied, int *status, ey_err *e)
 {
@@ -174,16 +174,17 @@ static void close_job(struct sandbox_job *job)
 
 static struct sandbox_job job_for(enum job_kind kind, size_t n, const struct sandbox_limits *limits)
 {
-    return (struct sandbox_job){.limits = limits,
-                                .message = {.kind = kind,
-                                            .input = n,
-                                            .output = limits->output,
-                                            .memory = limits->memory,
-                                            /* threads add up; the deadline is the real limit */
-                                            .cpu_seconds = (uint32_t)(limits->seconds * 4) + 1},
-                                .input = -1,
-                                .output = -1,
-                                .reply = -1};
+    return (struct sandbox_job){
+        .limits = limits,
+        .message = {.kind = kind,
+                    .input = n,
+                    .output = limits->output,
+                    .memory = limits->memory,
+                    /* CPU time of all threads; the deadline is the real limit */
+                    .cpu_seconds = (uint32_t)(limits->seconds * 4) + 1},
+        .input = -1,
+        .output = -1,
+        .reply = -1};
 }
 
 /* ---- decoders ---- */

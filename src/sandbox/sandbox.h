@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Untrusted bytes decoded in another process, which can do nothing but that: no files, no network,
- * no more memory and time than it is given.
+/* Decodes untrusted bytes in another process that has no files, no network and bounded memory and
+ * time.
  *
- * A few children (the program eyelet-decode) are started when the first job comes, by a thread
- * that lives as long as the process; a child forks a worker of its own for each job, so that no
- * job sees another's memory. Thread-safe. */
+ * The first job starts a few children (the program eyelet-decode), from a thread that lives as long
+ * as the process. A child forks a worker for each job, so that no job sees another's memory.
+ * Thread-safe. */
 #ifndef EY_SANDBOX_H
 #define EY_SANDBOX_H
 
 #include "base/err.h"
 
-/* What a job may take, and who waits for it. */
+/* Limits of a job, and a callback that tells whether its client has hung up. */
 struct sandbox_limits {
     uint64_t memory;          /* bytes, besides its input and output */
     uint64_t output;          /* bytes */
     double seconds;           /* until it is killed */
-    bool (*gone)(void *user); /* asked every 50 ms; true kills it. NULL: never */
+    bool (*gone)(void *user); /* called every 50 ms; true kills the job. NULL: never */
     void *user;
 };
 
-/* As enum job_kind (sandbox_message.h) has them. */
+/* The decoders, with the values of enum job_kind (sandbox_message.h). */
 enum sandbox_decoder {
     SANDBOX_HEIC = 1,
     SANDBOX_AVIF = 2,
@@ -27,7 +27,7 @@ enum sandbox_decoder {
     SANDBOX_WEBP_RGBA = 5
 };
 
-/* Pixels in sealed memory, which nobody can change any more. */
+/* A decoded image in sealed memory, which cannot change any more. */
 struct sandbox_image {
     const uint8_t *pixels; /* [height, width, channels] */
     int width, height, channels;
@@ -35,35 +35,35 @@ struct sandbox_image {
     size_t map_size;
 };
 
-/* Errors, whose texts do not name the input:
- *   EY_BAD_IMAGE  the decoder says so, or died of it
- *   EY_NO_MEMORY  this machine gives no memory or no process for it
- *   EY_BUSY       all children were at work for long
- *   EY_CANCELLED  gone() said so
- *   EY_IO         eyelet-decode is missing, or cannot confine itself here */
+/* Decodes n bytes of input to an image. Error messages do not name the input:
+ *   EY_BAD_IMAGE  the decoder rejects it or crashed on it
+ *   EY_NO_MEMORY  the machine has no memory or no process left for it
+ *   EY_BUSY       no child became free in time
+ *   EY_CANCELLED  gone() returned true
+ *   EY_IO         eyelet-decode is missing or cannot confine itself on this system */
 bool sandbox_decode(struct sandbox_image *out, enum sandbox_decoder decoder, const void *input,
                     size_t n, const struct sandbox_limits *limits, ey_err *e);
 void sandbox_image_close(struct sandbox_image *image);
 
-/* What a program wrote to its standard output, in sealed memory. */
+/* A program's standard output, in sealed memory. */
 struct sandbox_output {
-    const uint8_t *bytes; /* NULL: nothing */
+    const uint8_t *bytes; /* NULL if it wrote nothing */
     size_t n;
 };
 
-/* Runs a program of this system that has no use for the network, with `input` as its standard
- * input. It reads what lies below /usr, /lib, /etc/fonts and the like, and writes nothing else;
- * where the kernel has no Landlock, which sees to that, it is not run. argv ends with NULL;
- * argv[0] is a path. EY_BAD_IMAGE: it failed. */
+/* Runs an installed program without network access, with `input` as its standard input. Landlock
+ * lets it read /usr, /lib, /etc/fonts and the like, and write no file; without Landlock in the
+ * kernel it is not run. argv is NULL-terminated and argv[0] a path. Fails with EY_BAD_IMAGE if the
+ * program fails. */
 bool sandbox_run_program(struct sandbox_output *out, const char *const *argv, const void *input,
                          size_t n, const struct sandbox_limits *limits, ey_err *e);
 void sandbox_output_close(struct sandbox_output *output);
 
-/* Where eyelet-decode is, for programs that are not installed beside it (tests). NULL: it is looked
- * for beside the running program, and in ../libexec/eyelet. Call it before the first job. */
+/* Sets the path of eyelet-decode, for programs that are not installed beside it (tests). NULL
+ * searches beside the running program and in ../libexec/eyelet. Call it before the first job. */
 void sandbox_set_helper(const char *path);
 
-/* Kills all children; a job that runs fails. The next one starts new children. */
+/* Kills all children; running jobs fail. The next job starts new children. */
 void sandbox_kill_all(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children: eyelet-decode started, killed, and lent for one job at a time. */
+/* Children (eyelet-decode processes): starting, killing, and borrowing one for a job. */
 #ifndef EY_SANDBOX_CHILD_H
 #define EY_SANDBOX_CHILD_H
 
@@ -16,17 +16,18 @@ struct sandbox_child {
 
 /* ---- sandbox_spawn.c ---- */
 
-/* Starts one and waits until it is ready, for a few seconds. It dies with the calling thread. */
+/* Starts a child and waits a few seconds until it is ready. It dies with the calling thread. */
 struct sandbox_child *sandbox_child_start(ey_err *e);
-/* Kills it with its worker, if it still lives, and frees it. */
+/* Kills the child and its worker if they are still alive, and frees it. */
 void sandbox_child_end(struct sandbox_child *child);
 
 /* ---- sandbox_pool.c ---- */
 
-/* A child that waits for a job, by `deadline` (seconds_now()); NULL with a message. */
+/* Borrows an idle child, waiting until `deadline` (seconds_now()). Returns NULL with a message if
+ * there is none by then. */
 struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, double deadline,
                                         ey_err *e);
-/* Gives it back; `idle`: it waits for the next job, otherwise it is ended. */
+/* Returns a child. Unless it is `idle`, ready for the next job, it is killed. */
 void pool_return_child(struct sandbox_child *child, bool idle);
 
 #endif

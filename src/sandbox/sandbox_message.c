@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Headers to bytes and back. */
+/* Encodes and decodes message headers. */
 #include "sandbox/sandbox_message.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ static bool job_is_sound(const struct job_message *job)
            job->n_arguments <= MAX_PROGRAM_ARGUMENTS && program == (job->n_arguments > 0);
 }
 
-/* The texts behind the header: as many as it says, and nothing after them. */
+/* Reads the n strings behind the header. Fails if anything follows them. */
 static bool read_program_arguments(const char *argument[MAX_PROGRAM_ARGUMENTS + 1], uint32_t n,
                                    const char *from, size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server and its children write to each other: little-endian headers of fixed size. Each
- * side takes the other's for hostile; a reader fills *out only when every field is right. */
+/* Messages between the server and its children: fixed-size little-endian headers. Each side treats
+ * the other's as hostile: a reader fills *out only if every field is valid. */
 #ifndef EY_SANDBOX_MESSAGE_H
 #define EY_SANDBOX_MESSAGE_H
 
@@ -13,11 +13,11 @@ enum {
     REPLY_MESSAGE_BYTES = 256,
     BITMAP_HEADER_BYTES = 64,
     MAX_PROGRAM_ARGUMENTS = 16,
-    MAX_ARGUMENT_BYTES = 1024, /* of all together, NULs included */
+    MAX_ARGUMENT_BYTES = 1024, /* all arguments together, NULs included */
     MAX_REPLY_TEXT = 191,
 };
 
-/* To a child. Three descriptors go with it: input, output, and a socket for the reply. */
+/* A job for a child. Three descriptors come with it: input, output and a socket for the reply. */
 enum job_kind {
     JOB_HEIC = 1,
     JOB_AVIF = 2,
@@ -29,26 +29,27 @@ enum job_kind {
 
 struct job_message {
     enum job_kind kind;
-    uint64_t input, output, memory; /* bytes: exactly, at most, at most besides these two */
+    uint64_t input, output,
+        memory; /* bytes: of the input, at most of the output, at most of other memory */
     uint32_t cpu_seconds;
-    uint32_t n_arguments; /* of a program: texts that end with NUL, behind the header */
+    uint32_t n_arguments; /* for a program: NUL-terminated strings behind the header */
 };
 
 void job_message_write(uint8_t to[JOB_MESSAGE_BYTES], const struct job_message *job);
 bool job_message_read(struct job_message *out, const char *argument[MAX_PROGRAM_ARGUMENTS + 1],
                       const uint8_t *from, size_t n);
 
-/* From a child (READY, ENDED) or its worker (the others). */
+/* Replies of a child (READY, ENDED) or of its worker (all others). */
 enum reply_status {
     REPLY_READY = 1,       /* the child waits for jobs */
-    REPLY_ENDED,           /* the worker is no more; `value` is what wait() said */
+    REPLY_ENDED,           /* the worker has exited; `value` is its wait() status */
     REPLY_DONE,            /* `value` bytes of output */
-    REPLY_DAMAGED,         /* the input; the text says how */
+    REPLY_DAMAGED,         /* the input is damaged; the text says how */
     REPLY_UNSUPPORTED,     /* the decoder cannot read such an input */
     REPLY_NO_DECODER,      /* the decoder's library is missing */
-    REPLY_NO_MEMORY,       /* that it may take */
-    REPLY_OUTPUT_TOO_LONG, /* for the job's limit */
-    REPLY_NOT_CONFINED,    /* the system refuses what confines a worker; the text says what */
+    REPLY_NO_MEMORY,       /* the decoder needs more memory than the job allows */
+    REPLY_OUTPUT_TOO_LONG, /* the output exceeds the job's limit */
+    REPLY_NOT_CONFINED,    /* the system refuses a part of the confinement; the text says which */
     REPLY_STATUS_END
 };
 
@@ -61,13 +62,13 @@ struct reply_message {
 void reply_message_write(uint8_t to[REPLY_MESSAGE_BYTES], const struct reply_message *reply);
 bool reply_message_read(struct reply_message *out, const uint8_t *from, size_t n);
 
-/* At the start of a decoder's output; the pixels follow. */
+/* Header of a decoder's output; the pixels follow. */
 struct bitmap_header {
     uint32_t width, height, channels; /* channels: 3 or 4 */
 };
 
 void bitmap_header_write(uint8_t to[BITMAP_HEADER_BYTES], const struct bitmap_header *header);
-/* Of an output of n bytes: the pixels are exactly the rest. */
+/* Reads the header of an output of n bytes. Fails unless the pixels fill exactly the rest. */
 bool bitmap_header_read(struct bitmap_header *out, const uint8_t *from, size_t n);
 
 #endif

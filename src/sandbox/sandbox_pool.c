@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The children that wait for jobs. One thread starts them all: a child is to die with the process,
- * and the kernel's word for that (PR_SET_PDEATHSIG) is about the thread that started it. */
+/* The pool of children. One thread starts them all: they must die with the process, and
+ * PR_SET_PDEATHSIG fires when the thread that started them exits. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,13 +17,13 @@ static struct {
     pthread_cond_t changed; /* monotonic */
     bool started;           /* the thread */
     struct sandbox_child *idle, *busy;
-    int n_children, most; /* n: those being started, too */
-    int n_waiting;        /* jobs without a child */
-    unsigned failures;    /* of starting; each wakes the jobs that wait */
-    ey_err error;         /* of the last */
+    int n_children, most; /* n_children counts those being started, too */
+    int n_waiting;        /* jobs that wait for a child */
+    unsigned failures;    /* to start a child; each wakes the waiting jobs */
+    ey_err error;         /* of the last failure */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Until something changes, or CHECK_MS are over. The lock is held. */
+/* Waits for a change, CHECK_MS at most. The lock is held. */
 static void wait_for_pool(void)
 {
     struct timespec until;
@@ -36,9 +36,9 @@ static void wait_for_pool(void)
     pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
 }
 
-/* ---- the thread; the lock is held except while a child starts ---- */
+/* ---- starter thread; holds the lock except while a child starts ---- */
 
-/* One waits for the next job, where there may be one more. */
+/* Whether to start another child: up to the maximum, one is kept idle for the next job. */
 static bool wants_child(void)
 {
     return pool.n_children < pool.most && !pool.idle;
@@ -68,7 +68,7 @@ static void *keep_children(void *unused)
     unsigned failures = pool.failures;
     pthread_mutex_lock(&pool.lock);
     for (;;) {
-        /* after a failure, the next job is the reason to try again */
+        /* after a failure, only a waiting job is a reason to retry */
         bool retry = failures == pool.failures || pool.n_waiting > 0;
         if (wants_child() && retry) {
             failures = pool.failures;
@@ -101,7 +101,7 @@ static bool start_pool_thread(ey_err *e)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&pool.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigfillset(&all); /* signals are for the program's own threads */
+    sigfillset(&all); /* signals go to the program's other threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pool.started = pthread_create(&thread, NULL, keep_children, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -155,7 +155,7 @@ struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, dou
         pthread_cond_broadcast(&pool.changed);
         child = wait_for_child(limits, deadline, e ? e : &unused);
         pool.n_waiting--;
-        pthread_cond_broadcast(&pool.changed); /* the thread starts the next one meanwhile */
+        pthread_cond_broadcast(&pool.changed); /* the thread starts the next child meanwhile */
     }
     pthread_mutex_unlock(&pool.lock);
     return child;
@@ -182,7 +182,7 @@ void pool_return_child(struct sandbox_child *child, bool idle)
     if (idle) return;
     sandbox_child_end(child);
     pthread_mutex_lock(&pool.lock);
-    pool.n_children--; /* only now, so that no more than `most` ever live */
+    pool.n_children--; /* decremented last, so that at most `most` are alive */
     pthread_cond_broadcast(&pool.changed);
     pthread_mutex_unlock(&pool.lock);
 }
@@ -194,7 +194,7 @@ void sandbox_kill_all(void)
     pool.idle = NULL;
     for (struct sandbox_child *child = pool.busy; child; child = child->next) {
         child->killed = true;
-        kill(-child->pid, SIGKILL); /* who waits for it sees that, and ends it */
+        kill(-child->pid, SIGKILL); /* the job that waits for it notices and ends it */
     }
     pthread_mutex_unlock(&pool.lock);
     int n = 0;

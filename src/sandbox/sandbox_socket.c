@@ -32,7 +32,7 @@ bool socket_send(int fd, const void *bytes, size_t n, const int *fds, size_t n_f
     return sent == (ssize_t)n;
 }
 
-/* Takes the descriptors out of a message; returns how many there were. */
+/* Extracts the descriptors of a message. Returns their number. */
 static size_t take_descriptors(struct msghdr *message, int fds[JOB_DESCRIPTORS])
 {
     struct cmsghdr *head = CMSG_FIRSTHDR(message);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages with descriptors over the sockets between the server, its children and their workers. */
+/* Messages with file descriptors, over sockets between the server, its children and workers. */
 #ifndef EY_SANDBOX_SOCKET_H
 #define EY_SANDBOX_SOCKET_H
 
@@ -9,10 +9,10 @@
 
 enum { JOB_DESCRIPTORS = 3 }; /* input, output, reply */
 
-/* A message of n bytes, and with it n_fds descriptors. */
+/* Sends a message of n bytes with n_fds descriptors. */
 bool socket_send(int fd, const void *bytes, size_t n, const int *fds, size_t n_fds);
-/* A whole message of at most `size` bytes and exactly n_fds descriptors, which are the caller's
- * then. Returns its bytes, 0 when the other side is gone, -1 for anything else. */
+/* Receives a message of at most `size` bytes with exactly n_fds descriptors, which the caller then
+ * owns. Returns its size, 0 if the peer has closed, -1 on any other failure. */
 ssize_t socket_receive(int fd, void *bytes, size_t size, int *fds, size_t n_fds);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet-decode: found, started with nothing but a socket, and ended. */
+/* Finds eyelet-decode, starts it with nothing but a socket, and ends it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,17 +25,17 @@ enum { START_MS = 10000, CHILD_SOCKET = 3, MAX_ENVIRONMENT = 32 };
 
 extern char **environ;
 
-/* ---- where it is ---- */
+/* ---- path ---- */
 
-static char helper_path[EY_MAX_PATH]; /* set by a test; "": looked for */
+static char helper_path[EY_MAX_PATH]; /* set by tests; "" to search */
 
 void sandbox_set_helper(const char *path)
 {
     snprintf(helper_path, sizeof(helper_path), "%s", path ? path : "");
 }
 
-/* In the folder of the file that `program` names, or where that folder's neighbour libexec is;
- * above a library's folder Debian has one more. */
+/* Looks in the folder of `program` and in ../libexec/eyelet beside it; Debian's library folder lies
+ * one level deeper. */
 static bool helper_near(char *out, const char *program)
 {
     static const char *const places[] = {"", "../libexec/eyelet/", "../../libexec/eyelet/"};
@@ -49,7 +49,7 @@ static bool helper_near(char *out, const char *program)
     return false;
 }
 
-/* Near the running program, or the shared library that this code is in. */
+/* Looks near the running program, then near the shared library that this code is in. */
 static bool find_helper(char *out, ey_err *e)
 {
     char program[EY_MAX_PATH] = "";
@@ -70,7 +70,8 @@ static bool find_helper(char *out, ey_err *e)
 
 /* ---- start ---- */
 
-/* What the loader, libheif and sanitizers read; no keys of the server's. */
+/* Whether the helper gets this variable: those of the loader, libheif and sanitizers, and no API
+ * keys. */
 static bool is_for_helper(const char *variable)
 {
     static const char *const names[] = {
@@ -82,7 +83,7 @@ static bool is_for_helper(const char *variable)
 
 static void helper_environment(char *out[MAX_ENVIRONMENT + 1])
 {
-    /* a worker's memory is all new: in huge pages it faults a hundredth as often */
+    /* a worker's memory is fresh: huge pages cut its page faults to a hundredth */
     static char huge_pages[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
     size_t n = 0;
     out[n++] = huge_pages;
@@ -91,12 +92,12 @@ static void helper_environment(char *out[MAX_ENVIRONMENT + 1])
     out[n] = NULL;
 }
 
-/* Of the server's descriptors it has none; its standard ones are /dev/null. */
+/* The helper inherits none of the server's descriptors; 0 to 2 are /dev/null. */
 static int add_file_actions(posix_spawn_file_actions_t *actions, int socket)
 {
     int status = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
     if (!status) status = posix_spawn_file_actions_addopen(actions, 1, "/dev/null", O_WRONLY, 0);
-#ifndef EY_SANITIZED /* whose findings go to standard error */
+#ifndef EY_SANITIZED /* sanitizers report on standard error */
     if (!status) status = posix_spawn_file_actions_addopen(actions, 2, "/dev/null", O_WRONLY, 0);
 #endif
     if (!status) status = posix_spawn_file_actions_adddup2(actions, socket, CHILD_SOCKET);
@@ -104,8 +105,8 @@ static int add_file_actions(posix_spawn_file_actions_t *actions, int socket)
     return status;
 }
 
-/* No signal blocked or ignored, and a process group of its own: what a terminal sends to the
- * server's goes past it. */
+/* Resets signals and makes a process group of its own, so that Ctrl-C in the server's terminal does
+ * not reach it. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
     sigset_t none, all;
@@ -137,7 +138,7 @@ static int spawn_helper(pid_t *pid, const char *path, int socket)
     return status;
 }
 
-/* Two ends, each above the descriptors that the child gets its own at. */
+/* Makes a socket pair whose descriptors do not collide with those that the child gets. */
 static bool make_socket_pair(int ends[2])
 {
     int low[2];
@@ -196,10 +197,10 @@ struct sandbox_child *sandbox_child_start(ey_err *e)
 void sandbox_child_end(struct sandbox_child *child)
 {
     kill(-child->pid, SIGKILL);
-    kill(child->pid, SIGKILL); /* before it was a group's leader */
+    kill(child->pid, SIGKILL); /* it may not lead its process group yet */
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
-    /* its worker is ours now where this process is a container's first */
+    /* as a container's init process we inherit its worker */
     while (waitpid(-child->pid, NULL, 0) > 0 || errno == EINTR)
         continue;
     close(child->socket);

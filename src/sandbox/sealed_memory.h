@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory files that go from process to process: once sealed, neither side can change or shrink
- * them. */
+/* Sealed memory files (memfd) passed between processes: after sealing, neither side can modify or
+ * shrink them. */
 #ifndef EY_SANDBOX_SEALED_MEMORY_H
 #define EY_SANDBOX_SEALED_MEMORY_H
 
 #include "base/err.h"
 
-/* An empty one, or -1 with a message. */
+/* Creates an empty memory file. Returns -1 with a message on failure. */
 int sealed_memory_create(const char *name, ey_err *e);
-/* One that has a copy of the bytes and all seals, or -1 with a message. */
+/* Creates a sealed memory file with a copy of n bytes. Returns -1 with a message on failure. */
 int sealed_memory_copy(const char *name, const void *bytes, size_t n, ey_err *e);
-/* Puts all seals on it: size and contents stay as they are. */
+/* Adds all seals, which fix size and contents. */
 bool sealed_memory_seal(int fd);
-/* Maps it read-only where it has all seals and 1 to `max` bytes. */
+/* Maps a memory file read-only. Fails unless it has all seals and 1 to `max` bytes. */
 bool sealed_memory_map(void **map, size_t *n, int fd, uint64_t max);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet-decode: a child of the server that loads decoders once and forks a worker for each job. It
- * reads nothing but the server's headers itself, and has one thread. */
+/* eyelet-decode: a child of the server that loads the decoders once and forks a worker for each
+ * job. It has one thread and itself reads only the server's message headers. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -24,7 +24,8 @@ static bool send_to_server(enum reply_status status, uint64_t value, const char 
     return socket_send(SERVER_SOCKET, bytes, sizeof(bytes), NULL, 0);
 }
 
-/* Address space is what a worker's limit counts: stacks and heaps of threads reserve it. */
+/* Makes thread stacks and malloc arenas small: RLIMIT_AS, a worker's limit, counts reserved
+ * addresses. */
 static void spare_address_space(void)
 {
     pthread_attr_t attributes;
@@ -37,7 +38,7 @@ static void spare_address_space(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* How the worker ended, as wait() says it. */
+/* Returns the worker's wait() status. */
 static int run_in_worker(const struct worker_job *job)
 {
     int status = 0;
@@ -54,7 +55,7 @@ static int run_in_worker(const struct worker_job *job)
     return status;
 }
 
-/* Until the server closes its end. */
+/* Serves jobs until the server closes its end of the socket. */
 static int serve_jobs(void)
 {
     static uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];

@@ -46,7 +46,7 @@ void bitmap_abandon(const struct bitmap_header *header, uint8_t *pixels)
 void bitmap_finish(const struct decoder_output *output, const struct bitmap_header *header,
                    uint8_t *pixels, struct reply_message *reply)
 {
-    bitmap_abandon(header, pixels); /* what is mapped to be written cannot be sealed */
+    bitmap_abandon(header, pixels); /* a writable mapping prevents sealing */
     *reply = (struct reply_message){.status = REPLY_DONE, .value = bitmap_bytes(header)};
     if (!sealed_memory_seal(output->fd)) decoder_reply(reply, REPLY_NO_MEMORY, "");
 }

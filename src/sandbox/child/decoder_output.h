@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decoders share: the bitmap that they give (sandbox_message.h), and their replies. */
+/* Shared by decoders: the output bitmap (sandbox_message.h) and replies. */
 #ifndef EY_SANDBOX_DECODER_OUTPUT_H
 #define EY_SANDBOX_DECODER_OUTPUT_H
 
 #include "sandbox/sandbox_message.h"
 
 struct decoder_output {
-    int fd; /* an empty memory file, which gets the bitmap and all seals */
+    int fd; /* an empty memory file for the bitmap, sealed at the end */
     uint64_t max;
 };
 
-/* The first line of `text`. */
+/* Fills *reply with a status and the first line of `text`. */
 void decoder_reply(struct reply_message *reply, enum reply_status status, const char *text);
-/* The memory of the bitmap's pixels; NULL with *reply filled: it is too large, or there is none. */
+/* Returns the bitmap's pixels to be written, or NULL with *reply filled if it is too large or
+ * memory is short. */
 uint8_t *bitmap_open(const struct decoder_output *output, const struct bitmap_header *header,
                      struct reply_message *reply);
-/* Seals what was written there, and fills *reply. */
+/* Seals the bitmap and fills *reply. */
 void bitmap_finish(const struct decoder_output *output, const struct bitmap_header *header,
                    uint8_t *pixels, struct reply_message *reply);
-/* Gives up what bitmap_open gave. */
+/* Unmaps the pixels of bitmap_open. */
 void bitmap_abandon(const struct bitmap_header *header, uint8_t *pixels);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HEIC and AVIF by libheif. It turns and mirrors by the file's own properties (irot, imir), so EXIF
- * orientation, which repeats them, is not applied again. Memory is limited from outside: what
- * cannot have it fails, or aborts. */
+/* HEIC and AVIF with libheif. It applies the file's rotation and mirroring (irot, imir), so the
+ * EXIF orientation, which repeats them, is ignored. The worker's memory is limited: an allocation
+ * beyond it fails or aborts. */
 #include "sandbox/child/libheif_decode.h"
 
 #include <stdio.h>
@@ -32,10 +32,10 @@ static struct heif_library {
 #define HEIF_FIELD(function) __typeof__(&function) function;
     HEIF_FUNCTIONS(HEIF_FIELD)
 #undef HEIF_FIELD
-    char problem[MAX_REPLY_TEXT + 1]; /* "": it is loaded */
+    char problem[MAX_REPLY_TEXT + 1]; /* "" if it is loaded */
 } heif;
 
-/* libheif 1.14 and later open plug-ins then; earlier ones have none. */
+/* libheif 1.14 and later load plug-ins here; earlier ones have none. */
 static void load_heif_plugins(void *handle)
 {
     struct heif_error (*init)(void *) = NULL;
@@ -77,7 +77,7 @@ static enum reply_status status_of(struct heif_error error)
 {
     switch (error.code) {
     case heif_error_Ok: return REPLY_DONE;
-    /* the file may be sound, but this libheif has no codec for it */
+    /* a valid file, perhaps, that this libheif has no codec for */
     case heif_error_Unsupported_filetype:
     case heif_error_Unsupported_feature:
     case heif_error_Plugin_loading_error: return REPLY_UNSUPPORTED;
@@ -112,7 +112,7 @@ static bool read_heif_header(struct heif_job *job, struct reply_message *reply)
     return true;
 }
 
-/* For AV1, libaom where libheif has it (else libheif takes what it has). */
+/* Decodes AV1 with libaom if libheif has it, else with libheif's default. */
 static bool decode_heif_pixels(struct heif_job *job, struct reply_message *reply)
 {
     struct heif_decoding_options *options = heif.heif_decoding_options_alloc();
@@ -135,7 +135,7 @@ static void copy_plane_rows(uint8_t *to, const uint8_t *plane, int stride, size_
         memcpy(to + (size_t)y * row, plane + (size_t)y * (size_t)stride, row);
 }
 
-/* The decoded image's own size counts: a header may have said another one. */
+/* Uses the size of the decoded image: the file's header may claim another one. */
 static void write_bitmap(const struct heif_job *job, const struct decoder_output *output,
                          struct reply_message *reply)
 {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <webp/decode.h>
 
-/* libwebp takes tables that it has no memory for as damage; what malloc left tells them apart. */
+/* libwebp reports a failed allocation of its tables as damage; errno tells the two apart. */
 static void reply_webp_status(struct reply_message *reply, VP8StatusCode status)
 {
     if (status == VP8_STATUS_OUT_OF_MEMORY || errno == ENOMEM)
@@ -13,7 +13,7 @@ static void reply_webp_status(struct reply_message *reply, VP8StatusCode status)
         decoder_reply(reply, REPLY_DAMAGED, "");
 }
 
-/* Straight into the bitmap. */
+/* Decodes into the bitmap without a copy. */
 static VP8StatusCode decode_webp_pixels(WebPDecoderConfig *config, const uint8_t *input, size_t n,
                                         const struct bitmap_header *header, uint8_t *pixels)
 {

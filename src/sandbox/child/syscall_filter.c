@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two lists of rules, and the BPF program that is made of one. */
+/* Two lists of seccomp rules, and their translation to BPF. */
 #include "sandbox/child/syscall_filter.h"
 
 #include <errno.h>
@@ -27,12 +27,12 @@
 
 enum rule_test {
     ANY_ARGUMENT,
-    ARGUMENT_IS,      /* equal to value, in its low half, where all these values are */
-    ARGUMENT_HAS,     /* all bits of value */
-    ARGUMENT_HAS_NOT, /* any bit of value */
+    ARGUMENT_IS,      /* its low 32 bits equal value */
+    ARGUMENT_HAS,     /* has all bits of value */
+    ARGUMENT_HAS_NOT, /* has no bit of value */
 };
 
-/* The first rule whose call and test fit decides. */
+/* The first rule that matches the call and its argument decides. */
 struct call_rule {
     uint32_t call;
     uint32_t action; /* SECCOMP_RET_… */
@@ -59,7 +59,7 @@ struct call_rule {
         SYS_##name, REFUSE(error), 0, 0, ANY_ARGUMENT \
     }
 
-/* What no decoder and no converter of documents does. */
+/* Calls that no decoder or document converter needs. */
 #define KILLED_CALLS                                                                            \
     KILL(ptrace), KILL(process_vm_readv), KILL(process_vm_writev), KILL(bpf),                   \
         KILL(perf_event_open), KILL(userfaultfd), KILL(mount), KILL(umount2), KILL(pivot_root), \
@@ -70,8 +70,8 @@ struct call_rule {
         KILL(setgroups), KILL(capset), KILL(personality), KILL(pidfd_open), KILL(pidfd_getfd),  \
         KILL(pidfd_send_signal)
 
-/* Threads, but no processes. clone3's flags lie in memory, where a filter cannot see them; glibc
- * goes on with clone where the kernel seems to lack it. */
+/* Allows threads but not processes. A filter cannot see clone3's flags, which lie in memory; with
+ * ENOSYS glibc falls back to clone. */
 #define THREADS_ONLY \
     ALLOW_IF(clone, 0, ARGUMENT_HAS, CLONE_THREAD | CLONE_VM | CLONE_SIGHAND), FAIL(clone3, ENOSYS)
 
@@ -86,7 +86,7 @@ static const struct call_rule decoder_rules[] = {
     KILL(execve),
     KILL(execveat),
     KILL(kill),
-    /* memory; none that is code */
+    /* memory, never executable */
     ALLOW_IF(mmap, 2, ARGUMENT_HAS_NOT, PROT_EXEC),
     ALLOW_IF(mprotect, 2, ARGUMENT_HAS_NOT, PROT_EXEC),
     ALLOW(munmap),
@@ -111,7 +111,7 @@ static const struct call_rule decoder_rules[] = {
     ALLOW(clock_nanosleep),
     ALLOW(nanosleep),
     ALLOW(gettimeofday),
-    /* what is open */
+    /* open descriptors */
     ALLOW(read),
     ALLOW(pread64),
     ALLOW(lseek),
@@ -124,7 +124,7 @@ static const struct call_rule decoder_rules[] = {
     ALLOW_IF(fcntl, 1, ARGUMENT_IS, F_ADD_SEALS),
     ALLOW_IF(fcntl, 1, ARGUMENT_IS, F_GET_SEALS),
     ALLOW_IF(fcntl, 1, ARGUMENT_IS, F_GETFL),
-    /* signals to itself, and the end */
+    /* signals to itself, and exit */
     ALLOW(rt_sigaction),
     ALLOW(rt_sigprocmask),
     ALLOW(rt_sigreturn),
@@ -136,7 +136,7 @@ static const struct call_rule decoder_rules[] = {
     ALLOW(exit_group),
 };
 
-/* What a program does is not known to the call: what it may not do is. */
+/* A foreign program's calls are not known, so this is a deny list. */
 static const struct call_rule program_rules[] = {
     KILLED_CALLS,
     THREADS_ONLY,
@@ -178,7 +178,7 @@ static void emit_return(struct filter_code *f, uint32_t action)
     emit(f, BPF_RET | BPF_K, action, 0, 0);
 }
 
-/* Calls of another architecture have other numbers. */
+/* Kills calls of other architectures, whose numbers differ. */
 static void emit_architecture_check(struct filter_code *f)
 {
     emit_load(f, offsetof(struct seccomp_data, arch));
@@ -191,7 +191,7 @@ static void emit_architecture_check(struct filter_code *f)
 #endif
 }
 
-/* The low half of an argument: both architectures are little-endian. */
+/* Loads the low half of an argument; both architectures are little-endian. */
 static void emit_argument(struct filter_code *f, unsigned argument)
 {
     emit_load(f, offsetof(struct seccomp_data, args) + 8 * argument);
@@ -230,7 +230,7 @@ static bool install_filter(const struct call_rule *rules, size_t n, uint32_t oth
         emit_rule(&f, &rules[i]);
     emit_return(&f, otherwise);
     const struct sock_fprog program = {f.n, f.code};
-    /* not seccomp(), which a service's own filter may lack */
+    /* not seccomp(2): systemd's filter may forbid it */
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
@@ -239,7 +239,7 @@ _Static_assert(COUNT(decoder_rules) <= 120 && COUNT(program_rules) <= 120, "MOST
 
 bool filter_decoder_calls(void)
 {
-#ifdef EY_SANITIZED /* sanitizers open files and map what no decoder does */
+#ifdef EY_SANITIZED /* sanitizers open files and map memory that decoders do not */
     const uint32_t otherwise = SECCOMP_RET_ALLOW;
 #else
     const uint32_t otherwise = REFUSE(EPERM);

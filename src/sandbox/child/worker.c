@@ -62,7 +62,7 @@ static void run_program(const struct worker_job *job)
     fail_worker(job, text);
 }
 
-/* A decoder has the child's memory mapped; a program has not, but libraries of its own. */
+/* A decoder starts with the child's mappings; a program replaces them by its own libraries. */
 static struct worker_limits limits_of(const struct worker_job *job)
 {
     const struct job_message *m = &job->message;

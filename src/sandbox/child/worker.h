@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker: the process that does one job. */
+/* A worker: the process that runs one job. */
 #ifndef EY_SANDBOX_WORKER_H
 #define EY_SANDBOX_WORKER_H
 
@@ -10,11 +10,11 @@ struct worker_job {
     struct job_message message;
     const char *argument[MAX_PROGRAM_ARGUMENTS + 1];
     int fds[JOB_DESCRIPTORS]; /* input, output, reply */
-    uint64_t mapped;          /* bytes of the process before the job */
+    uint64_t mapped;          /* bytes mapped before the job */
     int parent;               /* the child's process id */
 };
 
-/* Confines itself, does the job, replies, and ends the process. */
+/* Confines the process, runs the job, replies and exits. */
 _Noreturn void worker_run(const struct worker_job *job);
 
 #endif
