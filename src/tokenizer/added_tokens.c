@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens: tries, and the rules for what surrounds a match. */
+/* Added tokens: tries, and the rules for the text around a match. */
 #include "tokenizer/added_tokens.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 static uint32_t added_trie_child(const struct added_trie *trie, uint32_t node, uint8_t byte)
 {
     const struct pair_slot *slot = pair_map_find(&trie->children, node, byte);
-    return slot ? slot->value : 0; /* the root is nobody's child */
+    return slot ? slot->value : 0; /* 0, the root, is no node's child */
 }
 
-/* False: another token has this content. */
+/* Returns false if another token has the same content. */
 static bool added_trie_insert(struct added_trie *trie, const struct added_token *token,
                               int32_t index)
 {
@@ -81,7 +81,7 @@ void added_set_finish(struct added_set *set)
     *set = (struct added_set){0};
 }
 
-/* Index of the longest token that begins at text[0], or -1. */
+/* Returns the index of the longest token that begins at text[0], or -1. */
 static int32_t added_trie_longest(const struct added_trie *trie, const char *text, size_t n)
 {
     int32_t found = -1;
@@ -103,7 +103,7 @@ static bool is_white_space(uint32_t cp)
            cp == 0x205f || cp == 0x3000;
 }
 
-/* As Rust's regex \w: letters, marks, decimal and letter numbers, connectors, joiners. */
+/* \w of Rust's regex: letters, marks, decimal and letter numbers, connectors, joiners. */
 static bool is_word_character(uint32_t cp)
 {
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
@@ -122,7 +122,7 @@ static bool is_word_character(uint32_t cp)
     }
 }
 
-/* Start of the character that ends at `at` > 0. */
+/* Returns the offset of the character that ends at `at` > 0. */
 static size_t previous_character(const char *text, size_t at, uint32_t *cp)
 {
     size_t begin = at;
@@ -184,7 +184,7 @@ bool added_find(const struct added_set *set, const struct added_trie *trie, cons
         const struct added_token *token = &set->tokens[index];
         size_t end = at + token->n;
         if (token->single_word && (word_before(text, at) || word_after(text, n, end))) {
-            at = end - 1; /* like the reference, continue after the rejected match */
+            at = end - 1; /* continue after the rejected match, as the reference does */
             continue;
         }
         match->begin = token->left_strip ? white_space_before(text, at, from) : at;

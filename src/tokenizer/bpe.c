@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair merging of one piece: always the pair of lowest rank, the leftmost of equals.
+/* Byte-pair merging of one piece: repeatedly the pair of lowest rank, leftmost on ties.
  *
- * Words are short, and for them an array that is searched for its least rank is fastest. A piece
- * without end (a megabyte of one letter is one piece) goes through a heap of pairs over a linked
- * list instead: O(n log n). */
+ * Words are short: a linear search for the lowest rank is fastest. A long piece (a megabyte of one
+ * letter is one piece) uses a heap of pairs over a linked list, in O(n log n). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@
 
 enum { SHORT_PIECE = 64 };
 
-/* A pair's merge in one word: rank above, merged id below; the least is the next to do. */
+/* A merge in one word: rank in the upper half, merged id in the lower; the smallest is next. */
 #define NO_MERGE UINT64_MAX
 
 static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t right)
@@ -24,8 +23,8 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
 
 /* ---- first symbols ---- */
 
-/* The symbols that the first character (byte-level: byte) of n ≥ 1 bytes begins as: up to 4 ids, of
- * *used bytes; none where a byte has no token. */
+/* Writes the initial symbols of the first character (byte-level: byte) of n >= 1 bytes to id and
+ * its length to *used. Returns their number: up to 4, 0 if a byte has no token. */
 static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4],
                          size_t *used)
 {
@@ -64,8 +63,8 @@ static bool encode_short(const struct tokenizer *tok, const char *piece, size_t 
                          struct ids *out)
 {
     uint32_t id[SHORT_PIECE + 4];
-    uint64_t merge[SHORT_PIECE]; /* of id[i] with id[i + 1] */
-    int n = 0;                   /* at most a symbol a byte */
+    uint64_t merge[SHORT_PIECE]; /* merge of id[i] with id[i + 1] */
+    int n = 0;                   /* at most one symbol per byte */
     for (size_t at = 0, used; at < n_bytes; at += used)
         n += first_symbols(tok, piece + at, n_bytes - at, id + n, &used);
     if (!n) return true;
@@ -90,12 +89,12 @@ static bool encode_short(const struct tokenizer *tok, const char *piece, size_t 
 #define NO_SYMBOL UINT32_MAX
 
 struct bpe_symbol {
-    uint64_t merge; /* with the next symbol; NO_MERGE also when this one is gone */
+    uint64_t merge; /* merge with the next symbol; NO_MERGE also if this symbol was merged away */
     uint32_t id, previous, next;
 };
 
-/* Heap entries are rank above, symbol below; entries that the list has overtaken are skipped when
- * they come up. */
+/* Heap entries have the rank in the upper half, the symbol in the lower. Stale entries are skipped
+ * when popped. */
 static bool heap_push(struct bpe *b, uint64_t entry)
 {
     if (b->n_heap == b->heap_capacity) {

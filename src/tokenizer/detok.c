@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids → text, one token at a time, whole characters only (spec 6.5). */
+/* Token ids to text, one token at a time, whole characters only (spec 6.5). */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -10,8 +10,8 @@ struct detok detok_start(const struct tokenizer *tok)
     return (struct detok){.tok = tok, .strip = tok->pipeline == TOK_SENTENCEPIECE};
 }
 
-/* U+FFFD for n bytes that are no character: one for all, or one for each as the reference's byte
- * fallback has it. */
+/* Appends U+FFFD for n malformed bytes: one for all of them, or one per byte with byte fallback, as
+ * the reference does. */
 static bool add_replacement(const struct detok *d, size_t n, struct buf *out)
 {
     if (d->tok->pipeline == TOK_BYTE_LEVEL) n = 1;
@@ -20,7 +20,7 @@ static bool add_replacement(const struct detok *d, size_t n, struct buf *out)
     return true;
 }
 
-/* The one character that the tail has become with the byte just added, if any. */
+/* Emits the character that the last byte has completed, if any. */
 static bool flush_tail(struct detok *d, struct buf *out)
 {
     while (d->n_tail) {
@@ -43,7 +43,7 @@ bool detok_push(struct detok *d, int32_t id, struct buf *out)
     uint32_t first = d->strip && token->n && bytes[0] == ' ';
     d->strip = false;
     for (uint32_t i = first; i < token->n; i++) {
-        d->tail[d->n_tail++] = bytes[i]; /* at most 3 bytes wait, so there is room for one */
+        d->tail[d->n_tail++] = bytes[i]; /* at most 3 bytes are pending */
         if (!flush_tail(d, out)) return false;
     }
     return true;

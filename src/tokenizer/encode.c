@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text → ids: repair, cut at added tokens, normalise, cut at added tokens again, cut into pieces,
- * merge. */
+/* Text to ids: repair UTF-8, split at added tokens, normalise, split at added tokens again,
+ * pre-tokenise, merge. */
 #include "base/limits.h"
 #include "base/processors.h"
 #include "base/utf8.h"
@@ -18,7 +18,7 @@ bool tok_normal_quick_check(const struct tokenizer *tok, const char *text, size_
     return tok->pipeline == TOK_BYTE_LEVEL && (!tok->nfc || text_nfc_quick_check(text, n));
 }
 
-/* Repair and NFC each make a text at most three times as long. */
+/* Repair and NFC each grow a text at most threefold. */
 #define MAX_REPAIRED ((size_t)3 * EY_MAX_TEXT_BYTES)
 #define MAX_COMPOSED (3 * MAX_REPAIRED)
 
@@ -47,7 +47,7 @@ static bool encode_pieces(struct encoding *enc, const char *text, size_t n)
     }
 }
 
-/* Pushes the added tokens that `trie` finds and hands the stretches between to `plain`. */
+/* Appends the added tokens that `trie` finds and passes the text between them to `plain`. */
 static bool encode_around(struct encoding *enc, const struct added_trie *trie, const char *text,
                           size_t n, encode_fn *plain)
 {
@@ -93,7 +93,7 @@ static bool encode_repaired(struct encoding *enc, const char *text, size_t n)
     return ok;
 }
 
-/* Long texts are encoded a few at a time. */
+/* Long texts wait for a compute turn, so that only a few are encoded at once. */
 static bool encode_in_turn(struct encoding *enc, const char *text, size_t n)
 {
     enum { LONG_TEXT = 64 << 10 };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repair and NFC.
+/* UTF-8 repair and NFC.
  *
- * utf8proc knows the characters, but its own ordering of combining marks is quadratic in their
- * number, so a megabyte of them in a request would hold the engine for minutes. Here marks are
- * ordered by counting, and only the stretches that can change at all are decomposed: from one
- * stable starter to the next. */
+ * utf8proc has the character data, but its ordering of combining marks is quadratic: a megabyte of
+ * them in a request would take minutes. We order marks by counting sort, and decompose only the
+ * segments between stable starters that NFC may change. */
 #include "tokenizer/normalize.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 bool text_repair(struct buf *out, const char *text, size_t n)
 {
-    size_t good = 0; /* start of the bytes not yet copied */
+    size_t good = 0; /* start of the valid bytes not yet copied */
     for (size_t i = 0; i < n;) {
         int length = utf8_decode(text + i, n - i, NULL);
         if (length > 0) {
@@ -29,8 +28,8 @@ bool text_repair(struct buf *out, const char *text, size_t n)
     return buf_add(out, text + good, n - good);
 }
 
-/* A starter that neither changes under NFC nor joins what stands before it. Conservative: all
- * composing seconds are marks or conjoining Hangul. */
+/* Whether cp is a starter that NFC never changes and that never composes with the character before
+ * it. Conservative: second characters of compositions are marks or conjoining Hangul. */
 static bool is_stable(uint32_t cp)
 {
     if (cp < 0x80 || (cp >= 0xac00 && cp <= 0xd7a3)) return true;
@@ -40,8 +39,8 @@ static bool is_stable(uint32_t cp)
     return !mark && p->combining_class == 0 && p->decomp_seqindex == UINT16_MAX;
 }
 
-/* Offset of the next unstable character at or after i, with the start of the stable one before it
- * in *before. */
+/* Returns the offset of the next unstable character at or after i. *before is the offset of the
+ * stable one before it. */
 static size_t next_unstable(const char *text, size_t n, size_t i, size_t *before)
 {
     *before = i;
@@ -61,9 +60,9 @@ bool text_nfc_quick_check(const char *text, size_t n)
     return next_unstable(text, n, 0, &before) == n;
 }
 
-/* ---- one stretch ---- */
+/* ---- one segment ---- */
 
-enum { MAX_DECOMPOSITION = 32 }; /* of one character; Unicode's longest canonical one is 4 */
+enum { MAX_DECOMPOSITION = 32 }; /* code points; Unicode's longest canonical one has 4 */
 
 struct nfc_segment {
     utf8proc_int32_t *cp, *scratch; /* [capacity] each */
@@ -100,7 +99,7 @@ static int combining_class_of(utf8proc_int32_t cp)
     return cp < 0x80 ? 0 : utf8proc_get_property(cp)->combining_class;
 }
 
-/* Stable counting sort of marks by their class. */
+/* Stable counting sort of marks by combining class. */
 static void sort_marks(utf8proc_int32_t *marks, utf8proc_int32_t *scratch, size_t n)
 {
     size_t first[257] = {0};
@@ -139,8 +138,8 @@ static bool nfc_segment_write(struct nfc_segment *s, struct buf *out)
     return n >= 0;
 }
 
-/* Composes from `begin` up to the first stable character behind `unstable`; returns its offset, 0
- * on failure. */
+/* Appends the NFC form of the segment from `begin` to the first stable character behind `unstable`.
+ * Returns that character's offset, 0 on failure. */
 static size_t compose_nfc_segment(struct nfc_segment *s, struct buf *out, const char *text,
                                   size_t n, size_t begin, size_t unstable)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pre-tokenisation by PCRE2. Whatever PCRE2 refuses (a limit, no memory) is an error: a text is
- * never cut differently from the reference without a word. */
+/* Pre-tokenisation with PCRE2. A PCRE2 failure (match limit, out of memory) is an error: a text is
+ * never silently split differently from the reference. */
 #include "tokenizer/pretok.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -24,7 +24,7 @@ static bool pretok_compile_translated(struct pretok *p, const struct buf *patter
 {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!context) return ey_fail_memory(e, "pattern", pattern->size);
-    pcre2_set_newline(context, PCRE2_NEWLINE_LF); /* what "." stops at in Oniguruma */
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF); /* as "." in Oniguruma */
     int error = 0;
     PCRE2_SIZE offset = 0;
     p->code = pcre2_compile((PCRE2_SPTR)(pattern->data ? pattern->data : ""), pattern->size,
@@ -32,7 +32,7 @@ static bool pretok_compile_translated(struct pretok *p, const struct buf *patter
                             context);
     pcre2_compile_context_free(context);
     if (!p->code) return fail_pcre2(e, EY_BAD_MODEL, what, error, offset);
-    /* Where there is no JIT, the interpreter does the same more slowly. */
+    /* Without a JIT the interpreter does the same more slowly. */
     (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     return true;
 }
@@ -79,8 +79,8 @@ void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n)
     s->n = n;
     s->at = s->match_begin = s->match_end = s->search = 0;
     s->exhausted = false;
-    /* One match may run over the whole segment and step back all of it, a few times; a pattern that
-     * needs more is one that runs away. */
+    /* Enough for a match to scan the whole segment and backtrack over it a few times; more means
+     * catastrophic backtracking. */
     uint64_t limit = 1000000 + 16 * (uint64_t)n;
     pcre2_set_match_limit(s->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
 }
@@ -93,8 +93,7 @@ static size_t pretok_next_character(const struct pretok_scan *s, size_t at)
     return at;
 }
 
-/* pcre2_match at s->search. The text is known to be UTF-8: checking it at each call would be
- * quadratic. */
+/* pcre2_match at s->search, without its UTF-8 check, which would make the scan quadratic. */
 static int pretok_match(struct pretok_scan *s)
 {
     int rc = pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search, PCRE2_NO_UTF_CHECK,
@@ -104,7 +103,7 @@ static int pretok_match(struct pretok_scan *s)
                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, s->context);
 }
 
-/* Finds the next match that cuts the text: one that is not empty, or an empty one behind s->at. */
+/* Finds the next match that splits the text: a non-empty one, or an empty one behind s->at. */
 static bool find_match(struct pretok_scan *s, ey_err *e)
 {
     while (s->search < s->n) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts a segment of text into pre-tokens by a pattern: each match is a piece, and so is each
- * stretch between. */
+/* Splits a segment of text into pre-tokens: each match of a pattern is a piece, and so is each
+ * stretch between matches. */
 #ifndef EY_TOKENIZER_PRETOK_H
 #define EY_TOKENIZER_PRETOK_H
 
@@ -22,17 +22,16 @@ struct pretok_scan {
     const char *text; /* well-formed UTF-8, borrowed */
     size_t n;
     size_t at;                     /* end of the last piece */
-    size_t match_begin, match_end; /* a match found but not yet given, when match_end > at */
-    size_t search;                 /* where the next search begins */
+    size_t match_begin, match_end; /* a match found but not yet returned, if match_end > at */
+    size_t search;                 /* offset of the next search */
     bool exhausted;                /* no more matches */
 };
 
-/* Scratch of one caller; scans any number of segments. */
+/* Initialises a scan, one per thread, for any number of segments. */
 bool pretok_scan_init(struct pretok_scan *s, const struct pretok *p, ey_err *e);
 void pretok_scan_finish(struct pretok_scan *s);
 void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n);
-/* The next piece [*begin, *end) of the segment, never empty; *begin == *end when there are no more.
- */
+/* Returns the next piece [*begin, *end) of the segment; *begin == *end at its end. */
 bool pretok_scan_next(struct pretok_scan *s, size_t *begin, size_t *end, ey_err *e);
 
 #endif

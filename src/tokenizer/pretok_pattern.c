@@ -49,7 +49,7 @@ static bool is_ascii_alnum(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Of the escape at s->p, the braces of \p{…} and \x{…} included. */
+/* Length of the escape at s->p, including the braces of \p{…} and \x{…}. */
 static size_t escape_length(const struct pattern_reader *s)
 {
     const char *close = NULL;
@@ -76,7 +76,7 @@ static bool translate_in_class(struct pattern_reader *s)
     return copy_pattern_bytes(s, 1);
 }
 
-/* "[" or "[^"; a "]" right behind is a literal for PCRE2 and an error for Oniguruma. */
+/* Reads "[" or "[^"; a "]" right behind is a literal in PCRE2 and an error in Oniguruma. */
 static bool open_class(struct pattern_reader *s)
 {
     size_t n = pattern_starts_with(s, "[^") ? 2 : 1;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint's pre-tokenisation pattern, written for Oniguruma, as PCRE2 must read it. */
+/* Translates a checkpoint's pre-tokenisation pattern from Oniguruma to PCRE2. */
 #ifndef EY_TOKENIZER_PRETOK_PATTERN_H
 #define EY_TOKENIZER_PRETOK_PATTERN_H
 
 #include "base/buf.h"
 
-/* Appends to `out` the PCRE2 pattern that matches what Oniguruma matches by `pattern`. Constructs
- * that the two read differently and that no known tokenizer needs are errors; `what` names the
- * file. */
+/* Appends to `out` a PCRE2 pattern that matches what `pattern` matches in Oniguruma. Fails on
+ * constructs whose meaning differs and that no known tokenizer uses. `what` names the file. */
 bool pretok_pattern_translate(struct buf *out, const char *pattern, size_t n, const char *what,
                               ey_err *e);
 

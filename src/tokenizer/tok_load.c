@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json → struct tokenizer (spec 6.1, 6.2, 6.4).
+/* Loads tokenizer.json (spec 6.1, 6.2, 6.4).
  *
- * The file is not trusted: each id, length and count is checked before it is used, and a part that
- * this program does not know is an error that names it, never guessed at. */
+ * The file is untrusted: each id, length and count is checked before use, and an unknown part is an
+ * error that names it. */
 #include "tokenizer/tok_load.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ bool tok_unsupported(const struct loading *l, const char *member, const char *fo
                    found, supported);
 }
 
-/* A boolean member that this pipeline knows with one value only. */
+/* Checks a boolean member of which this pipeline supports one value only. */
 static bool flag_is(const struct loading *l, const json_object *part, const char *member,
                     const char *key, bool missing, bool wanted)
 {
@@ -78,13 +78,13 @@ const struct tok_step tok_pre_tokenizer = {"pre_tokenizer", "pretokenizers"};
 const struct tok_step tok_post_processor = {"post_processor", "processors"};
 const struct tok_step tok_decoder = {"decoder", "decoders"};
 
-/* {"Sequence": {"id": "A"}}: the text itself. */
+/* {"Sequence": {"id": "A"}} stands for the text itself. */
 static bool is_text_of_template(const json_object *piece)
 {
     return tok_is_text(json_member(json_member(piece, "Sequence"), "id"), "A");
 }
 
-/* What transformers 5 writes for a tokenizer that adds no tokens. */
+/* Whether this is what transformers 5 writes for a tokenizer that adds no tokens. */
 static bool adds_nothing(const json_object *part)
 {
     json_object *single = json_member_of_type(part, "single", json_type_array);
@@ -93,7 +93,7 @@ static bool adds_nothing(const json_object *part)
            is_text_of_template(json_object_array_get_idx(single, 0));
 }
 
-/* Nesting is bounded by that of JSON. */
+/* Recursion is bounded by JSON's depth limit. */
 static void add_parts(struct tok_parts *out, const json_object *part, const char *list_name)
 {
     json_object *list = json_member_of_type(part, list_name, json_type_array);
@@ -132,7 +132,7 @@ static bool load_normalizer(struct loading *l)
                                 "null, NFC, or Prepend and Replace of spaces by \xe2\x96\x81");
 }
 
-/* The ByteLevel of a pre-tokenizer; *own_pattern: it cuts by GPT-2's pattern itself. */
+/* Reads a ByteLevel pre-tokenizer; *own_pattern tells whether it splits by GPT-2's pattern. */
 static bool read_byte_level(const struct loading *l, const json_object *part, bool *own_pattern)
 {
     *own_pattern = true;
@@ -140,7 +140,7 @@ static bool read_byte_level(const struct loading *l, const json_object *part, bo
            json_optional_bool(part, "use_regex", own_pattern, l->what, l->e);
 }
 
-/* The Split of a pre-tokenizer; *pattern is borrowed from the JSON. */
+/* Reads a Split pre-tokenizer; *pattern is borrowed from the JSON. */
 static bool read_split(const struct loading *l, const json_object *split, json_object **pattern)
 {
     json_object *behavior = json_member(split, "behavior");
@@ -170,8 +170,8 @@ static bool load_split_and_byte_level(struct loading *l, const struct tok_parts 
                           (size_t)json_object_get_string_len(pattern), l->what, l->e);
 }
 
-/* Each number's digit by itself, and what lies between cut by GPT-2's pattern: one pattern, in
- * which white space before a digit stays whole. */
+/* Digits + ByteLevel as one pattern: each digit is a piece, GPT-2's pattern splits the rest, and
+ * white space before a digit stays whole. */
 static bool load_digits_and_byte_level(struct loading *l, const struct tok_parts *parts)
 {
     static const char pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+|"
@@ -204,7 +204,7 @@ static bool load_pre_tokenizer(struct loading *l)
                           l->what, l->e);
 }
 
-/* One token before a whole prompt, which chat formats write themselves, and nothing behind it. */
+/* Whether the template adds one token (BOS) before a prompt and none behind it. */
 static bool adds_bos_only(const json_object *part)
 {
     json_object *single = json_member_of_type(part, "single", json_type_array);
@@ -214,7 +214,7 @@ static bool adds_bos_only(const json_object *part)
            is_text_of_template(json_object_array_get_idx(single, 1));
 }
 
-/* Parts that do nothing to ids here, but would if they were of another kind. */
+/* Accepts only post-processors and decoders that do not change ids. */
 static bool check_post_processor_and_decoder(const struct loading *l)
 {
     static const char *const types[] = {"ByteLevel", "Fuse"};
@@ -230,7 +230,7 @@ static bool check_post_processor_and_decoder(const struct loading *l)
            tok_unsupported_step(l, &tok_decoder, "ByteLevel");
 }
 
-/* An affix that is neither absent, null nor empty changes every word. */
+/* Fails on a prefix or suffix, which would change every word. */
 static bool no_affix(const struct loading *l, const json_object *model, const char *key)
 {
     json_object *value = json_member(model, key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two files that read tokenizer.json share. */
+/* Shared by the files that read tokenizer.json. */
 #ifndef EY_TOKENIZER_TOK_LOAD_H
 #define EY_TOKENIZER_TOK_LOAD_H
 
@@ -9,54 +9,56 @@
 struct loading {
     struct tokenizer *tok;
     const json_object *root;
-    const char *what; /* names the file */
+    const char *what; /* names the file in errors */
     ey_err *e;
 };
 
-/* A value as it may stand in a message; lives as long as the value. */
+/* A value as text for messages; lives as long as the value. */
 const char *tok_shown(json_object *value);
-/* The "type" of a part of the pipeline, or what stands there instead, for messages. */
+/* The "type" of a part of the pipeline, or the value found in its place, for messages. */
 const char *tok_type_of(const json_object *part);
 bool tok_is_text(const json_object *value, const char *text);
-/* Fails: `member` is `found`, which is not among `supported`. Returns false. */
+/* Fails with "`member` is `found`; supported are `supported`". Returns false. */
 bool tok_unsupported(const struct loading *l, const char *member, const char *found,
                      const char *supported);
 
 /* ---- steps ---- */
 
-/* A step of the pipeline: a member of the file, and what lists the members of a "Sequence" there.
+/* A step of the pipeline: a member of the file, and the key that lists the parts of a "Sequence".
  */
 struct tok_step {
     const char *member, *list;
 };
 extern const struct tok_step tok_normalizer, tok_pre_tokenizer, tok_post_processor, tok_decoder;
 
-/* What a step does: itself, or what a "Sequence" lists, to any depth, without what does nothing. */
+/* The parts of a step: itself, or those of a "Sequence", flattened, without parts that do nothing.
+ */
 enum { MAX_PARTS = 8 };
 struct tok_parts {
     const json_object *at[MAX_PARTS + 1];
-    size_t n; /* of more than MAX_PARTS only the number is known */
+    size_t n; /* may exceed MAX_PARTS, of which the first are stored */
 };
 struct tok_parts tok_parts_of(const json_object *root, const struct tok_step *step);
-/* Whether there are n and of these types. */
+/* Whether there are exactly n parts of these types. */
 bool tok_parts_are(const struct tok_parts *parts, const char *const *types, size_t n);
-/* Fails: the step is what it is, which is not among `supported`. Returns false. */
+/* Fails with a message that describes the step and lists `supported`. Returns false. */
 bool tok_unsupported_step(const struct loading *l, const struct tok_step *step,
                           const char *supported);
 
 /* ---- files ---- */
 
-/* Whether the vocabulary is there as it was before tokenizer.json. */
+/* Whether the folder has vocab.json and merges.txt, the layout before tokenizer.json. */
 bool tok_has_vocab_and_merges(const char *directory);
-/* The tokenizer.json that transformers makes of vocab.json, merges.txt, added_tokens.json and
- * tokenizer_config.json. NULL with a message; the caller puts it. */
+/* Builds the tokenizer.json that transformers makes of vocab.json, merges.txt, added_tokens.json
+ * and tokenizer_config.json. The caller frees it with json_object_put. Returns NULL with a message
+ * on failure. */
 json_object *tok_json_of_files(const char *directory, ey_err *e);
 
-/* Whether the normalizer is SentencePiece's: a space before each segment, and U+2581 for spaces. */
+/* Whether the normalizer is SentencePiece's: a dummy space first, U+2581 for spaces. */
 bool tok_is_sentencepiece(const json_object *root);
-/* Checks that all else is of that pipeline too, and sets it. */
+/* Checks that the other steps are SentencePiece's too, and selects that pipeline. */
 bool tok_load_sentencepiece(struct loading *l);
-/* Vocabulary, merges and added tokens; the pipeline (l->tok->nfc) is known already. */
+/* Loads vocabulary, merges and added tokens, after the pipeline (l->tok->nfc). */
 bool tok_load_tables(struct loading *l, const json_object *model);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tokenizer as it was saved before tokenizer.json: vocab.json, merges.txt, and tokens that were
- * added in one of two other files. Made into the JSON that transformers 5.24 makes of them, so that
- * all checks are those of tokenizer.json. */
+/* Tokenizers saved without tokenizer.json: vocab.json, merges.txt, and added tokens in one of two
+ * more files. They are converted to the JSON that transformers 5.24 makes of them, so that
+ * tokenizer.json's checks apply. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@
 #define CONFIG_FILE "tokenizer_config.json"
 #define SPECIAL_FILE "special_tokens_map.json"
 
-/* More are refused: each token is compared with each special one. */
+/* Limits of the quadratic comparison of added with special tokens. */
 enum { MAX_ADDED_TOKENS = 1 << 16, MAX_SPECIAL_TOKENS = 1 << 10 };
 
-/* The pipelines of the two classes whose files these are, but for their vocabulary. */
+/* The pipelines, without vocabulary, of the two tokenizer classes that have such files. */
 static const char qwen2_pipeline[] =
     "{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":"
     "[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":"
@@ -31,12 +31,12 @@ static const char gpt2_pipeline[] =
     "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
     "\"decoder\":{\"type\":\"ByteLevel\"}}";
 
-/* Both classes take this for the end where the files name none. */
+/* End token of both classes if the files name none. */
 static const char *const default_special = "<|endoftext|>";
 
 struct tok_files {
     const char *directory;
-    json_object *vocab, *added, *config, *special; /* but the first NULL: the file is absent */
+    json_object *vocab, *added, *config, *special; /* all but vocab: NULL if the file is absent */
     json_object *list;                             /* added_tokens */
     ey_err *e;
 };
@@ -52,7 +52,7 @@ bool tok_has_vocab_and_merges(const char *directory)
     return has_file_in(directory, VOCAB_FILE) && has_file_in(directory, MERGES_FILE);
 }
 
-/* Absent: *out is NULL. */
+/* *out is NULL if the file is absent. */
 static bool read_object_file(const struct tok_files *f, const char *name, json_object **out)
 {
     char path[EY_MAX_PATH];
@@ -69,7 +69,7 @@ static bool fail_files_memory(const struct tok_files *f)
     return ey_fail_memory(f->e, "a tokenizer's files", 0);
 }
 
-/* Takes `value`, NULL too, which is an error. */
+/* Takes ownership of `value`; NULL means out of memory. */
 static bool put_member(const struct tok_files *f, json_object *object, const char *key,
                        json_object *value)
 {
@@ -87,7 +87,7 @@ static bool append(const struct tok_files *f, json_object *list, json_object *va
 
 /* ---- merges.txt ---- */
 
-/* One line each; the first may say which version of the format this is. */
+/* One merge per line; the first line may be "#version". */
 static bool append_merges(const struct tok_files *f, json_object *merges, const char *text,
                           size_t n)
 {
@@ -124,14 +124,14 @@ static bool read_merges(const struct tok_files *f, json_object *merges)
 
 /* ---- added tokens ---- */
 
-/* "<|im_end|>", or the {"content": "<|im_end|>", …} that older releases wrote. */
+/* "<|im_end|>", or {"content": "<|im_end|>", …} as older releases write it. */
 static const char *token_content(json_object *value)
 {
     if (json_object_is_type(value, json_type_object)) value = json_member(value, "content");
     return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
 }
 
-/* Calls `fn` for each token that one of the files names as special, until it returns false. */
+/* Called for each token that a file names as special, until it returns false. */
 typedef bool special_fn(struct tok_files *f, const char *content, void *user);
 
 static bool each_special_of(struct tok_files *f, const json_object *file, special_fn *fn,
@@ -166,8 +166,8 @@ static bool is_other_token(struct tok_files *f, const char *content, void *user)
     return strcmp(content, user) != 0;
 }
 
-/* {"id", "content", "special", "normalized"}; `flags`: the entry as tokenizer_config.json has it,
- * NULL: as transformers sets them. */
+/* Appends {"id", "content", "special", "normalized"} with the flags of tokenizer_config.json, or
+ * transformers' defaults if `flags` is NULL. */
 static bool append_added(struct tok_files *f, const char *content, json_object *id,
                          const json_object *flags, bool special)
 {
@@ -221,7 +221,7 @@ static bool append_file_tokens(struct tok_files *f)
     return true;
 }
 
-/* A special token that is in the vocabulary alone is one that is added, too. */
+/* A special token that only the vocabulary has is an added token, too. */
 static bool append_if_missing(struct tok_files *f, const char *content, void *user)
 {
     json_object *id = json_member(f->vocab, content);
@@ -232,7 +232,7 @@ static bool append_if_missing(struct tok_files *f, const char *content, void *us
     return !id || append_added(f, content, id, NULL, true);
 }
 
-/* As in transformers, the list of tokenizer_config.json stands for added_tokens.json. */
+/* The list in tokenizer_config.json replaces added_tokens.json, as in transformers. */
 static bool append_added_tokens(struct tok_files *f)
 {
     json_object *decoder = json_member_of_type(f->config, "added_tokens_decoder", json_type_object);
@@ -271,9 +271,9 @@ static bool check_numbers(const struct tok_files *f)
            check_number(f, SPECIAL_FILE, specials_listed(f->special), MAX_SPECIAL_TOKENS);
 }
 
-/* ---- the whole ---- */
+/* ---- tokenizer.json ---- */
 
-/* NULL: no class whose files these are. */
+/* Returns NULL if the class is not one that has such files. */
 static const char *pipeline_of(const json_object *config)
 {
     json_object *name = json_member_of_type(config, "tokenizer_class", json_type_string);
@@ -288,7 +288,7 @@ static bool fill_root(struct tok_files *f, json_object *root)
 {
     json_object *model = json_object_new_object(), *merges = json_object_new_array();
     f->list = json_object_new_array();
-    /* all three are the root's from here on */
+    /* the root owns all three from here on */
     bool ok = put_member(f, root, "model", model);
     ok = put_member(f, root, "added_tokens", f->list) && ok;
     if (!ok) return json_object_put(merges), false;

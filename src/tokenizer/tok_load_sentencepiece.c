@@ -23,7 +23,7 @@ bool tok_is_sentencepiece(const json_object *root)
            replaces(parts.at[1], " ", METASPACE);
 }
 
-/* Removes one space at the beginning: the one that the normalizer added. */
+/* Whether this part strips one leading space, the normalizer's dummy space. */
 static bool is_strip(const json_object *part, const struct loading *l)
 {
     int64_t start, stop;
@@ -49,7 +49,7 @@ bool tok_load_sentencepiece(struct loading *l)
     l->tok->pipeline = TOK_SENTENCEPIECE;
     if (tok_parts_of(l->root, &tok_pre_tokenizer).n)
         return tok_unsupported_step(l, &tok_pre_tokenizer, "null, with such a normalizer");
-    /* A template's tokens are only for texts encoded with special tokens; chat formats add their
+    /* A template's tokens are only for text encoded with special tokens; chat formats write their
      * own. */
     for (size_t i = 0; i < post.n; i++)
         if (i >= MAX_PARTS || strcmp(tok_type_of(post.at[i]), "TemplateProcessing"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of tokenizer.json: vocabulary, merges, added tokens. Each id is checked against the
- * limits before anything grows by it. */
+/* Loads vocabulary, merges and added tokens of tokenizer.json. Each id is checked against the
+ * limits before it sizes a table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "base/limits.h"
 #include "tokenizer/tok_load.h"
 
-enum { MAX_MERGES = 4 * EY_MAX_VOCAB_SIZE }; /* some files list every way to build a token */
+enum { MAX_MERGES = 4 * EY_MAX_VOCAB_SIZE }; /* some files list every way to merge a token */
 
-enum { MAX_MISSING_BYTES = 32 }; /* of a byte-level vocabulary */
+enum { MAX_MISSING_BYTES = 32 }; /* that a byte-level vocabulary may lack */
 
 #define NO_TOKEN TOK_NO_TOKEN
 
@@ -36,8 +36,7 @@ static bool fail_id_taken(const struct loading *l, const char *member, const cha
                    v->bytes + other->at);
 }
 
-/* The bytes that a token as the file writes it stands for, at most n; false: such a token cannot
- * come from text. */
+/* Decodes a token's spelling to at most n bytes. Returns false if text can never become it. */
 static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out,
                         size_t *n_out)
 {
@@ -45,7 +44,7 @@ static bool token_bytes(const struct tokenizer *tok, const char *content, size_t
     return metaspace_decode(content, n, out, n_out);
 }
 
-/* The byte that "<0x0A>" is; -1: it is no such token. */
+/* Returns the byte that "<0x0A>" stands for, or -1 for other tokens. */
 static int byte_token(const struct tokenizer *tok, const char *content, size_t n)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -74,16 +73,16 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
         l->tok->byte_id[byte] = (uint32_t)id;
         return vocab_put(v, (uint32_t)id, (const char[]){(char)byte}, 1, l->e);
     }
-    /* A token that cannot come from text is printed as it is written. */
+    /* A token that text can never become is printed as spelled. */
     if (!token_bytes(l->tok, content, n_content, bytes, &n))
         return vocab_put(v, (uint32_t)id, content, n_content, l->e);
     if (!vocab_put(v, (uint32_t)id, bytes, n, l->e)) return false;
-    vocab_index(v, (uint32_t)id); /* keys of one object differ, so the bytes do */
+    vocab_index(v, (uint32_t)id); /* keys of an object are distinct, so the bytes are */
     return true;
 }
 
-/* A trained byte-level vocabulary may lack bytes that its texts did not have; as in the reference
- * they are left out of texts. */
+/* A byte-level vocabulary may lack bytes that its training text did not have. As in the reference,
+ * the encoder drops them. */
 static bool find_byte_tokens(const struct loading *l)
 {
     const bool byte_level = l->tok->pipeline == TOK_BYTE_LEVEL;
@@ -151,7 +150,7 @@ static bool fail_not_in_vocab(const struct loading *l, size_t rank, struct merge
                    l->what, rank, (int)(text.n < 100 ? text.n : 100), text.p);
 }
 
-/* Writes the bytes of one part to `out` and gives its id, or -1. */
+/* Writes the bytes of one part to `out` and returns its id, or -1. */
 static int32_t merge_part_id(const struct tokenizer *tok, struct merge_part part,
                              char out[EY_MAX_TOKEN_BYTES], size_t *n)
 {
@@ -159,14 +158,14 @@ static int32_t merge_part_id(const struct tokenizer *tok, struct merge_part part
     return vocab_find(&tok->vocab, out, *n);
 }
 
-/* Files mostly list merges in the order of the ids they make, so the id after the last one is tried
- * first. */
+/* Files mostly list merges in the order of the merged ids, so we try the id after the last first.
+ */
 static int64_t merged_id(const struct vocab *v, int64_t last, const char *bytes, size_t n)
 {
     return vocab_token_is(v, last + 1, bytes, n) ? last + 1 : vocab_find(v, bytes, n);
 }
 
-/* *last: the id that the merge before made, and this one. */
+/* *last: merged id of the previous merge, updated to this one's. */
 static bool load_merge(struct loading *l, const json_object *merge, size_t rank, int64_t *last)
 {
     struct merge_part a, b;
@@ -206,7 +205,7 @@ static bool load_merges(struct loading *l, const json_object *merges)
 
 /* ---- added tokens ---- */
 
-/* An added token may be in the vocabulary too, then under the same id. */
+/* An added token that is also in the vocabulary must have the same id there. */
 static bool put_added(struct loading *l, int64_t id, const char *content, size_t n, bool special)
 {
     struct vocab *v = &l->tok->vocab;
@@ -227,7 +226,7 @@ static bool put_added(struct loading *l, int64_t id, const char *content, size_t
     return true;
 }
 
-/* A token searched in normalized text is normalized itself, as in the reference. */
+/* A token matched in normalised text is normalised itself, as in the reference. */
 static bool copy_content(const struct loading *l, struct added_token *added, const char *content,
                          size_t n)
 {
@@ -236,7 +235,7 @@ static bool copy_content(const struct loading *l, struct added_token *added, con
                                : buf_add(&copy, content, n)))
         return ey_fail_memory(l->e, "an added token", n);
     added->content = copy.data;
-    added->n = (uint32_t)copy.size; /* steals the bytes */
+    added->n = (uint32_t)copy.size; /* takes the bytes */
     return true;
 }
 

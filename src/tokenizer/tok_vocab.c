@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of a vocabulary. */
+/* Vocabulary tables. */
 #include "tokenizer/tok_vocab.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-/* Slots for `count` entries at no more than two thirds full. */
+/* Number of slots (a power of two) that `count` entries fill by two thirds at most. */
 static size_t slots_for(size_t count)
 {
     size_t slots = 16;
@@ -142,8 +142,8 @@ int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n)
     return (int32_t)v->index[i].id_plus_1 - 1;
 }
 
-/* The byte that a letter stands for, or -1: printable Latin-1 stands for itself, the other 68 bytes
- * are the letters from U+0100 on, in ascending order. */
+/* Returns the byte that a letter stands for, or -1. Printable Latin-1 stands for itself; the other
+ * 68 bytes are U+0100 and up, in ascending order. */
 static int letter_byte(uint32_t letter)
 {
     if (letter < 0x100) {

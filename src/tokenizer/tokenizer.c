@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of ids, queries of single tokens, and the end of a tokenizer. */
+/* Lists of ids, lookups of single tokens, and freeing a tokenizer. */
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tokenizer is made of, for the files of src/tokenizer. */
+/* struct tokenizer and its parts, private to src/tokenizer. */
 #ifndef EY_TOKENIZER_TOKENIZER_INTERNAL_H
 #define EY_TOKENIZER_TOKENIZER_INTERNAL_H
 
@@ -8,11 +8,11 @@
 #include "tokenizer/tok_vocab.h"
 #include "tokenizer/tokenizer.h"
 
-/* How text becomes the symbols that merges work on. */
+/* How text becomes the symbols that BPE merges. */
 enum tok_pipeline {
-    TOK_BYTE_LEVEL,    /* pieces by a pattern, one symbol a byte */
-    TOK_SENTENCEPIECE, /* a segment after a space is one piece, one symbol a character; bytes where
-                          a character has no token */
+    TOK_BYTE_LEVEL,    /* pieces split by a pattern, one symbol per byte */
+    TOK_SENTENCEPIECE, /* the segment after a dummy space is one piece, one symbol per character, or
+                          its bytes if the character has no token */
 };
 
 #define TOK_NO_TOKEN UINT32_MAX
@@ -20,32 +20,30 @@ enum tok_pipeline {
 struct tokenizer {
     enum tok_pipeline pipeline;
     bool nfc;           /* normalizer NFC (byte-level) */
-    bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
+    bool ignore_merges; /* a piece that is a token is never merged from parts */
     struct vocab vocab;
-    uint32_t byte_id[256];  /* token of each single byte, TOK_NO_TOKEN: it has none; SentencePiece:
-                               <0xHH>, although a character  may have its own too */
+    uint32_t byte_id[256];  /* token of each byte (SentencePiece: <0xHH>), or TOK_NO_TOKEN */
     struct pair_map merges; /* (left id, right id) → (rank, merged id) */
     struct pretok pretok;
     struct added_set added;
-    int32_t bos_id; /* of a prompt; -1: none */
+    int32_t bos_id; /* put before a prompt, or -1 */
 };
 
-/* Appends the text in the vocabulary's normal form. In SentencePiece's, U+2581 is a space
- * everywhere, in tokens too. */
+/* Appends the normalised text. For SentencePiece, U+2581 becomes a space, as it does in tokens. */
 bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n);
-/* A quick check: true if tok_normalize() surely changes nothing. */
+/* Quick check: true only if tok_normalize() would change nothing. */
 bool tok_normal_quick_check(const struct tokenizer *tok, const char *text, size_t n);
 
-/* Scratch of bpe_encode, kept from piece to piece. */
+/* Scratch memory of bpe_encode, reused for each piece. */
 struct bpe {
     const struct tokenizer *tok;
     struct bpe_symbol *symbols;
-    size_t n_symbols, n_first; /* room for them; those of the piece */
+    size_t n_symbols, n_first; /* capacity; symbols of the current piece */
     uint64_t *heap;
     size_t n_heap, heap_capacity;
 };
 
-/* Appends the ids of one piece of n ≥ 1 bytes. */
+/* Appends the ids of a piece of n >= 1 bytes. */
 bool bpe_encode(struct bpe *b, const char *piece, size_t n, struct ids *out, ey_err *e);
 void bpe_finish(struct bpe *b);
 
