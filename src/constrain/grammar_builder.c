@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds a grammar from parts: compiles them into one NFA with rules, makes that deterministic,
- * and computes what the masks need to know of its states. */
+/* Builds a grammar from parts: compiles them to one NFA with rules, determinises it and precomputes
+ * what masks need. */
 #include "constrain/automaton/automaton.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct grammar_part {
 
 struct grammar_builder {
     struct compiler c;
-    struct grammar_part parts[EY_MAX_GRAMMAR_PARTS + 1]; /* part 0 is none */
+    struct grammar_part parts[EY_MAX_GRAMMAR_PARTS + 1]; /* part 0 means failure */
     int n_parts;
     ey_err error;
 };
@@ -124,7 +124,7 @@ int grammar_one_or_more(struct grammar_builder *b, int part)
                                               : 0;
 }
 
-/* ---- the whole ---- */
+/* ---- compiling ---- */
 
 static atomic_uint_fast64_t serials;
 
@@ -138,7 +138,7 @@ static bool grammar_compile(struct grammar_builder *b, int whole, struct grammar
         if (!c->rules[i].built) compiler_build_rule(c, i, c->rules[i].has_counter);
     }
     if (!compiler_ok(c)) return false;
-    /* behind the end nothing comes, also where the part has loops */
+    /* gives the grammar an end without successors, also if the part loops */
     struct frag all = nfa_new_frag(&c->nfa);
     nfa_add_epsilon(&c->nfa, all.start, f.start);
     nfa_add_epsilon(&c->nfa, f.end, all.end);
@@ -166,7 +166,7 @@ bool grammar_builder_finish(struct grammar_builder **builder, int whole, struct 
     return ok;
 }
 
-/* ---- whole grammars of one part ---- */
+/* ---- grammars of one part ---- */
 
 bool grammar_of_schema(struct grammar **out, const char *json, size_t n, ey_err *e)
 {
@@ -186,7 +186,7 @@ bool grammar_of_regex(struct grammar **out, const char *pattern, size_t n, ey_er
     return grammar_builder_finish(&b, grammar_regex(b, pattern, n), out, e);
 }
 
-/* Choices are not parts, of which there are fewer. */
+/* Adds choices as one part: there may be more of them than parts. */
 static int grammar_add_choices(struct grammar_builder *b, const char *const *choices, size_t n)
 {
     size_t bytes = 0;

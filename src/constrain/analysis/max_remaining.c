@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Examines each state byte by byte: which plain characters lead to one and the same state, and does
- * that state treat them alike? */
+/* Finds, for each state, the plain characters that all lead to one state that treats them alike. */
 #include "constrain/analysis/max_remaining.h"
 
 #include <assert.h>
@@ -10,10 +9,10 @@
 #include "constrain/analysis/plain_set.h"
 #include "constrain/automaton/nfa.h"
 
-/* For fewer characters a walk of the trie is as fast. */
+/* For fewer characters a walk of the trie is just as fast. */
 enum { MIN_PLAIN_SET_SIZE = 20 };
 
-/* The encodings of plain characters beyond ASCII as ranges of bytes, one after the other. */
+/* UTF-8 byte ranges of the non-ASCII plain characters. */
 struct plain_range {
     uint8_t n, lo[4], hi[4];
 };
@@ -35,14 +34,14 @@ enum { PLAIN_RANGES = sizeof(plain_ranges) / sizeof(plain_ranges[0]) };
 
 /* ---- one state ---- */
 
-/* What a state does with most plain characters. */
+/* Where a state goes on most plain characters. */
 struct plain_move {
-    struct plain_set set; /* those that move on to the target; its leaves: of this state */
+    struct plain_set set; /* characters that lead to the target */
     uint32_t target;
     uint8_t flags;
 };
 
-/* Plain ASCII characters of an edge. */
+/* Sets the plain ASCII characters of an edge. */
 static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
 {
     set[0] = set[1] = 0;
@@ -52,7 +51,7 @@ static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
     set[1] &= PLAIN_HIGH;
 }
 
-/* plain_class() of all plain characters of a state but those of a plain set. */
+/* Returns plain_class() of the plain characters that a state accepts and `but` does not have. */
 static uint64_t other_classes(const struct grammar *g, uint32_t state, const struct plain_set *but)
 {
     const struct grammar_edge *edge = g->edges + g->states[state].first_edge;
@@ -68,8 +67,7 @@ static uint64_t other_classes(const struct grammar *g, uint32_t state, const str
     return classes;
 }
 
-/* The target that most plain ASCII characters move to, of the first few; false: too few move to
- * one. */
+/* Finds the target of most plain ASCII characters. Returns false if too few share one. */
 static bool find_plain_target(const struct grammar *g, uint32_t state, struct plain_move *h)
 {
     enum { CANDIDATES = 8 };
@@ -101,7 +99,7 @@ static bool find_plain_target(const struct grammar *g, uint32_t state, struct pl
     return true;
 }
 
-/* All bytes of range->lo[i]..hi[i] move on, and at the end to the target. */
+/* Whether all byte sequences of the range, from byte i on, lead to the target. */
 static bool all_move(const struct grammar *g, uint32_t state, const struct plain_range *range,
                      int i, const struct plain_move *h)
 {
@@ -127,7 +125,7 @@ static bool takes_beyond_ascii(const struct grammar *g, uint32_t state)
     return s->n_edges && g->edges[s->first_edge + s->n_edges - 1].hi >= 0x80;
 }
 
-/* False: its plain characters have little in common. */
+/* Returns false if the state treats its plain characters differently. */
 static bool find_plain_move(const struct grammar *g, uint32_t state, struct plain_move *h)
 {
     if (!find_plain_target(g, state, h)) return false;
@@ -146,7 +144,7 @@ struct chain_link {
     struct plain_move move;
 };
 
-/* Sets plain_set and max_remaining of a state, if there is a number left for the set. */
+/* Sets plain_set and max_remaining of a state, unless the sets' numbers are used up. */
 static void set_plain_set(struct grammar *g, uint32_t state, const struct plain_set *a,
                           uint16_t max_remaining)
 {
@@ -197,15 +195,15 @@ static void set_from_target(struct grammar *g, const struct chain_link *link)
                   t->max_remaining < REMAINING_LIMIT ? t->max_remaining + 1 : t->max_remaining);
 }
 
-/* Follows targets from s to a known state, then sets all on the way. `chain` can hold all states.
- */
+/* Follows targets from s to a known state, then sets all states on the way. `chain` has room for
+ * all states. */
 static void measure_chain(struct grammar *g, uint32_t s, struct chain_link *chain, bool *known)
 {
     uint32_t n = 0;
     while (!known[s]) {
         struct chain_link *link = &chain[n];
         link->state = s;
-        known[s] = true; /* also while it is on the chain: a longer circle is left alone */
+        known[s] = true; /* set before the walk, so that cycles end it */
         if (!find_plain_move(g, s, &link->move)) break;
         bool counts = link->move.flags & NFA_COUNTS;
         if (link->move.target == s) {

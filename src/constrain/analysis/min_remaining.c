@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks back from the ends of counted texts, one character a round. */
+/* Breadth-first search backwards from the ends of counted texts, one character per round. */
 #include "constrain/analysis/min_remaining.h"
 
 #include <stdlib.h>
 
 #include "constrain/automaton/nfa.h"
 
-/* Edges by the state that they lead to, of counted states alone. */
+/* Edges between counted states, grouped by target. */
 struct incoming_edges {
-    uint32_t *first; /* [n_states + 1]; when filled: where the edges to a state end */
-    uint32_t *from;  /* state, twice, plus 1 where a character is counted */
+    uint32_t *first; /* [n_states + 1]; once filled, the end of each state's group */
+    uint32_t *from;  /* 2 · source state, plus 1 if the edge counts a character */
 };
 
 static void list_incoming_edges(const struct grammar *g, struct incoming_edges *in, bool count)
@@ -26,7 +26,7 @@ static void list_incoming_edges(const struct grammar *g, struct incoming_edges *
     }
 }
 
-/* The text may end here, or calls a rule with a counter of its own (an array's item). */
+/* Whether the text may end here or call a rule with a counter of its own (an array's item). */
 static bool is_counted_end(const struct grammar *g, uint32_t s)
 {
     for (uint32_t i = 0; i < g->states[s].n_edges; i++)
@@ -63,8 +63,8 @@ static void spread_min_remaining(struct grammar *g, const struct incoming_edges 
     }
 }
 
-/* What has been read of a character may still become one behind which less is needed than behind
- * another. */
+/* Marks edges after which more characters are needed: within a multi-byte character, the choice of
+ * the next byte may raise the minimum. */
 static void mark_raising_edges(struct grammar *g)
 {
     for (uint32_t s = 0; s < g->n_states; s++) {
@@ -79,7 +79,7 @@ static void mark_raising_edges(struct grammar *g)
 bool measure_min_remaining(struct grammar *g)
 {
     size_t n = (size_t)g->n_states + g->n_edges +
-               1; /* a state comes into a round once at first, then by an edge */
+               1; /* each state is queued once initially, and once per edge */
     struct incoming_edges in = {.first = calloc(g->n_states + 1, sizeof(uint32_t)),
                                 .from = malloc(((size_t)g->n_edges + 1) * sizeof(uint32_t))};
     uint32_t *now = malloc(n * sizeof(*now)), *later = malloc(n * sizeof(*later));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States of counted texts: how many characters must still come, so that no text begins that its
- * counter cannot complete. */
+/* How many characters the states of counted texts still need, so that no text is begun that the
+ * counter's maximum could not complete. */
 #ifndef EY_CONSTRAIN_MIN_REMAINING_H
 #define EY_CONSTRAIN_MIN_REMAINING_H
 
 #include "constrain/automaton/automaton.h"
 
-/* Sets min_remaining of the states, largest_min of the counters and EDGE_RAISES_MIN of edges.
- * False: no memory. */
+/* Sets min_remaining of states, largest_min of counters and EDGE_RAISES_MIN of edges. Returns false
+ * if out of memory. */
 bool measure_min_remaining(struct grammar *g);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plain character is, and sets of them. */
+/* Plain characters and sets of them. */
 #include "constrain/analysis/plain_set.h"
 
 #include "base/utf8.h"
@@ -24,7 +24,7 @@ uint64_t plain_class(uint8_t byte)
     else if (byte < 0x41)
         bit = 17u + byte - 0x3a; /* to 23 */
     else if (byte < 0x80)
-        bit = 24 + (byte - 0x41u) % 32; /* to 55; letters and a few signs with those 32 behind */
+        bit = 24 + (byte - 0x41u) % 32; /* to 55; upper and lower case share a bit */
     return (uint64_t)1 << bit;
 }
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain characters, which a JSON string takes as they are, and sets of them. */
+/* Plain characters, which need no escape in a JSON string, and sets of them. */
 #ifndef EY_CONSTRAIN_PLAIN_SET_H
 #define EY_CONSTRAIN_PLAIN_SET_H
 
 #include "constrain/automaton/automaton.h"
 
-/* The plain ASCII characters, a bit each. */
+/* Bit masks of the plain ASCII characters. */
 #define PLAIN_LOW 0xfffffffb00000000u  /* 0x20 to 0x3f without the quote */
 #define PLAIN_HIGH 0x7fffffffefffffffu /* 0x40 to 0x7e without the backslash */
 
-/* The length of the plain character at s, or 0: printable ASCII except quote and backslash, or from
- * U+00A0 on except U+2000 to U+203F, which has Unicode's line ends. */
+/* Returns the length of the plain character at s, or 0. Plain are printable ASCII except quote and
+ * backslash, and U+00A0 and up except U+2000 to U+203F, which has Unicode's line separators. */
 int plain_char(const char *s, size_t n);
-/* One of 64 bits for a byte of a plain character: letters of both cases share theirs, so do digits,
- * and all beyond ASCII. */
+/* Returns one of 64 bits for a byte of a plain character. Upper and lower case share a bit, so do
+ * all digits, and all bytes beyond ASCII. */
 uint64_t plain_class(uint8_t byte);
 
 static inline bool plain_set_has(const struct plain_set *a, uint8_t byte)
@@ -21,9 +21,9 @@ static inline bool plain_set_has(const struct plain_set *a, uint8_t byte)
     return byte < 128 ? a->ascii[byte / 64] >> (byte % 64) & 1 : a->non_ascii;
 }
 
-/* plain_class() of all plain characters that are not in the set. */
+/* Returns plain_class() of all plain characters that are not in the set. */
 uint64_t plain_set_missing(const struct plain_set *a);
-/* It has all plain characters. */
+/* Whether the set has all plain characters. */
 bool plain_set_is_full(const struct plain_set *a);
 
 #endif

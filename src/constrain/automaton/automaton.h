@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled grammar: the tables of a deterministic pushdown automaton. They never change. */
+/* A compiled grammar: the immutable tables of a deterministic pushdown automaton. */
 #ifndef EY_CONSTRAIN_AUTOMATON_H
 #define EY_CONSTRAIN_AUTOMATON_H
 
@@ -9,12 +9,12 @@
 
 enum edge_kind {
     EDGE_MOVE,   /* to state `target` */
-    EDGE_CALL,   /* a bracketed text begins: calls[target] */
-    EDGE_RETURN, /* … and ends: `target` is the return set */
+    EDGE_CALL,   /* enters a rule: calls[target] */
+    EDGE_RETURN, /* leaves a rule: `target` is the return set */
 };
 
-/* With enum nfa_edge_flags: the target's min_remaining exceeds the state's, so that the counter
- * must be checked. */
+/* Besides enum nfa_edge_flags: the target's min_remaining exceeds the state's, so the counter must
+ * be checked. */
 enum { EDGE_RAISES_MIN = 4 };
 
 struct grammar_edge {
@@ -26,34 +26,33 @@ struct grammar_edge {
 /* Values of grammar_state.max_remaining. */
 enum { REMAINING_UNBOUNDED = 0xffff, REMAINING_LIMIT = 0xfffe };
 
-/* Plain characters (plain_set.h) that a state, and the states they lead to, treat alike. */
+/* Plain characters (plain_set.h) that a state, and the states that they lead to, treat alike. */
 struct plain_set {
     uint64_t ascii[2];  /* a bit for each byte */
-    bool non_ascii;     /* also all non-ASCII ones; else none of them is taken */
-    uint64_t diverging; /* plain_class() of other plain characters that are taken on the way and
-                           lead elsewhere */
+    bool non_ascii;     /* includes all non-ASCII plain characters; else the state takes none */
+    uint64_t diverging; /* plain_class() of other plain characters, accepted on the way, that lead
+                          elsewhere */
 };
 
 struct grammar_state {
-    uint32_t first_edge; /* the first of n_edges, in the order of their bytes, not overlapping */
+    uint32_t first_edge; /* the first of n_edges, sorted by bytes, disjoint */
     uint16_t n_edges;
-    uint16_t plain_set;     /* 0: the state treats too few plain characters alike */
-    uint16_t max_remaining; /* characters of the plain set that may follow; with `max_by_counter`,
-                               the counter says */
-    bool accepts;           /* the text may end here */
+    uint16_t plain_set;     /* 0: too few plain characters are alike */
+    uint16_t max_remaining; /* characters of the plain set that may follow; with max_by_counter, the
+                              counter's value */
+    bool accepts;           /* the text may end in this state */
     bool max_by_counter;
-    uint32_t min_remaining; /* counted characters that must still come before the text can end */
+    uint32_t min_remaining; /* counted characters still needed before the text can end */
     uint32_t counter;       /* 0: none */
 };
 
 struct grammar_call {
-    uint32_t site, state; /* pushed on the stack; where to go */
+    uint32_t site, state; /* site: pushed on the stack; state: the next one */
 };
 
-/* A place to return to: the state depends on which of the alternatives that were called came to an
- * end. */
+/* A return address: the next state depends on which of the called alternatives have ended. */
 struct grammar_call_site {
-    uint32_t first_return, n_returns; /* in the order of their return sets */
+    uint32_t first_return, n_returns; /* sorted by return set */
 };
 
 struct grammar_return {
@@ -62,27 +61,27 @@ struct grammar_return {
 
 struct grammar_counter {
     uint32_t min, max;
-    uint32_t largest_min; /* min_remaining of its states, at most */
+    uint32_t largest_min; /* largest min_remaining of its states */
 };
 
 struct grammar {
     atomic_int references;
-    uint64_t serial; /* no other grammar of the process has it */
+    uint64_t serial; /* unique in the process */
     struct grammar_state *states;
     struct grammar_edge *edges;
     struct grammar_call *calls;
     struct grammar_call_site *call_sites;
     struct grammar_return *returns;
     struct grammar_counter *counters;
-    struct plain_set *plain_sets; /* [n_plain_sets]; 0 is none */
+    struct plain_set *plain_sets; /* [n_plain_sets]; number 0 means none */
     uint32_t n_plain_sets;
     uint32_t n_states, n_edges, n_calls, n_call_sites, n_returns, n_counters;
     uint32_t start;
-    uint32_t max_depth; /* of the stack, at most */
+    uint32_t max_depth; /* maximum stack depth */
     size_t bytes;
 };
 
-/* The edge that takes a byte; NULL: none does. */
+/* Returns the edge for a byte, or NULL. */
 static inline const struct grammar_edge *grammar_edge_at(const struct grammar *g, uint32_t state,
                                                          uint8_t byte)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code points as bytes. A span of code points becomes a few sequences of byte ranges; what ends
- * alike is shared. */
+/* Converts NFAs over code points to NFAs over bytes. A range of code points becomes a few sequences
+ * of byte ranges, which share common suffixes. */
 #include "constrain/automaton/charset.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static int compare_ranges(const void *a, const void *b)
     return x->lo != y->lo ? (x->lo < y->lo ? -1 : 1) : (x->hi > y->hi) - (x->hi < y->hi);
 }
 
-/* Sorted spans without overlap. */
+/* Sorts the ranges and merges overlapping ones. */
 static void charset_merge_ranges(struct charset *set)
 {
     if (set->n) qsort(set->ranges, set->n, sizeof(*set->ranges), compare_ranges);
@@ -59,7 +59,7 @@ static void charset_merge_ranges(struct charset *set)
     set->n = n;
 }
 
-/* Sorted spans less what lies in lo..hi. */
+/* Removes lo..hi from sorted ranges. */
 static void charset_remove(struct charset *set, uint32_t lo, uint32_t hi)
 {
     size_t n = set->n;
@@ -70,7 +70,7 @@ static void charset_remove(struct charset *set, uint32_t lo, uint32_t hi)
         if (s.lo < lo)
             set->ranges[i].hi = lo - 1;
         else
-            set->ranges[i] = (struct code_point_range){1, 0}; /* nothing */
+            set->ranges[i] = (struct code_point_range){1, 0}; /* empty */
     }
     size_t kept = 0;
     for (size_t i = 0; i < set->n; i++)
@@ -111,16 +111,16 @@ void nfa_add_charset(struct nfa *nfa, uint32_t from, uint32_t to, const struct c
 
 /* ---- UTF-8 ---- */
 
-/* For each state that edges lead to: states from which n more continuation bytes lead there. */
+/* For each target state: states from which n continuation bytes lead to it. */
 struct suffix_cache {
     struct nfa *nfa;
-    uint32_t *suffix[3]; /* [state] 0: not made yet */
-    uint32_t to;         /* index of the arrays */
+    uint32_t *suffix[3]; /* [state] 0: not created yet */
+    uint32_t to;         /* index into the arrays */
     uint32_t target;     /* the state in nfa */
-    unsigned flags;      /* of first bytes */
+    unsigned flags;      /* flags of the first byte's edge */
 };
 
-/* The state from which n arbitrary continuation bytes lead to the target. */
+/* Returns the state from which n arbitrary continuation bytes lead to the target. */
 static uint32_t suffix_state(struct suffix_cache *t, int n)
 {
     if (!n) return t->target;
@@ -133,7 +133,7 @@ static uint32_t suffix_state(struct suffix_cache *t, int n)
     return *known;
 }
 
-/* Edges for the encodings lo..hi of n bytes from byte i on, which are equal before it. */
+/* Adds edges for bytes i and up of the n-byte encodings lo..hi, which share the bytes before i. */
 static void encode_byte_ranges(struct suffix_cache *t, uint32_t from, const char *lo,
                                const char *hi, int i, int n)
 {
@@ -170,7 +170,7 @@ static void encode_byte_ranges(struct suffix_cache *t, uint32_t from, const char
     if (a <= b) nfa_add_span(t->nfa, from, suffix_state(t, n - 1 - i), a, b, flags);
 }
 
-/* Edges for lo..hi in UTF-8; none of them is a surrogate. */
+/* Adds edges for lo..hi in UTF-8, without surrogates. */
 static void encode_utf8_range(struct suffix_cache *t, uint32_t from, uint32_t lo, uint32_t hi)
 {
     static const uint32_t last_of[] = {0x7f, 0x7ff, FIRST_SURROGATE - 1, 0xffff, LAST_CHAR};
@@ -187,7 +187,7 @@ static void encode_utf8_range(struct suffix_cache *t, uint32_t from, uint32_t lo
 
 /* ---- JSON strings ---- */
 
-/* The letter of the short escape of a character that must be escaped; 0: it has none. */
+/* Returns the letter of a character's short escape (\n), or 0 if it has none. */
 static char escape_letter(uint32_t c)
 {
     switch (c) {
@@ -278,7 +278,7 @@ static void add_hex_digit(struct nfa *nfa, uint32_t from, uint32_t to, unsigned 
     nfa_add_span(nfa, from, to, 'A' + letter, 'A' + hi - 10, 0);
 }
 
-/* The state from which n hexadecimal digits lead to `to`. */
+/* Returns the state from which n hexadecimal digits lead to `to`. */
 static uint32_t hex_suffix(struct nfa *nfa, uint32_t to, int n)
 {
     for (; n; n--) {
@@ -289,7 +289,7 @@ static uint32_t hex_suffix(struct nfa *nfa, uint32_t to, int n)
     return to;
 }
 
-/* The four digits behind \u: no NUL, and half a pair must be followed by the other half. */
+/* Adds the four digits behind \u: no NUL, and surrogates only in pairs. */
 static void add_unicode_escape(struct nfa *nfa, uint32_t from, uint32_t to)
 {
     uint32_t two = hex_suffix(nfa, to, 2);

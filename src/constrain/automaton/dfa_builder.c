@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The subset construction, over states that call rules: edges of each state, then the tables. */
+/* The subset construction: edges of each state, then the tables. */
 #include "constrain/automaton/dfa_builder.h"
 
 #include <assert.h>
@@ -26,8 +26,7 @@ static void dfa_add_edge(struct dfa_builder *d, uint32_t first_edge, struct gram
     if (e) *e = edge;
 }
 
-/* Behind a rule's end nothing of it comes, so either all states of a set are ends of rules or none
- * is. */
+/* A rule's end has no successors, so either all states of a set are ends or none is. */
 static bool is_return(struct dfa_builder *d)
 {
     uint32_t ends = 0;
@@ -71,7 +70,7 @@ static void list_spans(struct dfa_builder *d, uint32_t state)
         }
 }
 
-/* Marks the bytes where the set of matching spans may change. */
+/* Marks the bytes at which the set of matching spans may change. */
 static void mark_cuts(const struct dfa_builder *d, bool cut[257])
 {
     const struct byte_span *spans = d->spans.data;
@@ -81,7 +80,7 @@ static void mark_cuts(const struct dfa_builder *d, bool cut[257])
         cut[spans[i].lo] = cut[spans[i].hi + 1] = true;
 }
 
-/* Puts the targets of byte b into d->seeds; returns what their edges do to the counter. */
+/* Puts the targets of byte b into d->seeds. Returns the counter flags of their edges. */
 static uint8_t seed_byte(struct dfa_builder *d, unsigned b)
 {
     uint8_t flags = 0;
@@ -164,9 +163,9 @@ static int compare_edges(const void *a, const void *b)
     return (int)((const struct grammar_edge *)a)->lo - (int)((const struct grammar_edge *)b)->lo;
 }
 
-/* ---- the whole ---- */
+/* ---- automaton ---- */
 
-/* Edges of all states, in the order in which they are found. first_edges: of each state. */
+/* Builds the edges of all states in the order of discovery. first_edges[s] is state s's first. */
 static void build_states(struct dfa_builder *d, struct growing_array *first_edges)
 {
     for (uint32_t s = 0; s < d->states.n && !d->c->failed; s++) {
@@ -201,7 +200,7 @@ static void fill_returns(struct dfa_builder *d, struct grammar *g)
     }
 }
 
-/* The whole grammar's end is among the states of a set. */
+/* Whether the grammar's end is in the set. */
 static bool has_whole_end(const struct dfa_builder *d, const struct number_set *set)
 {
     for (uint32_t i = 0; i < set->n; i++) {

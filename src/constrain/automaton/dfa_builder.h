@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes an NFA with rules deterministic: an automaton with a stack.
+/* Determinises an NFA with rules to a pushdown automaton.
  *
- * A state is the set of NFA states that the text read so far may have led to, with the levels of
- * nesting that remain. Several rules may be called at one place (alternatives); those that begin
- * with the same byte are followed together, as one set, and when the closing byte comes, the set of
- * those that have ended (a return set) says where the caller continues. This is how visibly
- * pushdown automata are made deterministic, and it works because brackets show where rules begin
- * and end. States from which no text could be completed within the levels that remain are left out
- * from the start.
+ * A state is the set of NFA states that the text so far may have reached, with the nesting levels
+ * that remain. Alternatives may call several rules at one place: rules with the same first byte are
+ * followed together as one set, and at the closing byte the set of rules that have ended (the
+ * return set) selects where the caller continues. This is how visibly pushdown automata are
+ * determinised; it works because brackets mark where rules begin and end. States from which no text
+ * can be completed within the remaining levels are never created.
  *
- * The price is that sets may be many: limits of states, edges and work end that early. */
+ * The number of sets may explode, so states, edges and work are limited. */
 #ifndef EY_CONSTRAIN_DFA_BUILDER_H
 #define EY_CONSTRAIN_DFA_BUILDER_H
 
 #include "constrain/automaton/grammar_compiler.h"
 #include "constrain/automaton/automaton.h"
 
-/* All rules of c are built, body 0 of rule 0 is the whole. False: c has failed. */
+/* All rules of c are built; body 0 of rule 0 is the grammar. On failure c holds the error. */
 bool determinize(struct grammar **out, struct compiler *c);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the subset construction share: sets of states and rules, and what is found so
- * far (dfa_builder.h). */
+/* Shared by the files of the subset construction (dfa_builder.h): sets of states and rules, and the
+ * tables built so far. */
 #ifndef EY_CONSTRAIN_DFA_BUILDER_INTERNAL_H
 #define EY_CONSTRAIN_DFA_BUILDER_INTERNAL_H
 
@@ -18,7 +18,7 @@ struct number_set {
     uint32_t first, n, hash, depth_left; /* depth_left: of states and rule sets */
 };
 
-/* Finds sets by what they hold: slots are numbers of sets plus one. */
+/* A hash table of sets by their members; slots hold set number + 1. */
 struct set_index {
     uint32_t *slots;
     uint32_t size; /* a power of two */
@@ -27,7 +27,7 @@ struct set_index {
 struct rule_set {
     struct number_set set;
     uint32_t entry;      /* state behind the opening byte */
-    uint32_t call_sites; /* the last one + 1 */
+    uint32_t call_sites; /* last in the list, + 1 */
 };
 
 struct return_set {
@@ -44,7 +44,7 @@ struct site_return {
     uint32_t site, return_set, state;
 };
 
-/* Which rule sets have a rule: lists by rule. */
+/* Linked lists of the rule sets that contain a rule. */
 struct membership {
     uint32_t rule_set, next;
 };
@@ -94,38 +94,40 @@ static inline const struct number_set *dfa_set_at(const struct growing_array *se
     return (const struct number_set *)((const char *)sets->data + (size_t)i * sets->size);
 }
 
-/* Room for one more; NULL: c has failed. */
+/* Appends an uninitialised element. Returns NULL if c has failed. */
 void *dfa_push(struct dfa_builder *d, struct growing_array *l);
 void dfa_push_u32(struct dfa_builder *d, struct growing_array *l, uint32_t value);
-/* False: there were too many steps, and c has failed. */
+/* Counts steps of work. Fails c if there are too many. */
 bool dfa_count_work(struct dfa_builder *d, uint64_t steps);
-/* The number of the set with the members of `l`, which is sorted or d->closure. *made: the set is
- * new, and the caller fills the rest of its element. UINT32_MAX: c has failed. */
+/* Returns the number of the set with the members of `l`, which is sorted or d->closure, or
+ * UINT32_MAX if c has failed. If *made, the set is new and the caller fills the rest of its
+ * element. */
 uint32_t dfa_intern_set(struct dfa_builder *d, struct growing_array *sets, struct set_index *index,
                         const struct growing_array *l, uint32_t depth_left, bool *made);
 
 /* ---- dfa_closure.c ---- */
 
-/* The end of its rule. */
+/* Whether s is its rule's end. */
 bool dfa_is_end(const struct dfa_builder *d, uint32_t s);
-/* Fills d->closure with the epsilon closure of d->seeds, without states that need more levels, and
- * empties the seeds. Returns a state that dominates the others, or 0. */
+/* Fills d->closure with the epsilon closure of d->seeds, without states that need more than
+ * depth_left levels, and empties the seeds. Returns a state that dominates the others, or 0. */
 uint32_t dfa_epsilon_closure(struct dfa_builder *d, uint32_t depth_left);
-/* The same without dominated states. False: the closure is empty, or c has failed. */
+/* Like dfa_epsilon_closure, without dominated states. Returns false if the closure is empty or c
+ * has failed. */
 bool dfa_pruned_closure(struct dfa_builder *d, uint32_t depth_left);
-/* The number of the DFA state that d->closure is. */
+/* Returns the number of the DFA state for d->closure. */
 uint32_t dfa_state_of_closure(struct dfa_builder *d, uint32_t depth_left);
-/* Makes owner, min_depth and visited long enough for all NFA states. False: c has failed. */
+/* Grows owner, min_depth and visited to all NFA states. Returns false if c has failed. */
 bool dfa_cover_nfa(struct dfa_builder *d);
 void dfa_own_body(struct dfa_builder *d, uint32_t rule, const struct rule_body *body);
 
 /* ---- dfa_call_sites.c ---- */
 
-/* The set of the rules in d->chosen_rules, called where `depth_left` levels remain. */
+/* Returns the rule set of d->chosen_rules, called with depth_left levels left. */
 uint32_t dfa_rule_set_of_chosen(struct dfa_builder *d, uint32_t depth_left, uint8_t first_byte);
-/* The return set of the rules whose ends are in d->closure. */
+/* Returns the return set of the rules whose ends are in d->closure. */
 uint32_t dfa_return_set_of_closure(struct dfa_builder *d);
-/* Links each new call site with each return set that its rules can end with: the returns. */
+/* Links each new call site with each return set that its rules can end with. */
 void dfa_link_returns(struct dfa_builder *d);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: the rules that are called together, their call sites, and where these continue when some
- * of the rules have ended. */
+/* Calls: sets of rules called together, their call sites, and where these continue when some of the
+ * rules have ended. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "constrain/automaton/dfa_builder_internal.h"
 #include "constrain/automaton/nesting_depth.h"
 
-/* The body that is right where a rule is called alone, or with others: two counters cannot run at
- * once. */
+/* Returns the body to use: the counted one only if the rule is called alone, since two counters
+ * cannot run at once. */
 static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bool alone)
 {
     struct rule *r = &d->c->rules[rule];
@@ -19,7 +19,7 @@ static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bo
         uint32_t n_rules = d->c->n_rules;
         if (!compiler_build_rule(d->c, rule, false) || !dfa_cover_nfa(d)) return NULL;
         r = &d->c->rules[rule];
-        assert(d->c->n_rules == n_rules); /* the same parts, unrolled instead of counted */
+        assert(d->c->n_rules == n_rules); /* unrolling adds no rules */
         dfa_own_body(d, rule, &r->body[0]);
         if (!measure_state_depths(d->c, d->owner, r->body[0].begin, r->body[0].end, d->min_depth))
             return NULL;
@@ -29,7 +29,7 @@ static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bo
 
 /* ---- rule sets, call sites, returns ---- */
 
-/* Finds the entry of a new rule set, whose rules are in d->chosen_rules. */
+/* Returns the entry state of a new rule set with the rules in d->chosen_rules. */
 static uint32_t entry_state(struct dfa_builder *d, uint32_t depth_left, uint8_t first_byte)
 {
     uint32_t n = d->chosen_rules.n;
@@ -97,7 +97,7 @@ static bool has_rule(const struct dfa_builder *d, const struct number_set *s, ui
                    compare_u32) != NULL;
 }
 
-/* Where to continue when the rules of a return set, called at a site, have ended. */
+/* Adds where a call site continues when the rules of a return set have ended. */
 static void add_return(struct dfa_builder *d, uint32_t site, uint32_t return_set)
 {
     const struct call_site *s = &((const struct call_site *)d->call_sites.data)[site];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Epsilon closures of sets of NFA states, and the DFA states that they become. */
+/* Epsilon closures of NFA state sets, and the DFA states made of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ bool dfa_is_end(const struct dfa_builder *d, uint32_t s)
     return s == rule->body[0].frag.end || s == rule->body[1].frag.end;
 }
 
-/* Keeps states that read, call or end; the others only lead to them. */
+/* Whether a state reads, calls or ends; others only have epsilon edges. */
 static bool is_kept_in_closure(const struct dfa_builder *d, uint32_t s)
 {
     for (uint32_t i = d->c->nfa.states[s].last_edge; i; i = d->c->nfa.edges[i].next)
@@ -46,7 +46,8 @@ static bool one_owner(const struct dfa_builder *d)
     return true;
 }
 
-/* Levels that calls from these states can use. Keeping more would split equal states. */
+/* Caps depth_left at the levels that calls from these states can use; more would split equal
+ * states. */
 static uint32_t useful_level(const struct dfa_builder *d, uint32_t depth_left)
 {
     uint32_t most = 0;

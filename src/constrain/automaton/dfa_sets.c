@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists that grow to a maximum, and sets that are known by their members. */
+/* Bounded growing arrays, and sets interned by their members. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ void growing_array_sort_unique(struct growing_array *l)
     l->n = n;
 }
 
-/* The same in whatever order the members come. */
+/* Independent of the members' order. */
 static uint32_t number_set_hash(const uint32_t *v, uint32_t n, uint32_t depth_left)
 {
     uint64_t hash = depth_left * 0xbf58476d1ce4e5b9u;
@@ -92,8 +92,8 @@ static bool grow_set_index(struct dfa_builder *d, struct set_index *index,
     return true;
 }
 
-/* All members of a set of l->n are in l: as marks of the last walk say, where `marked`, else both
- * are in order. */
+/* Whether l has the same members as the set s of the same size: by the marks of the last walk if
+ * `marked`, else both are sorted. */
 static bool has_members(const struct dfa_builder *d, const struct number_set *s,
                         const struct growing_array *l, bool marked)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The compiler's memory, failures and rules. */
+/* Memory, failures and rules of the grammar compiler. */
 #include "constrain/automaton/grammar_compiler.h"
 
 #include <stdarg.h>
@@ -80,8 +80,8 @@ static uint32_t rule_key_hash(const char *key, size_t n)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* Where the rule is in the index, or belongs; an empty slot holds 0, which is the whole grammar and
- * never sought. */
+/* Returns the rule's slot in the index, or the empty slot for it. Empty slots hold 0: rule 0, the
+ * whole grammar, is never looked up. */
 static uint32_t *rule_index_slot(struct compiler *c, const struct rule *rule)
 {
     uint32_t i = rule_key_hash(rule->key, rule->n_key) & (c->rule_index_size - 1);
@@ -136,7 +136,7 @@ struct frag compiler_call_rule(struct compiler *c, struct rule rule)
 
 bool compiler_build_rule(struct compiler *c, uint32_t i, bool counted)
 {
-    struct rule rule = c->rules[i]; /* building makes more of them, which moves them */
+    struct rule rule = c->rules[i]; /* a copy: building may add rules and move the array */
     c->root = rule.root;
     struct rule_body body = {.begin = c->nfa.n_states ? c->nfa.n_states : 1};
     body.frag = rule.build(c, &rule, counted);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the grammar compiler share: the NFA that they build, and its rules.
+/* State shared by the parts of the grammar compiler: the NFA under construction, and its rules.
  *
  * A rule is a bracketed text: a JSON object, array or string. Its automaton reads the opening byte
- * too, and ends with the closing one, behind which nothing of it can follow. All else (numbers,
- * literals, keys, free text) is spelled out where it stands. So a byte alone says whether a rule
- * begins, goes on or ends, and one stack does for any grammar (dfa_builder.h). */
+ * and ends with the closing byte. Everything else (numbers, literals, keys, free text) is inlined.
+ * So a single byte tells whether a rule begins, continues or ends, and one stack suffices for any
+ * grammar (dfa_builder.h). */
 #ifndef EY_CONSTRAIN_GRAMMAR_COMPILER_H
 #define EY_CONSTRAIN_GRAMMAR_COMPILER_H
 
@@ -16,8 +16,8 @@ struct compiler;
 struct rule;
 struct string_spec;
 
-/* Adds the texts of a rule to c->nfa, as consecutive states. counted: a counter bounds the length
- * (NFA_COUNTS, NFA_CLOSES); else it is unrolled. */
+/* Adds a rule's texts to c->nfa as consecutive states. If `counted`, a counter bounds the length
+ * (NFA_COUNTS, NFA_CLOSES), else the repetition is unrolled. */
 typedef struct frag rule_builder(struct compiler *c, const struct rule *rule, bool counted);
 
 struct rule_body {
@@ -29,19 +29,18 @@ struct rule {
     rule_builder *build;
     uint8_t first_byte;
     bool has_counter;
-    uint32_t min, max;   /* of the counter */
-    json_object *schema; /* or constant; borrowed from a document of the compiler … */
-    json_object *root;   /* … whose root this is */
-    const char *path;    /* of the schema, for messages */
+    uint32_t min, max;                /* bounds of the counter */
+    json_object *schema;              /* schema or constant, borrowed from a document … */
+    json_object *root;                /* … whose root this is */
+    const char *path;                 /* path of the schema, for messages */
     const struct string_spec *string; /* strings */
     const char *key;                  /* rules with the same key are one */
     size_t n_key;
-    bool built; /* body[has_counter] is there */
-    struct rule_body
-        body[2];        /* [counted]; body[0] of a rule with a counter is built when it is needed */
-    uint32_t min_depth; /* levels that its shallowest text needs, its own included; UNBOUNDED_DEPTH:
-                           it has none */
-    uint32_t max_depth; /* levels that it can use; UNBOUNDED_DEPTH: recursive */
+    bool built;               /* body[has_counter] exists */
+    struct rule_body body[2]; /* [counted]; body[0] of a rule with a counter is built on demand */
+    uint32_t min_depth; /* levels of its shallowest text, its own included; UNBOUNDED_DEPTH if no
+                          text completes it */
+    uint32_t max_depth; /* levels that it can use; UNBOUNDED_DEPTH if recursive */
 };
 #define UNBOUNDED_DEPTH UINT32_MAX
 
@@ -58,29 +57,29 @@ struct compiler {
     uint32_t rule_index_size;
     struct arena arena;
     struct document *documents;
-    json_object *root; /* document that is being read */
-    uint32_t visits;   /* schemas looked at */
+    json_object *root; /* the document being compiled */
+    uint32_t visits;   /* schemas visited */
     int depth;
     ey_err *e;
-    bool failed; /* *e says why; all that is built from then on is of no use */
+    bool failed; /* *e has the error; anything built afterwards is discarded */
 };
 
 void compiler_init(struct compiler *c, ey_err *e);
 void compiler_finish(struct compiler *c);
-/* ey_fail, and c->failed; returns false. Only the first failure counts. */
+/* Records the first failure in *e and sets c->failed. Returns false. */
 bool compiler_fail(struct compiler *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool compiler_fail_memory(struct compiler *c, const char *what, size_t bytes);
-/* Also checks the NFA for problems. */
+/* Whether neither the compiler nor its NFA has failed. */
 bool compiler_ok(struct compiler *c);
 
-/* Memory of the compiler, or NULL and a failure. */
+/* Allocates from the compiler's arena. Returns NULL and fails if out of memory. */
 void *compiler_alloc(struct compiler *c, size_t count, size_t size);
 const char *compiler_printf(struct compiler *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The number of the rule, or of an earlier one with the same key. */
+/* Adds a rule, unless one with the same key exists. Returns its number. */
 uint32_t compiler_add_rule(struct compiler *c, struct rule rule);
-/* A call of the rule, as a fragment. */
+/* Returns a fragment that calls the rule. */
 struct frag compiler_call_rule(struct compiler *c, struct rule rule);
 bool compiler_build_rule(struct compiler *c, uint32_t rule, bool counted);
 

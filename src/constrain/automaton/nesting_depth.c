@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Minimum depths by rounds: round h finds the rules that can end with calls no deeper than h. */
+/* Minimum depths in rounds: round h finds the rules that can end with calls no deeper than h. */
 #include "constrain/automaton/nesting_depth.h"
 
 #include <stdlib.h>
@@ -16,12 +16,12 @@ static const struct rule_body *own_body(const struct rule *rule)
 
 struct callers {
     uint32_t *first;  /* [n_rules + 1] of `caller` */
-    uint32_t *caller; /* rules, by the rule that they call */
-    uint32_t *open;   /* [n_rules] calls whose maximum depth is not known */
+    uint32_t *caller; /* calling rules, grouped by the rule that they call */
+    uint32_t *open;   /* [n_rules] calls whose maximum depth is not known yet */
     uint32_t *queue;  /* [n_rules] */
 };
 
-/* Visits all calls; `caller` NULL: only counts. */
+/* Visits all calls, which it only counts if `count`. */
 static void list_calls(const struct compiler *c, const uint32_t *owner, struct callers *k,
                        bool count)
 {
@@ -56,7 +56,7 @@ static void settle_max_depths(struct compiler *c, const struct callers *k)
     }
     for (uint32_t r = 0; r < c->n_rules; r++)
         if (k->open[r])
-            c->rules[r].max_depth = UNBOUNDED_DEPTH; /* it leads to itself, or to one that does */
+            c->rules[r].max_depth = UNBOUNDED_DEPTH; /* recursive, or calls a recursive rule */
 }
 
 static bool measure_max_depths(struct compiler *c, const uint32_t *owner)
@@ -95,7 +95,7 @@ static bool can_end(const struct compiler *c, const struct rule_body *body, uint
         for (uint32_t i = c->nfa.states[s].last_edge; i; i = c->nfa.edges[i].next) {
             const struct nfa_edge *edge = &c->nfa.edges[i];
             bool open = edge->kind != NFA_CALL ||
-                        c->rules[edge->lo].min_depth <= most; /* UNBOUNDED_DEPTH is more */
+                        c->rules[edge->lo].min_depth <= most; /* false for UNBOUNDED_DEPTH */
             if (open && seen[edge->target] != stamp) {
                 seen[edge->target] = stamp;
                 stack[n++] = edge->target;
@@ -132,8 +132,8 @@ bool measure_rule_depths(struct compiler *c, const uint32_t *owner)
 struct reverse_nfa_edges {
     uint32_t begin, n;
     uint32_t *first; /* [n + 1] of `edge` */
-    uint32_t *edge;  /* edges by the state that they lead to … */
-    uint32_t *from;  /* … and the states that they come from */
+    uint32_t *edge;  /* edges, grouped by target … */
+    uint32_t *from;  /* … and their source states */
     uint32_t *queue; /* [n] */
 };
 
@@ -151,14 +151,14 @@ static void list_reverse_edges(const struct nfa *nfa, struct reverse_nfa_edges *
         }
 }
 
-/* Levels that the edge needs at least. */
+/* Returns the fewest levels that the edge needs. */
 static uint32_t edge_min_depth(const struct compiler *c, uint32_t edge)
 {
     return c->nfa.edges[edge].kind == NFA_CALL ? c->rules[c->nfa.edges[edge].lo].min_depth : 0;
 }
 
-/* Walks back from the states that need `depth`. An edge that needs more writes its number to
- * `min_depth`, for a later round. */
+/* Walks back from the states that need `depth`. If an edge needs more, its source is deferred to a
+ * later round through min_depth. */
 static void spread_min_depth(const struct compiler *c, const struct reverse_nfa_edges *b,
                              uint32_t depth, uint8_t *min_depth, uint8_t *done)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States and edges in two growing arrays; a state's edges are a list. */
+/* States and edges in two growing arrays; each state has a linked list of edges. */
 #include "constrain/automaton/nfa.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ struct frag nfa_new_frag(struct nfa *nfa)
     return (struct frag){start, nfa_add_state(nfa)};
 }
 
-/* Most states have few edges; those of character classes have many. */
+/* On average: most states have few edges, those of character classes have many. */
 enum { MAX_EDGES_PER_STATE = 4 };
 
 static void nfa_add_edge(struct nfa *nfa, uint32_t from, struct nfa_edge edge)
@@ -146,7 +146,7 @@ struct frag nfa_repeat(struct nfa *nfa, uint32_t begin, struct frag f, uint32_t 
 {
     uint32_t end = nfa->n_states, period = end - begin,
              copies = max == UINT32_MAX ? (min ? min : 1) : max;
-    /* all copies are made, one behind the other, before f is connected with anything */
+    /* make all copies before f is connected to anything */
     for (uint32_t i = 1; i < copies && !nfa->problem; i++)
         nfa_copy(nfa, begin, end, f);
     struct frag all = nfa_new_frag(nfa);

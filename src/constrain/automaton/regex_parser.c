@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recursive-descent reader of regular expressions. */
+/* A recursive-descent parser of regular expressions. */
 #include "constrain/automaton/regex_parser.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 struct regex_parser {
     const char *begin, *at, *end;
     struct nfa *nfa;
-    struct charset set; /* of the class being read */
+    struct charset set; /* the class being parsed */
     int depth;
     ey_err *e;
 };
@@ -45,7 +45,7 @@ static bool regex_take(struct regex_parser *r, const char *text)
     return true;
 }
 
-/* The pattern is well-formed UTF-8. */
+/* Takes the next character; the pattern is well-formed UTF-8. */
 static uint32_t take_char(struct regex_parser *r)
 {
     uint32_t c = 0;
@@ -72,7 +72,7 @@ static void add_word(struct charset *set)
     charset_add(set, 'a', 'z');
 }
 
-/* Adds the class of a letter of d w s D W S; false: it is another letter. */
+/* Adds the class of a letter of d w s D W S. Returns false for other letters. */
 static bool add_class(struct charset *set, char letter)
 {
     struct charset named = {0};
@@ -102,7 +102,7 @@ static bool take_hex(struct regex_parser *r, int n, uint32_t *value)
     return true;
 }
 
-/* Behind \u: four digits, a pair of surrogates, or digits in braces. */
+/* Parses what follows \u: four digits, a surrogate pair, or digits in braces. */
 static bool take_unicode(struct regex_parser *r, uint32_t *c)
 {
     const char *begin = r->at;
@@ -127,7 +127,7 @@ static bool take_unicode(struct regex_parser *r, uint32_t *c)
     return true;
 }
 
-/* The character of an escape whose backslash was read. */
+/* Parses an escape, behind its backslash, that stands for one character. */
 static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
 {
     const char *at = r->at - 1;
@@ -163,7 +163,7 @@ static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
 
 /* ---- classes ---- */
 
-/* One end of a range; *single is false where it was \d and such, which are added at once. */
+/* Parses one end of a range. *single is false for classes such as \d, which are added here. */
 static bool take_class_member(struct regex_parser *r, struct charset *set, uint32_t *c,
                               bool *single)
 {
@@ -237,7 +237,7 @@ static bool frag_of_any(struct regex_parser *r, struct frag *out)
 
 /* ---- structure ---- */
 
-/* Behind "(?": what kind of group; names are of no use here. */
+/* Parses the kind of group behind "(?"; names are ignored. */
 static bool take_group_kind(struct regex_parser *r)
 {
     const char *at = r->at - 2;
@@ -300,7 +300,7 @@ struct repeat {
     uint32_t min, max;
 };
 
-/* "{m}", "{m,}" or "{m,n}"; another brace is a character. */
+/* Parses "{m}", "{m,}" or "{m,n}"; any other brace is a literal. */
 static bool take_braces(struct regex_parser *r, struct repeat *repeat)
 {
     const char *begin = r->at++;
@@ -313,7 +313,7 @@ static bool take_braces(struct regex_parser *r, struct repeat *repeat)
     return false;
 }
 
-/* False: no quantifier comes next. */
+/* Returns false if no quantifier comes next. */
 static bool take_quantifier(struct regex_parser *r, struct repeat *repeat)
 {
     if (regex_next_is(r, "{")) return take_braces(r, repeat);
@@ -340,7 +340,7 @@ static bool parse_repeated(struct regex_parser *r, struct frag *out)
     if (repeat.min > repeat.max) return fail_at(r, at, "the bounds of a repeat have no order");
     if (regex_next_is(r, "+"))
         return fail_construct(r, at, (int)(r->at - at) + 1, "possessive repeat");
-    regex_take(r, "?"); /* lazy: the same texts */
+    regex_take(r, "?"); /* lazy: matches the same texts */
     *out = nfa_repeat(r->nfa, begin, *out, repeat.min, repeat.max);
     at = r->at;
     return !take_quantifier(r, &repeat) ||

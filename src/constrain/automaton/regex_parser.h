@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions → NFAs over code points. The syntax is what ECMA-262 (with the flag u) and
- * Python share, as far as it is regular: literals, ., classes, \d \w \s, groups, alternatives,
- * greedy and lazy repeats, ^ and $. Look-around, back-references, \b, \p and flags are refused by
- * name. */
+/* Parses regular expressions to NFAs over code points. The syntax is the regular subset that
+ * ECMA-262 (with flag u) and Python share: literals, ., classes, \d \w \s, groups, alternatives,
+ * greedy and lazy repeats, ^ and $. Look-around, back-references, \b, \p and flags are errors that
+ * name them. */
 #ifndef EY_CONSTRAIN_REGEX_PARSER_H
 #define EY_CONSTRAIN_REGEX_PARSER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves the assertions of a pattern's NFA, bounds its length, and intersects two patterns. Each
- * is a product construction over the pairs that are reachable. */
+/* Resolves ^ and $ in a pattern's NFA, bounds its length, and intersects two patterns. Each is a
+ * product construction over reachable pairs. */
 #include "constrain/automaton/string_pattern.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/limits.h"
 #include "constrain/automaton/regex_parser.h"
 
-/* ---- where it may begin and end, and how many characters ---- */
+/* ---- anchors and length ---- */
 
-/* Allows any characters before and after. */
+/* Returns f with any characters before and after it. */
 static struct frag match_anywhere(struct nfa *nfa, struct frag f)
 {
     struct frag all = nfa_new_frag(nfa);
@@ -23,20 +23,21 @@ static struct frag match_anywhere(struct nfa *nfa, struct frag f)
     return all;
 }
 
-/* Phases of the text: ^ holds only before the first character, and nothing may follow $. */
+/* ^ matches only before the first character (PHASE_BEGUN not set), and nothing may follow $
+ * (PHASE_ENDED). */
 enum { PHASE_BEGUN = 1, PHASE_ENDED = 2, PHASES = 4 };
 
-/* Pairs of a state of `in`, a phase and a number of characters (up to where it makes no difference)
- * as states of `out`. */
+/* States of `out` are triples: a state of `in`, a phase, and a number of characters, capped where
+ * more make no difference. */
 struct bounded_product {
     struct nfa *out;
     const struct nfa *in;
     struct length_bounds bounds;
-    uint32_t counts;         /* lengths that are distinguished */
-    uint32_t *state_of_pair; /* [in state][phase][count] state of out, 0: not met */
-    uint32_t *queue;         /* indexes of known, in the order of the states of out */
+    uint32_t counts;         /* number of distinct lengths */
+    uint32_t *state_of_pair; /* [in state][phase][count] state of out, 0: not reached */
+    uint32_t *queue;         /* reached triples, in the order of the states of out */
     uint32_t n_queue;
-    uint32_t dominating; /* state of in from which all goes; 0: none */
+    uint32_t dominating; /* state of `in` that accepts everything, or 0 */
 };
 
 static uint32_t bounded_product_state(struct bounded_product *p, uint32_t state, unsigned phase,
@@ -124,12 +125,12 @@ static bool nfa_bound_length(struct nfa *out, struct frag *result, const struct 
 
 /* ---- the intersection of two NFAs ---- */
 
-/* Pairs of a state of each as states of `out`. */
+/* States of `out` are pairs of a state of each. */
 struct intersection {
     struct nfa *out;
     const struct nfa *a, *b;
-    uint32_t *state_of_pair; /* [a states][b states] state of out, 0: not met */
-    uint32_t *queue;         /* indexes of known */
+    uint32_t *state_of_pair; /* [a states][b states] state of out, 0: not reached */
+    uint32_t *queue;         /* reached pairs */
     uint32_t n_queue;
 };
 
@@ -145,7 +146,7 @@ static uint32_t intersection_state(struct intersection *m, uint32_t a, uint32_t 
     return m->state_of_pair[index];
 }
 
-/* Characters that both take. */
+/* Adds edges for the characters that both edges accept. */
 static void intersect_edge(struct intersection *m, uint32_t from, const struct nfa_edge *x,
                            uint32_t b)
 {
@@ -199,7 +200,7 @@ static bool nfa_intersect(struct nfa *out, struct frag *result, const struct nfa
     return ok && nfa_check(out, e);
 }
 
-/* ---- the whole ---- */
+/* ---- entry points ---- */
 
 static bool compile_pattern(struct nfa *code_points, struct frag *out, struct string_pattern p,
                             struct length_bounds bounds, ey_err *e)
@@ -233,7 +234,7 @@ bool string_pattern_intersect(struct nfa *code_points, struct frag *out, struct 
     return ok;
 }
 
-/* Round n takes the states that n characters lead to. */
+/* Breadth-first: round n visits the states that n characters lead to. */
 uint32_t nfa_shortest_length(struct nfa *code_points, struct frag f)
 {
     uint32_t *queue = malloc(((size_t)code_points->n_states + 1) * sizeof(*queue)),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as NFA fragments: spaces, keys, strings, constants, any value.
+/* NFA fragments of JSON: spaces, keys, strings, constants, any value.
  *
- * One space may follow "," and ":", and none stands elsewhere. That is what models write when they
- * do not indent, and it leaves no place where one could go on for ever. */
+ * One space may follow "," and ":", and there is no other white space. Models write JSON this way
+ * when they do not indent, and they cannot emit spaces forever. */
 #include "constrain/json_schema/json_grammar.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ uint32_t json_optional_space(struct compiler *c, uint32_t from)
 
 /* ---- strings ---- */
 
-/* Adds what json_dump_string writes of a string from byte `skip` on. */
+/* Adds the string as json_dump_string writes it, from output byte `skip` on. */
 static uint32_t add_quoted(struct compiler *c, uint32_t from, const char *text, size_t n,
                            size_t skip)
 {
@@ -58,8 +58,8 @@ static struct frag build_string_values(struct compiler *c, const struct string_s
     return f;
 }
 
-/* Strings of a pattern, a format or both, over code points. Where the most characters are counted,
- * only the minimum is part of the NFA. */
+/* Builds an NFA over code points of the strings of a pattern, a format or both. If the maximum
+ * length is counted, the NFA has only the minimum. */
 static bool pattern_strings(struct compiler *c, const struct string_spec *spec, bool counted,
                             struct nfa *code_points, struct frag *f)
 {
@@ -120,7 +120,7 @@ static struct frag build_string(struct compiler *c, const struct rule *rule, boo
                    : build_unrolled_string(c, rule->string->min, rule->string->max);
 }
 
-/* Strings of the same form are one rule, whose masks are known once for all. */
+/* Equal string constraints share a rule, and so their cached masks. */
 static bool string_rule_key(struct compiler *c, const struct string_spec *spec, struct rule *rule)
 {
     struct buf key = buf_with_max((size_t)EY_MAX_SCHEMA_BYTES * 8);
@@ -156,7 +156,7 @@ struct frag json_string(struct compiler *c, struct string_spec spec, const char 
     *kept = spec;
     bool pattern = spec.pattern || spec.format;
     rule.has_counter = !spec.values && (spec.max != UINT32_MAX || (spec.min && !pattern));
-    if (pattern) rule.min = 0; /* it is part of the NFA */
+    if (pattern) rule.min = 0; /* the NFA has it */
     return compiler_call_rule(c, rule);
 }
 
@@ -168,8 +168,8 @@ uint32_t json_key(struct compiler *c, uint32_t from, const char *key)
     return json_optional_space(c, nfa_add_bytes(&c->nfa, from, ":", 1));
 }
 
-/* Adds to an NFA over code points: what follows the characters that keys [lo, hi), sorted, share up
- * to byte `at`. After any other character, anything goes. */
+/* Builds the complement of sorted keys: adds what may follow the characters that keys [lo, hi)
+ * share up to byte `at`. Any character that no key has there leads to "anything". */
 struct other_keys {
     struct nfa *nfa;
     const char *const *keys;
@@ -204,7 +204,7 @@ static int compare_key_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Only the shortest encoding: another escape could hide one of the keys. */
+/* Only in the shortest encoding: another escape could spell one of the keys. */
 static struct frag other_keys_frag(struct compiler *c, const char *const *keys, size_t n)
 {
     const char **sorted = compiler_alloc(c, n, sizeof(*sorted));
@@ -245,7 +245,7 @@ uint32_t json_other_key(struct compiler *c, uint32_t from, const char *const *ke
 
 /* ---- any value ---- */
 
-/* `open` item {"," item} `close`, or nothing between them. */
+/* Builds `open` [ item { "," item } ] `close`. */
 static struct frag build_list(struct compiler *c, const char *open, const char *close, bool keys)
 {
     struct nfa *nfa = &c->nfa;
@@ -305,7 +305,7 @@ struct frag json_any_value(struct compiler *c)
 
 /* ---- constants ---- */
 
-/* A constant's member or item, and what stands before it: the state behind it. */
+/* Adds a member or item of a constant, with the comma before it. Returns the state behind it. */
 static uint32_t add_element(struct compiler *c, uint32_t from, bool is_first, const char *key,
                             json_object *value, const char *path)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A number's digits are compared with both bounds as they come. What has been read matters only by
- * how it compares so far, so the states are few: (digits, comparison with the lower bound, with the
- * upper, remainder). */
+/* Builds NFAs of numbers within bounds. Digits are compared with both bounds as they are read, so a
+ * state is only (digits read, order to the lower bound, order to the upper bound, remainder). */
 #include "constrain/json_schema/number_ranges.h"
 
 #include <inttypes.h>
@@ -12,12 +11,11 @@
 
 /* ---- decimals ---- */
 
-/* Digit i of 0.d1d2d3… · 10^exponent, counted from the decimal point to the left (i ≥ 0) or right.
- */
+/* The decimal 0.d1d2d3… · 10^exponent. */
 static struct decimal decimal_of_digits(bool negative, const char *digits, int n, int exponent)
 {
     struct decimal d = {.negative = negative};
-    if (exponent > DECIMAL_DIGITS) { /* beyond all numbers that are written here */
+    if (exponent > DECIMAL_DIGITS) { /* above all numbers that the grammar allows */
         memset(d.whole, 9, DECIMAL_DIGITS);
         d.n_whole = DECIMAL_DIGITS;
         return d;
@@ -66,7 +64,7 @@ struct decimal decimal_of_int(int64_t value)
 
 enum { LESS, EQUAL, GREATER, ORDERS };
 
-/* A bound of the magnitude. */
+/* A bound of the absolute value. */
 struct magnitude_limit {
     bool set, exclusive;
     const struct decimal *value;
@@ -79,15 +77,15 @@ struct magnitude {
     bool negative;
     uint32_t end; /* the NFA state after the number */
     int max_whole, max_fraction;
-    uint32_t *whole;    /* [digits][order to min][order to max][is not zero][remainder]: states
-                           before the point … */
-    uint32_t *fraction; /* … the same without a remainder, behind it */
+    uint32_t *whole;    /* [digits][order to min][order to max][nonzero][remainder]: states before
+                          the decimal point … */
+    uint32_t *fraction; /* … and behind it, without the remainder */
 };
 
 /* What has been read so far. */
 struct digit_progress {
-    int digits;                     /* before the point, or behind it */
-    int order_to_min, order_to_max; /* the order of what was read to the bounds, as far */
+    int digits;                     /* before the decimal point, or behind it */
+    int order_to_min, order_to_max; /* order of the digits so far to the bounds' */
     bool nonzero;
     uint32_t remainder;
 };
@@ -97,8 +95,7 @@ static int digit_order(int digit, int of_bound)
     return digit < of_bound ? LESS : digit > of_bound ? GREATER : EQUAL;
 }
 
-/* The order after another digit before the point; a bound's digits are compared from its first on.
- */
+/* Returns the order after another digit before the point. */
 static int whole_order(int order, const struct magnitude_limit *limit, int at, int digit)
 {
     if (!limit->set) return EQUAL;
@@ -106,7 +103,7 @@ static int whole_order(int order, const struct magnitude_limit *limit, int at, i
     return order != EQUAL ? order : digit_order(digit, limit->value->whole[at]);
 }
 
-/* … when the point comes after n digits. */
+/* Returns the order at the decimal point, after n digits. */
 static int order_at_point(int order, const struct magnitude_limit *limit, int n)
 {
     return limit->set && n < limit->value->n_whole ? LESS : order;
@@ -118,7 +115,7 @@ static int fraction_order(int order, const struct magnitude_limit *limit, int at
     return digit_order(digit, at < limit->value->n_fraction ? limit->value->fraction[at] : 0);
 }
 
-/* … at the number's end, after n digits behind the point. */
+/* Returns the order at the number's end, n digits behind the point. */
 static int order_at_end(int order, const struct magnitude_limit *limit, int n)
 {
     return limit->set && order == EQUAL && n < limit->value->n_fraction ? LESS : order;
@@ -145,7 +142,7 @@ static uint32_t fraction_state(struct magnitude *m, struct digit_progress p, boo
     return m->fraction[index];
 }
 
-/* The recursion is as deep as a number has digits. */
+/* Recursion depth is the number of digits. */
 static uint32_t build_fraction(struct magnitude *m, struct digit_progress p)
 {
     bool made;
@@ -183,7 +180,7 @@ static uint32_t whole_state(struct magnitude *m, struct digit_progress p, bool *
     return m->whole[index];
 }
 
-/* The number may end here, or go on behind a point. */
+/* Lets the number end here or continue with a fraction. */
 static void end_whole(struct magnitude *m, uint32_t state, struct digit_progress p)
 {
     struct digit_progress at_point = {
@@ -220,8 +217,8 @@ static uint32_t build_whole(struct magnitude *m, struct digit_progress p)
 
 enum { INTEGER_DIGITS = 18, NUMBER_DIGITS = 15 };
 
-/* Digits behind the point of a number that has bounds: with those before it, few enough for a
- * double to tell apart. */
+/* Fraction digits of a bounded number: together with the whole part, few enough for a double to
+ * distinguish. */
 static int bounded_fraction(const struct magnitude *m)
 {
     int whole = 1;
@@ -230,7 +227,7 @@ static int bounded_fraction(const struct magnitude *m)
     return whole + 1 < NUMBER_DIGITS ? NUMBER_DIGITS - 1 - whole : 0;
 }
 
-/* Adds the magnitudes between min and max, from `from` on. */
+/* Adds the absolute values between min and max, from state `from` on. */
 static void add_magnitudes(struct magnitude *m, uint32_t from)
 {
     size_t multiple = m->spec->multiple_of ? m->spec->multiple_of : 1, orders = ORDERS * ORDERS * 2;
@@ -254,7 +251,8 @@ static struct magnitude_limit limit_of(const struct number_bound *bound)
         .set = bound->set, .exclusive = bound->exclusive, .value = &bound->value};
 }
 
-/* False: no number of the sign lies within the bounds. Else which of them bound its magnitudes. */
+/* Sets the bounds of the absolute value for m's sign. Returns false if no number of that sign is
+ * within the bounds. */
 static bool magnitude_limits(struct magnitude *m)
 {
     const struct number_bound *near = m->negative ? &m->spec->max : &m->spec->min,
@@ -262,13 +260,14 @@ static bool magnitude_limits(struct magnitude *m)
     if (far->set && far->value.negative != m->negative) return false;
     m->max = limit_of(far);
     m->min = limit_of(near);
-    if (near->value.negative != m->negative) m->min.set = false; /* on the other side of zero */
+    if (near->value.negative != m->negative)
+        m->min.set = false; /* beyond zero: no limit for this sign */
     return true;
 }
 
 /* ---- without bounds ---- */
 
-/* One to `most` digits from `from` on; each may be the last. */
+/* Adds one to `most` digits from `from` on, each of which may be the last. */
 static void add_digits(struct nfa *nfa, uint32_t from, uint32_t end, uint32_t first, int most)
 {
     for (int i = 0; i < most; i++) {

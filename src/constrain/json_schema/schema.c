@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON schema's values as an NFA: which keywords there are, references, alternatives, types.
+/* Compiles a JSON schema to an NFA: keywords, references, alternatives and types.
  *
- * What a schema leaves open is closed where that keeps every answer valid: an object with
- * `properties` has no others unless additionalProperties says so, members come in the order of the
- * schema, an array with prefixItems has no further items unless `items` says which. */
+ * Where a schema leaves a choice, the narrower reading applies; answers stay valid. An object with
+ * `properties` has no others unless additionalProperties allows them, members come in the order of
+ * the schema, and an array with prefixItems has no further items unless `items` describes them. */
 #include "constrain/json_schema/schema.h"
 
 #include <string.h>
@@ -22,10 +22,10 @@ static const struct {
              {"boolean", TYPE_BOOLEAN},
              {"null", TYPE_NULL}};
 
-/* What a keyword is for. */
+/* The role of a keyword. */
 enum keyword_role {
-    NO_CONSTRAINT, /* says nothing of the value, or is read with another keyword */
-    CHOOSES_VALUE, /* says all of the value: of these a schema has one */
+    NO_CONSTRAINT, /* does not constrain the value, or is read with another keyword */
+    CHOOSES_VALUE, /* determines the value alone: a schema may have one such keyword */
     NAMES_TYPES,
     OF_OBJECTS,
     OF_ARRAYS,
@@ -82,11 +82,11 @@ static const struct {
     {"multipleOf", OF_NUMBERS},
 };
 
-/* What the keywords of a schema are, together. */
+/* Summary of a schema's keywords. */
 struct schema_outline {
     const char *chooser,
-        *other; /* a keyword that chooses the value; another that constrains it (not `type`) */
-    unsigned implied; /* types that keywords speak of */
+        *other;       /* a CHOOSES_VALUE keyword; another that constrains the value (not `type`) */
+    unsigned implied; /* types that the keywords apply to */
 };
 
 static bool note_keyword(struct compiler *c, struct schema_outline *o, const char *name,
@@ -128,7 +128,7 @@ static bool read_outline(struct compiler *c, json_object *schema, const char *pa
 
 /* ---- types ---- */
 
-/* The bits of a name; 0: it is no type. */
+/* Returns the bits of a type's name, or 0 if it is not a type. */
 static unsigned type_named(json_object *name)
 {
     const char *text = json_object_is_type(name, json_type_string) ? json_object_get_string(name)
@@ -149,7 +149,7 @@ static bool add_type(struct compiler *c, json_object *name, const char *path, un
                          path, json_object_to_json_string_ext(name, JSON_C_TO_STRING_PLAIN));
 }
 
-/* The types that `type` and `nullable` allow, or `otherwise` where there is no `type`. */
+/* Reads the types that `type` and `nullable` allow, `otherwise` if there is no `type`. */
 static bool read_types(struct compiler *c, json_object *schema, const char *path,
                        unsigned otherwise, unsigned *set)
 {
@@ -261,8 +261,7 @@ static struct frag value_of_enum(struct compiler *c, json_object *schema, json_o
 
 /* ---- alternatives ---- */
 
-/* oneOf is anyOf where no two can hold at once; elsewhere it would have to exclude what both allow.
- */
+/* oneOf equals anyOf only if its schemas are pairwise disjoint, so others are an error. */
 static bool check_disjoint(struct compiler *c, json_object *list, size_t n, const char *path)
 {
     for (size_t i = 0; i < n; i++)
@@ -369,7 +368,7 @@ struct frag schema_value(struct compiler *c, json_object *schema, const char *pa
     return f;
 }
 
-/* json-c's keys end at a NUL, so two of them could be taken for one. */
+/* json-c's keys end at a NUL, so distinct keys could become equal. */
 static bool has_nul_escape(const char *json, size_t n)
 {
     for (size_t i = 0; i + 5 < n; i++) {
@@ -398,7 +397,7 @@ struct frag schema_root(struct compiler *c, const char *json, size_t n)
     c->documents = d;
     c->root = d->root;
     struct frag f = schema_value(c, d->root, "#");
-    /* rules of this document are built while its references can be followed */
+    /* build this document's rules while its references can be resolved */
     while (!c->failed && c->n_built < c->n_rules) {
         uint32_t i = c->n_built++;
         if (!c->rules[i].built) compiler_build_rule(c, i, c->rules[i].has_counter);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays: prefixItems (or a list as `items`) one by one, then any number of `items` within the
- * bounds. */
+/* Arrays: prefixItems (or a list as `items`) in order, then `items` within the bounds. */
 #include "constrain/json_schema/schema.h"
 
 #include "base/limits.h"
 #include "constrain/json_schema/json_grammar.h"
 
 struct array_spec {
-    json_object *prefix; /* list; NULL: none */
+    json_object *prefix; /* list, or NULL */
     size_t n_prefix;
-    bool open;         /* others may follow … */
+    bool open;         /* further items may follow … */
     json_object *each; /* … of this schema; NULL: any value */
     const char *each_name;
     uint32_t min, max;
@@ -35,7 +34,7 @@ static bool read_array_spec(struct compiler *c, json_object *schema, const char 
     json_object *each = NULL, *prefix = json_member(schema, "prefixItems");
     a->each_name = "items";
     bool given = json_object_object_get_ex(schema, "items", &each);
-    if (json_object_is_type(each, json_type_array)) { /* as before 2020-12 */
+    if (json_object_is_type(each, json_type_array)) { /* drafts before 2020-12 */
         if (prefix)
             return compiler_fail(c, "%s: a list as \"items\" with \"prefixItems\" is not supported",
                                  path);
@@ -65,7 +64,7 @@ static struct frag each_item(struct compiler *c, const struct array_spec *a, con
                    : json_any_value(c);
 }
 
-/* A comma, an optional space, and f. */
+/* Returns a comma, an optional space, and f. */
 static struct frag after_comma(struct compiler *c, struct frag f)
 {
     uint32_t start = nfa_add_state(&c->nfa);
@@ -74,7 +73,7 @@ static struct frag after_comma(struct compiler *c, struct frag f)
     return (struct frag){start, f.end};
 }
 
-/* Items that are alike, in one loop; the counter counts commas. */
+/* Adds items of one schema as a loop whose counter counts commas. */
 static void add_counted_items(struct compiler *c, const struct array_spec *a, uint32_t open,
                               uint32_t end, const char *path)
 {
@@ -87,7 +86,7 @@ static void add_counted_items(struct compiler *c, const struct array_spec *a, ui
     nfa_add_span(nfa, item.end, end, ']', ']', NFA_CLOSES);
 }
 
-/* Items one by one; `open` is the state after the bracket. */
+/* Adds items one by one from `open`, the state behind the bracket, on. */
 static void add_unrolled_items(struct compiler *c, const struct array_spec *a, uint32_t open,
                                uint32_t end, const char *path)
 {
@@ -102,7 +101,7 @@ static void add_unrolled_items(struct compiler *c, const struct array_spec *a, u
         if (i + 1 >= a->min) nfa_add_span(nfa, at, end, ']', ']', 0);
     }
     if (!a->open || i >= a->max) return;
-    if (!i) { /* the first has no comma */
+    if (!i) { /* no comma before the first */
         struct frag item = each_item(c, a, path);
         nfa_add_epsilon(nfa, at, item.start);
         at = item.end;
@@ -143,7 +142,7 @@ struct frag schema_array(struct compiler *c, json_object *schema, const char *pa
                         .path = path,
                         .key = (const char *)key,
                         .n_key = sizeof(*key)};
-    /* items that differ, and bounds that need no counter, are unrolled */
+    /* different schemas, and bounds that need no counter, are unrolled */
     rule.has_counter = !a.n_prefix && a.max > 0 && (a.min > 1 || a.max != UINT32_MAX);
     rule.min = a.min ? a.min - 1 : 0;
     rule.max = a.max == UINT32_MAX || !a.max ? a.max : a.max - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects: members in the order of the schema, those that are not required may be left out. */
+/* Objects: members in the order of the schema; members that are not required may be absent. */
 #include "constrain/json_schema/schema.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 struct property {
     const char *name;
-    json_object *schema; /* NULL with any: whatever it is */
+    json_object *schema; /* NULL with `any`: any value */
     bool any, required;
 };
 
@@ -17,8 +17,8 @@ struct object_spec {
     struct property *property;
     const char **names; /* [n] */
     size_t n;
-    bool open;               /* others may follow … */
-    json_object *additional; /* … of this schema; NULL: any value */
+    bool open;               /* other members may follow … */
+    json_object *additional; /* … with values of this schema, NULL: any value */
 };
 
 static bool read_properties(struct compiler *c, json_object *schema, const char *path,
@@ -38,7 +38,7 @@ static bool read_properties(struct compiler *c, json_object *schema, const char 
     return true;
 }
 
-/* A property that is required but not described may be anything. */
+/* A property that is required but has no schema may have any value. */
 static bool require_property(struct compiler *c, struct object_spec *s, json_object *name,
                              const char *path)
 {
@@ -54,8 +54,8 @@ static bool require_property(struct compiler *c, struct object_spec *s, json_obj
     return true;
 }
 
-/* Of a property that `properties` does not name but `required` does, additionalProperties says what
- * it is. */
+/* additionalProperties is also the schema of properties that `required` names and `properties` does
+ * not. */
 static bool read_additional(struct compiler *c, json_object *schema, const char *path,
                             struct object_spec *s)
 {
@@ -123,8 +123,8 @@ static struct frag property_value(struct compiler *c, const struct property *p, 
                : schema_value(c, p->schema, compiler_printf(c, "%s/properties/%s", path, p->name));
 }
 
-/* Where a property may come: behind the brace, behind a comma; and where a comma may, or the end:
- * behind a member. */
+/* States before the next property: behind the brace, behind a comma, and behind a member, where a
+ * comma or the end follows. */
 struct member_states {
     uint32_t first, comma, member;
 };
@@ -135,7 +135,9 @@ static struct member_states new_member_states(struct nfa *nfa)
     return (struct member_states){first, comma, nfa_add_state(nfa)};
 }
 
-/* The state before a key that may come first or behind a comma; after a member comes a comma. */
+/* Returns the state before a key, which comes first, behind a comma, or behind a member and a
+ * comma.
+ */
 static uint32_t key_state(struct compiler *c, struct member_states at)
 {
     uint32_t key = nfa_add_state(&c->nfa);
@@ -146,7 +148,7 @@ static uint32_t key_state(struct compiler *c, struct member_states at)
     return key;
 }
 
-/* From the places before a property to those behind it. */
+/* Adds a property between the states before and behind it. */
 static void add_property(struct compiler *c, struct member_states at, struct member_states next,
                          const struct property *p, const char *path)
 {
@@ -189,8 +191,8 @@ static struct frag build_object(struct compiler *c, const struct rule *rule, boo
     if (s.open) add_additional_properties(c, member_states[s.n], &s, rule->path);
     nfa_add_epsilon(&c->nfa, nfa_add_bytes(&c->nfa, all.start, "{", 1), member_states[0].first);
     nfa_add_span(&c->nfa, member_states[s.n].first, all.end, '}', '}', 0);
-    /* the end may come behind the last that is required; a comma reaches all that may follow, so a
-     * member need not */
+    /* the object may end behind the last required member; the state behind a comma already reaches
+     * all optional ones */
     for (size_t i = s.n;; i--) {
         nfa_add_span(&c->nfa, member_states[i].member, all.end, '}', '}', 0);
         if (!i || s.property[i - 1].required) return all;

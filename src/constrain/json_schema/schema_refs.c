@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References within a schema, and whether two schemas exclude each other. */
+/* Local references of a schema, and whether two schemas are disjoint. */
 #include "constrain/json_schema/schema.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 /* ---- references ---- */
 
-/* One name of a JSON pointer in a URI fragment, %41, ~0 and ~1 decoded; false: it is too long. */
+/* Reads one token of a JSON pointer in a URI fragment, decoding %41, ~0 and ~1. Returns false if it
+ * is too long. */
 static bool read_pointer_token(const char **at, char *name, size_t size)
 {
     size_t n = 0;
@@ -49,11 +50,11 @@ json_object *schema_at(struct compiler *c, const char *reference)
     return *reference ? NULL : at;
 }
 
-/* ---- exclusion ---- */
+/* ---- disjoint schemas ---- */
 
-/* Comparisons count as visits: where there are too many, the schemas are taken to overlap. */
+/* Comparisons count as visits; beyond the limit the schemas are assumed to overlap. */
 
-/* The schema that a chain of references, and of allOf with one, ends at. */
+/* Follows references, and allOf with a single schema, to the final schema. */
 static json_object *resolve_references(struct compiler *c, json_object *schema)
 {
     for (int i = 0; i < EY_MAX_SCHEMA_DEPTH; i++) {
@@ -69,7 +70,7 @@ static json_object *resolve_references(struct compiler *c, json_object *schema)
     return NULL;
 }
 
-/* The values of enum or const: the list, or one that is put in `one`. NULL: it has neither. */
+/* Returns the values of enum or const (stored in *one), or NULL if the schema has neither. */
 static json_object *const *constants_of(json_object *schema, json_object **one, size_t *n)
 {
     json_object *list = json_member_of_type(schema, "enum", json_type_array);
@@ -82,7 +83,7 @@ static json_object *const *constants_of(json_object *schema, json_object **one, 
     return (json_object *const *)json_object_get_array(list)->array;
 }
 
-/* Objects and arrays are not looked into. */
+/* Whether two constants may be equal; objects and arrays are not compared. */
 static bool may_be_same(json_object *a, json_object *b)
 {
     bool numbers =
@@ -122,7 +123,7 @@ static bool requires_property(struct compiler *c, json_object *schema, const cha
     return false;
 }
 
-/* Objects that must have a property which differs. */
+/* Whether both require a property whose schemas are disjoint. */
 static bool objects_disjoint(struct compiler *c, json_object *a, json_object *b)
 {
     json_object *properties = json_member_of_type(a, "properties", json_type_object),

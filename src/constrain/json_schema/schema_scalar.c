@@ -31,7 +31,7 @@ bool schema_count(struct compiler *c, json_object *schema, const char *path, con
 
 /* ---- strings ---- */
 
-/* Refuses an unknown format, unless a pattern says what is wanted. */
+/* Reads pattern and format. An unknown format is an error unless there is a pattern. */
 static bool read_pattern(struct compiler *c, json_object *schema, const char *path,
                          struct string_spec *spec)
 {
@@ -67,7 +67,7 @@ struct frag schema_string(struct compiler *c, json_object *schema, const char *p
 
 /* ---- numbers ---- */
 
-#define EXACT_INTEGERS 9007199254740992.0 /* beyond it a double does not tell neighbours apart */
+#define EXACT_INTEGERS 9007199254740992.0 /* 2^53: above, doubles skip integers */
 
 static bool read_number_bound(struct compiler *c, json_object *schema, const char *path,
                               const char *key, struct number_bound *bound, double *value)
@@ -86,8 +86,8 @@ static bool read_number_bound(struct compiler *c, json_object *schema, const cha
     return true;
 }
 
-/* The narrower of an inclusive and an exclusive bound. `sign` 1: both are lower bounds, -1: upper.
- */
+/* Reads the tighter of an inclusive and an exclusive bound. `sign` is 1 for lower bounds, -1 for
+ * upper ones. */
 static bool read_number_bounds(struct compiler *c, json_object *schema, const char *path,
                                const char *inclusive, const char *exclusive, int sign,
                                struct number_bound *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats of strings as regular expressions. Each takes only what every reader takes: dates are
- * days that exist, times have a zone and no leap second, names and paths no odd corners. */
+/* String formats as regular expressions. Each allows only what every reader accepts: existing
+ * dates, times with a zone and without leap seconds, plain names and paths. */
 #include "constrain/json_schema/string_formats.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 #define TIME \
     "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 
-/* four of at most 62 characters: a name has at most 253 */
+/* four labels of at most 62 characters, since a host name has at most 253 */
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,60}[A-Za-z0-9])?"
 #define HOST LABEL "(?:\\." LABEL "){0,3}"
 #define ATOM "[A-Za-z0-9_%+~#'-]{1,31}"

@@ -3,7 +3,8 @@
 #ifndef EY_CONSTRAIN_STRING_FORMATS_H
 #define EY_CONSTRAIN_STRING_FORMATS_H
 
-/* Regular expression of a format, over the whole string; NULL: not known. */
+/* Returns the regular expression that the whole string must match, or NULL for an unknown format.
+ */
 const char *format_pattern(const char *name);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The position of one answer in a grammar, and the tokens that may come next.
+/* The position of one answer in a grammar, and the mask of tokens that may come next.
  *
- * A mask is made in two steps. What tokens do within the innermost bracketed text (a string,
- * mostly) depends on the state alone and is cached; it leaves a short list of nodes of the trie
- * where that text ended within a token. What may follow below those depends on the stack, and is
- * walked anew each time: with Qwen's vocabulary some 1,600 nodes behind a string's quote.
+ * A mask is computed in two steps. Which tokens stay within the innermost rule (mostly a string)
+ * depends only on the state and is cached, with a short list of exits: trie nodes where the rule
+ * ends within a token. What may follow at the exits depends on the stack and is walked each time:
+ * some 1,600 nodes behind a string's quote with Qwen's vocabulary.
  *
- * In the first step most tokens need no walk: where the state treats plain characters alike
- * (max_remaining.h), their tokens are taken as one set. The trie of the others has 12,000 of
- * 333,000 nodes. */
+ * In the first step most tokens need no walk: where a state treats plain characters alike
+ * (max_remaining.h), their tokens are allowed as a set. The trie of the other tokens has 12,000 of
+ * the 333,000 nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,22 +19,22 @@
 #include "constrain/analysis/plain_set.h"
 
 struct matcher_position {
-    uint32_t state, count, depth; /* count: of the state's counter; depth: of the stack */
+    uint32_t state, count, depth; /* count: value of the counter; depth: of the stack */
 };
 
 struct matcher_frame {
-    uint32_t site, count; /* where to return to, and its counter */
+    uint32_t site, count; /* call site to return to, and its counter's value */
 };
 
-/* The position after a byte of a walk, and what it overwrote on the stack. */
+/* The position after a byte of a walk, and the stack frame that it overwrote. */
 struct matcher_step {
     struct matcher_position position;
     struct matcher_frame overwritten;
     bool pushed;
 };
 
-/* Where the bytes of a state lead: 0 nowhere, NEEDS_STEP to what a walk by states alone cannot do,
- * else to a state, plus 1. */
+/* Transitions of a state by byte: 0 if none, NEEDS_STEP if it involves the stack or a counter, else
+ * the next state + 1. */
 struct transition_row {
     uint32_t state, next[256];
 };
@@ -46,25 +46,25 @@ struct matcher {
     const struct vocabulary *v;
     struct matcher_position position;
     struct matcher_frame *stack; /* [max_depth] */
-    struct matcher_step *steps;  /* [longest + 1] of a walk … */
-    uint32_t *states;            /* [longest + 1] … of one by states alone */
-    struct transition_row *rows; /* [ROWS] of the states that were met last */
+    struct matcher_step *steps;  /* [longest token + 1] of walk_by_step */
+    uint32_t *states;            /* [longest token + 1] of walk_subtrees */
+    struct transition_row *rows; /* [ROWS] of recently visited states */
     uint32_t *mask;
     struct token_exit *exits;
     uint32_t n_exits;
-    uint32_t visited; /* nodes, for this mask */
+    uint32_t visited; /* nodes visited for this mask */
     bool mask_is_current;
 };
 
-/* A mask that took this many nodes is worth keeping: it takes longer than copying one. */
+/* Masks that visited this many nodes are cached: computing them takes longer than a copy. */
 enum { MIN_CACHED_VISITS = 1000 };
 
 /* ---- bytes ---- */
 
 enum byte_outcome { BYTE_REFUSED, BYTE_TAKEN, BYTE_LEFT_RULE };
 
-/* Takes a byte. BYTE_LEFT_RULE: it ended the bracketed text whose caller is at `floor`; *return_set
- * is set and step->position unchanged. */
+/* Advances by a byte. Returns BYTE_LEFT_RULE if it ends the rule whose caller is at stack level
+ * `floor`; then *return_set is set and step->position is unchanged. */
 static inline enum byte_outcome matcher_step_byte(const struct grammar *g,
                                                   struct matcher_frame *stack, uint32_t floor,
                                                   uint8_t byte, struct matcher_step *step,
@@ -109,7 +109,7 @@ static void matcher_undo_step(struct matcher_frame *stack, const struct matcher_
 
 /* ---- walks ---- */
 
-/* The tokens that end at nodes begin..end-1. */
+/* Allows the tokens that end at nodes [begin, end). */
 static void allow_tokens(struct matcher *m, const struct token_trie *t, uint32_t begin,
                          uint32_t end)
 {
@@ -125,8 +125,8 @@ static void note_exit(struct matcher *m, const struct token_trie *t, uint32_t no
     m->exits[m->n_exits++] = (struct token_exit){node, return_set};
 }
 
-/* Allows the tokens at nodes begin..end-1, which are whole subtrees, as far as they go on from
- * `base`. Where they leave the bracketed text whose caller is at `floor`, that is noted. */
+/* Allows the tokens in nodes [begin, end), which are whole subtrees, that are valid from `base` on.
+ * Records exits where they leave the rule whose caller is at `floor`. */
 static void walk_by_step(struct matcher *m, const struct token_trie *t, uint32_t begin,
                          uint32_t end, struct matcher_position base, uint32_t floor)
 {
@@ -171,8 +171,8 @@ static inline const struct transition_row *transition_row_of(struct matcher *m, 
     return row;
 }
 
-/* The same, three times as fast: what only moves from state to state is followed here, the rest
- * step by step. Subtrees without any of the `wanted` classes are passed over. */
+/* Like walk_by_step, three times as fast: follows plain state transitions itself and leaves the
+ * rest to walk_by_step. Skips subtrees without any of the `wanted` classes. */
 static void walk_subtrees(struct matcher *m, const struct token_trie *t, uint32_t begin,
                           uint32_t end, struct matcher_position base, uint32_t floor,
                           uint64_t wanted)
@@ -199,7 +199,7 @@ static void walk_subtrees(struct matcher *m, const struct token_trie *t, uint32_
     m->visited += visited;
 }
 
-/* A whole trie, from the state's edges on. */
+/* Walks a whole trie, starting from the state's edges. */
 static void walk_trie(struct matcher *m, const struct token_trie *t, uint64_t wanted)
 {
     const struct grammar_state *state = &m->g->states[m->position.state];
@@ -212,7 +212,7 @@ static void walk_trie(struct matcher *m, const struct token_trie *t, uint64_t wa
     }
 }
 
-/* Walks what follows the ends of the innermost text. */
+/* Walks the subtrees of the exits. */
 static void walk_exits(struct matcher *m)
 {
     if (!m->n_exits) return;
@@ -249,7 +249,7 @@ static struct mask_key matcher_mask_key(const struct matcher *m)
     return key;
 }
 
-/* Characters of the state's plain set that may follow. */
+/* Returns how many characters of the state's plain set may follow. */
 static uint32_t matcher_max_remaining(const struct matcher *m)
 {
     const struct grammar_state *state = &m->g->states[m->position.state];
@@ -258,8 +258,8 @@ static uint32_t matcher_max_remaining(const struct matcher *m)
     return state->max_remaining == REMAINING_UNBOUNDED ? UINT32_MAX : state->max_remaining;
 }
 
-/* Allows the plain tokens whose characters are all in the set, and whole subtrees at once where the
- * classes say so. */
+/* Allows the plain tokens whose characters are all in the set; whole subtrees at once if their
+ * classes are. */
 static void allow_plain_set(struct matcher *m, const struct plain_set *a)
 {
     const struct token_trie *t = &m->v->tries[PLAIN_TRIE];
@@ -273,7 +273,7 @@ static void allow_plain_set(struct matcher *m, const struct plain_set *a)
     }
 }
 
-/* The plain tokens: those of the state's plain set at once, the others by a walk. */
+/* Allows the plain tokens: those of the state's plain set as a set, the others by a walk. */
 static void make_plain_mask(struct matcher *m)
 {
     const struct grammar_state *state = &m->g->states[m->position.state];

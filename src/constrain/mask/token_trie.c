@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the tries from tokens that are sorted by their bytes. */
+/* Builds tries from tokens sorted by their bytes. */
 #include "constrain/mask/token_trie.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static uint32_t common_prefix(const struct trie_entry *a, const struct trie_entr
     return n;
 }
 
-/* A zeroed array, whose size is added to *bytes. */
+/* Allocates a zeroed array and adds its size to *bytes. */
 static void *trie_array(size_t *bytes, size_t n, size_t size)
 {
     *bytes += n * size;
@@ -35,8 +35,8 @@ static bool token_trie_alloc(struct token_trie *t, size_t *bytes)
     return t->byte && t->depth && t->subtree_end && t->first_token && t->token_ids && t->classes;
 }
 
-/* Adds the nodes of a token below those that it shares with the one before it; path: the nodes of
- * that one. */
+/* Adds a token's nodes below the `shared` ones that it has in common with the previous token, whose
+ * nodes are in `path`. */
 static void token_trie_add(struct token_trie *t, const struct trie_entry *entry, uint32_t shared,
                            uint32_t *path, uint32_t *node)
 {

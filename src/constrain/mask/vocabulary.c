@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens sorted by their bytes, made into tries. */
+/* Sorts the tokens by their bytes and builds the tries. */
 #include "constrain/mask/vocabulary.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int compare_entries(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? -1 : 1) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* All tokens that can be text. */
+/* Lists all tokens that can be text. */
 static struct trie_entry *list_entries(const struct tokenizer *tok, int size, uint32_t *n)
 {
     int32_t last = tokenizer_size(tok) < size ? tokenizer_size(tok) : size;
@@ -45,13 +45,13 @@ static struct trie_entry *list_entries(const struct tokenizer *tok, int size, ui
     return entries;
 }
 
-/* Bytes that well-formed UTF-8 has. */
+/* Whether the byte occurs in well-formed UTF-8. */
 static bool is_utf8_byte(int byte)
 {
     return byte != 0xc0 && byte != 0xc1 && byte < 0xf5;
 }
 
-/* With these, a text that can be completed can be completed by tokens. */
+/* Checks that each byte of UTF-8 is a token, so that every text can be completed by tokens. */
 static bool has_all_bytes(const struct trie_entry *entries, uint32_t n, ey_err *e)
 {
     bool found[256] = {false};
@@ -127,7 +127,7 @@ void vocabulary_drop_longer(const struct vocabulary *v, uint32_t max_remaining, 
             mask_clear_bit(mask, v->long_ids[i]);
 }
 
-/* ---- the whole ---- */
+/* ---- opening ---- */
 
 static bool build_token_ranges(struct vocabulary *v, const struct trie_entry *entries, uint32_t n,
                                int size)
@@ -148,7 +148,7 @@ static bool build_token_ranges(struct vocabulary *v, const struct trie_entry *en
     return true;
 }
 
-/* Nodes where a bracketed text may end and something is below; of one closing byte. */
+/* Counts the nodes of one closing byte that have children, where a rule may end within a token. */
 static uint32_t count_exits(const struct vocabulary *v)
 {
     static const uint8_t closing[] = {'"', '}', ']'};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a vocabulary, prepared for the walks that make masks (matcher.c). */
+/* The tokens of a vocabulary, prepared for computing masks (matcher.c). */
 #ifndef EY_CONSTRAIN_VOCABULARY_H
 #define EY_CONSTRAIN_VOCABULARY_H
 
@@ -8,37 +8,39 @@
 
 enum { PLAIN_TRIE, OTHER_TRIE, TRIES, LENGTH_MASKS = 16 };
 
-/* Where a bracketed text ended within a token: what is below the node is up to the caller. */
+/* A trie node where a rule ends within a token; the caller of the rule decides about its subtree.
+ */
 struct token_exit {
-    uint32_t node, return_set; /* node: its top bit says that it is of OTHER_TRIE */
+    uint32_t node, return_set; /* node's top bit is set for OTHER_TRIE */
 };
 #define OTHER_TRIE_NODE 0x80000000u
 
 struct mask_cache;
 
 struct token_range {
-    uint32_t at, n; /* of vocabulary.text; n 0: the token is never allowed */
+    uint32_t at, n; /* offset in vocabulary.text; n == 0: never allowed */
 };
 
 struct vocabulary {
     struct token_trie tries[TRIES];
-    struct token_range *token_ranges; /* [n_token_ranges] by id */
+    struct token_range *token_ranges; /* [n_token_ranges], by id */
     char *text;
     size_t n_token_ranges;
-    size_t words;             /* of a mask */
+    size_t words;             /* 32-bit words of a mask */
     uint32_t max_token_bytes; /* bytes of the longest token */
     uint32_t max_plain_chars; /* characters of the longest plain token */
-    uint32_t n_exits;         /* of one mask, at most */
-    /* plain tokens by their characters: masks of at most 0..LENGTH_MASKS, then the ids of longer
-     * ones in the order of length */
+    uint32_t n_exits;         /* most exits of one mask */
+    /* plain tokens by length in characters: a mask for each maximum 0..LENGTH_MASKS, then the ids
+     * of longer ones, sorted by length */
     uint32_t *length_masks; /* [LENGTH_MASKS + 1][words] */
     int32_t *long_ids;      /* [n_long] */
-    uint32_t *long_ends;    /* [max_plain_chars + 1] behind those of at most so many characters */
+    uint32_t *long_ends;    /* [max_plain_chars + 1] end in long_ids of tokens of at most so many
+                               characters */
     struct mask_cache *cache;
     size_t bytes;
 };
 
-/* The plain tokens of at most max_remaining characters. */
+/* Sets the mask of the plain tokens of at most max_remaining characters. */
 void vocabulary_plain_mask(const struct vocabulary *v, uint32_t max_remaining, uint32_t *mask);
 /* Removes plain tokens of more than max_remaining characters from the mask. */
 void vocabulary_drop_longer(const struct vocabulary *v, uint32_t max_remaining, uint32_t *mask);
