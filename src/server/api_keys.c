@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys in, digests kept; what held a key is wiped. */
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256() may fail for want of memory, these cannot */
+/* Hashes API keys and wipes the memory that held them. */
+#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256() may fail to allocate, the deprecated functions \
+                                       cannot */
 #include "server/api_keys.h"
 
 #include <openssl/crypto.h>
@@ -14,7 +15,7 @@
 
 enum { MAX_KEY_FILE_BYTES = 1 << 20 };
 
-/* Overwrites what functions that were called have left of a key on the stack: strpbrk() copies up
+/* Overwrites stack memory where called functions may have left parts of a key: strpbrk() copies up
  * to 16 bytes there. */
 static __attribute__((noinline)) void wipe_stack(void)
 {

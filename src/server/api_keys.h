@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* API keys, of which the server keeps digests only. */
+/* API keys, kept as digests only. */
 #ifndef EY_SERVER_API_KEYS_H
 #define EY_SERVER_API_KEYS_H
 
@@ -13,12 +13,11 @@ struct api_keys {
 };
 
 bool api_keys_add(struct api_keys *keys, const char *key, ey_err *e);
-/* Each line of a file is one. */
+/* Adds the keys in a file, one per line. */
 bool api_keys_add_file(struct api_keys *keys, const char *path, ey_err *e);
-/* Whether an Authorization header has one of them; takes equally long whichever it is, and however
- * much of one is right. */
+/* Whether an Authorization header has one of the keys, in constant time. */
 bool api_keys_accept(const struct api_keys *keys, const char *authorization);
-/* The same of a bare one, as x-api-key has it. */
+/* Like api_keys_accept for a bare key, as in x-api-key. */
 bool api_keys_accept_key(const struct api_keys *keys, const char *key);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit alone does not hold where /proc/sys/kernel/core_pattern is a pipe. */
+/* RLIMIT_CORE alone has no effect if /proc/sys/kernel/core_pattern is a pipe. */
 #include "server/core_dumps.h"
 
 #include <sys/prctl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections are limited before descriptors run out: accept() that fails leaves its socket ready,
- * so that who waits for it spins, and /health is not heard. */
+/* Limits connections so that descriptors never run out: a failing accept() leaves the socket
+ * readable, so that the loop would spin and /health go unanswered. */
 #include "server/descriptors.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include "server/log.h"
 
 enum {
-    ENOUGH = 4096, /* for 272 connections that fetch images, and all else */
-    OTHERS = 20,   /* beside connections: decoders, fetches, a model that is loaded */
+    ENOUGH = 4096, /* for 272 connections that fetch images, and everything else */
+    OTHERS = 20,   /* besides connections: decoders, fetches, loading a model */
     MIN_CONNECTIONS = 8,
 };
 

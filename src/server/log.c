@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on standard error, through a queue: who logs never waits for who reads. */
+/* Log lines on standard error through a queue, so that logging never blocks on the reader. */
 #include "server/log.h"
 
 #include <fcntl.h>
@@ -19,10 +19,10 @@
 #define FINAL_LINES_SECONDS 1.0
 enum { MAX_LOG_LINE = 16 << 10, MAX_LOGGED_BODY = 4096, QUEUE_BYTES = 256 << 10 };
 
-static struct log_queue *queue; /* NULL: lines are written by who logs */
-static char log_path[PATH_MAX]; /* of the file that standard error is; "": it is none */
+static struct log_queue *queue; /* NULL: the caller writes its line itself */
+static char log_path[PATH_MAX]; /* path of the file that standard error is, or "" */
 
-/* What a shell opened by 2>>FILE, to be opened again after it was renamed. */
+/* Remembers the file that a shell opened by 2>>FILE, to reopen it after a rotation. */
 static void remember_log_path(void)
 {
     struct stat st;
@@ -45,7 +45,7 @@ void log_stop(void)
         return;
     }
     queue = NULL;
-    /* nobody reads: what is said from here on must not block either */
+    /* nobody reads: later lines must not block either */
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
 }

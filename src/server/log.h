@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's log: whole lines on standard error, with the time before them. They are written by a
- * thread, and dropped where nobody reads (log_queue.h). */
+/* The server's log: timestamped lines on standard error, written by a thread and dropped if nobody
+ * reads them (log_queue.h). */
 #ifndef EY_SERVER_LOG_H
 #define EY_SERVER_LOG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* From here on lines are written by the thread; before, by who logs. */
+/* Starts the writer thread. Before that, callers write their lines themselves. */
 void log_start(void);
-/* Gives what was said last a second to be read. */
+/* Stops the thread, with a second to write the last lines. */
 void log_stop(void);
-/* Opens the file that standard error was at the start again, as after it was renamed. False: it is
- * no file, or cannot be opened. */
+/* Reopens the file that standard error was at the start, after a log rotation. Returns false if it
+ * is not a file or cannot be opened. */
 bool log_reopen(void);
 
 void log_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* A request that is over; not `whole`: the client left, or was cut. Status 0: it got no answer;
- * method NULL: nor did it come whole, or well-formed. */
+/* Logs a finished request. `whole` is false if the client left or was disconnected. Status 0 means
+ * no reply was sent, method NULL that the request was incomplete or malformed. */
 void log_access(const char *peer, const char *method, const char *path, int status, double seconds,
                 bool whole);
-/* The beginning of a request's body, control characters made visible. */
+/* Logs the beginning of a request's body, with control characters escaped. */
 void log_body(const char *path, const char *body, size_t n);
 
 #endif

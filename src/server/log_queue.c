@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of bytes between those who log and the thread that writes. */
+/* A ring buffer between logging threads and the writer thread. */
 #include "server/log_queue.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ struct log_queue {
     pthread_t thread;
     int fd;
     char *ring;
-    size_t capacity, first, used; /* bytes: from `first` on, around the end */
-    size_t dropped;               /* lines since the last one that had room */
+    size_t capacity, first, used; /* bytes; `used` from `first` on, wrapping around */
+    size_t dropped;               /* lines dropped since the last one that fitted */
     bool ending, ended;
 };
 
@@ -55,7 +55,7 @@ static void put_note(struct log_queue *q)
     q->dropped = 0;
 }
 
-/* The note goes where the lines are missing: before the next one that fits, or at the end. */
+/* Adds "N lines dropped" where they are missing: before the next line that fits, or at the end. */
 static void note_what_was_dropped(struct log_queue *q, size_t more)
 {
     if (q->dropped && q->capacity - q->used >= NOTE_BYTES + more) put_note(q);
@@ -63,7 +63,7 @@ static void note_what_was_dropped(struct log_queue *q, size_t more)
 
 /* ---- the thread ---- */
 
-/* False: the descriptor is closed, or its reader has gone. */
+/* Writes all n bytes. Returns false if the descriptor is closed or its reader has gone. */
 static bool write_patiently(int fd, const char *bytes, size_t n)
 {
     while (n) {
@@ -103,7 +103,7 @@ static void *write_lines(void *user)
     return NULL;
 }
 
-/* Signals are for the thread that waits for them. */
+/* Starts the writer with all signals blocked; the main thread waits for them. */
 static bool start_thread(struct log_queue *q)
 {
     sigset_t all, before;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on their way to a descriptor. A thread of its own writes them, so that a reader that does
- * not read stops that thread and nobody else; lines that find no room are dropped and counted. */
+/* A bounded queue of lines to a descriptor. Its own thread writes them, so that a stalled reader
+ * blocks only that thread. Lines that do not fit are dropped and counted. */
 #ifndef EY_SERVER_LOG_QUEUE_H
 #define EY_SERVER_LOG_QUEUE_H
 
@@ -9,12 +9,12 @@
 
 struct log_queue;
 
-/* Lines go to `fd`, which stays the caller's; NULL: no memory or no thread. */
+/* Opens a queue that writes to `fd`, which it borrows. Returns NULL if out of memory or threads. */
 struct log_queue *log_queue_open(int fd, size_t capacity);
-/* Takes a line with its end, or drops it; never waits for the descriptor. */
+/* Adds a line with its newline, or drops it. Never blocks on the descriptor. */
 void log_queue_add(struct log_queue *queue, const char *line, size_t n);
-/* Waits for at most so many seconds until all is written, then ends the thread and frees the queue.
- * False: the descriptor takes nothing, and thread and queue remain with it. */
+/* Waits up to `seconds` until all is written, ends the thread and frees the queue. Returns false,
+ * and leaks thread and queue, if the descriptor still blocks. */
 bool log_queue_close(struct log_queue *queue, double seconds);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histograms and counters, and the Prometheus text made of them. Names, labels and buckets are
- * vLLM's, so that the dashboards for it work; eyelet_* is what only we have. */
+/* Histograms and counters in Prometheus text. Names, labels and buckets are vLLM's, so that its
+ * dashboards work; eyelet_* metrics are our own. */
 #include "server/metrics.h"
 
 #include <pthread.h>
@@ -48,7 +48,7 @@ enum histogram_name {
 
 static const struct {
     const char *name, *help;
-    double bound[MAX_BUCKETS]; /* rising; 0 ends them */
+    double bound[MAX_BUCKETS]; /* ascending, 0-terminated */
 } histogram_defs[] = {
 #define HISTOGRAM_SHAPE(id, name, help, ...) {name, help, {__VA_ARGS__}},
     HISTOGRAMS(HISTOGRAM_SHAPE)
@@ -117,7 +117,7 @@ void metrics_watch_tokens(struct metrics_watch *w, int n_tokens)
         observe(w, BETWEEN_TOKENS, (now - w->last) / more, (uint64_t)more);
         more = 0;
     }
-    if (more) observe(w, BETWEEN_TOKENS, 0, (uint64_t)more); /* came with the first */
+    if (more) observe(w, BETWEEN_TOKENS, 0, (uint64_t)more); /* tokens that came together */
     pthread_mutex_unlock(&w->metrics->lock);
     w->tokens = n_tokens;
     w->last = now;
@@ -156,7 +156,7 @@ struct metrics_writer {
     struct buf *out;
     const struct metrics *metrics;
     size_t n;                                    /* models */
-    char labels[SERVER_MAX_MODELS][LABEL_BYTES]; /* of every line: engine and model_name */
+    char labels[SERVER_MAX_MODELS][LABEL_BYTES]; /* engine and model_name labels of every line */
     ey_stats stats[SERVER_MAX_MODELS];
     struct model_status report[SERVER_MAX_MODELS];
 };
@@ -201,8 +201,8 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0;
 }
 
-/* name in C, Prometheus' name, type, help, what it is; `s` are the model's counters, `r` is what
- * the model manager knows */
+/* C name, Prometheus name, type, help, value; `s` has the model's counters, `r` the model manager's
+ * record */
 #define MODEL_METRICS(X)                                                                           \
     X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)             \
     X(waiting, "vllm:num_requests_waiting", "gauge",                                               \
@@ -257,7 +257,7 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision encoder.",     \
       s->vision_seconds)
 
-/* Of a GPU, while the model is loaded; checked after loading and once a minute while in use. */
+/* GPU memory while the model is loaded; checked after loading and once a minute in use. */
 #define GPU_METRICS(X)                                                                           \
     X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                       \
       "What the engine takes of the GPU, including the driver's context.",                       \
@@ -304,7 +304,7 @@ static void write_model_metrics(struct metrics_writer *w, const struct metric_de
     }
 }
 
-/* A model that is not on the GPU now has none of these. */
+/* Models that are not on a GPU now have no such lines. */
 static void write_gpu_metrics(struct metrics_writer *w)
 {
     for (size_t i = 0; i < sizeof(gpu_metric_defs) / sizeof(gpu_metric_defs[0]); i++) {
@@ -415,7 +415,7 @@ bool metrics_write(struct metrics *m, const struct metrics_sources *sources, str
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < N_HISTOGRAMS; i++)
         write_histogram(w, histogram_defs[i].name, (enum histogram_name)i);
-    /* the name that older dashboards know it by */
+    /* the name in older dashboards */
     write_histogram(w, "vllm:time_per_output_token_seconds", BETWEEN_TOKENS);
     write_server(w, sources);
     pthread_mutex_unlock(&m->lock);

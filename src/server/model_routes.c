@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The models that are served. One list for all: each client reads the members that it knows. */
+/* Routes that list models. One JSON object serves all dialects: each client reads the members that
+ * it knows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@ static void reply_json_list(struct exchange *x, struct buf *out)
     exchange_reply(x, 200, "application/json", out);
 }
 
-/* The context that clients want to know is in the headers of the model's files, which are read
- * first: it is waited for, but not for long. facts.max_model_len 0: not known yet. */
+/* Waits briefly until the model's plan, and with it the context length, is known. If it is not by
+ * then, facts.max_model_len is 0. */
 static struct model_status wait_for_plan(struct server *server, size_t model, struct exchange *x)
 {
     double until = seconds_now() + MODEL_WAIT_SECONDS;
@@ -34,7 +35,7 @@ static struct model_status wait_for_plan(struct server *server, size_t model, st
     return k;
 }
 
-/* What vLLM's clients expect; nothing here asks who may do what. */
+/* A fixed permission object, which vLLM's clients expect. */
 static void write_permission(struct json_writer *w, const struct server *server)
 {
     json_open_object(w);
@@ -63,7 +64,7 @@ static void add_int_or_null(struct json_writer *w, const char *key, int64_t valu
 
 /* ---- names ---- */
 
-/* What else a model may be called, each once. */
+/* A model's further names, without duplicates. */
 struct alias_list {
     const char *item[SERVER_MAX_NAMES + SERVER_MAX_ALIASES + 1];
     size_t n;
@@ -102,7 +103,7 @@ static const char *last_part(const char *name)
 
 /* ---- /v1/models ---- */
 
-/* llama.cpp's. */
+/* llama.cpp's members. */
 static void add_model_meta(struct json_writer *w, const struct model_card *card, int context)
 {
     json_write_key(w, "meta");
@@ -128,7 +129,7 @@ static void add_model_meta(struct json_writer *w, const struct model_card *card,
     json_close_object(w);
 }
 
-/* Anthropic's. */
+/* Anthropic's members. */
 static void add_lifecycle(struct json_writer *w, const char *name, int64_t created, int context)
 {
     char text[40];
@@ -270,7 +271,7 @@ static void add_template_abilities(struct json_writer *w, const struct model_car
     json_close_object(w);
 }
 
-/* The model that the query names, or the first. */
+/* Finds the model that the query names, or the first. */
 static bool model_of_query(struct server *server, struct exchange *x, size_t *model)
 {
     const char *name = exchange_query(x, "model");
@@ -308,7 +309,7 @@ void route_props(struct server *server, struct exchange *x)
     reply_json_list(x, &out);
 }
 
-/* A place is not a request's own here: as many are busy as answers run. */
+/* Requests have no fixed slot here: as many slots are busy as answers run. */
 void route_slots(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_LIST_BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan's items as JSON, the same from `eyelet plan --json` and from the server's /eyelet/plan. */
+/* Plan items as JSON, shared by `eyelet plan --json` and the server's /eyelet/plan. */
 #ifndef EY_SERVER_PLAN_JSON_H
 #define EY_SERVER_PLAN_JSON_H
 

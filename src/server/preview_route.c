@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image that a browser cannot show (HEIC, AVIF, an address) → a JPEG that it can. */
+/* Converts an image that a browser cannot show (HEIC, AVIF, an address) to a JPEG. */
 #include "server/preview_route.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { PREVIEW_SIDE = 1600 };
 
-/* The request's one field, borrowed from `root`. */
+/* Returns the request's "url", borrowed from `root`. */
 static const char *requested_url(json_object *root, size_t *n)
 {
     json_object *url = NULL;
@@ -53,7 +53,8 @@ static bool make_preview(ey_preview *out, const char *url, size_t n, const struc
     return ok;
 }
 
-/* One field; a body of many values would take far more memory than its bytes. */
+/* Refuses bodies with more values than the one field, which would take far more memory than their
+ * bytes. */
 static json_object *read_preview_request(const char *body, size_t n, ey_err *e)
 {
     enum { MOST_VALUE_BYTES = 16 << 10 };
@@ -68,7 +69,7 @@ void route_preview(struct server *server, struct exchange *x)
     ey_err e = {0};
     ey_preview preview = {0};
     const char *body = exchange_body(x, &n);
-    if (!exchange_charge(x, 3 * (uint64_t)n)) return; /* the text, and what it was before */
+    if (!exchange_charge(x, 3 * (uint64_t)n)) return; /* the decoded text and its source */
     json_object *root = read_preview_request(body, n, &e);
     const char *url = requested_url(root, &n_url);
     if (!root)

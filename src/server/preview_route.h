@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /eyelet/preview: the page's way to show what a browser cannot. */
+/* POST /eyelet/preview: JPEG previews of images that a browser cannot show. */
 #ifndef EY_SERVER_PREVIEW_ROUTE_H
 #define EY_SERVER_PREVIEW_ROUTE_H
 
 #include "server/server_context.h"
 
-/* {"url": "data:…" or an address that the media rules allow} → a JPEG of at most 1,600 pixels a
- * side. The header Image-Size has the original's "WIDTHxHEIGHT". */
+/* Takes {"url": "data:…" or an address that the media rules allow}, replies with a JPEG of at most
+ * 1,600 pixels a side. The header Image-Size is the original's "WIDTHxHEIGHT". */
 route_fn route_preview;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of routes: which path and method lead to which handler. */
+/* The routing table. */
 #include "server/routes.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ static const struct route routes[] = {
     {"POST", "/eyelet/preview", route_preview, 0},
 };
 
-/* One slash behind a path is not looked at. */
+/* Ignores one trailing slash. */
 static bool route_matches(const struct route *r, const char *path)
 {
     size_t n = strlen(r->path);
@@ -106,7 +106,7 @@ const struct route *route_find(const char *method, const char *path, const char 
     return NULL;
 }
 
-/* What clients ask for that is not there, and what is near it. */
+/* Paths that clients ask for in vain, and what to use instead. */
 static const struct {
     const char *begin, *hint;
 } hints[] = {
@@ -121,7 +121,8 @@ static const struct {
     {"/predict", "Immich's own models are not here; tools that caption use /v1/chat/completions"},
 };
 
-/* The longest route that the path ends with: the base URL says too much. */
+/* Returns the longest route that the path ends with: the client's base URL has a needless prefix.
+ */
 static const struct route *route_at_end(const char *path)
 {
     const struct route *best = NULL;
@@ -148,7 +149,7 @@ void route_hint(const char *path, char out[160])
         snprintf(out, 160, "there are /v1/chat/completions, /v1/models, /api/chat and /api/tags");
 }
 
-/* The first that the path begins with. */
+/* Dialects by path prefix; the first match applies. */
 static const struct {
     const char *begin;
     error_form_fn *form;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which path leads where. */
+/* Routing: path and method to handler. */
 #ifndef EY_SERVER_ROUTES_H
 #define EY_SERVER_ROUTES_H
 
@@ -10,20 +10,20 @@ struct route {
     route_fn *run;
     enum {
         ROUTE_OPEN = 1,     /* needs no key */
-        ROUTE_ANY_END = 2,  /* what comes after the path is an argument */
-        ROUTE_ANY_TYPE = 8, /* the body's type is not looked at, where no page sent it */
-        ROUTE_PROBE = 4, /* polled by machines: not logged when all is well, served when the server
-                            is full */
+        ROUTE_ANY_END = 2,  /* the rest of the path is an argument */
+        ROUTE_ANY_TYPE = 8, /* accepts any Content-Type, except from web pages */
+        ROUTE_PROBE = 4,    /* a health probe: not logged on success, served also when the server is
+                              full */
     } flags;
 };
 
-/* NULL: there is none; *allow then lists the methods that the path has, "" when there is no such
- * path. HEAD is GET. */
+/* Returns the route, or NULL; then *allow lists the methods of the path, "" if there is no such
+ * path. HEAD counts as GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
-/* What a client that asked for a path that is not there may want instead, as a sentence's end. */
+/* Writes what to use instead of an unknown path, as the end of a sentence. */
 void route_hint(const char *path, char out[160]);
-/* How errors of this path look, the door's refusals too. */
+/* Returns the writer of errors in the path's dialect, refusals before routing included. */
 error_form_fn *route_error_form(const char *path);
 
 #endif

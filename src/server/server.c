@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server from start to end: socket, model manager, HTTP server; then signals. */
+/* The server's life: sockets, model manager, HTTP server, then waiting for signals. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -25,11 +25,11 @@
 
 #define TICK_SECONDS 0.25
 #define STORM_SECONDS 1.0
-#define FINAL_SECONDS 2.0 /* for the last events of streams to go out */
+#define FINAL_SECONDS 2.0 /* to send the last events of streams */
 enum { MAX_GRAMMAR_CACHE_BYTES = 32 << 20 };
 enum {
     MMAP_THRESHOLD_BYTES = 128 << 10
-}; /* images and bodies go back to the system, whichever thread freed them */
+}; /* freed images and bodies return to the system, whichever thread frees them */
 static const uint64_t max_host_budget = (uint64_t)1 << 30;
 
 struct server_options server_defaults(void)
@@ -94,8 +94,8 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* SIGTERM, SIGINT and SIGHUP, unless the parent process ignores them for us, as shells do with &
- * and nohup. */
+/* SIGTERM, SIGINT and SIGHUP, except those that the parent process has set to be ignored, as shells
+ * do with & and nohup. */
 static sigset_t awaited_signals(void)
 {
     sigset_t set;
@@ -106,7 +106,7 @@ static sigset_t awaited_signals(void)
     return set;
 }
 
-/* The one that came within so many seconds, or 0. */
+/* Returns the signal that arrives within `seconds`, or 0. */
 static int wait_for_signal(const sigset_t *set, double seconds)
 {
     struct timespec t = {.tv_sec = (time_t)seconds,
@@ -122,7 +122,8 @@ static bool has_terminal(void)
     return fd >= 0;
 }
 
-/* Reads again what may have changed; what cannot be used stays as it was. */
+/* Rereads key and TLS files and reopens the log. A file that cannot be used keeps its old contents.
+ */
 static void reload(struct server *server)
 {
     ey_err e;
@@ -133,8 +134,8 @@ static void reload(struct server *server)
                    : "");
 }
 
-/* Waits, and whether a signal came that ends the server: not SIGHUP, unless the terminal has gone
- * from which it was started. */
+/* Waits for a signal; returns whether it ends the server. SIGHUP does only if the terminal that the
+ * server was started from has closed. */
 static bool is_told_to_stop(struct server *server, const sigset_t *signals, double seconds)
 {
     int number = wait_for_signal(signals, seconds);
@@ -144,8 +145,8 @@ static bool is_told_to_stop(struct server *server, const sigset_t *signals, doub
     return false;
 }
 
-/* Waits, and whether what drains is to stop at once: by SIGINT, or by a SIGTERM a second after the
- * one before. Those that come faster are one. */
+/* Waits for a signal; returns whether draining is to be cut short: by SIGINT, or by another SIGTERM
+ * at least a second after the last. */
 static bool is_told_again(const sigset_t *signals, double seconds, double *last)
 {
     int number = wait_for_signal(signals, seconds);
@@ -201,7 +202,7 @@ static bool any_model_stuck(struct server *server)
     return stuck;
 }
 
-/* While none is left nobody is let in, and the library does not try; said once. */
+/* Stops accepting while no descriptor is free, and logs that once. */
 static void watch_descriptors(struct server *server)
 {
     enum { TO_GO_ON = 8 };
@@ -226,8 +227,7 @@ static void server_tick(struct server *server, struct throughput_log *throughput
     if (server->watchdog && !any_model_stuck(server)) systemd_notify("WATCHDOG=1\n");
 }
 
-/* Whether all that is to be loaded at the start has been. False with *failed: a model could not be.
- */
+/* Whether all models to be loaded at the start are. Sets *failed if one could not be. */
 static bool start_is_done(struct server *server, bool *failed, ey_err *e)
 {
     bool started = true;
@@ -239,7 +239,7 @@ static bool start_is_done(struct server *server, bool *failed, ey_err *e)
     return started;
 }
 
-/* Until the first signal. False: a model could not be loaded. */
+/* Serves until the first signal. Fails if a model could not be loaded. */
 static bool serve_until_signal(struct server *server, const sigset_t *signals, const char *url,
                                double start, ey_err *e)
 {
@@ -264,7 +264,7 @@ static bool has_busy_connections(struct server *server)
     return connections_count(http_server_connections(server->http_server)).busy > 0;
 }
 
-/* Lets what runs come to its end. False: a second signal came. */
+/* Lets running requests finish. Returns false if a second signal came. */
 static bool drain(struct server *server, const sigset_t *signals)
 {
     struct throughput_log throughput[SERVER_MAX_MODELS] = {0};
@@ -332,10 +332,10 @@ bool server_run(const struct server_options *options, ey_err *e)
     double start = seconds_now();
     log_start();
     signal(SIGPIPE, SIG_IGN);
-    mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES); /* the threshold would grow by itself, and
-                                               freed memory stay in threads' arenas */
+    mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES); /* fixed: glibc would raise it, and
+                                              threads' arenas keep freed memory */
     pthread_sigmask(SIG_BLOCK, &signals,
-                    &before); /* threads inherit it: only wait_for_signal sees them */
+                    &before); /* threads inherit the mask: only wait_for_signal gets signals */
     bool ok = server_socket_open(&listener, "--host", options->host, options->port, e) &&
               check_network_access(options, &listener, e) &&
               open_ollama_socket(options, &ollama, e);

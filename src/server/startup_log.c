@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines about the model, its memory and the throughput; those that people search vLLM's log for are
- * word for word. */
+/* Log lines about models, memory and throughput. Those that people search for in vLLM's log have
+ * its exact words. */
 #include "server/startup_log.h"
 
 #include <ifaddrs.h>
@@ -25,7 +25,7 @@ void startup_url(char out[128], const struct server_options *o, const struct ser
              v6 ? "]" : "", l->port);
 }
 
-/* This machine's first address in a local network; false: none. */
+/* Finds this machine's first address in a local network. Returns false if it has none. */
 static bool network_address(char out[64])
 {
     struct ifaddrs *all = NULL;

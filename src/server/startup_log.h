@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server says at its start and while it works. */
+/* What the server logs when it starts and while it works. */
 #ifndef EY_SERVER_STARTUP_LOG_H
 #define EY_SERVER_STARTUP_LOG_H
 
@@ -9,12 +9,12 @@
 /* "http://127.0.0.1:8000" */
 void startup_url(char out[128], const struct server_options *options,
                  const struct server_socket *listener);
-/* Where all addresses are listened on: the one to type on another device. */
+/* If the server listens on all addresses: logs the one to type on another device. */
 void log_network_url(const struct server_options *options, const struct server_socket *listener);
-/* The models and their memory, when those that are to be loaded at the start have been. */
+/* Logs the models and their memory, once those to be loaded at the start are. */
 void log_loaded_models(const struct server *server);
 
-/* vLLM's line about the last ten seconds; nothing where nothing was done. */
+/* vLLM's throughput line for the last ten seconds; none if the server was idle. */
 struct throughput_log {
     double since;
     ey_stats before;

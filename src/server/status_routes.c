@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server reports about itself: health, readiness, version, plan and metrics. */
+/* Routes about the server itself: health, readiness, version, plan and metrics. */
 #include "server/status_routes.h"
 
 #include <stdio.h>
@@ -19,10 +19,10 @@ static void reply_json(struct exchange *x, int status, struct buf *out)
 
 /* ---- is it alive ---- */
 
-/* Of all models together. */
+/* Health of all models together. */
 struct health {
     bool stuck, spilled;
-    ey_stats stats; /* of the one that is stuck */
+    ey_stats stats; /* of the stuck model */
     uint64_t spilled_bytes, held_bytes;
 };
 
@@ -59,7 +59,7 @@ void route_health(struct server *server, struct exchange *x)
         json_add_fixed(&w, "step_age_seconds", h.stats.heartbeat_age, 1);
         json_add_int(&w, "running", h.stats.running);
         json_add_int(&w, "waiting", h.stats.waiting);
-    } else { /* it serves, but no longer as it should */
+    } else { /* it serves, but slowly */
         json_add_bool(&w, "spilled", true);
         json_add_uint(&w, "spilled_bytes", h.spilled_bytes);
         json_add_uint(&w, "held_bytes", h.held_bytes);
@@ -74,8 +74,8 @@ static const char *const model_state_names[] = {[MODEL_LOADING] = "loading",
                                                 [MODEL_FAILED] = "failed",
                                                 [MODEL_CLOSING] = "stopping"};
 
-/* The model that says how ready the server is: one that could not be loaded, else one that is still
- * loaded for the first time, else the first. */
+/* Returns the model that decides readiness: one that failed to load, else one that is loading for
+ * the first time, else the first. */
 static size_t deciding_model(struct server *server)
 {
     size_t telling = 0;
@@ -100,8 +100,8 @@ static void write_model_states(struct json_writer *w, struct server *server)
     json_close_array(w);
 }
 
-/* A server that unloaded its models is ready: the next request wakes them. So is one that loads a
- * model again, or one that takes turns. */
+/* A server that has unloaded idle models is ready, since the next request loads them; so is one
+ * that reloads a model or swaps models. */
 void route_ready(struct server *server, struct exchange *x)
 {
     struct model_status k = model_manager_status(server->model_manager, deciding_model(server));

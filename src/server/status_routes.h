@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handlers of the routes by which the server reports about itself. */
+/* Handlers of the routes about the server itself. */
 #ifndef EY_SERVER_STATUS_ROUTES_H
 #define EY_SERVER_STATUS_ROUTES_H
 
@@ -10,7 +10,7 @@ route_fn route_health, route_ready, route_version, route_metrics, route_plan;
 /* The models, as OpenAI's, vLLM's, llama.cpp's and Anthropic's clients read them (model_routes.c).
  */
 route_fn route_models, route_model, route_props, route_slots, route_lora_adapters;
-/* False: there is none of this name, and the exchange is answered. */
+/* Finds a model by name. If there is none, replies with an error and returns false. */
 bool find_model_or_fail(struct server *server, struct exchange *x, const char *name, size_t *model);
 
 #endif

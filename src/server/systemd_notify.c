@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The address of $NOTIFY_SOCKET; 0: there is none that can be sent to. */
+/* Reads the address of $NOTIFY_SOCKET. Returns its length, or 0 if it is unset or unusable. */
 static socklen_t notify_socket_address(struct sockaddr_un *address)
 {
     const char *name = getenv("NOTIFY_SOCKET");

@@ -125,7 +125,7 @@ bool is_trusted_proxy(const struct trusted_proxies *p, struct client_address a)
 
 /* ---- what proxies say ---- */
 
-/* The address of one entry, without blanks: "192.0.2.1", or of Forwarded
+/* Reads the address of one trimmed entry: "192.0.2.1", or in Forwarded
  * "proto=https;for=\"[2001:db8::1]:80\"". */
 static bool read_forwarded_entry(struct client_address *out, const char *entry, size_t n,
                                  bool plain)

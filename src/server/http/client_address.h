@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is at the other end: what shares of places and memory are counted by. Behind a proxy that is
- * trusted, it is who the proxy says. */
+/* Client addresses, by which shares of places and memory are counted. Behind a trusted proxy, the
+ * address that the proxy reports. */
 #ifndef EY_SERVER_CLIENT_ADDRESS_H
 #define EY_SERVER_CLIENT_ADDRESS_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the order of the network, an IPv4 address as IPv6 has it. All 0: not known. */
+/* In network byte order; IPv4 as IPv4-mapped IPv6. All 0: unknown. */
 struct client_address {
     unsigned char byte[16];
 };
@@ -19,7 +19,7 @@ struct client_address client_address_of_socket(int fd);
 bool client_address_read(struct client_address *out, const char *text, size_t n);
 void client_address_write(struct client_address address, char out[INET6_ADDRSTRLEN]);
 
-/* A single client has all IPv6 addresses that begin with the same 64 bits. */
+/* Identifies a client: an IPv4 address, or the first 64 bits of an IPv6 address. */
 struct client_number {
     uint64_t high, low;
 };
@@ -28,7 +28,7 @@ bool client_number_equal(struct client_number a, struct client_number b);
 
 struct address_range {
     struct client_address first;
-    int bits; /* that all in it begin with */
+    int bits; /* prefix length */
 };
 
 /* "192.0.2.1", "10.0.0.0/8", "fd00::/8". */
@@ -41,9 +41,9 @@ struct trusted_proxies {
 };
 
 bool is_trusted_proxy(const struct trusted_proxies *proxies, struct client_address address);
-/* Goes back one line of X-Forwarded-For, or of Forwarded: from *address, a trusted proxy, to who it
- * says it heard from, and on while that is one too. False: *address is the client, or nothing more
- * is known about it. */
+/* Walks one line of X-Forwarded-For (`plain`) or Forwarded backwards: from *address, a trusted
+ * proxy, to the address that it reports, while that is a trusted proxy too. Returns false if
+ * *address is the client or nothing more is known. */
 bool client_address_forwarded(struct client_address *address, const char *line, bool plain,
                               const struct trusted_proxies *proxies);
 

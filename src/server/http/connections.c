@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table that the main thread sweeps. A connection is cut by shutting its socket down: its own
- * thread sees that and cleans up. */
+/* A table of connections that the main thread sweeps. A connection is cut by shutting down its
+ * socket; its own thread notices and cleans up. */
 #include "server/http/connections.h"
 
 #include <math.h>
@@ -14,11 +14,11 @@
 #include "base/clock.h"
 
 enum {
-    CLOSING = 256, /* connections that were cut and whose threads have not ended */
+    CLOSING = 256, /* cut connections whose threads have not ended yet */
     MOST_SLOTS = EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS + CLOSING
 };
-/* A body that has come for so long may lose its place, when it pauses: what came in the last
- * seconds counts. */
+/* After so many seconds a body that pauses may lose its place; the rate of the last seconds counts.
+ */
 #define BODY_GRACE 1.0
 #define PAUSE_SECONDS 5.0
 
@@ -53,7 +53,7 @@ void connections_close(struct connections *all)
 
 /* ---- cutting ---- */
 
-/* The library can answer only what has come whole. The client waits for nothing else. */
+/* Writes a reply to the socket directly: the library answers only complete requests. */
 static void tell_connection(const struct connections *all, struct http_connection *c,
                             const char *why)
 {
@@ -109,7 +109,7 @@ static int count_waiting(const struct connections *all, const bool *waits,
     return n;
 }
 
-/* One whose client has hung up, and whose thread has not seen it. */
+/* Finds a connection whose client has hung up before its thread has noticed. */
 static struct http_connection *hung_up(struct connections *all, const bool *waits)
 {
     struct pollfd p[MOST_SLOTS];
@@ -121,7 +121,7 @@ static struct http_connection *hung_up(struct connections *all, const bool *wait
     return NULL;
 }
 
-/* Of the client that lets most connections wait, the one that has waited longest; NULL: none. */
+/* Returns the longest-waiting connection of the client with most waiting connections, or NULL. */
 static struct http_connection *longest_waiting(struct connections *all, double now)
 {
     bool waits[MOST_SLOTS];
@@ -171,7 +171,7 @@ static void replace_one(struct connections *all, double now)
                        "faster, or let the server take more at once (--max-connections)");
 }
 
-/* Whoever connects faster than threads can end is held back here, on the thread that accepts. */
+/* Delays accepting, on the accepting thread, while too many cut connections have not ended. */
 static void let_threads_end(struct connections *all)
 {
     enum { NAP_US = 1000 };
@@ -229,7 +229,7 @@ void connections_enter(struct connections *all, struct http_connection *c,
 
 /* ---- places ---- */
 
-/* Whether one of `client` may have another place, and what others have of it. */
+/* Whether this connection's client may take another place. */
 static bool has_place_for(const struct connections *all, const struct http_connection *c)
 {
     int own = 1, taken = 1;
@@ -243,7 +243,7 @@ static bool has_place_for(const struct connections *all, const struct http_conne
     return left >= 0 && (own == 1 || own <= EY_CLIENT_SHARE * left);
 }
 
-/* A body that pauses and holds a place, the client's own where it has one. */
+/* Returns a place-holding connection whose body pauses, preferring the client's own. */
 static struct http_connection *slow_body(struct connections *all, struct client_number client)
 {
     struct http_connection *found = NULL;
@@ -336,7 +336,7 @@ static void cut_late(struct connections *all, struct http_connection *c, double 
     }
 }
 
-/* Of the bodies that pause, the one with most bytes. */
+/* Cuts the pausing body that holds most bytes. */
 static void cut_largest_pause(struct connections *all, double now)
 {
     struct http_connection *largest = NULL;

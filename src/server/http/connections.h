@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The open connections, what each is at, until when that may take, and which one goes where too
- * many want to be one. The library's own timeout starts again with every byte, so that a client
- * could hold a connection for ever; these do not. */
+/* The open connections: their phases and deadlines, and which one is cut when there are too many.
+ * libmicrohttpd's timeout restarts with every byte, so a client could hold a connection forever;
+ * these deadlines do not. */
 #ifndef EY_SERVER_CONNECTIONS_H
 #define EY_SERVER_CONNECTIONS_H
 
@@ -14,73 +14,74 @@
 #include "server/http/send_rate.h"
 
 enum connection_phase {
-    PHASE_FREE, /* no connection */
+    PHASE_FREE, /* unused slot */
     PHASE_IDLE, /* between requests */
     PHASE_HEADERS,
     PHASE_BODY,
-    PHASE_WORKING, /* a route runs: takes as long as it takes */
-    PHASE_SENDING, /* the client is to take what was sent */
+    PHASE_WORKING, /* a route is running, without a deadline */
+    PHASE_SENDING, /* waiting for the client to read the reply */
 };
 
 struct http_connection {
     enum connection_phase phase;
     int fd;
-    double phase_since, deadline; /* of the phase, seconds_now(); HUGE_VAL: no end */
-    struct send_rate rate;        /* of the body */
-    size_t n_body;                /* that came of it */
-    bool waits_for_server;        /* its body does, for memory */
-    bool cut;                     /* its time is over, or the server's */
-    bool told;                    /* why: 408 */
-    bool holds_place;             /* its request was admitted, and is not at its end */
-    struct client_number client;  /* whose request it is; between requests: the peer */
+    double phase_since, deadline; /* of the phase; seconds_now(), HUGE_VAL: none */
+    struct send_rate rate;        /* receive rate of the body */
+    size_t n_body;                /* bytes received */
+    bool waits_for_server;        /* its body is paused until memory is free */
+    bool cut;                     /* timed out, replaced, or the server ends */
+    bool told;                    /* it got a 408 */
+    bool holds_place;             /* its request was admitted and has not ended */
+    struct client_number client;  /* of its request, or the peer between requests */
     struct client_address peer;
 };
 
 struct connections {
     pthread_mutex_t lock;
     struct http_connection *slot;
-    int n_slots, max; /* max: requests at once. The other slots are for /health and for those that
-                         were cut and are not gone yet */
-    int n;            /* slots in use */
+    int n_slots, max; /* max: requests at once. The other slots are for /health and for cut
+                        connections that have not ended yet */
+    int n;            /* used slots */
     bool all_cut;
-    bool encrypted; /* nobody is told why it was cut: only the library could */
+    bool encrypted; /* TLS: we cannot write a 408 past the library */
 };
 
-/* For max requests at once, of which each has a connection, and room beyond. Fewer where
- * descriptors are for no more than `room` connections. */
+/* Makes a table for `max` requests at once and spare connections, `room` connections at most in
+ * all.
+ */
 bool connections_open(struct connections *all, int max, int room, ey_err *e);
 void connections_close(struct connections *all);
-/* How many connections there may be, those that are about to end included. */
+/* Returns the number of connections for `max` requests, including those about to end. */
 int connections_room_for(int max);
 
-/* NULL: the table is full. Where `max` are open, one that waits for its client is cut for the new
- * one: of the client that has most of these, the one that has waited longest. Waits a
- * millisecond where many of those that were cut are not gone. */
+/* Adds a connection with `seconds` for its first request's headers. Returns NULL if the table is
+ * full. If `max` are open, cuts one that waits for its client: the longest-waiting one of the
+ * client with most of these. Sleeps a millisecond while many cut ones have not ended. */
 struct http_connection *connections_add(struct connections *all, int fd, double seconds);
 void connections_remove(struct connections *all, struct http_connection *c);
-/* The connection is at something else for at most so many seconds; 0: for as long as it takes. */
+/* Enters a phase with a deadline in `seconds`, 0 for none. */
 void connections_enter(struct connections *all, struct http_connection *c,
                        enum connection_phase phase, double seconds);
-/* Gives a place to a client's request whose headers came, until its end. False: all are taken, or
- * all but the last ones that the client must leave to others: one may hold EY_CLIENT_SHARE times as
- * many as it leaves free. A slow body loses its place to it. Probes need none. */
+/* Admits a client's request, whose headers have come, to a place until its end. A client may hold
+ * at most EY_CLIENT_SHARE times as many places as it leaves free. A slow body loses its place to
+ * the new request. Returns false if there is no place. Probes need none. */
 bool connections_admit(struct connections *all, struct http_connection *c,
                        struct client_number client);
-/* Bytes of the body came; `n` of them since it began. */
+/* Records that n bytes of the body have arrived so far. */
 void connections_progress(struct connections *all, struct http_connection *c, size_t n,
                           double stall_seconds);
-/* The server lets the body wait, or takes it on. */
+/* Records that the server pauses or resumes reading the body. */
 void connections_hold_up(struct connections *all, struct http_connection *c, bool waits);
 
 /* Whether the client has closed its end, or the connection was cut. */
 bool connections_hung_up(struct connections *all, struct http_connection *c);
-/* Whether it was cut and got a 408. */
+/* Whether the connection was cut with a 408. */
 bool connections_told(struct connections *all, struct http_connection *c);
 
-/* Cuts those whose time is over, and bodies that come too slowly; one that pauses already where
- * others wait for the memory that it has. */
+/* Cuts connections past their deadline and bodies that are too slow. If requests wait for memory,
+ * also a body that merely pauses. */
 void connections_sweep(struct connections *all, bool memory_is_awaited);
-/* Cuts all, also those that are still to come. */
+/* Cuts all connections, future ones included. */
 void connections_cut_all(struct connections *all);
 
 struct connections_count {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answering an exchange: replies, errors as the API has them, streams. */
+/* Replies of an exchange: bodies, errors and streams. */
 #include "server/http/http_exchange.h"
 
 #include <stdarg.h>
@@ -101,13 +101,13 @@ static void add_default_header(struct exchange *x, const char *name, const char 
     if (!has_header(x, name)) exchange_add_header(x, name, value);
 }
 
-/* By which a client can name this answer: OpenAI's library reads the first, Anthropic's the second.
- */
+/* Adds a request ID in two headers: OpenAI's library reads the first, Anthropic's the second. */
 static void add_request_id(struct exchange *x)
 {
     unsigned char bytes[12] = {0};
     char id[32] = "req_";
-    if (getrandom(bytes, sizeof(bytes), 0) < 0) memset(bytes, 0, sizeof(bytes)); /* only an id */
+    if (getrandom(bytes, sizeof(bytes), 0) < 0)
+        memset(bytes, 0, sizeof(bytes)); /* it need not be secret */
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(id + 4 + 2 * i, 3, "%02x", bytes[i]);
     add_default_header(x, "x-request-id", id);
@@ -137,7 +137,7 @@ static void add_response_headers(struct exchange *x, struct MHD_Response *respon
         MHD_add_response_header(response, x->header[i].name, x->header[i].value);
 }
 
-/* Hands the reply to the library, which may live on after us. */
+/* Queues the reply; the library may keep it longer than the exchange. */
 static void queue_response(struct exchange *x, int status, const char *content_type,
                            struct MHD_Response *response)
 {
@@ -276,7 +276,7 @@ void exchange_uncharge(struct exchange *x, uint64_t kept)
 
 /* ---- streams ---- */
 
-/* Called by the library when the client has taken what came before. */
+/* Called by the library when the client has read the previous bytes. */
 static ssize_t pull_stream(void *user, uint64_t position, char *out, size_t size)
 {
     struct exchange *x = user;
@@ -299,7 +299,7 @@ void exchange_stream(struct exchange *x, int status, const char *content_type,
     x->streaming = true;
     add_default_header(x, "Cache-Control", "no-cache");
     add_default_header(x, "X-Accel-Buffering",
-                       "no"); /* proxies that collect replies are to pass this one on as it comes */
+                       "no"); /* tells buffering proxies (nginx) to pass the stream on */
     connections_enter(x->connections, x->connection, PHASE_SENDING,
                       x->server->options->stall_seconds);
     queue_response(

@@ -10,11 +10,11 @@
 
 enum { MAX_REPLY_HEADERS = 16 };
 
-/* Why a request is rejected; sent after its body, which is discarded, has been received. */
+/* Why a request is rejected. Sent after its body has been received and discarded. */
 struct request_refusal {
-    int status; /* 0: it is accepted */
+    int status; /* 0: accepted */
     char message[256];
-    char name[24], value[64]; /* a header that goes with it; "": none */
+    char name[24], value[64]; /* a header of the reply, or "" */
 };
 
 struct exchange {
@@ -23,43 +23,42 @@ struct exchange {
     struct http_connection *connection;
     struct MHD_Connection *mhd;
     char client[INET6_ADDRSTRLEN]; /* for the log */
-    ey_budget *budget;             /* the client's part of the server's; NULL: not admitted */
-    bool ollama;                   /* it came by Ollama's port */
-    const char *bound_to;          /* address of the socket that it came by */
+    ey_budget *budget;             /* the client's part of the server's; NULL until admitted */
+    bool ollama;                   /* came by Ollama's port */
+    const char *bound_to;          /* address of the listening socket */
     double started;
-    const char *method, *path; /* from when its headers are there */
-    const char
-        *target; /* the request line's target as it came; valid until the headers are there */
+    const char *method, *path; /* valid once the headers have arrived */
+    const char *target;        /* the raw request target; valid until the headers have arrived */
     size_t n_target;
     bool bad_target;
-    char log_path[128]; /* for the log: without query, control characters made visible */
+    char log_path[128]; /* for the log: without query, control characters escaped */
 
-    const struct route *route; /* NULL: a file of the page, or refused */
+    const struct route *route; /* NULL for a file of the page, or if refused */
     const struct page_file *file;
-    const char *argument;       /* the rest of a path that a route takes with any end */
-    error_form_fn *write_error; /* of the path; NULL: OpenAI's */
+    const char *argument;       /* the rest of the path of a ROUTE_ANY_END route */
+    error_form_fn *write_error; /* of the path's dialect; NULL: OpenAI's */
     struct request_refusal refusal;
     bool cors; /* a page of another origin may read the reply */
     char *body;
-    size_t n_body, capacity, n_received,
-        n_expected;       /* received: thrown away ones too; expected: 0: not said */
-    uint64_t budget_held; /* of the budget */
-    uint64_t charged;     /* of it, for more than the body */
-    bool headers_seen, closes_connection; /* close: the connection ends with this reply */
+    size_t n_body, capacity, n_received, n_expected; /* n_expected: Content-Length, 0 if unknown;
+                                                        n_received counts discarded bytes too */
+    uint64_t budget_held;                            /* bytes of the budget */
+    uint64_t charged;                                /* of these, besides the body */
+    bool headers_seen, closes_connection;            /* closes_connection: after this reply */
 
     struct {
         char *name, *value;
     } header[MAX_REPLY_HEADERS];
     size_t n_headers;
-    int status; /* of the reply; 0: none yet */
+    int status; /* of the reply, 0 if none was sent yet */
     bool queued;
     struct response_stream stream;
     bool streaming;
 };
 
-/* Frees what the exchange holds, and itself. */
+/* Frees the exchange and everything that it holds. */
 void exchange_free(struct exchange *x);
-/* The reply without a body, or with bytes that live for ever. */
+/* Replies without a body, or with static bytes. */
 void exchange_reply_empty(struct exchange *x, int status);
 void exchange_reply_static(struct exchange *x, int status, const char *content_type,
                            const void *bytes, size_t n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exchanges as libmicrohttpd brings them: headers, body, answer, end. The body of a rejected
- * request is read and discarded before the reply is sent: closing a connection with unread bytes
- * resets it, and the client loses the reply. */
+/* Handles libmicrohttpd's callbacks: headers, body, reply, end. The body of a rejected request is
+ * read and discarded before the reply: closing a connection with unread bytes resets it, and the
+ * client would lose the reply. */
 #include "server/http/http_server.h"
 
 #include <fcntl.h>
@@ -24,22 +24,22 @@
 
 enum {
     CONNECTION_MEMORY = 2 * EY_MAX_HEADER_BYTES,
-    CONNECTION_STACK = 1 << 20, /* of a connection's thread: images are decoded on it; untouched
-                                   pages cost nothing */
+    CONNECTION_STACK = 1 << 20, /* of a connection's thread, which decodes images; untouched pages
+                                  take no memory */
     FIRST_BODY = 16 << 10,
     BUDGET_WAIT_MS = 2000,
-    MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* of a body without a length */
+    MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* bytes of a body without a length */
     MAX_PEM_BYTES = 1 << 20,
-    MAX_RETIRED = 32, /* daemons that were replaced and have open connections */
+    MAX_RETIRED = 32, /* replaced daemons that still have open connections */
 };
 
-/* A daemon of the library, and the socket that it listens to. */
+/* A libmicrohttpd daemon and its listening socket. */
 struct listening_daemon {
     struct MHD_Daemon *daemon;
     struct server_socket listener;
 };
 
-/* A way in: the server's own, and Ollama's port. */
+/* A listening port: the server's own, or Ollama's. */
 struct listening_door {
     struct http_server *http_server;
     struct listening_daemon current;
@@ -50,9 +50,9 @@ struct http_server {
     struct server *server;
     struct listening_door door[2];
     size_t n_doors;
-    struct listening_daemon retired[MAX_RETIRED]; /* that only finish what they have */
+    struct listening_daemon retired[MAX_RETIRED]; /* finish their connections, accept none */
     size_t n_retired;
-    bool paused; /* the current one does not listen */
+    bool paused; /* the current daemon does not accept */
     struct connections connections;
     struct address_range proxy[SERVER_MAX_DOMAINS];
     size_t n_proxies;
@@ -105,10 +105,9 @@ static enum MHD_Result collect_request_header(void *user, enum MHD_ValueKind kin
     return MHD_YES;
 }
 
-/* The library (before version 1.0, which sees to it itself) ends strings at a NUL byte that the
- * client sent, and joins folded lines. Strings point to the bytes as they came, line ends
- * overwritten, so that what it did not tell us shows as a gap between one header's end and the next
- * one's name. */
+/* libmicrohttpd before 1.0 truncates strings at a NUL byte in the request and joins folded lines.
+ * Its strings point into the received bytes, so bytes that it hid from us show up as a gap between
+ * one header's end and the next one's name. */
 static bool is_reported_whole(const struct exchange *x, const struct request_headers *h,
                               const char *method, const char *version)
 {
@@ -188,7 +187,9 @@ static const struct page_file *find_file(const char *method, const char *path)
     return NULL;
 }
 
-/* The root is the page for browsers, and what Ollama's clients look for there for all others. */
+/* Whether to answer GET / with Ollama's text instead of the page: for clients that are not
+ * browsers.
+ */
 static bool wants_ollama_text(const struct exchange *x, const struct request_headers *h)
 {
     const char *accept = request_header_value(h->item, h->n, "Accept");
@@ -244,8 +245,7 @@ static bool takes_body(const struct exchange *x)
     return x->route && strcmp(x->route->method, "GET") != 0;
 }
 
-/* A page can send other types to a server that it may not read from, without being asked about it
- * first. */
+/* Requires JSON: a foreign page can send other types without a CORS preflight. */
 static bool check_type(struct exchange *x, const struct request_headers *h)
 {
     const char *coding = request_header_value(h->item, h->n, "Content-Encoding");
@@ -268,8 +268,8 @@ static bool check_body_size(struct exchange *x, const struct request_headers *h)
     return !x->refusal.status;
 }
 
-/* Who asks: the peer, or where that is a trusted proxy, who it says; of the headers the last one
- * counts first. */
+/* Returns the client's address: the peer's or, behind trusted proxies, that of the forwarding
+ * headers, read from the last one backwards. */
 static struct client_address request_client(const struct exchange *x,
                                             const struct request_headers *h)
 {
@@ -330,15 +330,15 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 {
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
-    x->path = strncmp(path, "/v1/v1/", 7) == 0 ? path + 3 : path; /* a base URL with /v1, twice */
+    x->path = strncmp(path, "/v1/v1/", 7) == 0 ? path + 3
+                                               : path; /* the client's base URL has a second /v1 */
     x->write_error = route_error_form(x->path);
     x->method = is_http_token(method, strlen(method)) ? method : "";
     x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_request_header, &h);
     check_request_headers(x, &h, method, version);
     connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
-    bool waits = request_header_value(h.item, h.n, "Expect") !=
-                 NULL; /* the client sends its body only when it is accepted */
+    bool waits = request_header_value(h.item, h.n, "Expect") != NULL; /* Expect: 100-continue */
     if (!x->refusal.status || !(x->closes_connection || waits || x->n_expected > EY_MAX_BODY_BYTES))
         return MHD_YES;
     send_refusal(x);
@@ -358,8 +358,8 @@ static bool take_body_budget(struct exchange *x, uint64_t n)
     return taken;
 }
 
-/* Reserves n more bytes and a NUL from the budget, as they are needed: a client that only announces
- * a large body holds nothing. */
+/* Reserves n more bytes and a NUL from the budget as they arrive: a client that only announces a
+ * large body reserves nothing. */
 static bool reserve_body(struct exchange *x, size_t n)
 {
     const size_t most = (size_t)EY_MAX_BODY_BYTES + 1;
@@ -415,7 +415,7 @@ static bool is_header_list(const char *text)
                strlen(text);
 }
 
-/* What a browser asks before it lets a page of another origin call. */
+/* Answers a browser's CORS preflight. */
 static void answer_preflight(struct exchange *x)
 {
     const char *wanted = exchange_request_header(x, "Access-Control-Request-Headers");
@@ -497,7 +497,7 @@ static enum MHD_Result handle_request(void *user, struct MHD_Connection *mhd, co
 
 /* ---- from the first line to the end ---- */
 
-/* The path of the request line for the log, where it may not do harm. */
+/* Sets the path for the log, escaped. */
 static void set_log_path(struct exchange *x)
 {
     size_t n = strcspn(x->target, "?");
@@ -586,7 +586,7 @@ static bool read_pem(struct tls_pem *pem, const struct server_options *o, ey_err
            file_read(&pem->certificate, &n, o->ssl_certfile, MAX_PEM_BYTES, e);
 }
 
-/* A pipe gave what it had at the start. */
+/* False if key or certificate came from a pipe, which cannot be read again. */
 static bool can_read_pem_again(const struct server_options *o)
 {
     return !o->ssl_keyfile || (path_is_file(o->ssl_keyfile) && path_is_file(o->ssl_certfile));
@@ -599,7 +599,7 @@ static void wipe_pem(struct tls_pem *pem)
     free(pem->certificate);
 }
 
-/* NULL: it could not be started. The socket is the daemon's then. */
+/* Starts a daemon, which then owns the socket. Returns NULL on failure. */
 static struct MHD_Daemon *start_daemon(struct listening_door *door, const struct server_socket *l,
                                        const struct tls_pem *pem, ey_err *e)
 {
@@ -611,8 +611,7 @@ static struct MHD_Daemon *start_daemon(struct listening_door *door, const struct
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, pem->key},
                                    {MHD_OPTION_HTTPS_MEM_CERT, 0, pem->certificate},
                                    {MHD_OPTION_END, 0, NULL}};
-    /* No timeout of the library's: with poll() it would spin through the last second of each
-     * (connections.h has ours). */
+    /* No library timeout: with poll() it busy-waits in its last second. connections.h has ours. */
     struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle_request, door, MHD_OPTION_LISTEN_SOCKET, l->fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)http_server->connections.n_slots,
@@ -652,7 +651,7 @@ static bool read_proxies(struct http_server *http_server, ey_err *e)
     return true;
 }
 
-/* The socket is the door's when its daemon runs. */
+/* Opens a listening port, which owns the socket once its daemon runs. */
 static bool open_door(struct http_server *http_server, struct server_socket *listener, bool ollama,
                       const struct tls_pem *pem, ey_err *e)
 {
@@ -707,7 +706,7 @@ static void stop_retired(struct listening_daemon *old)
     server_socket_close(&old->listener);
 }
 
-/* The library waits for connections of a daemon that is stopped; those of busy ones go on. */
+/* Stops retired daemons without connections; stopping a busy one would block until they end. */
 static void stop_idle_retired(struct http_server *http_server)
 {
     size_t kept = 0;
@@ -723,8 +722,8 @@ static void stop_idle_retired(struct http_server *http_server)
     http_server->n_retired = kept;
 }
 
-/* The library reads a certificate when a daemon starts, and one that stopped to listen cannot begin
- * again: a second one takes the socket over. */
+/* The library reads a certificate only when a daemon starts, and a daemon that stopped listening
+ * cannot resume: a new daemon takes over the socket. */
 static bool replace_daemon(struct listening_door *door, const struct tls_pem *pem, ey_err *e)
 {
     struct http_server *http_server = door->http_server;
@@ -771,7 +770,7 @@ bool http_server_reload(struct http_server *http_server, ey_err *e)
 
 void http_server_pause(struct http_server *http_server)
 {
-    if (!can_read_pem_again(http_server->server->options)) return; /* to go on */
+    if (!can_read_pem_again(http_server->server->options)) return; /* keep the current ones */
     for (size_t i = 0; i < http_server->n_doors; i++)
         MHD_quiesce_daemon(http_server->door[i].current.daemon);
     http_server->paused = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Binding a TCP socket, with errors that say what to do about them. */
+/* Binds TCP sockets, with errors that say what to do. */
 #include "server/http/listen.h"
 
 #include <arpa/inet.h>
@@ -14,8 +14,8 @@
 
 enum {
     BACKLOG = 1024,
-    /* The kernel keeps twice as much for a client that does not read: little enough to notice soon
-       that it does not. */
+    /* The kernel buffers twice this for a client that does not read; small, so that we notice
+       soon. */
     SEND_BUFFER = 64 << 10,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The socket that the server listens to. */
+/* A listening socket. */
 #ifndef EY_SERVER_LISTEN_H
 #define EY_SERVER_LISTEN_H
 
@@ -10,12 +10,11 @@
 struct server_socket {
     int fd, port;
     bool v6;
-    char address[INET6_ADDRSTRLEN]; /* that it is bound to */
-    bool loopback;                  /* only this machine reaches it */
+    char address[INET6_ADDRSTRLEN]; /* it is bound to */
+    bool loopback;                  /* reachable from this machine only */
 };
 
-/* Binds to the first address that `host` has, and any free port where port is 0; errors name the
- * option that said so. */
+/* Listens on the first address of `host`, on any free port if `port` is 0. Errors name `option`. */
 bool server_socket_open(struct server_socket *listener, const char *option, const char *host,
                         int port, ey_err *e);
 void server_socket_close(struct server_socket *listener);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of libmicrohttpd that we call, each handing on to the library. */
+/* Forwards the functions of libmicrohttpd that we call to the loaded library. */
 #include "server/http/microhttpd_dl.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@
       (struct MHD_Connection * connection, unsigned status, struct MHD_Response *response),  \
       (connection, status, response))
 
-/* The same of those without a result, and those that take further arguments. */
+/* Functions without a result, and variadic ones. */
 static struct {
 #define MICROHTTPD_POINTER(result, name, parameters, arguments) result(*name) parameters;
     MICROHTTPD_FUNCTIONS(MICROHTTPD_POINTER)
@@ -49,7 +49,7 @@ static struct {
     const union MHD_DaemonInfo *(*MHD_get_daemon_info)(struct MHD_Daemon *daemon,
                                                        enum MHD_DaemonInfoType type, ...);
 } library;
-static ey_err problem; /* EY_OK: the library is there */
+static ey_err problem; /* EY_OK if the library is loaded */
 
 #define MICROHTTPD_FORWARD(result, name, parameters, arguments) \
     result name parameters                                      \

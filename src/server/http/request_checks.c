@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of a request's headers. */
+/* Checks of request headers. */
 #include "server/http/request_checks.h"
 
 #include <arpa/inet.h>
@@ -44,7 +44,7 @@ const char *request_header_value(const struct request_header *h, size_t n, const
     return NULL;
 }
 
-/* Length of s without blanks at its end. */
+/* Length of s without trailing blanks. */
 static size_t header_trimmed_length(const char *s)
 {
     size_t n = strlen(s);
@@ -95,8 +95,8 @@ const char *request_headers_fault(const struct request_header *h, size_t n, bool
 
 enum { MAX_NAME = 255 };
 
-/* The name or address of "name:port", "address" or "[address]:port", in lower case; false when it
- * is none of these. */
+/* Extracts the lower-case name or address of "name:port", "address" or "[address]:port". Returns
+ * false if it is malformed. */
 static bool parse_host_name(char out[MAX_NAME + 1], const char *host)
 {
     bool bracketed = host[0] == '[';
@@ -143,7 +143,7 @@ bool is_loopback_host(const char *host)
     return inet_pton(AF_INET6, host, v6) == 1 && memcmp(v6, one, sizeof(one)) == 0;
 }
 
-/* How a container reaches its host; nobody can own these names. */
+/* Whether it is a name by which containers reach their host; nobody can register these. */
 static bool is_container_host(const char *name)
 {
     static const char *const names[] = {"host.docker.internal", "gateway.docker.internal",
@@ -153,8 +153,8 @@ static bool is_container_host(const char *name)
     return false;
 }
 
-/* Names that no public DNS has: of one word, as containers call each other, and of the domains that
- * are kept for home networks. */
+/* Whether public DNS cannot have the name: a single label, as containers use among themselves, or a
+ * domain reserved for home networks. */
 static bool is_private_name(const char *name)
 {
     if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != strlen(name)) return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of a request's headers: framing, host, origin, API key, content type. No sockets here. */
+/* Checks of request headers: framing, Host, Origin, Content-Type. Independent of sockets. */
 #ifndef EY_SERVER_REQUEST_CHECKS_H
 #define EY_SERVER_REQUEST_CHECKS_H
 
@@ -10,41 +10,40 @@ struct request_header {
     size_t n_name, n_value;
 };
 
-/* What a library that reads requests kindly lets through and another program on the way may have
- * read otherwise: two lengths, both framings, two hosts, names that are no token, control
- * characters. NULL: nothing, else a sentence. */
+/* Finds what libmicrohttpd tolerates but a proxy may interpret differently (request smuggling): two
+ * lengths, both framings, two hosts, names that are not tokens, control characters. Returns NULL or
+ * a message. */
 const char *request_headers_fault(const struct request_header *headers, size_t n, bool http_1_1);
 
-/* Whether n bytes are a token: what methods and headers' names are made of. */
+/* Whether n bytes are a token (RFC 9110), as method and header names must be. */
 bool is_http_token(const char *s, size_t n);
 
-/* The one header of that name; NULL: it is not there. */
+/* Returns the value of the header of that name, or NULL. */
 const char *request_header_value(const struct request_header *headers, size_t n, const char *name);
 
-/* Whether a Host header names this server, at the socket bound to that address. A page whose own
- * domain is made to point here (DNS rebinding) cannot pass: it needs a name, and only these are
- * known: localhost and what ends in .localhost, the name or address that --host gives,
- * --allowed-hosts, and where the server listens to the network without a key the machine's own name
- * and names that no public DNS has: of one word, .internal, .local, .home.arpa; always those by
- * which containers call their host (host.docker.internal). Addresses are no names, so any is known;
- * so is any port, which ssh -L and containers change. Where the server listens to the network and
- * has keys, every name is: a page that was rebound has no key, and proxies and DNS have names for
- * the server that it cannot know. */
+/* Whether a Host header names this server, at the socket bound to that address. This stops DNS
+ * rebinding, where an attacker's page points its own domain here. Accepted are
+ * - any address and any port, which ssh -L and containers change;
+ * - localhost, *.localhost, the value of --host, and --allowed-hosts;
+ * - names by which containers reach their host (host.docker.internal);
+ * - on a network address without a key, the machine's own name and names that public DNS cannot
+ *   have: single labels, .internal, .local, .home.arpa;
+ * - on a network address with keys, any name: a rebound page has no key, and proxies have names
+ *   that the server cannot know. */
 bool is_allowed_host(const struct server_options *options, const char *bound_to, const char *host);
 
-/* Whether a page of this Origin may call: the server's own (http or https at the requested Host, so
- * that it works behind a proxy), one of --allowed-origins, or a program's (app://, tauri://,
- * vscode-webview://, vscode-file://), which is no page. */
+/* Whether a page of this Origin may call: the server's own (http or https at the requested Host,
+ * which works behind a proxy), one of --allowed-origins, or an application's (app://, tauri://,
+ * vscode-webview://, vscode-file://). */
 bool is_own_origin(const char *origin, const char *host);
 bool is_allowed_origin(const struct server_options *options, const char *origin);
-/* A page of this machine, which Ollama lets call, whichever its port. */
+/* Whether it is a page of this machine, at any port, which Ollama allows to call. */
 bool is_loopback_origin(const char *origin);
 
-/* Whether this is an address of the machine itself, as options.host writes it. */
+/* Whether `host`, as in options.host, is a loopback address. */
 bool is_loopback_host(const char *host);
 
-/* Whether a browser sent this for a page that is not the server's own: it says so with every POST.
- */
+/* Whether a browser sent this for another site's page, as its headers tell with every POST. */
 bool is_sent_by_page(const struct request_header *headers, size_t n);
 
 /* Whether a Content-Type is JSON. */

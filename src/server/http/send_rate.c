@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* The window is whole beside the part that has only begun. */
+/* The window spans all parts but the current, incomplete one. */
 static double part_seconds(const struct send_rate *r)
 {
     return r->window / (SEND_RATE_PARTS - 1);

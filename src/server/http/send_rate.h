@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast a client sends, over a window that slides: what it sent before does not pay for pauses.
- */
+/* A client's send rate over a sliding window, so that earlier bytes do not make up for pauses. */
 #ifndef EY_SERVER_SEND_RATE_H
 #define EY_SERVER_SEND_RATE_H
 
@@ -10,17 +9,18 @@
 enum { SEND_RATE_PARTS = 31 };
 
 struct send_rate {
-    double since, window; /* seconds */
-    size_t
-        bytes[SEND_RATE_PARTS]; /* of the window's parts, the latest at `at` modulo their number */
+    double since, window;          /* seconds */
+    size_t bytes[SEND_RATE_PARTS]; /* of each part of the window; the latest is at index `at` %
+                                      SEND_RATE_PARTS */
     long at;
 };
 
 struct send_rate send_rate_start(double window, double now);
 void send_rate_add(struct send_rate *rate, size_t n, double now);
-/* Bytes of the last so many seconds, at most the window, and of up to a part of it more. */
+/* Bytes sent in the last `seconds`, at most the window, rounded up to a whole part of it. */
 size_t send_rate_bytes(struct send_rate *rate, double seconds, double now);
-/* Whether it has sent for longer than that, and less than so many bytes a second within it. */
+/* Whether the client has been sending for longer than `seconds`, at less than `per_second` bytes a
+ * second within them. */
 bool send_rate_is_below(struct send_rate *rate, double per_second, double seconds, double now);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which model is loaded next, and which are evicted for it. */
+/* Chooses the next model to load, and which to evict for it. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@ struct model_slot *model_manager_next_load(struct model_manager *k)
     return next;
 }
 
-/* What is loaded. */
+/* The loaded models. */
 struct loaded_models {
     int n;
     uint64_t bytes;
@@ -39,8 +39,8 @@ static struct loaded_models loaded_models_of(const struct model_manager *k)
     return loaded;
 }
 
-/* A model that is too large for all of the memory is tried alone, so that its engine says why it
- * cannot be loaded. */
+/* A model too large for all of the memory counts as fitting alone, so that its engine reports why
+ * it cannot be loaded. */
 static bool fits_beside(const struct model_manager *k, struct loaded_models loaded,
                         const struct model_slot *m)
 {
@@ -54,8 +54,8 @@ bool model_manager_fits(const struct model_manager *k, const struct model_slot *
     return fits_beside(k, loaded_models_of(k), requested);
 }
 
-/* Whether a is evicted before b: idle ones first, by when they were last used; of busy ones the one
- * that has been there longest. */
+/* Whether a is evicted before b: idle models first, least recently used first; busy ones by how
+ * long they have been loaded. */
 static bool is_evicted_before(const struct model_slot *a, const struct model_slot *b)
 {
     bool idle = model_slot_is_idle(a);

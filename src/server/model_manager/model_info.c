@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the model manager records of a model: its plan, its engine, its GPU's memory. */
+/* Records facts about a model: its plan, its engine, its GPU's memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,15 +10,14 @@
 #include "server/log.h"
 
 enum { DEFAULT_BATCHED_TOKENS = 512 };
-/* How often the GPU's memory is checked after requests or when it had spilled; and while requests
- * run. */
+/* Interval of GPU memory checks after requests or a spill, and while requests run. */
 #define MEMORY_CHECK_SECONDS 60.0
 #define BUSY_MEMORY_CHECK_SECONDS 300.0
 
 /* ---- plan and engine ---- */
 
-/* A step computes max_num_batched_tokens rows or a slice of an image; a machine does at least this
- * many multiply-adds a second with a thread, ten times fewer than the slowest that was measured. */
+/* Upper bound of a step of max_num_batched_tokens rows or a slice of an image, at a tenth of the
+ * slowest multiply-adds per second and thread measured. */
 static double compute_stuck_seconds(const ey_engine *engine, const ey_engine_options *options,
                                     const ey_engine_info *info)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which model a request means, and how they are called. */
+/* Finds the model that a request names. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -37,7 +37,7 @@ static bool find_by_name(const struct server *s, const char *name, compare_names
 
 /* ---- names as Ollama's users write them ---- */
 
-/* Without the registry's own parts and the tag "latest", which say nothing. */
+/* Strips a registry's prefix and the tag "latest". */
 static void plain_name(char out[EY_MAX_PATH], const char *name)
 {
     static const char *const begins[] = {"registry.ollama.ai/", "library/", "hf.co/",
@@ -65,7 +65,7 @@ static bool find_short_name(void *user, const char *name)
     return false;
 }
 
-/* OWNER/REPOSITORY:fp8 and the like: the tag must be what the repository has. */
+/* Finds OWNER/REPOSITORY:fp8 and the like; the tag must match the repository's format. */
 static bool find_tagged_repository(const struct server *s, const char *name, size_t *model)
 {
     char repository[EY_MAX_PATH];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model manager: one thread opens and closes engines; all others only count leases. */
+/* The model manager: one thread opens and closes engines, all others only take leases. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void on_load_progress(void *user, ey_phase phase, uint64_t done, uint64_t
     pthread_mutex_unlock(&m->manager->lock);
 }
 
-/* What clients ask for while the model is loading. */
+/* Publishes the plan, which clients can ask for while the model is loading. */
 static void on_plan_made(void *user, const ey_plan *plan)
 {
     struct model_slot *m = user;
@@ -85,7 +85,7 @@ static bool plan_all_models(struct model_manager *k, ey_err *e)
         options[i] = k->model[i].options;
         options[i].progress = NULL;
         options[i].planned = NULL;
-        options[i].notice = NULL; /* reported when the model is loaded */
+        options[i].notice = NULL; /* notices are reported when the model is loaded */
     }
     pthread_mutex_unlock(&k->lock);
     bool ok = plan ? ey_multi_model_plan_make(options, k->n_models, plan, &combined, e) &&
@@ -110,7 +110,7 @@ static void fail_all_models(struct model_manager *k, const ey_err *e)
 
 /* ---- loading and unloading ---- */
 
-/* Admits all who waited until now. */
+/* Admits all current waiters. */
 static void admit_waiters(struct model_slot *m)
 {
     m->last_admitted = m->n_arrived;
@@ -133,8 +133,7 @@ static void load_succeeded(struct model_slot *m, ey_engine *engine, double secon
     admit_waiters(m);
 }
 
-/* At the start a model that cannot be loaded ends the server; later the same may go well another
- * time. */
+/* A load that fails at the start ends the server; a later one may be retried. */
 static void load_failed(struct model_slot *m, bool at_start, const ey_err *e)
 {
     m->error = *e;
@@ -178,7 +177,7 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
     m->state = MODEL_UNLOADED;
     m->unloads++;
     m->memory = (ey_gpu_memory){0};
-    if (m->n_waiting) m->requested_at = seconds_now(); /* they came while it drained */
+    if (m->n_waiting) m->requested_at = seconds_now(); /* they arrived while it drained */
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
     if (requested)
@@ -190,7 +189,7 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
         log_line("%s was unloaded after %.0f s without a request; the next one loads it again",
                  m->label, fmax(k->idle_seconds, m->keep_seconds));
     pthread_mutex_lock(&k->lock);
-    m->engine = NULL; /* now it takes no memory */
+    m->engine = NULL; /* its memory is free now */
 }
 
 /* ---- the thread ---- */
@@ -204,8 +203,8 @@ static double seconds_to_unload(const struct model_slot *m)
                : INFINITY;
 }
 
-/* Loads the model that waiters need, or evicts another for it. False: nothing can be done before
- * *until. */
+/* Loads the model that waiters need, or evicts another for it. Returns false if nothing can be done
+ * before *until. */
 static bool load_next_requested(struct model_manager *k, double *until)
 {
     struct model_slot *requested = model_manager_next_load(k), *victim;
@@ -371,7 +370,7 @@ struct model_status model_manager_status(struct model_manager *k, size_t model)
 
 /* ---- lending ---- */
 
-/* Where it is neither loaded nor about to be, somebody has to load it. */
+/* Requests a load if the model is neither loaded nor loading. */
 static void request_load(struct model_slot *m)
 {
     if (m->state != MODEL_UNLOADED || m->requested_at > 0) return;
@@ -389,7 +388,7 @@ static bool may_acquire(const struct model_slot *m, uint64_t number)
     return m->state == MODEL_READY && (number <= m->last_admitted || !m->draining);
 }
 
-/* Waits until the engine may be had; the lock is held. */
+/* Waits, with the lock held, until the engine can be leased. */
 static bool wait_for_engine(struct model_slot *m, bool (*gone)(void *user), void *user, ey_err *e)
 {
     struct model_manager *k = m->manager;
@@ -415,7 +414,7 @@ static bool fail_to_acquire(const struct model_slot *m, ey_err *e)
 {
     if (m->manager->closing) return ey_fail(e, EY_BUSY, "the server is shutting down");
     *e = m->error;
-    if (ey_code_http_status(e->code) < 500) e->code = EY_BUSY; /* it is not the client's fault */
+    if (ey_code_http_status(e->code) < 500) e->code = EY_BUSY; /* not the client's fault */
     return ey_fail_within(e, "%s could not be loaded", m->label);
 }
 
@@ -441,7 +440,7 @@ ey_engine *model_manager_acquire(struct model_manager *k, size_t model, bool (*g
     pthread_mutex_lock(&k->lock);
     ey_engine *engine = acquire_slot(m, gone, user, waited, e) ? m->engine : NULL;
     if (engine) m->n_leases++;
-    if (engine) m->unload_asked = false; /* somebody wants it after all */
+    if (engine) m->unload_asked = false; /* it is needed again */
     pthread_mutex_unlock(&k->lock);
     return engine;
 }
@@ -471,7 +470,7 @@ void model_manager_unload(struct model_manager *k, size_t model)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* A look neither waits nor counts as use; the engine stays while one is taken. */
+/* Borrows the engine without waiting and without counting as use; it stays open meanwhile. */
 static ey_engine *peek_engine(struct model_slot *m)
 {
     pthread_mutex_lock(&m->manager->lock);
