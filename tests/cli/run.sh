@@ -42,6 +42,8 @@ try "option of another command" 2 - 'not an option of caption' caption --logprob
 try "value out of range" 2 - 'from 1 to 1048576' ask --max-tokens 0 hello
 try "value missing" 2 - 'needs a value' ask hello --model
 try "ask nothing" 2 - 'needs a question' ask
+try "ask without quotation marks" 2 - 'no file "What"; put several words in quotation marks: eyelet ask red.png "What is this\?"' \
+  ask red.png What is 'this?'
 try "ask an empty question" 2 - 'question is empty' ask red.png ''
 try "ask without question" 2 - 'question is missing' ask red.png
 try "ask two without question" 2 - 'question is missing' ask red.png blue.png

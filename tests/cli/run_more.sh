@@ -11,7 +11,7 @@ export HOME=$work HF_HOME=$work/no-cache
 # ---- detect ----
 scene=$examples/shapes-4.png # 224 x 400; its pink square is at 97, 134, 183, 220
 try "detect nothing" 2 - 'needs an image and what' detect "$scene"
-try "detect three" 1 'circle: No such file' '1 of 2 images failed' detect "$scene" circle square
+try "detect without quotation marks" 2 - 'put several words in quotation marks: .*"circle square"$' detect "$scene" circle square
 try "detect blanks" 2 - 'is empty' detect "$scene" ' , '
 try "detect in a directory without images" 2 - 'has no images' detect "$work" circle
 try "detect in what is not there" 1 - 'nope.png: No such file' detect nope.png circle

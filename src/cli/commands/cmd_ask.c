@@ -32,6 +32,7 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
                        "the question is missing: the last argument, %s, is a file; try: eyelet ask "
                        "%s \"What is this?\"",
                        question, question);
+    if (!input_check_quotes(o->args, o->n_args, "ask", e)) return false;
     if (!asks_each(o) && o->n_args - 1 > EY_MAX_IMAGES)
         return ey_fail(
             e, EY_BAD_REQUEST,

@@ -74,6 +74,7 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST,
                        "what to look for is missing: the last argument, %s, is a file; try: %s",
                        what, example);
+    if (!input_check_quotes(o->args, o->n_args, "detect", e)) return false;
     if (o->draw && batch_wanted(o, o->args, o->n_args - 1))
         return ey_fail(e, EY_BAD_REQUEST, "--draw takes one image");
     return input_check_text(what, strlen(what), "what to look for", e) &&

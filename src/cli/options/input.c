@@ -143,3 +143,24 @@ bool input_check_text(const char *text, size_t n, const char *what, ey_err *e)
     return ey_fail(e, EY_BAD_REQUEST,
                    "%s is not UTF-8; convert it, for example with iconv -t UTF-8", what);
 }
+
+static bool is_bare_word(const char *name)
+{
+    return name[0] && !strpbrk(name, "./\\-") && access(name, F_OK) != 0;
+}
+
+bool input_check_quotes(char *const *args, size_t n, const char *command, ey_err *e)
+{
+    struct buf call = buf_with_max(EY_MAX_PATH);
+    size_t first = 0;
+    while (first + 1 < n && !is_bare_word(args[first]))
+        first++;
+    if (first + 1 >= n) return true;
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&call, " %s%s", i == first ? "\"" : "", args[i]);
+    ey_fail(e, EY_BAD_REQUEST,
+            "there is no file \"%s\"; put several words in quotation marks: eyelet %s%s\"",
+            args[first], command, call.failed ? " photo.jpg \"What is this?" : call.data);
+    buf_free(&call);
+    return false;
+}

@@ -27,6 +27,9 @@ void input_free(struct input *in);
 /* What is wrong with a list of images before any is read: a directory among them, standard input
  * twice. */
 bool input_check_images(char *const *names, size_t n, const char *command, ey_err *e);
+/* Words of a question that was not put in quotation marks stand where images are named: names of no
+ * file, without a dot or slash, among the first n - 1 of n arguments. */
+bool input_check_quotes(char *const *args, size_t n, const char *command, ey_err *e);
 /* Text must be UTF-8; `what` names it. */
 bool input_check_text(const char *text, size_t n, const char *what, ey_err *e);
 
