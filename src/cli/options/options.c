@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "cli/options/config_file.h"
 #include "cli/options/did_you_mean.h"
 #include "cli/options/vllm_flags.h"
 #include "eyelet/plan.h"
@@ -50,6 +51,7 @@ static const struct option_row rows[] = {
 #undef OPTION
 };
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+_Static_assert((int)N_ROWS <= (int)MAX_OPTION_ROWS, "options.given has a bit for each row");
 
 /* ---- finding ---- */
 
@@ -296,6 +298,12 @@ static bool add_words(struct options *o, const struct option_row *row, char **at
     return *used > 1 || ey_fail(e, EY_BAD_REQUEST, "--%s needs a value, %s", row->name, row->value);
 }
 
+static void mark_given(struct options *o, const struct option_row *row)
+{
+    size_t i = (size_t)(row - rows);
+    o->given[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 /* Reads the option at at[0], whose value may be at[1]; says in *used how many arguments it took. */
 static bool options_read_option(struct options *o, enum command_bit command, char **at, int *used,
                                 ey_err *e)
@@ -310,6 +318,7 @@ static bool options_read_option(struct options *o, enum command_bit command, cha
     }
     *used = 1;
     if (!row) return fail_unknown_option(name, n, command, e);
+    mark_given(o, row);
     if (row->type == FLAG)
         return value ? ey_fail(e, EY_BAD_REQUEST, "--%s takes no value", row->name)
                      : option_set_value(o, row, NULL, e);
@@ -386,6 +395,70 @@ bool options_parse(struct options *o, enum command_bit command, int argc, char *
         }
         if (!read_argument(o, command, argv + i, &used, e)) return false;
     }
+    return !o->config || config_file_apply(o, command, e);
+}
+
+/* ---- options by name ---- */
+
+static const struct option_row *row_named(enum command_bit command, const char *name)
+{
+    return find_row(name, strlen(name), command);
+}
+
+bool options_fail_unknown(enum command_bit command, const char *name, ey_err *e)
+{
+    return fail_unknown_option(name, strlen(name), command, e);
+}
+
+enum option_shape option_shape_of(enum command_bit command, const char *name)
+{
+    const struct option_row *row = row_named(command, name);
+    if (!row) return OPTION_UNKNOWN;
+    if (row->type == FLAG) return OPTION_FLAG;
+    return row->type == LIST_OF_TEXTS || row->type == WORDS ? OPTION_LIST : OPTION_VALUE;
+}
+
+bool options_was_given(const struct options *o, enum command_bit command, const char *name)
+{
+    const struct option_row *row = row_named(command, name);
+    size_t i = row ? (size_t)(row - rows) : 0;
+    return row && (o->given[i / 64] >> i % 64 & 1);
+}
+
+bool options_set(struct options *o, enum command_bit command, const char *name, const char *value,
+                 ey_err *e)
+{
+    const struct option_row *row = row_named(command, name);
+    return row ? option_set_value(o, row, value, e) : options_fail_unknown(command, name, e);
+}
+
+bool options_value(char out[256], const struct options *o, enum command_bit command,
+                   const char *name)
+{
+    const struct option_row *row = row_named(command, name);
+    if (!row) return false;
+    const void *field = (const char *)o + row->field;
+    const char *text = "";
+    out[0] = 0;
+    switch (row->type) {
+    case FLAG: text = *(const bool *)field ? "on" : "off"; break;
+    case NUMBER:
+        if (!isnan(*(const double *)field)) snprintf(out, 256, "%g", *(const double *)field);
+        return true;
+    case INT:
+    case OPTIONAL_INT:
+    case PIXELS:
+    case TOKENS:
+    case SIZE:
+        if (*(const int64_t *)field >= row->min)
+            snprintf(out, 256, "%lld", (long long)*(const int64_t *)field);
+        return true;
+    case TEXT:
+    case CHOICE: text = *(const char *const *)field; break;
+    case LIST_OF_TEXTS:
+    case WORDS: break;
+    }
+    snprintf(out, 256, "%s", text ? text : "");
     return true;
 }
 
@@ -437,6 +510,7 @@ static void free_keys(struct options *o)
 void options_free(struct options *o)
 {
     free_keys(o);
+    arena_free(&o->memory);
     free(o->args);
     *o = (struct options){0};
 }

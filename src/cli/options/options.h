@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
 
@@ -51,6 +52,8 @@ enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE };
 
 enum { MAX_PIXELS_NATIVE = -1 };
 
+enum { MAX_OPTION_ROWS = 256 };
+
 enum { MAX_LISTED = 64 }; /* values of an option that may be given several times */
 
 struct text_list {
@@ -78,7 +81,11 @@ struct options {
     struct text_list stop, choices;
     const char *thinking, *loop_guard;
     const char *schema, *prompt;
+    /* chat */
+    const char *system;
+    bool no_history;
     /* serve */
+    const char *config;
     const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,
         *processor_kwargs;
     const char *idle_unload, *ollama;
@@ -96,11 +103,28 @@ struct options {
     const char *output, *fields, *as;
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
-    bool keys_are_ours; /* api_key and api_keys are copies */
+    bool keys_are_ours;                   /* api_key and api_keys are copies */
+    uint64_t given[MAX_OPTION_ROWS / 64]; /* rows of the table that the command line had */
+    struct arena memory;                  /* texts that came from the file of --config */
 };
 
 /* Reads the arguments after the command's name. Errors have code EY_BAD_REQUEST. */
 bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e);
+/* Sets one option, as `--name value` does; `value` must live as long as *o. A flag
+ * takes no value (NULL). */
+bool options_set(struct options *o, enum command_bit command, const char *name, const char *value,
+                 ey_err *e);
+/* The value that an option has, as text; "" where the model or the machine decides. Not for lists.
+ * False: there is no such option. */
+bool options_value(char out[256], const struct options *o, enum command_bit command,
+                   const char *name);
+/* Whether the command line had this option of the command; lists and all. */
+bool options_was_given(const struct options *o, enum command_bit command, const char *name);
+/* How an option of the command takes values; OPTION_UNKNOWN: there is no such option. */
+enum option_shape { OPTION_UNKNOWN, OPTION_FLAG, OPTION_VALUE, OPTION_LIST };
+enum option_shape option_shape_of(enum command_bit command, const char *name);
+/* Fails with what was meant instead of an option that the command does not have. */
+bool options_fail_unknown(enum command_bit command, const char *name, ey_err *e);
 /* Takes API keys out of the arguments, which everybody can see, into memory of our own. */
 bool options_hide_keys(struct options *o, ey_err *e);
 /* They are not needed any more. */

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One map of a YAML document → options. libyaml parses; what is true, a number or a list follows
+ * PyYAML, which reads such files for vLLM. */
+#include "cli/options/config_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <yaml.h>
+
+#include "base/file.h"
+#include "base/text/json_writer.h"
+#include "cli/options/vllm_flags.h"
+
+enum { MAX_CONFIG_BYTES = 1 << 20, MAX_VALUE_BYTES = 1 << 16, MAX_CONFIG_DEPTH = 8 };
+
+struct config_reader {
+    struct options *o;
+    enum command_bit command;
+    yaml_document_t document;
+};
+
+static bool fail_at_line(const struct config_reader *r, size_t line, ey_err *e)
+{
+    ey_err inner = *e;
+    return ey_fail(e, EY_BAD_REQUEST, "%s, line %zu: %s", r->o->config, line + 1, inner.text);
+}
+
+/* ---- values ---- */
+
+static const char *scalar_text(const yaml_node_t *node)
+{
+    return (const char *)node->data.scalar.value;
+}
+
+static bool is_plain_scalar(const yaml_node_t *node)
+{
+    return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
+static bool is_yaml_word(const char *text, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcasecmp(text, words[i]) == 0) return true;
+    return false;
+}
+
+/* 1, 0, or -1: not a boolean. */
+static int boolean_of(const yaml_node_t *node)
+{
+    static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
+    if (!is_plain_scalar(node)) return -1;
+    if (is_yaml_word(scalar_text(node), yes, 3)) return 1;
+    return is_yaml_word(scalar_text(node), no, 3) ? 0 : -1;
+}
+
+static bool is_null(const yaml_node_t *node)
+{
+    static const char *const nothing[] = {"", "~", "null"};
+    return is_plain_scalar(node) && is_yaml_word(scalar_text(node), nothing, 3);
+}
+
+static bool is_yaml_number(const char *text)
+{
+    char *end;
+    if (!text[0] || strspn(text, "+-.0123456789eE") != strlen(text)) return false;
+    return strtod(text, &end), !*end && text[0] != '+' && text[0] != '.';
+}
+
+static void write_json_scalar(struct json_writer *w, const yaml_node_t *node)
+{
+    const char *text = scalar_text(node);
+    if (boolean_of(node) >= 0)
+        json_write_bool(w, boolean_of(node) == 1);
+    else if (is_null(node))
+        json_write_null(w);
+    else if (is_plain_scalar(node) && is_yaml_number(text))
+        json_write_raw(w, text, strlen(text));
+    else
+        json_write_text(w, text, node->data.scalar.length);
+}
+
+/* False: it is nested too deep, or too long. */
+static bool write_json_node(struct json_writer *w, struct config_reader *r, int index, int depth)
+{
+    yaml_node_t *node = yaml_document_get_node(&r->document, index);
+    if (!node || depth > MAX_CONFIG_DEPTH || w->out->failed) return false;
+    if (node->type == YAML_SCALAR_NODE) return write_json_scalar(w, node), true;
+    if (node->type == YAML_SEQUENCE_NODE) {
+        json_open_array(w);
+        yaml_node_item_t *item = node->data.sequence.items.start;
+        for (; item < node->data.sequence.items.top; item++)
+            if (!write_json_node(w, r, *item, depth + 1)) return false;
+        json_close_array(w);
+        return true;
+    }
+    json_open_object(w);
+    yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+    for (; pair < node->data.mapping.pairs.top; pair++) {
+        yaml_node_t *key = yaml_document_get_node(&r->document, pair->key);
+        if (!key || key->type != YAML_SCALAR_NODE) return false;
+        json_write_key(w, scalar_text(key));
+        if (!write_json_node(w, r, pair->value, depth + 1)) return false;
+    }
+    json_close_object(w);
+    return true;
+}
+
+/* A value as the command line would have it, in the options' memory; a map or list is JSON. */
+static const char *config_value(struct config_reader *r, int index, ey_err *e)
+{
+    yaml_node_t *node = yaml_document_get_node(&r->document, index);
+    struct buf text = buf_with_max(MAX_VALUE_BYTES);
+    bool ok = true;
+    if (node->type == YAML_SCALAR_NODE) {
+        ok = strlen(scalar_text(node)) == node->data.scalar.length; /* no NUL in it */
+        buf_add(&text, scalar_text(node), node->data.scalar.length);
+    } else {
+        struct json_writer w = json_write_to(&text, JSON_COMPACT);
+        ok = write_json_node(&w, r, index, 0);
+    }
+    ok = ok && !text.failed;
+    char *copy = ok ? arena_copy_text(&r->o->memory, text.data ? text.data : "", text.size) : NULL;
+    buf_free(&text);
+    if (!copy) ey_fail(e, EY_BAD_REQUEST, "the value is too long, nested too deep, or no text");
+    return copy;
+}
+
+/* ---- keys ---- */
+
+static bool set_flag(struct config_reader *r, const char *name, const yaml_node_t *value, ey_err *e)
+{
+    int on = boolean_of(value);
+    if (on < 0) return ey_fail(e, EY_BAD_REQUEST, "%s takes true or false", name);
+    return !on || options_set(r->o, r->command, name, NULL, e);
+}
+
+static bool set_list(struct config_reader *r, const char *name, int index, ey_err *e)
+{
+    yaml_node_t *node = yaml_document_get_node(&r->document, index);
+    if (node->type != YAML_SEQUENCE_NODE) {
+        const char *text = config_value(r, index, e);
+        return text && options_set(r->o, r->command, name, text, e);
+    }
+    yaml_node_item_t *item = node->data.sequence.items.start;
+    for (; item < node->data.sequence.items.top; item++) {
+        const char *text = config_value(r, *item, e);
+        if (!text || !options_set(r->o, r->command, name, text, e)) return false;
+    }
+    return true;
+}
+
+/* An option of vLLM that has no effect here is listed and ignored, as on the command line. */
+static bool pass_vllm_flag(struct config_reader *r, const char *name, int index, ey_err *e)
+{
+    yaml_node_t *node = yaml_document_get_node(&r->document, index);
+    const char *text = config_value(r, index, e);
+    int used = 0, on = boolean_of(node);
+    if (!text) return false;
+    if (on >= 0) text = on ? "True" : "False";
+    size_t n = strlen(name) + strlen(text) + 4;
+    char *argument = arena_alloc(&r->o->memory, n);
+    if (!argument) return ey_fail_memory(e, "the options", n);
+    snprintf(argument, n, "--%s=%s", name, text);
+    if (!vllm_flag_ignore(r->o, (char *[]){argument, NULL}, &used, e)) return false;
+    return used || options_fail_unknown(r->command, name, e);
+}
+
+static bool set_key(struct config_reader *r, const char *name, int value, ey_err *e)
+{
+    const yaml_node_t *node = yaml_document_get_node(&r->document, value);
+    if (name[0] == '-')
+        return ey_fail(e, EY_BAD_REQUEST, "names of options have no dashes before them here: %s",
+                       name + strspn(name, "-"));
+    if (strcmp(name, "config") == 0 || strcmp(name, "help") == 0)
+        return ey_fail(e, EY_BAD_REQUEST, "%s stands on the command line only", name);
+    if (is_null(node)) return ey_fail(e, EY_BAD_REQUEST, "%s has no value", name);
+    if (options_was_given(r->o, r->command, name)) return true;
+    switch (option_shape_of(r->command, name)) {
+    case OPTION_UNKNOWN: return pass_vllm_flag(r, name, value, e);
+    case OPTION_FLAG: return set_flag(r, name, node, e);
+    case OPTION_LIST: return set_list(r, name, value, e);
+    case OPTION_VALUE: break;
+    }
+    const char *text = config_value(r, value, e);
+    return text && options_set(r->o, r->command, name, text, e);
+}
+
+static bool same_key(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(strchr("-_", *a) && strchr("-_", *b))) return false;
+    return *a == *b;
+}
+
+/* The line of an earlier pair with this key; -1: there is none. */
+static long line_of_key_before(struct config_reader *r, const yaml_node_t *map,
+                               const yaml_node_pair_t *last, const char *name)
+{
+    for (yaml_node_pair_t *pair = map->data.mapping.pairs.start; pair < last; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&r->document, pair->key);
+        if (same_key(scalar_text(key), name)) return (long)key->start_mark.line;
+    }
+    return -1;
+}
+
+static bool set_keys(struct config_reader *r, const yaml_node_t *map, ey_err *e)
+{
+    if (map->type != YAML_MAPPING_NODE) {
+        ey_fail(e, EY_BAD_REQUEST, "the file is to be lines of \"option: value\"");
+        return fail_at_line(r, map->start_mark.line, e);
+    }
+    for (yaml_node_pair_t *pair = map->data.mapping.pairs.start; pair < map->data.mapping.pairs.top;
+         pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&r->document, pair->key);
+        const char *name = key->type == YAML_SCALAR_NODE ? scalar_text(key) : "";
+        long before = name[0] ? line_of_key_before(r, map, pair, name) : -1;
+        bool ok = name[0] || ey_fail(e, EY_BAD_REQUEST, "the name of an option is missing");
+        if (ok && before >= 0)
+            ok = ey_fail(e, EY_BAD_REQUEST, "%s stands in line %ld already", name, before + 1);
+        if (!ok || !set_key(r, name, pair->value, e))
+            return fail_at_line(r, key->start_mark.line, e);
+    }
+    return true;
+}
+
+/* ---- the file ---- */
+
+static bool set_document(struct config_reader *r, yaml_parser_t *parser, ey_err *e)
+{
+    if (!yaml_parser_load(parser, &r->document)) {
+        ey_fail(e, EY_BAD_REQUEST, "not YAML: %s", parser->problem ? parser->problem : "no memory");
+        return fail_at_line(r, parser->problem_mark.line, e);
+    }
+    const yaml_node_t *root = yaml_document_get_root_node(&r->document);
+    bool ok = !root || set_keys(r, root, e);
+    yaml_document_delete(&r->document);
+    return ok;
+}
+
+bool config_file_apply(struct options *o, enum command_bit command, ey_err *e)
+{
+    char *text = NULL;
+    size_t n = 0;
+    yaml_parser_t parser;
+    struct config_reader r = {.o = o, .command = command};
+    if (!file_read(&text, &n, o->config, MAX_CONFIG_BYTES, e)) return false;
+    bool ok = yaml_parser_initialize(&parser) || ey_fail_memory(e, "the options' file", n);
+    if (ok) {
+        yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
+        ok = set_document(&r, &parser, e);
+        yaml_parser_delete(&parser);
+    }
+    explicit_bzero(text, n); /* it may have had API keys */
+    free(text);
+    return ok;
+}
