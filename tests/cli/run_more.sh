@@ -97,6 +97,33 @@ talk "an unknown command" 1 . 'no command /foo; /help' '/foo\nDescribe this imag
 lines 1
 say "does not end the conversation"
 talk "a mistyped one" 1 - 'did you mean /image' '/imgae x.png\n'
+talk "a system prompt" 0 '.' '^Be brief\.$' '/system\n/system Be brief.\nHello\n/system\n/system -\n/system\n' \
+  --system 'Be kind.'
+[ "$(cat err)" = "$(printf 'Be kind.\nBe brief.\nthere is no system prompt; /system TEXT sets one')" ]
+say "is shown, replaced and dropped"
+talk "/clear leaves it" 0 - '^Be kind' '/clear\n/system\n' --system 'Be kind.'
+try "a system prompt that is no UTF-8" 2 - 'system is not UTF-8' chat --system "$(printf '\377')"
+talk "/set" 0 - '^temperature +0$' '/set\n'
+talk "/set changes" 0 - '^max-tokens +3$' '/set max-tokens 3\n/set\n'
+talk "/set with an underscore and =" 0 - '^top-p +0.5$' '/set top_p=0.5\n/set\n'
+talk "a short answer" 0 . 'cut after 3 tokens' '/set max-tokens 3\nDescribe this image.\n' scene.png
+talk "/set of what is not" 1 - 'did you mean temperature' '/set temprature 1\n'
+talk "/set of a wrong value" 1 - 'takes a number from 0 to 100, not "warm"' '/set temperature warm\n'
+talk "/set without a value" 1 - 'takes a number' '/set seed\n'
+talk "/set of another option" 1 - 'no setting threads' '/set threads 1\n'
+talk "/retry" 0 'pink square' - 'Describe this image.\n/retry\n' scene.png
+lines 2 && [ "$(uniq <out | wc -l)" -eq 1 ]
+say "says the same at temperature 0"
+talk "/retry with nothing to try" 1 - 'nothing was answered yet' '/retry\n'
+talk "/save as Markdown" 0 . - 'Describe this image.\n/save talk.md\n/save talk.md\n' --system 'Be kind.' scene.png
+grep -v '^$' talk.md | head -5 >shown
+[ "$(cat shown)" = "$(printf '## System\nBe kind.\n## Question\n![image](<scene.png>)\nDescribe this image.')" ]
+say "has it all"
+talk "/save over another file" 1 - 'talk.md is there already' '/save talk.md\n'
+talk "/save as JSON" 0 . - 'Describe this image.\n/save talk.json\n' scene.png
+cp talk.json out
+same "its messages" $'"user"\t"assistant"' messages.0.role messages.1.role
+talk "/save into nowhere" 1 - 'cannot write nowhere/talk.md' '/save nowhere/talk.md\n'
 talk "a message that begins with a slash" 0 . - ' /image is a command\n'
 echo 'not an image' >text.png
 talk "images that are none" 1 'pink square' 'text.png: ' \
@@ -178,6 +205,39 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   stand_up
   grep -q 'Ctrl-D leaves, /help' shown && grep -q 'pink square' shown && [ "$status" -eq 0 ]
   say "a conversation on a terminal: Ctrl-C at the prompt, Ctrl-D"
+  # libedit's keys, history over two runs, pasted lines, """ and Tab; Ctrl-C ends the line that was brought back
+  export XDG_STATE_HOME=$work/state TERM=xterm
+  sit_down --quiet
+  type_when '> ' 1 'Hxllo\033[D\033[D\033[D\be\n'
+  type_when '> ' 2 '\033[200~two\r\n\tlines\033[201~ more\n'
+  type_when '> ' 3 '"""thr\303\251\033\n\303\251e\n'
+  type_when 'h[.] ' 1 'texts"""\n'
+  type_when '> ' 4 '/save typed.md\n'
+  type_when 'is written' 1 '/image sce\t\n'
+  type_when 'next message' 1 '\004'
+  stand_up
+  [ "$status" -eq 0 ] && grep -A2 '^## Question' typed.md | grep -qx 'Hello'
+  say "keys of the editor"
+  grep -A4 '^## Question' typed.md | tr '\n' '|' | grep -q '|two|| lines more|.*|thré|ée|texts|'
+  say "pasted lines, Alt-Enter and \"\"\""
+  grep -q 'scene.png, 224 x 400' shown
+  say "Tab completes a path"
+  [ "$(stat -c %a state/eyelet/chat-history state/eyelet)" = "$(printf '600\n700')" ]
+  say "the history is the user's alone"
+  sit_down --quiet
+  type_when '> ' 1 '\033[A\033[A\033[A\033[A again\n'
+  type_when 'again' 1 '/save brought.md\n'
+  type_when 'is written' 1 '\004'
+  stand_up
+  tr '\n' '|' <brought.md | grep -q '|two|| lines more again|'
+  say "a later run brings lines back"
+  sit_down --quiet --no-history
+  type_when '> ' 1 '\033[Asecret\n'
+  type_when '> ' 2 '/save none.md\n'
+  type_when 'is written' 1 '\004'
+  stand_up
+  grep -qx 'secret' none.md && ! grep -q secret state/eyelet/chat-history
+  say "without a history nothing is read or written"
   sit_down --device ref "$examples"/*.png "$examples"/*.jpg # the plain backend looks at them for a while
   type_when '> ' 1 'Describe this image.\n'
   type_when 'vision' 1 '\003'

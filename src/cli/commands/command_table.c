@@ -60,10 +60,16 @@ static const struct command commands[] = {
     {"chat", CHAT, cmd_chat, "[IMAGE...]", "a conversation in the terminal",
      "Each line is a message. Images go with the first one, or with the next one after /image "
      "PATH.\n"
-     "Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands. If standard input is not a\n"
-     "terminal, answers are printed without prompts, and the exit status is 1 if a line failed.\n"
+     "Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands: /retry, /system, /set, "
+     "/save\n"
+     "and others. On a terminal Alt-Enter begins a new line, and the up key brings back what was\n"
+     "typed, also in earlier runs (~/.local/state/eyelet/chat-history, for you alone;\n"
+     "--no-history). If standard input is not a terminal, answers are printed without prompts, "
+     "and\n"
+     "the exit status is 1 if a line failed.\n"
      "\n"
-     "  eyelet chat photo.jpg\n"},
+     "  eyelet chat photo.jpg\n"
+     "  eyelet chat --system \"Answer in one sentence.\" photo.jpg\n"},
     {"serve", SERVE, cmd_serve, "[MODEL...]", "the OpenAI API, metrics and a web page on port 8000",
      "The port is open at once; requests wait until the model is loaded. Ctrl-C or SIGTERM lets\n"
      "running requests finish, a second one stops at once (SIGTERM: after a second). SIGHUP reads "
@@ -74,6 +80,7 @@ static const struct command commands[] = {
      "fit together stay loaded, the others are loaded on demand.\n"
      "\n"
      "  eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8 --max-model-len 4096\n"
+     "  eyelet serve --config serve.yaml --port 8001\n"
      "  curl http://localhost:8000/v1/models\n"},
     {"plan", PLAN, cmd_plan, "[MODEL...]",
      "what would be allocated where, and what would make it fit",

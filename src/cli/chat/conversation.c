@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A list of messages. Parts are owned, though the engine's structs call them const. */
-#include "cli/commands/conversation.h"
+#include "cli/chat/conversation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,30 +25,39 @@ static void free_message(ey_message *m)
     *m = (ey_message){0};
 }
 
+static void free_image_names(struct conversation *c)
+{
+    while (c->n_images)
+        free(c->image_names[--c->n_images]);
+}
+
 void conversation_clear(struct conversation *c)
 {
-    while (c->n)
+    while (c->n > c->has_system)
         free_message(&c->message[--c->n]);
     free_parts(c->draft, c->n_draft);
     c->n_draft = 0;
-    c->n_images = 0;
+    free_image_names(c);
 }
 
 void conversation_close(struct conversation *c)
 {
     conversation_clear(c);
+    if (c->has_system) free_message(&c->message[0]);
     free(c->message);
-    c->message = NULL;
+    *c = (struct conversation){0};
 }
 
-bool conversation_add_image(struct conversation *c, ey_part image, ey_err *e)
+bool conversation_add_image(struct conversation *c, ey_part image, const char *name, ey_err *e)
 {
     if (c->n_images == EY_MAX_IMAGES)
         return ey_fail(e, EY_TOO_LONG,
                        "the conversation has %d images already, and more do not go in one",
                        EY_MAX_IMAGES);
+    char *copy = strdup(name);
+    if (!copy) return ey_fail_memory(e, "the conversation", strlen(name));
     c->draft[c->n_draft++] = image;
-    c->n_images++;
+    c->image_names[c->n_images++] = copy;
     return true;
 }
 
@@ -71,9 +80,36 @@ static bool conversation_append(struct conversation *c, const char *role, const 
     return true;
 }
 
+const char *conversation_system(const struct conversation *c)
+{
+    return c->has_system ? c->message[0].parts[0].bytes : NULL;
+}
+
+bool conversation_set_system(struct conversation *c, const char *text, ey_err *e)
+{
+    if (text && !c->has_system) { /* it is appended, and then goes to the front */
+        if (c->n + 2 > EY_MAX_MESSAGES)
+            return ey_fail(e, EY_TOO_LONG, "the conversation is too long for a system prompt");
+        if (!conversation_append(c, "system", NULL, 0, text, strlen(text), e)) return false;
+        ey_message system = c->message[c->n - 1];
+        memmove(c->message + 1, c->message, (c->n - 1) * sizeof(*c->message));
+        c->message[0] = system;
+        c->has_system = true;
+    } else if (text) {
+        if (!conversation_append(c, "system", NULL, 0, text, strlen(text), e)) return false;
+        free_message(&c->message[0]);
+        c->message[0] = c->message[--c->n];
+    } else if (c->has_system) {
+        free_message(&c->message[0]);
+        memmove(c->message, c->message + 1, --c->n * sizeof(*c->message));
+        c->has_system = false;
+    }
+    return true;
+}
+
 bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e)
 {
-    if (c->n + 2 > EY_MAX_MESSAGES)
+    if (c->n + 3 > EY_MAX_MESSAGES) /* it, its answer, and a place to change the system prompt */
         return ey_fail(e, EY_TOO_LONG,
                        "the conversation has %zu messages, and more do not go in one", c->n);
     if (!conversation_append(c, "user", c->draft, c->n_draft, text, n, e)) return false;
@@ -86,17 +122,35 @@ bool conversation_answer(struct conversation *c, const char *text, size_t n, ey_
     return conversation_append(c, "assistant", NULL, 0, text, n, e);
 }
 
+bool conversation_reopen(struct conversation *c)
+{
+    if (c->n < 2 || strcmp(c->message[c->n - 1].role, "assistant") != 0) return false;
+    free_message(&c->message[--c->n]);
+    return true;
+}
+
+/* Of images that came just before the draft's. */
+static void forget_names_before_draft(struct conversation *c, size_t n)
+{
+    size_t first = c->n_images - c->n_draft - n;
+    for (size_t i = 0; i < n; i++)
+        free(c->image_names[first + i]);
+    memmove(c->image_names + first, c->image_names + first + n, c->n_draft * sizeof(char *));
+    c->n_images -= n;
+}
+
 void conversation_undo(struct conversation *c, bool keep_images)
 {
     ey_message *m = &c->message[--c->n];
     size_t n_images = m->n_parts - 1;
-    if (keep_images) { /* the draft is empty since the message was said */
+    if (keep_images) {
+        memmove(c->draft + n_images, c->draft, c->n_draft * sizeof(*c->draft));
         memcpy(c->draft, m->parts, n_images * sizeof(*c->draft));
-        c->n_draft = n_images;
+        c->n_draft += n_images;
         free((void *)m->parts[n_images].bytes);
         m->n_parts = 0;
     } else {
-        c->n_images -= n_images;
+        forget_names_before_draft(c, n_images);
     }
     free_message(m);
 }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* eyelet chat: what its loop, its messages and its slash commands share. */
+#ifndef EY_CLI_CHAT_H
+#define EY_CLI_CHAT_H
+
+#include "cli/chat/conversation.h"
+#include "cli/cli_engine.h"
+#include "cli/options/options.h"
+#include "cli/terminal/line_editor.h"
+
+struct chat {
+    struct cli_engine cli;
+    struct options options; /* a copy that /set changes; its lists and arguments are borrowed */
+    struct conversation conversation;
+    struct arena memory; /* values of /set */
+    struct buf line;
+    struct line_editor *editor; /* NULL: lines are read as they come */
+    char *saved;                /* the file of the last /save, which may be written again */
+    bool interactive;           /* someone types */
+    bool leaving;
+    bool failed; /* a line, of which a script must hear */
+};
+
+/* Says what went wrong, on standard error, and remembers it for the exit status. */
+void chat_complain(struct chat *c, const ey_err *e);
+
+/* Decodes an image once, to see that it can be, and adds it to the next message. *width and
+ * *height are of the upright image. */
+bool chat_add_image(struct chat *c, const char *path, int *width, int *height, ey_err *e);
+
+/* Asks and prints the answer. */
+void chat_send(struct chat *c, const char *text, size_t n);
+/* Asks the last question again, with another seed. */
+void chat_send_again(struct chat *c);
+
+/* A line that begins with a slash. */
+void chat_run_slash_command(struct chat *c, const char *line);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages to the model, and its answers, as they grow. */
+#include <string.h>
+
+#include "cli/chat/chat.h"
+#include "cli/terminal/cancel.h"
+#include "image/image.h"
+
+/* What is said to the person goes to standard error: answers stay alone on standard output. */
+void chat_complain(struct chat *c, const ey_err *e)
+{
+    progress_clear(&c->cli.progress);
+    fprintf(stderr, "eyelet: %s%s\n", e->text,
+            e->code == EY_TOO_LONG ? "; /clear begins anew" : "");
+    c->failed = true;
+}
+
+bool chat_add_image(struct chat *c, const char *path, int *width, int *height, ey_err *e)
+{
+    struct input file = {0};
+    struct image seen = {0};
+    bool ok = input_read(&file, path, EY_MAX_IMAGE_BYTES, e) &&
+              image_decode(&seen, file.bytes, file.size, path, e) &&
+              conversation_add_image(&c->conversation, cli_engine_image_part(&c->cli, &file), path,
+                                     e);
+    if (ok) file.bytes = NULL; /* the conversation's now */
+    *width = seen.width;
+    *height = seen.height;
+    input_free(&file);
+    image_free(&seen);
+    return ok;
+}
+
+/* The engine may stop before the model does. */
+static void print_stop_reason(const struct chat *c, const ey_answer *answer)
+{
+    int context = cli_engine_context_length(&c->cli);
+    if (answer->finish_reason != EY_FINISH_LENGTH || c->cli.options->quiet) return;
+    if (context && answer->prompt_tokens + answer->completion_tokens >= context)
+        fprintf(stderr, "eyelet: the context of %d tokens is full; /clear begins anew\n", context);
+    else
+        fprintf(stderr, "eyelet: the answer was cut after %d tokens; see --max-tokens%s\n",
+                answer->completion_tokens, c->interactive ? ", or /set max-tokens N" : "");
+}
+
+/* An answer that was stopped stays as far as it came; one that had not begun takes its question
+ * with it. */
+static bool keep_answer(struct chat *c, const ey_answer *answer, ey_err *e)
+{
+    if (cancel_requested() && !answer->n_text) {
+        conversation_undo(&c->conversation, true);
+        if (c->interactive) fprintf(stderr, "stopped before it began: the message is taken back\n");
+        return true;
+    }
+    if (!conversation_answer(&c->conversation, answer->text, answer->n_text, e))
+        return conversation_undo(&c->conversation, false), false;
+    return true;
+}
+
+static bool chat_generate(struct chat *c, ey_answer *answer, ey_err *e)
+{
+    struct cli_engine *s = &c->cli;
+    struct answer_sink sink = {s, true};
+    ey_request request = cli_engine_request(s, c->conversation.message, c->conversation.n, false,
+                                            &sink);
+    bool ok = cli_engine_send(s, &request, NULL, answer, e);
+    progress_clear(&s->progress);
+    return ok;
+}
+
+/* The question is the conversation's last message. */
+static bool answer_question(struct chat *c, ey_err *e)
+{
+    ey_answer answer = {0};
+    bool ok = chat_generate(c, &answer, e);
+    if (!ok) conversation_undo(&c->conversation, false);
+    if (ok) {
+        if (!answer.n_text || answer.text[answer.n_text - 1] != '\n')
+            term_write(&c->cli.out, "\n", 1);
+        print_stop_reason(c, &answer);
+        ok = keep_answer(c, &answer, e);
+    }
+    ey_answer_free(&answer);
+    return ok;
+}
+
+void chat_send(struct chat *c, const char *text, size_t n)
+{
+    ey_err e;
+    bool ok = input_check_text(text, n, "the message", &e) &&
+              conversation_say(&c->conversation, text, n, &e) && answer_question(c, &e);
+    if (!ok) chat_complain(c, &e);
+}
+
+void chat_send_again(struct chat *c)
+{
+    ey_err e;
+    bool ok = conversation_reopen(&c->conversation);
+    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "nothing was answered yet that could be tried again");
+    c->cli.seed++; /* the same one would give the same answer */
+    ok = ok && answer_question(c, &e);
+    if (!ok) chat_complain(c, &e);
+}
