@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The page's files → the C table that src/server/page/page_files.h declares:
 #   cmake -DFOLDER=src/server/page -DFILES="index.html,app.js" -DOUT=page_files.c -P embed_page.cmake
+# A file with an absolute path is served by its name alone.
 set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml
-  png image/png webmanifest application/manifest+json)
+  png image/png webmanifest application/manifest+json json application/json)
 string(REPLACE "," ";" files "${FILES}")
 set(bytes "")
 set(table "")
@@ -15,8 +16,13 @@ foreach(file ${files})
   endif()
   math(EXPR at "${at} + 1")
   list(GET types ${at} type)
-  file(READ ${FOLDER}/${file} hex HEX)
-  file(SHA256 ${FOLDER}/${file} digest)
+  set(source ${FOLDER}/${file})
+  if(IS_ABSOLUTE ${file})
+    set(source ${file})
+    get_filename_component(file ${file} NAME)
+  endif()
+  file(READ ${source} hex HEX)
+  file(SHA256 ${source} digest)
   string(SUBSTRING ${digest} 0 16 etag)
   string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
   string(REGEX REPLACE "([^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,)" "\\1\n" hex "${hex}")

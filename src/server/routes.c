@@ -83,6 +83,11 @@ static const struct route routes[] = {
     {"POST", "/eyelet/preview", route_preview, 0},
 };
 
+const struct route *route_at(size_t i)
+{
+    return i < sizeof(routes) / sizeof(routes[0]) ? &routes[i] : NULL;
+}
+
 /* Ignores one trailing slash. */
 static bool route_matches(const struct route *r, const char *path)
 {

@@ -21,6 +21,9 @@ struct route {
  * path. HEAD counts as GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
+/* Returns route i of the table, or NULL past the last one. */
+const struct route *route_at(size_t i);
+
 /* Writes what to use instead of an unknown path, as the end of a sentence. */
 void route_hint(const char *path, char out[160]);
 /* Returns the writer of errors in the path's dialect, refusals before routing included. */

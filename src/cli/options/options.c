@@ -395,7 +395,7 @@ bool options_parse(struct options *o, enum command_bit command, int argc, char *
         }
         if (!read_argument(o, command, argv + i, &used, e)) return false;
     }
-    return !o->config || config_file_apply(o, command, e);
+    return !o->config || o->help || config_file_apply(o, command, e);
 }
 
 /* ---- options by name ---- */
