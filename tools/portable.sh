@@ -92,7 +92,7 @@ mkdir -p "$out/share/man" "$out/packaging"
 cp -r "$build/manual/man1" "$out/share/man/"
 cp "$build/manual/eyelet.bash" "$build/manual/_eyelet" "$build/manual/eyelet.fish" "$out/share/"
 cp -r docs examples "$out/"
-cp -r packaging/nginx packaging/kubernetes packaging/Containerfile "$out/packaging/"
+cp -r packaging/grafana packaging/nginx packaging/kubernetes packaging/Containerfile "$out/packaging/"
 if [ -e models/demo/config.json ]; then mkdir -p "$out/models" && cp -rL models/demo "$out/models/"; fi
 tar -C "$dist" --owner=0 --group=0 --sort=name -cf - "$name" | xz -T0 -6 >"$out.tar.xz"
 echo "$out: $(du -sm "$out" | cut -f1) MB; $out.tar.xz: $(($(stat -c %s "$out.tar.xz") / 1000)) kB"

@@ -51,6 +51,38 @@ choosing() {
 END
 }
 
+most_seqs() { # most_seqs KIND MEMORY MULTIPROCESSORS OPTION...: requests of 4,096 tokens that the plan lets run at once
+  local kind=$1 memory=$2 count=$3 low=0 high=128 middle
+  shift 3
+  while [ $low -lt $high ]; do
+    middle=$(((low + high + 1) / 2))
+    if "$eyelet" plan "$work/$kind" --vram "${memory}MiB" --vram-used 0 --sm-count "$count" --max-model-len 4096 \
+      --max-num-seqs $middle --kv-tokens $((middle * 4096)) --quiet "$@" >/dev/null; then low=$middle
+    else high=$((middle - 1)); fi
+  done
+  [ $low -gt 0 ] && echo $low || echo –
+}
+
+sizing() {
+  local kind gpu memory count
+  "$mkcheckpoint" --like qwen3-vl-8b-fp8 --sparse "$work/8b-fp8" >/dev/null
+  echo '| GPU | 2B-FP8 | 4B-FP8 | 8B-FP8 |'
+  echo '| --- | --- | --- | --- |'
+  while read -r memory count gpu; do
+    printf '| %s |' "$gpu"
+    for kind in 2b-fp8 4b-fp8 8b-fp8; do
+      printf ' %s, %s |' "$(most_seqs $kind "$memory" "$count" --kv-cache-dtype bf16)" \
+        "$(most_seqs $kind "$memory" "$count" --kv-cache-dtype fp8)"
+    done
+    echo
+  done <<'END'
+8151 30 8 GB (RTX 5060)
+12282 46 12 GB (RTX 4070)
+16311 36 16 GB (RTX 5060 Ti)
+24564 128 24 GB (RTX 4090)
+END
+}
+
 # What stands in the document now; or, from standard input, what is to stand there.
 shown() { sed -n '/^<!-- table -->$/,/^<!-- \/table -->$/p' "$1" | sed '1d;$d'; }
 put() {
@@ -72,4 +104,5 @@ vllm_flags() { "$pages" vllm; }
 
 document guides/choosing-a-model.md choosing
 document guides/from-vllm.md vllm_flags
+document guides/operating.md sizing
 exit $failed
