@@ -41,7 +41,7 @@ help:
 	@echo 'make test-abuse    attacks on a server, each bounded to a minute (docs/guides/security.md)'
 	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
 	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
-	@echo 'make nightly       the long checks, PART=release, asan, tsan, clang, portable, fuzz, abi or python: one of them'
+	@echo 'make nightly       the long checks, PART=release, asan, newcomer …: one of them (tools/nightly.sh)'
 	@echo 'make asan, tsan    the tests under AddressSanitizer and UndefinedBehaviorSanitizer, or ThreadSanitizer; of the longest a sample'
 	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of the emulated GPU'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'

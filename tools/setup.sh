@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
-# [install] [packages] [python] [real] [wheel] [abi]. Installs what is missing when root, else prints the command that
-# would. Silent when all are there; does nothing where there is no dpkg.
+# [install] [packages] [python] [real] [wheel] [abi] [newcomer]. Installs what is missing when root, else prints the
+# command that would. Silent when all are there; does nothing where there is no dpkg.
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev
@@ -19,6 +19,7 @@ for set in "$@"; do
     real) packages="$packages python3 python3-pip" ;;
     wheel) packages="$packages python3 python3-venv" ;;
     abi) packages="$packages abigail-tools git" ;;
+    newcomer) packages="debootstrap git util-linux" ;;
     node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may have come from elsewhere
     clients) packages="$packages python3 python3-pil python3-yaml curl jq nginx-light" ;;
     ui) packages="$packages chromium" ;;

@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Somebody who has never seen eyelet follows README.md on a bare Debian 12: tools/newcomer.sh [ROOT]. debootstrap makes
+# the system (ROOT, where given, is one that it has made before; it is changed). In it the lines under "Install" are
+# typed as they stand, then those under "Use", and what they print is what README says. Needs root, a Debian mirror
+# (EY_DEBIAN_MIRROR) and about half an hour on two cores. Last line: "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+mirror=${EY_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+passed=0 failed=0
+
+if [ "${EY_NEWCOMER_INSIDE-}" != yes ]; then
+  [ "$(id -u)" -eq 0 ] || { echo "newcomer.sh: only root can make a system to try it in" >&2; exit 2; }
+  tools/setup.sh newcomer || exit 1
+  export EY_NEWCOMER_INSIDE=yes
+  exec unshare --mount tools/newcomer.sh "$@" # what is mounted below goes with it
+fi
+
+root=${1-}
+if [ -z "$root" ]; then
+  work=$(mktemp -d /var/tmp/eyelet-newcomer.XXXXXX)
+  trap 'umount -l "$work/root/proc" "$work/root/dev" 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
+  root=$work/root
+  debootstrap --variant=minbase bookworm "$root" "$mirror" >"$work/log" 2>&1 || { tail -5 "$work/log"; exit 1; }
+fi
+mount -t proc proc "$root/proc" && mount --bind /dev "$root/dev" || exit 1
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+for file in /etc/apt/apt.conf.d/*proxy*; do [ ! -e "$file" ] || cp "$file" "$root/etc/apt/apt.conf.d/"; done
+rm -rf "$root/srv/eyelet.git" "$root/root/eyelet" "$root/root/images"
+git clone --quiet --bare . "$root/srv/eyelet.git" || exit 1 # what is committed
+
+say() { # say WHAT: by the last status
+  if [ $? -eq 0 ]; then passed=$((passed + 1)); echo "ok $1"; else failed=$((failed + 1)); echo "FAILED $1"; fi
+}
+
+# A line as a person types it, in the folder where the line before left them.
+folder=/root
+type_line() {
+  env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 \
+    EYELET_SOURCE=/srv/eyelet.git ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+    nice chroot "$root" bash -c "cd '$folder' && $1
+status=\$?; pwd >/root/.folder; exit \$status"
+}
+
+# The indented lines of a section, without their comments.
+section_lines() { sed -n "/^## $1\$/,/^## /s/^    //p" README.md | sed 's/  *# .*$//'; }
+# The lines of the section's first block that is marked so.
+block_lines() { sed -n "/^## $1\$/,/^## /p" README.md | sed -n "/^\`\`\`$2\$/,/^\`\`\`\$/p" | sed '/^```/d'; }
+
+start=$SECONDS
+while IFS= read -r line; do
+  case $line in eyelet\ pull*) continue ;; esac # a real model is gigabytes
+  type_line "$line" </dev/null >"$root/root/.said" 2>&1
+  say "$line ($((SECONDS - start)) s)" || true
+  [ $failed -eq 0 ] || { tail -20 "$root/root/.said"; break; }
+  folder=$(cat "$root/root/.folder")
+done < <(section_lines Install)
+
+if [ $failed -eq 0 ]; then # a person has images; these are the examples that README's answers are about
+  mkdir -p "$root/root/images/photos"
+  cp examples/shapes-2.jpg "$root/root/images/photo.jpg"
+  cp examples/word-2.jpg "$root/root/images/label.jpg"
+  cp examples/shapes-1.png examples/shapes-4.png examples/word-1.png "$root/root/images/photos/"
+  folder=/root/images
+  : >"$root/root/.said"
+  while IFS= read -r line; do
+    type_line "$line" </dev/null >>"$root/root/.said" 2>"$root/root/.err"
+    say "$line" || true
+  done < <(block_lines Use 'sh run')
+  while IFS= read -r line; do
+    case $line in *…*) continue ;; esac
+    grep -qxF -- "$line" "$root/root/.said"
+    say "it prints: $line" || true
+  done < <(block_lines Use 'text output')
+  [ $failed -eq 0 ] || cat "$root/root/.said" "$root/root/.err"
+fi
+echo "from nothing to the answers: $((SECONDS - start)) s"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
