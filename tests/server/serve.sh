@@ -81,5 +81,22 @@ say 'has the lines that scripts look for'
 [ ! -s out ]
 say 'leaves standard output alone'
 
+# On a CPU no line speaks of a GPU but those that scripts search vLLM's log for. Options from a file; the network's address.
+printf 'port: 0\nmax-num-seqs: 2\nserved-model-name: [from-file]\ndevice: cpu\nhost: 0.0.0.0\ninsecure: true\n' >serve.yaml
+"$eyelet" serve "$model" --config serve.yaml --max-num-seqs 1 >out 2>err </dev/null &
+server=$!
+await is_ready
+kill "$server"
+wait "$server"
+status=$?
+[ $status -eq 0 ] && grep -q 'model from-file (Qwen3VL' err
+say 'takes options from a file'
+! grep GPU err | grep -vE 'GPU KV cache (size|usage): '
+say 'says nothing of a GPU on a CPU'
+if [ -n "$(hostname -I 2>/dev/null)" ]; then
+  grep -qE 'from other devices in this network, a phone say: http://[0-9.]+:[0-9]+/$' err
+  say 'says the address for a phone'
+fi
+
 echo "1..$ran"
 exit $((failed > 0))
