@@ -165,6 +165,8 @@ typedef struct {
     ey_thinking thinking;     /* of messages; a prompt that is written out opens no thought */
     int thinking_budget;      /* tokens of a thought, after which its end is forced; 0: no limit */
     ey_loop_guard loop_guard; /* ey_request_defaults: off */
+    bool prompt_logprobs;     /* of the prompt's tokens, too; all of it is computed then */
+    int top_prompt_logprobs;  /* and so many alternatives of each (<= 20) */
 } ey_request;
 
 /* A greedy request without a prompt. */
@@ -248,7 +250,12 @@ typedef struct {
     size_t n_thought;
     int thought_tokens;       /* of the tokens, with what ends the thought */
     ey_repetition repetition; /* why finish_reason is EY_FINISH_LENGTH before max_tokens */
-    void *owner;              /* memory of everything above */
+    ey_token_logprobs *prompt_logprobs; /* [n_prompt_logprobs], one per token of the prompt, if they
+                                           were requested; the first's, which nothing precedes, is
+                                           NaN and has no alternatives */
+    int *prompt_ranks; /* of these tokens among all, the likeliest is 1; first: 0 */
+    size_t n_prompt_logprobs;
+    void *owner; /* memory of everything above */
 } ey_answer;
 
 /* Answers one request and blocks until it is done. The caller frees the answer, also after an
@@ -298,6 +305,10 @@ EY_API void ey_generation_next(ey_generation *generation, int timeout_ms, ey_eve
  * is not of the text, but of a thought, chosen.id is -1. */
 EY_API ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i,
                                                 ey_logprob *top);
+/* The same of token i of the prompt, once an event has had text; `top` has space for
+ * top_prompt_logprobs. */
+EY_API ey_token_logprobs ey_generation_prompt_logprobs(const ey_generation *generation, int i,
+                                                       ey_logprob *top);
 /* Ends the generation within one step; the answer is the text so far. */
 EY_API void ey_generation_cancel(ey_generation *generation);
 /* Waits for the end, returns the answer as ey_ask does, and frees the generation. */

@@ -125,6 +125,15 @@ bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t ro
     for (size_t i = 0; i < a->n_logprobs; i++)
         if (!same_logprobs(&a->logprobs[i], &b->logprobs[i]))
             return snprintf(how, room, "other log-probabilities of token %zu", i), true;
+    if (a->n_prompt_logprobs != b->n_prompt_logprobs)
+        return snprintf(how, room, "%zu and %zu tokens of prompts have log-probabilities",
+                        a->n_prompt_logprobs, b->n_prompt_logprobs),
+               true;
+    for (size_t i = 0; i < a->n_prompt_logprobs; i++)
+        if (!same_logprobs(&a->prompt_logprobs[i], &b->prompt_logprobs[i]) ||
+            a->prompt_ranks[i] != b->prompt_ranks[i])
+            return snprintf(how, room, "other log-probabilities of the prompt's token %zu", i),
+                   true;
     return false;
 }
 
@@ -188,6 +197,8 @@ static void build(struct request_kinds *s)
     question_simple(&q[0], 0, "Tell me a story of a fox.", 70);
     question_simple(&q[1], 1, "What is this?", 40);
     q[1].request.top_logprobs = 5;
+    q[1].request.prompt_logprobs = true;
+    q[1].request.top_prompt_logprobs = 3;
     question_simple(&q[2], 2, "Which is larger?", 60);
     q[2].request.sampling = drawn;
     q[2].request.top_logprobs = 0;
@@ -207,6 +218,7 @@ static void build(struct request_kinds *s)
     question_simple(&q[7], 0, "", 45);
     q[7].request.messages = NULL;
     q[7].request.n_messages = 0;
+    q[7].request.prompt_logprobs = true;
     q[7].request.text = "Once upon a time";
     q[7].request.n_text = strlen(q[7].request.text);
 }

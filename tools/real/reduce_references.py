@@ -5,7 +5,8 @@
     tools/real/reduce_references.py FOLDER tests/real/smollm2-135m.json
 
 Of each prompt: its text or messages, its ids, the best logits at the last position and the logarithm of the sum of all,
-the greedy answer with the margin of each step, and for some every SAMPLE_STRIDE-th logit of the whole vocabulary."""
+the greedy answer with the margin of each step, and for some every SAMPLE_STRIDE-th logit of the whole vocabulary. Of
+text.txt: minus the log-probability of each token but the first, their sum, and the perplexity."""
 import json
 import os
 import sys
@@ -32,6 +33,8 @@ def main():
             case['sample'] = [float(f'{v:.8g}') for v in logits[r['id']][::SAMPLE_STRIDE]]
         cases.append(case)
     head = {k: reference[k] for k in ('file', 'sha256', 'torch', 'transformers', 'dtype')}
+    nll = np.load(os.path.join(folder, 'text.npz'))['nll']
+    head['text'] = {**reference['text'], 'token_nll': [float(f'{v:.5g}') for v in nll]}
     with open(out, 'w') as f:
         f.write(json.dumps({**head, 'sample_stride': SAMPLE_STRIDE, 'cases': []})[:-2].rstrip() + '\n')
         f.write(',\n'.join(json.dumps(c, separators=(',', ':')) for c in cases) + '\n]}\n')

@@ -83,6 +83,7 @@ class Request(Structure):
         ("logit_bias", POINTER(LogitBias)), ("n_logit_bias", c_size_t), ("grammar", c_void_p),
         ("top_logprobs", c_int), ("on_event", c_void_p), ("event_user", c_void_p), ("thinking", c_int),
         ("thinking_budget", c_int), ("loop_guard", LoopGuard),
+        ("prompt_logprobs", c_bool), ("top_prompt_logprobs", c_int),
     ]
 
 
@@ -119,7 +120,9 @@ class Answer(Structure):
         ("images", POINTER(ImageUsage)), ("n_images", c_size_t), ("logprobs", POINTER(TokenLogprobs)),
         ("n_logprobs", c_size_t), ("stop_text", c_char_p), ("stop_id", c_int), ("queue_seconds", c_double),
         ("vision_seconds", c_double), ("prefill_seconds", c_double), ("decode_seconds", c_double), ("thought", c_void_p),
-        ("n_thought", c_size_t), ("thought_tokens", c_int), ("repetition", Repetition), ("owner", c_void_p),
+        ("n_thought", c_size_t), ("thought_tokens", c_int), ("repetition", Repetition),
+        ("prompt_logprobs", POINTER(TokenLogprobs)), ("prompt_ranks", POINTER(c_int)),
+        ("n_prompt_logprobs", c_size_t), ("owner", c_void_p),
     ]
 
 

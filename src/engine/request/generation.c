@@ -40,6 +40,9 @@ static bool check_request(const ey_request *request, const struct engine_devices
     if (request->top_logprobs > EY_MAX_TOP_LOGPROBS)
         return ey_fail(e, EY_BAD_REQUEST, "top_logprobs is %d; at most %d are given",
                        request->top_logprobs, EY_MAX_TOP_LOGPROBS);
+    if (request->top_prompt_logprobs < 0 || request->top_prompt_logprobs > EY_MAX_TOP_LOGPROBS)
+        return ey_fail(e, EY_BAD_REQUEST, "top_prompt_logprobs is %d; it must be from 0 to %d",
+                       request->top_prompt_logprobs, EY_MAX_TOP_LOGPROBS);
     if (request->n_stop_ids > EY_MAX_STOP_IDS)
         return ey_fail(e, EY_BAD_REQUEST, "%zu stop tokens; at most %d are possible",
                        request->n_stop_ids, EY_MAX_STOP_IDS);
@@ -152,6 +155,13 @@ static bool open_thought(ey_generation *gen, const ey_request *request, ey_err *
            ey_fail_memory(e, "the answer", (size_t)request->loop_guard.max_pattern * 4);
 }
 
+static bool open_prompt_scores(ey_generation *gen, const ey_request *request, ey_err *e)
+{
+    return !request->prompt_logprobs ||
+           prompt_scores_open(&gen->prompt_scores, answer_arena(&gen->answer), gen->prompt->ids.id,
+                              gen->prompt->ids.n, request->top_prompt_logprobs, e);
+}
+
 static bool generation_init(ey_generation *gen, const ey_request *request, ey_err *e)
 {
     int max_new_tokens = gen->engine->limits.max_model_len - (int)gen->prompt->ids.n,
@@ -167,8 +177,8 @@ static bool generation_init(ey_generation *gen, const ey_request *request, ey_er
            output_tokens_open(&gen->output, answer_arena(&gen->answer),
                               wanted > 0 && wanted < max_new_tokens ? wanted : max_new_tokens,
                               request->top_logprobs, e) &&
-           open_thought(gen, request, e) && open_text_buffers(gen, e) &&
-           open_matcher(gen, request->grammar, e);
+           open_prompt_scores(gen, request, e) && open_thought(gen, request, e) &&
+           open_text_buffers(gen, e) && open_matcher(gen, request->grammar, e);
 }
 
 static void generation_free(ey_generation *gen)
@@ -317,6 +327,12 @@ ey_token_logprobs ey_generation_logprobs(const ey_generation *gen, int i, ey_log
     return out;
 }
 
+ey_token_logprobs ey_generation_prompt_logprobs(const ey_generation *gen, int i, ey_logprob *top)
+{
+    if (i < 0 || i >= gen->prompt_scores.n) return (ey_token_logprobs){.chosen.id = -1};
+    return prompt_scores_at(&gen->prompt_scores, gen->engine, i, top);
+}
+
 void ey_generation_cancel(ey_generation *gen)
 {
     pthread_mutex_lock(&gen->engine->scheduler.lock);
@@ -334,7 +350,9 @@ bool ey_generation_collect(ey_generation **out, ey_answer *answer, ey_err *e)
     while (event.type != EY_EVENT_DONE);
     bool ok = !gen->failed;
     if (!ok && e) *e = gen->error;
-    ok = ok && answer_fill(&gen->answer, gen->engine, &gen->output, &gen->thought, e);
+    ok = ok && answer_fill(&gen->answer, gen->engine, &gen->output, &gen->thought, e) &&
+         prompt_scores_fill_answer(&gen->answer, answer_arena(&gen->answer), gen->engine,
+                                   &gen->prompt_scores, e);
     if (ok) answer_cut_at_stop_string(&gen->answer, gen->n_unstoppable, gen->stop, gen->n_stop);
     *answer = gen->answer;
     gen->answer = (ey_answer){0};

@@ -10,6 +10,7 @@
 #include "engine/cache/image_cache.h"
 #include "engine/request/loop_guard.h"
 #include "engine/request/prompt.h"
+#include "engine/request/prompt_scores.h"
 #include "engine/request/stop_strings.h"
 #include "engine/request/thought.h"
 
@@ -37,6 +38,7 @@ struct ey_generation {
 
     ey_answer answer;
     struct output_tokens output;
+    struct prompt_scores prompt_scores;
     struct detok detok;
     struct buf token_text; /* text that the last token completed */
     struct stop_matcher stop_matcher;

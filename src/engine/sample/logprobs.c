@@ -44,3 +44,11 @@ void logits_score(const float *logits, int n, int32_t chosen, int top,
     for (int i = 0; i < count; i++)
         out_top[i].logprob = (float)((double)out_top[i].logprob - total);
 }
+
+int32_t logits_rank(const float *logits, int n, int32_t id)
+{
+    int32_t before = 0;
+    for (int32_t i = 0; i < n; i++)
+        before += logits[i] > logits[id] || (logits[i] == logits[id] && i < id);
+    return before + 1;
+}

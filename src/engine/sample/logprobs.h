@@ -15,5 +15,7 @@ int32_t logits_argmax(const float *logits, int n);
  * Allocates nothing. */
 void logits_score(const float *logits, int n, int32_t chosen, int top,
                   struct token_logprob *out_chosen, struct token_logprob *out_top);
+/* The place of an id among all, from 1 on, in that order. */
+int32_t logits_rank(const float *logits, int n, int32_t id);
 
 #endif

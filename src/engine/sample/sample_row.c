@@ -100,16 +100,22 @@ static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const stru
     return sampler_sample_rescored(&gen->slot->sampler, logits, ids, n);
 }
 
+/* All logits of a row, in host memory. */
+static float *read_row_logits(ey_engine *engine, const struct step_row *row)
+{
+    const size_t vocabulary = (size_t)engine->devices.model.text.vocab_size;
+    engine->devices.be->ops->memory->read_logits(
+        engine->devices.be, engine->buffers.host.logits,
+        engine->buffers.logits + (size_t)row->logits_row * vocabulary, vocabulary);
+    return engine->buffers.host.logits;
+}
+
 static int32_t sample_from_logits(ey_engine *engine, ey_generation *gen, const struct step_row *row,
                                   const struct allowed *allowed)
 {
     const struct model *m = &engine->devices.model;
     struct output_tokens *output = &gen->output;
-    size_t vocabulary = (size_t)m->text.vocab_size;
-    float *logits = engine->buffers.host.logits;
-    engine->devices.be->ops->memory->read_logits(
-        engine->devices.be, logits, engine->buffers.logits + (size_t)row->logits_row * vocabulary,
-        vocabulary);
+    float *logits = read_row_logits(engine, row);
     int32_t id = engine->buffers.bf16_head.data
                      ? sample_rescored(engine, gen, row, logits, allowed)
                      : sampler_sample(&gen->slot->sampler, logits, allowed);
@@ -130,4 +136,31 @@ int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row 
     return sample_from_topk(engine, gen, row, allowed, &id)
                ? id
                : sample_from_logits(engine, gen, row, allowed);
+}
+
+/* ---- a token that is there already ---- */
+
+/* With an 8-bit head: the logits of the best, and of `id`, as the stored head has them. */
+static void rescore_logits(ey_engine *engine, const struct step_row *row, float *logits, int32_t id)
+{
+    struct token_logprob best[TOPK_LOGITS], given;
+    const int n = engine->devices.model.text.vocab_size, n_best = n < TOPK_LOGITS ? n : TOPK_LOGITS;
+    float *normed = engine->buffers.host.normed;
+    logits_score(logits, n, id, n_best, &given, best);
+    read_normed_row(engine, normed, row->x, row->x_row);
+    for (int i = 0; i < n_best; i++)
+        logits[best[i].id] = bf16_head_logit(&engine->buffers, normed, best[i].id);
+    logits[id] = bf16_head_logit(&engine->buffers, normed, id);
+}
+
+struct token_score score_known_token(ey_engine *engine, const struct step_row *row, int32_t id,
+                                     int top, struct token_logprob *out_top)
+{
+    const int n = engine->devices.model.text.vocab_size;
+    struct token_score out;
+    float *logits = read_row_logits(engine, row);
+    if (engine->buffers.bf16_head.data) rescore_logits(engine, row, logits, id);
+    logits_score(logits, n, id, top, &out.token, out_top);
+    out.rank = logits_rank(logits, n, id);
+    return out;
 }

@@ -14,4 +14,13 @@ struct step_row {
  * wanted. */
 int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row *row);
 
+/* How likely a token would have been in a row's place. */
+struct token_score {
+    struct token_logprob token;
+    int32_t rank;
+};
+/* Of token `id`; the `top` likeliest go to out_top. */
+struct token_score score_known_token(ey_engine *engine, const struct step_row *row, int32_t id,
+                                     int top, struct token_logprob *out_top);
+
 #endif

@@ -26,7 +26,8 @@ static struct digest kv_block_key(struct engine_caches *caches, const ey_generat
 
 void reuse_prefix(struct engine_caches *caches, ey_generation *gen)
 {
-    int limit = gen->no_prefix_cache ? 0 : (generation_known_tokens(gen) - 1) / KV_BLOCK;
+    const bool computes_all = gen->no_prefix_cache || prompt_scores_pending(&gen->prompt_scores);
+    int limit = computes_all ? 0 : (generation_known_tokens(gen) - 1) / KV_BLOCK;
     while (gen->n_blocks < limit) {
         struct digest key = kv_block_key(caches, gen, gen->n_blocks, &gen->prefix_digest);
         int32_t block = kv_pool_ref_prefix(&caches->blocks, &key);

@@ -47,6 +47,14 @@ int n_prompt_rows(const struct scheduled_chunk *chunk, int n);
 /* Writes the chunks' rows into engine->buffers.host. */
 struct step build_step(ey_engine *engine, int n_chunks);
 
+/* ---- score_prompts.c: log-probabilities of prompts ---- */
+
+/* Whether rows of these chunks say how likely a prompt's tokens are. */
+bool chunks_score_prompts(const struct scheduled_chunk *chunk, int n);
+/* After a step without logits: a few rows at a time in their buffer, then the step's own logits.
+ * False: the device failed. */
+bool score_prompts(ey_engine *engine, int n_chunks, dev x, ey_err *e);
+
 /* ---- vision_step.c: the encoder's share of a turn ---- */
 
 /* The first image that a request waits for, of the longest running request first. */

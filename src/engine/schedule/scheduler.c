@@ -92,10 +92,11 @@ static void update_step_times(struct scheduler *scheduler, int n_chunks, double 
 
 /* ---- a step ---- */
 
-/* *x: the activations that logits are computed from. */
+/* *x: the activations that logits are computed from; where prompts are scored, those come later. */
 static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *watch, dev *x)
 {
-    const struct step step = build_step(engine, n_chunks);
+    struct step step = build_step(engine, n_chunks);
+    if (chunks_score_prompts(engine->scheduler.chunk, n_chunks)) step.n_logits = 0;
     *x = range_buffers(last_range(&engine->buffers.ws), step.n_rows)->x;
     return text_model_enqueue(&engine->devices.model, &engine->buffers.ws, &step,
                               engine->buffers.logits, watch, &engine->scheduler.step);
@@ -141,6 +142,8 @@ static void run_step(ey_engine *engine, int n_chunks)
          done = was_async || enqueue_step(engine, n_chunks, &watch, &x);
     if (done) async_step_enqueue(engine, n_chunks);
     bool ok = wait_for_step(engine, n_chunks, &e);
+    if (ok && done && chunks_score_prompts(engine->scheduler.chunk, n_chunks))
+        ok = score_prompts(engine, n_chunks, x, &e);
     grammar_masks_wait(&engine->scheduler.masks);
     if (!ok) {
         engine->scheduler.n_async = 0;

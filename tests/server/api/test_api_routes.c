@@ -2,6 +2,7 @@
 /* The API's routes between a made-up exchange and an engine that says what a script tells it: what
  * goes out, in which order, what happens when either side leaves, and that nothing is left behind.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,6 +176,23 @@ ey_token_logprobs ey_generation_logprobs(const ey_generation *t, int i, ey_logpr
         {i, letters + 2 * i, -0.5f, letters + 2 * i, 1}, top, (size_t)t->request.top_logprobs};
 }
 
+/* Of the prompt: capitals. */
+static const char capitals[] = "A\0B\0C\0D";
+static int prompt_ranks[] = {0, 1, 2, 3};
+
+static ey_token_logprobs prompt_token(int i)
+{
+    return (ey_token_logprobs){
+        .chosen = {i, capitals + 2 * i, i ? -0.25f : NAN, capitals + 2 * i, 1}};
+}
+
+ey_token_logprobs ey_generation_prompt_logprobs(const ey_generation *t, int i, ey_logprob *top)
+{
+    (void)top;
+    assert_true(t->request.prompt_logprobs && i >= 0 && (size_t)i < fake.n_prompt_tokens);
+    return prompt_token(i);
+}
+
 void ey_generation_cancel(ey_generation *t)
 {
     t->cancelled = true;
@@ -189,6 +207,15 @@ static void fill_scores(ey_answer *answer, const ey_generation *t)
     for (size_t i = 0; i < answer->n_logprobs; i++)
         answer->logprobs[i].chosen = (ey_logprob){(int)i, letters + 2 * i, -0.5f, letters + 2 * i,
                                                   1};
+}
+
+static void fill_prompt_scores(ey_answer *answer)
+{
+    answer->n_prompt_logprobs = fake.n_prompt_tokens;
+    answer->prompt_logprobs = calloc(fake.n_prompt_tokens, sizeof(*answer->prompt_logprobs));
+    for (size_t i = 0; i < fake.n_prompt_tokens; i++)
+        answer->prompt_logprobs[i] = prompt_token((int)i);
+    answer->prompt_ranks = prompt_ranks;
 }
 
 bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err *e)
@@ -209,6 +236,7 @@ bool ey_generation_collect(ey_generation **generation, ey_answer *answer, ey_err
                           .completion_tokens = t->n_tokens + 1,
                           .images = (ey_image_usage *)prompt_images};
     if (t->request.top_logprobs >= 0) fill_scores(answer, t);
+    if (t->request.prompt_logprobs) fill_prompt_scores(answer);
     answer->owner = answer->text;
     bool ok = !s->failure || ey_fail(e, s->failure, "it broke");
     fake.running--;
@@ -221,6 +249,7 @@ void ey_answer_free(ey_answer *answer)
 {
     free(answer->owner);
     free(answer->logprobs);
+    free(answer->prompt_logprobs);
     *answer = (ey_answer){0};
 }
 
@@ -671,6 +700,40 @@ static void log_probabilities(void **state)
     check(&c, "0 'one' ~a; 0 ' two' ~b; 0 '' ~c =stop; DONE");
 }
 
+/* With an echo, the prompt's come first; the answer of no token is the prompt alone. */
+static void log_probabilities_of_prompts(void **state)
+{
+    (void)state;
+    struct exchange echoed = {0}, only = {0}, streamed = {0}, only_streamed = {0}, asked = {0},
+                    chat = {0};
+    fake.script[0] = &two_words;
+    run(&echoed, route_completions, "{\"prompt\": \"p\", \"logprobs\": 1, \"echo\": true}");
+    assert_non_null(
+        strstr(echoed.out.data, "\"token_logprobs\":[null,-0.25,-0.25,-0.5,-0.5,-0.5],"));
+    assert_non_null(strstr(echoed.out.data, "\"top_logprobs\":[null,{\"B\":-0.25}"));
+    assert_non_null(strstr(echoed.out.data, "\"text_offset\":[0,1,2,3,4,5]"));
+    check(&echoed, "0 'pone two' ~ABCabc =stop; usage 3+3; ");
+    run(&only, route_completions,
+        "{\"prompt\": \"p\", \"logprobs\": 1, \"echo\": true, \"max_tokens\": 0}");
+    check(&only, "0 'p' ~ABC =stop; usage 3+3; ");
+    run(&streamed, route_completions,
+        "{\"prompt\": \"p\", \"logprobs\": 1, \"echo\": true, \"stream\": true}");
+    check(&streamed, "0 'p' ~ABC; 0 'one' ~a; 0 ' two' ~b; 0 '' ~c =stop; DONE");
+    run(&only_streamed, route_completions,
+        "{\"prompt\": \"p\", \"logprobs\": 0, \"echo\": true, \"max_tokens\": 0, "
+        "\"stream\": true}");
+    check(&only_streamed, "0 'p' ~ABC; 0 '' =stop; DONE");
+    run(&asked, route_completions, "{\"prompt\": \"p\", \"prompt_logprobs\": 0}");
+#define OF_PROMPT                                                                       \
+    "\"prompt_logprobs\":[null,{\"1\":{\"logprob\":-0.25,\"rank\":1,\"decoded_token\":" \
+    "\"B\"}},{\"2\":{\"logprob\":-0.25,\"rank\":2,\"decoded_token\":\"C\"}}],"
+    assert_non_null(strstr(asked.out.data, "\"logprobs\":null," OF_PROMPT "\"finish_reason\""));
+    check(&asked, "0 'one two' =stop; usage 3+3; ");
+    run(&chat, route_chat_completions, "{" MESSAGES ", \"prompt_logprobs\": 0}");
+    assert_non_null(strstr(chat.out.data, OF_PROMPT "\"choices\":["));
+    check(&chat, "0 'one two' =stop; usage 3+3; ");
+}
+
 static const struct script calling = {
     .steps = {"Let me", " see.", "\n<tool", "_call>\n{\"name\": \"f\",",
               " \"arguments\": {\"a\": 1}}\n</tool_", "call>", "\n"}};
@@ -997,6 +1060,7 @@ int main(void)
         cmocka_unit_test_setup(completions, forget),
         cmocka_unit_test_setup(many_prompts_do_not_fill_the_queue, forget),
         cmocka_unit_test_setup(log_probabilities, forget),
+        cmocka_unit_test_setup(log_probabilities_of_prompts, forget),
         cmocka_unit_test_setup(tool_calls_are_taken_apart, forget),
         cmocka_unit_test_setup(tool_calls_of_another_format, forget),
         cmocka_unit_test_setup(answers_that_keep_to_a_grammar, forget),

@@ -48,12 +48,27 @@ uint64_t api_logprobs_bytes(const struct api_logprobs *logprobs)
     return bytes;
 }
 
+/* {"ID": {"logprob": …, "rank": …, "decoded_token": …}, …} */
+static uint64_t prompt_logprobs_bytes(const struct api_prompt_logprobs *logprobs)
+{
+    enum { AROUND = 64 };
+    uint64_t bytes = AROUND;
+    for (size_t i = 0; logprobs->tokens && i < logprobs->n; i++) {
+        const ey_token_logprobs *at = &logprobs->tokens[i];
+        bytes += 2 * AROUND + logprob_bytes(&at->chosen);
+        for (size_t k = 0; k < at->n_top; k++)
+            bytes += AROUND + logprob_bytes(&at->top[k]);
+    }
+    return bytes;
+}
+
 uint64_t api_choice_bytes(const struct api_choice *choice)
 {
     enum { AROUND = 512 };
     uint64_t bytes = AROUND + api_json_text_bytes(choice->text, choice->n_text) +
                      api_json_text_bytes(choice->thinking, choice->n_thinking) +
-                     api_logprobs_bytes(&choice->logprobs);
+                     api_logprobs_bytes(&choice->logprobs) +
+                     prompt_logprobs_bytes(&choice->prompt_logprobs);
     for (size_t i = 0; i < choice->n_calls; i++) {
         const struct api_tool_call *call = &choice->calls[i];
         bytes += AROUND + api_json_text_bytes(call->name, strlen(call->name)) +
@@ -64,7 +79,7 @@ uint64_t api_choice_bytes(const struct api_choice *choice)
 
 void api_write_logprob(struct json_writer *w, float logprob)
 {
-    json_write_digits(w, logprob > -9999 ? (double)logprob : -9999.0, 9);
+    json_write_digits(w, logprob <= -9999 ? -9999.0 : (double)logprob, 9);
 }
 
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate)

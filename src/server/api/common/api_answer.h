@@ -18,6 +18,8 @@ struct api_reply {
     double requested_at;               /* when the request came; seconds_now() */
     double load_seconds;               /* how long it waited for the model */
     void *state;                       /* the dialect's own, of state_bytes, zero at first */
+    const struct api_prompt_logprobs *prompt_logprobs; /* told with what all choices share, or NULL
+                                                        */
 };
 
 struct api_tool_call {
@@ -44,6 +46,13 @@ struct api_logprobs {
     size_t *offset;
 };
 
+/* The same of the prompt, with ranks; an answer's own. NULL tokens: none were requested. */
+struct api_prompt_logprobs {
+    const ey_token_logprobs *tokens; /* [n]; of the first nothing is known */
+    const int *ranks;
+    size_t n;
+};
+
 struct api_choice {
     int index;
     const char *thinking; /* what came before it */
@@ -54,6 +63,7 @@ struct api_choice {
     size_t n_calls;
     struct api_logprobs logprobs;
     struct api_end end;
+    struct api_prompt_logprobs prompt_logprobs;
 };
 
 /* Bytes that they take in a reply, at most. */
@@ -92,7 +102,8 @@ struct api_event {
 void api_random_id(char out[48], const char *prefix);
 struct api_reply api_reply_start(const struct api_dialect *dialect, const char *model);
 
-/* JSON has no infinity; vLLM puts -9999 in its place. Nine digits give back the same float. */
+/* JSON has no infinity; vLLM puts -9999 in its place. NaN becomes null. Nine digits give back the
+ * same float. */
 void api_write_logprob(struct json_writer *w, float logprob);
 /* Members of an object that is open: "token", "logprob" and "bytes". */
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate);

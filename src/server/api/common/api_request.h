@@ -40,6 +40,7 @@ struct api_request {
     bool drops_messages; /* the oldest ones, where the prompt does not fit the context */
     size_t n_dropped_images;
     bool stream, include_usage, echo;
+    bool only_echo;             /* the answer is to have no token: one is computed, not told */
     bool tools_given;           /* tool calls in the answer's text are taken apart */
     bool single_call;           /* only the first of them (parallel_tool_calls false) */
     bool seed_given;            /* request.sampling.seed is the client's */

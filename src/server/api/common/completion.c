@@ -298,9 +298,11 @@ struct api_end completion_finish(const struct completion *a, const ey_answer *an
                             .repetition_asked = a->request.loops_asked};
 }
 
-/* The text taken apart. */
+/* The text taken apart, and with an echo the log-probabilities of prompt and answer together. */
 struct parsed_answer {
     struct buf text;
+    ey_token_logprobs *echoed; /* [n_echoed] */
+    size_t n_echoed;
     struct arena memory;
     struct api_tool_call *call; /* [n_calls] */
     size_t n_calls, max_calls;
@@ -346,12 +348,37 @@ static bool split_tool_calls(struct parsed_answer *out, const struct completion 
     return ok;
 }
 
+void completion_trim_alternatives(const struct completion *a, ey_token_logprobs *tokens, size_t n)
+{
+    const size_t most = (size_t)a->request.request.top_logprobs;
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i].n_top > most) tokens[i].n_top = most;
+}
+
+static bool join_echoed_logprobs(struct parsed_answer *out, const struct completion *a,
+                                 const ey_answer *answer)
+{
+    const size_t n_prompt = answer->n_prompt_logprobs,
+                 n = a->request.only_echo ? 0 : answer->n_logprobs;
+    if (!a->request.echo || !answer->logprobs || !answer->prompt_logprobs) return true;
+    out->echoed = calloc(n_prompt + n, sizeof(*out->echoed));
+    if (!out->echoed) return false;
+    out->n_echoed = n_prompt + n;
+    memcpy(out->echoed, answer->prompt_logprobs, n_prompt * sizeof(*out->echoed));
+    memcpy(out->echoed + n_prompt, answer->logprobs, n * sizeof(*out->echoed));
+    completion_trim_alternatives(a, out->echoed, n_prompt);
+    return true;
+}
+
 static bool parse_answer(struct parsed_answer *out, const struct completion *a,
                          const struct choice_slot *slot)
 {
     struct echo_text echo = completion_echo(a, slot->index);
     out->text = buf_with_max(EY_MAX_RESPONSE_BYTES);
-    if (!buf_add(&out->text, echo.bytes ? echo.bytes : "", echo.n)) return false;
+    if (!buf_add(&out->text, echo.bytes ? echo.bytes : "", echo.n) ||
+        !join_echoed_logprobs(out, a, &slot->answer))
+        return false;
+    if (a->request.only_echo) return true;
     if (a->request.tools_given) return split_tool_calls(out, a, &slot->answer);
     return buf_add(&out->text, slot->answer.text, slot->answer.n_text);
 }
@@ -360,10 +387,17 @@ static void free_parsed_answers(struct parsed_answer *parsed, size_t n)
 {
     for (size_t i = 0; parsed && i < n; i++) {
         buf_free(&parsed[i].text);
+        free(parsed[i].echoed);
         arena_free(&parsed[i].memory);
         free(parsed[i].call);
     }
     free(parsed);
+}
+
+static struct api_prompt_logprobs prompt_logprobs_of(const ey_answer *answer)
+{
+    return (struct api_prompt_logprobs){answer->prompt_logprobs, answer->prompt_ranks,
+                                        answer->n_prompt_logprobs};
 }
 
 static struct api_choice choice_of_answer(const struct completion *a,
@@ -371,6 +405,8 @@ static struct api_choice choice_of_answer(const struct completion *a,
                                           const struct parsed_answer *parsed, size_t *offset)
 {
     const ey_answer *answer = &slot->answer;
+    struct api_logprobs logprobs = {answer->logprobs, answer->n_logprobs, offset};
+    if (parsed->echoed) logprobs = (struct api_logprobs){parsed->echoed, parsed->n_echoed, offset};
     return (struct api_choice){.index = slot->index,
                                .thinking = answer->thought,
                                .n_thinking = a->request.hides_thinking ? 0 : answer->n_thought,
@@ -378,8 +414,9 @@ static struct api_choice choice_of_answer(const struct completion *a,
                                .n_text = parsed->text.size,
                                .calls = parsed->call,
                                .n_calls = parsed->n_calls,
-                               .logprobs = {answer->logprobs, answer->n_logprobs, offset},
-                               .end = completion_finish(a, answer, (int)parsed->n_calls)};
+                               .logprobs = logprobs,
+                               .end = completion_finish(a, answer, (int)parsed->n_calls),
+                               .prompt_logprobs = prompt_logprobs_of(answer)};
 }
 
 /* ---- waiting ---- */
@@ -414,7 +451,13 @@ static uint64_t whole_reply_bytes(const struct completion *a)
                                     .n_thinking = answer->n_thought,
                                     .text = answer->text,
                                     .n_text = answer->n_text,
-                                    .logprobs = {answer->logprobs, answer->n_logprobs, NULL}};
+                                    .logprobs = {answer->logprobs, answer->n_logprobs, NULL},
+                                    .prompt_logprobs = prompt_logprobs_of(answer)};
+        if (echo.n) { /* the prompt's come twice */
+            const struct api_logprobs echoed = {answer->prompt_logprobs, answer->n_prompt_logprobs,
+                                                NULL};
+            bytes += api_logprobs_bytes(&echoed);
+        }
         bytes += copies * api_choice_bytes(&choice) + api_json_text_bytes(echo.bytes, echo.n) +
                  COPIES * (answer->n_text + echo.n);
     }

@@ -60,6 +60,8 @@ void completion_run(struct server *server, struct exchange *x, const struct api_
 struct api_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls);
 /* The prompt in front of choice `index`; empty unless it is to come back. */
 struct echo_text completion_echo(const struct completion *a, int index);
+/* Of a prompt's tokens[n] no more alternatives than an answer's tokens have. */
+void completion_trim_alternatives(const struct completion *a, ey_token_logprobs *tokens, size_t n);
 /* False with a->error: the server is shutting down and time is up. */
 bool completion_may_continue(struct completion *a);
 /* Answers the exchange by a stream that takes over `a`, whose answers have been started. */

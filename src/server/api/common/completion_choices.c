@@ -133,6 +133,7 @@ static bool start_choice(struct completion_choices *a, struct choice_slot *slot,
                              n; /* n times the same answer is not what is meant */
     if (!ey_generation_start(a->engine, a->prompt[p], &request, &slot->generation, e)) return false;
     slot->started = true;
+    slot->n_prompt_tokens = ey_prompt_describe(a->prompt[p]).n_ids;
     slot->watch = metrics_watch_start(a->server->metrics, a->model, a->requested_at);
     a->n_started++;
     if ((size_t)slot->index % n == n - 1) ey_prompt_free(&a->prompt[p]);
@@ -156,14 +157,26 @@ bool completion_choices_start(struct completion_choices *a, struct api_error *er
     return start_choices(a, error);
 }
 
-/* Ids and text of n tokens, and their log-probabilities; small answers are not charged. */
+/* Log-probabilities of n tokens, of `candidates` each. */
+static uint64_t scores_bytes(size_t n, size_t candidates)
+{
+    return candidates ? n * (sizeof(ey_token_logprobs) +
+                             candidates * (sizeof(ey_logprob) + sizeof(uint64_t)))
+                      : 0;
+}
+
+/* Ids and text of n tokens, and log-probabilities, the prompt's too, of which some are copied;
+ * small answers are not charged. */
 static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
 {
     enum { TOKEN_BYTES = 32 };
-    int top = a->request->request.top_logprobs;
-    size_t candidates = top < 0 ? 0 : (size_t)top + 1;
-    return n * (TOKEN_BYTES + (candidates ? sizeof(ey_token_logprobs) : 0) +
-                candidates * (sizeof(ey_logprob) + sizeof(uint64_t)));
+    const ey_request *request = &a->request->request;
+    const size_t top = request->top_logprobs < 0 ? 0 : (size_t)request->top_logprobs + 1,
+                 prompt_top = request->prompt_logprobs ? (size_t)request->top_prompt_logprobs + 1
+                                                       : 0,
+                 n_prompt = (size_t)(a->n_prompt_tokens > 0 ? a->n_prompt_tokens : 0);
+    return n * TOKEN_BYTES + scores_bytes(n, top) + scores_bytes(n_prompt, prompt_top) +
+           (prompt_top ? (n + n_prompt) * sizeof(ey_token_logprobs) : 0);
 }
 
 /* Before its answer, of n tokens, is made. */

@@ -10,6 +10,7 @@
 
 struct choice_slot {
     int index;                 /* of the choice: answer i of prompt p is choice p · n + i */
+    size_t n_prompt_tokens;    /* of its prompt */
     ey_generation *generation; /* while it runs */
     bool started, done;
     ey_answer answer; /* when it is over */

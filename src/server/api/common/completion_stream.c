@@ -70,19 +70,67 @@ static void emit_event(struct completion_stream *s, const struct api_event *even
     s->a->request.dialect->write_event(&s->out, &s->a->reply, event);
 }
 
-static void begin_choice(struct completion_stream *s, const struct choice_slot *slot)
+/* Those of a whole answer perhaps, or of a prompt, are written at once. */
+static bool charge_logprobs(struct completion_stream *s, const struct api_logprobs *logprobs)
 {
-    struct choice_state *v = &s->choice_states[slot->index];
-    struct echo_text echo = completion_echo(s->a, slot->index);
-    if (v->begun) return;
-    v->begun = true;
-    s->total = 0;
-    emit_event(s, &(struct api_event){.type = API_EVENT_START, .index = slot->index});
-    if (echo.n)
+    enum { FREE_BYTES = 64 << 10 };
+    uint64_t bytes = api_logprobs_bytes(logprobs);
+    return bytes <= FREE_BYTES ||
+           api_charge_take(&s->a->choices.answers, bytes, &s->a->request.request, &s->a->error);
+}
+
+/* Of the slot's prompt, whose answer may be over. */
+static bool fetch_prompt_logprobs(struct fetched_logprobs *out, const struct completion *a,
+                                  const struct choice_slot *slot, size_t n)
+{
+    const size_t n_top = (size_t)a->request.request.top_prompt_logprobs;
+    out->token = calloc(n + 1, sizeof(*out->token));
+    out->top = calloc(n * n_top + 1, sizeof(*out->top));
+    if (!out->token || !out->top) return false;
+    for (out->n = 0; out->n < n; out->n++)
+        out->token[out->n] = slot->generation
+                                 ? ey_generation_prompt_logprobs(slot->generation, (int)out->n,
+                                                                 out->top + out->n * n_top)
+                                 : slot->answer.prompt_logprobs[out->n];
+    completion_trim_alternatives(a, out->token, n);
+    return true;
+}
+
+/* The prompt, and how likely its tokens are. */
+static bool write_echo(struct completion_stream *s, const struct choice_slot *slot)
+{
+    const ey_request *request = &s->a->request.request;
+    const struct echo_text echo = completion_echo(s->a, slot->index);
+    struct fetched_logprobs fetched = {0};
+    struct api_logprobs logprobs = {.offset = &s->choice_states[slot->index].offset};
+    bool ok = true;
+    if (!echo.n) return true;
+    if (request->prompt_logprobs && request->top_logprobs >= 0) {
+        ok = fetch_prompt_logprobs(&fetched, s->a, slot, slot->n_prompt_tokens) ||
+             api_fail_memory(&s->a->error);
+        logprobs.tokens = fetched.token;
+        logprobs.n = fetched.n;
+        ok = ok && charge_logprobs(s, &logprobs);
+    }
+    if (ok)
         emit_event(s, &(struct api_event){.type = API_EVENT_TEXT,
                                           .index = slot->index,
                                           .text = echo.bytes,
-                                          .n_text = echo.n});
+                                          .n_text = echo.n,
+                                          .logprobs = &logprobs});
+    free_logprobs(&fetched);
+    return ok;
+}
+
+/* False with the error of the exchange. */
+static bool begin_choice(struct completion_stream *s, const struct choice_slot *slot)
+{
+    struct choice_state *v = &s->choice_states[slot->index];
+    if (v->begun) return true;
+    v->begun = true;
+    s->total = 0;
+    emit_event(s, &(struct api_event){.type = API_EVENT_START, .index = slot->index});
+    return write_echo(s, slot);
 }
 
 static void write_call_chunk(struct completion_stream *s, const struct choice_slot *slot,
@@ -117,7 +165,7 @@ static bool write_parsed_text(struct completion_stream *s, const struct choice_s
 {
     ey_answer_piece piece;
     while (ey_tool_parser_next(s->choice_states[slot->index].tools, &piece)) {
-        begin_choice(s, slot);
+        if (!begin_choice(s, slot)) return false;
         if (piece.call)
             write_call_chunk(s, slot, &piece);
         else
@@ -133,7 +181,8 @@ static bool write_new_text(struct completion_stream *s, const struct choice_slot
     if (v->tools)
         return ey_tool_parser_add(v->tools, event->text, event->n_text) &&
                write_parsed_text(s, slot, logprobs);
-    begin_choice(s, slot);
+    if (!begin_choice(s, slot)) return false;
+    if (s->a->request.only_echo) return true;
     write_text_chunk(s, slot, event->text, event->n_text, logprobs);
     return !s->out.failed;
 }
@@ -154,27 +203,19 @@ static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
     }
     ok = ok && write_new_text(s, slot, event, &logprobs);
     free_logprobs(&fetched);
-    return ok || api_fail_memory(&s->a->error);
+    return ok || (s->a->error.status ? false : api_fail_memory(&s->a->error));
 }
 
-static void on_thought(struct completion_stream *s, const struct choice_slot *slot,
+static bool on_thought(struct completion_stream *s, const struct choice_slot *slot,
                        const ey_event *event)
 {
-    if (s->a->request.hides_thinking) return;
-    begin_choice(s, slot);
+    if (s->a->request.hides_thinking) return true;
+    if (!begin_choice(s, slot)) return false;
     emit_event(s, &(struct api_event){.type = API_EVENT_THINKING,
                                       .index = slot->index,
                                       .text = event->text,
                                       .n_text = event->n_text});
-}
-
-/* Those that no text has come for, of a whole answer perhaps, are written at once. */
-static bool charge_last_logprobs(struct completion_stream *s, const struct api_logprobs *logprobs)
-{
-    enum { FREE_BYTES = 64 << 10 };
-    uint64_t bytes = api_logprobs_bytes(logprobs);
-    return bytes <= FREE_BYTES ||
-           api_charge_take(&s->a->choices.answers, bytes, &s->a->request.request, &s->a->error);
+    return true;
 }
 
 static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
@@ -182,17 +223,17 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
     struct choice_state *v = &s->choice_states[slot->index];
     const ey_answer *answer = &slot->answer;
     struct api_logprobs logprobs = {.offset = &v->offset};
-    if (answer->logprobs) {
+    if (answer->logprobs && !s->a->request.only_echo) {
         logprobs.tokens = answer->logprobs + v->n_logprobs_sent;
         logprobs.n = answer->n_logprobs - (size_t)v->n_logprobs_sent;
     }
-    if (!charge_last_logprobs(s, &logprobs)) return false;
+    if (!charge_logprobs(s, &logprobs)) return false;
     if (v->tools) {
         ey_tool_parser_end(v->tools);
         if (!write_parsed_text(s, slot, &logprobs)) return api_fail_memory(&s->a->error);
     }
     struct api_end end = completion_finish(s->a, answer, v->n_calls);
-    begin_choice(s, slot);
+    if (!begin_choice(s, slot)) return false;
     emit_event(s, &(struct api_event){.type = API_EVENT_END,
                                       .index = slot->index,
                                       .end = &end,
@@ -247,7 +288,7 @@ static bool advance_stream(struct completion_stream *s)
         !completion_choices_next(choices, WAIT_MS, &slot, &event, &s->a->error))
         return false;
     if (slot && event.type == EY_EVENT_PHASE) note_phase(s, slot, &event);
-    if (slot && event.type == EY_EVENT_THOUGHT) on_thought(s, slot, &event);
+    if (slot && event.type == EY_EVENT_THOUGHT && !on_thought(s, slot, &event)) return false;
     if (slot && event.type == EY_EVENT_TEXT && !on_text(s, slot, &event)) return false;
     if (slot && event.type == EY_EVENT_DONE && !on_done(s, slot)) return false;
     if (choices->n_done == choices->n_slots)

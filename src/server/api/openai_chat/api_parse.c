@@ -129,11 +129,42 @@ static bool read_completion_logprobs(struct api_parser *p, const char *path, jso
 
 static bool read_echo(struct api_parser *p, const char *path, json_object *value)
 {
-    if (!field_bool(&p->reading, path, value, &p->reading.out->echo)) return false;
-    if (p->reading.out->echo && p->reading.out->request.top_logprobs >= 0)
-        return api_fail(
-            p->reading.error, path,
-            "echo with logprobs is not supported: a prompt's log-probabilities are not kept");
+    return field_bool(&p->reading, path, value, &p->reading.out->echo);
+}
+
+/* A completion of no token is its prompt, echoed. */
+static bool read_completion_tokens(struct api_parser *p, const char *path, json_object *value)
+{
+    struct api_request *out = p->reading.out;
+    const bool none = json_object_is_type(value, json_type_int) && !json_object_get_int64(value);
+    if (!none || !out->echo) return read_max_tokens(p, path, value);
+    out->only_echo = out->length_given = true;
+    out->request.max_tokens = 1;
+    return true;
+}
+
+static void ask_prompt_logprobs(ey_request *request, int top)
+{
+    request->prompt_logprobs = true;
+    request->top_prompt_logprobs = top;
+}
+
+/* In a stream they have no place; 0 is no question there, as in vLLM. */
+static bool read_prompt_logprobs(struct api_parser *p, const char *path, json_object *value)
+{
+    const struct api_reading *r = &p->reading;
+    int64_t got;
+    if (!field_int(r, path, value, INT32_MIN, INT32_MAX, &got)) return false;
+    if (got < -1)
+        return api_fail(r->error, path, "`prompt_logprobs` must be a positive value or -1.");
+    if (r->out->stream)
+        return !got ||
+               api_fail(r->error, path, "`prompt_logprobs` are not available when `stream=True`.");
+    if (got < 0 || got > EY_MAX_TOP_LOGPROBS)
+        return api_fail(r->error, path,
+                        "Requested prompt logprobs of %d, which is greater than max allowed: %d",
+                        got < 0 ? r->limits->vocab_size : (int)got, EY_MAX_TOP_LOGPROBS);
+    ask_prompt_logprobs(&r->out->request, (int)got);
     return true;
 }
 
@@ -365,7 +396,9 @@ static const struct api_field fields[] = {
     {"stream", ASK, read_stream_flag},
     {"stream_options", ASK, read_stream_options},
     {"n_predict", ASK, read_n_predict},
-    {"max_tokens", ASK, read_max_tokens},
+    {"echo", TEXT, read_echo},
+    {"max_tokens", CHAT, read_max_tokens},
+    {"max_tokens", TEXT, read_completion_tokens},
     {"max_completion_tokens", CHAT, read_max_tokens}, /* wins */
     {"min_tokens", ASK, read_min_tokens},
     {"temperature", ASK, read_temperature},
@@ -386,7 +419,7 @@ static const struct api_field fields[] = {
     {"logprobs", CHAT, read_chat_logprobs},
     {"top_logprobs", CHAT, read_top_logprobs},
     {"logprobs", TEXT, read_completion_logprobs},
-    {"echo", TEXT, read_echo},
+    {"prompt_logprobs", ASK, read_prompt_logprobs},
     {"return_token_strs", TOKENIZE, read_token_strings},
 
     {"response_format", ASK, read_response_format},
@@ -414,7 +447,6 @@ static const struct api_field fields[] = {
     {"bad_words", ASK, refuse_field},
     {"allowed_token_ids", ASK, refuse_field},
     {"logits_processors", ASK, refuse_field},
-    {"prompt_logprobs", ASK, refuse_field},
     {"prompt_embeds", ASK, refuse_field},
     {"truncate_prompt_tokens", ASK | TOKENIZE, refuse_field},
     {"include_stop_str_in_output", ASK, refuse_field},
@@ -483,6 +515,8 @@ bool openai_read(struct api_parser *p)
         !api_note_unknown_fields(p, fields, COUNT(fields)) || !check_complete(p))
         return false;
     if (out->request.n_messages) out->request.parse_special_tokens = false;
+    if (out->echo && out->request.top_logprobs >= 0 && !out->request.prompt_logprobs)
+        ask_prompt_logprobs(&out->request, out->request.top_logprobs);
     if (out->kind == API_TOKENIZE) p->format = (struct answer_format){0}; /* it has no answer */
     return true;
 }

@@ -2,6 +2,7 @@
 /* Answers as the API's JSON. */
 #include "server/api/openai_chat/api_reply.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +91,10 @@ static void write_completion_logprobs(struct json_writer *w, const struct api_lo
     json_write_key(w, "top_logprobs");
     json_open_array(w);
     for (size_t i = 0; i < logprobs->n; i++)
-        write_top_map(w, &logprobs->tokens[i]);
+        if (isnan(logprobs->tokens[i].chosen.logprob)) /* a prompt's first token */
+            json_write_null(w);
+        else
+            write_top_map(w, &logprobs->tokens[i]);
     json_close_array(w);
     json_close_object(w);
 }
@@ -107,6 +111,41 @@ static void add_logprobs(struct json_writer *w, const struct api_reply *reply,
         write_completion_logprobs(w, logprobs);
 }
 
+static void write_ranked_token(struct json_writer *w, const ey_logprob *token, int64_t rank)
+{
+    char id[16];
+    snprintf(id, sizeof(id), "%d", token->id);
+    json_write_key(w, id);
+    json_open_object(w);
+    json_write_key(w, "logprob");
+    api_write_logprob(w, token->logprob);
+    json_add_int(w, "rank", rank);
+    json_add_string(w, "decoded_token", token->token);
+    json_close_object(w);
+}
+
+/* As vLLM has it: null for the first token, then {"ID": {…}} of the token itself and the likeliest
+ * others. */
+static void add_prompt_logprobs(struct json_writer *w, const struct api_prompt_logprobs *logprobs)
+{
+    if (!logprobs || !logprobs->tokens) return;
+    json_write_key(w, "prompt_logprobs");
+    json_open_array(w);
+    for (size_t i = 0; i < logprobs->n; i++) {
+        const ey_token_logprobs *at = &logprobs->tokens[i];
+        if (!logprobs->ranks[i]) {
+            json_write_null(w);
+            continue;
+        }
+        json_open_object(w);
+        write_ranked_token(w, &at->chosen, logprobs->ranks[i]);
+        for (size_t k = 0; k < at->n_top; k++)
+            if (at->top[k].id != at->chosen.id) write_ranked_token(w, &at->top[k], (int64_t)k + 1);
+        json_close_object(w);
+    }
+    json_close_array(w);
+}
+
 /* ---- pieces that objects and chunks share ---- */
 
 /* An object up to the first of its choices. */
@@ -118,6 +157,7 @@ static void open_reply(struct json_writer *w, const struct api_reply *reply, con
     json_add_int(w, "created", reply->created);
     json_add_string(w, "model", reply->model);
     json_add_string(w, "system_fingerprint", FINGERPRINT);
+    add_prompt_logprobs(w, reply->prompt_logprobs);
     json_write_key(w, "choices");
     json_open_array(w);
 }
@@ -272,6 +312,7 @@ void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
         json_write_text(w, choice->text, choice->n_text);
     }
     add_logprobs(w, reply, &choice->logprobs);
+    if (reply->kind == API_COMPLETION) add_prompt_logprobs(w, &choice->prompt_logprobs);
     add_finish_reason(w, &choice->end);
     json_close_object(w);
 }

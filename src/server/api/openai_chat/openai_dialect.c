@@ -8,6 +8,7 @@ static void write_openai_whole(struct buf *out, struct api_reply *reply,
                                const struct api_choice *choices, size_t n,
                                const struct api_usage *usage)
 {
+    if (reply->kind == API_CHAT && n) reply->prompt_logprobs = &choices[0].prompt_logprobs;
     struct json_writer w = reply_open(out, reply);
     for (size_t i = 0; i < n; i++)
         reply_add_choice(&w, reply, &choices[i]);
