@@ -2,17 +2,20 @@
 /* GGUF files as strangers make them: what is read of sound ones (tools/gguf/make_seeds.py), a clear
  * line for each way to be damaged, and thousands of headers with a byte changed or an end missing.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf/gguf_model.h"
+#include "checkpoint/gguf/gguf_writer.h"
 #include "checkpoint/quantized_layouts.h"
 #include "checkpoint/temp_dir.h"
 #include "tensor/dequantize.h"
@@ -289,6 +292,119 @@ static void names_missing_parts(void **state)
     free(b.data);
 }
 
+/* Those of a small model. */
+static void put_numbers(struct gguf_writer *w)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } numbers[] = {{"llama.block_count", 1},          {"llama.context_length", 64},
+                   {"llama.embedding_length", 32},    {"llama.feed_forward_length", 32},
+                   {"llama.attention.head_count", 2}, {"llama.attention.head_count_kv", 2}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        gguf_put_u32(w, numbers[i].key, numbers[i].value);
+    gguf_put_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+}
+
+/* Part i of two of a model that has this architecture and name. */
+static void write_part(const char *path, unsigned i, const char *arch, const char *name,
+                       const char *tensor)
+{
+    static const int64_t shape[2] = {4, 32};
+    static const float zeros[4 * 32];
+    struct gguf_writer w;
+    gguf_writer_begin(&w);
+    gguf_put_text(&w, "general.architecture", arch, strlen(arch));
+    gguf_put_text(&w, "general.name", name, strlen(name));
+    put_numbers(&w);
+    gguf_put_u32(&w, "split.no", i);
+    gguf_put_u32(&w, "split.count", 2);
+    gguf_put_u32(&w, "split.tensors.count", 2);
+    const uint64_t at = gguf_writer_add(&w, tensor, DTYPE_F32, shape, 2);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && gguf_write_header(&w, fd) &&
+                gguf_write_data(&w, zeros, sizeof(zeros), at));
+    close(fd);
+    gguf_writer_free(&w);
+}
+
+static void names_parts_of_other_models(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned number;
+        const char *arch, *name, *tensor, *message;
+    } second[] = {
+        {1, "qwen2", "one", "output_norm.weight", "m-00002-of-00002.gguf: a part of another model"},
+        {1, "llama", "two", "output_norm.weight", "m-00002-of-00002.gguf: a part of another model"},
+        {0, "llama", "one", "output_norm.weight", "says that it is part 1 of 2; its name says 2"},
+        {1, "llama", "one", "token_embd.weight", "tensor model.embed_tokens.weight is in "},
+    };
+    const char *dir = temp_dir_make();
+    for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
+        struct gguf_model *m;
+        ey_err e;
+        char first[400], other[400];
+        snprintf(first, sizeof(first), "%s/m-00001-of-00002.gguf", dir);
+        snprintf(other, sizeof(other), "%s/m-00002-of-00002.gguf", dir);
+        write_part(first, 0, "llama", "one", "token_embd.weight");
+        write_part(other, second[i].number, second[i].arch, second[i].name, second[i].tensor);
+        assert_false(gguf_model_open(&m, first, NULL, &e));
+        if (!strstr(e.text, second[i].message)) fail_msg("%s", e.text);
+    }
+    temp_dir_remove(dir);
+}
+
+/* A small model whose tokenizer has n tokens of equal text. */
+static struct gguf_model *model_of_tokens(const char *path, size_t n)
+{
+    static const int64_t shape[2] = {4, 32};
+    static const float zeros[4 * 32];
+    struct gguf_writer w;
+    struct gguf_model *m;
+    ey_err e;
+    gguf_writer_begin(&w);
+    gguf_put_text(&w, "general.architecture", "llama", 5);
+    put_numbers(&w);
+    gguf_put_text(&w, "tokenizer.ggml.model", "gpt2", 4);
+    gguf_put_text(&w, "tokenizer.ggml.pre", "gpt-2", 5);
+    gguf_put_array(&w, "tokenizer.ggml.merges", GGUF_STRING, 0);
+    gguf_put_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, n);
+    for (size_t i = 0; i < n; i++)
+        gguf_add_text(&w, "0", 1);
+    const uint64_t at = gguf_writer_add(&w, "token_embd.weight", DTYPE_F32, shape, 2);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && gguf_write_header(&w, fd) &&
+                gguf_write_data(&w, zeros, sizeof(zeros), at));
+    close(fd);
+    gguf_writer_free(&w);
+    if (!gguf_model_open(&m, path, NULL, &e)) fail_msg("%s", e.text);
+    return m;
+}
+
+static void names_too_many_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n;
+        const char *message;
+    } rows[] = {
+        {EY_MAX_VOCAB_SIZE + 1, "has 1048577 tokens; eyelet reads 1 to 1048576"},
+        {1000000, "tokens 0 and 1 of tokenizer.ggml.tokens are both \"0\""},
+    };
+    const char *dir = temp_dir_make();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char path[400];
+        ey_err e;
+        snprintf(path, sizeof(path), "%s/tokens.gguf", dir);
+        struct gguf_model *m = model_of_tokens(path, rows[i].n);
+        assert_null(gguf_model_tokenizer(m, &e));
+        if (!strstr(e.text, rows[i].message)) fail_msg("%s", e.text);
+        gguf_model_close(m);
+    }
+    temp_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +415,8 @@ int main(void)
         cmocka_unit_test(names_damaged_tokenizers),
         cmocka_unit_test(survives_changes),
         cmocka_unit_test(names_missing_parts),
+        cmocka_unit_test(names_parts_of_other_models),
+        cmocka_unit_test(names_too_many_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

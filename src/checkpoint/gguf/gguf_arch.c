@@ -213,3 +213,66 @@ bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *de
         }
     return false;
 }
+
+/* ---- the other way ---- */
+
+const struct gguf_arch *gguf_arch_of_model(const char *model_type)
+{
+    for (int i = 0; i < ARCHS; i++)
+        if (strcmp(archs[i].model_type, model_type) == 0) return &archs[i];
+    return NULL;
+}
+
+bool gguf_file_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const char *name)
+{
+    const size_t n = strlen(a->prefix);
+    int layer;
+    if (strcmp(name, "lm_head.weight") == 0)
+        return snprintf(out, GGUF_NAME_BYTES, "output.weight") > 0;
+    if (strncmp(name, a->prefix, n) != 0) return false;
+    name += n;
+    if (strcmp(name, "embed_tokens.weight") == 0)
+        return snprintf(out, GGUF_NAME_BYTES, "token_embd.weight") > 0;
+    if (strcmp(name, "norm.weight") == 0)
+        return snprintf(out, GGUF_NAME_BYTES, "output_norm.weight") > 0;
+    const char *rest = after_number(name, "layers.", &layer);
+    for (size_t i = 0; rest && i < sizeof(layer_names) / sizeof(layer_names[0]); i++)
+        if (arch_has(a, layer_names[i].use) && strcmp(rest, layer_names[i].model) == 0)
+            return snprintf(out, GGUF_NAME_BYTES, "blk.%d.%s", layer, layer_names[i].gguf) > 0;
+    return false;
+}
+
+/* "STEM.weight" and "STEM.bias" of a list, the other way. */
+static bool vision_part_name(char out[GGUF_NAME_BYTES], const char *folder, int number,
+                             const char *rest, const char *const (*names)[2], size_t n)
+{
+    const char *dot = strrchr(rest, '.');
+    for (size_t i = 0; dot && i < n; i++) {
+        const size_t length = strlen(names[i][1]);
+        if ((size_t)(dot - rest) != length || strncmp(rest, names[i][1], length) != 0) continue;
+        snprintf(out, GGUF_NAME_BYTES, "v.%s.%d.%s%s", folder, number, names[i][0], dot);
+        return true;
+    }
+    return false;
+}
+
+bool gguf_vision_file_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n)
+{
+    static const char prefix[] = "model.visual.";
+    int number;
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0) return false;
+    name += sizeof(prefix) - 1;
+    const char *rest = after_number(name, "blocks.", &number);
+    if (rest)
+        return vision_part_name(out, "blk", number, rest, vision_block,
+                                sizeof(vision_block) / sizeof(vision_block[0]));
+    rest = after_number(name, "deepstack_merger_list.", &number);
+    if (rest)
+        return number < n &&
+               vision_part_name(out, "deepstack", deepstack[number], rest, vision_deepstack,
+                                sizeof(vision_deepstack) / sizeof(vision_deepstack[0]));
+    for (size_t i = 0; i < sizeof(vision_outer) / sizeof(vision_outer[0]); i++)
+        if (strcmp(name, vision_outer[i][1]) == 0)
+            return snprintf(out, GGUF_NAME_BYTES, "%s", vision_outer[i][0]) > 0;
+    return false;
+}

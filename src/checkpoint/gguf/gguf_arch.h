@@ -31,4 +31,13 @@ bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *arch, co
  * n of them. */
 bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n);
 
+/* ---- the other way ---- */
+
+/* By the model_type of config.json; NULL: it has none. */
+const struct gguf_arch *gguf_arch_of_model(const char *model_type);
+/* The names in files of a text model's tensor and of a vision encoder's; false: there is none. */
+bool gguf_file_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *arch, const char *name);
+bool gguf_vision_file_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack,
+                           int n);
+
 #endif

@@ -21,6 +21,9 @@ const struct tensor_view *gguf_model_tensor_at(const struct gguf_model *model, s
 /* What config.json, generation_config.json or tokenizer_config.json would say; NULL: there would be
  * no such file. Borrowed. */
 json_object *gguf_model_json(const struct gguf_model *model, const char *name);
+/* What tokenizer.ggml.pre says of a tokenizer.json that cuts texts in one of the ways that it has
+ * names for; NULL: it does not. Of byte-level ones. */
+const char *gguf_pre_of(const json_object *tokenizer);
 /* What tokenizer.json would say; the caller puts it. NULL with a message. */
 json_object *gguf_model_tokenizer(const struct gguf_model *model, ey_err *e);
 

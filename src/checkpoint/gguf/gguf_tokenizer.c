@@ -143,6 +143,8 @@ static bool add_added_token(const struct gguf_vocab *v, size_t id, bool special)
            put_in(v, entry, "id", json_object_new_int64((int64_t)id)) &&
            put_in(v, entry, "content", token_text(&v->tokens[id])) &&
            put_in(v, entry, "special", json_object_new_boolean(special)) &&
+           put_in(v, entry, "single_word", json_object_new_boolean(false)) &&
+           put_in(v, entry, "lstrip", json_object_new_boolean(false)) &&
            put_in(v, entry, "normalized", json_object_new_boolean(false)) &&
            put_in(v, entry, "rstrip", json_object_new_boolean(strips_right(v, id)));
 }
@@ -200,12 +202,29 @@ static bool add_pipeline(struct gguf_vocab *v, const char *pipeline)
     return ok && put_in(v, model, "type", json_object_new_string("BPE"));
 }
 
+/* What the step says of the token: {TEXT: {"id": TEXT, "ids": [ID], "tokens": [TEXT]}}. */
+static bool describe_bos(const struct gguf_vocab *v, json_object *post, int64_t id)
+{
+    char key[EY_MAX_TOKEN_BYTES + 1];
+    const struct gguf_token *t = &v->tokens[id];
+    memcpy(key, t->text, t->n);
+    key[t->n] = 0;
+    json_object *entry = json_object_new_object();
+    if (!put_in(v, json_member(post, "special_tokens"), key, entry)) return false;
+    json_object *ids = json_object_new_array();
+    if (!put_in(v, entry, "ids", ids)) return false;
+    json_object *texts = json_object_new_array();
+    return put_in(v, entry, "tokens", texts) && put_in(v, entry, "id", token_text(t)) &&
+           append_to(v, ids, json_object_new_int64(id)) && append_to(v, texts, token_text(t));
+}
+
 /* A token before each prompt, by the name that tokenizer.json gives the step. */
 static bool add_bos(const struct gguf_vocab *v, bool missing)
 {
     static const char template[] =
         "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"type_id\":0}},"
-        "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]}";
+        "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"A\","
+        "\"type_id\":0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":0}}],\"special_tokens\":{}}";
     bool add = missing;
     int64_t id = 1;
     if (!gguf_optional_bool(gguf_main(v->m), "tokenizer.ggml.add_bos_token", &add, v->e) ||
@@ -219,16 +238,19 @@ static bool add_bos(const struct gguf_vocab *v, bool missing)
                                 : NULL;
     if (!first) return json_object_put(post), fail_vocab_memory(v);
     return put_in(v, v->root, "post_processor", post) &&
-           put_in(v, first, "id", token_text(&v->tokens[id]));
+           put_in(v, first, "id", token_text(&v->tokens[id])) && describe_bos(v, post, id);
 }
 
 /* ---- byte-level BPE ---- */
 
-#define DECODER ",\"decoder\":{\"type\":\"ByteLevel\"}}"
-#define SPLIT                                                                          \
-    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\"," \
-    "\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"%s\"}},"      \
-    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}" DECODER
+#define BYTE_LEVEL                                                               \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false," \
+    "\"use_regex\":"
+#define DECODER ",\"decoder\":" BYTE_LEVEL "false}}"
+#define SPLIT                                                                                \
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","       \
+    "\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"%s\"}}," BYTE_LEVEL \
+    "false}]}" DECODER
 #define QWEN2_PATTERN                                                                \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}|" \
     " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
@@ -276,10 +298,8 @@ static const char *const pipelines[] = {
     [CUT_QWEN35] = "{\"normalizer\":{\"type\":\"NFC\"},",
     [CUT_LLAMA3] = "{",
     [CUT_DIGITS] = "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
-                   "\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\","
-                   "\"add_prefix_space\":false,\"use_regex\":true}]}" DECODER,
-    [CUT_GPT2] = "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-                 "\"use_regex\":true}" DECODER,
+                   "\"Digits\",\"individual_digits\":true}," BYTE_LEVEL "true}]}" DECODER,
+    [CUT_GPT2] = "{\"pre_tokenizer\":" BYTE_LEVEL "true}" DECODER,
 };
 static const char *const patterns[] = {[CUT_QWEN2] = QWEN2_PATTERN,
                                        [CUT_QWEN35] = QWEN35_PATTERN,
@@ -298,6 +318,52 @@ static bool find_cut(const struct gguf_vocab *v, enum cut *out)
                    "%s: tokenizer.ggml.pre is %.60s, which is not supported (supported: qwen2, "
                    "qwen35, llama-bpe, smollm, gpt-2 and their like)",
                    vocab_path(v), pre ? pre : "missing");
+}
+
+/* The expression of a pre-tokenizer's Split; NULL: there is none. */
+static const char *split_pattern(const json_object *pre_tokenizer)
+{
+    json_object *list = json_member_of_type(pre_tokenizer, "pretokenizers", json_type_array);
+    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+        json_object *regex = json_member(json_member(json_object_array_get_idx(list, i), "pattern"),
+                                         "Regex");
+        if (regex) return json_object_get_string(regex);
+    }
+    return NULL;
+}
+
+static bool has_digits(const json_object *pre_tokenizer)
+{
+    json_object *list = json_member_of_type(pre_tokenizer, "pretokenizers", json_type_array);
+    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+        json_object *type = json_member(json_object_array_get_idx(list, i), "type");
+        if (type && strcmp(json_object_get_string(type), "Digits") == 0) return true;
+    }
+    return false;
+}
+
+/* Whether a tokenizer cuts texts in this way. */
+static bool cuts_so(const json_object *tokenizer, enum cut cut)
+{
+    const json_object *pre = json_member(tokenizer, "pre_tokenizer");
+    const char *pattern = split_pattern(pre);
+    if (!patterns[cut]) return pre && !pattern && has_digits(pre) == (cut == CUT_DIGITS);
+    struct buf text = buf_with_max(4096);
+    buf_printf(&text, "[\"%s\"]", patterns[cut]);
+    json_object *own = text.data ? json_tokener_parse(text.data) : NULL;
+    buf_free(&text);
+    const bool same = own && pattern &&
+                      strcmp(json_object_get_string(json_object_array_get_idx(own, 0)), pattern) ==
+                          0;
+    json_object_put(own);
+    return same;
+}
+
+const char *gguf_pre_of(const json_object *tokenizer)
+{
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
+        if (cuts_so(tokenizer, cuts[i].cut)) return cuts[i].pre;
+    return NULL;
 }
 
 static bool add_cut(struct gguf_vocab *v, enum cut cut)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "checkpoint/gguf/gguf.h"
+#include "checkpoint/gguf/gguf_writer.h"
 
 #define BETTER_SMALL "take a Q4_K_M or IQ4_XS file of the model"
 #define REMOVED "was removed from the format in 2024; take a Q4_0 file made since"
@@ -56,6 +57,13 @@ static const struct {
     [41] = {"Q1_0", DTYPE_NONE, "is not supported; " BETTER_SMALL},
     [42] = {"Q2_0", DTYPE_NONE, "is not supported; " BETTER_SMALL},
 };
+
+int gguf_type_number(enum dtype dtype)
+{
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (types[i].name && types[i].dtype == dtype) return (int)i;
+    return -1;
+}
 
 enum dtype gguf_dtype(uint32_t type, const char *path, const char *tensor, ey_err *e)
 {
