@@ -21,7 +21,8 @@ EY_BEGIN_DECLS
     X(EY_PHASE_PREFILL, "prefill")               /* request: tokens of its prompt */            \
     X(EY_PHASE_DECODE, "decode")                 /* request: tokens of its answer */            \
     X(EY_PHASE_SENDING, "sending")               /* request to a server: bytes of the upload */ \
-    X(EY_PHASE_WAITING, "waiting")               /* request to a server: for the first token */
+    X(EY_PHASE_WAITING, "waiting")               /* request to a server: for the first token */ \
+    X(EY_PHASE_CONVERTING, "converting")         /* ey_convert */
 
 typedef enum {
 #define EY_PHASE_ENUM(name, text) name,

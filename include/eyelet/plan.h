@@ -93,6 +93,23 @@ typedef struct {
 EY_API bool ey_quantize(const ey_engine_options *options, const char *out,
                         ey_quantize_report *report, ey_err *err);
 
+/* ---- other formats --------------------------------------------------------------------------- */
+
+typedef struct {
+    int n_tensors;
+    int n_float32; /* matrices that the other format has no form for: float32 now */
+    uint64_t bytes_before;
+    uint64_t bytes;          /* of all tensors, afterwards */
+    char float32_names[512]; /* some of them, and why */
+} ey_convert_report;
+
+/* Writes the model in another format, every value the same: GGUF where `out` ends with ".gguf",
+ * with mmproj-NAME beside it where it reads images; else safetensors, in the new folder `out`.
+ * Fails, and says which they are, where matrices have no form there, unless `to_float32`. Uses only
+ * the options model, threads and progress. A failure leaves nothing behind. */
+EY_API bool ey_convert(const ey_engine_options *options, const char *out, bool to_float32,
+                       ey_convert_report *report, ey_err *err);
+
 EY_END_DECLS
 
 #endif

@@ -28,6 +28,7 @@ static void phases_have_their_words(void **state)
         {EY_PHASE_DECODE, "decode"},
         {EY_PHASE_SENDING, "sending"},
         {EY_PHASE_WAITING, "waiting"},
+        {EY_PHASE_CONVERTING, "converting"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(rows[i].phase, i);

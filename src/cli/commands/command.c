@@ -39,7 +39,7 @@ struct command_group {
 static const struct command_group groups[] = {
     {"Ask about images", ASK | CAPTION | SCENE | READ | DETECT | EXTRACT | CHAT},
     {"Serve", SERVE},
-    {"Models", PULL | LIST | RM | PLAN | QUANTIZE},
+    {"Models", PULL | LIST | RM | PLAN | QUANTIZE | CONVERT},
     {"This machine", DOCTOR | BENCH | TOKENIZE},
 };
 

@@ -102,6 +102,16 @@ static const struct command commands[] = {
      "stay as they are.\n"
      "\n"
      "  eyelet quantize Qwen/Qwen3-VL-8B-Instruct-FP8 qwen3-vl-8b-int4 --group-size 64\n"},
+    {"convert", CONVERT, cmd_convert, "MODEL OUT", "writes a model in another format, without loss",
+     "Makes GGUF of safetensors where OUT ends with .gguf (and mmproj-OUT beside it where the "
+     "model\n"
+     "reads images), for llama.cpp and Ollama; else safetensors of GGUF, AWQ or GPTQ, in the new\n"
+     "folder OUT, for transformers and vLLM (compressed-tensors). Every value stays the same: "
+     "what\n"
+     "the other format cannot hold is refused and named, or becomes float32 with --float32.\n"
+     "\n"
+     "  eyelet convert Qwen/Qwen3-VL-2B-Instruct qwen3-vl-2b.gguf\n"
+     "  eyelet convert qwen3-4b-q8_0.gguf qwen3-4b --float32\n"},
     {"bench", BENCH, cmd_bench, "", "how fast: load, vision, prefill, decode",
      "Runs each phase on a generated image and prints its share of what this machine can do at "
      "most,\n"

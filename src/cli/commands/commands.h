@@ -15,6 +15,7 @@ int cmd_extract(const struct options *options);
 int cmd_list(const struct options *options);
 int cmd_plan(const struct options *options);
 int cmd_pull(const struct options *options);
+int cmd_convert(const struct options *options);
 int cmd_quantize(const struct options *options);
 int cmd_read(const struct options *options);
 int cmd_rm(const struct options *options);

@@ -28,7 +28,8 @@
     X(DOCTOR, 4096, "doctor")     \
     X(QUANTIZE, 8192, "quantize") \
     X(PULL, 16384, "pull")        \
-    X(RM, 32768, "rm")
+    X(RM, 32768, "rm")            \
+    X(CONVERT, 65536, "convert")
 
 enum command_bit {
 #define COMMAND_BIT(name, bit, text) name = bit,
@@ -68,7 +69,8 @@ struct options {
     int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
     const char *kv_cache_dtype, *lm_head, *lm_head_rows, *vision_weights, *prefill_math,
         *gpu_layers, *quantize;
-    int64_t group_size;             /* 0: not given */
+    int64_t group_size; /* 0: not given */
+    bool float32;
     double gpu_memory_utilization;  /* NaN: not given */
     int64_t gpu_memory, cpu_memory; /* bytes; 0: not given */
     bool enforce_eager;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checkpoint in another format, without loss: safetensors (plain, or compressed-tensors'
+ * pack-quantized and mxfp4-pack-quantized) or GGUF. */
+#ifndef EY_CONVERT_MODEL_H
+#define EY_CONVERT_MODEL_H
+
+#include "backend/model_shape.h"
+#include "base/pool.h"
+#include "checkpoint/tensor_source.h"
+#include "eyelet.h"
+
+struct convert_source {
+    struct checkpoint *ckpt;
+    const struct text_shape *text;
+    const struct vision_shape *vision; /* depth 0: none */
+    struct quantization quantization;  /* what config.json says of it */
+    struct pool *pool;
+    const ey_engine_options *options; /* for progress */
+    bool to_float32;                  /* matrices that the other format cannot hold */
+};
+
+/* To a file, and where the model reads images to mmproj-FILE beside it, or to a folder; nothing may
+ * be there. A failure leaves nothing behind. */
+bool convert_to_gguf(const struct convert_source *source, const char *out,
+                     ey_convert_report *report, ey_err *e);
+bool convert_to_safetensors(const struct convert_source *source, const char *out,
+                            ey_convert_report *report, ey_err *e);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/gguf_metadata.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static void put_gguf_text(struct gguf_writer *w, const char *key, const char *text)
+{
+    gguf_put_text(w, key, text, strlen(text));
+}
+
+static int64_t number_of(const json_object *object, const char *key, int64_t missing)
+{
+    json_object *value = json_member(object, key);
+    return json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : missing;
+}
+
+/* ---- the text model ---- */
+
+/* What a repository is called: the folder, of a snapshot in a cache its repository's. */
+static void model_name(char out[256], const struct checkpoint *ckpt)
+{
+    char path[EY_MAX_PATH];
+    snprintf(path, sizeof(path), "%s", checkpoint_directory(ckpt));
+    char *snapshot = strstr(path, "/snapshots/");
+    if (snapshot) *snapshot = 0;
+    const char *name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    const char *repository = strncmp(name, "models--", 8) == 0 ? strstr(name + 8, "--") : NULL;
+    snprintf(out, 256, "%.255s", repository ? repository + 2 : name);
+}
+
+/* Keys of an architecture begin with its name. */
+struct arch_keys {
+    struct gguf_writer *w;
+    const char *arch;
+};
+
+static const char *arch_key(char out[128], const struct arch_keys *k, const char *name)
+{
+    snprintf(out, 128, "%s.%s", k->arch, name);
+    return out;
+}
+
+static void put_arch_u32(const struct arch_keys *k, const char *name, int64_t value)
+{
+    char key[128];
+    gguf_put_u32(k->w, arch_key(key, k, name), (uint32_t)value);
+}
+
+static void put_arch_f32(const struct arch_keys *k, const char *name, float value)
+{
+    char key[128];
+    gguf_put_f32(k->w, arch_key(key, k, name), value);
+}
+
+static void put_rope_sections(const struct arch_keys *k, const struct text_shape *t)
+{
+    char key[128];
+    gguf_put_array(k->w, arch_key(key, k, "rope.dimension_sections"), GGUF_I32, 4);
+    for (int i = 0; i < 3; i++)
+        gguf_add_u32(k->w, (uint32_t)t->rope_section[i]);
+    gguf_add_u32(k->w, 0);
+}
+
+static void put_shape(const struct arch_keys *k, const struct convert_source *source)
+{
+    const struct text_shape *t = source->text;
+    const json_object *config = checkpoint_config(source->ckpt),
+                      *text = json_member(config, "text_config");
+    put_arch_u32(k, "block_count", t->n_layers);
+    put_arch_u32(k, "context_length",
+                 number_of(text ? text : config, "max_position_embeddings", t->max_position));
+    put_arch_u32(k, "embedding_length", t->hidden);
+    put_arch_u32(k, "feed_forward_length", t->mlp);
+    put_arch_u32(k, "attention.head_count", t->n_heads);
+    put_arch_u32(k, "attention.head_count_kv", t->n_kv_heads);
+    put_arch_u32(k, "attention.key_length", t->head_dim);
+    put_arch_u32(k, "attention.value_length", t->head_dim);
+    put_arch_u32(k, "rope.dimension_count", t->head_dim);
+    put_arch_u32(k, "vocab_size", t->vocab_size);
+    put_arch_f32(k, "attention.layer_norm_rms_epsilon", t->norm_eps);
+    put_arch_f32(k, "rope.freq_base", (float)t->rope_theta);
+    if (t->window) put_arch_u32(k, "attention.sliding_window", t->window);
+    if (!source->vision->depth) return;
+    put_rope_sections(k, t);
+    put_arch_u32(k, "n_deepstack_layers", source->vision->n_deepstack);
+}
+
+/* What generation_config.json recommends where it samples. */
+static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
+{
+    static const char *const names[][2] = {
+        {"temperature", "general.sampling.temp"},
+        {"top_p", "general.sampling.top_p"},
+        {"min_p", "general.sampling.min_p"},
+        {"repetition_penalty", "general.sampling.penalty_repeat"}};
+    const json_object *file;
+    if (!checkpoint_json(ckpt, "generation_config.json", &file, e)) return false;
+    json_object *samples = json_member(file, "do_sample");
+    if (!samples || !json_object_get_boolean(samples)) return true;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        json_object *value = json_member(file, names[i][0]);
+        if (value) gguf_put_f32(w, names[i][1], (float)json_object_get_double(value));
+    }
+    const int64_t top_k = number_of(file, "top_k", 0);
+    if (top_k > 0) gguf_put_u32(w, "general.sampling.top_k", (uint32_t)top_k);
+    return true;
+}
+
+/* Of tokenizer_config.json, or the file that newer ones keep it in. */
+static bool put_template(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    const json_object *file;
+    char *text;
+    size_t n;
+    if (!checkpoint_json(ckpt, "tokenizer_config.json", &file, e) ||
+        !path_join(path, checkpoint_directory(ckpt), "chat_template.jinja", e))
+        return false;
+    json_object *template = json_member_of_type(file, "chat_template", json_type_string);
+    if (path_is_file(path)) {
+        if (!file_read_regular(&text, &n, path, EY_MAX_JSON_BYTES, e)) return false;
+        gguf_put_text(w, "tokenizer.chat_template", text, n);
+        free(text);
+    } else if (template) {
+        put_gguf_text(w, "tokenizer.chat_template", json_object_get_string(template));
+    }
+    return true;
+}
+
+bool gguf_put_model(struct gguf_writer *w, const struct convert_source *source,
+                    const struct gguf_arch *arch, uint32_t file_type, ey_err *e)
+{
+    const struct arch_keys keys = {w, arch->name};
+    char name[256];
+    model_name(name, source->ckpt);
+    put_gguf_text(w, "general.architecture", arch->name);
+    put_gguf_text(w, "general.type", "model");
+    put_gguf_text(w, "general.name", name);
+    gguf_put_u32(w, "general.file_type", file_type);
+    gguf_put_u32(w, "general.quantization_version", 2);
+    put_shape(&keys, source);
+    return put_sampling(w, source->ckpt, e) && put_template(w, source->ckpt, e);
+}
+
+/* ---- the vision encoder ---- */
+
+static bool put_gguf_colors(struct gguf_writer *w, const json_object *images, const char *from,
+                            const char *key, ey_err *e)
+{
+    json_object *list = json_member_of_type(images, from, json_type_array);
+    if (!list || json_object_array_length(list) != 3)
+        return ey_fail(e, EY_BAD_MODEL, "preprocessor_config.json: %s is not three numbers", from);
+    gguf_put_array(w, key, GGUF_F32, 3);
+    for (size_t i = 0; i < 3; i++)
+        gguf_add_f32(w, (float)json_object_get_double(json_object_array_get_idx(list, i)));
+    return true;
+}
+
+bool gguf_put_vision(struct gguf_writer *w, const struct convert_source *source, ey_err *e)
+{
+    const struct vision_shape *v = source->vision;
+    const json_object *images;
+    if (!checkpoint_json(source->ckpt, "preprocessor_config.json", &images, e)) return false;
+    put_gguf_text(w, "general.architecture", "clip");
+    put_gguf_text(w, "general.type", "mmproj");
+    gguf_put_u32(w, "general.quantization_version", 2);
+    gguf_put_bool(w, "clip.has_vision_encoder", true);
+    put_gguf_text(w, "clip.projector_type", "qwen3vl_merger");
+    gguf_put_bool(w, "clip.use_gelu", true);
+    gguf_put_u32(w, "clip.vision.image_size", (uint32_t)(v->position_side * v->patch));
+    gguf_put_u32(w, "clip.vision.patch_size", (uint32_t)v->patch);
+    gguf_put_u32(w, "clip.vision.embedding_length", (uint32_t)v->hidden);
+    gguf_put_u32(w, "clip.vision.feed_forward_length", (uint32_t)v->mlp);
+    gguf_put_u32(w, "clip.vision.block_count", (uint32_t)v->depth);
+    gguf_put_u32(w, "clip.vision.attention.head_count", (uint32_t)v->n_heads);
+    gguf_put_u32(w, "clip.vision.projection_dim", (uint32_t)v->out_hidden);
+    gguf_put_u32(w, "clip.vision.spatial_merge_size", (uint32_t)v->merge);
+    gguf_put_f32(w, "clip.vision.attention.layer_norm_epsilon", v->norm_eps);
+    gguf_put_array(w, "clip.vision.is_deepstack_layers", GGUF_BOOL, (size_t)v->depth);
+    for (int i = 0, k = 0; i < v->depth; i++) {
+        const bool tapped = k < v->n_deepstack && v->deepstack[k] == i;
+        gguf_add_bool(w, tapped);
+        k += tapped;
+    }
+    const json_object *size = json_member(images, "size");
+    const int64_t least = number_of(size, "shortest_edge", number_of(images, "min_pixels", 0)),
+                  most = number_of(size, "longest_edge", number_of(images, "max_pixels", 0));
+    if (least > 0) gguf_put_u32(w, "clip.vision.image_min_pixels", (uint32_t)least);
+    if (most > 0) gguf_put_u32(w, "clip.vision.image_max_pixels", (uint32_t)most);
+    return put_gguf_colors(w, images, "image_mean", "clip.vision.image_mean", e) &&
+           put_gguf_colors(w, images, "image_std", "clip.vision.image_std", e);
+}
