@@ -47,9 +47,9 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_COMPONENTS_ALL program)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME eyelet)
-# opened at run time: for serve; for images from the web and --server; for HEIC and AVIF
+# opened at run time: for serve; for images from the web and --server; for HEIC and AVIF, for TIFF; for PDF
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "libmicrohttpd12")
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4, libheif1, ca-certificates")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4, libheif1, libtiff6 | libtiff5, poppler-utils, ca-certificates")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)
 list(TRANSFORM CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)
 if(TARGET libeyelet)
@@ -60,7 +60,7 @@ if(TARGET libeyelet)
   file(WRITE ${CMAKE_BINARY_DIR}/debian/shlibs "libeyelet ${EY_SOVERSION} libeyelet${EY_SOVERSION} (>= ${PROJECT_VERSION})\n")
   file(WRITE ${CMAKE_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/debian/shlibs ${CMAKE_BINARY_DIR}/debian/triggers)
-  # the program that decodes HEIC and AVIF, and the demo model
+  # the program that decodes HEIC, AVIF and TIFF, and the demo model
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "eyelet")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libeyelet-dev)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes the folder that runs where nothing is installed: tools/portable.sh BUILD DIST writes
 # DIST/eyelet-VERSION-linux-x86_64/ and the same as .tar.xz. BUILD is configured with EY_STATIC_LIBS, so the program
-# needs glibc only; lib/ is for libheif, libmicrohttpd and libcurl, which are opened at run time, and what they need.
+# needs glibc only; lib/ is for libheif, libtiff, libmicrohttpd and libcurl, which are opened at run time, and what they need.
 set -euo pipefail
 build=$1 dist=$2
 here=$(dirname "$0")
@@ -18,13 +18,14 @@ libraries_of() {
 
 copy_library() { install -m 644 "$(readlink -f "$1")" "$out/lib/$(basename "$1")"; }
 
-# An encoder that libheif is linked with but that reading never calls gives way to a library of empty functions: x265
-# is 16 MB, and its GPL would cover the folder. (libaom stays: libheif 1.15 decodes AVIF with it, not with dav1d.)
+# What a library is linked with but need not have gives way to a library of empty functions: libheif's x265 is an
+# encoder of 16 MB, libtiff's jbig reads a coding of fax machines that is hardly met, and their GPL would cover the
+# folder. (libaom stays: libheif 1.15 decodes AVIF with it, not with dav1d.) stub_library LIBRARY ITS-USER
 stub_library() {
-  local library=$1 functions
+  local library=$1 user=$2 functions
   functions=$(comm -12 \
     <(nm -D --defined-only "$library" | awk '{sub(/@.*/, "", $3); print $3}' | sort -u) \
-    <(nm -D --undefined-only "$out/lib/libheif.so.1" | awk '{sub(/@.*/, "", $2); print $2}' | sort -u))
+    <(nm -D --undefined-only "$out/lib/$user" | awk '{sub(/@.*/, "", $2); print $2}' | sort -u))
   for function in $functions; do echo "void *$function(void) { return 0; }"; done |
     gcc -shared -fPIC -O2 -x c -s -Wl,-soname,"$(basename "$library")" -o "$out/lib/$(basename "$library")" -
 }
@@ -47,12 +48,24 @@ add_heif() {
   copy_library "$heif"
   for library in $(libraries_of "$heif"); do
     case $(basename "$library") in
-      libx265.so.*) stub_library "$library" ;;
+      libx265.so.*) stub_library "$library" libheif.so.1 ;;
       libnuma.so.*) ;; # only x265 wants it
       *) copy_library "$library" ;;
     esac
   done
-  [ ! -e "$out/lib/libstdc++.so.6" ] || lower_libstdcxx
+}
+
+add_tiff() {
+  local tiff library
+  tiff=$(gcc -print-file-name=libtiff.so.6)
+  if [ ! -e "$tiff" ]; then echo "portable: no libtiff here: TIFF is left out" >&2; return; fi
+  copy_library "$tiff"
+  for library in $(libraries_of "$tiff"); do
+    case $(basename "$library") in
+      libjbig.so.*) stub_library "$library" libtiff.so.6 ;;
+      *) copy_library "$library" ;;
+    esac
+  done
 }
 
 # A library that the program opens, and what it needs itself: add_opened NAME WHAT-IS-LEFT-OUT-WITHOUT-IT
@@ -66,7 +79,7 @@ add_opened() {
 # Licences of what the folder holds, as Debian keeps them.
 add_licences() {
   local package
-  for package in libheif1 libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 \
+  for package in libheif1 libtiff6 liblerc4 libdeflate0 liblzma5 libjpeg62-turbo libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 \
     libutf8proc2 libturbojpeg0 \
     libpng16-16 libwebp7 libgif7 libssl3 libedit2 libtinfo6 libbsd0 libyaml-0-2 libmicrohttpd12 libgnutls30 libnettle8 libhogweed6 libgmp10 \
       libtasn1-6 libp11-kit0 \
@@ -84,6 +97,8 @@ install -s "$build/eyelet" "$build/eyelet-decode" "$build/mkcheckpoint" "$out/"
 patchelf --set-rpath '$ORIGIN/lib' "$out/eyelet" "$out/eyelet-decode"
 for library in $(libraries_of "$build/eyelet") $(libraries_of "$build/eyelet-decode") $(libraries_of "$build/mkcheckpoint"); do copy_library "$library"; done
 add_heif
+add_tiff
+[ ! -e "$out/lib/libstdc++.so.6" ] || lower_libstdcxx
 add_opened libmicrohttpd.so.12 serve
 add_opened libcurl.so.4 'fetching images and --server'
 for library in "$out"/lib/*; do patchelf --set-rpath '$ORIGIN' "$library"; done

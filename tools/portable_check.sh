@@ -102,5 +102,10 @@ if [ -e "$folder/lib/libheif.so.1" ]; then
   for file in tests/image/data/*.heic; do check "$file" reads "$PWD/$file" libde265; done
   for file in tests/image/data/*.avif; do check "$file" reads "$PWD/$file" libaom; done
 fi
+if [ -e "$folder/lib/libtiff.so.6" ]; then
+  for name in lzw group4 jpeg tiles; do
+    check "$name.tif" reads "$PWD/tests/image/data/$name.tif" libtiff
+  done
+fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

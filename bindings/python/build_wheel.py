@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 GLIBC = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^.]*)\.so\.\d+$")
 OLDEST, NEWEST = 34, 35  # glibc 2.x: what portable_check.sh allows
-NEVER_IN_PYTHON = ("libstdc++", "libheif", "libcurl", "libmicrohttpd")
+NEVER_IN_PYTHON = ("libstdc++", "libheif", "libtiff", "libcurl", "libmicrohttpd")
 
 
 def run(*command: object) -> str:

@@ -44,7 +44,7 @@ names_are_our_own() { # of what is loaded into Python: a digest in each soname
 licences_are_there() {
   local folder library
   folder=$(echo "$site"/eyelet-*.dist-info/licenses)
-  for library in LICENSE NOTICE libturbojpeg0 libpng16-16 libheif1 libstdc++6 libssl3; do
+  for library in LICENSE NOTICE libturbojpeg0 libpng16-16 libheif1 libtiff6 libstdc++6 libssl3; do
     [ -s "$folder/$library" ] || { echo "no $folder/$library"; return 1; }
   done
   [ "$(find "$folder" -type f | wc -l)" = "$(grep -c '^License-File: ' "$folder/../METADATA")" ]
@@ -58,10 +58,10 @@ with eyelet.LLM("demo", device="cpu", threads=2) as llm:
     greedy = eyelet.SamplingParams(temperature=0, max_tokens=None)
     said = llm.caption(f"{root}/examples/shapes-4.png", sampling_params=greedy)
     assert said == json.load(open(f"{root}/examples/expected.json"))["shapes-4.png"], said
-    for pattern in ("heic", "avif"):
+    for pattern in ("heic", "avif", "tif"):
         assert llm.caption(sorted(glob.glob(f"{root}/tests/image/data/*.{pattern}"))[0])
 mapped = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line}
-never = [path for path in mapped if re.search(r"lib(stdc\+\+|heif|curl|microhttpd|de265|aom)", path)]
+never = [path for path in mapped if re.search(r"lib(stdc\+\+|heif|tiff|curl|microhttpd|de265|aom)", path)]
 assert not never, never
 EOF
 }
@@ -75,7 +75,7 @@ check "size" is_small
 check "libraries" libraries_are_ours
 check "names of bundled libraries" names_are_our_own
 check "licences" licences_are_there
-check "captions, HEIC, AVIF; what is loaded into Python" captions
+check "captions, HEIC, AVIF, TIFF; what is loaded into Python" captions
 check "the program" program_is_the_bundled_one
 check "pip uninstall" is_removed
 echo "$passed passed, $failed failed"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small JPEG of any image file that eyelet reads, for programs that cannot show HEIC or AVIF. */
+/* A small JPEG of any image file that eyelet reads, for programs that cannot show HEIC, AVIF or
+ * TIFF. */
 #ifndef EYELET_IMAGE_PREVIEW_H
 #define EYELET_IMAGE_PREVIEW_H
 

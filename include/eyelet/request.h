@@ -24,7 +24,8 @@ typedef enum { EY_DETAIL_AUTO, EY_DETAIL_LOW, EY_DETAIL_HIGH, EY_DETAIL_NATIVE }
 
 typedef struct {
     ey_part_type type;
-    const void *bytes; /* text: UTF-8; image: a JPEG, PNG, WebP, GIF, HEIC or AVIF file */
+    const void *bytes; /* text: UTF-8; image: a file: JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP or
+                          PNM */
     size_t n_bytes;
     ey_detail detail;    /* images */
     uint64_t max_pixels; /* images: if not 0, replaces the limit of `detail` */

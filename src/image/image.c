@@ -28,7 +28,8 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
                        EY_MAX_IMAGE_BYTES);
     decode_fn *decode = decoder_for(&f, e);
     if (!decode) return false;
-    if (decode == heic_decode || decode == avif_decode) return decode(out, &f, e); /* elsewhere */
+    if (decode == heic_decode || decode == avif_decode || decode == tiff_decode)
+        return decode(out, &f, e); /* elsewhere */
     struct image_budget none = {0};
     if (!budget) f.budget = &none;
     f.budget->computes = compute_turn_take(e);

@@ -12,10 +12,11 @@ struct image {
     uint8_t *rgb; /* [height, width, 3], owned */
 };
 
-/* Decodes JPEG, PNG, WebP, GIF (first frame) and, where libheif is present, HEIC and AVIF. The
- * orientation of EXIF or XMP is applied and alpha composited on white. The header is checked
- * against EY_MAX_IMAGE_SIDE and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything else is
- * named in the error. Errors begin with "name: ", except for EY_NO_MEMORY. */
+/* Decodes JPEG, PNG, WebP and GIF (first frame), BMP, PNM and, where their libraries are present,
+ * HEIC and AVIF (libheif) and the first page of TIFF (libtiff). The orientation of EXIF, XMP or
+ * TIFF is applied and alpha composited on white. The header is checked against EY_MAX_IMAGE_SIDE
+ * and EY_MAX_IMAGE_PIXELS before a pixel is allocated. Anything else is named in the error. Errors
+ * begin with "name: ", except for EY_NO_MEMORY. */
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
 
 /* Bytes taken from a shared budget while an image is decoded; the caller gives `held` back. */

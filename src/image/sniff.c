@@ -28,6 +28,12 @@ static const struct {
     {BYTES_AT(0, "RIFF"), BYTES_AT(8, "WEBP"), webp_decode},
     {BYTES_AT(0, "GIF87a"), {0}, gif_decode},
     {BYTES_AT(0, "GIF89a"), {0}, gif_decode},
+    {BYTES_AT(0, "II*\0"), {0}, tiff_decode},
+    {BYTES_AT(0, "MM\0*"), {0}, tiff_decode},
+    {BYTES_AT(0, "II+\0"), {0}, tiff_decode},
+    {BYTES_AT(0, "MM\0+"), {0}, tiff_decode},
+    {BYTES_AT(0, "BM"), BYTES_AT(6, "\0\0\0\0"), bmp_decode},
+    {BYTES_AT(0, "BM"), BYTES_AT(14, "\x28\0\0\0"), bmp_decode}, /* reserved bytes in use */
 };
 
 #define CONVERT "convert it to JPEG or PNG"
@@ -37,12 +43,7 @@ static const struct {
     struct signature first, second;
     const char *what, *advice;
 } refused_formats[] = {
-    {BYTES_AT(0, "II*\0"), {0}, "a TIFF file", CONVERT},
-    {BYTES_AT(0, "MM\0*"), {0}, "a TIFF file", CONVERT},
-    {BYTES_AT(0, "II+\0"), {0}, "a TIFF file", CONVERT},
-    {BYTES_AT(0, "MM\0+"), {0}, "a TIFF file", CONVERT},
-    {BYTES_AT(0, "BM"), BYTES_AT(6, "\0\0\0\0"), "a BMP file", CONVERT},
-    {BYTES_AT(0, "%PDF"), {0}, "a PDF document", "convert its pages to JPEG or PNG"},
+    {BYTES_AT(0, "%PDF"), {0}, "a PDF document", "send its pages as images (pdftoppm makes them)"},
     {BYTES_AT(0, "%!PS"), {0}, "a PostScript document", "convert its pages to JPEG or PNG"},
     {BYTES_AT(0, "8BPS"), {0}, "a PSD file (Photoshop)", CONVERT},
     {BYTES_AT(0, "gimp xcf"), {0}, "an XCF file (GIMP)", CONVERT},
@@ -55,8 +56,6 @@ static const struct {
     {BYTES_AT(0, "\x76\x2f\x31\x01"), {0}, "an OpenEXR file", CONVERT},
     {BYTES_AT(0, "DDS "), {0}, "a DDS file", CONVERT},
     {BYTES_AT(0, "qoif"), {0}, "a QOI file", CONVERT},
-    {BYTES_AT(0, "P6"), {0}, "a PNM file", CONVERT},
-    {BYTES_AT(0, "P5"), {0}, "a PNM file", CONVERT},
     {BYTES_AT(0, "PK\3\4"), {0}, "a ZIP archive", "unpack it first"},
     {BYTES_AT(0, "\x1f\x8b"), {0}, "a gzip file", "unpack it first"},
     {BYTES_AT(0, "\x1a\x45\xdf\xa3"), {0}, "a video (WebM or Matroska)", PICK_FRAME},
@@ -79,6 +78,13 @@ static bool brand_in(const uint8_t *p, const char *list)
     for (; *list; list += 5)
         if (memcmp(p, list, 4) == 0) return true;
     return false;
+}
+
+/* P1 to P6, then a blank or a comment. */
+static bool is_pnm(const struct image_file *f)
+{
+    return f->n >= 3 && f->bytes[0] == 'P' && f->bytes[1] >= '1' && f->bytes[1] <= '6' &&
+           memchr(" \t\r\n#", f->bytes[2], 5);
 }
 
 /* The decoder for an ISO media file ("ftyp" box): the major brand, then the compatible ones. */
@@ -144,11 +150,11 @@ static bool fail_unknown_format(const struct image_file *f, ey_err *e)
                        "%s: a video (MP4 or QuickTime), which eyelet does not read; " PICK_FRAME,
                        f->name);
     if (looks_like_text(f)) return fail_text(f, e);
-    return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: not an image in a format eyelet knows (JPEG, PNG, WebP, GIF, HEIC, AVIF); "
-                   "it begins with "
-                   "%02x %02x",
-                   f->name, f->bytes[0], f->n > 1 ? f->bytes[1] : 0);
+    return ey_fail(
+        e, EY_BAD_IMAGE,
+        "%s: not an image in a format eyelet knows (JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, "
+        "BMP, PNM); it begins with %02x %02x",
+        f->name, f->bytes[0], f->n > 1 ? f->bytes[1] : 0);
 }
 
 decode_fn *decoder_for(const struct image_file *f, ey_err *e)
@@ -156,7 +162,7 @@ decode_fn *decoder_for(const struct image_file *f, ey_err *e)
     for (size_t i = 0; i < sizeof(decoded_formats) / sizeof(decoded_formats[0]); i++)
         if (matches(f, &decoded_formats[i].first) && matches(f, &decoded_formats[i].second))
             return decoded_formats[i].decode;
-    decode_fn *iso = decoder_for_iso(f);
-    if (!iso) fail_unknown_format(f, e);
-    return iso;
+    decode_fn *found = is_pnm(f) ? pnm_decode : decoder_for_iso(f);
+    if (!found) fail_unknown_format(f, e);
+    return found;
 }

@@ -24,6 +24,7 @@ enum job_kind {
     JOB_PROGRAM = 3,
     JOB_WEBP_RGB = 4,
     JOB_WEBP_RGBA = 5,
+    JOB_TIFF = 6,
     JOB_KIND_END
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts an image that a browser cannot show (HEIC, AVIF, an address) to a JPEG. */
+/* Converts an image that a browser cannot show (HEIC, AVIF, TIFF, an address) to a JPEG. */
 #include "server/preview_route.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@ Each image NAME has NAME.ppm next to it: the expected RGB, from Pillow with the 
 from libheif's and libavif's own tools. resized-*.ppm are a few sizes of photo.ppm by an independent numpy version of
 torch's uint8 resampling.
 
-Needs Debian's python3-pil, python3-numpy, libturbojpeg0, libjpeg-turbo-progs, libheif-examples, libavif-bin.
+Needs Debian's python3-pil, python3-numpy, libturbojpeg0, libjpeg-turbo-progs, libheif-examples, libavif-bin, libtiff-tools.
 Run with the system's Python:  /usr/bin/python3 tests/image/make_data.py
 """
 import ctypes
@@ -359,6 +359,139 @@ def make_heif():
             os.remove(back)
 
 
+# ---- TIFF, BMP, PNM -----------------------------------------------------------------------------------------
+
+def tiffcp(content, *options):
+    """libtiff's own tool: it has codings and layouts that Pillow does not write."""
+    with tempfile.TemporaryDirectory() as tmp:
+        source, target = os.path.join(tmp, "in.tif"), os.path.join(tmp, "out.tif")
+        with open(source, "wb") as f:
+            f.write(content)
+        run("tiffcp", *options, source, target)
+        with open(target, "rb") as f:
+            return f.read()
+
+
+def turned_tiff(content, orientation):
+    """With another value of its one orientation tag, which Pillow writes when asked to."""
+    old, new = (struct.pack("<HHIHH", 274, 3, 1, value, 0) for value in (1, orientation))
+    assert content.count(old) == 1
+    return content.replace(old, new)
+
+
+def make_tiff():
+    rgb = photo()
+    im, gray = Image.fromarray(rgb), Image.fromarray(rgb).convert("L")
+    plain = saved(im, "TIFF")
+    add("plain.tif", plain)
+    for name, coding in (("lzw", "tiff_lzw"), ("deflate", "tiff_adobe_deflate"), ("packbits", "packbits")):
+        add(name + ".tif", saved(im, "TIFF", compression=coding))
+    add("group4.tif", saved(im.convert("1"), "TIFF", compression="group4"))
+    add("gray.tif", saved(gray, "TIFF"))
+    add("palette.tif", saved(im.convert("P", palette=Image.Palette.ADAPTIVE, colors=40), "TIFF"))
+    add("cmyk.tif", saved(im.convert("CMYK"), "TIFF"))
+    add("rgba.tif", saved(Image.fromarray(np.dstack([rgb, alpha()])), "TIFF"))
+    add("jpeg.tif", saved(im, "TIFF", compression="jpeg", quality=90))
+    add("tiles.tif", tiffcp(plain, "-t", "-w", "16", "-l", "16"), rgb)
+    add("planes.tif", tiffcp(plain, "-p", "separate"), rgb)
+    add("big-endian.tif", tiffcp(plain, "-B"), rgb)
+    add("bigtiff.tif", tiffcp(plain, "-8"), rgb)
+    add("gray16.tif", saved(Image.fromarray(np.asarray(gray).astype(np.uint16) * 257), "TIFF"),
+        np.asarray(gray.convert("RGB")))
+    tagged = saved(im, "TIFF", tiffinfo={274: 1})
+    for orientation in (3, 6, 8):
+        upright = {3: rgb[::-1, ::-1], 6: np.rot90(rgb, -1), 8: np.rot90(rgb)}[orientation]
+        add(f"turned-{orientation}.tif", turned_tiff(tagged, orientation), np.ascontiguousarray(upright))
+    add("pages.tif", saved(im, "TIFF", save_all=True, append_images=[gray, im.transpose(Image.Transpose.ROTATE_90)]))
+
+
+def bmp(bits, rows, coding=0, masks=b"", palette=b"", header=40, height=H):
+    """A BMP of Windows, its rows as they lie in the file."""
+    info = struct.pack("<IiiHHIIiiII", header, W, height, 1, bits, coding, len(rows), 2835, 2835, len(palette) // 4, 0)
+    info += masks if header == 40 else masks.ljust(header - 40, b"\0")
+    at = 14 + len(info) + len(palette)
+    return b"BM" + struct.pack("<IHHI", at + len(rows), 0, 0, at) + info + palette + rows
+
+
+def padded(rows):
+    """A list of rows, each to whole words, the last first."""
+    return b"".join(row + bytes(-len(row) % 4) for row in reversed(rows))
+
+
+def rle8(indices):
+    """Runs, literals, a jump over the colour 0 and an end of each line: all that the coding has."""
+    out = b""
+    for y in range(H - 1, -1, -1):
+        row, x = indices[y], 0
+        while x < W:
+            n = 1
+            while x + n < W and n < 255 and row[x + n] == row[x]:
+                n += 1
+            if row[x] == 0 and n > 2 and x + n < W:
+                out += bytes((0, 2, n, 0))
+            elif n < 3 and W - x >= 4:
+                n = 4 if x % 2 else 3
+                out += bytes((0, n)) + bytes(row[x:x + n].tolist()) + bytes(n % 2)
+            else:
+                out += bytes((n, row[x]))
+            x += n
+        out += b"\0\0"
+    return out + b"\0\1"
+
+
+def make_bmp():
+    rgb = photo()
+    im = Image.fromarray(rgb)
+    add("rgb24.bmp", saved(im, "BMP"))
+    add("gray8.bmp", saved(im.convert("L"), "BMP"))
+    add("one.bmp", saved(im.convert("1"), "BMP"))
+    adaptive = im.convert("P", palette=Image.Palette.ADAPTIVE, colors=16)
+    indices = np.asarray(adaptive)
+    colors = np.array(adaptive.getpalette()[:48]).reshape(16, 3)
+    palette = b"".join(bytes((b, g, r, 0)) for r, g, b in colors.tolist())
+    pairs = np.pad(indices, ((0, 0), (0, W % 2)))
+    add("palette4.bmp", bmp(4, padded([bytes((row[::2] << 4 | row[1::2]).tolist()) for row in pairs]), palette=palette))
+    banded = indices.copy()
+    banded[5:9, 4:30] = 0
+    # Pillow 9.4 reads two bytes too many at a jump
+    add("rle8.bmp", bmp(8, rle8(banded), 1, palette=palette), colors[banded].astype(np.uint8))
+    nibbles = b"".join(b"".join(bytes((1, int(v) << 4)) for v in row) + b"\0\0" for row in banded[::-1]) + b"\0\1"
+    add("rle4.bmp", bmp(4, nibbles, 2, palette=palette), colors[banded].astype(np.uint8))
+    r, g, b = (rgb[..., i].astype(np.uint16) for i in range(3))
+    rows555 = (r >> 3 << 10 | g >> 3 << 5 | b >> 3).astype("<u2")
+    rows565 = (r >> 3 << 11 | g >> 2 << 5 | b >> 3).astype("<u2")
+    add("555.bmp", bmp(16, padded([row.tobytes() for row in rows555])))
+    add("565.bmp", bmp(16, padded([row.tobytes() for row in rows565]), 3, struct.pack("<III", 0xf800, 0x7e0, 0x1f)))
+    bgrx = np.dstack([rgb[..., ::-1], np.full((H, W), 7, np.uint8)])
+    add("rgb32.bmp", bmp(32, padded([row.tobytes() for row in bgrx])))
+    bgra = np.dstack([rgb[..., ::-1], alpha()])
+    masks = struct.pack("<IIII", 0xff0000, 0xff00, 0xff, 0xff000000)
+    add("rgba32.bmp", bmp(32, padded([row.tobytes() for row in bgra]), 3, masks, header=108))
+    add("top-down.bmp", bmp(24, b"".join(row.tobytes() + bytes(-3 * W % 4) for row in rgb[..., ::-1]), height=-H))
+    os2 = struct.pack("<IHHHH", 12, W, H, 1, 24) + padded([row.tobytes() for row in rgb[..., ::-1]])
+    add("os2.bmp", b"BM" + struct.pack("<IHHI", 14 + len(os2), 0, 0, 26) + os2)
+
+
+def plain_pnm(kind, values, most=None):
+    head = f"P{kind}\n# a comment\n{W} {H}\n" + (f"{most}\n" if most else "")
+    return (head + "\n".join(" ".join(str(v) for v in row) for row in values.reshape(H, -1)) + "\n").encode()
+
+
+def make_pnm():
+    rgb = photo()
+    im = Image.fromarray(rgb)
+    gray, bits = np.asarray(im.convert("L")), np.asarray(im.convert("1"))
+    add("rgb.pnm", saved(im, "PPM"))
+    add("gray.pnm", saved(im.convert("L"), "PPM"))
+    add("bits.pnm", saved(im.convert("1"), "PPM"))
+    add("plain-rgb.pnm", plain_pnm(3, rgb, 255))
+    add("plain-gray.pnm", plain_pnm(2, gray, 255))
+    add("plain-bits.pnm", plain_pnm(1, 1 - bits.astype(int)))
+    add("most100.pnm", b"P6 %d %d 100\n" % (W, H) + (rgb // 3).tobytes())
+    wide = rgb.astype(">u2") * 257
+    add("wide.pnm", b"P6 %d %d 65535\n" % (W, H) + wide.tobytes(), rgb)
+
+
 # ---- resampling ---------------------------------------------------------------------------------------------
 
 def torch_weights(n_in, n_out):
@@ -409,6 +542,6 @@ if __name__ == "__main__":
     for old in os.listdir(DATA):
         if os.path.isfile(path_of(old)):  # reports/ is made by tools/make_image_cases.py
             os.remove(path_of(old))
-    for make in (make_jpeg, make_png, make_webp, make_gif, make_heif, make_resized):
+    for make in (make_jpeg, make_png, make_webp, make_gif, make_heif, make_tiff, make_bmp, make_pnm, make_resized):
         make()
     print(len(os.listdir(DATA)), "files,", sum(os.path.getsize(path_of(n)) for n in os.listdir(DATA)), "bytes")

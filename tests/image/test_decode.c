@@ -9,11 +9,12 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/yardstick.h"
+#include "image/codecs/tiff_pages.h"
 #include "image/test_image.h"
 
 static const struct {
     const char *name;
-    int tolerance; /* 0: bit for bit as Pillow */
+    int tolerance; /* 0: bit for bit as Pillow; above: by a library that may be missing */
 } images[] = {
     {"444.jpg", 0},
     {"422.jpg", 0},
@@ -101,6 +102,45 @@ static const struct {
     {"turned.avif", 3},
     {"mirrored.avif", 3},
     {"deep.avif", 3},
+    {"rgb24.bmp", 0},
+    {"gray8.bmp", 0},
+    {"one.bmp", 0},
+    {"palette4.bmp", 0},
+    {"rle8.bmp", 0},
+    {"rle4.bmp", 0},
+    {"555.bmp", 0},
+    {"565.bmp", 0},
+    {"rgb32.bmp", 0},
+    {"rgba32.bmp", 0},
+    {"top-down.bmp", 0},
+    {"os2.bmp", 0},
+    {"rgb.pnm", 0},
+    {"gray.pnm", 0},
+    {"bits.pnm", 0},
+    {"plain-rgb.pnm", 0},
+    {"plain-gray.pnm", 0},
+    {"plain-bits.pnm", 0},
+    {"most100.pnm", 0},
+    {"wide.pnm", 0},
+    {"plain.tif", 1},
+    {"lzw.tif", 1},
+    {"deflate.tif", 1},
+    {"packbits.tif", 1},
+    {"group4.tif", 1},
+    {"gray.tif", 1},
+    {"palette.tif", 1},
+    {"cmyk.tif", 1},
+    {"rgba.tif", 1},
+    {"jpeg.tif", 3},
+    {"tiles.tif", 1},
+    {"planes.tif", 1},
+    {"big-endian.tif", 1},
+    {"bigtiff.tif", 1},
+    {"gray16.tif", 1},
+    {"turned-3.tif", 1},
+    {"turned-6.tif", 1},
+    {"turned-8.tif", 1},
+    {"pages.tif", 1},
 };
 enum { N_IMAGES = sizeof(images) / sizeof(images[0]) };
 
@@ -168,10 +208,12 @@ static const struct {
     const char *message;
 } foreign[] = {
     {"photo.tiff", BYTES("II*\0\x08\0\0\0\0\0\0\0"),
-     "photo.tiff: a TIFF file, which eyelet does not read; convert it to JPEG or PNG"},
-    {"a.tif", BYTES("MM\0*\0\0\0\x08"),
-     "a.tif: a TIFF file, which eyelet does not read; convert it to JPEG or PNG"},
-    {"a.bmp", BYTES("BM\x46\0\0\0\0\0\0\0\x36\0\0\0"), "a.bmp: a BMP file, which"},
+     "photo.tiff: this TIFF is truncated or damaged"},
+    {"a.tif", BYTES("MM\0*\0\0\0\x08"), "a.tif: this TIFF is truncated or damaged"},
+    {"a.bmp", BYTES("BM\x46\0\0\0\0\0\0\0\x36\0\0\0"), "a.bmp: this BMP is truncated or damaged"},
+    {"a.ppm", BYTES("P6\n4 4\n"), "a.ppm: this PNM is truncated or damaged (its header)"},
+    {"b.ppm", BYTES("P6\n4 4\n255\nabc"), "b.ppm: this PNM is truncated or damaged (too few"},
+    {"p.txt", BYTES("P6 is a format of netpbm"), "p.txt: this PNM is truncated or damaged"},
     {"a.svg", BYTES("<?xml version=\"1.0\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"/>"),
      "a.svg: an SVG drawing"},
     {"a.pdf", BYTES("%PDF-1.7\n"), "a.pdf: a PDF document"},
@@ -260,6 +302,30 @@ static const struct {
            "\0\0\0\0\0\0\0\0\0\0\0\0\x64\0\0\0"
            "VP8L\x11\0\0\0\x2f\0\0\0\0\x07\x50\xe4\x26\x14\xbe\xff\x81\x88\xe8\x7f\0\0"),
      "a canvas of 150994944 pixels around a first frame of 1"},
+    {"60000.bmp",
+     BYTES("BM\x36\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x60\xea\0\0\x60\xea\0\0\1\0\x18\0\0\0\0\0"
+           "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+     "60000x60000 pixels are too many"},
+    {"12000.bmp",
+     BYTES("BM\x36\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\xe0\x2e\0\0\xe0\x2e\0\0\1\0\x18\0\0\0\0\0"
+           "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+     "this BMP is truncated or damaged"},
+    {"12000-runs.bmp",
+     BYTES("BM\x36\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\xe0\x2e\0\0\xe0\x2e\0\0\1\0\x08\0\1\0\0\0"
+           "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1"),
+     "this BMP is truncated or damaged (too few bytes for the size it claims)"},
+    {"60000.ppm", BYTES("P6 60000 60000 255 ab"), "60000x60000 pixels are too many"},
+    {"12000.ppm", BYTES("P6 12000 12000 255 ab"),
+     "truncated or damaged (too few bytes for the size it claims)"},
+    {"12000.pbm", BYTES("P1 12000 12000 101"),
+     "truncated or damaged (too few bytes for the size it claims)"},
+    {"60000.tif",
+     BYTES("II*\0\x08\0\0\0\2\0\0\1\4\0\1\0\0\0\x60\xea\0\0\1\1\4\0\1\0\0\0\x60\xea\0\0\0\0\0\0"),
+     "60000x60000 pixels are too many"},
+    {"tiles.tif",
+     BYTES("II*\0\x08\0\0\0\4\0\0\1\4\0\1\0\0\0\1\0\0\0\1\1\4\0\1\0\0\0\1\0\0\0"
+           "\x42\1\4\0\1\0\0\0\0\xff\0\0\x43\1\4\0\1\0\0\0\0\xff\0\0\0\0\0\0"),
+     "this TIFF is truncated or damaged (its tiles)"},
 };
 
 /* Most memory the process ever held, in KiB. */
@@ -354,6 +420,44 @@ static void huge_files_are_refused_unread(void **state)
     assert_non_null(strstr(e.text, "268435457 bytes"));
 }
 
+/* ---- pages ---- */
+
+/* Page by page: turned a quarter, the last one is as wide as the first is high. */
+static void a_page_can_be_put_first(void **state)
+{
+    (void)state;
+    size_t n;
+    char *data = data_file("pages.tif", &n);
+    uint64_t directory[2];
+    struct tiff_page page;
+    assert_int_equal(tiff_find_pages(NULL, 0, (uint8_t *)data, n), 3);
+    assert_int_equal(tiff_find_pages(directory, 2, (uint8_t *)data, n), 3);
+    assert_true(tiff_read_first_page(&page, (uint8_t *)data, n));
+    assert_true(page.directory == directory[0]);
+    assert_int_equal(page.width, 35);
+    uint64_t pages[3];
+    tiff_find_pages(pages, 3, (uint8_t *)data, n);
+    tiff_put_page_first((uint8_t *)data, pages[2]);
+    assert_true(tiff_read_first_page(&page, (uint8_t *)data, n));
+    assert_int_equal(page.width, 27);
+    assert_int_equal(page.height, 35);
+    free(data);
+}
+
+/* Two directories that name each other. */
+static void a_circle_of_pages_ends(void **state)
+{
+    (void)state;
+    uint8_t file[64] = "II*\0\x08";
+    file[8] = 1;
+    file[22] = 26;
+    file[26] = 1;
+    file[40] = 26;
+    assert_true(tiff_find_pages(NULL, 0, file, sizeof(file)) <= sizeof(file) / 12);
+    file[40] = 8;
+    assert_int_equal(tiff_find_pages(NULL, 0, file, sizeof(file)), 2);
+}
+
 /* ---- writing ---- */
 
 static void written_png_reads_back(void **state)
@@ -387,6 +491,7 @@ int run_decode_tests(void)
         cmocka_unit_test(images_decode_as_expected),     cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(damaged_files_do_no_harm),      cmocka_unit_test(foreign_files_are_named),
         cmocka_unit_test(scan_bomb_is_refused),          cmocka_unit_test(size_limits_are_exact),
+        cmocka_unit_test(a_page_can_be_put_first),       cmocka_unit_test(a_circle_of_pages_ends),
         cmocka_unit_test(huge_files_are_refused_unread), cmocka_unit_test(written_png_reads_back),
     };
     return cmocka_run_group_tests_name("decode", tests, NULL, NULL);

@@ -42,11 +42,13 @@ int largest_difference(const struct image *a, const struct image *b)
     return largest;
 }
 
-/* HEIC and AVIF need a library that a machine may lack: then the error says so, and that is right.
+/* HEIC, AVIF and TIFF need a library that a machine may lack: then the error says so, and that is
+ * right.
  */
 static bool excused(const ey_err *e)
 {
-    return strstr(e->text, "libheif") || strstr(e->text, "not supported by this build");
+    return strstr(e->text, "libheif") || strstr(e->text, "libtiff") ||
+           strstr(e->text, "not supported by this build");
 }
 
 void check_image(const char *name, int tolerance)

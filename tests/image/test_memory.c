@@ -273,6 +273,70 @@ static struct encoded_file encode_gif(int format, int detail)
     return out;
 }
 
+static void put_u32(uint8_t *to, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* format: bits; detail: header's bytes */
+static struct encoded_file encode_bmp(int format, int detail)
+{
+    size_t head = 14 + (size_t)detail, row = ((size_t)WIDTH * (size_t)format + 31) / 32 * 4;
+    struct encoded_file out = {calloc(1, head + row * HEIGHT), head + row * HEIGHT};
+    memcpy(out.bytes, "BM", 2);
+    put_u32(out.bytes + 10, (uint32_t)head);
+    put_u32(out.bytes + 14, (uint32_t)detail);
+    put_u32(out.bytes + 18, WIDTH);
+    put_u32(out.bytes + 22, HEIGHT);
+    put_u32(out.bytes + 26, 1 | (uint32_t)format << 16);
+    if (format == 32) { /* masks, of alpha too */
+        put_u32(out.bytes + 30, 3);
+        for (uint32_t i = 0; i < 4; i++)
+            put_u32(out.bytes + 54 + 4 * i, 0xffu << 8 * i);
+    }
+    return out;
+}
+
+static struct encoded_file encode_pnm(int format, int detail)
+{
+    size_t room = (size_t)PIXELS * 6 + 64;
+    struct encoded_file out = {calloc(1, room), 0};
+    int head = snprintf((char *)out.bytes, 64, "P%d %d %d %d\n", format, WIDTH, HEIGHT, detail);
+    out.n = (size_t)head + (size_t)PIXELS * (format == 6 ? 3 : 1) * (detail > 255 ? 2 : 1);
+    return out;
+}
+
+/* format: orientation; detail: rows of a strip */
+static struct encoded_file encode_tiff(int format, int detail)
+{
+    enum { HEAD = 8, TAGS = 9, STRIPS_AT = HEAD + 2 + 12 * TAGS + 4 };
+    uint32_t strips = (uint32_t)((HEIGHT + detail - 1) / detail);
+    uint32_t data = STRIPS_AT + 8 * strips, strip = (uint32_t)(WIDTH * 3 * detail);
+    const uint32_t tags[TAGS][4] = {{256, 4, 1, WIDTH},
+                                    {257, 4, 1, HEIGHT},
+                                    {258, 3, 1, 8},
+                                    {262, 3, 1, 2},
+                                    {273, 4, strips, strips == 1 ? data : STRIPS_AT},
+                                    {274, 3, 1, (uint32_t)format},
+                                    {277, 3, 1, 3},
+                                    {278, 4, 1, (uint32_t)detail},
+                                    {279, 4, strips, strips == 1 ? strip : STRIPS_AT + 4 * strips}};
+    struct encoded_file out = {calloc(1, data + strips * strip), data + strips * strip};
+    memcpy(out.bytes, "II*\0\x08\0\0\0\x09", 9);
+    for (size_t i = 0; i < TAGS; i++) {
+        uint8_t *to = out.bytes + HEAD + 2 + 12 * i;
+        put_u32(to, tags[i][0] | tags[i][1] << 16);
+        put_u32(to + 4, tags[i][2]);
+        put_u32(to + 8, tags[i][3]);
+    }
+    for (uint32_t i = 0; strips > 1 && i < strips; i++) {
+        put_u32(out.bytes + STRIPS_AT + 4 * i, data + i * strip);
+        put_u32(out.bytes + STRIPS_AT + 4 * (strips + i), strip);
+    }
+    return out;
+}
+
 static const struct {
     const char *name;
     struct encoded_file (*encode)(int format, int detail);
@@ -301,13 +365,21 @@ static const struct {
     {"WebP lossless alpha", encode_webp, 4, 1},
     {"GIF", encode_gif, 0, 0},
     {"GIF interlaced", encode_gif, 0, 1},
+    {"BMP 24", encode_bmp, 24, 40},
+    {"BMP 32 alpha", encode_bmp, 32, 108},
+    {"PNM RGB", encode_pnm, 6, 255},
+    {"PNM gray 16", encode_pnm, 5, 65535},
+    {"TIFF, strips", encode_tiff, 1, 8},
+    {"TIFF, one strip", encode_tiff, 1, HEIGHT},
+    {"TIFF, turned", encode_tiff, 6, 8},
 };
 
 #ifndef EY_SANITIZED
 /* Most is taken by another process then, which is not counted. */
 static bool is_decoded_apart(size_t kind)
 {
-    return kinds[kind].encode == encode_webp && (kinds[kind].format == 4 || kinds[kind].detail);
+    return kinds[kind].encode == encode_tiff ||
+           (kinds[kind].encode == encode_webp && (kinds[kind].format == 4 || kinds[kind].detail));
 }
 #endif
 
@@ -322,8 +394,13 @@ static void what_is_charged_is_what_is_allocated(void **state)
         ey_err e;
         long before = allocated_now();
         start_counting();
-        if (!image_decode_within(&image, file.bytes, file.n, "it", &held, &e))
-            fail_msg("%s: %s", kinds[i].name, e.text);
+        if (!image_decode_within(&image, file.bytes, file.n, "it", &held, &e)) {
+            if (!strstr(e.text, "libtiff") && !strstr(e.text, "not supported by this build"))
+                fail_msg("%s: %s", kinds[i].name, e.text);
+            free(file.bytes);
+            ey_budget_release(budget, held.held);
+            continue; /* no libtiff here */
+        }
         uint64_t taken = counted_since(before);
         printf("%-30s %5.2f bytes a pixel, charged %5.2f\n", kinds[i].name, (double)taken / PIXELS,
                (double)held.held / PIXELS);

@@ -29,7 +29,7 @@ marked() { # with the version that a program is bound to
 }
 diff <(exported) <(marked) || fail "exported (<) is not what the headers mark EY_API (>)"
 objdump -p "$library" | grep 'SONAME *libeyelet.so.0' >/dev/null || fail "the soname is not libeyelet.so.0"
-for never in libstdc++ libheif libcurl libmicrohttpd; do
+for never in libstdc++ libheif libtiff libcurl libmicrohttpd; do
   [ -z "$sanitizers" ] || break # whose own libraries want some
   ! ldd "$library" | grep -F "$never" || fail "$never would be loaded into programs"
 done

@@ -17,8 +17,9 @@ enum { MAX_DEPTH = 32, MAX_NAMES = 10000000 };
 
 static bool has_image_ending(const char *name)
 {
-    static const char *const endings[] = {"jpg", "jpeg", "jpe",  "jfif", "png", "webp",
-                                          "gif", "heic", "heif", "avif", "hif"};
+    static const char *const endings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png", "webp", "gif",
+                                          "heic", "heif", "avif", "hif",  "tif", "tiff", "bmp",
+                                          "dib",  "pnm",  "pbm",  "pgm",  "ppm"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof(endings) / sizeof(endings[0]); i++)
         if (strcasecmp(dot + 1, endings[i]) == 0) return true;
@@ -139,8 +140,10 @@ static bool check_list(const struct image_list *list, const char *command, const
                        "%s has no images, but folders; -r takes what is below them: eyelet %s -r "
                        "%s",
                        first, command, first);
-    return ey_fail(e, EY_BAD_REQUEST,
-                   "%s has no images (JPEG, PNG, WebP, GIF, HEIC, AVIF, by their names)", first);
+    return ey_fail(
+        e, EY_BAD_REQUEST,
+        "%s has no images (JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP, PNM, by their names)",
+        first);
 }
 
 bool image_list_open(struct image_list *list, char *const *args, size_t n, bool recursive,

@@ -58,7 +58,10 @@ static bool begins_as_image(const char *bytes, size_t n)
            (n >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) ||
            (n >= 6 && memcmp(bytes, "GIF8", 4) == 0) ||
            (n >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0) ||
-           (n >= 12 && memcmp(bytes + 4, "ftyp", 4) == 0);
+           (n >= 12 && memcmp(bytes + 4, "ftyp", 4) == 0) ||
+           (n >= 8 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0)) ||
+           (n >= 12 && memcmp(bytes, "BM", 2) == 0 && memcmp(bytes + 6, "\0\0\0\0", 4) == 0) ||
+           (n >= 3 && bytes[0] == 'P' && memchr("456", bytes[1], 3) && memchr(" \n", bytes[2], 2));
 }
 
 bool input_read_sent_image(struct input *in, bool *found, size_t max, ey_err *e)

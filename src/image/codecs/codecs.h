@@ -16,7 +16,8 @@ struct image_file {
 typedef bool decode_fn(struct image *out, const struct image_file *f, ey_err *e);
 
 /* Each fills *out with upright RGB, owned by the caller, or leaves it alone. */
-decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_decode;
+decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_decode, tiff_decode,
+    bmp_decode, pnm_decode;
 
 /* False with a message when a header's size is empty or above the limits. Called before pixels are
  * allocated. */

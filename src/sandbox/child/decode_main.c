@@ -11,6 +11,7 @@
 
 #include "sandbox/child/confine.h"
 #include "sandbox/child/libheif_decode.h"
+#include "sandbox/child/libtiff_decode.h"
 #include "sandbox/child/worker.h"
 
 enum { SERVER_SOCKET = 3, STACK_BYTES = 1 << 20 };
@@ -81,5 +82,6 @@ int main(int argc, char **argv)
     }
     spare_address_space();
     libheif_load();
+    libtiff_load();
     return send_to_server(REPLY_READY, 0, "") ? serve_jobs() : 1;
 }

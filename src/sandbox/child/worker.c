@@ -9,6 +9,7 @@
 
 #include "sandbox/child/confine.h"
 #include "sandbox/child/libheif_decode.h"
+#include "sandbox/child/libtiff_decode.h"
 #include "sandbox/child/libwebp_decode.h"
 #include "sandbox/sealed_memory.h"
 
@@ -43,6 +44,8 @@ static void run_decoder(const struct worker_job *job)
     enum job_kind kind = job->message.kind;
     if (kind == JOB_WEBP_RGB || kind == JOB_WEBP_RGBA)
         libwebp_decode(&reply, kind, input, n, &output);
+    else if (kind == JOB_TIFF)
+        libtiff_decode(&reply, input, n, &output);
     else
         libheif_decode(&reply, kind, input, n, &output);
     send_reply(job, &reply);

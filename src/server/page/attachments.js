@@ -103,7 +103,7 @@ function offer(files) {
   const bad = [...files].find((file) => !good.includes(file));
   complain('');
   for (const file of good.slice(0, room)) add(file);
-  if (bad) complain(`${bad.name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC or AVIF file.`);
+  if (bad) complain(`${bad.name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF or BMP file.`);
   else if (good.length > room) complain(`A conversation has at most ${MOST_IMAGES} images: ${count(good.length - room)} were not added.`);
 }
 

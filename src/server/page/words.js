@@ -34,7 +34,7 @@ export function explain(error) {
   if (error.status === 400 && /context length|maximum model length|context/i.test(said))
     return { what: 'Image and conversation do not fit the model’s context.', todo: 'Start over, or choose less detail in the settings.', said };
   if (error.status === 400 && (error.param.includes('image') || said.startsWith('Failed to load image')))
-    return { what: 'The server cannot read this image.', todo: 'Choose another file: JPEG, PNG, WebP, GIF, HEIC or AVIF.', said };
+    return { what: 'The server cannot read this image.', todo: 'Choose another file: JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF or BMP.', said };
   if (error.kind === 'refused') return { what: 'The server did not answer this.', todo: 'Its reason:', said };
   return { what: 'Something in this page went wrong.', todo: 'Reload it.', said };
 }
