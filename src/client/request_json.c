@@ -22,6 +22,9 @@ static const char *media_type(const ey_part *part)
     if (has_magic(part, 0, "\x89PNG", 4)) return "image/png";
     if (has_magic(part, 0, "GIF8", 4)) return "image/gif";
     if (has_magic(part, 8, "WEBP", 4)) return "image/webp";
+    if (has_magic(part, 0, "II", 2) || has_magic(part, 0, "MM", 2)) return "image/tiff";
+    if (has_magic(part, 0, "BM", 2)) return "image/bmp";
+    if (has_magic(part, 0, "P", 1)) return "image/x-portable-anymap";
     if (has_magic(part, 4, "ftypavi", 7)) return "image/avif";
     if (has_magic(part, 4, "ftyp", 4)) return "image/heic";
     return "application/octet-stream";

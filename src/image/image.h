@@ -40,6 +40,8 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
 /* Takes what is missing for `needed` bytes to be held. The same errors. */
 bool image_budget_hold(struct image_budget *budget, uint64_t needed, const char *name, ey_err *e);
 void image_free(struct image *image);
+/* A GIF or WebP with more than one frame, of which the first is decoded. */
+bool image_is_animated(const void *bytes, size_t n);
 
 /* What a checkpoint's preprocessor_config.json says. */
 struct patch_spec {

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "image/codecs/tiff_pages.h"
+#include "image/image.h"
+
 enum { BUDGET_WAIT_MS = 5000, BUDGET_SLICE_MS = 100, SHOWN_BYTES = 40 };
 
 size_t media_max_bytes(const struct media_policy *policy)
@@ -75,6 +78,12 @@ void media_free(struct media *media)
     free(media->bytes);
     if (media->budget) ey_budget_release(media->budget, media->held);
     *media = (struct media){0};
+}
+
+const char *media_left_out(const void *bytes, size_t n)
+{
+    if (image_is_animated(bytes, n)) return "frames";
+    return tiff_find_pages(NULL, 0, bytes, n) > 1 ? "pages" : NULL;
 }
 
 /* ---- kinds ---- */

@@ -45,6 +45,10 @@ bool media_get(struct media *out, const char *url, size_t n, const struct media_
 /* Takes what was never filled, too. */
 void media_free(struct media *media);
 
+/* What of an image file is left out because only the first is used: "frames" of an animation,
+ * "pages" of a TIFF; NULL: nothing. */
+const char *media_left_out(const void *bytes, size_t n);
+
 /* The bytes of a data: URL, decoded. */
 bool media_decode_data_url(struct media *out, const char *url, size_t n,
                            const struct media_policy *policy, ey_err *e);

@@ -94,6 +94,54 @@ say "four at once: the same answers in the same order"
 try "several at once, one bad" 1 '^\{"image": "nope.png", "error"' 'images failed' \
   caption photos/a.JPG nope.png photos/b.png photos/more/c.png --jsonl --max-num-seqs 3 --max-tokens 2
 
+# ---- documents ----
+cp "$root"/tests/document/data/two.tif scan.tif
+documents=scan.tif
+if "$eyelet" read "$root"/tests/document/data/two.pdf --max-tokens 1 >out 2>err; then
+  cp "$root"/tests/document/data/two.pdf scan.pdf
+  documents='scan.tif scan.pdf'
+else # a machine without pdftoppm, or a kernel without Landlock
+  grep -qE 'poppler-utils|Landlock' err
+  say "a PDF cannot be read here, which is said"
+fi
+for scan in $documents; do
+  try "$scan: its texts are one answer" 0 '^FRAGILE$' - read $scan --max-tokens 24 --dpi 100
+  [ "$(wc -l <out)" -eq 3 ]
+  say "$scan: of two pages"
+  try "$scan: one row" 0 "^\{\"image\": \"$scan\", \"pages\": 2, \"answer\": \"FRAGILE" - read $scan --jsonl --max-tokens 24
+  try "$scan: a row a page" 0 "^$scan#page=2,.*ring" - caption $scan --each --csv "${options[@]}" --dpi 100
+  [ "$(wc -l <out)" -eq 3 ]
+  say "$scan: two rows"
+  try "$scan: one page" 0 'white ring' - ask "$scan#page=2" "Describe this image." "${options[@]}"
+  [ "$(grep -c FRAGILE out)" -eq 0 ]
+  say "$scan: and no other"
+  try "$scan: --pages" 0 'FRAGILE' - ask $scan --pages 1 "Describe this image." "${options[@]}"
+  try "$scan: no such page" 1 - "$scan has 2 pages, none of them in 3-" caption $scan --pages 3-
+  try "$scan: no list" 2 - 'pages takes pages as 3, 1-3' caption $scan --pages 1,,2
+  try "$scan: all pages in one question" 0 . - ask $scan "What is this?" --max-tokens 4
+  try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet
+  try "$scan: beside it" 0 - - read $scan --sidecar --overwrite --max-tokens 24 --quiet
+  grep -q FRAGILE scan.txt
+  say "$scan: its text"
+  try "$scan: beside it, a page each" 0 - - caption $scan --each --sidecar --overwrite --quiet --max-tokens 2
+  [ -s scan.page1.txt ] && [ -s scan.page2.txt ]
+  say "$scan: two files"
+  cp $scan in
+  try "$scan: piped" 0 FRAGILE - read --max-tokens 24
+  try "$scan: piped, without a name" 0 . - ask "What is this?" --max-tokens 4
+  rm in scan*.txt
+done
+PATH=/nonexistent "$eyelet" read "$root"/tests/document/data/two.pdf >out 2>err
+grep -q 'install the package poppler-utils' err
+say "without pdftoppm its package is named"
+try "an animation is named" 0 . 'animated.gif is animated; its first frame is used' caption "$root"/tests/image/data/animated.gif --max-tokens 2
+cp "$root"/examples/shapes-1.png wide.png
+try "boxes of one image" 0 . - detect wide.png "ring, square, circle" --quiet --jsonl
+cp out boxes
+try "boxes beside it" 0 - - detect wide.png "ring, square, circle" --sidecar --quiet
+[ "$(cat wide.json)" = "$(sed 's/.*"boxes": //; s/}$//' boxes)" ]
+say "are the same pixels"
+
 # ---- ways in ----
 cat photos/b.png >in
 try "an image on standard input, not named" 0 'white ring' - ask "Describe this image." "${options[@]}"

@@ -189,13 +189,18 @@ bool batch_output_close(struct batch_output *b)
 
 /* ---- files beside images ---- */
 
-/* "photo.jpg" → "photo.txt", in out[EY_MAX_PATH]. */
+/* "photo.jpg" → "photo.txt", "scan.pdf#page=2" → "scan.page2.txt", in out[EY_MAX_PATH]. */
 static bool sidecar_path(char *out, const struct batch_output *b, const char *image, ey_err *e)
 {
+    static const char mark[] = "#page=";
     const char *slash = strrchr(image, '/'), *name = slash ? slash + 1 : image;
-    const char *dot = strrchr(name, '.');
-    int n = (int)(dot && dot > name ? dot - image : (ptrdiff_t)strlen(image));
-    if (snprintf(out, EY_MAX_PATH, "%.*s.%s", n, image, b->sidecar) < EY_MAX_PATH) return true;
+    const char *page = strstr(name, mark);
+    const char *end = page ? page : name + strlen(name);
+    const char *dot = memrchr(name, '.', (size_t)(end - name));
+    int n = (int)((dot && dot > name ? dot : end) - image);
+    int length = snprintf(out, EY_MAX_PATH, "%.*s%s%s.%s", n, image, page ? ".page" : "",
+                          page ? page + strlen(mark) : "", b->sidecar);
+    if (length < EY_MAX_PATH) return true;
     return ey_fail(e, EY_IO, "%s: the name is too long for a file beside it", image);
 }
 

@@ -50,10 +50,12 @@ static void *ask_images_run(void *argument)
     return NULL;
 }
 
-static void free_item(struct batch_item *item)
+void batch_item_free(struct batch_item *item)
 {
     ey_answer_free(&item->answer);
-    input_free(&item->image);
+    input_images_free(&item->pages);
+    input_document_close(&item->document);
+    buf_free(&item->joined);
     *item = (struct batch_item){0};
 }
 
@@ -67,7 +69,7 @@ static bool take_all(struct workers *w)
             pthread_cond_wait(&w->changed, &w->lock);
         pthread_mutex_unlock(&w->lock);
         bool on = w->work->take(w->work->user, i, &slot->item);
-        free_item(&slot->item);
+        batch_item_free(&slot->item);
         pthread_mutex_lock(&w->lock);
         slot->state = SLOT_FREE;
         w->taken = i + 1;
@@ -100,7 +102,7 @@ bool batch_work_run(const struct batch_work *work, ey_err *e)
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
     for (size_t i = 0; w.slots && i < w.n_slots; i++)
-        free_item(&w.slots[i].item);
+        batch_item_free(&w.slots[i].item);
     pthread_cond_destroy(&w.changed);
     pthread_mutex_destroy(&w.lock);
     free(w.slots);

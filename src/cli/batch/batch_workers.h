@@ -3,15 +3,23 @@
 #ifndef EY_CLI_BATCH_WORKERS_H
 #define EY_CLI_BATCH_WORKERS_H
 
+#include "base/buf.h"
 #include "cli/cli_engine.h"
+#include "cli/input_document.h"
 
-/* An image between being asked about and being printed. */
+/* An image, or a document's pages, between being asked about and being printed. */
 struct batch_item {
-    struct input image;
+    struct input_document document;
+    struct input_images pages; /* that were asked about together; of one by one, the first */
+    struct input image;        /* the first page under the document's name; borrowed */
+    size_t n_pages;            /* that the answer is about */
+    struct buf joined;         /* the text of the answer, where it is put together of several */
     ey_answer answer;
     ey_err error;
     bool ok;
 };
+
+void batch_item_free(struct batch_item *item);
 
 struct batch_work {
     size_t n;      /* images */

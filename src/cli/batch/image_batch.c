@@ -22,7 +22,7 @@ struct batch_run {
     struct batch_output output;
     struct image_list list;
     size_t first; /* of the list, that is asked about; the ones before it could not be read */
-    struct input first_image; /* its file, until it is asked about */
+    struct input_document first_document; /* its file, until it is asked about */
     size_t done, failed, skipped;
     bool loaded; /* the first line says how long loading took */
 };
@@ -31,9 +31,9 @@ bool batch_wanted(const struct options *o, char *const *args, size_t n)
 {
     bool folder = false;
     for (size_t i = 0; i < n; i++)
-        folder |= path_is_directory(args[i]);
-    return n > 1 || folder || o->recursive || o->jsonl || o->csv || o->sidecar || o->resume ||
-           o->output;
+        folder |= path_is_directory(args[i]) || input_may_have_pages(args[i]);
+    return n > 1 || folder || o->each || o->recursive || o->jsonl || o->csv || o->sidecar ||
+           o->resume || o->output;
 }
 
 static bool asks_many(const struct batch_run *r)
@@ -66,6 +66,7 @@ static bool print_json(struct batch_run *r, const struct batch_answer *a, ey_err
     const struct image_batch *batch = r->batch;
     struct buf line = buf_with_max(MAX_LINE);
     struct json_writer w = open_json_line(&line, a->image->name);
+    if (a->n_pages > 1) json_add_uint(&w, "pages", a->n_pages);
     if (!batch->add_json) json_add_string(&w, batch->field, a->answer->text);
     if (batch->add_json && !batch->add_json(&w, a, e)) {
         buf_free(&line);
@@ -115,14 +116,33 @@ static void print_text(struct batch_run *r, const struct batch_answer *a)
     write_batch_line(r, &line);
 }
 
+static bool write_sidecar(struct batch_run *r, const struct batch_answer *a, ey_err *e)
+{
+    struct buf text = buf_with_max(MAX_LINE);
+    bool ok = true;
+    if (r->batch->add_sidecar)
+        ok = r->batch->add_sidecar(&text, a, e);
+    else
+        buf_add(&text, a->answer->text, a->answer->n_text);
+    if (text.failed) ok = ey_fail_memory(e, "a file beside an image", a->answer->n_text);
+    ok = ok &&
+         batch_write_sidecar(&r->output, a->image->name, text.size ? text.data : "", text.size, e);
+    buf_free(&text);
+    return ok;
+}
+
 static bool print_item(struct batch_run *r, const struct batch_item *item, ey_err *e)
 {
-    const struct batch_answer a = {r->batch, &r->cli, &item->image, &item->answer, asks_many(r)};
+    const struct batch_answer a = {.batch = r->batch,
+                                   .cli = &r->cli,
+                                   .image = &item->image,
+                                   .answer = &item->answer,
+                                   .n_pages = item->n_pages,
+                                   .many = asks_many(r)};
     switch (r->output.form) {
     case BATCH_JSON: return print_json(r, &a, e);
     case BATCH_CSV: return print_csv(r, &a, e);
-    case BATCH_SIDECAR:
-        return batch_write_sidecar(&r->output, a.image->name, a.answer->text, a.answer->n_text, e);
+    case BATCH_SIDECAR: return write_sidecar(r, &a, e);
     case BATCH_TEXT: break;
     }
     progress_clear(&r->cli.progress);
@@ -179,29 +199,95 @@ static void report_failure(struct batch_run *r, const char *name, const ey_err *
 /* ---- asking ---- */
 
 /* The first image was read before the model was loaded. */
-static bool read_batch_image(struct batch_run *r, size_t i, struct input *image, ey_err *e)
+static bool open_batch_image(struct batch_run *r, size_t i, struct input_document *d, ey_err *e)
 {
-    if (i) return input_read(image, r->list.names[r->first + i], EY_MAX_IMAGE_BYTES, e);
-    *image = r->first_image;
-    r->first_image = (struct input){0};
+    if (i) return input_document_open(d, r->list.names[r->first + i], r->cli.options, e);
+    *d = r->first_document;
+    r->first_document = (struct input_document){0};
+    return true;
+}
+
+/* Puts one question about images; the answer is the caller's. */
+static bool ask_once(struct batch_run *r, const struct input *images, size_t n, ey_answer *answer,
+                     ey_err *e)
+{
+    const struct image_batch *batch = r->batch;
+    struct question question = {images, n, batch->prompt, false, batch->greedy, batch->format};
+    return cli_engine_ask(&r->cli, &question, answer, e) &&
+           (!batch->check || batch->check(&r->cli, answer, e));
+}
+
+/* One question about all pages that are meant. */
+static bool ask_together(struct batch_run *r, struct batch_item *item, ey_err *e)
+{
+    item->n_pages = item->document.n;
+    return input_images_add(&item->pages, &item->document, e) &&
+           ask_once(r, item->pages.images, item->pages.n, &item->answer, e);
+}
+
+/* Adds the text and the figures of a further page's answer. */
+static bool join_answer(struct batch_item *item, const ey_answer *page, ey_err *e)
+{
+    ey_answer *a = &item->answer;
+    if (!item->joined.size) buf_add(&item->joined, a->text, a->n_text);
+    while (item->joined.size && item->joined.data[item->joined.size - 1] == '\n')
+        item->joined.size--;
+    buf_add_text(&item->joined, "\n\n");
+    buf_add(&item->joined, page->text, page->n_text);
+    if (item->joined.failed) return ey_fail_memory(e, "a document's text", item->joined.size);
+    a->text = item->joined.data;
+    a->n_text = item->joined.size;
+    if (page->finish_reason == EY_FINISH_LENGTH) a->finish_reason = EY_FINISH_LENGTH;
+    a->prompt_tokens += page->prompt_tokens;
+    a->completion_tokens += page->completion_tokens;
+    a->image_tokens += page->image_tokens;
+    a->cached_tokens += page->cached_tokens;
+    a->vision_seconds += page->vision_seconds;
+    a->prefill_seconds += page->prefill_seconds;
+    a->decode_seconds += page->decode_seconds;
+    return true;
+}
+
+static bool ask_page(struct batch_run *r, struct batch_item *item, size_t i, ey_err *e)
+{
+    struct input page = {0};
+    ey_answer answer = {0};
+    bool first = i == 0;
+    bool ok = input_document_page(&item->document, i, &page, e) &&
+              ask_once(r, &page, 1, first ? &item->answer : &answer, e) &&
+              (first || cancel_requested() || join_answer(item, &answer, e));
+    input_free(&page);
+    ey_answer_free(&answer);
+    return ok;
+}
+
+/* A question a page, drawn when its turn comes. */
+static bool ask_page_by_page(struct batch_run *r, struct batch_item *item, ey_err *e)
+{
+    for (size_t i = 0; i < item->document.n && !cancel_requested(); i++) {
+        if (!r->cli.shared) progress_count(&r->cli.progress, i, item->document.n);
+        if (!ask_page(r, item, i, e)) return false;
+    }
+    item->n_pages = item->document.n;
     return true;
 }
 
 static void ask_item(void *user, size_t i, struct batch_item *item)
 {
     struct batch_run *r = user;
-    const struct image_batch *batch = r->batch;
     const char *name = r->list.names[r->first + i];
-    *item = (struct batch_item){.image.name = name};
+    *item = (struct batch_item){.joined = buf_with_max(MAX_LINE)};
+    item->image.name = name;
     if (cancel_requested()) return;
     item->ok = batch_check_sidecar(&r->output, name, &item->error) &&
-               read_batch_image(r, i, &item->image, &item->error);
-    item->image.name = name;
+               open_batch_image(r, i, &item->document, &item->error);
     if (!item->ok) return;
-    struct question question = {&item->image, 1, batch->prompt, false, batch->greedy,
-                                batch->format};
-    item->ok = cli_engine_ask(&r->cli, &question, &item->answer, &item->error) &&
-               (!batch->check || batch->check(&r->cli, &item->answer, &item->error));
+    bool one_by_one = r->batch->pages == PAGES_JOINED && item->document.n > 1;
+    item->ok = one_by_one ? ask_page_by_page(r, item, &item->error)
+                          : ask_together(r, item, &item->error);
+    if (item->pages.n) item->image = item->pages.images[0];
+    item->image.name = name;
+    item->image.own_name = NULL;
 }
 
 static bool take_item(void *user, size_t i, struct batch_item *item)
@@ -209,6 +295,8 @@ static bool take_item(void *user, size_t i, struct batch_item *item)
     struct batch_run *r = user;
     ey_err e = item->error;
     if (cancel_requested() || r->output.out->closed) return false;
+    if (item->document.animated) progress_clear(&r->cli.progress);
+    input_note_animation(&item->document, item->image.name, r->cli.options);
     if (item->ok && print_item(r, item, &e))
         r->done++;
     else
@@ -224,8 +312,7 @@ static void ask_in_turn(struct batch_run *r, size_t n)
         struct batch_item item;
         ask_item(r, i, &item);
         bool on = take_item(r, i, &item);
-        ey_answer_free(&item.answer);
-        input_free(&item.image);
+        batch_item_free(&item);
         if (!on) return;
     }
 }
@@ -241,14 +328,25 @@ static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
     return ok;
 }
 
+/* Some question may be about several pages. Standard input is known only when it is read. */
+static bool asks_about_pages(const struct batch_run *r)
+{
+    bool pages = r->first_document.n > 1;
+    for (size_t i = r->first; i < r->list.n && !pages; i++)
+        pages = input_may_have_pages(r->list.names[i]);
+    return pages && r->batch->pages == PAGES_TOGETHER && !r->cli.options->each;
+}
+
 /* Images that cannot be read do not load the model: the first one that can does. */
 static bool load_for_first(struct batch_run *r, ey_err *e)
 {
     for (; r->first < r->list.n; r->first++) {
         const char *name = r->list.names[r->first];
-        if (input_read(&r->first_image, name, EY_MAX_IMAGE_BYTES, e)) break;
+        if (input_document_open(&r->first_document, name, r->cli.options, e)) break;
+        input_document_close(&r->first_document);
         report_failure(r, name, e);
     }
+    if (asks_about_pages(r)) r->cli.max_images = EY_MAX_IMAGES;
     return r->first == r->list.n || cli_engine_load(&r->cli, e);
 }
 
@@ -298,13 +396,42 @@ static void say_what_is_left_out(const struct batch_run *r)
                 r->list.n + r->skipped);
 }
 
+/* Puts a document's pages where its name stands; standard input is read once, as it is. */
+static bool expand_documents(struct batch_run *r, ey_err *e)
+{
+    struct image_list whole = r->list;
+    r->list.names = NULL;
+    r->list.n = 0;
+    bool ok = true;
+    for (size_t i = 0; i < whole.n; i++) {
+        char **pages = NULL;
+        size_t n = 0;
+        if (ok && input_may_have_pages(whole.names[i]) &&
+            !input_page_names(&pages, &n, whole.names[i], r->cli.options, e))
+            report_failure(r, whole.names[i], e);
+        else if (ok && !n)
+            ok = image_list_add(&r->list, strdup(whole.names[i]), e);
+        for (size_t k = 0; k < n; k++) {
+            ok = ok && pages[k] && image_list_add(&r->list, strdup(pages[k]), e);
+            free(pages[k]);
+        }
+        free(pages);
+        free(whole.names[i]);
+    }
+    free(whole.names);
+    if (r->list.n > 1) r->list.from_folder = true;
+    return ok;
+}
+
 static bool batch_run_open(struct batch_run *r, const struct options *o, char *const *args,
                            size_t n, ey_err *e)
 {
     const struct image_batch *batch = r->batch;
     cli_engine_init(&r->cli, o);
     r->cli.at_once = true;
-    return image_list_open(&r->list, args, n, o->recursive, batch->command, e) &&
+    return input_check_pages(o, e) &&
+           image_list_open(&r->list, args, n, o->recursive, batch->command, e) &&
+           (!(o->each || batch->pages == PAGES_EACH) || expand_documents(r, e)) &&
            batch_output_open(&r->output, o, &r->cli.out, batch->sidecar, e);
 }
 
@@ -319,7 +446,7 @@ static int batch_run_close(struct batch_run *r, int status)
     }
     status = term_finish(&r->cli.out, status);
     cli_engine_close(&r->cli);
-    input_free(&r->first_image);
+    input_document_close(&r->first_document);
     image_list_free(&r->list);
     return status;
 }

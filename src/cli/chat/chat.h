@@ -24,9 +24,15 @@ struct chat {
 /* Says what went wrong, on standard error, and remembers it for the exit status. */
 void chat_complain(struct chat *c, const ey_err *e);
 
-/* Decodes an image once, to see that it can be, and adds it to the next message. *width and
- * *height are of the upright image. */
-bool chat_add_image(struct chat *c, const char *path, int *width, int *height, ey_err *e);
+/* What chat_add_image added: images or pages, and the upright size of the last one. */
+struct chat_images {
+    size_t n;
+    int width, height;
+};
+
+/* Decodes the image, or the pages of a document, once to check them, and adds them to the next
+ * message. */
+bool chat_add_image(struct chat *c, const char *path, struct chat_images *added, ey_err *e);
 
 /* Asks and prints the answer. */
 void chat_send(struct chat *c, const char *text, size_t n);

@@ -42,15 +42,19 @@ static void print_named(const char *path, const char *rest)
 static void chat_image_command(struct chat *c, const char *argument)
 {
     ey_err e;
-    int width = 0, height = 0;
+    struct chat_images added = {0};
     char *path = typed_path(argument);
     bool ok = path && strcmp(path, "-") != 0;
     if (!ok) ey_fail(&e, EY_BAD_REQUEST, "/image needs the path of an image: /image photo.jpg");
-    ok = ok && chat_add_image(c, path, &width, &height, &e);
+    ok = ok && chat_add_image(c, path, &added, &e);
     if (!ok) chat_complain(c, &e);
     if (ok && c->interactive) {
         char size[80];
-        snprintf(size, sizeof(size), ", %d x %d, goes with the next message", width, height);
+        if (added.n > 1)
+            snprintf(size, sizeof(size), ", %zu pages, go with the next message", added.n);
+        else
+            snprintf(size, sizeof(size), ", %d x %d, goes with the next message", added.width,
+                     added.height);
         print_named(path, size);
     }
     free(path);

@@ -4,6 +4,7 @@
 
 #include "cli/chat/chat.h"
 #include "cli/terminal/cancel.h"
+#include "cli/input_document.h"
 #include "image/image.h"
 
 /* What is said to the person goes to standard error: answers stay alone on standard output. */
@@ -15,19 +16,32 @@ void chat_complain(struct chat *c, const ey_err *e)
     c->failed = true;
 }
 
-bool chat_add_image(struct chat *c, const char *path, int *width, int *height, ey_err *e)
+static bool chat_add_page(struct chat *c, struct input_document *document, size_t i,
+                          struct chat_images *added, ey_err *e)
 {
-    struct input file = {0};
+    struct input page = {0};
     struct image seen = {0};
-    bool ok = input_read(&file, path, EY_MAX_IMAGE_BYTES, e) &&
-              image_decode(&seen, file.bytes, file.size, path, e) &&
-              conversation_add_image(&c->conversation, cli_engine_image_part(&c->cli, &file), path,
-                                     e);
-    if (ok) file.bytes = NULL; /* the conversation's now */
-    *width = seen.width;
-    *height = seen.height;
-    input_free(&file);
+    bool ok = input_document_page(document, i, &page, e) &&
+              image_decode(&seen, page.bytes, page.size, page.name, e) &&
+              conversation_add_image(&c->conversation, cli_engine_image_part(&c->cli, &page),
+                                     page.name, e);
+    if (ok) page.bytes = NULL; /* the conversation's now */
+    added->width = seen.width;
+    added->height = seen.height;
+    input_free(&page);
     image_free(&seen);
+    return ok;
+}
+
+bool chat_add_image(struct chat *c, const char *path, struct chat_images *added, ey_err *e)
+{
+    struct input_document document;
+    bool ok = input_document_open(&document, path, c->cli.options, e);
+    added->n = document.n;
+    for (size_t i = 0; ok && i < document.n; i++)
+        ok = chat_add_page(c, &document, i, added, e);
+    if (ok) input_note_animation(&document, path, c->cli.options);
+    input_document_close(&document);
     return ok;
 }
 

@@ -10,11 +10,11 @@
 #include "cli/output/answer_json.h"
 #include "cli/terminal/cancel.h"
 #include "cli/cli_engine.h"
+#include "cli/input_document.h"
 
 struct image_question {
     struct cli_engine cli;
-    struct input *images;
-    size_t n_images;
+    struct input_images images;
     const char *text;
     bool greedy;
 };
@@ -92,31 +92,37 @@ static int print_answer(struct cli_engine *s, const ey_answer *answer, bool cons
 
 /* ---- the question ---- */
 
-static bool read_question_images(struct image_question *a, char *const *names, ey_err *e)
+static bool read_question_images(struct image_question *a, char *const *names, size_t n, ey_err *e)
 {
-    a->images = calloc(a->n_images + 1, sizeof(*a->images));
-    if (!a->images) return ey_fail_memory(e, "the images", (a->n_images + 1) * sizeof(*a->images));
-    for (size_t i = 0; i < a->n_images; i++)
-        if (!input_read(&a->images[i], names[i], EY_MAX_IMAGE_BYTES, e)) return false;
-    return true;
+    bool ok = input_check_pages(a->cli.options, e);
+    for (size_t i = 0; ok && i < n; i++) {
+        struct input_document document;
+        ok = input_document_open(&document, names[i], a->cli.options, e) &&
+             input_images_add(&a->images, &document, e);
+        if (ok) input_note_animation(&document, names[i], a->cli.options);
+        input_document_close(&document);
+    }
+    return ok;
 }
 
 /* photo.jpg piped into a question that names no image. */
 static bool read_sent_image(struct image_question *a, ey_err *e)
 {
     bool found = false;
-    if (a->n_images) return true;
-    if (!input_read_sent_image(&a->images[0], &found, EY_MAX_IMAGE_BYTES, e)) return false;
-    a->n_images = found;
-    return true;
+    struct input file = {0};
+    struct input_document document = {0};
+    if (a->images.n) return true;
+    if (!input_read_sent_image(&file, &found, EY_MAX_IMAGE_BYTES, e)) return false;
+    bool ok = !found || (input_document_take(&document, &file, a->cli.options, e) &&
+                         input_images_add(&a->images, &document, e));
+    input_document_close(&document);
+    return ok;
 }
 
 static void image_question_close(struct image_question *a)
 {
     cli_engine_close(&a->cli);
-    for (size_t i = 0; a->images && i < a->n_images; i++)
-        input_free(&a->images[i]);
-    free(a->images);
+    input_images_free(&a->images);
 }
 
 int ask_about_images(const struct options *o, size_t n_images, const char *text, bool greedy,
@@ -124,13 +130,16 @@ int ask_about_images(const struct options *o, size_t n_images, const char *text,
 {
     ey_err e;
     ey_answer answer = {0};
-    struct image_question a = {.n_images = n_images, .text = text, .greedy = greedy};
+    struct image_question a = {.text = text, .greedy = greedy};
     int status;
     cli_engine_init(&a.cli, o);
-    if (n_images > 1) a.cli.max_images = (int)n_images;
-    bool ok = read_question_images(&a, o->args, &e) && cli_engine_load(&a.cli, &e) &&
-              read_sent_image(&a, &e); /* last, so that a pipe has had time to fill */
-    struct question question = {a.images, a.n_images, text, !o->json, greedy, format};
+    bool ok = read_question_images(&a, o->args, n_images, &e);
+    if (a.images.n > 1) a.cli.max_images = (int)a.images.n;
+    if (!n_images && input_stdin_is_sent())
+        a.cli.max_images = EY_MAX_IMAGES; /* a document, maybe */
+    ok = ok && cli_engine_load(&a.cli, &e) &&
+         read_sent_image(&a, &e); /* last, so that a pipe has had time to fill */
+    struct question question = {a.images.images, a.images.n, text, !o->json, greedy, format};
     if (ok && cli_engine_ask(&a.cli, &question, &answer, &e)) {
         status = print_answer(&a.cli, &answer, format != NULL);
     } else {

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "cli/chat/chat.h"
 #include "cli/commands/commands.h"
+#include "cli/input_document.h"
 #include "cli/terminal/cancel.h"
 
 /* ---- lines ---- */
@@ -111,17 +112,17 @@ static bool chat_check_arguments(const struct options *o, ey_err *e)
             return ey_fail(e, EY_BAD_REQUEST,
                            "standard input is where messages come from; an image needs a file");
     return (!o->system || input_check_text(o->system, strlen(o->system), "--system", e)) &&
-           input_check_images(o->args, o->n_args, "chat", e);
+           input_check_pages(o, e) && input_check_images(o->args, o->n_args, "chat", e);
 }
 
 static bool chat_begin(struct chat *c, const struct options *o, ey_err *e)
 {
-    int width, height;
+    struct chat_images added;
     if (!conversation_open(&c->conversation, e) ||
         (o->system && !conversation_set_system(&c->conversation, o->system, e)))
         return false;
     for (size_t i = 0; i < o->n_args; i++)
-        if (!chat_add_image(c, o->args[i], &width, &height, e)) return false;
+        if (!chat_add_image(c, o->args[i], &added, e)) return false;
     return cli_engine_load(&c->cli, e);
 }
 

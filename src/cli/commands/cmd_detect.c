@@ -18,6 +18,7 @@
 #include "cli/batch/batch_output.h"
 #include "cli/output/draw_boxes.h"
 #include "cli/cli_engine.h"
+#include "cli/input_document.h"
 #include "eyelet/tasks.h"
 
 struct detection {
@@ -116,7 +117,12 @@ static bool scale_boxes(struct detection *d, const char *what, ey_err *e)
 static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
-    if (!input_read(&d->file, o->args[0], EY_MAX_IMAGE_BYTES, e)) return false;
+    struct input_document document;
+    bool read = input_document_open(&document, o->args[0], o, e) &&
+                input_document_page(&document, 0, &d->file, e);
+    input_note_animation(&document, o->args[0], o);
+    input_document_close(&document);
+    if (!read) return false;
     if (!ey_detect_prompt(&d->prompt, what, e) ||
         !response_format_open_regex(&d->format, ey_detect_pattern(), e) ||
         !cli_engine_load(&d->cli, e))
@@ -260,6 +266,16 @@ static bool detect_add_json(struct json_writer *w, const struct batch_answer *a,
     return ok;
 }
 
+static bool detect_add_sidecar(struct buf *text, const struct batch_answer *a, ey_err *e)
+{
+    struct detection d;
+    struct json_writer w = json_write_to(text, JSON_SPACED);
+    bool ok = found_open(&d, a, e);
+    if (ok) write_boxes(&w, &d);
+    found_close(&d);
+    return ok;
+}
+
 /* A row a box; of an image without any, a row without a label. */
 static bool detect_add_csv(struct buf *line, const struct batch_answer *a, ey_err *e)
 {
@@ -294,7 +310,9 @@ static int detect_many(const struct options *o)
                                       .field = "boxes",
                                       .sidecar = "json",
                                       .lines_only = true,
+                                      .pages = PAGES_EACH,
                                       .add_json = detect_add_json,
+                                      .add_sidecar = detect_add_sidecar,
                                       .csv_columns = "label,x1,y1,x2,y2",
                                       .add_csv = detect_add_csv};
     int status = ok ? image_batch_run(o, o->args, o->n_args - 1, &batch) : term_complain(&e);

@@ -11,12 +11,13 @@
 #include "eyelet/tasks.h"
 
 static int ask_ready_made(const struct options *o, const char *command, const char *prompt,
-                          bool greedy)
+                          bool greedy, enum batch_pages pages)
 {
     ey_err e;
     const struct image_batch batch = {.command = command,
                                       .prompt = prompt,
                                       .greedy = greedy,
+                                      .pages = pages,
                                       .field = "answer",
                                       .sidecar = "txt"};
     if (!o->n_args && input_stdin_is_sent()) return image_batch_run(o, input_from_stdin, 1, &batch);
@@ -30,7 +31,7 @@ static int ask_ready_made(const struct options *o, const char *command, const ch
 
 int cmd_scene(const struct options *o)
 {
-    return ask_ready_made(o, "scene", ey_scene_prompt(), false);
+    return ask_ready_made(o, "scene", ey_scene_prompt(), false, PAGES_TOGETHER);
 }
 
 /* The questions of --as; the first is the one that the models answer best. */
@@ -49,5 +50,5 @@ static const char *prompt_of_form(const char *as)
 /* Greedy: what is written does not depend on luck. */
 int cmd_read(const struct options *o)
 {
-    return ask_ready_made(o, "read", prompt_of_form(o->as), true);
+    return ask_ready_made(o, "read", prompt_of_form(o->as), true, PAGES_JOINED);
 }

@@ -7,13 +7,16 @@
 static const struct command commands[] = {
     {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several images",
      "The last argument is the question; the ones before it are images: JPEG, PNG, WebP, GIF, "
-     "HEIC\n"
-     "or AVIF files, or - for standard input. The answer is printed as it grows; Ctrl-C stops it.\n"
+     "HEIC,\n"
+     "AVIF, TIFF, BMP or PNM files, all pages of a PDF (by pdftoppm of poppler-utils) or TIFF, or "
+     "-\n"
+     "for standard input. The answer is printed as it grows; Ctrl-C stops it.\n"
      "\n"
      "  eyelet ask photo.jpg \"What is this?\"\n"
      "  eyelet ask before.png after.png \"What has changed?\" --json\n"
      "  eyelet ask door.jpg \"Is the door open?\" --choice yes --choice no\n"
      "  eyelet ask photos/ \"Is a person in it?\" --choice yes --choice no --csv\n"
+     "  eyelet ask contract.pdf \"When does it end?\" --pages 1-3\n"
      "\n"
      "With a folder, -r, --each, --csv, --jsonl or --sidecar the question is put once for each\n"
      "image; without, it is one question about all of them.\n"
@@ -24,7 +27,9 @@ static const struct command commands[] = {
      "The model is loaded once. A folder stands for the images in it, with -r also for those "
      "below\n"
      "its folders. An image that cannot be read is reported and the others continue; the exit\n"
-     "status is then 1. --json prints one object a line.\n"
+     "status is then 1. --json prints one object a line. The pages of a PDF or TIFF get one "
+     "caption,\n"
+     "with --each one each; a page alone is named report.pdf#page=2.\n"
      "\n"
      "  eyelet caption photos/*.jpg\n"
      "  eyelet caption -r photos/ --csv -o captions.csv --resume\n"
@@ -34,7 +39,8 @@ static const struct command commands[] = {
      "The\n"
      "model is loaded once, after the schema was checked. If an image cannot be read, or\n"
      "--max-tokens cuts its answer, the line has \"error\" instead of \"data\", the other images\n"
-     "continue, and the exit status is 1. --json adds usage and timings.\n"
+     "continue, and the exit status is 1. --json adds usage and timings. A PDF or TIFF is one\n"
+     "document, of whose pages together the data is taken; --each takes it from each page.\n"
      "\n"
      "  eyelet extract invoices/*.jpg --schema invoice.json\n"
      "  eyelet extract meter.jpg --schema meter.json --prompt \"Read the meter.\" | jq .data\n"},
@@ -43,7 +49,10 @@ static const struct command commands[] = {
      "folders as with caption.\n"},
     {"read", READ, cmd_read, "IMAGE...", "the text in the image",
      "The same as ask with the question \"Read all the text in the image.\", greedy and at high\n"
-     "detail. Several images and folders as with caption.\n"},
+     "detail. Several images and folders as with caption. The pages of a PDF or TIFF are read one\n"
+     "after the other, and their texts are one answer; with --each each is one.\n"
+     "\n"
+     "  eyelet read scan.pdf --pages 1-3 --as markdown -o scan.md\n"},
     {"detect", DETECT, cmd_detect, "IMAGE... WHAT", "boxes as JSON, in pixels",
      "WHAT is one thing, or several separated by commas. Prints one line of JSON: for each box a\n"
      "label and its corners x1, y1, x2, y2 in pixels of the upright image; [] if there is none. "
@@ -53,7 +62,10 @@ static const struct command commands[] = {
      "to standard error and the exit status is 1. --draw draws the boxes into a copy of the "
      "image.\n"
      "\n"
-     "Of several images or a folder: one line of JSON each, with \"image\" and \"boxes\".\n"
+     "Of several images, a folder or the pages of a document: one line of JSON each, with "
+     "\"image\" "
+     "and\n"
+     "\"boxes\".\n"
      "\n"
      "  eyelet detect street.jpg \"car, person\" --draw found.png\n"
      "  eyelet detect -r camera/ person --csv -o people.csv\n"},

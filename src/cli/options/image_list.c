@@ -19,14 +19,14 @@ static bool has_image_ending(const char *name)
 {
     static const char *const endings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png", "webp", "gif",
                                           "heic", "heif", "avif", "hif",  "tif", "tiff", "bmp",
-                                          "dib",  "pnm",  "pbm",  "pgm",  "ppm"};
+                                          "dib",  "pdf",  "pnm",  "pbm",  "pgm", "ppm"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof(endings) / sizeof(endings[0]); i++)
         if (strcasecmp(dot + 1, endings[i]) == 0) return true;
     return false;
 }
 
-static bool list_add(struct image_list *list, char *name, ey_err *e)
+bool image_list_add(struct image_list *list, char *name, ey_err *e)
 {
     enum { FIRST = 64 };
     bool full = list->n >= FIRST && (list->n & (list->n - 1)) == 0;
@@ -80,9 +80,9 @@ static bool add_entry(struct image_list *list, struct image_list *folders, char 
     struct stat st;
     bool known = path && lstat(path, &st) == 0, folder = known && S_ISDIR(st.st_mode);
     if (!path) return ey_fail_memory(e, "the list of images", 0);
-    if (folder && recursive) return list_add(folders, path, e);
+    if (folder && recursive) return image_list_add(folders, path, e);
     if (folder) skip_folder(list, path);
-    if (known && !folder && has_image_ending(name)) return list_add(list, path, e);
+    if (known && !folder && has_image_ending(name)) return image_list_add(list, path, e);
     free(path);
     return true;
 }
@@ -121,7 +121,7 @@ static bool add_folder(struct image_list *list, const char *folder, bool recursi
 static bool add_argument(struct image_list *list, const char *arg, bool enter, bool recursive,
                          ey_err *e)
 {
-    if (!path_is_directory(arg)) return list_add(list, strdup(arg), e);
+    if (!path_is_directory(arg)) return image_list_add(list, strdup(arg), e);
     if (!enter) return skip_folder(list, arg), true;
     list->from_folder = true;
     return add_folder(list, arg, recursive, 0, e);
@@ -142,7 +142,7 @@ static bool check_list(const struct image_list *list, const char *command, const
                        first, command, first);
     return ey_fail(
         e, EY_BAD_REQUEST,
-        "%s has no images (JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP, PNM, by their names)",
+        "%s has no images (JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP, PNM, PDF, by their names)",
         first);
 }
 

@@ -19,6 +19,8 @@ struct image_list {
  * after an error. */
 bool image_list_open(struct image_list *list, char *const *args, size_t n, bool recursive,
                      const char *command, ey_err *e);
+/* Adds a name, which it takes; NULL: no memory. */
+bool image_list_add(struct image_list *list, char *name, ey_err *e);
 void image_list_free(struct image_list *list);
 
 #endif

@@ -61,6 +61,7 @@ static bool begins_as_image(const char *bytes, size_t n)
            (n >= 12 && memcmp(bytes + 4, "ftyp", 4) == 0) ||
            (n >= 8 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0)) ||
            (n >= 12 && memcmp(bytes, "BM", 2) == 0 && memcmp(bytes + 6, "\0\0\0\0", 4) == 0) ||
+           (n >= 8 && memcmp(bytes, "%PDF-", 5) == 0) ||
            (n >= 3 && bytes[0] == 'P' && memchr("456", bytes[1], 3) && memchr(" \n", bytes[2], 2));
 }
 
@@ -120,6 +121,7 @@ bool input_read(struct input *in, const char *name, size_t max, ey_err *e)
 void input_free(struct input *in)
 {
     free(in->bytes);
+    free(in->own_name);
     *in = (struct input){0};
 }
 

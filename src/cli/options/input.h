@@ -9,6 +9,7 @@ struct input {
     const char *name; /* as typed */
     char *bytes;      /* ours */
     size_t size;
+    char *own_name; /* ours: the name is this; NULL: it is another's */
 };
 
 /* Reads a file or, for "-", standard input, of at most `max` bytes. An http(s) address is fetched

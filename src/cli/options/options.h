@@ -102,7 +102,8 @@ struct options {
     bool yes, dry_run;
     bool no_huge_pages, parse_special, json, show, quiet, help;
     bool recursive, each, jsonl, csv, sidecar, resume, overwrite; /* many images */
-    const char *output, *fields, *as;
+    const char *output, *fields, *as, *pages;
+    int64_t dpi; /* of a PDF's pages */
     char **args; /* what is no option, in order; points into argv, the array is ours */
     size_t n_args;
     bool keys_are_ours;                   /* api_key and api_keys are copies */

@@ -51,6 +51,12 @@ static void drop_image_text(const struct image_ref *ref)
         json_object_array_put_idx(ref->holder, ref->index, NULL);
 }
 
+static void note_what_is_left_out(const struct api_reading *r, size_t i, const struct media *media)
+{
+    const char *what = media_left_out(media->bytes, media->n_bytes);
+    if (what) api_note(r, "image %zu has several %s, of which the first is used", i + 1, what);
+}
+
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget)
 {
@@ -64,6 +70,7 @@ bool images_load(const struct api_reading *r, const struct image_refs *images,
         struct media *media = &out->media[i];
         if (!get_image(media, ref, r->limits->media, &e)) return fail_image(r, ref, &e);
         out->n_media++;
+        note_what_is_left_out(r, i, media);
         out->request.budget_held += media->held;
         ref->part->bytes = media->bytes;
         ref->part->n_bytes = media->n_bytes;

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "document/pdf_pages.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "sandbox/sandbox.h"
+
+enum {
+    POINTS_PER_INCH = 72,
+    INFO_BYTES = 4 << 20,
+    PROGRAM_MEMORY = 512 << 20, /* its libraries, fonts, and images of the page */
+    MEMORY_PER_PIXEL = 16,
+    OUTPUT_PER_PIXEL = 4,
+    PROGRAM_PATH = 256,
+};
+static const double INFO_SECONDS = 20, PAGE_SECONDS = 60;
+/* A page becomes no larger than what the largest budget of a model takes. */
+static const double MOST_PIXELS = 1 << 24;
+
+/* ---- the programs ---- */
+
+/* In a folder of PATH that the sandbox can read. */
+static bool find_program(char out[PROGRAM_PATH], const char *program)
+{
+    const char *path = getenv("PATH");
+    if (!path) path = "/usr/local/bin:/usr/bin:/bin";
+    for (const char *at = path; *at; at += *at == ':') {
+        size_t n = strcspn(at, ":");
+        bool readable = strncmp(at, "/usr/", 5) == 0 || strncmp(at, "/bin", 4) == 0;
+        int length = snprintf(out, PROGRAM_PATH, "%.*s/%s", (int)n, at, program);
+        if (readable && n < PROGRAM_PATH && length < PROGRAM_PATH && access(out, X_OK) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+static bool fail_missing(const struct paged_document *d, const char *program, ey_err *e)
+{
+    return ey_fail(e, EY_IO,
+                   "%s: a PDF is read by %s, which is not installed; install the package "
+                   "poppler-utils (Debian, Ubuntu, Fedora) or poppler (Arch)",
+                   d->name, program);
+}
+
+static bool run_poppler(struct sandbox_output *out, const struct paged_document *d,
+                        const char *const *argv, const struct sandbox_limits *limits, ey_err *e)
+{
+    if (sandbox_run_program(out, argv, d->bytes, d->n, limits, e)) return true;
+    if (e->code != EY_BAD_IMAGE) return ey_fail_within(e, "%s", d->name);
+    return ey_fail_within(e, "%s: this PDF is damaged, or needs a password", d->name);
+}
+
+/* ---- pages ---- */
+
+/* What follows `label` in the line at `line`; NULL: it is another line. */
+static const char *after_label(const char *line, const char *label)
+{
+    size_t n = strlen(label);
+    return strncmp(line, label, n) == 0 ? line + n : NULL;
+}
+
+static bool take_page_count(struct paged_document *d, const char *text, ey_err *e)
+{
+    long n = strtol(text, NULL, 10);
+    if (n < 1) return ey_fail(e, EY_BAD_IMAGE, "%s: this PDF has no pages", d->name);
+    if (n > DOCUMENT_MOST_PAGES) n = DOCUMENT_MOST_PAGES;
+    free(d->sizes);
+    d->sizes = calloc((size_t)n, sizeof(*d->sizes));
+    if (!d->sizes) return ey_fail_memory(e, "a document's pages", (size_t)n);
+    d->n_pages = (int)n;
+    for (int i = 0; i < d->n_pages; i++)
+        d->sizes[i] = (struct pdf_page_size){612, 792};
+    return true;
+}
+
+/* "Page    2 size:  595.44 x 842.04 pts (A4)" */
+static void take_page_size(struct paged_document *d, const char *line)
+{
+    int page;
+    struct pdf_page_size size;
+    if (sscanf(line, "Page %d size: %lf x %lf", &page, &size.width, &size.height) != 3) return;
+    bool sound = size.width > 0 && size.height > 0 && size.width < 1e7 && size.height < 1e7;
+    if (sound && page >= 1 && page <= d->n_pages) d->sizes[page - 1] = size;
+}
+
+bool pdf_read_info(struct paged_document *d, const char *text, size_t n, ey_err *e)
+{
+    char line[256];
+    const char *limit = text + n, *end;
+    for (const char *at = text; at < limit; at = end) {
+        const char *newline = memchr(at, '\n', (size_t)(limit - at)), *count;
+        end = newline ? newline + 1 : limit;
+        size_t length = (size_t)(end - at) < sizeof(line) ? (size_t)(end - at) : sizeof(line) - 1;
+        memcpy(line, at, length);
+        line[length] = 0;
+        if ((count = after_label(line, "Pages:")) && !take_page_count(d, count, e)) return false;
+        if (d->n_pages) take_page_size(d, line);
+    }
+    return d->n_pages || ey_fail(e, EY_BAD_IMAGE, "%s: this PDF has no pages", d->name);
+}
+
+bool pdf_open(struct paged_document *d, const struct document_wait *wait, ey_err *e)
+{
+    char program[PROGRAM_PATH];
+    struct sandbox_output output = {0};
+    if (!find_program(program, "pdfinfo")) return fail_missing(d, "pdfinfo", e);
+    const char *const argv[] = {program, "-f", "1", "-l", "10000", "-", NULL};
+    const struct sandbox_limits limits = {.memory = PROGRAM_MEMORY,
+                                          .output = INFO_BYTES,
+                                          .seconds = INFO_SECONDS,
+                                          .gone = wait->gone,
+                                          .user = wait->user};
+    bool ok = run_poppler(&output, d, argv, &limits, e) &&
+              pdf_read_info(d, (const char *)output.bytes, output.n, e);
+    sandbox_output_close(&output);
+    return ok;
+}
+
+/* Dots an inch at which the page has no more pixels than that. */
+static double dpi_for(const struct pdf_page_size *size, int dpi)
+{
+    double square_inches = size->width / POINTS_PER_INCH * size->height / POINTS_PER_INCH;
+    double most = sqrt(MOST_PIXELS / square_inches);
+    return dpi < most ? dpi : most;
+}
+
+static bool copy_drawn_page(const struct sandbox_output *output, char **out, size_t *n_out,
+                            ey_err *e)
+{
+    *out = malloc(output->n);
+    if (!*out) return ey_fail_memory(e, "a document's page", output->n);
+    memcpy(*out, output->bytes, output->n);
+    *n_out = output->n;
+    return true;
+}
+
+bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
+                   const struct document_wait *wait, char **out, size_t *n_out, ey_err *e)
+{
+    char program[PROGRAM_PATH], number[16], dots[32];
+    struct sandbox_output output = {0};
+    double used = dpi_for(&d->sizes[page - 1], dpi);
+    double inches = d->sizes[page - 1].width * d->sizes[page - 1].height /
+                    (POINTS_PER_INCH * POINTS_PER_INCH);
+    uint64_t pixels = (uint64_t)(inches * used * used) + 1;
+    if (!find_program(program, "pdftoppm")) return fail_missing(d, "pdftoppm", e);
+    snprintf(number, sizeof(number), "%d", page);
+    snprintf(dots, sizeof(dots), "%.3f", used);
+    const char *const argv[] = {program, "-png", "-cropbox", "-r", dots, "-f",
+                                number,  "-l",   number,     "-",  NULL};
+    const struct sandbox_limits limits = {.memory = PROGRAM_MEMORY + pixels * MEMORY_PER_PIXEL,
+                                          .output = INFO_BYTES + pixels * OUTPUT_PER_PIXEL,
+                                          .seconds = PAGE_SECONDS,
+                                          .gone = wait->gone,
+                                          .user = wait->user};
+    bool ok = run_poppler(&output, d, argv, &limits, e);
+    if (ok && !output.n)
+        ok = ey_fail(e, EY_BAD_IMAGE, "%s: page %d of this PDF cannot be drawn", d->name, page);
+    ok = ok && copy_drawn_page(&output, out, n_out, e);
+    sandbox_output_close(&output);
+    return ok;
+}

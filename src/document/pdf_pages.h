@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PDF by poppler's programs, each run in the sandbox with the file as its standard input. */
+#ifndef EY_DOCUMENT_PDF_PAGES_H
+#define EY_DOCUMENT_PDF_PAGES_H
+
+#include "document/document.h"
+
+struct pdf_page_size {
+    double width, height; /* points, 72 of them an inch */
+};
+
+/* Fills d->n_pages and d->sizes. */
+bool pdf_open(struct paged_document *d, const struct document_wait *wait, ey_err *e);
+/* A PNG of the page. */
+bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
+                   const struct document_wait *wait, char **out, size_t *n_out, ey_err *e);
+/* Reads what pdfinfo says: the number of pages and their sizes (US letter where it says none). */
+bool pdf_read_info(struct paged_document *d, const char *text, size_t n, ey_err *e);
+
+#endif
