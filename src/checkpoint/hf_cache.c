@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/text/short_names.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/gguf/gguf_files.h"
 #include "checkpoint/gguf/gguf_arch.h"
@@ -246,6 +247,16 @@ static bool find_in_folder(char *out, const char *directory, const char *tag, bo
     return gguf_choose_file(out, directory, tag, usual, e);
 }
 
+/* "qwen3-vl:4b": the first of the repositories it means that is here. */
+static bool find_by_short_name(char *out, const char *name)
+{
+    char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES];
+    size_t n = short_name_find(name, repositories);
+    for (size_t i = 0; i < n; i++)
+        if (model_directory_find(out, repositories[i], NULL)) return true;
+    return false;
+}
+
 bool model_directory_find(char *out, const char *name, ey_err *e)
 {
     char snapshot[EY_MAX_PATH];
@@ -261,7 +272,9 @@ bool model_directory_find(char *out, const char *name, ey_err *e)
     const char *tag = parsed && r.tag[0] ? r.tag : NULL;
     const bool found = parsed && model_snapshot_find(snapshot, &r, &absent);
     if (found && find_in_folder(out, snapshot, tag, true, &absent)) return true;
-    if (ollama_find(out, name) || (parsed && lmstudio_find(out, r.name, tag))) return true;
+    if (find_by_short_name(out, name) || ollama_find(out, name) ||
+        (parsed && lmstudio_find(out, r.name, tag)))
+        return true;
     if (!parsed) return fail_unknown_model(name, e);
     if (path_is_file(name)) return fail_model_is_file(name, e);
     if (e) *e = absent;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/model_headers.h"
 #include "cli/terminal/cancel.h"
 #include "cli/terminal/confirm.h"
 #include "cli/terminal/progress.h"
@@ -85,13 +86,7 @@ static bool will_run(struct pull_state *p, ey_err *e)
 {
     ey_plan plan;
     char directory[EY_MAX_PATH];
-    const char *temporary = getenv("TMPDIR");
-    snprintf(directory, sizeof(directory), "%.3000s/eyelet-XXXXXX",
-             temporary && temporary[0] ? temporary : "/tmp");
-    if (!mkdtemp(directory))
-        return ey_fail(e, EY_IO,
-                       "%.500s cannot be made; set TMPDIR to a folder that can be written to",
-                       directory);
+    if (!temporary_directory_make(directory, e)) return false;
     bool ok = make_plan(p, directory, &plan, e);
     hub_remove_header_files(directory);
     if (ok) pull_print_plan(p, &plan);

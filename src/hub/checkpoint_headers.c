@@ -3,8 +3,6 @@
  * so that everything that reads a checkpoint's headers reads these. Some kilobytes of a model of
  * some gigabytes. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +10,7 @@
 
 #include "base/file.h"
 #include "hub/hub_request.h"
+#include "hub/sparse_file.h"
 
 enum {
     LENGTH_BYTES = 8,
@@ -24,26 +23,6 @@ static bool has_ending(const char *name, const char *ending)
 {
     size_t n = strlen(name), length = strlen(ending);
     return n >= length && strcmp(name + n - length, ending) == 0;
-}
-
-/* Writes bytes and makes the file `size` long. */
-static bool write_sparse_file(const char *directory, const char *name, const struct buf *bytes,
-                              uint64_t size, ey_err *e)
-{
-    char path[EY_MAX_PATH];
-    if (!path_join(path, directory, name, e)) return false;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 && file_write(fd, bytes->data, bytes->size) &&
-              ftruncate(fd, (off_t)size) == 0;
-    if (!ok && errno_is_disk_full())
-        ey_fail(e, EY_IO,
-                "%.500s: the disk that temporary files lie on is full; make room, or set TMPDIR to "
-                "a folder on another",
-                path);
-    else if (!ok)
-        ey_fail(e, EY_IO, "%.500s: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return ok;
 }
 
 static uint64_t safetensors_header_bytes(const struct buf *b)
@@ -97,7 +76,7 @@ static bool fetch_header_file(struct hub_request *r, const struct hub_model *mod
               : weights ? fetch_safetensors_header(r, model, file, url, &bytes, e)
                         : hub_request_get(r, model->repository.name, url, 0, &bytes, e);
     ok = ok &&
-         write_sparse_file(directory, file->name, &bytes, weights ? file->size : bytes.size, e);
+         sparse_file_write(directory, file->name, &bytes, weights ? file->size : bytes.size, e);
     free(url);
     buf_free(&bytes);
     return ok;

@@ -31,6 +31,34 @@ done <<'END'
 4b 0.65 1024 --head 8bit
 END
 
+# ---- models that are not here: their shapes are built in ----
+mkdir temporary
+export TMPDIR=$work/temporary
+for size in 2b 4b 8b; do
+  for kind in fp8 bf16; do
+    "$mkcheckpoint" --like qwen3-vl-$size-$kind --sparse like >/dev/null
+    suffix=
+    [ $kind = bf16 ] || suffix=-FP8
+    # shellcheck disable=SC2086
+    "$eyelet" plan like --vram 12282MiB --json >out 2>err
+    mv out wanted
+    "$eyelet" plan Qwen/Qwen3-VL-${size^^}-Thinking$suffix --vram 12282MiB --json >out 2>err
+    cmp wanted out >>err && grep -q 'is not here, a download of .* GB; planned from its shapes' err
+    say "$size $kind: the plan of the headers"
+    rm -r like
+  done
+done
+# shellcheck disable=SC2086
+try "a short name" 0 '^Qwen/Qwen3-VL-4B-Thinking-FP8 on cuda' - plan qwen3-vl:4b-thinking $desktop --quiet
+HF_HUB_OFFLINE=1 "$eyelet" plan Org/Unknown >out 2>err
+[ $? -eq 1 ] && grep -q 'not in the Hugging Face cache' err
+say "nothing is known of another, offline"
+[ -z "$(ls temporary)" ]
+say "no folder is left"
+try "the best model for this machine" 0 - '^  qwen3-vl:2b +2.85 GB  ' pull
+grep -qE '^eyelet: the best here is qwen3-vl:[248]b, .*: eyelet pull qwen3-vl:[248]b$' err
+say "is named"
+
 # ---- as JSON ----
 # shellcheck disable=SC2086
 try "a plan as JSON" 0 '"fits": true' - plan 4b $desktop --json

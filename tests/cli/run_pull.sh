@@ -62,7 +62,7 @@ at_terminal "an offer that is declined" 1 "$model is not here. Download it with 
 HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
 [ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE says to ask nobody' err
 say "offline"
-try "no name" 2 - 'takes one model' pull
+try "two names" 2 - 'takes one model' pull a/b c/d
 try "a name that climbs" 2 - 'not the name of a model' pull ../../x
 try "a revision that climbs" 2 - 'not the name of a model' pull $model --revision ../../x
 try "two revisions" 2 - 'given twice' pull $model@a --revision b
@@ -77,6 +77,10 @@ order show
 [ ! -e "$cache" ] && [ "${hub_says#* requests, }" != "$hub_says" ] &&
   [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt 400000 ]
 say "which took some kilobytes: $hub_says"
+
+try "a plan of it" 0 "^$model on " "$model is not here, a download of 0.0. GB; planned from its headers at the hub" plan $model --device cpu
+[ ! -e "$cache" ]
+say "nothing is kept of it"
 
 # ---- pulling ----
 order cut 4

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet plan [MODEL...]: what would be allocated where, before anything is. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/output/answer_json.h"
 #include "cli/commands/commands.h"
 #include "cli/options/engine_options.h"
+#include "cli/model_headers.h"
 #include "cli/options/model_default.h"
 #include "cli/terminal/term.h"
 #include "cli/output/fit_message.h"
@@ -131,11 +133,38 @@ static void write_model_plans(struct json_writer *w, const ey_plan *p, size_t n,
 
 struct plan_command {
     char model[EY_MAX_MODELS][EY_MAX_PATH];
+    struct model_headers headers[EY_MAX_MODELS];
     ey_engine_options engine[EY_MAX_MODELS];
     ey_plan plan[EY_MAX_MODELS];
     ey_multi_model_plan all;
     size_t n;
 };
+
+/* What is not here is planned from its shapes, and shown under its name. */
+static void name_missing_models(struct plan_command *p, const struct options *o)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const struct model_headers *h = &p->headers[i];
+        if (!h->temporary) continue;
+        snprintf(p->plan[i].directory, sizeof(p->plan[i].directory), "%s", p->model[i]);
+        if (!o->quiet)
+            fprintf(stderr, "eyelet: %s is not here, a download of %.2f GB; planned from %s\n",
+                    p->model[i], (double)h->bytes / 1e9,
+                    h->official ? "its shapes, which are built in" : "its headers at the hub");
+    }
+}
+
+static bool plan_one(struct plan_command *p, size_t i, const char *asked, const struct options *o,
+                     ey_err *e)
+{
+    p->engine[i] = ey_engine_defaults();
+    if (!model_choose(p->model[i], asked, o->quiet, e) ||
+        !engine_options_set(&p->engine[i], o, e) ||
+        !model_headers_find(&p->headers[i], p->model[i], o, e))
+        return false;
+    p->engine[i].model = p->headers[i].directory;
+    return true;
+}
 
 static bool make_plans(struct plan_command *p, const struct options *o, ey_err *e)
 {
@@ -144,15 +173,11 @@ static bool make_plans(struct plan_command *p, const struct options *o, ey_err *
                        o->n_args);
     if ((o->vram_used || o->sm_count) && !o->vram)
         return ey_fail(e, EY_BAD_REQUEST, "--vram-used and --sm-count describe the GPU of --vram");
-    for (p->n = 0; p->n < o->n_args || !p->n; p->n++) {
-        ey_engine_options *engine = &p->engine[p->n];
-        *engine = ey_engine_defaults();
-        if (!model_choose(p->model[p->n], o->n_args ? o->args[p->n] : o->model, o->quiet, e) ||
-            !engine_options_set(engine, o, e))
-            return false;
-        engine->model = p->model[p->n];
-    }
-    return ey_multi_model_plan_make(p->engine, p->n, p->plan, &p->all, e);
+    for (p->n = 0; p->n < o->n_args || !p->n; p->n++)
+        if (!plan_one(p, p->n, o->n_args ? o->args[p->n] : o->model, o, e)) return false;
+    if (!ey_multi_model_plan_make(p->engine, p->n, p->plan, &p->all, e)) return false;
+    name_missing_models(p, o);
+    return true;
 }
 
 static bool all_fit(const struct plan_command *p)
@@ -203,6 +228,8 @@ int cmd_plan(const struct options *o)
         term_write(&out, text.data, text.size);
     }
     buf_free(&text);
+    for (size_t i = 0; p && i < EY_MAX_MODELS; i++)
+        model_headers_remove(&p->headers[i]);
     free(p);
     return ok ? term_finish(&out, fit ? 0 : 1) : term_complain(&e);
 }

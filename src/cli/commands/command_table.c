@@ -96,7 +96,11 @@ static const struct command commands[] = {
      "  curl http://localhost:8000/v1/models\n"},
     {"plan", PLAN, cmd_plan, "[MODEL...]",
      "what would be allocated where, and what would make it fit",
-     "Reads only the checkpoint's headers and allocates nothing. With --vram it plans for a GPU "
+     "Reads only the checkpoint's headers and allocates nothing; what is not in the cache need not "
+     "be\n"
+     "downloaded: the shapes of the official models are built in, of others the hub is asked for "
+     "the\n"
+     "headers. With --vram it plans for a GPU "
      "that\n"
      "need not be present. Lists the options that the plan chose to fit, or, if it does not fit,\n"
      "those that would change that; the exit status is then 1. With several models: which of them\n"
@@ -141,8 +145,11 @@ static const struct command commands[] = {
      "model, or the given one, can run.\n"
      "\n"
      "  eyelet doctor --model Qwen/Qwen3-VL-4B-Instruct-FP8\n"},
-    {"pull", PULL, cmd_pull, "MODEL", "download a model into the Hugging Face cache",
-     "MODEL is owner/name, as on the hub. Downloads the files that eyelet and transformers read "
+    {"pull", PULL, cmd_pull, "[MODEL]", "download a model into the Hugging Face cache",
+     "MODEL is owner/name, as on the hub, or a short name such as qwen3-vl:4b. Without it, says "
+     "which\n"
+     "official model is the best for this machine, and asks whether to download it. Downloads the "
+     "files that eyelet and transformers read "
      "into\n"
      "the cache of Hugging Face's tools, so that all of them share them. First reads the headers "
      "and\n"
@@ -150,6 +157,7 @@ static const struct command commands[] = {
      "repeated; the hash of each file is checked. Prints the directory.\n"
      "\n"
      "  eyelet pull Qwen/Qwen3-VL-2B-Instruct-FP8\n"
+     "  eyelet pull qwen3-vl:4b-thinking\n"
      "\n"
      "HF_TOKEN (or the token of `hf auth login`) is sent only to HF_ENDPOINT, by default\n"
      "https://huggingface.co. HTTPS_PROXY and NO_PROXY select a proxy, SSL_CERT_FILE the trusted\n"

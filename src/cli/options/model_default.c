@@ -93,7 +93,8 @@ bool model_name_expand(char *out, const char *asked, ey_err *e)
     for (size_t i = 0; i < n; i++)
         if (model_directory_find(directory, repositories[i], NULL))
             return copy_path(out, repositories[i], e);
-    return copy_path(out, n ? repositories[0] : asked, e);
+    bool elsewhere = n && model_directory_find(directory, asked, NULL); /* Ollama's, by this name */
+    return copy_path(out, n && !elsewhere ? repositories[0] : asked, e);
 }
 
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)

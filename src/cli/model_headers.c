@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/model_headers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "checkpoint/hf_cache.h"
+#include "cli/terminal/cancel.h"
+#include "cli/terminal/progress.h"
+#include "hub/hub.h"
+#include "hub/official_models.h"
+
+bool temporary_directory_make(char *out, ey_err *e)
+{
+    const char *temporary = getenv("TMPDIR");
+    snprintf(out, EY_MAX_PATH, "%.3000s/eyelet-XXXXXX",
+             temporary && temporary[0] ? temporary : "/tmp");
+    return mkdtemp(out) ||
+           ey_fail(e, EY_IO, "%.500s cannot be made; set TMPDIR to a folder that can be written to",
+                   out);
+}
+
+static bool headers_should_stop(void *user)
+{
+    (void)user;
+    return cancel_requested();
+}
+
+/* By range requests, some kilobytes of gigabytes. */
+static bool fetch_headers(struct model_headers *out, const struct repository *repository, ey_err *e)
+{
+    const struct hub_options options = {.stop = headers_should_stop};
+    struct hub hub = {0};
+    struct hub_model model = {0};
+    if (!hub_open(&hub, &options, e)) return false;
+    bool ok = hub_list_repo(&hub, repository, &model, e);
+    out->temporary = ok && temporary_directory_make(out->directory, e);
+    ok = ok && out->temporary && hub_fetch_headers(&hub, &model, out->directory, e);
+    out->bytes = model.bytes;
+    hub_model_free(&model);
+    hub_close(&hub);
+    return ok;
+}
+
+static bool ask_hub(struct model_headers *out, const struct repository *repository,
+                    const struct options *o, ey_err *e)
+{
+    struct progress_line progress = progress_start(o->quiet);
+    progress_phase(&progress, "asking the hub for headers", 0, 0);
+    cancel_watch();
+    bool ok = fetch_headers(out, repository, e);
+    cancel_unwatch();
+    progress_clear(&progress);
+    return ok;
+}
+
+bool model_headers_official(struct model_headers *out, const char *repository, ey_err *e)
+{
+    *out = (struct model_headers){.official = true, .bytes = official_model_bytes(repository)};
+    out->temporary = temporary_directory_make(out->directory, e);
+    return out->temporary && official_model_write_headers(repository, out->directory, e);
+}
+
+/* Names with "/" alone can be the hub's; what is a path of this machine is left to be refused. */
+static bool is_repository(struct repository *out, const char *name)
+{
+    return strchr(name, '/') && name[0] != '.' && name[0] != '/' && !path_is_file(name) &&
+           repository_parse(out, name);
+}
+
+bool model_headers_find(struct model_headers *out, const char *name, const struct options *o,
+                        ey_err *e)
+{
+    struct repository repository;
+    ey_err missing;
+    *out = (struct model_headers){0};
+    bool here = model_directory_find(out->directory, name, &missing);
+    if (here || !is_repository(&repository, name)) {
+        snprintf(out->directory, sizeof(out->directory), "%s", name);
+        return true; /* planning says what is wrong with it */
+    }
+    bool plain = !repository.revision_given && !repository.tag[0];
+    if (plain && official_model_is(repository.name))
+        return model_headers_official(out, repository.name, e);
+    if (hub_is_offline()) return *e = missing, false;
+    return ask_hub(out, &repository, o, e);
+}
+
+void model_headers_remove(struct model_headers *headers)
+{
+    if (headers->temporary) hub_remove_header_files(headers->directory);
+    headers->temporary = false;
+}
