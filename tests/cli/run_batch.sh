@@ -142,6 +142,13 @@ try "boxes beside it" 0 - - detect wide.png "ring, square, circle" --sidecar --q
 [ "$(cat wide.json)" = "$(sed 's/.*"boxes": //; s/}$//' boxes)" ]
 say "are the same pixels"
 
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminal to give
+  printf '/image wide.png\n/image scan.tif\n/quit\n' >typed
+  script -qec "$eyelet chat" /dev/null <typed >out 2>err
+  grep -q 'wide.png, 480 x 320, goes with the next message' out && grep -q 'scan.tif, 2 pages, go with' out
+  say "/image says the size, or the pages"
+fi
+
 # ---- ways in ----
 cat photos/b.png >in
 try "an image on standard input, not named" 0 'white ring' - ask "Describe this image." "${options[@]}"

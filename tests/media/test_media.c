@@ -608,9 +608,38 @@ static void budget_is_waited_for(void **state)
     ey_budget_free(&budget);
 }
 
+/* A GIF of one pixel, with so many frames. */
+static size_t make_gif(char out[64], int frames)
+{
+    static const char head[] = "GIF89a\1\0\1\0\0\0", frame[] = ",\0\0\0\0\1\0\1\0\0\2\1\0";
+    size_t n = sizeof(head);
+    memcpy(out, head, n);
+    for (int i = 0; i < frames; i++, n += sizeof(frame))
+        memcpy(out + n, frame, sizeof(frame));
+    out[n++] = ';';
+    return n;
+}
+
+static void what_is_left_out_is_named(void **state)
+{
+    (void)state;
+    static const char webp[] = "RIFF\x30\0\0\0WEBPVP8X\x0a\0\0\0\2\0\0\0";
+    static const uint8_t tiff[64] = {'I', 'I', '*', 0, 8, [8] = 1, [22] = 26, [26] = 1};
+    char gif[64];
+    assert_null(media_left_out(gif, make_gif(gif, 1)));
+    assert_string_equal(media_left_out(gif, make_gif(gif, 2)), "frames");
+    for (size_t n = make_gif(gif, 2) - 20; n > 0; n--)
+        assert_null(media_left_out(gif, n));
+    assert_string_equal(media_left_out(webp, sizeof(webp)), "frames");
+    assert_string_equal(media_left_out(tiff, sizeof(tiff)), "pages");
+    assert_null(media_left_out(tiff, 30));
+    assert_null(media_left_out("", 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_left_out_is_named),
         cmocka_unit_test(good_data_urls),
         cmocka_unit_test(bad_data_urls),
         cmocka_unit_test(data_size_is_capped),

@@ -136,18 +136,18 @@ static bool is_page(const struct tiff_file *t, const struct tiff_directory *d)
     return !(tag_value(t, d, TAG_SUBFILE_TYPE, 0) & (SUBFILE_REDUCED | SUBFILE_MASK));
 }
 
-/* A chain that runs into itself ends at the limit of directories; a file of n bytes cannot have
- * more than its tags take. */
+/* All directories together have no more tags than fit in the file: a chain that runs into itself
+ * ends there, and what a file costs is in proportion to its length. */
 size_t tiff_find_pages(uint64_t *directories, size_t most, const uint8_t *bytes, size_t n)
 {
     struct tiff_file t;
     struct tiff_directory d;
     uint64_t at, first;
-    size_t found = 0;
+    size_t found = 0, tags = 0;
     if (!tiff_open(&t, bytes, n, &first)) return 0;
     at = first;
-    for (size_t i = 0; i < MAX_DIRECTORIES && i < n / tag_bytes(&t) && at; i++, at = d.next) {
-        if (!tiff_directory_open(&d, &t, at)) break;
+    for (size_t i = 0; i < MAX_DIRECTORIES && at; i++, at = d.next) {
+        if (!tiff_directory_open(&d, &t, at) || (tags += d.n_tags) > n / tag_bytes(&t)) break;
         if (is_page(&t, &d)) {
             if (found < most) directories[found] = at;
             found++;

@@ -103,6 +103,12 @@ static void what_clients_send(void **state)
          "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"\", \"images\": "
          "[\"data:image/png;base64," PNG "\"]}, {\"role\": \"user\", \"content\": \"x\"}]}",
          "user: image(8) ''; user: 'x'; stream"},
+        /* an animation of two frames */
+        {OLLAMA_GENERATE,
+         "{\"model\": \"m\", \"prompt\": \"What?\", \"images\": [\"" PNG
+         "\", \"R0lGODlhAQABAAAAACwAAAAAAQABAAACAQAALAAAAAABAAEAAAIBAAA7\"]}",
+         "user: image(8) image(42) 'What?'; stream note=image 2 has several frames, of which the "
+         "first is used"},
         /* Frigate */
         {OLLAMA_GENERATE,
          "{\"model\": \"m\", \"prompt\": \"What?\", \"images\": [\"" PNG "\", \"" PNG "\"], "
