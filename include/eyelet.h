@@ -38,6 +38,7 @@
 #include "eyelet/plan.h"
 #include "eyelet/phase.h"
 #include "eyelet/image_preview.h"
+#include "eyelet/pooling.h"
 #include "eyelet/request.h"
 #include "eyelet/tasks.h"
 #include "eyelet/tool_calls.h"

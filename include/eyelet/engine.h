@@ -97,6 +97,10 @@ typedef struct {
     void *planned_user;
     ey_notice_fn *notice; /* while the model is opened */
     void *notice_user;
+
+    /* What the model is to do: "generate", "embed" or "rerank" (pooling.h). NULL or "auto": what
+     * its files say. */
+    const char *task;
 } ey_engine_options;
 
 static inline ey_engine_options ey_engine_defaults(void)

@@ -124,6 +124,8 @@ typedef struct ey_event ey_event;
  */
 typedef bool ey_event_fn(void *user, const ey_event *event);
 
+typedef struct ey_pooling_input ey_pooling_input; /* pooling.h */
+
 /* Begins as ey_request_defaults() returns it. */
 typedef struct {
     size_t size; /* of this struct */
@@ -168,6 +170,15 @@ typedef struct {
     ey_loop_guard loop_guard; /* ey_request_defaults: off */
     bool prompt_logprobs;     /* of the prompt's tokens, too; all of it is computed then */
     int top_prompt_logprobs;  /* and so many alternatives of each (<= 20) */
+
+    /* A vector or a score instead of an answer (pooling.h), of `input`, or of a prompt that is
+     * written out. */
+    bool pool;
+    const ey_pooling_input *input;
+    bool truncate;         /* a prompt that is too long loses the end of its last text */
+    int max_prompt_tokens; /* what is too long; 0: what the context does not hold */
+    int dimensions;        /* the vector's first so many, normalized again; 0: all */
+    bool raw_vector;       /* as the model has it; else its length is 1 */
 } ey_request;
 
 /* A greedy request without a prompt. */

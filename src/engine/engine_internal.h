@@ -19,6 +19,7 @@ struct host_buffers {
     float *logits;            /* [vocabulary] */
     float *normed;            /* [hidden] for rescoring */
     float *rescore_norm;      /* [hidden] the final norm's weights */
+    float *score_weights;     /* [hidden] of a reranker: the head's "yes" less its "no" */
     int32_t *token;           /* [max_rows] of one step, as are the next three */
     int32_t *feature;
     int32_t *row_seq;
@@ -41,6 +42,7 @@ struct scheduled_chunk {
     ey_generation *gen;
     int first, n; /* rows of the request */
     bool wants_logits;
+    bool wants_vector; /* of its last row, or a score */
 };
 
 enum { MAX_UNREAD_DEFAULT = 256 };

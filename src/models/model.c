@@ -11,6 +11,7 @@
 #include "base/hugepages.h"
 #include "checkpoint/repack.h"
 #include "convert/quantize.h"
+#include "models/pooling/pooling_task.h"
 #include "models/template_file.h"
 
 /* Of an architecture's families those that are told by their template come first. */
@@ -219,10 +220,12 @@ static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
     return true;
 }
 
-bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e)
+bool model_open(struct model *model, struct checkpoint *ckpt, const char *task, ey_err *e)
 {
     *model = (struct model){0};
-    if (!find_family(model, ckpt, e)) return false;
+    if (!find_family(model, ckpt, e) ||
+        !pooling_task_find(&model->task, ckpt, task, model->family->pools, e))
+        return false;
     if (model->family->open(model, ckpt, e) &&
         check_quantized_weights(model, checkpoint_directory(ckpt), e) &&
         read_default_sampling(model, ckpt, e))

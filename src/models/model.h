@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "base/buf.h"
 #include "checkpoint/checkpoint.h"
-#include "eyelet/request.h"
+#include "eyelet/pooling.h"
 #include "image/image.h"
 #include "models/chat/tool_call_format.h"
 #include "tokenizer/tokenizer.h"
@@ -39,6 +39,8 @@ struct family {
     const char *thinking_tail;
     /* Contents of the tokens around and in place of an image; NULL: a family without images. */
     const struct vision_marks *vision_marks;
+    /* It has checkpoints that embed or rerank (models/pooling). */
+    bool pools;
 };
 
 struct vision_tensors {
@@ -72,6 +74,7 @@ struct remarks {
 
 struct model {
     const struct family *family;
+    ey_task task;
     struct remarks remarks;
     struct text_shape text;
     struct vision_shape vision;
@@ -99,8 +102,8 @@ struct model {
 void model_remark(struct model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Reads what model this is and fills it by its family. An architecture that no family knows is an
- * error that names it and those that are known. */
-bool model_open(struct model *model, struct checkpoint *ckpt, ey_err *e);
+ * error that names it and those that are known. `task`: as pooling_task_find() has it. */
+bool model_open(struct model *model, struct checkpoint *ckpt, const char *task, ey_err *e);
 void model_close(struct model *model);
 enum { MAX_LAYER_RANGES = 2 };
 

@@ -14,6 +14,8 @@ enum {
                                 to ask for it */
     CPU_SEQS = 1,
     GPU_SEQS = 4,
+    POOLED_SEQS = 16,         /* inputs whose rows share a step; they cost nothing but their keys */
+    RERANK_MODEL_LEN = 10240, /* as Qwen's own code */
     DEFAULT_IMAGES = 16,
     GPU_MAX_ROWS = 2048,
     GPU_MIN_ROWS = 512,
@@ -40,12 +42,18 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
+static int usual_context(ey_task task, bool gpu)
+{
+    if (task == EY_TASK_RERANK) return RERANK_MODEL_LEN;
+    return gpu && task == EY_TASK_GENERATE ? GPU_MODEL_LEN : CPU_MODEL_LEN;
+}
+
 /* The wanted context, and a KV pool for one request of it. */
 static bool choose_context(struct plan *p, const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
     int wanted = l->max_model_len, max = max_context_of(q->model),
-        usual = p->device->is_gpu ? GPU_MODEL_LEN : CPU_MODEL_LEN;
+        usual = usual_context(q->model->task, p->device->is_gpu);
     if (wanted < 0 || wanted > max)
         return ey_fail(e, EY_BAD_REQUEST,
                        "a context of %d tokens is not possible; this model has at most %d", wanted,
@@ -64,9 +72,12 @@ static bool choose_context(struct plan *p, const struct plan_question *q, ey_err
 static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
-    bool gpu = p->device->is_gpu;
-    p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : gpu ? GPU_SEQS : CPU_SEQS;
-    p->max_logits = p->max_num_seqs; /* a row of each sequence */
+    const bool gpu = p->device->is_gpu, pools = q->model->task != EY_TASK_GENERATE;
+    p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs
+                      : pools         ? POOLED_SEQS
+                      : gpu           ? GPU_SEQS
+                                      : CPU_SEQS;
+    p->max_logits = pools ? 1 : p->max_num_seqs; /* a row of each sequence */
     p->n_layers = q->model->text.n_layers;
     p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
     p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens

@@ -14,8 +14,10 @@ static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_option
 {
     ey_err e;
     ey_engine *engine = engine_new(&e);
+    ey_engine_options named = *options;
+    named.model = ckpt_make(fixture_dir(), kind);
     assert_non_null(engine);
-    if (!engine_open_headers(&engine->devices, ckpt_make(fixture_dir(), kind), &e) ||
+    if (!engine_open_headers(&engine->devices, &named, &e) ||
         !backend_cuda_create_simulated(&engine->devices.be, &e))
         fail_msg("%s", e.text);
     engine->devices.device_info = (struct device_info){.name = "cuda:0",

@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     m = (struct model){0};
     /* opening the whole model must fail, at the latest for lack of tensors */
     if (!checkpoint_open(&ckpt, dir, &e)) return 0;
-    require(!model_open(&m, ckpt, &e) && e.text[0] != 0);
+    require(!model_open(&m, ckpt, NULL, &e) && e.text[0] != 0);
     checkpoint_close(ckpt);
     return 0;
 }

@@ -38,7 +38,7 @@ static int open_models(void **state)
         snprintf(command, sizeof(command), "'%s' --like %s --sparse '%s' > /dev/null", MKCHECKPOINT,
                  kinds[i], path);
         if (system(command) != 0 || !checkpoint_open(&files[i], path, &e) ||
-            !model_open(&models[i], files[i], &e))
+            !model_open(&models[i], files[i], NULL, &e))
             return -1;
     }
     return backend_cuda_create_simulated(&gpu_backend, &e) && pool_create(&pool, 4, &e) &&

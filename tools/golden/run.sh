@@ -16,6 +16,12 @@ while read -r kind seed flags; do
     fi
     rm -rf "${work:?}/$kind"
 done <tests/golden/list.txt
+while read -r kind seed task; do
+    "$mkcheckpoint" --like "$kind" --seed "$seed" "$work/$kind" >/dev/null
+    python3 "$here/pooling_golden.py" "$work/$kind" "$kind" tests/golden/pictures "$out" "$task" \
+        --made-by "mkcheckpoint --like $kind --seed $seed"
+    rm -rf "${work:?}/$kind"
+done <tests/golden/pooling.txt
 if [ -f models/demo/config.json ]; then
     python3 "$here/make_golden.py" models/demo demo tests/golden/pictures "$out" --made-by "models/demo" --amount all
 fi

@@ -313,9 +313,23 @@ static bool write_preprocessor(struct mk_output *o, const char *name, long min, 
     return save(o, name, &b, e);
 }
 
+/* As Sentence Transformers saves it. */
+static bool write_pooling(struct mk_output *o, const struct kind *k, ey_err *e)
+{
+    struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
+    if (k->task != MK_EMBEDS) return true;
+    buf_printf(
+        &b,
+        "{\n    \"word_embedding_dimension\": %d,\n    \"pooling_mode_cls_token\": false,\n    "
+        "\"pooling_mode_mean_tokens\": false,\n    \"pooling_mode_lasttoken\": true,\n    "
+        "\"include_prompt\": true\n}\n",
+        k->hidden);
+    return output_folder(o, "1_Pooling", e) && save(o, "1_Pooling/config.json", &b, e);
+}
+
 bool config_write(struct mk_output *o, const struct kind *k, ey_err *e)
 {
-    if (!write_main(o, k, e) || !write_generation(o, k, e)) return false;
+    if (!write_main(o, k, e) || !write_generation(o, k, e) || !write_pooling(o, k, e)) return false;
     if (k->architecture != MK_QWEN3VL) return true;
     return write_preprocessor(o, "preprocessor_config.json", k->min_pixels, k->max_pixels,
                               "image_processor_type", "Qwen2VLImageProcessorFast", e) &&

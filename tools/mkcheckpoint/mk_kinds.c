@@ -57,6 +57,15 @@ static const struct kind kinds[] = {
     {"qwen3-vl-8b-bf16", "official shapes, untied head", TEXT_8B, VISION_8B, .plain = DTYPE_BF16,
      .shards = 4},
 
+    {"qwen3-vl-embedding-2b", "official shapes, BF16, pools the last token", TEXT_2B, VISION_2B,
+     .task = MK_EMBEDS, .plain = DTYPE_BF16, .shards = 1},
+    {"qwen3-vl-embedding-8b", "official shapes, BF16, pools the last token", TEXT_8B, VISION_8B,
+     .task = MK_EMBEDS, .plain = DTYPE_BF16, .shards = 4},
+    {"qwen3-vl-reranker-2b", "official shapes, BF16", TEXT_2B, VISION_2B, .task = MK_RERANKS,
+     .plain = DTYPE_BF16, .shards = 1},
+    {"qwen3-vl-reranker-8b", "official shapes, BF16", TEXT_8B, VISION_8B, .task = MK_RERANKS,
+     .plain = DTYPE_BF16, .shards = 4},
+
     {"qwen3-vl-4b-awq", "official shapes, AutoAWQ's gemm in groups of 64", TEXT_4B, VISION_2B,
      .plain = DTYPE_F16, .layout = MK_AWQ, .shards = 1},
     {"qwen3-vl-8b-awq", "official shapes, AutoAWQ's gemm in groups of 64", TEXT_8B, VISION_8B,
@@ -118,6 +127,13 @@ static const struct kind kinds[] = {
      .family = "tiny-old", TINY_VOCABULARY, .theta = 1000000, .hidden = 256, .layers = 3,
      .heads = 2, .kv_heads = 2, .mlp = 384, .tied = true, TINY_VISION, .deepstack = {1, 2, 3},
      SMALL_BUDGET, .plain = DTYPE_BF16, .shards = 1, .old_layout = true},
+
+    {"tiny-embedding-bf16", "pools the last token; an untied model without a head",
+     .family = "tiny-untied", .task = MK_EMBEDS, TINY_VOCABULARY, .theta = 5000000, .hidden = 256,
+     .layers = 4, .heads = 2, .kv_heads = 1, .mlp = 512, TINY_VISION, .deepstack = {0, 2, 3},
+     .min_pixels = 65536, .max_pixels = 16777216, .plain = DTYPE_BF16, .shards = 1},
+    {"tiny-reranker-bf16", "a vocabulary with yes and no; tied", TINY_GQA4, .task = MK_RERANKS,
+     .plain = DTYPE_BF16},
 
     {"tiny-qwen2-bf16", "text only, 8 query heads a KV head", .family = "tiny-qwen2",
      .architecture = MK_QWEN2, TINY_VOCABULARY, .theta = 1000000, .hidden = 1024, .layers = 2,

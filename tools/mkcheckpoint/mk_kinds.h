@@ -30,11 +30,15 @@ enum mk_layout {
     MK_GPTQ      /* its first version, four bits, groups of 64, columns in another order */
 };
 
+/* What it does with its last hidden state. */
+enum mk_task { MK_ANSWERS, MK_EMBEDS, MK_RERANKS };
+
 struct kind {
     const char *name, *summary;
     const char *family; /* values depend on it and not on the dtype: kinds of one family share their
                            BF16 tensors */
     enum mk_architecture architecture;
+    enum mk_task task;
     /* text */
     int hidden, layers, heads, kv_heads, mlp;
     int head_dim;                /* 0: MK_HEAD_DIM */

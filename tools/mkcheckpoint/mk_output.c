@@ -70,6 +70,16 @@ bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *
     return false;
 }
 
+bool output_folder(struct mk_output *o, const char *name, ey_err *e)
+{
+    char path[EY_MAX_PATH];
+    if (!path_join(path, o->dir, name, e)) return false;
+    if (o->n_files == MK_MAX_FILES || mkdir(path, 0777) != 0)
+        return ey_fail(e, EY_IO, "%s: cannot make the directory: %s", path, strerror(errno));
+    snprintf(o->names[o->n_files++], sizeof(o->names[0]), "%s", name);
+    return true;
+}
+
 int output_create(struct mk_output *o, const char *name, ey_err *e)
 {
     char path[EY_MAX_PATH];
@@ -97,8 +107,8 @@ bool output_text(struct mk_output *o, const char *name, const char *text, size_t
 void output_discard(struct mk_output *o)
 {
     char path[EY_MAX_PATH];
-    for (int i = 0; i < o->n_files; i++)
-        if (path_join(path, o->dir, o->names[i], NULL)) unlink(path);
+    for (int i = o->n_files; i-- > 0;) /* a folder comes before what is in it */
+        if (path_join(path, o->dir, o->names[i], NULL)) remove(path);
     if (o->made_dir) rmdir(o->dir);
     o->n_files = 0;
     o->made_dir = false;

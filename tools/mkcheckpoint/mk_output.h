@@ -22,6 +22,8 @@ struct mk_output {
 
 /* Makes the directory; one that exists must be empty, and `needed` bytes must be free. */
 bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *e);
+/* A folder in it, for files that come later. */
+bool output_folder(struct mk_output *o, const char *name, ey_err *e);
 /* A new file, or -1. The caller closes it. */
 int output_create(struct mk_output *o, const char *name, ey_err *e);
 bool output_text(struct mk_output *o, const char *name, const char *text, size_t n, ey_err *e);

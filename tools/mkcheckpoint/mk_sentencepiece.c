@@ -160,7 +160,7 @@ bool sentencepiece_write(struct mk_output *o, const struct kind *k, ey_err *e)
     enum { UNPRINTABLE = 256 }; /* at most so many of its words are not ASCII */
     int wanted = k->first_added - FIRST_MERGE;
     struct mk_vocab v;
-    if (!vocab_make(&v, MK_BYTES + wanted + UNPRINTABLE, e)) return false;
+    if (!vocab_make(&v, MK_BYTES + wanted + UNPRINTABLE, false, e)) return false;
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
     buf_add_text(&b, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  "
                      "\"added_tokens\": [");

@@ -116,7 +116,7 @@ static void add_added_tokens(struct buf *b, const struct kind *k)
 static bool write_made_up(struct mk_output *o, const struct kind *k, ey_err *e)
 {
     struct mk_vocab v;
-    if (!vocab_make(&v, k->first_added, e)) return false;
+    if (!vocab_make(&v, k->first_added, k->task == MK_RERANKS, e)) return false;
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);
     buf_add_text(&b, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
     add_added_tokens(&b, k);

@@ -266,7 +266,7 @@ static void add_made_up_words(struct mk_vocab *v)
 
 /* ---- the whole ---- */
 
-bool vocab_make(struct mk_vocab *v, int size, ey_err *e)
+bool vocab_make(struct mk_vocab *v, int size, bool reranks, ey_err *e)
 {
     *v = (struct mk_vocab){.wanted = size, .n_slots = 1024};
     while (v->n_slots < 2 * (size_t)size)
@@ -281,6 +281,10 @@ bool vocab_make(struct mk_vocab *v, int size, ey_err *e)
         add_token(v, (char[]){(char)byte_of_token(id)}, 1, -1, -1);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         add_word(v, words[i]);
+    if (reranks) {
+        add_word(v, "yes");
+        add_word(v, "no");
+    }
     add_made_up_words(v);
     return true;
 }

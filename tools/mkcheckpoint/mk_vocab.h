@@ -22,8 +22,8 @@ struct mk_vocab {
 
 /* `size` tokens: the 256 bytes, pieces of English words that a test prompt needs, then made-up
  * words. Each token is the merge of two earlier ones, so the list of tokens is the list of merges.
- */
-bool vocab_make(struct mk_vocab *v, int size, ey_err *e);
+ * `reranks`: "yes" and "no" are among them. */
+bool vocab_make(struct mk_vocab *v, int size, bool reranks, ey_err *e);
 void vocab_free(struct mk_vocab *v);
 /* The byte of the single-byte token `id`, and the code point that byte-level vocabularies write it
  * as. */

@@ -157,6 +157,7 @@ static bool open_host_buffers(ey_engine *engine, ey_err *e)
     h->logits = arena_array(a, (size_t)engine->devices.model.text.vocab_size, sizeof(float));
     h->normed = arena_array(a, (size_t)engine->devices.model.text.hidden, sizeof(float));
     h->rescore_norm = arena_array(a, (size_t)engine->devices.model.text.hidden, sizeof(float));
+    h->score_weights = arena_array(a, (size_t)engine->devices.model.text.hidden, sizeof(float));
     h->token = arena_array(a, rows, sizeof(int32_t));
     h->feature = arena_array(a, rows, sizeof(int32_t));
     h->row_seq = arena_array(a, rows, sizeof(int32_t));
@@ -171,8 +172,8 @@ static bool open_host_buffers(ey_engine *engine, ey_err *e)
     engine->scheduler.matchers = arena_array(a, seqs, sizeof(*engine->scheduler.matchers));
     engine->scheduler.running = arena_array(a, seqs, sizeof(*engine->scheduler.running));
     return (h->pixels && h->patch_positions && h->logits && h->normed && h->rescore_norm &&
-            h->token && h->feature && h->seq && h->row_seq && h->row_slot && h->position &&
-            h->block_table && h->logits_row && engine->scheduler.chunk &&
+            h->score_weights && h->token && h->feature && h->seq && h->row_seq && h->row_slot &&
+            h->position && h->block_table && h->logits_row && engine->scheduler.chunk &&
             engine->scheduler.previous_chunk && engine->scheduler.matchers &&
             engine->scheduler.running) ||
            ey_fail_memory(e, "host buffers", a->used);

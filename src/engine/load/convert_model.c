@@ -33,7 +33,7 @@ bool ey_convert(const ey_engine_options *given, const char *out, bool to_float32
     *report = (ey_convert_report){0};
     if (!engine_options_read(&options, given, e)) return false;
     ey_engine *engine = engine_new(e);
-    const bool ok = engine && engine_open_headers(&engine->devices, options.model, e) &&
+    const bool ok = engine && engine_open_headers(&engine->devices, &options, e) &&
                     engine_open_pool(&engine->devices, &options, e) &&
                     convert_opened(engine, &options, out, to_float32, report, e);
     ey_engine_close(&engine);

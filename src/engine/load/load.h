@@ -9,12 +9,18 @@
 
 ey_engine *engine_new(ey_err *e);
 /* Checkpoint and model; weights stay mapped. */
-bool engine_open_headers(struct engine_devices *devices, const char *name, ey_err *e);
+bool engine_open_headers(struct engine_devices *devices, const ey_engine_options *options,
+                         ey_err *e);
 bool engine_open_pool(struct engine_devices *devices, const ey_engine_options *options, ey_err *e);
 /* The device's backend, and with a GPU the CPU's too. */
 bool engine_open_backend(struct engine_devices *devices, const ey_engine_options *options,
                          ey_err *e);
 bool engine_open_cpu(struct engine_devices *devices, const ey_engine_options *options, ey_err *e);
+
+/* ---- open_pooling.c ---- */
+
+/* Fills what vectors and scores are made with; the buffers are there. */
+bool engine_open_pooling(ey_engine *engine, ey_err *e);
 
 /* ---- gpu_health.c: nothing on the CPU ---- */
 

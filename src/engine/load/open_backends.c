@@ -11,13 +11,15 @@
 #include "checkpoint/hf_cache.h"
 #include "engine/load/load.h"
 
-bool engine_open_headers(struct engine_devices *devices, const char *name, ey_err *e)
+bool engine_open_headers(struct engine_devices *devices, const ey_engine_options *options,
+                         ey_err *e)
 {
     char directory[EY_MAX_PATH];
+    const char *name = options->model;
     if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
     return model_directory_find(directory, name, e) &&
            checkpoint_open(&devices->ckpt, directory, e) &&
-           model_open(&devices->model, devices->ckpt, e);
+           model_open(&devices->model, devices->ckpt, options->task, e);
 }
 
 /* Whether the system has an NVIDIA GPU, usable or not. Under WSL2, Windows installs its driver

@@ -38,7 +38,8 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
         !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
     model_end_at_turn(&engine->devices.model, engine->devices.tok);
-    model_remark_on_template(&engine->devices.model, engine->devices.ckpt);
+    if (engine->devices.model.task == EY_TASK_GENERATE) /* others' prompts are their own */
+        model_remark_on_template(&engine->devices.model, engine->devices.ckpt);
     engine->devices.model.thinks = engine->devices.model.thinks &&
                                    tokenizer_added_id(engine->devices.tok, "<think>") >= 0 &&
                                    tokenizer_added_id(engine->devices.tok, "</think>") >= 0;
@@ -54,12 +55,13 @@ static void report_remarks(const ey_engine *engine, const ey_engine_options *o)
 }
 
 /* Captures one decode step (1 token x n sequences) for each n as a graph, where that is faster; not
- * with layers on the CPU, which are part of a step. */
+ * with layers on the CPU, which are part of a step, nor of a model that only reads prompts. */
 static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->devices.be;
     struct host_buffers *h = &engine->buffers.host;
-    const bool captures = be->ops->graph && engine->buffers.ws.n_ranges == 1;
+    const bool captures = be->ops->graph && engine->buffers.ws.n_ranges == 1 &&
+                          engine->devices.model.task == EY_TASK_GENERATE;
     for (int n = 1; captures && n <= engine->limits.max_num_seqs; n++) {
         h->seq[n - 1] = (struct step_seq){n - 1, 1, 0, STAGE_DECODE};
         h->feature[n - 1] = -1;
@@ -116,7 +118,8 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
          !op->memory->open_arena(engine->devices.be, engine->buffers.plan.arena_bytes, e)) ||
         !model_place(&engine->devices.model, engine->devices.be, engine->devices.vision_backends.be,
                      engine->devices.cpu, &where, engine->devices.pool, e) ||
-        !engine_buffers_open(engine, e) || !capture_decode_graphs(engine, e))
+        !engine_buffers_open(engine, e) || !engine_open_pooling(engine, e) ||
+        !capture_decode_graphs(engine, e))
         return false;
     if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, o, e)) return false;
     if (!o->no_huge_pages) refine_weights_start(engine, o->serving);
@@ -143,7 +146,7 @@ static void notify_wide_weights(const ey_engine *engine, const ey_engine_options
 
 static bool engine_open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    if (!engine_open_headers(&engine->devices, options->model, e) || !open_tokenizer(engine, e))
+    if (!engine_open_headers(&engine->devices, options, e) || !open_tokenizer(engine, e))
         return false;
     report_remarks(engine, options);
     if (!engine_open_backend(&engine->devices, options, e)) return false;

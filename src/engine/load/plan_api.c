@@ -48,7 +48,7 @@ static bool plan_open_member(struct plan_members_open *all, const ey_engine_opti
     ey_engine *engine = all->engine[i] = engine_new(e), *first = all->engine[0];
     all->n += engine != NULL;
     if (!engine || !plan_read_limits(&all->limits[i], o, e) ||
-        !engine_open_headers(&engine->devices, o->model, e))
+        !engine_open_headers(&engine->devices, o, e))
         return false;
     if (!i &&
         (!plan_open_device(&engine->devices, o, e) || !plan_query_device(&engine->devices, e)))

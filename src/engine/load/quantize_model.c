@@ -18,7 +18,7 @@ bool ey_quantize(const ey_engine_options *given, const char *out, ey_quantize_re
     ey_engine *engine = engine_new(e);
     uint64_t bytes = 0;
     bool ok = engine && engine_read_quantization(&choice, options, e) &&
-              engine_open_headers(&engine->devices, options->model, e) &&
+              engine_open_headers(&engine->devices, options, e) &&
               engine_open_pool(&engine->devices, options, e);
     if (ok && choice.dtype == DTYPE_NONE)
         ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");

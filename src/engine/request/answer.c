@@ -5,18 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/request/pooled.h"
 #include "engine/request/stop_strings.h"
+
+/* What an answer's owner points to. */
+struct answer_memory {
+    struct arena arena;
+    struct pooled_answer pooled;
+};
 
 struct arena *answer_arena(ey_answer *answer)
 {
-    if (!answer->owner) answer->owner = calloc(1, sizeof(struct arena));
-    return answer->owner;
+    struct answer_memory *memory = answer->owner;
+    if (!memory) answer->owner = memory = calloc(1, sizeof(*memory));
+    return memory ? &memory->arena : NULL;
+}
+
+struct pooled_answer *answer_pooled(ey_answer *answer)
+{
+    return &((struct answer_memory *)answer->owner)->pooled;
 }
 
 void ey_answer_free(ey_answer *answer)
 {
     if (answer->owner) {
-        arena_free(answer->owner);
+        arena_free(answer_arena(answer));
         free(answer->owner);
     }
     *answer = (ey_answer){0};

@@ -19,6 +19,8 @@ struct output_tokens {
 
 /* Arena that the answer owns; NULL: no memory. */
 struct arena *answer_arena(ey_answer *answer);
+/* Its vector or score, of an answer with an arena. */
+struct pooled_answer *answer_pooled(ey_answer *answer);
 bool output_tokens_open(struct output_tokens *output, struct arena *arena, int max_tokens,
                         int top_logprobs, ey_err *e);
 ey_logprob logprob_of(const ey_engine *engine, struct token_logprob s);

@@ -120,7 +120,6 @@ static bool copy_request(ey_generation *gen, const ey_request *request, ey_err *
 
 static bool open_text_buffers(ey_generation *gen, ey_err *e)
 {
-    gen->detok = detok_start(gen->engine->devices.tok);
     gen->token_text = buf_with_max(EY_MAX_TOKEN_BYTES * 4);
     gen->unread_text = buf_with_max(MAX_UNREAD_BYTES + 64);
     gen->event_text = buf_with_max(MAX_UNREAD_BYTES + 64);
@@ -171,14 +170,20 @@ static bool generation_init(ey_generation *gen, const ey_request *request, ey_er
     gen->answer.image_tokens = gen->prompt->image_tokens;
     gen->answer.seed = request->sampling.seed;
     gen->answer.stop_id = -1;
+    gen->detok = detok_start(gen->engine->devices.tok);
     return check_request(request, &gen->engine->devices, e) &&
            stop_matcher_open(&gen->stop_matcher, request->stop, request->n_stop, e) &&
            copy_request(gen, request, e) &&
            output_tokens_open(&gen->output, answer_arena(&gen->answer),
-                              wanted > 0 && wanted < max_new_tokens ? wanted : max_new_tokens,
+                              gen->prompt->pools                      ? 0
+                              : wanted > 0 && wanted < max_new_tokens ? wanted
+                                                                      : max_new_tokens,
                               request->top_logprobs, e) &&
            open_prompt_scores(gen, request, e) && open_thought(gen, request, e) &&
-           open_text_buffers(gen, e) && open_matcher(gen, request->grammar, e);
+           (gen->prompt->pools
+                ? pooled_open(&gen->pooled, &gen->answer, request, &gen->engine->devices.model, e)
+                : open_text_buffers(gen, e)) &&
+           open_matcher(gen, request->grammar, e);
 }
 
 static void generation_free(ey_generation *gen)
@@ -222,7 +227,8 @@ bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request 
     gen->start_time = seconds_now();
     prompt_ref(prompt);
     cond_init_monotonic(&gen->changed);
-    bool ok = generation_init(gen, &request, e);
+    bool ok = pooled_check_answer(prompt->pools, engine->devices.model.task, e) &&
+              generation_init(gen, &request, e);
     gen->stop_matcher.stop = gen->stop;
     if (ok) {
         pthread_mutex_lock(&engine->scheduler.lock);
@@ -380,6 +386,7 @@ void generation_progress(ey_generation *gen, ey_phase phase, int done, int total
 
 static ey_finish finish_reason(const ey_generation *gen)
 {
+    if (gen->pooled) return gen->pooled->done ? EY_FINISH_STOP : EY_FINISH_CANCELLED;
     if (gen->output.ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete)
         return EY_FINISH_STOP;
     return gen->answer.repetition.copies || gen->output.n == gen->output.max_tokens

@@ -9,6 +9,7 @@
 #include "engine/request/answer.h"
 #include "engine/cache/image_cache.h"
 #include "engine/request/loop_guard.h"
+#include "engine/request/pooled.h"
 #include "engine/request/prompt.h"
 #include "engine/request/prompt_scores.h"
 #include "engine/request/stop_strings.h"
@@ -37,6 +38,7 @@ struct ey_generation {
     bool ignore_eos, no_prefix_cache;
 
     ey_answer answer;
+    struct pooled_answer *pooled; /* in the answer's memory; NULL: it is a text */
     struct output_tokens output;
     struct prompt_scores prompt_scores;
     struct detok detok;

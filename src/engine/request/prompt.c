@@ -8,7 +8,9 @@
 
 #include "engine/engine_internal.h"
 #include "engine/cache/image_cache.h"
+#include "engine/request/pooled.h"
 #include "engine/request/prompt_images.h"
+#include "models/pooling/pooling_messages.h"
 
 void prompt_ref(ey_prompt *prompt)
 {
@@ -143,20 +145,37 @@ static bool check_prompt_text(const struct engine_limits *limits, size_t n, ey_e
                    n, limits->max_model_len, (unsigned long long)max_bytes);
 }
 
+static bool fit_prompt(ey_prompt *p, const ey_engine *engine, const ey_request *request, ey_err *e)
+{
+    return (!p->pools || pooled_fit_prompt(p, engine, request, e)) &&
+           check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
+}
+
 static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
 {
     if (!request->messages && (request->text || request->ids))
         return check_prompt_text(&engine->limits, request->ids ? 0 : request->n_text, e) &&
                encode_raw_prompt(p, &engine->devices, request, e) &&
-               check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
+               fit_prompt(p, engine, request, e);
     struct prompt template = {0};
     bool ok = engine->devices.model.family->prompt(&template, request, e) &&
               check_prompt_text(&engine->limits, template.text.size, e) &&
               prompt_images_open(p, engine, request, e) &&
               encode_messages(p, &engine->devices, request, &template, e) &&
-              check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
+              fit_prompt(p, engine, request, e);
     prompt_free(&template);
     return ok;
+}
+
+/* Messages of the model's own, around the input. */
+static bool prompt_fill_input(ey_prompt *p, ey_engine *engine, ey_request *request, ey_err *e)
+{
+    ey_message messages[POOLING_MESSAGES];
+    if (!pooling_messages(messages, request->input, engine->devices.model.task, &p->arena, e))
+        return false;
+    request->messages = messages;
+    request->n_messages = POOLING_MESSAGES;
+    return prompt_fill(p, engine, request, e);
 }
 
 /* AUTO is of models that do not think, from here on. */
@@ -177,7 +196,9 @@ bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **o
 {
     ey_request request;
     *out = NULL;
-    if (!request_read(&request, given, e) || !settle_thinking(&request, &engine->devices.model, e))
+    if (!request_read(&request, given, e) ||
+        !pooled_check_task(&request, engine->devices.model.task, e) ||
+        !settle_thinking(&request, &engine->devices.model, e))
         return false;
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
@@ -185,7 +206,9 @@ bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **o
     p->is_turn = request.messages;
     p->opens_thought = p->is_turn && request.thinking == EY_THINKING_ON;
     p->budget = request.budget ? request.budget : engine->devices.budget;
-    if (!prompt_fill(p, engine, &request, e)) {
+    p->pools = request.pool;
+    if (!(request.input ? prompt_fill_input(p, engine, &request, e)
+                        : prompt_fill(p, engine, &request, e))) {
         ey_prompt_free(&p);
         return false;
     }

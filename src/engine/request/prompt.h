@@ -29,6 +29,7 @@ struct ey_prompt {
     ey_image_usage *usage; /* [n_images] */
     int image_tokens;
     uint64_t kv_bytes;
+    bool pools;         /* for a vector or a score, not an answer */
     bool is_turn;       /* it was made of messages: the answer is the assistant's turn */
     bool opens_thought; /* at its end */
     ey_budget *budget;  /* that the pixels were taken from */

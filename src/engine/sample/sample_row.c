@@ -10,8 +10,7 @@
 
 /* ---- exact logits of a few ---- */
 
-/* The normed hidden state that the logits were computed from. */
-static void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
+void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
 {
     const struct model *m = &engine->devices.model;
     size_t hidden = (size_t)m->text.hidden;

@@ -10,6 +10,9 @@ struct step_row {
     dev x;          /* the step's residual stream … */
     int x_row;      /* … and the row in it */
 };
+/* The normed hidden state [hidden] that logits are computed from; after the step's end, and where
+ * the norm's weights are on the host (host_buffers.rescore_norm). */
+void read_normed_row(const ey_engine *engine, float *out, dev x, int row);
 /* Samples the next token with the request's parameters and grammar; stores log-probabilities if
  * wanted. */
 int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row *row);

@@ -63,6 +63,11 @@ bool next_image(const struct scheduler *scheduler, const ey_generation **gen, si
  * at least one. */
 void run_encoder(ey_engine *engine, double start);
 
+/* ---- pool_row.c ---- */
+
+/* Makes the request's vector or score of a row of the step's residual stream. */
+void pool_row(ey_engine *engine, ey_generation *gen, dev x, int row);
+
 /* ---- emit_token.c ---- */
 
 /* Samples the next token and publishes the text that it completes. True: the answer is over. */

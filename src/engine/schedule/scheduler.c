@@ -60,13 +60,32 @@ static void finish_chunk(ey_engine *engine, const struct scheduled_chunk *chunk)
             unpin_image(engine, gen, i);
 }
 
+static void note_prefill_end(ey_generation *gen)
+{
+    if (gen->first_token_time > 0) return;
+    gen->first_token_time = seconds_now();
+    gen->answer.prefill_seconds = gen->first_token_time - gen->admit_time -
+                                  gen->answer.vision_seconds;
+}
+
+/* The vectors and scores of prompts that end in this step. */
+static void emit_pooled(ey_engine *engine, int n_chunks, dev x)
+{
+    for (int i = 0; i < n_chunks; i++) {
+        const struct scheduled_chunk *chunk = &engine->scheduler.chunk[i];
+        const struct step_seq *seq = &engine->buffers.host.seq[i];
+        if (!chunk->wants_vector) continue;
+        note_prefill_end(chunk->gen);
+        pool_row(engine, chunk->gen, x, seq->first_row + seq->n_rows - 1);
+        pthread_mutex_lock(&engine->scheduler.lock);
+        end_running_request(engine, chunk->gen, NULL);
+        pthread_mutex_unlock(&engine->scheduler.lock);
+    }
+}
+
 static void emit_token(ey_engine *engine, ey_generation *gen, const struct step_row *row)
 {
-    if (gen->first_token_time <= 0) {
-        gen->first_token_time = seconds_now();
-        gen->answer.prefill_seconds = gen->first_token_time - gen->admit_time -
-                                      gen->answer.vision_seconds;
-    }
+    note_prefill_end(gen);
     bool over = generation_emit_token(gen, row);
     pthread_mutex_lock(&engine->scheduler.lock);
     engine->scheduler.stats.generated_tokens++;
@@ -159,6 +178,7 @@ static void run_step(ey_engine *engine, int n_chunks)
     engine->scheduler.stats.async_steps += was_async;
     engine->scheduler.stats.step_seconds += seconds_now() - start;
     pthread_mutex_unlock(&engine->scheduler.lock);
+    emit_pooled(engine, n_chunks, x);
     for (int i = 0, out = 0; i < n_chunks; i++) {
         if (!engine->scheduler.chunk[i].wants_logits) continue;
         const struct step_row row = {out, x, engine->buffers.host.logits_row[out]};

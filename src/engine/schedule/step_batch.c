@@ -101,8 +101,9 @@ int schedule_chunks(ey_engine *engine)
         while (engine->scheduler.running[i] != gen)
             i--; /* an earlier one was preempted */
         if (!is_decoding(gen)) left -= rows;
+        const bool whole = gen->n_computed + rows == generation_known_tokens(gen);
         engine->scheduler.chunk[n_chunks++] = (struct scheduled_chunk){
-            gen, gen->n_computed, rows, gen->n_computed + rows == generation_known_tokens(gen)};
+            gen, gen->n_computed, rows, whole && !gen->pooled, whole && gen->pooled};
     }
     sort_prompts_last(engine->scheduler.chunk, n_chunks);
     return n_chunks;

@@ -110,7 +110,8 @@ static bool bind_lm_head(struct model *m, struct tensor_source *s, const char *e
     bool same = stored && embed && stored->dtype == embed->dtype && stored->size == embed->size &&
                 (stored->data == embed->data ||
                  (tied && memcmp(stored->data, embed->data, embed->size) == 0));
-    if (same || (tied && !source_has_matrix(s, "lm_head.weight"))) {
+    const bool unused = m->task == EY_TASK_EMBED; /* and the released ones may lack it */
+    if (same || unused || (tied && !source_has_matrix(s, "lm_head.weight"))) {
         m->head = m->embed;
         return true;
     }

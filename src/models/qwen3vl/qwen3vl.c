@@ -133,4 +133,5 @@ const struct family family_qwen3vl = {
         {"3636d0f0bd6bef02654cdffdc447b79cb2cef8ab02cc75267345946291a489e4"}, /* Instruct */
     .thinking_tail = "<|im_start|>assistant\n<think>\n",
     .vision_marks = &qwen3vl_vision_marks,
+    .pools = true,
 };

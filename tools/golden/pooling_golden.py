@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes reference vectors or scores of a checkpoint that embeds or reranks: OUT/NAME.json and OUT/NAME.safetensors.
+
+    python3 tools/golden/pooling_golden.py CHECKPOINT NAME IMAGES OUT embed|rerank [--made-by "mkcheckpoint arguments"]
+
+Prompts, pixel budgets and pooling are those of Qwen's own classes (QwenLM/Qwen3-VL-Embedding, src/models), computed by
+transformers in float32 with eager attention on the CPU. The layout is described in tests/golden/README.md.
+"""
+
+import argparse
+import json
+import os
+import unicodedata
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import Qwen3VLForConditionalGeneration
+
+import make_golden
+import reference
+
+MIN_PIXELS, MAX_PIXELS = 4 * 32 * 32, 1800 * 32 * 32
+EMBED_INSTRUCTION = "Represent the user's input."
+RERANK_INSTRUCTION = "Given a search query, retrieve relevant candidates that answer the query."
+RERANK_SYSTEM = (
+    "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".'
+)
+LONG = "The house has two doors, four windows and a small tree. Größe: 3½ m, 你好 😀.\n" * 12
+
+
+def text(words):
+    return {"text": words}
+
+
+def image(name):
+    return {"image": name}
+
+
+EMBED_CASES = [
+    dict(parts=[text("hello")]),
+    dict(parts=[text("a small house and a large tree, near the water")]),
+    dict(parts=[text("the red car")], instruction="Find the photo that fits"),
+    dict(parts=[text("die Größe: 3½ m, 你好 😀")], instruction="  Ein Bild。 "),
+    dict(parts=[text("what is this?")], instruction=" \t\n"),
+    dict(parts=[]),
+    dict(parts=[text("")]),
+    dict(parts=[image("16-64x64.png")]),
+    dict(parts=[image("11-17x17.png")]),
+    dict(parts=[image("02-1x200.png")]),
+    dict(parts=[image("07-300x211.jpg")], instruction="Represent the picture!"),
+    dict(parts=[text("two people "), image("10-320x192.png")]),
+    dict(parts=[image("09-224x224.png"), text("left,"), image("19-48x112.png"), text(" right")]),
+    dict(parts=[image("20-1365x512.png")]),
+    dict(parts=[text(LONG)]),
+    dict(parts=[text(LONG)], max_tokens=100),
+    dict(parts=[text(LONG)], max_tokens=64, instruction="Represent the text for retrieval."),
+]
+RERANK_CASES = [
+    dict(query=[text("where is the cat?")], parts=[text("The cat is on the house.")]),
+    dict(query=[text("where is the cat?")], parts=[text("Water is near the tree.")]),
+    dict(query=[text("red car")], parts=[image("07-300x211.jpg")]),
+    dict(query=[image("16-64x64.png")], parts=[text("a photo of a house")]),
+    dict(query=[text("like this"), image("19-48x112.png")], parts=[text("and this"), image("09-224x224.png")]),
+    dict(query=[text("größe?")], parts=[text("3½ m, 你好 😀")], instruction="Retrieve text relevant to the query"),
+    dict(query=[], parts=[]),
+    dict(query=[text("trees")], parts=[text(LONG)]),
+    dict(query=[text("trees")], parts=[text(LONG)], max_tokens=150),
+]
+
+
+# ---- prompts ----
+
+
+def sorted_parts(parts):
+    """Pictures, then texts; of nothing at all the word NULL."""
+    if not any("image" in p or p["text"] for p in parts):
+        return [text("NULL")]
+    return [p for p in parts if "image" in p] + [p for p in parts if "text" in p]
+
+
+def embedding_conversation(case):
+    instruction = (case.get("instruction") or "").strip()
+    if instruction and not unicodedata.category(instruction[-1]).startswith("P"):
+        instruction += "."
+    return [
+        {"role": "system", "parts": [text(instruction or EMBED_INSTRUCTION)]},
+        {"role": "user", "parts": sorted_parts(case["parts"])},
+    ]
+
+
+def reranking_conversation(case):
+    parts = [text("<Instruct>: " + (case.get("instruction") or RERANK_INSTRUCTION)), text("<Query>:")]
+    parts += sorted_parts(case["query"]) + [text("\n<Document>:")] + sorted_parts(case["parts"])
+    return [{"role": "system", "parts": [text(RERANK_SYSTEM)]}, {"role": "user", "parts": parts}]
+
+
+def shortened(ids, most, closing):
+    """The end of the last text gives way, the closing turn stays."""
+    return ids if len(ids) <= most else ids[: most - closing] + ids[-closing:]
+
+
+# ---- the model ----
+
+
+def load_model(directory):
+    config = reference.load_config(directory)
+    config._attn_implementation = "eager"
+    torch.set_default_dtype(torch.float32)
+    model = Qwen3VLForConditionalGeneration(config)
+    state = reference.float32_state(directory, True)  # a model that embeds may lack its head, which it does not use
+    model.load_state_dict(state, strict=True)
+    return model.eval()
+
+
+class Pooling(make_golden.Golden):
+    def __init__(self, directory, images):
+        self.device, self.images = "cpu", images
+        self.model = load_model(directory)
+        self.tokenizer = reference.load_tokenizer(directory)
+        self.processor = reference.load_image_processor(directory)
+        self.processor.size = type(self.processor.size)(shortest_edge=MIN_PIXELS, longest_edge=MAX_PIXELS)
+
+    def hidden(self, conversation, most):
+        """ids, and the hidden state of the last of them behind the final norm."""
+        patches = self.patches(conversation)
+        ids, feed = self.inputs(conversation, patches)
+        closing = len(ids) - (len(ids) - 1 - ids[::-1].index(self.tokenizer.token_to_id("<|im_end|>")))
+        if most and len(ids) > most:
+            assert not patches
+            ids = shortened(ids, most, closing)
+            tokens = torch.tensor([ids])
+            feed = dict(input_ids=tokens, attention_mask=torch.ones_like(tokens), mm_token_type_ids=tokens * 0)
+        return ids, self.model.model(**feed).last_hidden_state[0, -1].float()
+
+    def score(self, hidden):
+        head = self.model.lm_head.weight
+        yes, no = (self.tokenizer.token_to_id(w) for w in ("yes", "no"))
+        return float(torch.sigmoid(hidden.double() @ (head[yes].double() - head[no].double())))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("checkpoint"), p.add_argument("name"), p.add_argument("images"), p.add_argument("out")
+    p.add_argument("task", choices=("embed", "rerank")), p.add_argument("--made-by", default=None)
+    a = p.parse_args()
+    golden, tensors, cases = Pooling(a.checkpoint, a.images), {}, []
+    embeds = a.task == "embed"
+    with torch.inference_mode():
+        for i, case in enumerate(EMBED_CASES if embeds else RERANK_CASES):
+            conversation = embedding_conversation(case) if embeds else reranking_conversation(case)
+            ids, hidden = golden.hidden(conversation, case.get("max_tokens"))
+            name = f"case{i:02d}"
+            if embeds:
+                tensors[f"{name}.hidden"] = hidden.clone()
+                tensors[f"{name}.vector"] = torch.nn.functional.normalize(hidden, p=2, dim=-1)
+            else:
+                case = dict(case, score=golden.score(hidden))
+            cases.append(dict(case, name=name, ids=ids))
+    save_file(tensors, os.path.join(a.out, a.name + ".safetensors"), metadata={"format": "pt"})
+    head = dict(
+        model=a.name,
+        made_by=a.made_by,
+        transformers=transformers.__version__,
+        torch=torch.__version__,
+        task=a.task,
+        cases=cases,
+    )
+    with open(os.path.join(a.out, a.name + ".json"), "w") as f:
+        json.dump(head, f, indent=None, separators=(",", ":"), ensure_ascii=False)
+    print(a.name, len(cases), "cases", [round(c["score"], 4) for c in cases if "score" in c])
+
+
+if __name__ == "__main__":
+    main()
