@@ -124,7 +124,9 @@ static void add_model_meta(struct json_writer *w, const struct model_card *card,
     json_close_array(w);
     json_write_key(w, "output_modalities");
     json_open_array(w);
-    json_write_string(w, "text");
+    json_write_string(w, card->task == EY_TASK_GENERATE ? "text"
+                         : card->task == EY_TASK_EMBED  ? "embedding"
+                                                        : "score");
     json_close_array(w);
     json_close_object(w);
 }

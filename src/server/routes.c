@@ -14,6 +14,7 @@
 #include "server/api/openai_chat/api_routes.h"
 #include "server/api/openai_responses/responses_dialect.h"
 #include "server/api/openai_responses/responses_routes.h"
+#include "server/api/pooling/pooling_routes.h"
 #include "server/preview_route.h"
 #include "server/status_routes.h"
 
@@ -40,6 +41,16 @@ static const struct route routes[] = {
     {"POST", "/chat/completions/input_tokens", route_input_tokens, 0},
     {"POST", "/v1/chat/completions/input_tokens", route_input_tokens, 0},
     {"POST", "/completion", route_llamacpp_completion, ROUTE_ANY_TYPE},
+    {"POST", "/v1/embeddings", route_embeddings, 0},
+    {"POST", "/embedding", route_llamacpp_embeddings, ROUTE_ANY_TYPE},
+    {"POST", "/embeddings", route_llamacpp_embeddings, ROUTE_ANY_TYPE},
+    {"POST", "/v1/rerank", route_rerank, 0},
+    {"POST", "/v2/rerank", route_rerank, 0},
+    {"POST", "/rerank", route_rerank, 0},
+    {"POST", "/v1/reranking", route_rerank, 0},
+    {"POST", "/reranking", route_rerank, 0},
+    {"POST", "/v1/score", route_score, 0},
+    {"POST", "/score", route_score, 0},
     {"POST", "/infill", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
     {"POST", "/props", route_llamacpp_unsupported, ROUTE_ANY_TYPE},
     {"POST", "/slots/", route_llamacpp_unsupported, ROUTE_ANY_TYPE | ROUTE_ANY_END},
@@ -55,7 +66,7 @@ static const struct route routes[] = {
     {"POST", "/api/chat", route_ollama_chat, ROUTE_ANY_TYPE},
     {"POST", "/api/generate", route_ollama_generate, ROUTE_ANY_TYPE},
     {"POST", "/api/embed", route_ollama_embed, ROUTE_ANY_TYPE},
-    {"POST", "/api/embeddings", route_ollama_embed, ROUTE_ANY_TYPE},
+    {"POST", "/api/embeddings", route_ollama_embeddings, ROUTE_ANY_TYPE},
     {"POST", "/api/pull", route_ollama_pull, ROUTE_ANY_TYPE},
     {"DELETE", "/api/delete", route_ollama_delete, ROUTE_ANY_TYPE},
     {"POST", "/api/copy", route_ollama_unsupported, ROUTE_ANY_TYPE},
@@ -162,6 +173,7 @@ static const struct {
     {"/api/", write_ollama_error},
     {"/completions", write_openai_error},
     {"/completion", write_llamacpp_error},
+    {"/embedding", write_llamacpp_error},
     {"/infill", write_llamacpp_error},
     {"/props", write_llamacpp_error},
     {"/slots", write_llamacpp_error},

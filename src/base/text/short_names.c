@@ -29,6 +29,14 @@ static const struct {
                {"-bf16", {"", NULL}},
                {"-fp16", {"", NULL}}};
 
+/* What embeds and reranks, of which there is one form. */
+static const struct {
+    const char *name, *repository;
+} others[] = {{"qwen3-vl-embedding:2b", "Qwen/Qwen3-VL-Embedding-2B"},
+              {"qwen3-vl-embedding:8b", "Qwen/Qwen3-VL-Embedding-8B"},
+              {"qwen3-vl-reranker:2b", "Qwen/Qwen3-VL-Reranker-2B"},
+              {"qwen3-vl-reranker:8b", "Qwen/Qwen3-VL-Reranker-8B"}};
+
 static void write_name(char out[SHORT_NAME_BYTES], size_t size, size_t variant, size_t format)
 {
     snprintf(out, SHORT_NAME_BYTES, "%s:%s%s%s", family, sizes[size].name, variants[variant].name,
@@ -50,6 +58,11 @@ size_t short_name_find(const char *name,
                        char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES])
 {
     char row[SHORT_NAME_BYTES];
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (strcasecmp(others[i].name, name) == 0) {
+            snprintf(repositories[0], SHORT_NAME_BYTES, "%s", others[i].repository);
+            return 1;
+        }
     for (size_t s = 0; s < COUNT(sizes); s++)
         for (size_t v = 0; v < COUNT(variants); v++)
             for (size_t f = 0; f < COUNT(formats); f++) {
@@ -62,6 +75,11 @@ size_t short_name_find(const char *name,
 bool short_name_of(char out[SHORT_NAME_BYTES], const char *repository)
 {
     char rows[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES];
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (strcasecmp(others[i].repository, repository) == 0) {
+            snprintf(out, SHORT_NAME_BYTES, "%s", others[i].name);
+            return true;
+        }
     for (size_t s = 0; s < COUNT(sizes); s++)
         for (size_t v = 0; v < COUNT(variants); v++)
             for (size_t i = write_repositories(rows, s, v, 0); i-- > 0;)
@@ -72,6 +90,11 @@ bool short_name_of(char out[SHORT_NAME_BYTES], const char *repository)
 bool short_name_each(const char *name, bool (*visit)(void *user, const char *name), void *user)
 {
     char row[SHORT_NAME_BYTES];
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (strncasecmp(others[i].name, name, n) == 0 && others[i].name[n] == ':' &&
+            visit(user, others[i].name))
+            return true;
     if (strcasecmp(name, family) != 0) return false;
     for (size_t v = 0; v < COUNT(variants); v++)
         for (size_t s = 0; s < COUNT(sizes); s++) {

@@ -268,6 +268,11 @@ static bool read_engine(struct serve_setup *s, ey_err *e)
     const struct options *o = s->options;
     ey_engine_options *engine = &s->server.engine;
     if (!engine_options_set(engine, o, e)) return false;
+    if (o->task && strcmp(o->task, "auto") != 0 && o->n_args > 1)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--task %s is for one model; what each of several does is told by its "
+                       "files and its name",
+                       o->task);
     engine->serving = true;
     engine->max_num_queued = (int)o->max_num_queued;
     engine->max_num_batched_tokens = (int)(o->max_num_batched_tokens < EY_MAX_BATCHED_TOKENS

@@ -16,6 +16,13 @@ static const char *kv_dtype_of(const char *name)
     return name;
 }
 
+static const char *task_of(const char *name)
+{
+    if (name && strcmp(name, "embedding") == 0) return "embed";
+    if (name && strcmp(name, "score") == 0) return "rerank";
+    return name;
+}
+
 static bool read_layers(int *out, const char *text, ey_err *e)
 {
     char *end;
@@ -55,6 +62,7 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
     engine->vision_weights = o->vision_weights;
     engine->prefill_math = o->prefill_math;
     engine->quantize = o->quantize;
+    engine->task = task_of(o->task);
     engine->group_size = (int)o->group_size;
     engine->gpu_memory_utilization = isnan(share) ? 0 : share;
     engine->gpu_memory = (uint64_t)o->gpu_memory;

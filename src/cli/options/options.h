@@ -68,7 +68,7 @@ struct options {
     const char *image_size;
     int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
     const char *kv_cache_dtype, *lm_head, *lm_head_rows, *vision_weights, *prefill_math,
-        *gpu_layers, *quantize;
+        *gpu_layers, *quantize, *task;
     int64_t group_size; /* 0: not given */
     bool float32;
     double gpu_memory_utilization;  /* NaN: not given */

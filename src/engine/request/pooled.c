@@ -34,8 +34,8 @@ bool pooled_check_task(const ey_request *request, ey_task task, ey_err *e)
 bool pooled_check_answer(bool pools, ey_task task, ey_err *e)
 {
     if (pools == (task != EY_TASK_GENERATE)) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "this model %s; it answers nothing",
-                   task == EY_TASK_EMBED ? "embeds" : "reranks");
+    return ey_fail(e, EY_BAD_REQUEST, "this model %s and does not answer",
+                   task == EY_TASK_EMBED ? "makes embeddings" : "scores documents");
 }
 
 static bool check_dimensions(int dimensions, int all, ey_err *e)

@@ -43,6 +43,7 @@ void model_slot_set_engine(struct model_slot *m, const ey_engine *engine)
     copy_info(f->device, sizeof(f->device), info.device);
     copy_info(f->device_detail, sizeof(f->device_detail), info.device_detail);
     f->reads_images = info.reads_images;
+    f->task = ey_engine_task(engine);
     f->has_tools = ey_engine_tool_format(engine) != NULL;
     f->threads = info.threads;
     f->max_model_len = info.max_model_len;

@@ -6,6 +6,7 @@
 
 #include "eyelet/diagnose.h"
 #include "eyelet/plan.h"
+#include "eyelet/pooling.h"
 #include "server/server.h"
 
 struct model_manager;
@@ -25,6 +26,7 @@ struct model_info {
     bool shares_memory; /* it does not fit beside the models loaded at the start */
     bool loaded_once;   /* the following are known since, also while it is unloaded */
     bool reads_images, has_tools;
+    ey_task task;
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
     uint64_t kv_bytes;

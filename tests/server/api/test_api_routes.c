@@ -76,6 +76,24 @@ const ey_tool_format *ey_engine_tool_format(const ey_engine *engine)
     return fake.tool_format ? fake.tool_format : &hermes_tool_calls;
 }
 
+ey_task ey_engine_task(const ey_engine *engine)
+{
+    (void)engine;
+    return EY_TASK_GENERATE;
+}
+
+int ey_engine_dimensions(const ey_engine *engine)
+{
+    (void)engine;
+    return 64;
+}
+
+ey_pooled ey_answer_pooled(const ey_answer *answer)
+{
+    (void)answer;
+    return (ey_pooled){0};
+}
+
 uint64_t ey_random_seed(void)
 {
     return 1000;

@@ -64,8 +64,9 @@ static uint64_t prompt_logprobs_bytes(const struct api_prompt_logprobs *logprobs
 
 uint64_t api_choice_bytes(const struct api_choice *choice)
 {
-    enum { AROUND = 512 };
-    uint64_t bytes = AROUND + api_json_text_bytes(choice->text, choice->n_text) +
+    enum { AROUND = 512, NUMBER = 17 };
+    uint64_t bytes = AROUND + NUMBER * choice->pooled.n_vector +
+                     api_json_text_bytes(choice->text, choice->n_text) +
                      api_json_text_bytes(choice->thinking, choice->n_thinking) +
                      api_logprobs_bytes(&choice->logprobs) +
                      prompt_logprobs_bytes(&choice->prompt_logprobs);

@@ -64,6 +64,7 @@ struct api_choice {
     struct api_logprobs logprobs;
     struct api_end end;
     struct api_prompt_logprobs prompt_logprobs;
+    ey_pooled pooled; /* of a request for vectors or scores, which has none of the above */
 };
 
 /* Bytes that they take in a reply, at most. */

@@ -8,7 +8,7 @@
 #include <json-c/json.h>
 
 #include "base/buf.h"
-#include "eyelet/request.h"
+#include "eyelet/pooling.h"
 #include "eyelet/tool_calls.h"
 #include "media/media.h"
 #include "server/http/error_form.h"
@@ -22,6 +22,10 @@ struct api_prompt {
     size_t n_text;
     const int *ids;
     size_t n_ids;
+    const ey_pooling_input *input; /* for a vector or a score; NULL: one of the above */
+    bool finished;                 /* its special tokens count */
+    size_t first_image;            /* of the request's images, the input's first */
+    size_t first_query_image, n_query_images;
 };
 
 /* What a request holds of the budget. */
@@ -52,6 +56,9 @@ struct api_request {
     struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization; its messages
                                    otherwise. Of what is to be detokenized: the ids */
     size_t n_prompts;
+    const char *prompts_name; /* the field that they came in; NULL: "prompt" */
+    const char *instruction;  /* of all inputs that have none of their own; NULL: none */
+    size_t n_instruction;
     struct buf
         unknown; /* names of fields that were not understood, ", " between; for a Warning header */
     struct buf notes;    /* sentences for another Warning header: what was not done as asked */
@@ -71,6 +78,9 @@ struct api_limits {
     int max_images;      /* of one request */
     uint64_t max_pixels; /* of an image whose request has no budget; 0: as its detail says */
     int vocab_size, max_model_len;
+    ey_task task;
+    int dimensions;       /* of a whole vector */
+    int turn_start;       /* the token that a finished prompt begins with; -1: none */
     bool thinks;          /* the model's template opens a thought */
     ey_thinking thinking; /* where the request says nothing */
     int loop_tokens;      /* of the cautious guard; 0: loops are not looked for */

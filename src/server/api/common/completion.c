@@ -35,6 +35,18 @@ struct media_policy media_policy_for(const struct server *server, struct exchang
                                  .own = exchange_budget_held(x)};
 }
 
+/* The token that begins a finished prompt of a model that embeds or reranks. */
+static int turn_start_of(const ey_engine *engine)
+{
+    static const char text[] = "<|im_start|>";
+    int *ids = NULL, first = -1;
+    size_t n = 0;
+    if (ey_engine_task(engine) == EY_TASK_GENERATE) return first;
+    if (ey_tokenize(engine, text, strlen(text), true, &ids, &n, NULL) && n == 1) first = ids[0];
+    free(ids);
+    return first;
+}
+
 static struct api_limits api_limits_for(const struct completion *a,
                                         const struct media_policy *media)
 {
@@ -44,6 +56,9 @@ static struct api_limits api_limits_for(const struct completion *a,
                                 .max_pixels = o->max_pixels,
                                 .vocab_size = ey_engine_describe(a->engine).vocab_size,
                                 .max_model_len = ey_engine_describe(a->engine).max_model_len,
+                                .task = ey_engine_task(a->engine),
+                                .dimensions = ey_engine_dimensions(a->engine),
+                                .turn_start = turn_start_of(a->engine),
                                 .thinks = ey_engine_describe(a->engine).thinks,
                                 .thinking = o->thinking,
                                 .loop_tokens = o->loop_tokens,
@@ -415,6 +430,7 @@ static struct api_choice choice_of_answer(const struct completion *a,
                                .calls = parsed->call,
                                .n_calls = parsed->n_calls,
                                .logprobs = logprobs,
+                               .pooled = ey_answer_pooled(answer),
                                .end = completion_finish(a, answer, (int)parsed->n_calls),
                                .prompt_logprobs = prompt_logprobs_of(answer)};
 }
@@ -451,6 +467,7 @@ static uint64_t whole_reply_bytes(const struct completion *a)
                                     .n_thinking = answer->n_thought,
                                     .text = answer->text,
                                     .n_text = answer->n_text,
+                                    .pooled = ey_answer_pooled(answer),
                                     .logprobs = {answer->logprobs, answer->n_logprobs, NULL},
                                     .prompt_logprobs = prompt_logprobs_of(answer)};
         if (echo.n) { /* the prompt's come twice */
@@ -508,14 +525,15 @@ static void reply_whole(struct completion *a, struct exchange *x)
 
 /* ---- from the request to its reply ---- */
 
-/* What was read of the request is not needed any more then. */
+/* What was read of the request is not needed any more then, but for inputs: they are prepared as
+ * they start, and may come back in the reply. */
 static bool prepare_choices(struct completion *a, struct exchange *x)
 {
     bool ok = completion_choices_prepare(&a->choices, a->server, &a->lease, &a->request,
                                          exchange_started(x), &a->error);
     a->reply.prompt_tokens = a->choices.n_prompt_tokens;
     add_warning(x, "", &a->request.notes);
-    if (ok) drop_parsed(a, x);
+    if (ok && !a->request.request.pool) drop_parsed(a, x);
     return ok;
 }
 

@@ -10,7 +10,7 @@
 #include "server/api/common/api_charge.h"
 #include "server/api/common/api_dialect.h"
 
-enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, CHOICE_POLL_MS = 10 };
+enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, MAX_RUNNING_INPUTS = 32, CHOICE_POLL_MS = 10 };
 
 /* ---- errors ---- */
 
@@ -76,21 +76,45 @@ static bool prepare_fitting(struct completion_choices *a, struct api_request *wh
     return true;
 }
 
-static bool prepare_prompt(struct completion_choices *a, struct api_request *whole, size_t i,
-                           struct api_error *error)
+static void set_prompt(ey_request *request, const struct api_prompt *prompt)
+{
+    request->text = prompt->text;
+    request->n_text = prompt->n_text;
+    request->ids = prompt->ids;
+    request->n_ids = prompt->n_ids;
+    request->input = prompt->input;
+    request->parse_special_tokens = request->parse_special_tokens || prompt->finished;
+}
+
+static void name_prompt(char param[API_PARAM_BYTES], const struct api_request *request, size_t i)
+{
+    const char *name = request->prompts_name ? request->prompts_name : "prompt";
+    if (request->n_prompts > 1)
+        snprintf(param, API_PARAM_BYTES, "%s[%zu]", name, i);
+    else
+        snprintf(param, API_PARAM_BYTES, "%s", name);
+}
+
+/* The engine counts the images of one prompt: those of its query, then its own. */
+static void find_input_image(ey_err *e, const struct api_prompt *prompt)
+{
+    if (e->item_kind != EY_ITEM_IMAGE || e->item < 0) return;
+    const size_t i = (size_t)e->item, n_query = prompt->n_query_images;
+    e->item = (int)(i < n_query ? prompt->first_query_image + i
+                                : prompt->first_image + i - n_query);
+}
+
+static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_error *error)
 {
     ey_request request = a->request->request;
     char param[API_PARAM_BYTES] = "";
     ey_err e;
     if (a->request->n_prompts) {
-        snprintf(param, sizeof(param), a->request->n_prompts > 1 ? "prompt[%zu]" : "prompt", i);
-        const struct api_prompt *prompt = &a->request->prompts[i];
-        request.text = prompt->text;
-        request.n_text = prompt->n_text;
-        request.ids = prompt->ids;
-        request.n_ids = prompt->n_ids;
+        name_prompt(param, a->request, i);
+        set_prompt(&request, &a->request->prompts[i]);
     }
-    if (!prepare_fitting(a, whole, &request, &a->prompt[i], &e)) {
+    if (!prepare_fitting(a, a->request, &request, &a->prompt[i], &e)) {
+        if (request.input) find_input_image(&e, &a->request->prompts[i]);
         api_image_param(param, a->request, &e);
         return api_fail_engine(error, a->engine, param, &e);
     }
@@ -117,9 +141,9 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
     if (!a->prompt || !a->slot) return api_fail_memory(error);
     for (size_t i = 0; i < n_choices; i++)
         a->slot[i].index = (int)i;
-    for (size_t i = 0; i < n; i++)
-        if (!prepare_prompt(a, request, i, error)) return false;
-    api_request_drop_prompts(request);
+    for (size_t i = 0; i < n && !request->request.pool; i++)
+        if (!prepare_prompt(a, i, error)) return false;
+    if (!request->request.pool) api_request_drop_prompts(request);
     return true;
 }
 
@@ -144,11 +168,16 @@ static bool start_choice(struct completion_choices *a, struct choice_slot *slot,
  * after waiting for the model. */
 static bool start_choices(struct completion_choices *a, struct api_error *error)
 {
+    const bool pools = a->request->request.pool;
+    const size_t most = pools ? MAX_RUNNING_INPUTS : MAX_RUNNING;
     ey_err e;
-    while (a->n_started < a->n_slots && a->n_started - a->n_done < MAX_RUNNING)
+    while (a->n_started < a->n_slots && a->n_started - a->n_done < most) {
+        if (pools && !a->prompt[a->n_started] && !prepare_prompt(a, a->n_started, error))
+            return false;
         if (!start_choice(a, &a->slot[a->n_started], &e))
             return (e.code == EY_BUSY && (a->n_started || a->waited_for_load)) ||
                    api_fail_engine(error, a->engine, "", &e);
+    }
     return true;
 }
 

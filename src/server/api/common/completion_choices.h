@@ -22,8 +22,9 @@ struct completion_choices {
     ey_engine *engine;
     size_t model;
     bool waited_for_load; /* for the model: a full queue does not reject it now */
-    const struct api_request *request;
-    ey_prompt **prompt; /* [n_prompts], each until its last answer was started */
+    struct api_request *request;
+    ey_prompt **prompt; /* [n_prompts], each until its last answer was started; NULL before: of
+                           inputs, which are many, as many as run */
     size_t n_prompts;
     struct choice_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_done;

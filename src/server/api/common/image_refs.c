@@ -6,7 +6,12 @@
 
 bool image_refs_open(const struct api_reading *r, struct image_refs *images)
 {
-    images->max = (size_t)r->limits->max_images;
+    return image_refs_open_for(r, images, (size_t)r->limits->max_images);
+}
+
+bool image_refs_open_for(const struct api_reading *r, struct image_refs *images, size_t max)
+{
+    images->max = r->limits->max_images ? max : 0;
     images->ref = arena_array(r->passing, images->max + 1, sizeof(*images->ref));
     return images->ref || api_fail_memory(r->error);
 }

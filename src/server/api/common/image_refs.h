@@ -33,6 +33,8 @@ struct pixel_budget {
 
 /* Makes room for as many as the limits allow. */
 bool image_refs_open(const struct api_reading *r, struct image_refs *images);
+/* For at most so many in the whole request, none where the limits have none. */
+bool image_refs_open_for(const struct api_reading *r, struct image_refs *images, size_t max);
 /* The next one, whose bytes `part` will have; the caller fills in where it is. NULL: there are more
  * than the limits allow. In the order of messages and parts. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,

@@ -235,6 +235,18 @@ static void read_weights(struct model_card *card, const char *directory)
 
 /* ---- the whole ---- */
 
+/* As the engine will find (models/pooling), which knows better once it is there. */
+static ey_task card_task(const struct model_card *card, const char *directory)
+{
+    char path[EY_MAX_PATH];
+    if (strcmp(card->model_type, "qwen3_vl") != 0) return EY_TASK_GENERATE;
+    if (strcasestr(directory, "rerank")) return EY_TASK_RERANK;
+    return strcasestr(directory, "embedding") ||
+                   (path_join(path, directory, "1_Pooling/config.json", NULL) && path_is_file(path))
+               ? EY_TASK_EMBED
+               : EY_TASK_GENERATE;
+}
+
 static bool read_card(struct model_card *card, const char *directory, const char *quantize)
 {
     *card = (struct model_card){.format = "safetensors"};
@@ -248,6 +260,7 @@ static bool read_card(struct model_card *card, const char *directory, const char
     card->thinking = template && strcmp(card->model_type, "qwen3_vl") == 0 &&
                      strstr(template, "<|im_start|>assistant\\n<think>\\n'");
     free(template);
+    card->task = card_task(card, directory);
     card->known = true;
     return true;
 }
@@ -275,7 +288,9 @@ struct model_card server_model_card(struct server *server, size_t model)
     if (info.loaded_once) { /* the engine knows better */
         copy.vision = info.reads_images;
         copy.tools = info.has_tools;
+        copy.task = info.task;
     }
+    if (copy.task != EY_TASK_GENERATE) copy.tools = copy.thinking = false;
     copy.vision = copy.vision && server->options->max_images;
     return copy;
 }

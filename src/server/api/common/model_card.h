@@ -12,6 +12,7 @@ struct model_card {
     char format[16];      /* of the files: "safetensors" */
     char quantization[8]; /* "BF16", "F16", "FP8", "INT4" */
     bool vision, tools, thinking;
+    ey_task task;
     uint64_t parameters, bytes; /* bytes of the weights' files */
     int hidden_size, n_layers, n_heads, n_kv_heads, context, vocab_size;
     int64_t modified; /* seconds since 1970 */

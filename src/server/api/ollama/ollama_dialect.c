@@ -17,5 +17,16 @@
                   .write_event = ollama_write_event,              \
                   .write_unknown_model = ollama_write_unknown_model}
 
+#define OLLAMA_VECTORS(the_kind)                                  \
+    [the_kind] = {.kind = the_kind,                               \
+                  .id_prefix = "",                                \
+                  .call_prefix = "",                              \
+                  .json_type = "application/json; charset=utf-8", \
+                  .lenient = true,                                \
+                  .read = ollama_read_embed,                      \
+                  .write_whole = ollama_write_embed,              \
+                  .write_unknown_model = ollama_write_unknown_model}
+
 const struct api_dialect ollama_dialects[] = {
-    OLLAMA_DIALECT(OLLAMA_CHAT), OLLAMA_DIALECT(OLLAMA_GENERATE), OLLAMA_DIALECT(OLLAMA_NAME)};
+    OLLAMA_DIALECT(OLLAMA_CHAT), OLLAMA_DIALECT(OLLAMA_GENERATE), OLLAMA_DIALECT(OLLAMA_NAME),
+    OLLAMA_VECTORS(OLLAMA_EMBED), OLLAMA_VECTORS(OLLAMA_EMBEDDINGS)};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ollama's API: chat and generate, and bodies that only name a model. */
+/* Ollama's API: chat and generate, vectors, and bodies that only name a model. */
 #ifndef EY_SERVER_OLLAMA_DIALECT_H
 #define EY_SERVER_OLLAMA_DIALECT_H
 
 #include "server/api/common/api_dialect.h"
 
 /* The kinds: which route a request came by. */
-enum ollama_kind { OLLAMA_CHAT, OLLAMA_GENERATE, OLLAMA_NAME };
+enum ollama_kind { OLLAMA_CHAT, OLLAMA_GENERATE, OLLAMA_NAME, OLLAMA_EMBED, OLLAMA_EMBEDDINGS };
 
 extern const struct api_dialect ollama_dialects[]; /* by kind */
 
@@ -30,6 +30,10 @@ bool ollama_read_keep_alive(json_object *request, bool *given, double *seconds,
                             struct api_error *error);
 /* Whether the request has no question, but loads or unloads a model. */
 bool ollama_asks_nothing(json_object *request, enum ollama_kind kind);
+
+bool ollama_read_embed(struct api_parser *p);
+void ollama_write_embed(struct buf *out, struct api_reply *reply, const struct api_choice *choices,
+                        size_t n, const struct api_usage *usage);
 
 void ollama_write_whole(struct buf *out, struct api_reply *reply, const struct api_choice *choices,
                         size_t n, const struct api_usage *usage);

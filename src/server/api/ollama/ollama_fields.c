@@ -298,9 +298,18 @@ static const struct api_field fields[] = {
     {"messages", CHAT, read_ollama_messages},
 };
 
+static bool refuse_task(const struct api_reading *r)
+{
+    api_fail(r->error, "model", "\"%.200s\" does not support %s", r->out->model,
+             r->out->kind == OLLAMA_CHAT ? "chat" : "generate");
+    r->error->code = API_ERROR_UNSUPPORTED;
+    return false;
+}
+
 bool ollama_read(struct api_parser *p)
 {
     struct api_request *out = p->reading.out;
+    if (p->reading.limits->task != EY_TASK_GENERATE) return refuse_task(&p->reading);
     out->stream = true;
     out->drops_messages = out->kind == OLLAMA_CHAT;
     if (!image_refs_open(&p->reading, &p->images) || !api_read_fields(p, fields, COUNT(fields)) ||

@@ -149,7 +149,9 @@ static void add_capabilities(struct json_writer *w, const struct model_card *car
 {
     json_write_key(w, "capabilities");
     json_open_array(w);
-    json_write_string(w, "completion");
+    json_write_string(w, card->task == EY_TASK_GENERATE ? "completion"
+                         : card->task == EY_TASK_EMBED  ? "embedding"
+                                                        : "rerank");
     if (card->vision) json_write_string(w, "vision");
     if (card->tools) json_write_string(w, "tools");
     if (card->thinking) json_write_string(w, "thinking");
@@ -412,18 +414,6 @@ void route_ollama_delete(struct server *server, struct exchange *x)
     completion_close(a);
     exchange_fail(x, 501, NULL, NULL,
                   "deleting a model is not supported by eyelet's server; eyelet rm does it");
-}
-
-void route_ollama_embed(struct server *server, struct exchange *x)
-{
-    size_t model;
-    struct completion *a = open_named_model(server, x, &model);
-    if (!a) return;
-    exchange_fail(x, 501, NULL, NULL,
-                  "\"%.200s\" does not support embedding: embedding models are not supported by "
-                  "eyelet",
-                  a->request.model);
-    completion_close(a);
 }
 
 void route_ollama_unsupported(struct server *server, struct exchange *x)

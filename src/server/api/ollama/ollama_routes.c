@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat and generate; loading and unloading, which are requests without a question. */
+/* Chat, generate and vectors; loading and unloading, which are requests without a question. */
 #include "server/api/ollama/ollama_routes.h"
 
 #include <stdlib.h>
@@ -53,6 +53,46 @@ static void run_ollama(struct server *server, struct exchange *x, enum ollama_ki
     if (ok) ok = given && seconds == 0 ? answer_unload(a, x) : answer_load(a, x, given, seconds);
     if (!ok) completion_fail(a, x);
     completion_close(a);
+}
+
+/* No input is no question either. */
+static void reply_no_vectors(struct completion *a, struct exchange *x)
+{
+    struct buf out = buf_with_max(MAX_LOAD_REPLY);
+    struct api_usage usage = {0};
+    ollama_write_embed(&out, &a->reply, NULL, 0, &usage);
+    exchange_reply(x, 200, a->request.dialect->json_type, &out);
+    buf_free(&out);
+    completion_close(a);
+}
+
+static void run_embed(struct server *server, struct exchange *x, enum ollama_kind kind)
+{
+    bool given;
+    double seconds;
+    struct completion *a = ollama_open(server, x, kind);
+    if (!a) return;
+    if (!ollama_read_keep_alive(api_request_json(&a->request), &given, &seconds, &a->error)) {
+        completion_fail(a, x);
+        completion_close(a);
+        return;
+    }
+    if (!completion_read(a, x)) return;
+    if (given) model_manager_keep(server->model_manager, a->lease.model, seconds);
+    if (a->request.n_prompts)
+        completion_answer(a, x);
+    else
+        reply_no_vectors(a, x);
+}
+
+void route_ollama_embed(struct server *server, struct exchange *x)
+{
+    run_embed(server, x, OLLAMA_EMBED);
+}
+
+void route_ollama_embeddings(struct server *server, struct exchange *x)
+{
+    run_embed(server, x, OLLAMA_EMBEDDINGS);
 }
 
 void route_ollama_chat(struct server *server, struct exchange *x)

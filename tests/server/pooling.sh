@@ -1,0 +1,126 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A server that embeds, reranks and answers at once: pooling.sh EYELET MKCHECKPOINT JSON_AT, in the source tree.
+# What is computed is held to the reference by tests/golden; here it is that batches, images and dialects agree.
+set -u
+eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") root=$PWD
+. "$(dirname "$(realpath "$0")")/../cli/common.sh"
+export HOME=$work HF_HOME=$work/no-cache
+pid=
+trap 'kill $pid 2>/dev/null; rm -rf "$work"' EXIT
+"$mkcheckpoint" --like tiny-embedding-bf16 --seed 17 embedding >/dev/null
+"$mkcheckpoint" --like tiny-reranker-bf16 --seed 18 tiny-reranker >/dev/null
+"$mkcheckpoint" --like tiny-untied-bf16 vectors >/dev/null
+
+# Options first: they end before a port is opened.
+try 'a task of several models' 2 - 'is for one model' serve embedding tiny-reranker --port 0 --task embed
+try 'no such task' 2 - 'takes auto' serve embedding --port 0 --task draw
+"$mkcheckpoint" --like tiny-qwen3-bf16 text >/dev/null
+try 'a family that only answers' 2 - 'only Qwen3-VL models embed' plan text --task embed
+
+"$eyelet" serve embedding tiny-reranker "$root/models/demo" --port 0 --device cpu >log 2>&1 </dev/null &
+pid=$!
+is_ready() {
+  port=$(sed -n 's/.*ready on http:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' log)
+  [ -n "$port" ] || ended $pid
+}
+await is_ready
+post() { # post PATH BODY: `out`
+  status=$(curl -s -o out -w '%{http_code}' -H 'Content-Type: application/json' "http://127.0.0.1:$port$1" -d "$2" 2>err)
+}
+answers() { # answers NAME STATUS PATTERN PATH BODY
+  post "$4" "$5"
+  [ "$status" = "$2" ] && grep -qE -- "$3" out
+  say "$1"
+}
+bytes=$(base64 -w0 "$root/tests/golden/pictures/16-64x64.png")
+image="data:image/png;base64,$bytes"
+
+# ---- vectors ----
+answers 'a text' 200 '"prompt_tokens":[0-9]+,"total_tokens"' /v1/embeddings '{"model":"embedding","input":"hello"}'
+"$json_at" data.0.embedding <out >one
+post /v1/embeddings '{"model":"embedding","input":["a red car on the street","hello","","the house"]}'
+[ "$("$json_at" data.1.embedding <out)" = "$(cat one)" ]
+say 'the same in a batch'
+same 'in order' '0	1	2	3' data.0.index data.1.index data.2.index data.3.index
+many=$(for i in $(seq 300); do printf '"text %d",' "$i"; done)
+answers '301 inputs' 200 '"index":300' /v1/embeddings "{\"model\":\"embedding\",\"input\":[$many\"hello\"]}"
+[ "$("$json_at" data.300.embedding <out)" = "$(cat one)" ]
+say 'the last of 301 is the same'
+post /api/embed '{"model":"embedding","input":["x","hello"]}'
+[ "$("$json_at" embeddings.1 <out)" = "$(cat one)" ]
+say "Ollama's is the same"
+post /api/embeddings '{"model":"embedding","prompt":"hello"}'
+[ "$("$json_at" embedding <out)" = "$(cat one)" ]
+say "Ollama's older one is the same"
+post /embeddings '{"model":"embedding","content":"hello"}'
+[ "$("$json_at" 0.embedding.0 <out)" = "$(cat one)" ]
+say "llama.cpp's is the same"
+post /v1/embeddings '{"model":"embedding","messages":[{"role":"user","content":"hello"}]}'
+[ "$("$json_at" data.0.embedding <out)" = "$(cat one)" ]
+say "vLLM's messages are the same"
+
+post /v1/embeddings "{\"model\":\"embedding\",\"input\":[{\"image\":\"$bytes\",\"text\":\"at the lake\"}]}"
+"$json_at" data.0.embedding <out >one
+post /v1/embeddings "{\"model\":\"embedding\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"at the lake\"},
+  {\"type\":\"image_url\",\"image_url\":{\"url\":\"$image\"}}]}]}"
+[ "$("$json_at" data.0.embedding <out)" = "$(cat one)" ] && [ "$(wc -c <one)" -gt 2000 ]
+say 'an image and a text, in either form'
+post /api/embed "{\"model\":\"embedding\",\"input\":\"at the lake\",\"images\":[\"$bytes\"]}"
+[ "$("$json_at" embeddings.0 <out)" = "$(cat one)" ]
+say "an image by Ollama's form"
+post /embedding "{\"model\":\"embedding\",\"content\":[{\"prompt_string\":\"<__media__>\nat the lake\",\"multimodal_data\":[\"$bytes\"]}]}"
+[ "$("$json_at" 0.embedding.0 <out)" = "$(cat one)" ]
+say "an image by llama.cpp's form"
+
+long=$(printf 'the house and the tree %.0s' $(seq 3000))
+answers 'too long' 400 'the input has [0-9]+ tokens; at most 8191' /v1/embeddings "{\"model\":\"embedding\",\"input\":\"$long\"}"
+answers 'cut where it may be' 200 '"prompt_tokens":100,' /v1/embeddings \
+  "{\"model\":\"embedding\",\"input\":\"$long\",\"truncate_prompt_tokens\":100}"
+answers "cut by Ollama's default" 200 '"prompt_eval_count":8191}' /api/embed "{\"model\":\"embedding\",\"input\":\"$long\"}"
+answers 'not with truncate false' 400 '"error":"the input length exceeds the context length"' /api/embed \
+  "{\"model\":\"embedding\",\"input\":\"$long\",\"truncate\":false}"
+answers 'an image that is none' 400 '"param": "input\[1\].image"' /v1/embeddings \
+  '{"model":"embedding","input":["x",{"image":"aGVsbG8="}]}'
+
+# ---- scores ----
+answers 'rerank' 200 '"relevance_score":' /v1/rerank \
+  '{"model":"tiny-reranker","query":"where is the cat?","documents":["The cat is on the house.","Water is near the tree."]}'
+same 'by the reference (tests/golden): 0.4361 before 0.1131' '1	0' results.0.index results.1.index
+post /v1/score '{"model":"tiny-reranker","text_1":"where is the cat?","text_2":["The cat is on the house.","Water is near the tree."]}'
+case $("$json_at" data.0.score data.1.score <out) in 0.1[012]*$'\t'0.4[234]*) true ;; *) false ;; esac
+say 'score: the same numbers in the order of the request'
+answers 'an image as a document' 200 '"multi_modal":null' /rerank \
+  "{\"model\":\"tiny-reranker\",\"query\":\"red car\",\"documents\":[{\"image\":\"$image\"},\"a\"]}"
+answers 'an image that is none' 400 '"param": "documents\[1\].image"' /rerank \
+  "{\"model\":\"tiny-reranker\",\"query\":{\"image\":\"$image\"},\"documents\":[{\"image\":\"$image\"},{\"image\":\"aGVsbG8=\"}]}"
+answers 'a model that embeds, by cosines' 200 '"index":1,"relevance_score":(1|0.99)' /rerank \
+  '{"model":"embedding","query":"a","documents":["b","a"],"top_n":1}'
+
+# ---- who does what ----
+answers 'the chat model beside them' 200 '"content":' /v1/chat/completions \
+  '{"model":"demo","messages":[{"role":"user","content":"hi"}],"max_tokens":2}'
+answers 'it makes no vectors' 400 'The model `demo` does not make embeddings' /v1/embeddings '{"model":"demo","input":"x"}'
+answers "nor in Ollama's words" 400 '"error":"\\"demo\\" does not support embedding"' /api/embed '{"model":"demo","input":"x"}'
+answers "nor in llama.cpp's" 501 'not_supported_error' /embedding '{"model":"demo","content":"x"}'
+answers 'and no scores' 400 'does not rerank' /rerank '{"model":"demo","query":"x","documents":["y"]}'
+answers 'a reranker makes no vectors' 400 'does not make embeddings' /v1/embeddings '{"model":"tiny-reranker","input":"x"}'
+answers 'nor answers' 400 'scores documents and does not answer' /v1/chat/completions \
+  '{"model":"tiny-reranker","messages":[{"role":"user","content":"hi"}]}'
+answers "nor in Ollama's words" 400 '\\"embedding\\" does not support chat' /api/chat \
+  '{"model":"embedding","messages":[{"role":"user","content":"hi"}]}'
+curl -s "http://127.0.0.1:$port/api/tags" >out
+grep -q '"capabilities":\["embedding","vision"\]' out && grep -q '"capabilities":\["rerank","vision"\]' out
+say 'what each can do is listed'
+kill $pid
+wait $pid
+
+# ---- by option, whatever the folder is called ----
+"$eyelet" serve vectors --port 0 --device cpu --task embed >log 2>&1 </dev/null &
+pid=$!
+await is_ready
+answers '--task embed' 200 '"embedding":\[' /v1/embeddings '{"input":"x"}'
+kill $pid
+wait $pid
+echo "1..$ran"
+exit $((failed > 0))
