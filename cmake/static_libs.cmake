@@ -4,7 +4,7 @@
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 set(PKG_CONFIG_ARGN --static)
 # glibc's own parts have .a files too: found by that name they would go into the program.
-foreach(prefix JSONC PCRE2 UTF8PROC TURBOJPEG PNG WEBP ZLIB CRYPTO)
+foreach(prefix JSONC PCRE2 UTF8PROC TURBOJPEG PNG WEBP ZLIB CRYPTO SQLITE)
   foreach(part m dl pthread)
     set(pkgcfg_lib_${prefix}_${part} ${part} CACHE STRING "glibc's, shared" FORCE)
   endforeach()

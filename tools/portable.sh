@@ -81,7 +81,7 @@ add_licences() {
   local package
   for package in libheif1 libtiff6 liblerc4 libdeflate0 liblzma5 libjpeg62-turbo libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 \
     libutf8proc2 libturbojpeg0 \
-    libpng16-16 libwebp7 libgif7 libssl3 libedit2 libtinfo6 libbsd0 libyaml-0-2 libmicrohttpd12 libgnutls30 libnettle8 libhogweed6 libgmp10 \
+    libpng16-16 libwebp7 libgif7 libssl3 libsqlite3-0 libedit2 libtinfo6 libbsd0 libyaml-0-2 libmicrohttpd12 libgnutls30 libnettle8 libhogweed6 libgmp10 \
       libtasn1-6 libp11-kit0 \
     libidn2-0 libunistring2 libffi8 libcurl4 libnghttp2-14 librtmp1 libssh2-1 libpsl5 libgssapi-krb5-2 libkrb5-3 \
       libk5crypto3 \

@@ -6,8 +6,8 @@
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev
-  libheif-dev libtiff-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libcmocka-dev libedit-dev libyaml-dev
-  libmicrohttpd-dev libcurl4-openssl-dev poppler-utils' # poppler-utils: for tests of PDF
+  libheif-dev libtiff-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libsqlite3-dev libcmocka-dev libedit-dev
+  libyaml-dev libmicrohttpd-dev libcurl4-openssl-dev poppler-utils' # poppler-utils: for tests of PDF
 for set in "$@"; do
   case $set in
     clang) packages="$packages clang libclang-rt-14-dev" ;;

@@ -59,8 +59,9 @@ static int sequences_wanted(const struct cli_engine *s)
 static bool open_engine(struct cli_engine *s, ey_err *e)
 {
     const struct options *o = s->options;
-    if (!model_choose(s->model, o->model, o->quiet, e) || !pull_model_if_missing(s->model, o, e))
-        return false;
+    const bool chosen = s->embeds ? model_choose_embedding(s->model, o->model, o->quiet, e)
+                                  : model_choose(s->model, o->model, o->quiet, e);
+    if (!chosen || !pull_model_if_missing(s->model, o, e)) return false;
     ey_engine_options engine = ey_engine_defaults();
     if (!engine_options_set(&engine, o, e)) return false;
     engine.model = s->model;

@@ -23,6 +23,7 @@ struct cli_engine {
     bool sampled;          /* an answer was drawn with it */
     bool ignore_eos;       /* answers go on to their longest */
     int max_images;        /* images of one request; 1 unless set before cli_engine_load */
+    bool embeds;           /* set before cli_engine_load: a model that does is wanted */
     bool at_once;          /* set before cli_engine_load: as many sequences as the device likes */
     bool shared;           /* several threads ask: no progress line, Ctrl-C is watched outside */
 };

@@ -38,6 +38,7 @@ struct command_group {
 
 static const struct command_group groups[] = {
     {"Ask about images", ASK | CAPTION | SCENE | READ | DETECT | EXTRACT | CHAT},
+    {"Find images", SEARCH | EMBED},
     {"Serve", SERVE},
     {"Models", PULL | LIST | RM | PLAN | QUANTIZE | CONVERT},
     {"This machine", DOCTOR | BENCH | TOKENIZE},
@@ -111,7 +112,6 @@ static const char *hint_for(const char *name)
         {"stop", "Ctrl-C or SIGTERM ends eyelet serve"},
         {"create", "eyelet quantize MODEL OUT writes a smaller checkpoint"},
         {"push", "eyelet uploads nothing"},
-        {"embed", "this model answers; it makes no embeddings"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
         if (strcmp(name, hints[i][0]) == 0) return hints[i][1];

@@ -82,6 +82,27 @@ static const struct command commands[] = {
      "\n"
      "  eyelet chat photo.jpg\n"
      "  eyelet chat --system \"Answer in one sentence.\" photo.jpg\n"},
+    {"search", SEARCH, cmd_search, "FOLDER [QUERY]", "the images of a folder that fit a text",
+     "Makes an index of the folder's images, those below its folders too, in the file\n"
+     ".eyelet-index.sqlite in it, then prints the best with their scores. Later runs index what "
+     "is\n"
+     "new or has changed, by size and time, and forget what is gone; one that is stopped goes on\n"
+     "where it was. Without QUERY or --like the index is brought up to date and nothing is "
+     "printed.\n"
+     "Needs an embedding model (docs/guides/embeddings.md).\n"
+     "\n"
+     "  eyelet search photos \"red bicycle at night\"\n"
+     "  eyelet search photos --like bicycle.jpg --top 5 --json\n"},
+    {"embed", EMBED, cmd_embed, "TEXT|IMAGE...", "vectors of texts and images, a line of JSON each",
+     "An argument that is a file, a folder or an address is an image, or the images in it; "
+     "anything\n"
+     "else is a text. --lines FILE, or standard input where nothing is named, has a text a line, "
+     "or\n"
+     "a JSON object with \"text\", \"image\" (a file) and \"instruction\". Needs an embedding "
+     "model.\n"
+     "\n"
+     "  eyelet embed \"a red bicycle\" bicycle.jpg --dimensions 256\n"
+     "  eyelet embed --lines captions.txt -o vectors.jsonl\n"},
     {"serve", SERVE, cmd_serve, "[MODEL...]", "the OpenAI API, metrics and a web page on port 8000",
      "The port is open at once; requests wait until the model is loaded. Ctrl-C or SIGTERM lets\n"
      "running requests finish, a second one stops at once (SIGTERM: after a second). SIGHUP reads "

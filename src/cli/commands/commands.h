@@ -10,6 +10,7 @@ int cmd_bench(const struct options *options);
 int cmd_caption(const struct options *options);
 int cmd_chat(const struct options *options);
 int cmd_detect(const struct options *options);
+int cmd_embed(const struct options *options);
 int cmd_doctor(const struct options *options);
 int cmd_extract(const struct options *options);
 int cmd_list(const struct options *options);
@@ -20,6 +21,7 @@ int cmd_quantize(const struct options *options);
 int cmd_read(const struct options *options);
 int cmd_rm(const struct options *options);
 int cmd_scene(const struct options *options);
+int cmd_search(const struct options *options);
 int cmd_serve(const struct options *options);
 int cmd_tokenize(const struct options *options);
 

@@ -49,14 +49,20 @@ static bool find_demo(char *out)
     return false;
 }
 
-static struct model_listing *largest_listing(struct model_listing *list, size_t n)
+/* Models that embed or rerank have the architecture of those that answer, and other names. */
+static bool is_wanted(const struct model_listing *model, bool embeds)
+{
+    const bool does_embed = strcasestr(model->name, "embedding") != NULL,
+               reranks = strcasestr(model->name, "rerank") != NULL;
+    return model->bytes && model->architecture && strcmp(model->architecture, architecture) == 0 &&
+           !reranks && does_embed == embeds;
+}
+
+static struct model_listing *largest_listing(struct model_listing *list, size_t n, bool embeds)
 {
     struct model_listing *best = NULL;
     for (size_t i = 0; i < n; i++)
-        if (list[i].bytes && list[i].architecture &&
-            strcmp(list[i].architecture, architecture) == 0 &&
-            (!best || list[i].bytes > best->bytes))
-            best = &list[i];
+        if (is_wanted(&list[i], embeds) && (!best || list[i].bytes > best->bytes)) best = &list[i];
     return best;
 }
 
@@ -74,12 +80,12 @@ static bool is_whole(const struct model_listing *model, bool quiet)
 
 /* The largest model of the cache that eyelet runs, skipping incomplete ones; false when
  * there is none. */
-static bool find_in_cache(char *out, bool quiet, ey_err *e)
+static bool find_in_cache(char *out, bool embeds, bool quiet, ey_err *e)
 {
     struct model_listing *list = NULL, *best;
     size_t n = 0;
     if (!model_list(&list, &n, NULL)) return false;
-    while ((best = largest_listing(list, n)) && !is_whole(best, quiet))
+    while ((best = largest_listing(list, n, embeds)) && !is_whole(best, quiet))
         best->bytes = 0;
     bool found = best && copy_path(out, best->directory, e);
     model_list_free(list, n);
@@ -97,11 +103,21 @@ bool model_name_expand(char *out, const char *asked, ey_err *e)
     return copy_path(out, n && !elsewhere ? repositories[0] : asked, e);
 }
 
+bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e)
+{
+    if (asked) return model_name_expand(out, asked, e);
+    return find_in_cache(out, true, quiet, e) ||
+           ey_fail(e, EY_NOT_FOUND,
+                   "no model: none is named with --model or EYELET_MODEL, and the Hugging Face "
+                   "cache has no Qwen3-VL-Embedding; get one with: eyelet pull "
+                   "Qwen/Qwen3-VL-Embedding-2B");
+}
+
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
 {
     bool demo = asked && strcmp(asked, "demo") == 0;
     if (asked && !demo) return model_name_expand(out, asked, e);
-    if (!demo && find_in_cache(out, quiet, e)) return true;
+    if (!demo && find_in_cache(out, false, quiet, e)) return true;
     if (find_demo(out)) {
         if (!demo && !quiet)
             fprintf(stderr,

@@ -11,6 +11,9 @@
  * standard error unless `quiet`. */
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e);
 
+/* The same for a model that embeds; there is no demo of one. */
+bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e);
+
 /* The repository that a short name (qwen3-vl:2b) means: the first of them that is in the cache,
  * else the first. Anything else stays as it is. */
 bool model_name_expand(char *out, const char *asked, ey_err *e);

@@ -29,7 +29,9 @@
     X(QUANTIZE, 8192, "quantize") \
     X(PULL, 16384, "pull")        \
     X(RM, 32768, "rm")            \
-    X(CONVERT, 65536, "convert")
+    X(CONVERT, 65536, "convert")  \
+    X(EMBED, 131072, "embed")     \
+    X(SEARCH, 262144, "search")
 
 enum command_bit {
 #define COMMAND_BIT(name, bit, text) name = bit,
@@ -47,9 +49,9 @@ enum {
 /* Commands that take many images. */
 enum { BATCHES = ASK | CAPTION | SCENE | READ | DETECT | EXTRACT };
 /* Commands that use a model, and may have to download it. */
-enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE };
+enum { USERS = ANSWERS | BENCH | SERVE | TOKENIZE | EMBED | SEARCH };
 /* Commands that open an engine or plan one. */
-enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE };
+enum { ENGINES = ANSWERS | BENCH | PLAN | SERVE | EMBED | SEARCH };
 
 enum { MAX_PIXELS_NATIVE = -1 };
 
@@ -86,6 +88,10 @@ struct options {
     /* chat */
     const char *system;
     bool no_history;
+    /* embed, search */
+    const char *instruction, *lines, *index, *like;
+    int64_t dimensions, top; /* dimensions 0: all */
+    bool rebuild, no_update;
     /* serve */
     const char *config;
     const char *host, *ssl_keyfile, *ssl_certfile, *api_key_file, *local_media_path, *image_limit,

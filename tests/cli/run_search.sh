@@ -1,0 +1,110 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# embed and search: what gets a vector, what the index has after changes, kills and other programs.
+# run_search.sh EYELET MKCHECKPOINT JSON_AT
+eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
+root=$PWD
+here=$(dirname "$(realpath "$0")")
+. "$here/common.sh"
+export HF_HOME=$work/no-cache
+"$mkcheckpoint" --like tiny-embedding-bf16 --seed 17 embedding >/dev/null
+"$mkcheckpoint" --like tiny-embedding-bf16 --seed 5 other-embedding >/dev/null
+"$mkcheckpoint" --like tiny-untied-bf16 vectors >/dev/null
+examples=$root/tests/golden/pictures
+
+# ---- embed ----
+try 'no model' 1 - 'eyelet pull Qwen/Qwen3-VL-Embedding-2B' embed hello
+export EYELET_MODEL=embedding
+try 'a model that answers' 2 - 'makes no embeddings' embed hello --model "$root/models/demo"
+try 'one that embeds if told so' 0 '^{"text": "hello", "embedding": \[' - embed hello --model vectors --task embed
+try 'a text' 0 '^{"text": "hello", "embedding": \[-0\.0[0-9]+, ' - embed hello
+cp out one
+[ "$("$json_at" embedding <out | tr ',' '\n' | wc -l)" -eq 256 ]
+say 'of all dimensions'
+try 'fewer' 0 '"prompt_tokens": [0-9]+' - embed hello --dimensions 64 --json
+[ "$("$json_at" embedding <out | tr ',' '\n' | wc -l)" -eq 64 ]
+say 'of 64'
+try 'too many' 2 - "this model's vectors have 256" embed hello --dimensions 1000
+mkdir photos photos/more
+cp "$examples"/{04-256x256.png,07-300x211.jpg,16-64x64.png} photos
+cp "$examples"/{09-224x224.png,11-17x17.png} photos/more
+try 'texts and images' 0 '^{"image": "photos/16-64x64.png", "embedding"' - embed photos/16-64x64.png hello -r photos/more
+[ "$(cut -d'"' -f4 out | paste -sd ' ')" = 'photos/16-64x64.png photos/more/09-224x224.png photos/more/11-17x17.png hello' ]
+say 'images first'
+tail -1 out | cmp -s - one
+say 'the same in a batch'
+printf 'hello\n{"text": "two", "image": "photos/16-64x64.png", "instruction": "Find it"}\n\n"three"\n' >in
+try 'lines of standard input' 0 '^{"text": "three", ' - embed
+head -1 out | cmp -s - one
+say 'the same as an argument'
+rm in
+printf 'hello\n{"image": "nope.png"}\n' >lines
+try 'an image that is not there' 1 - '1 of 2 inputs failed' embed --lines lines -o vectors.jsonl
+cmp -s <(head -1 vectors.jsonl) one && grep -q '^{"image": "nope.png", "error": "nope.png: No such file' vectors.jsonl
+say 'into a file'
+for line in '{"text": 5}' '{}' '{"text": "x"'; do
+  echo "$line" >lines
+  try "a line that is none: $line" 2 - '(line 1|must be)' embed --lines lines
+done
+try 'nothing at all' 2 - 'needs a text or an image' embed
+
+# ---- search ----
+try 'no folder' 1 - 'no such folder' search nope x
+try 'no query, no index: it is made' 0 - '5 images: 5 indexed now, 0 failed, 0 gone' search photos
+try 'a query' 0 '^ *-?0\.[0-9]+  photos/' - search photos "red bicycle at night" --top 2
+[ "$(wc -l <out)" -eq 2 ] && [ "$(sort -rn out)" = "$(cat out)" ]
+say 'the best two, in order'
+cp out before
+try 'as JSON' 0 '"images": 5, "results": \[{"image": "photos/' - search photos "red bicycle at night" --json
+same 'the same' "\"$(sed -n '1s/.*  //p' before)\"" results.0.image
+try 'like an image: itself first' 0 '^ 1\.0000  photos/07-300x211.jpg$' - search photos --like photos/07-300x211.jpg --top 1
+try 'an image and a text' 0 'photos/' - search photos "at night" --like photos/07-300x211.jpg --top 1
+echo hello >photos/no.jpg
+cp "$examples/19-48x112.png" $'photos/b\xff\x01d.png'
+rm photos/16-64x64.png
+cp "$examples/17-333x1000.png" photos/04-256x256.png
+try 'new, changed, gone, damaged' 0 - '6 images: 2 indexed now, 1 failed, 1 gone' search photos
+try 'nothing again' 0 - - search photos
+try 'a name of odd bytes' 0 'photos/b' - search photos x --top 9
+try 'not looked at' 0 . - search photos x --no-update
+try 'another model' 2 - 'the index was made with .*/embedding, not .*/other-embedding' search photos x --model other-embedding
+(unset EYELET_MODEL; try "the index's model where none is named" 0 . - search photos x)
+try 'made again' 0 . '5 indexed now' search photos x --model other-embedding --rebuild --dimensions 64
+try 'no index' 1 - 'there is no index yet' search photos/more x --no-update
+try 'elsewhere' 0 . '2 indexed now' search photos/more x --index elsewhere.sqlite
+[ -s elsewhere.sqlite ] && [ ! -e photos/more/.eyelet-index.sqlite ]
+say 'and there alone'
+echo text >index.txt
+try 'no index at all' 2 - 'is no index' search photos/more x --index index.txt
+[ "$(cat index.txt)" = text ]
+say 'stays what it is'
+head -c 5000 elsewhere.sqlite >cut.sqlite
+try 'a cut one' 2 - '(no index|damaged)' search photos/more x --index cut.sqlite
+mkdir empty
+try 'an empty folder' 2 - 'has no images' search empty x
+
+# ---- killed on the way ----
+mkdir many
+for i in $(seq 160); do cp "$examples/18-1280x720.jpg" "many/$i.jpg"; done
+"$eyelet" search many --threads 1 >/dev/null 2>&1 &
+pid=$!
+some_done() { ended $pid || { "$eyelet" search many x --no-update --json 2>/dev/null | grep -q '"images": [1-9]'; }; }
+await some_done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+"$eyelet" search many >out 2>err
+grep -qE '160 images: (1?[0-9]?[0-9]) indexed now, 0 failed' err && ! grep -q '160 indexed now' err
+say 'goes on where it was'
+"$eyelet" search many x --top 1 >out 2>err && "$eyelet" search many x --top 200 >out 2>err && [ "$(wc -l <out)" -eq 160 ]
+say 'all are there'
+
+# Two programs at once: one waits, or says that it cannot write; the index is whole afterwards.
+mkdir both
+cp many/{1,2,3,4,5,6,7,8}.jpg both
+"$eyelet" search both >/dev/null 2>&1 &
+first=$!
+"$eyelet" search both >/dev/null 2>&1 &
+wait $first $!
+try 'two at once' 0 '"images": 8' '*' search both x --json
+echo "1..$ran"
+exit $((failed > 0))
