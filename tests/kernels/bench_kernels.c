@@ -77,13 +77,14 @@ static void print_limits(const struct bench *b)
     printf("\n");
 }
 
-static void move_on(struct bench *b, struct problem *p)
+static void move_on(struct bench *b, struct run *r, struct problem *p)
 {
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
         size_t bytes = weight_data_bytes(&p->w[i]);
         if (!bytes) continue;
         if (b->next + bytes > region_bytes) b->next = 0;
         p->w[i].data = b->region + b->next;
+        cpu_weight_of(r->w[i])->m.tensor.data = p->w[i].data;
         b->next = (b->next + bytes + 4095) / 4096 * 4096;
     }
 }
@@ -101,7 +102,7 @@ static double time_calls(struct bench *b, struct run *r, struct problem *p, doub
     int n = 0;
     p->c->op->call(r, 0, p->n);
     while (n < MAX_SAMPLES && (n < 3 || seconds_now() - start < seconds_a_row)) {
-        move_on(b, p);
+        move_on(b, r, p);
         double before = seconds_now();
         p->c->op->call(r, 0, p->n);
         times[n++] = seconds_now() - before;
