@@ -145,6 +145,8 @@ struct cut {
 bool run_all(float *out, struct backend *be, const struct problem *p, const struct cut *cut);
 
 void case_name(char *out, size_t size, const struct test_case *c);
+/* Whether its matrices share scales in groups and are multiplied in int16. */
+bool case_in_int16_groups(const struct test_case *c, const struct cpu_kernels *k);
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache);
 /* got[n] against want[n]: NaN where NaN, the error's power below `bound` times the power of want,
  * and no single element far outside of that. Says what is wrong on standard output. */
@@ -175,8 +177,8 @@ struct direct_test {
     const char *name;
     bool (*check)(const struct cpu_kernels *k, uint64_t seed);
 };
-extern const struct direct_test direct_tests[], attention_tests[],
-    int16_tests[]; /* ended by a NULL name */
+extern const struct direct_test direct_tests[], attention_tests[], int16_tests[],
+    groups_tests[]; /* ended by a NULL name */
 
 /* ---- the table on a GPU (cases_on_gpu.c) ---- */
 /* Every row, or with a `sample` above 1 each so manyth, and none of the large ones: a GPU that is

@@ -188,6 +188,17 @@ static int matrices_in_int16(const struct problem *p, bool yes)
     return n;
 }
 
+bool case_in_int16_groups(const struct test_case *c, const struct cpu_kernels *k)
+{
+    if (!k->blocks) return false;
+    if (c->dtype == DTYPE_INT4) return k->isa.tier != CPU_AMX;
+    switch (c->dtype) {
+#define IN_INT16(id) case DTYPE_##id:
+        FOR_CPU_BLOCK_TYPES(IN_INT16) return true;
+    default: return false;
+    }
+}
+
 /* What the error's power may be, relative to the result's.
  *
  * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum
@@ -201,10 +212,15 @@ static int matrices_in_int16(const struct problem *p, bool yes)
  * which is 9e-6 sqrt(dim) of their standard deviation. FP8 weights in int16: 128 activations have
  * steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose
  * less than that, but a few 2^-22. A vision model's BF16 weights have steps of an 80000th of their
- * length, or a 32767th of the largest. */
+ * length, or a 32767th of the largest. Where weights share scales in groups, 256 activations have
+ * steps of a 26000th of their length: 2^-25 at worst. */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
     enum dtype d = p->c->dtype;
+    if (case_in_int16_groups(p->c, k)) {
+        const double f32_too = (double)FLT_EPSILON * (double)FLT_EPSILON * (32 + p->c->k / 8.0);
+        return p->slack * (f32_too + 0x1p-24) + (from_cache ? 4 * 0x1p-18 : 0);
+    }
     double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0),
            bf16 = p->needs_f32 ? f32 + 0x1p-36 : 0x1p-18, int16 = f32 + 0x1p-22;
     bool coarse = k->low_precision &&

@@ -105,6 +105,20 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
     }
 }
 
+/* Which of the kernels for weights in groups are those of a type; CPU_BLOCK_TYPES: none. Tiles
+ * multiply four-bit weights in BF16. */
+static enum cpu_block_type block_type_of(const struct cpu_kernels *k, enum dtype dtype)
+{
+    if (!k->blocks || (dtype == DTYPE_INT4 && k->isa.tier == CPU_AMX)) return CPU_BLOCK_TYPES;
+    switch (dtype) {
+#define BLOCK_TYPE_OF(id) \
+    case DTYPE_##id: return CPU_BLOCKS_##id;
+        FOR_CPU_BLOCK_TYPES(BLOCK_TYPE_OF)
+#undef BLOCK_TYPE_OF
+    default: return CPU_BLOCK_TYPES;
+    }
+}
+
 /* FP8 weights always have scales here; int8 ones have values of at most 127 and meet few rows only.
  * F16 and F32 weights would lose bits in BF16 matmuls. */
 void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
@@ -116,6 +130,8 @@ void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
                needs_f32 = w->role == ROLE_ATTENTION;
     w->matmul_int16 = dtype == DTYPE_F8_E4M3 ? k->fp8 : NULL;
     w->matmul = low_precision && (!needs_f32 || k->two_pass) ? k->low_precision : k->f32;
+    const enum cpu_block_type blocks = block_type_of(k, dtype);
+    if (blocks != CPU_BLOCK_TYPES) w->matmul = &k->blocks[blocks];
     w->two_pass = needs_f32 && w->matmul->x == X_BF16;
     if (dtype == DTYPE_BF16 && w->role == ROLE_VISION && k->vision) w->matmul = k->vision;
 }

@@ -2,12 +2,12 @@
 /* The hot loops of the cpu backend: a kernel set for each tier (isa/), of which one is chosen for
  * the machine (cpu_kernels_for). Arithmetic by weights:
  *
- *   tier               BF16, int4, int8   FP8              BF16 of the vision model
- *   generic            float32            float32          float32
- *   AVX2               float32            int16 (most)     int16
- *   AVX-512            float32            int16 (most)     int16
- *   AVX-512 with BF16  BF16               int16 (most)     BF16
- *   AMX                BF16 tiles         BF16 tiles       BF16 tiles
+ *   tier               BF16, int8   FP8            int4         GGUF            images' BF16
+ *   generic            float32      float32        float32      float32         float32
+ *   AVX2               float32      int16 (most)   int16        int16 (most)    int16
+ *   AVX-512            float32      int16 (most)   int16        int16 (most)    int16
+ *   AVX-512 with BF16  BF16         int16 (most)   int16        int16 (most)    BF16
+ *   AMX                BF16 tiles   BF16 tiles     BF16 tiles   int16 (most)    BF16 tiles
  *
  * Every function gives each row the same bits whatever else is in the call: sums run over k, or
  * over keys, in an order that depends on neither the number of rows nor the tile. */
@@ -151,6 +151,15 @@ struct matmul_kernels {
     size_t (*gemm_sums)(size_t width); /* floats that gemm() wants for them */
 };
 
+/* Types of weights that share scales in groups and have int16 kernels, each a set of its own. */
+#define FOR_CPU_BLOCK_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS) X(INT4)
+enum cpu_block_type {
+#define CPU_BLOCK_TYPE(id) CPU_BLOCKS_##id,
+    FOR_CPU_BLOCK_TYPES(CPU_BLOCK_TYPE)
+#undef CPU_BLOCK_TYPE
+        CPU_BLOCK_TYPES
+};
+
 /* How a block of keys and values lies. Keys are transposed, [dim, CPU_KEY_BLOCK], values are
  * [CPU_KEY_BLOCK, dim]; BF16 rows lie in pairs, [rows / 2, columns, 2], which is what tile matmuls
  * read. */
@@ -236,6 +245,7 @@ struct cpu_kernels {
     const struct matmul_kernels *low_precision; /* 16 bits, for BF16, FP8, int8 and int4
                                                    weights; NULL: float32 */
     const struct matmul_kernels *fp8;    /* for FP8 weights that cpu_use_int16(); NULL: none */
+    const struct matmul_kernels *blocks; /* [CPU_BLOCK_TYPES], for weights of these; NULL: none */
     const struct matmul_kernels *vision; /* for BF16 weights and rows of an image; NULL: none */
     bool two_pass; /* where BF16 is too coarse, multiply x's BF16 rounding errors, too
                     * (packing_args.two_pass), instead of float32; images' keys and values are then
@@ -292,6 +302,8 @@ extern const struct matmul_kernels cpu_matmul_f32_avx2, cpu_matmul_f32_avx512,
     cpu_matmul_bf16_avx512;
 extern const struct matmul_kernels cpu_matmul_int16_avx2, cpu_matmul_int16_avx2_vnni,
     cpu_matmul_int16_avx512, cpu_matmul_int16_avx512_bf16; /* of FP8 weights */
+extern const struct matmul_kernels cpu_matmul_blocks_avx2[CPU_BLOCK_TYPES],
+    cpu_matmul_blocks_avx2_vnni[CPU_BLOCK_TYPES], cpu_matmul_blocks_avx512[CPU_BLOCK_TYPES];
 extern const struct matmul_kernels cpu_matmul_vision_avx2, cpu_matmul_vision_avx2_vnni,
     cpu_matmul_vision_avx512;                           /* int16, too */
 extern const struct row_kernels cpu_row_kernels_avx512; /* of AMX, too */

@@ -49,6 +49,7 @@ const struct cpu_kernels cpu_kernels_amx = {
     .rows = &cpu_row_kernels_avx512,
     .f32 = &cpu_matmul_f32_avx512,
     .low_precision = &matmul_amx,
+    .blocks = cpu_matmul_blocks_avx512,
     .two_pass = true,
     .attention = attention_amx,
     .vision_attention = &cpu_vision_attention_amx,

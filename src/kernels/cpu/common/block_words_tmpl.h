@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights that share a scale in groups, as int16: blocks of GGUF files, and four-bit weights whose
+ * scales lie apart.
+ *
+ * Rows are taken 256 columns at a time, a block of K types and eight of 32. The codes of a block
+ * times the whole numbers that scale each 16 or 32 of them (of K types), or less their zero (of
+ * others), are int16 words: what scales remain is one float a group, 256 columns of K types and
+ * 32 to 128 of others. Sums of a group are whole numbers, exact in any order. A row of activations
+ * has a step for each 256 columns: 256 words of a weight row are no longer than 65536, so columns
+ * may be 26000 steps long (int16_tmpl.h).
+ *
+ * A load is a vector of bytes, of which each 16 (a lane) hold codes of 32 columns, `sub`. It
+ * becomes four vectors of words, and a lane of those has every second or fourth column of a sub:
+ * rows of x are packed in that order. */
+#ifndef EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
+#define EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
+
+#include "kernels/cpu/common/gguf_tmpl.h"
+#include "kernels/cpu/common/int16_tmpl.h"
+
+enum {
+    BLOCK = 256,
+    SUB = 32, /* columns */
+    SUBS = BLOCK / SUB,
+    LANE_WORDS = 8,
+    LOAD_SUBS = LANES / 4, /* lanes of a vector */
+    LOADS = SUBS / LOAD_SUBS,
+    LOAD_WORDS = 4,                   /* vectors of a load */
+    BLOCK_WORDS = LOADS * LOAD_WORDS, /* vectors of a block */
+    BLOCK_X_LENGTH = 26000            /* steps */
+};
+
+typedef int8_t bytes_vector __attribute__((vector_size(LANES * 4)));
+typedef int16_t words_vector __attribute__((vector_size(LANES * 4)));
+typedef uint16_t uwords_vector __attribute__((vector_size(LANES * 4)));
+
+/* ---- types ---- */
+
+INLINE bool has_sub_scales(enum dtype dtype)
+{
+    return dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K || dtype == DTYPE_Q6_K ||
+           dtype == DTYPE_IQ4_XS;
+}
+
+INLINE bool has_minima(enum dtype dtype)
+{
+    return dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
+}
+
+/* Bytes of BLOCK columns of a row. */
+INLINE size_t block_bytes(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_Q8_0: return 8 * 34;
+    case DTYPE_Q4_0: return 8 * 18;
+    case DTYPE_Q4_K: return 144;
+    case DTYPE_Q5_K: return 176;
+    case DTYPE_Q6_K: return 210;
+    case DTYPE_IQ4_XS: return 136;
+    default: return BLOCK / 2;
+    }
+}
+
+/* Columns that share a float scale. */
+INLINE size_t scaled_columns(const struct tensor *w)
+{
+    if (w->dtype == DTYPE_INT4) return (size_t)w->group_size;
+    return has_sub_scales(w->dtype) ? BLOCK : SUB;
+}
+
+/* Where the words of lane `lane` of word vector i are from: every `step`th column. */
+struct lane_columns {
+    int first, step;
+};
+
+INLINE struct lane_columns columns_of_lane(enum dtype dtype, int lane, int i)
+{
+    const int odd = i % 2, plane = i / 2, half = lane % 2 * 16;
+    switch (dtype) {
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: return (struct lane_columns){lane / 2 * 64 + plane * 32 + half + odd, 2};
+    case DTYPE_Q6_K:
+        return (struct lane_columns){lane / 4 * 128 + (lane % 4 / 2 + 2 * plane) * 32 + half + odd,
+                                     2};
+    case DTYPE_INT4: return (struct lane_columns){lane * SUB + odd * 2 + plane, 4};
+    default: return (struct lane_columns){lane * SUB + plane * 16 + odd, 2};
+    }
+}
+
+/* ---- what differs between tiers ---- */
+
+INLINE int_vector load_whole(const void *p)
+{
+    int_vector v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE __m128i load_lane(const void *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+#if LANES == 16
+/* 16 bytes `stride` apart a lane; lanes from n on are the last one again. */
+INLINE int_vector load_lanes(const uint8_t *p, size_t stride, int n)
+{
+    int_vector v = _mm512_castsi128_si512(load_lane(p));
+    v = _mm512_inserti32x4(v, load_lane(p + (n > 1 ? 1 : 0) * stride), 1);
+    v = _mm512_inserti32x4(v, load_lane(p + (size_t)(n > 2 ? 2 : n - 1) * stride), 2);
+    return _mm512_inserti32x4(v, load_lane(p + (size_t)(n - 1) * stride), 3);
+}
+
+/* 32 bytes, twice. */
+INLINE int_vector load_half(const uint8_t *p)
+{
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+INLINE int_vector lane_everywhere(__m128i lane)
+{
+    return _mm512_broadcast_i32x4(lane);
+}
+
+INLINE int_vector multiply_high(int_vector a, int_vector b)
+{
+    return _mm512_mulhi_epi16(a, b);
+}
+
+INLINE int_vector look_up_bytes(int_vector table, int_vector at)
+{
+    return _mm512_shuffle_epi8(table, at);
+}
+
+/* sums of four + products of bytes without a sign and bytes with one */
+INLINE int_vector dot_bytes(int_vector sum, int_vector a, int_vector b)
+{
+    return _mm512_dpbusd_epi32(sum, a, b);
+}
+
+INLINE int_vector multiply_bytes(int_vector a, int_vector b)
+{
+    return _mm512_maddubs_epi16(a, b);
+}
+
+INLINE int_vector add_ints(int_vector a, int_vector b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+INLINE int_vector add_pairs_32(int_vector a, int_vector b)
+{
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+
+INLINE int_vector add_pairs_64(int_vector a, int_vector b)
+{
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+#else
+INLINE int_vector load_lanes(const uint8_t *p, size_t stride, int n)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_lane(p)),
+                                   load_lane(p + (size_t)(n - 1) * stride), 1);
+}
+
+INLINE int_vector load_half(const uint8_t *p)
+{
+    return load_whole(p);
+}
+
+INLINE int_vector lane_everywhere(__m128i lane)
+{
+    return _mm256_broadcastsi128_si256(lane);
+}
+
+INLINE int_vector multiply_high(int_vector a, int_vector b)
+{
+    return _mm256_mulhi_epi16(a, b);
+}
+
+INLINE int_vector look_up_bytes(int_vector table, int_vector at)
+{
+    return _mm256_shuffle_epi8(table, at);
+}
+
+/* Sums of two products of bytes, the first without a sign: below 128 none is too large. */
+INLINE int_vector multiply_bytes(int_vector a, int_vector b)
+{
+    return _mm256_maddubs_epi16(a, b);
+}
+
+INLINE int_vector add_words(int_vector sum, int_vector words)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+}
+
+INLINE int_vector dot_bytes(int_vector sum, int_vector a, int_vector b)
+{
+#ifdef __AVXVNNI__
+    return _mm256_dpbusd_avx_epi32(sum, a, b);
+#else
+    return add_words(sum, multiply_bytes(a, b));
+#endif
+}
+
+INLINE int_vector add_ints(int_vector a, int_vector b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+INLINE int_vector add_pairs_32(int_vector a, int_vector b)
+{
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+
+INLINE int_vector add_pairs_64(int_vector a, int_vector b)
+{
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
+#endif
+
+INLINE int_vector bytes_of(int value)
+{
+    return (int_vector)((bytes_vector){0} + (int8_t)value);
+}
+
+INLINE int_vector words_of(int value)
+{
+    return (int_vector)((words_vector){0} + (int16_t)value);
+}
+
+/* ---- codes ---- */
+
+INLINE int_vector upper_nibbles(int_vector v)
+{
+    return (int_vector)((uwords_vector)v >> 4) & bytes_of(15);
+}
+
+/* `mask` of each byte, once the bits from `bit` on are at bit 4; those of the upper half of a
+ * vector of 64 bytes begin two higher. */
+INLINE int_vector bits_to_fourth(int_vector v, int bit, int mask)
+{
+    uwords_vector moved = (uwords_vector)v;
+#if LANES == 16
+    uwords_vector count = (uwords_vector){0} + (uint16_t)(bit < 4 ? 4 - bit : bit - 4);
+    for (int i = LANES; i < 2 * LANES; i++)
+        count[i] = (uint16_t)(bit < 4 ? 2 - bit : bit - 2);
+    moved = bit < 4 ? moved << count : moved >> count;
+#else
+    moved = bit < 4 ? moved << (4 - bit) : moved >> (bit - 4);
+#endif
+    return (int_vector)moved & bytes_of(mask);
+}
+
+/* Codes of a load, lower and upper ones of lanes, of which n are there; of K types those that
+ * scales are multiplied with. */
+INLINE void load_codes(int_vector codes[2], enum dtype dtype, const uint8_t *p, int load, int n)
+{
+    const int first = load * LOAD_SUBS; /* sub */
+    int_vector both;
+    switch (dtype) {
+    case DTYPE_Q8_0:
+        codes[0] = load_lanes(p + first * 34 + 2, 34, n);
+        codes[1] = load_lanes(p + first * 34 + 18, 34, n);
+        return;
+    case DTYPE_Q4_0: both = load_lanes(p + first * 18 + 2, 18, n); break;
+    case DTYPE_Q4_K: both = load_whole(p + 16 + first * 16); break;
+    case DTYPE_Q5_K: both = load_whole(p + 48 + first * 16); break;
+    case DTYPE_Q6_K: both = load_whole(p + first * 16); break;
+    case DTYPE_IQ4_XS: both = load_whole(p + 8 + first * 16); break;
+    default:
+        if (n == LOAD_SUBS)
+            both = load_whole(p + first * 16);
+        else {
+            uint8_t some[sizeof(both)] = {0};
+            memcpy(some, p + first * 16, (size_t)n * 16);
+            both = load_whole(some);
+        }
+        break;
+    }
+    codes[0] = both & bytes_of(15);
+    codes[1] = upper_nibbles(both);
+    if (dtype == DTYPE_Q5_K)
+        for (int i = 0; i < 2; i++)
+            codes[i] |= bits_to_fourth(load_half(p + 16), first + i, 16);
+    if (dtype == DTYPE_Q6_K)
+        for (int i = 0; i < 2; i++) {
+            const int_vector high = bits_to_fourth(load_half(p + 128 + first / 4 * 32),
+                                                   first % 4 + 4 * i, 48);
+            codes[i] = (int_vector)((bytes_vector)(codes[i] | high) - 32);
+        }
+    if (dtype == DTYPE_IQ4_XS)
+        for (int i = 0; i < 2; i++)
+            codes[i] = look_up_bytes(lane_everywhere(gguf_iq4_table()), codes[i]);
+}
+
+INLINE bool codes_have_signs(enum dtype dtype)
+{
+    return dtype == DTYPE_Q8_0 || dtype == DTYPE_Q6_K || dtype == DTYPE_IQ4_XS;
+}
+
+/* ---- whole numbers that belong to codes ---- */
+
+/* Six bits each of eight scales, then of eight minima, as bytes. */
+INLINE void six_bits(uint64_t *scales, uint64_t *minima, const uint8_t *p)
+{
+    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x30303030;
+    uint32_t w[3];
+    memcpy(w, p, sizeof(w));
+    *scales = (w[0] & six) | (uint64_t)((w[2] & four) | (w[0] >> 2 & two)) << 32;
+    *minima = (w[1] & six) | (uint64_t)((w[2] >> 4 & four) | (w[1] >> 2 & two)) << 32;
+}
+
+/* Those of IQ4_XS, and 32: four bits in each of eight nibbles, two more in each of eight pairs. */
+INLINE uint64_t iq4_xs_scales(const uint8_t *p)
+{
+    uint32_t word;
+    uint16_t pairs;
+    memcpy(&pairs, p + 2, sizeof(pairs));
+    memcpy(&word, p + 4, sizeof(word));
+    uint64_t low = word, high = pairs;
+    low = (low | low << 16) & 0x0000ffff0000ffff;
+    low = (low | low << 8) & 0x00ff00ff00ff00ff;
+    low = (low | low << 4) & 0x0f0f0f0f0f0f0f0f;
+    high = (high | high << 24) & 0x000000ff000000ff;
+    high = (high | high << 12) & 0x000f000f000f000f;
+    high = (high | high << 6) & 0x0303030303030303;
+    return low | high << 4;
+}
+
+/* Whole numbers of a block, eight int16 in every lane: scales of a K type (of Q6_K sixteen), or
+ * zeros. In registers: what is stored in pieces is slow to read whole. */
+struct sub_numbers {
+    int_vector eight[2];
+};
+
+INLINE struct sub_numbers eight_bytes_as_numbers(uint64_t bytes)
+{
+    const __m128i words = _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
+    return (struct sub_numbers){{lane_everywhere(words)}};
+}
+
+INLINE __m128i times_256(__m128i numbers)
+{
+    return _mm_slli_epi16(numbers, 8);
+}
+
+/* The scales of a block of a K type; times 256 where codes have signs. */
+INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, const uint8_t *p)
+{
+    uint64_t scales;
+    __m256i sixteen;
+    switch (dtype) {
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: six_bits(&scales, minima, p + 4); return eight_bytes_as_numbers(scales);
+    case DTYPE_IQ4_XS:
+        return (struct sub_numbers){{lane_everywhere(times_256(
+            _mm_sub_epi16(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)iq4_xs_scales(p))),
+                          _mm_set1_epi16(32))))}};
+    default:
+        sixteen = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load_lane(p + 192)), 8);
+        return (struct sub_numbers){{lane_everywhere(_mm256_castsi256_si128(sixteen)),
+                                     lane_everywhere(_mm256_extracti128_si256(sixteen, 1))}};
+    }
+}
+
+/* Bytes of number e in a lane of words. */
+#define LANE_OF(e)                                                                          \
+    2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, \
+        2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1
+#define OWN_LANES(e) LANE_OF(e), LANE_OF(e + 1), LANE_OF((e + 2) % 8), LANE_OF((e + 3) % 8)
+#define PAIRS_OF_LANES(e) LANE_OF(e), LANE_OF(e), LANE_OF((e + 2) % 8), LANE_OF((e + 2) % 8)
+
+/* Each lane's own number, from number `first` on, an even one. */
+INLINE int_vector own_numbers(int_vector eight, int first)
+{
+    static const int8_t at[4][64] = {
+        {OWN_LANES(0)}, {OWN_LANES(2)}, {OWN_LANES(4)}, {OWN_LANES(6)}};
+    return look_up_bytes(eight, load_whole(at[first / 2]));
+}
+
+/* One for each two lanes, and every second number. */
+INLINE int_vector numbers_of_pairs(int_vector eight, int first)
+{
+    static const int8_t at[8][64] = {{PAIRS_OF_LANES(0)}, {PAIRS_OF_LANES(1)}, {PAIRS_OF_LANES(2)},
+                                     {PAIRS_OF_LANES(3)}, {PAIRS_OF_LANES(4)}, {PAIRS_OF_LANES(5)},
+                                     {PAIRS_OF_LANES(6)}, {PAIRS_OF_LANES(7)}};
+    return look_up_bytes(eight, load_whole(at[first]));
+}
+
+/* Each lane's number, as a pair of it and 256 of it, before zeros. */
+INLINE int_vector numbers_as_pairs(int_vector eight, int first)
+{
+#define PAIR_OF(e) 2 * (e), -1, -1, 2 * (e), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1
+#define PAIRS_FROM(e) PAIR_OF(e), PAIR_OF(e + 1), PAIR_OF((e + 2) % 8), PAIR_OF((e + 3) % 8)
+    static const int8_t at[4][64] = {
+        {PAIRS_FROM(0)}, {PAIRS_FROM(2)}, {PAIRS_FROM(4)}, {PAIRS_FROM(6)}};
+    return look_up_bytes(eight, load_whole(at[first / 2]));
+}
+
+/* What the lower or upper codes of a load are multiplied with, or less by. */
+INLINE int_vector numbers_of_load(enum dtype dtype, const struct sub_numbers *sub, int load,
+                                  int plane)
+{
+    const int first = load * LOAD_SUBS;
+    switch (dtype) {
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: return numbers_of_pairs(sub->eight[0], first + plane);
+    case DTYPE_Q6_K: return own_numbers(sub->eight[first / 4], first % 4 + 4 * plane);
+    default: return own_numbers(sub->eight[0], first);
+    }
+}
+
+/* ---- words ---- */
+
+/* Every second code, then the others; times 256 where `raised`. */
+INLINE void widen_codes(int_vector words[2], int_vector codes, bool have_signs, bool raised)
+{
+    const int_vector up = (int_vector)((uwords_vector)codes << 8);
+    if (raised) {
+        words[0] = up;
+        words[1] = codes & words_of(-256);
+    } else if (have_signs) {
+        words[0] = (int_vector)((words_vector)up >> 8);
+        words[1] = (int_vector)((words_vector)codes >> 8);
+    } else {
+        words[0] = codes & words_of(255);
+        words[1] = (int_vector)((uwords_vector)codes >> 8);
+    }
+}
+
+/* Signed codes and scales are both 256 times as large, and the product's upper half is theirs: that
+ * takes an instruction less than extending the signs. */
+INLINE int_vector scale_words(int_vector words, int_vector number, bool raised)
+{
+    return raised ? multiply_high(words, number)
+                  : (int_vector)((words_vector)words * (words_vector)number);
+}
+
+/* A load of the block at p, of which n subs are there; sub: scales of a K type, zeros of INT4. */
+INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uint8_t *p, int load,
+                       int n, const struct sub_numbers *sub)
+{
+    const bool raised = has_sub_scales(dtype) && codes_have_signs(dtype);
+    int_vector codes[2];
+    load_codes(codes, dtype, p, load, n);
+    UNROLL
+    for (int plane = 0; plane < 2; plane++) {
+        int_vector *out = words + 2 * plane;
+        widen_codes(out, codes[plane], codes_have_signs(dtype), raised);
+        if (dtype == DTYPE_Q8_0) continue;
+        const int_vector number = dtype == DTYPE_Q4_0 ? words_of(8)
+                                                      : numbers_of_load(dtype, sub, load, plane);
+        UNROLL
+        for (int i = 0; i < 2; i++)
+            out[i] = has_sub_scales(dtype)
+                         ? scale_words(out[i], number, raised)
+                         : (int_vector)((words_vector)out[i] - (words_vector)number);
+    }
+}
+
+/* ---- rows of x ---- */
+
+/* n columns in steps of a part of their length, in order, zeros after them. Returns the step. */
+INLINE float quantize_columns(int16_t words[BLOCK], const float *x, size_t n)
+{
+    float per_step;
+    const float step = quantization_step(&per_step, x, n, BLOCK_X_LENGTH);
+    for (size_t i = 0; i < BLOCK; i += 2 * LANES) {
+        const int_vector v = join_halves(to_int16((vf)load_padded(x, i, n), per_step),
+                                         to_int16((vf)load_padded(x, i + LANES, n), per_step));
+        memcpy(words + i, &v, sizeof(v));
+    }
+    return step;
+}
+
+INLINE void take_lane(int16_t *out, const int16_t *words, struct lane_columns c)
+{
+    for (int i = 0; i < LANE_WORDS; i++)
+        out[i] = words[c.first + i * c.step];
+}
+
+INLINE uint32_t pair_of(int first, int second)
+{
+    return (uint32_t)(uint16_t)first | (uint32_t)(uint16_t)second << 16;
+}
+
+/* A digit of a number to the base 256, with a sign; the number becomes what is left. */
+INLINE int8_t take_digit(int *number)
+{
+    const int8_t digit = (int8_t)(uint8_t)(*number & 255);
+    *number = (*number - digit) / 256;
+    return digit;
+}
+
+/* number = first + 256 second */
+INLINE uint32_t pair_of_digits(int number)
+{
+    const int8_t first = take_digit(&number);
+    return pair_of(first, number);
+}
+
+INLINE int sum_of_sub(const int16_t *words)
+{
+    int sum = 0;
+    for (int i = 0; i < SUB; i++)
+        sum += words[i];
+    return sum;
+}
+
+#endif
