@@ -257,6 +257,7 @@ INLINE void gemv_gguf_unit(vf *acc, const vf w[GGUF_VECTORS], const struct gemv_
                                             (size_t)i * LANES);
 }
 
+#if LANES == 8
 /* Of GGUF blocks: each unit becomes float32, and is multiplied as such rows are. */
 INLINE void gemv_gguf_streams(float *out, size_t out_stride, const struct gemv_args *t,
                               struct weight_streams p, enum dtype dtype, size_t values,
@@ -280,8 +281,8 @@ INLINE void gemv_gguf_streams(float *out, size_t out_stride, const struct gemv_a
     store_streams(out, out_stride, acc, NULL, &p, t, n);
 }
 
-#if LANES == 16
-/* ---- GGUF types whose codes are looked up, or are bytes ---- */
+#elif LANES == 16
+/* ---- Q4_1: codes are looked up ---- */
 
 enum { GGUF_CHUNK = 256, CHUNK_UNITS = GGUF_CHUNK / GGUF_UNIT };
 
@@ -299,87 +300,16 @@ INLINE void gguf_halves(float out[CHUNK_UNITS], const uint8_t *p, size_t bytes, 
     _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)half)));
 }
 
-/* Eight bytes as floats times a factor. */
-INLINE void gguf_scaled_bytes(float out[CHUNK_UNITS], const void *bytes, float factor)
-{
-    const __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes));
-    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtepi32_ps(wide), _mm256_set1_ps(factor)));
-}
-
-/* Six bits each, as gguf_scale_and_minimum() takes them out one by one. */
-INLINE void gguf_scales_k4(struct gguf_scales *s, const uint8_t *p)
-{
-    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x03030303;
-    uint32_t w[3], scale[2], minimum[2];
-    memcpy(w, p + 4, sizeof(w));
-    scale[0] = w[0] & six;
-    scale[1] = (w[2] & four) | (w[0] >> 6 & two) << 4;
-    minimum[0] = w[1] & six;
-    minimum[1] = (w[2] >> 4 & four) | (w[1] >> 6 & two) << 4;
-    gguf_scaled_bytes(s->scale, scale, gguf_half(p));
-    gguf_scaled_bytes(s->offset, minimum, -gguf_half(p + 2));
-}
-
-INLINE void gguf_scales_iq4_xs(struct gguf_scales *s, const uint8_t *p)
-{
-    uint16_t high;
-    int8_t scale[CHUNK_UNITS];
-    memcpy(&high, p + 2, sizeof(high));
-    for (int i = 0; i < CHUNK_UNITS; i++)
-        scale[i] = (int8_t)(((p[4 + i / 2] >> (i % 2 * 4) & 15) | (high >> (2 * i) & 3) << 4) - 32);
-    gguf_scaled_bytes(s->scale, scale, gguf_half(p));
-}
-
-INLINE void gguf_scales_of(struct gguf_scales *s, enum dtype dtype, const uint8_t *p, size_t bytes,
-                           int n)
-{
-    switch (dtype) {
-    case DTYPE_Q4_K: gguf_scales_k4(s, p); break;
-    case DTYPE_IQ4_XS: gguf_scales_iq4_xs(s, p); break;
-    case DTYPE_Q4_1: gguf_halves(s->offset, p, bytes, 2, n); __attribute__((fallthrough));
-    default: gguf_halves(s->scale, p, bytes, 0, n); break;
-    }
-}
-
-/* What the sixteen codes stand for. */
-INLINE vf gguf_code_values(enum dtype dtype)
-{
-    if (dtype == DTYPE_IQ4_XS) return load_vf(gguf_iq4_value);
-    const float first = dtype == DTYPE_Q4_0 ? -8 : 0;
-    return (vf){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + splat(first);
-}
-
-INLINE __m512i gguf_wide_bytes(const uint8_t *p)
-{
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
 /* Unit u of a chunk: codes are looked up in a table that has their scale, and minimum, already. */
-INLINE void gguf_scaled_unit(vf out[GGUF_VECTORS], enum dtype dtype, vf values, const uint8_t *p,
-                             size_t bytes, const struct gguf_scales *s, int u)
+INLINE void gguf_scaled_unit(vf out[GGUF_VECTORS], const uint8_t *p, size_t bytes,
+                             const struct gguf_scales *s, int u)
 {
-    if (dtype == DTYPE_Q8_0) {
-        const __m128i *q = (const __m128i *)(const void *)(p + (size_t)u * bytes + 2);
-        for (int i = 0; i < GGUF_VECTORS; i++)
-            out[i] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(q + i))) *
-                     splat(s->scale[u]);
-        return;
-    }
-    __m512i low, high;
-    vf table = values * splat(s->scale[u]);
-    if (gguf_has_offset(dtype)) table += splat(s->offset[u]);
-    if (dtype == DTYPE_Q4_K) {
-        const uint8_t *q = p + 16 + u / 2 * 32;
-        const __m128i shift = _mm_cvtsi32_si128(u % 2 * 4);
-        low = _mm512_srl_epi32(gguf_wide_bytes(q), shift);
-        high = _mm512_srl_epi32(gguf_wide_bytes(q + 16), shift);
-    } else {
-        low = gguf_wide_bytes(dtype == DTYPE_IQ4_XS ? p + 8 + u * 16
-                                                    : p + (size_t)u * bytes + bytes - 16);
-        high = _mm512_srli_epi32(low, 4);
-    }
+    const vf codes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+             table = codes * splat(s->scale[u]) + splat(s->offset[u]);
+    const __m512i low = _mm512_cvtepu8_epi32(
+        _mm_loadu_si128((const __m128i *)(const void *)(p + (size_t)u * bytes + bytes - 16)));
     out[0] = (vf)_mm512_permutexvar_ps(low, (__m512)table);
-    out[1] = (vf)_mm512_permutexvar_ps(high, (__m512)table);
+    out[1] = (vf)_mm512_permutexvar_ps(_mm512_srli_epi32(low, 4), (__m512)table);
 }
 
 INLINE void gemv_scaled_streams(float *out, size_t out_stride, const struct gemv_args *t,
@@ -388,7 +318,7 @@ INLINE void gemv_scaled_streams(float *out, size_t out_stride, const struct gemv
 {
     vf acc[GEMV_MAX_NR * GEMV_MR];
     const uint8_t *w[GEMV_MAX_NR];
-    const vf codes = gguf_code_values(dtype);
+    (void)dtype;
     stream_pointers(w, &p, t);
     UNROLL
     for (int i = 0; i < p.n * n; i++)
@@ -398,7 +328,8 @@ INLINE void gemv_scaled_streams(float *out, size_t out_stride, const struct gemv
         const int units = t->k - k < GGUF_CHUNK ? (int)((t->k - k) / GGUF_UNIT) : CHUNK_UNITS;
         const size_t at = k / values * bytes, chunk = GGUF_CHUNK / values * bytes;
         for (int a = 0; a < p.n; a++) {
-            gguf_scales_of(&s[a], dtype, w[a] + at, bytes, units);
+            gguf_halves(s[a].scale, w[a] + at, bytes, 0, units);
+            gguf_halves(s[a].offset, w[a] + at, bytes, 2, units);
             for (size_t line = 0; line < chunk; line += 64)
                 prefetch_weights(w[a] + at + line, GEMV_TO_L2);
         }
@@ -406,7 +337,7 @@ INLINE void gemv_scaled_streams(float *out, size_t out_stride, const struct gemv
             UNROLL
         for (int a = 0; a < p.n; a++) {
             vf wv[GGUF_VECTORS];
-            gguf_scaled_unit(wv, dtype, codes, w[a] + at, bytes, &s[a], u);
+            gguf_scaled_unit(wv, w[a] + at, bytes, &s[a], u);
             gemv_gguf_unit(acc, wv, t, k + (size_t)u * GGUF_UNIT, &p, a, n);
         }
     }
@@ -445,35 +376,21 @@ INLINE void gemv_gguf_by_rows(float *out, size_t out_stride, const struct gemv_a
              values, bytes, rows);                                                                \
     break
 
-/* A function for each type that files have much of. */
-#define GEMV_GGUF_BY(body, id, values, bytes)                                      \
-    static __attribute__((noinline)) void gemv_##id(float *out, size_t out_stride, \
-                                                    const struct gemv_args *t)     \
-    {                                                                              \
-        switch (t->n_x) {                                                          \
-        case 1: GEMV_GGUF_ROWS(body, id, values, bytes, 1);                        \
-        case 2: GEMV_GGUF_ROWS(body, id, values, bytes, 2);                        \
-        default: GEMV_GGUF_ROWS(body, id, values, bytes, 4);                       \
-        }                                                                          \
-    }
-#if LANES == 16
-#define GEMV_GGUF_SCALED(id, values, bytes) GEMV_GGUF_BY(gemv_scaled_streams, id, values, bytes)
-#else
-#define GEMV_GGUF_SCALED(id, values, bytes) GEMV_GGUF_BY(gemv_gguf_streams, id, values, bytes)
-#endif
-#define GEMV_GGUF_PLAIN(id, values, bytes) GEMV_GGUF_BY(gemv_gguf_streams, id, values, bytes)
-#define FOR_SCALED_GGUF_TYPES(X) \
-    X(Q4_0, 32, 18)              \
-    X(Q4_1, 32, 20)              \
-    X(Q8_0, 32, 34)              \
-    X(Q4_K, 256, 144)            \
-    X(IQ4_XS, 256, 136)
-#define FOR_PLAIN_GGUF_TYPES(X) \
-    X(Q5_K, 256, 176)           \
-    X(Q6_K, 256, 210)
 #if LANES >= 8
-FOR_SCALED_GGUF_TYPES(GEMV_GGUF_SCALED)
-FOR_PLAIN_GGUF_TYPES(GEMV_GGUF_PLAIN)
+#if LANES == 16
+#define GEMV_Q4_1 gemv_scaled_streams
+#else
+#define GEMV_Q4_1 gemv_gguf_streams
+#endif
+/* The type that files have much of and that has no int16 kernels. */
+static void gemv_q4_1(float *out, size_t out_stride, const struct gemv_args *t)
+{
+    switch (t->n_x) {
+    case 1: GEMV_GGUF_ROWS(GEMV_Q4_1, Q4_1, 32, 20, 1);
+    case 2: GEMV_GGUF_ROWS(GEMV_Q4_1, Q4_1, 32, 20, 2);
+    default: GEMV_GGUF_ROWS(GEMV_Q4_1, Q4_1, 32, 20, 4);
+    }
+}
 #endif
 
 static void gemv_gguf_any(float *out, size_t out_stride, const struct gemv_args *t)
@@ -492,15 +409,13 @@ static void gemv_gguf(float *out, size_t out_stride, const struct gemv_args *all
     for (int left = all->n_x; left > 0; left -= t.n_x, out += (size_t)t.n_x * out_stride) {
         t.x = (const float *)all->x + (size_t)(all->n_x - left) * all->k;
         t.n_x = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        switch (t.dtype) {
 #if LANES >= 8
-#define GEMV_GGUF_CASE(id, values, bytes) \
-    case DTYPE_##id: gemv_##id(out, out_stride, &t); break;
-            FOR_SCALED_GGUF_TYPES(GEMV_GGUF_CASE)
-            FOR_PLAIN_GGUF_TYPES(GEMV_GGUF_CASE)
-#endif
-        default: gemv_gguf_any(out, out_stride, &t); break;
+        if (t.dtype == DTYPE_Q4_1) {
+            gemv_q4_1(out, out_stride, &t);
+            continue;
         }
+#endif
+        gemv_gguf_any(out, out_stride, &t);
     }
 }
 #endif
