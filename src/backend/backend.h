@@ -162,8 +162,8 @@ struct backend_limits {
     int max_keys;          /* keys an attention row may see */
     int max_width;         /* widest row of any intermediate */
     int max_patches;       /* of one image; a multiple of KV_BLOCK */
-    bool int4;             /* among the weights are matrices that a GPU makes BF16 of: in groups, or
-                              FP8 with a scale for each row */
+    bool int4;             /* among the weights are matrices that a GPU makes BF16 of: in groups,
+                              FP8 with a scale for each row, or GGUF's */
     bool reordered;        /* columns of some lie in another order (tensor.place) */
     bool read_pinned_rows; /* the device is to read what stays of embedding and head in the file
                          itself, where it can (reads_pinned_rows()) */

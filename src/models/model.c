@@ -182,7 +182,7 @@ static bool has_grouped_vision(struct model *m)
 static void note_weights(struct model *m, const struct tensor *w, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        m->int4 = m->int4 || is_grouped(&w[i]) || w[i].row_scale;
+        m->int4 = m->int4 || is_grouped(&w[i]) || w[i].row_scale || dtype_is_gguf(w[i].dtype);
         m->reordered = m->reordered || w[i].place;
         if (!w[i].recipe) continue;
         const size_t bytes = quantized_bytes(&w[i]);
@@ -215,7 +215,7 @@ static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
         note_weights(m, TENSORS_OF(m->layers[i].attention));
         note_weights(m, TENSORS_OF(m->layers[i].mlp));
     }
-    if (m->head.data != m->embed.data) note_weights(m, &m->head, 1);
+    if (m->head.data != m->embed.data || dtype_is_gguf(m->head.dtype)) note_weights(m, &m->head, 1);
     note_vision_weights(m);
     return true;
 }

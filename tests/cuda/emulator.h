@@ -381,6 +381,11 @@ EY_DEVICE uint2 load_weight_8(const void *p)
     return emulator::loaded<uint2>(p);
 }
 
+EY_DEVICE uint32_t load_weight_2(const void *p)
+{
+    return emulator::loaded<uint16_t>(p);
+}
+
 EY_DEVICE uint4 load_fresh(const void *p)
 {
     return emulator::loaded<uint4>(p);
@@ -509,6 +514,19 @@ EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
     return low | (uint32_t)emulator::f16_bits(emulator::f16_bits_value((uint16_t)(a >> 16)) +
                                               emulator::f16_bits_value((uint16_t)(b >> 16)))
                      << 16;
+}
+
+/* A product of two float16 is exact in float32, and the sum in double nearly so. */
+EY_DEVICE uint32_t f16_pair_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t out = 0;
+    for (int shift = 0; shift < 32; shift += 16) {
+        const double product = (double)emulator::f16_bits_value((uint16_t)(a >> shift)) *
+                               (double)emulator::f16_bits_value((uint16_t)(b >> shift)),
+                     sum = product + (double)emulator::f16_bits_value((uint16_t)(c >> shift));
+        out |= (uint32_t)emulator::f16_bits((float)sum) << shift;
+    }
+    return out;
 }
 
 EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)

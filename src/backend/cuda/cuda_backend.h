@@ -35,6 +35,13 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 /* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
  * returns their global scale. */
 float cuda_make_group_scales(void *out, const struct tensor *w);
+/* ---- cuda_gguf.c ---- */
+/* Type and scales of a packed GGUF matrix. */
+void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in);
+/* Blocks of the file → packed at `to`, piece by piece through LOAD_STAGING bytes on the GPU. */
+void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory);
+
+/* ---- cuda_weights.c ---- */
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
 /* The matrix as kernels see it; uploads the group of a streamed one. */
 struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *w);

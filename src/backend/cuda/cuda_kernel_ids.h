@@ -19,6 +19,7 @@ static inline bool cuda_family_failed(const struct cuda *c, enum gpu_family fami
 
 static inline enum gpu_family cuda_gemv_family(int dtype)
 {
+    if (kernel_dtype_is_gguf(dtype)) return FAMILY_GEMV_GGUF;
     return dtype == K_FP8    ? FAMILY_GEMV_FP8
            : dtype == K_BF16 ? FAMILY_GEMV_BF16
            : dtype == K_INT8 ? FAMILY_GEMV_INT8
@@ -27,6 +28,7 @@ static inline enum gpu_family cuda_gemv_family(int dtype)
 
 static inline enum gpu_family cuda_small_family(int dtype)
 {
+    if (kernel_dtype_is_gguf(dtype)) return FAMILY_MATMUL_SMALL_GGUF;
     return dtype == K_FP8    ? FAMILY_MATMUL_SMALL_FP8
            : dtype == K_BF16 ? FAMILY_MATMUL_SMALL_BF16
            : dtype == K_INT8 ? FAMILY_MATMUL_SMALL_INT8

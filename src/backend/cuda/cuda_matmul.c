@@ -3,7 +3,7 @@
  * norms its own input; matmul_small for up to 64 (on GPUs of compute capability 9.0 and with FP8
  * weights matmul_small_sm90 for 2 to 128); GEMM for more, after a norm kernel; matmul_fallback for
  * all else. A GEMM with int4 weights unpacks them to BF16, some rows at a time. Prompt rows may be
- * quantized for FP8 weights (gemm_w8a8). */
+ * quantized for FP8 weights (gemm_w8a8). GGUF's types have gemv_m1_gguf and matmul_small_gguf. */
 #include "backend/cuda/cuda_matmul.h"
 
 #include "backend/cuda/cuda_backend.h"
@@ -13,6 +13,7 @@
 #include "kernels/cuda/matmul/gemv_launch.h"
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
+#include "kernels/cuda/matmul/matmul_small_gguf_launch.h"
 #include "kernels/cuda/matmul/matmul_small_sm90_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
@@ -39,7 +40,7 @@ static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmu
 static bool needs_unpacking(const struct dev_matrix *w)
 {
     return w->dtype == K_INT4 || w->dtype == K_UINT8 || w->dtype == K_FP4 || w->dtype == K_MXFP8 ||
-           w->row_scale;
+           w->row_scale || (w->packed && kernel_dtype_is_gguf(w->dtype));
 }
 
 /* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes.
@@ -53,20 +54,12 @@ static bool is_fast(const struct matmul_args *a)
     return a->k % 8 == 0;
 }
 
-/* GEMV alone multiplies rows with scales of their own. */
+/* GEMV and matmul_small alone multiply FP8 rows with scales of their own. */
 static bool has_row_scales(const struct matmul_args *a)
 {
     for (int i = 0; i < a->n_segments; i++)
         if (a->segment[i].w.row_scale) return true;
     return false;
-}
-
-/* matmul_small knows the scales of our own layouts alone. */
-static bool has_own_scales(const struct matmul_args *a)
-{
-    for (int i = 0; i < a->n_segments; i++)
-        if (a->segment[i].w.row_scale || a->segment[i].w.wide_scales) return false;
-    return true;
 }
 
 static void launch_norm(struct cuda *c, const struct norm_args *a)
@@ -116,7 +109,8 @@ static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, i
                            bool bf16_out)
 {
     struct unpack_args u = {s->w, (uint8_t *)at, first, rows};
-    struct launch l = unpack_int4_launch(&u);
+    struct launch l = kernel_dtype_is_gguf(s->w.dtype) ? unpack_gguf_launch(&u)
+                                                       : unpack_int4_launch(&u);
     cuda_launch(c, &l, &u);
     s->w = (struct dev_matrix){
         .data = at, .rows = rows, .cols = u.w.cols, .dtype = K_BF16, .packed = 1};
@@ -208,9 +202,11 @@ static bool is_mixed(const struct matmul_args *a)
 static bool uses_small(const struct cuda *c, const struct matmul_args *a)
 {
     const int dtype = a->segment[0].w.dtype;
-    if (cuda_family_failed(c, cuda_small_family(dtype)) || !small_takes(a) ||
-        a->n > cuda_few_rows(&c->limits) || a->k > cuda_widest_text_input(&c->limits))
+    if (cuda_family_failed(c, cuda_small_family(dtype)) ||
+        !(small_takes(a) || small_gguf_takes(a)) || a->n > cuda_few_rows(&c->limits) ||
+        a->k > cuda_widest_text_input(&c->limits))
         return false;
+    if (kernel_dtype_is_gguf(dtype)) return true; /* no GEMV takes several rows */
     return small_is_faster(a, c->sm_count) || cuda_family_failed(c, cuda_gemv_family(dtype));
 }
 
@@ -224,7 +220,8 @@ static void limit_parts(const struct cuda *c, struct launch *l, int tokens)
 
 static void matmul_small(struct cuda *c, const struct matmul_args *a)
 {
-    const int dtype = a->segment[0].w.dtype;
+    const bool gguf = kernel_dtype_is_gguf(a->segment[0].w.dtype);
+    const int dtype = gguf ? K_INT4 : a->segment[0].w.dtype; /* x lies as for int4 */
     float *scale = (float *)(void *)c->scratch[SCRATCH_X_SCALE];
     struct arrange_args x = {.y = (bf16 *)(void *)c->scratch[SCRATCH_ARRANGED],
                              .scale = dtype == K_INT8 || dtype == K_INT4 ? scale : NULL,
@@ -243,7 +240,8 @@ static void matmul_small(struct cuda *c, const struct matmul_args *a)
                                   .arrived = (uint32_t *)(void *)c->scratch[SCRATCH_PARTS_ARRIVED]};
     s.matmul.x = x.y;
     struct launch arrange = arrange_launch(&x),
-                  matmul = small_launch(&s, c->sm_count, c->sm_shared);
+                  matmul = gguf ? small_gguf_launch(&s, c->sm_count, c->sm_shared)
+                                : small_launch(&s, c->sm_count, c->sm_shared);
     limit_parts(c, &matmul, x.tokens);
     cuda_launch(c, &arrange, &x);
     cuda_launch(c, &matmul, &s);
@@ -319,16 +317,17 @@ static bool is_head_for_gemm(const struct cuda *c, const struct matmul_args *a)
 static void launch_matmul(struct cuda *c, struct matmul_args *a)
 {
     const bool fast = is_fast(a);
-    if (has_own_scales(a) && uses_planes(c, a)) {
+    if (!has_row_scales(a) && uses_planes(c, a)) {
         matmul_planes(c, a);
         return;
     }
-    if (has_own_scales(a) && !is_head_for_gemm(c, a) && uses_small(c, a)) {
+    if (!is_head_for_gemm(c, a) && uses_small(c, a)) {
         matmul_small(c, a);
         return;
     }
     struct launch l = {.kernel = GPU_NO_KERNEL};
-    if (fast && !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
+    if (fast && !kernel_dtype_is_gguf(a->segment[0].w.dtype) &&
+        !cuda_family_failed(c, cuda_gemv_family(a->segment[0].w.dtype))) {
         if (!cuda_family_failed(c, FAMILY_GEMV_M1)) l = gemv_m1_launch(a);
         if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
     }
@@ -360,18 +359,30 @@ static struct matmul_args matmul_rows(const struct matmul_args *a, int first, in
     return some;
 }
 
-/* Int4 and int8 matrices of more rows than matmul_small takes are read again for every so many: a
- * GEMM would have to unpack them. */
+/* Matrices that a GEMM would have to unpack: int4, int8, GGUF, FP8 with row scales. More rows than
+ * matmul_small takes are read again for every so many: a GEMM would have to unpack them. */
 static int small_rows_at_once(const struct cuda *c, const struct matmul_args *a)
 {
     const int dtype = a->segment[0].w.dtype;
-    const bool halves = a->n <= cuda_few_rows(&c->limits) && (dtype == K_INT4 || dtype == K_INT8) &&
+    const bool halves = a->n <= cuda_few_rows(&c->limits) &&
+                        (dtype == K_INT4 || dtype == K_INT8 || kernel_dtype_is_gguf(dtype) ||
+                         has_row_scales(a)) &&
                         !cuda_family_failed(c, cuda_small_family(dtype));
     return halves && a->n > SMALL_MOST_TOKENS ? SMALL_MOST_TOKENS : a->n;
 }
 
+/* One row with GGUF's types, which may differ; true: done. */
+static bool matmul_gguf_row(struct cuda *c, const struct matmul_args *a)
+{
+    const struct launch l = gemv_m1_gguf_launch(a);
+    if (!l.kernel || cuda_family_failed(c, FAMILY_GEMV_GGUF)) return false;
+    cuda_launch(c, &l, a);
+    return true;
+}
+
 static void launch_segments(struct cuda *c, const struct matmul_args *a)
 {
+    if (matmul_gguf_row(c, a)) return;
     const int each = is_mixed(a) ? 1 : a->n_segments;
     for (int i = 0; i < a->n_segments; i += each) {
         struct matmul_args some = *a;

@@ -30,11 +30,24 @@ static int larger_int(int a, int b)
     return a > b ? a : b;
 }
 
+enum kernel_dtype cuda_gguf_dtype(enum dtype d)
+{
+    switch (d) {
+#define GGUF_TYPE(id, ...) \
+    case DTYPE_##id:       \
+        return K_##id;
+#include "kernels/cuda/common/gguf_types.def"
+#undef GGUF_TYPE
+    default: return K_F32;
+    }
+}
+
 bool cuda_packs(const struct tensor *w)
 {
     bool matrix = w->rows > 1;
     if (w->dtype == DTYPE_INT4) /* its columns are a multiple of 32 */
         return !w->place && (weight_scales_are_bf16(w) || w->scale_dtype == DTYPE_F16);
+    if (cuda_gguf_dtype(w->dtype) != K_F32) return matrix;
     return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) ||
                       ((w->dtype == DTYPE_BF16 || w->dtype == DTYPE_F16) && w->cols % 8 == 0));
 }
@@ -49,10 +62,18 @@ static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
     return (size_t)((rows + PACK_ROWS - 1) / PACK_ROWS * packed_chunks(row_bytes)) * PACK_CHUNK;
 }
 
+static size_t gguf_bytes(const struct tensor *w)
+{
+    const int dtype = (int)cuda_gguf_dtype(w->dtype);
+    if (!cuda_packs(w)) /* as float32: no bit is lost */
+        return (size_t)w->rows * (size_t)w->cols * sizeof(float);
+    return (size_t)((w->rows + PACK_ROWS - 1) / PACK_ROWS) *
+           (size_t)gguf_records(dtype, (int)w->cols) * (size_t)gguf_record_of(dtype).bytes;
+}
+
 size_t cuda_element_bytes(const struct tensor *w)
 {
-    if (dtype_is_gguf(w->dtype)) /* as float32: no bit is lost */
-        return cuda_aligned((size_t)w->rows * (size_t)w->cols * sizeof(float));
+    if (dtype_is_gguf(w->dtype)) return cuda_aligned(gguf_bytes(w));
     if (!cuda_packs(w)) return cuda_aligned(weight_data_bytes(w));
     return cuda_aligned(packed_matrix_bytes(w->rows, (int64_t)weight_row_bytes(w)));
 }

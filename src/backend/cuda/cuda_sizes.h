@@ -5,7 +5,7 @@
 #define EY_CUDA_SIZES_H
 
 #include "backend/backend.h"
-#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/gguf_layout.h"
 
 enum {
     CUDA_ALIGN = 256,        /* every allocation in the arena */
@@ -45,6 +45,8 @@ static inline size_t cuda_aligned(size_t bytes)
 bool cuda_is_vector(const struct tensor *w);
 /* Whether the fast kernels can take it; otherwise it stays row-major. */
 bool cuda_packs(const struct tensor *w);
+/* The type of a GGUF matrix that stays packed; K_F32: what it becomes else. */
+enum kernel_dtype cuda_gguf_dtype(enum dtype d);
 /* Bytes of the elements, packed or row-major; and of an int4 matrix' group scales. */
 size_t cuda_element_bytes(const struct tensor *w);
 /* Whether its words of scale and zero are wide (abi.h). */

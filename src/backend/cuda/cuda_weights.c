@@ -14,7 +14,7 @@ enum { MAX_VECTOR = 1 << 20 };
 
 static enum kernel_dtype kernel_dtype_of(enum dtype d)
 {
-    return dtype_is_gguf(d)   ? K_F32 /* which they become */
+    return dtype_is_gguf(d)   ? cuda_gguf_dtype(d)
            : d == DTYPE_INT4  ? K_INT4
            : d == DTYPE_F32   ? K_F32
            : d == DTYPE_F16   ? K_F16
@@ -231,15 +231,19 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
         if (!watch_for_nan(c, out, in, e)) return false;
         found = c->nan_found + c->n_packed - 1;
     }
-    upload_packed(c, to, in, found, staging_memory);
+    if (dtype_is_gguf(in->dtype))
+        cuda_upload_gguf(c, to, in, staging_memory);
+    else
+        upload_packed(c, to, in, found, staging_memory);
     out->matrix.data = to;
     out->matrix.packed = 1;
     out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
+    if (dtype_is_gguf(in->dtype)) cuda_describe_gguf(&out->matrix, in);
     return place_scale(c, out, in, e) && place_group_scales(c, out, in, e);
 }
 
-/* GGUF blocks as float32 rows, some at a time. */
-static bool upload_gguf(struct cuda *c, void *to, const struct tensor *in, ey_err *e)
+/* GGUF blocks that no kernel knows as float32 rows, some at a time. */
+static bool upload_gguf_as_f32(struct cuda *c, void *to, const struct tensor *in, ey_err *e)
 {
     const size_t row_bytes = (size_t)in->cols * sizeof(float),
                  most = row_bytes < UPLOAD_BYTES ? UPLOAD_BYTES / row_bytes : 1;
@@ -282,7 +286,7 @@ static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struc
     void *to = cuda_alloc(c, bytes, "weights", e);
     if (!to) return false;
     out->matrix.data = to;
-    if (dtype_is_gguf(in->dtype)) return upload_gguf(c, to, in, e);
+    if (dtype_is_gguf(in->dtype)) return upload_gguf_as_f32(c, to, in, e);
     cuda_upload(c, to, in->data, weight_data_bytes(in));
     return place_scale(c, out, in, e) && place_row_groups(c, out, in, e);
 }
@@ -362,6 +366,7 @@ static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct
     out->matrix.packed = cuda_packs(in);
     out->group = group + 1;
     if (out->matrix.packed) out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
+    if (out->matrix.packed && dtype_is_gguf(in->dtype)) cuda_describe_gguf(&out->matrix, in);
     c->group_used += bytes;
     c->streamed[c->n_streamed++] = (struct streamed_weight){*in, out};
     return true;
@@ -376,10 +381,12 @@ static void upload_group(struct cuda *c, int group)
         const struct streamed_weight *s = &c->streamed[i];
         void *to = (void *)(uintptr_t)s->to->matrix.data;
         if (s->to->group != group + 1) continue;
-        if (s->to->matrix.packed)
+        if (s->to->matrix.packed && dtype_is_gguf(s->from.dtype))
+            cuda_upload_gguf(c, to, &s->from, staging_memory);
+        else if (s->to->matrix.packed)
             upload_packed(c, to, &s->from, NULL, staging_memory);
         else if (dtype_is_gguf(s->from.dtype))
-            upload_gguf(c, to, &s->from, &c->error);
+            upload_gguf_as_f32(c, to, &s->from, &c->error);
         else
             cuda_upload(c, to, s->from.data, weight_data_bytes(&s->from));
     }
@@ -394,6 +401,7 @@ static bool place_host_embedding(struct cuda *c, struct cuda_weight *out, const 
     c->host_embedding = *in;
     out->matrix.data = in->data;
     out->matrix.scale = in->scale;
+    if (dtype_is_gguf(in->dtype)) out->matrix.dtype = K_F32;
     out->in_file = true;
     return true;
 }

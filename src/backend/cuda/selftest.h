@@ -28,10 +28,13 @@ enum {
     SELFTEST_MOST_ROWS = 240,  /* of buffers, */
     SELFTEST_WIDTH = 640,      /* and their columns */
     SELFTEST_PLAIN_BF16 = 300, /* columns of matrices that are not packed */
-    SELFTEST_PLAIN_FP8 = 312
+    SELFTEST_PLAIN_FP8 = 312,
+    SELFTEST_GGUF_TYPES = DTYPE_GGUF_NVFP4 - DTYPE_Q4_0 + 1,
+    SELFTEST_GGUF_COLS = 256 /* a block of the larger types */
 };
 
-enum selftest_dtype { OF_FP8, OF_BF16, OF_INT4, OF_INT8, OF_F32, SELFTEST_DTYPES };
+/* GGUF: q, k and v of three types. */
+enum selftest_dtype { OF_FP8, OF_BF16, OF_INT4, OF_INT8, OF_F32, OF_GGUF, SELFTEST_DTYPES };
 
 /* The weights, on one side. */
 struct selftest_model {
@@ -42,6 +45,7 @@ struct selftest_model {
     struct attention attention[2];     /* heads of 64, 128; only what qkv() takes */
     struct vision_block narrow_vision; /* heads of 64; only what vision_qkv() takes */
     struct placed *plain_fp8, *plain_bf16;
+    struct placed *gguf[SELFTEST_GGUF_TYPES]; /* of each type: [ROWS, GGUF_COLS] */
 };
 
 struct selftest_buffers {

@@ -204,8 +204,8 @@ static void compare_matmul(struct selftest *t, enum gpu_family family, struct ma
 
 /* ---- families ---- */
 
-/* x[n, ROWS] += in[n, cols] · wᵀ with a matrix that is not packed. */
-static void compare_plain(struct selftest *t, const struct placed *gpu,
+/* x[n, ROWS] += in[n, cols] · wᵀ with a matrix of other columns than the model's. */
+static void compare_plain(struct selftest *t, enum gpu_family family, const struct placed *gpu,
                           const struct placed *reference, int n)
 {
     const struct placed *w[SELFTEST_SIDES] = {gpu, reference};
@@ -221,7 +221,7 @@ static void compare_plain(struct selftest *t, const struct placed *gpu,
         selftest_finish(t, (enum selftest_side)side);
         be->ops->memory->read(be, result[side], b->x, ELEMENT_RESIDUAL, results);
     }
-    selftest_judge(t, FAMILY_MATMUL_FALLBACK, result[ON_GPU], result[ON_REFERENCE], results);
+    selftest_judge(t, family, result[ON_GPU], result[ON_REFERENCE], results);
 }
 
 /* Only what takes no other kernel: norms are tested with it. */
@@ -233,8 +233,8 @@ static void compare_fallback(struct selftest *t, struct matmul_selftest *m)
     const struct selftest_model *gpu = &t->model[ON_GPU], *reference = &t->model[ON_REFERENCE];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare_matmul(t, FAMILY_MATMUL_FALLBACK, m, &cases[i]);
-    compare_plain(t, gpu->plain_fp8, reference->plain_fp8, SELFTEST_FEW);
-    compare_plain(t, gpu->plain_bf16, reference->plain_bf16, 3);
+    compare_plain(t, FAMILY_MATMUL_FALLBACK, gpu->plain_fp8, reference->plain_fp8, SELFTEST_FEW);
+    compare_plain(t, FAMILY_MATMUL_FALLBACK, gpu->plain_bf16, reference->plain_bf16, 3);
 }
 
 /* q alone: keys and values show in attention, which is not known to work yet. */
@@ -344,6 +344,32 @@ static void compare_unpacked(struct selftest *t, struct matmul_selftest *m)
         compare_matmul(t, FAMILY_UNPACK_INT4, m, &(struct matmul_case){ops[i], OF_INT4, 3, false});
 }
 
+/* GGUF's types: each, and where a kernel has more than one, the model's. `counts`: of
+ * rows; 0 ends them. */
+static void compare_gguf(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
+                         const int *counts)
+{
+    static const enum matmul_op ops[] = {OP_HEAD, OP_QKV, OP_SILU, OP_ADD};
+    for (; *counts; counts++) {
+        for (int i = 0; i < SELFTEST_GGUF_TYPES; i++)
+            compare_plain(t, family, t->model[ON_GPU].gguf[i], t->model[ON_REFERENCE].gguf[i],
+                          *counts);
+        for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+            if (*counts <= rows_of_op(ops[i]) &&
+                (ops[i] != OP_HEAD || family != FAMILY_UNPACK_GGUF))
+                compare_matmul(t, family, m,
+                               &(struct matmul_case){ops[i], OF_GGUF, *counts, false});
+    }
+}
+
+/* Rows that each of the kernels takes. */
+static const int *gguf_counts(enum gpu_family family)
+{
+    static const int one[] = {1, 0}, some[] = {13, SELFTEST_FEW, MATMUL_FEW_TOKENS, 0},
+                     few[] = {3, 0};
+    return family == FAMILY_GEMV_GGUF ? one : family == FAMILY_MATMUL_SMALL_GGUF ? some : few;
+}
+
 static void compare_family(struct selftest *t, enum gpu_family family, struct matmul_selftest *m)
 {
     static const int counts[] = {1, 5};
@@ -359,6 +385,9 @@ static void compare_family(struct selftest *t, enum gpu_family family, struct ma
         compare_matmul(t, family, m, &(struct matmul_case){OP_MERGE, OF_BF16, 12, false});
     else if (family == FAMILY_UNPACK_INT4)
         compare_unpacked(t, m);
+    else if (family == FAMILY_GEMV_GGUF || family == FAMILY_MATMUL_SMALL_GGUF ||
+             family == FAMILY_UNPACK_GGUF)
+        compare_gguf(t, family, m, gguf_counts(family));
     else if (family == FAMILY_GEMV_M1)
         compare_gemv_m1(t, m);
     else if (family >= FAMILY_MATMUL_SMALL_FP8 && family <= FAMILY_MATMUL_SMALL_INT4)
@@ -404,10 +433,10 @@ static bool compare_families(struct selftest *t, const enum gpu_family *families
 
 bool selftest_basic_matmuls(struct selftest *t)
 {
-    static const enum gpu_family families[] = {FAMILY_MATMUL_FALLBACK, FAMILY_NORM,
-                                               FAMILY_KV_APPEND,       FAMILY_ATTENTION_FALLBACK,
-                                               FAMILY_MERGE_NORM,      FAMILY_UNPACK_INT4};
-    return compare_families(t, families, 6);
+    static const enum gpu_family families[] = {
+        FAMILY_MATMUL_FALLBACK, FAMILY_NORM,        FAMILY_KV_APPEND,  FAMILY_ATTENTION_FALLBACK,
+        FAMILY_MERGE_NORM,      FAMILY_UNPACK_INT4, FAMILY_UNPACK_GGUF};
+    return compare_families(t, families, 7);
 }
 
 bool selftest_fast_matmuls(struct selftest *t)
@@ -416,8 +445,9 @@ bool selftest_fast_matmuls(struct selftest *t)
         FAMILY_GEMV_M1,           FAMILY_GEMV_FP8,          FAMILY_GEMV_BF16,
         FAMILY_GEMV_INT8,         FAMILY_GEMV_INT4,         FAMILY_GEMM_W8A8,
         FAMILY_MATMUL_SMALL_FP8,  FAMILY_MATMUL_SMALL_BF16, FAMILY_MATMUL_SMALL_INT8,
-        FAMILY_MATMUL_SMALL_INT4, FAMILY_MATMUL_SMALL_SM90};
-    int n = 11;
+        FAMILY_MATMUL_SMALL_INT4, FAMILY_MATMUL_SMALL_SM90, FAMILY_GEMV_GGUF,
+        FAMILY_MATMUL_SMALL_GGUF};
+    int n = 13;
     for (int family = FAMILY_GEMM_FP8_256x128; family < GPU_FAMILIES; family++)
         families[n++] = (enum gpu_family)family;
     return compare_families(t, families, n);

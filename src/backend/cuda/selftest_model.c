@@ -116,6 +116,38 @@ static struct tensor int4_tensor(struct selftest *t, int rows, int cols)
     return w;
 }
 
+/* Results of COLS columns are about 1: float16 scales of that size in blocks of any codes. */
+static struct tensor gguf_tensor(struct selftest *t, enum dtype dtype, int rows, int cols)
+{
+    static const struct {
+        enum dtype dtype;
+        uint8_t half[2]; /* where halves have their upper byte; 0: there is none */
+        uint8_t size;    /* the exponent's bits of it */
+    } halves[] = {
+        {DTYPE_Q4_0, {1}, 0x20},    {DTYPE_Q4_1, {1, 3}, 0x20}, {DTYPE_Q5_0, {1}, 0x1c},
+        {DTYPE_Q5_1, {1, 3}, 0x1c}, {DTYPE_Q8_0, {1}, 0x10},    {DTYPE_Q2_K, {81, 83}, 0x18},
+        {DTYPE_Q3_K, {109}, 0x10},  {DTYPE_Q4_K, {1, 3}, 0x0c}, {DTYPE_Q5_K, {1, 3}, 0x08},
+        {DTYPE_Q6_K, {209}, 0x04},  {DTYPE_IQ4_NL, {1}, 0x10},  {DTYPE_IQ4_XS, {1}, 0x04},
+        {DTYPE_Q8_K, {3}, 0x38}};
+    struct tensor w = {.dtype = dtype, .rows = rows, .cols = cols};
+    const size_t size = dtype_info(dtype)->bytes, bytes = weight_data_bytes(&w);
+    uint8_t *data = selftest_alloc(t, bytes);
+    for (size_t i = 0; data && i < bytes; i++)
+        data[i] = (uint8_t)selftest_random_bits(t);
+    for (size_t block = 0; data && block < bytes; block += size) {
+        for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++)
+            for (int k = 0; halves[i].dtype == dtype && k < 2 && halves[i].half[k]; k++) {
+                uint8_t *upper = data + block + halves[i].half[k];
+                *upper = (uint8_t)((*upper & 0x83) | halves[i].size);
+            }
+        if (dtype == DTYPE_GGUF_MXFP4) data[block] = (uint8_t)(122 + data[block] % 4);
+        for (size_t i = 0; dtype == DTYPE_GGUF_NVFP4 && i < 4; i++)
+            data[block + i] = (uint8_t)(8 + data[block + i] % 24);
+    }
+    w.data = data;
+    return w;
+}
+
 /* Each row picks a column of x, or its negative: keys and values have as few bits as x, and a cache
  * of e4m3 holds them as they are. */
 static struct tensor picking_tensor(struct selftest *t, int rows, int cols)
@@ -148,6 +180,7 @@ static struct tensor matrix_tensor(struct selftest *t, enum selftest_dtype dtype
                                    int cols)
 {
     switch (dtype) {
+    case OF_GGUF: return gguf_tensor(t, DTYPE_Q5_1, rows, cols);
     case OF_FP8: return fp8_tensor(t, rows, cols);
     case OF_BF16: return bf16_tensor(t, rows, cols);
     case OF_INT4: return int4_tensor(t, rows, cols);
@@ -190,8 +223,10 @@ static void place_text(struct placing *p, enum selftest_dtype d)
     PLACE(text[d].mlp.down, matrix_tensor(t, d, SELFTEST_ROWS, SELFTEST_COLS));
     if (d == OF_F32) return;
     PLACE(text[d].attention.q, matrix_tensor(t, d, Q, SELFTEST_COLS));
-    PLACE(text[d].attention.k, matrix_tensor(t, d, KV, SELFTEST_COLS));
-    PLACE(text[d].attention.v, matrix_tensor(t, d, KV, SELFTEST_COLS));
+    PLACE(text[d].attention.k, d == OF_GGUF ? gguf_tensor(t, DTYPE_Q8_0, KV, SELFTEST_COLS)
+                                            : matrix_tensor(t, d, KV, SELFTEST_COLS));
+    PLACE(text[d].attention.v, d == OF_GGUF ? gguf_tensor(t, DTYPE_Q4_0, KV, SELFTEST_COLS)
+                                            : matrix_tensor(t, d, KV, SELFTEST_COLS));
     PLACE(head[d], matrix_tensor(t, d, SELFTEST_ROWS, SELFTEST_COLS));
 }
 
@@ -276,6 +311,10 @@ static bool place_all(struct selftest *t, ey_err *e)
     place_text(p, OF_BF16);
     place_text(p, OF_INT4);
     place_text(p, OF_F32);
+    place_text(p, OF_GGUF);
+    for (int i = 0; i < SELFTEST_GGUF_TYPES; i++)
+        PLACE(gguf[i],
+              gguf_tensor(t, (enum dtype)((int)DTYPE_Q4_0 + i), SELFTEST_ROWS, SELFTEST_GGUF_COLS));
     place_vision(p, OF_FP8);
     place_vision(p, OF_BF16);
     place_deepstack(p);

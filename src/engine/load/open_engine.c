@@ -126,31 +126,12 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
     return scheduler_start(engine, e);
 }
 
-static bool has_gguf_blocks(const struct model *m)
-{
-    for (int i = 0; i < m->text.n_layers; i++)
-        if (dtype_is_gguf(m->layers[i].attention.q.dtype) ||
-            dtype_is_gguf(m->layers[i].mlp.down.dtype))
-            return true;
-    return false;
-}
-
-/* What a GPU makes of GGUF blocks is no smaller than what others make of BF16. */
-static void notify_wide_weights(const ey_engine *engine, const ey_engine_options *o)
-{
-    if (o->notice && engine->devices.be->ops->device && has_gguf_blocks(&engine->devices.model))
-        o->notice(o->notice_user,
-                  "a GPU computes this file's quantized weights as float32, four bytes each, and "
-                  "slowly; --device cpu reads them as they are, and an FP8 checkpoint is faster");
-}
-
 static bool engine_open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
     if (!engine_open_headers(&engine->devices, options, e) || !open_tokenizer(engine, e))
         return false;
     report_remarks(engine, options);
     if (!engine_open_backend(&engine->devices, options, e)) return false;
-    notify_wide_weights(engine, options);
     return engine_selftest_kernels(&engine->devices, options, e) &&
            engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
            engine_load(engine, options, e) && engine_probe_gpu(engine, options, e);

@@ -8,6 +8,7 @@
 #ifndef EY_CUDA_ABI_H
 #define EY_CUDA_ABI_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef uint16_t bf16;
@@ -36,8 +37,23 @@ typedef uint16_t bf16;
  * matmul_fallback, or are made BF16 for a GEMM. */
 enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
 
-/* The last is of scales alone. */
-enum kernel_dtype { K_F32, K_F16, K_BF16, K_FP8, K_INT8, K_INT4, K_UINT8, K_FP4, K_MXFP8, K_E8M0 };
+/* E8M0 is of scales alone; what follows it are GGUF's types, which lie as gguf_layout.h says. */
+enum kernel_dtype {
+    K_F32,
+    K_F16,
+    K_BF16,
+    K_FP8,
+    K_INT8,
+    K_INT4,
+    K_UINT8,
+    K_FP4,
+    K_MXFP8,
+    K_E8M0,
+#define GGUF_TYPE(id, ...) K_##id,
+#include "kernels/cuda/common/gguf_types.def"
+#undef GGUF_TYPE
+    KERNEL_DTYPES
+};
 
 struct dev_matrix {
     const void *data;
@@ -47,7 +63,8 @@ struct dev_matrix {
     int32_t packed;
     const void *group_scales; /* int4, else NULL */
     int32_t groups_per_128;   /* of them for 128 columns of a row: 1, 2 or 4 */
-    float global_scale;
+    float global_scale;       /* GGUF, too: of the whole matrix */
+    float f16_factor; /* GGUF: a power of two that puts the largest value below float16's end */
     const float *row_scale; /* FP8: [rows], times what is above; NULL: none */
     /* ---- of row-major matrices in groups, as in struct tensor ---- */
     const void *row_group_scale; /* [rows, cols / group_size] of scale_dtype */
@@ -77,6 +94,15 @@ struct repack_args {
     uint32_t *found_nan; /* FP8: set to 1 when a value is NaN (the fast kernels read it as 480);
                             NULL: not looked for */
     int32_t from_f16;    /* values are F16, and rounded to BF16 */
+};
+
+/* Rows of GGUF blocks as a file has them → dst, as gguf_layout.h has them; rows as above. */
+struct repack_gguf_args {
+    const uint8_t *src;
+    uint8_t *dst;
+    int32_t first_row, rows, cols;
+    int32_t dtype; /* enum kernel_dtype */
+    int64_t row_bytes;
 };
 
 /* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above.

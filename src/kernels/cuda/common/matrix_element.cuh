@@ -4,7 +4,7 @@
 #ifndef EY_CUDA_MATRIX_ELEMENT_CUH
 #define EY_CUDA_MATRIX_ELEMENT_CUH
 
-#include "kernels/cuda/common/ptx.cuh"
+#include "kernels/cuda/common/gguf_unit.cuh"
 
 EY_DEVICE int matrix_element_bytes(int dtype)
 {
@@ -100,6 +100,7 @@ EY_DEVICE int64_t matrix_element_offset(const struct dev_matrix &w, int row, int
 EY_DEVICE float matrix_element(const struct dev_matrix &w, int row, int column)
 {
     if (is_grouped_dtype(w.dtype)) return grouped_element(w, row, column);
+    if (kernel_dtype_is_gguf(w.dtype)) return gguf_any_element(w, row, column);
     const unsigned char *at = (const unsigned char *)w.data + matrix_element_offset(w, row, column);
     switch (w.dtype) {
     case K_F32: return *(const float *)at;

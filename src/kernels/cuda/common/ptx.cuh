@@ -50,9 +50,15 @@ EY_DEVICE uint32_t load_weight_4(const uint32_t *p)
 EY_DEVICE uint2 load_weight_8(const void *p)
 {
     uint2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];"
-                 : "=r"(v.x), "=r"(v.y)
-                 : "l"(p));
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+    return v;
+}
+
+/* Two bytes, the same. */
+EY_DEVICE uint32_t load_weight_2(const void *p)
+{
+    uint16_t v;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
     return v;
 }
 
@@ -272,6 +278,14 @@ EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
 {
     uint32_t out;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+
+/* a · b + c of two float16, each rounded once. */
+EY_DEVICE uint32_t f16_pair_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t out;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
     return out;
 }
 

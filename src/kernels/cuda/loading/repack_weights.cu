@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repacks weights while a model loads: row-major matrices → the packed order of abi.h (F16 becomes
- * BF16), BF16 → int8 rows, and int4 → BF16 before a GEMM. Any number of blocks shares the work. */
+ * BF16), GGUF blocks → the order of
+ * gguf_layout.h, BF16 → int8 rows, and what is packed → BF16 before a GEMM. Any number of blocks
+ * shares the work. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/loading/repack_weights_launch.h"
 
@@ -187,5 +189,223 @@ EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
             }
             *(uint4 *)(to + j * 16) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
         }
+    }
+}
+
+/* ---- GGUF ---- */
+
+/* Value i of 32 that lie as the lower and then the upper nibbles of 16 bytes. */
+EY_DEVICE uint32_t gguf_nibble(const uint8_t *p, int i)
+{
+    return p[i % 16] >> (i / 16 * 4) & 15u;
+}
+
+EY_DEVICE uint32_t gguf_bit(const uint8_t *p, int i)
+{
+    return p[i / 8] >> (i % 8) & 1u;
+}
+
+/* Code i of unit `unit` of a block as a file has it. */
+EY_DEVICE uint32_t gguf_code_of(const uint8_t *p, int dtype, int unit, int i)
+{
+    const int four = unit % 4 * 2, two = unit % 2 * 4;
+    switch (dtype) {
+    case K_Q4_0:
+    case K_IQ4_NL: return gguf_nibble(p + 2, i);
+    case K_Q4_1: return gguf_nibble(p + 4, i);
+    case K_Q5_0: return gguf_nibble(p + 6, i) | gguf_bit(p + 2, i) << 4;
+    case K_Q5_1: return gguf_nibble(p + 8, i) | gguf_bit(p + 4, i) << 4;
+    case K_Q8_0: return p[2 + i];
+    case K_Q2_K: return p[16 + unit / 4 * 32 + i] >> four & 3u;
+    case K_Q3_K: return (p[32 + unit / 4 * 32 + i] >> four & 3u) + (p[i] >> unit & 1u) * 4 + 4;
+    case K_Q4_K: return p[16 + unit / 2 * 32 + i] >> two & 15u;
+    case K_Q5_K: return (p[48 + unit / 2 * 32 + i] >> two & 15u) | (p[16 + i] >> unit & 1u) << 4;
+    case K_Q6_K:
+        return (p[unit / 4 * 64 + unit % 2 * 32 + i] >> (unit % 4 / 2 * 4) & 15u) |
+               (p[128 + unit / 4 * 32 + i] >> four & 3u) << 4;
+    case K_IQ4_XS: return gguf_nibble(p + 8 + unit * 16, i);
+    case K_GGUF_MXFP4: return gguf_nibble(p + 1, i);
+    default: return p[4 + 8 * (2 * unit + i / 16) + i % 8] >> (i % 16 / 8 * 4) & 15u;
+    }
+}
+
+EY_DEVICE uint32_t gguf_half_bits(const uint8_t *p)
+{
+    return p[0] | (uint32_t)p[1] << 8;
+}
+
+/* Scale and minimum of a unit, six bits each in twelve bytes. */
+EY_DEVICE uint32_t gguf_scale_minimum(const uint8_t *c, int unit)
+{
+    if (unit < 4) return (c[unit] & 63u) | (c[unit + 4] & 63u) << 8;
+    return (c[unit + 4] & 15u) | (uint32_t)(c[unit - 4] >> 6) << 4 |
+           (c[unit + 4] >> 4 | (uint32_t)(c[unit] >> 6) << 4) << 8;
+}
+
+/* Six bits of which 32 is zero. */
+EY_DEVICE uint32_t gguf_q3_scale(const uint8_t *c, int at)
+{
+    const uint32_t low = at < 8 ? c[at] & 15u : c[at - 8] >> 4;
+    return ((low | (c[8 + at % 4] >> (at / 4 * 2) & 3u) << 4) - 32) & 255u;
+}
+
+/* A unit's scales as a lane has them, and what its block has of 256 columns. */
+EY_DEVICE uint2 gguf_scale_and_d(const uint8_t *p, int dtype, int unit)
+{
+    switch (dtype) {
+    case K_Q4_1:
+    case K_Q5_1: return make_uint2(gguf_half_bits(p) | gguf_half_bits(p + 2) << 16, 0);
+    case K_Q2_K:
+        return make_uint2(gguf_half_bits(p + 2 * unit),
+                          gguf_half_bits(p + 80) | gguf_half_bits(p + 82) << 16);
+    case K_Q3_K:
+        return make_uint2(gguf_q3_scale(p + 96, 2 * unit) | gguf_q3_scale(p + 96, 2 * unit + 1)
+                                                                << 8,
+                          gguf_half_bits(p + 108));
+    case K_Q4_K:
+    case K_Q5_K:
+        return make_uint2(gguf_scale_minimum(p + 4, unit), gguf_half_bits(p) | gguf_half_bits(p + 2)
+                                                                                   << 16);
+    case K_Q6_K: return make_uint2(gguf_half_bits(p + 192 + 2 * unit), gguf_half_bits(p + 208));
+    case K_IQ4_XS:
+        return make_uint2(((p[4 + unit / 2] >> (unit % 2 * 4) & 15u) |
+                           (gguf_half_bits(p + 2) >> (2 * unit) & 3u) << 4) -
+                              32,
+                          gguf_half_bits(p));
+    case K_GGUF_MXFP4: return make_uint2(p[0], 0);
+    case K_GGUF_NVFP4: return make_uint2(gguf_half_bits(p + 2 * unit), 0);
+    default: return make_uint2(gguf_half_bits(p), 0);
+    }
+}
+
+EY_DEVICE void gguf_put_bytes(uint8_t *to, uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* Where byte b of word k of codes has its low bits; tables have words in halves of one. */
+template <int dtype> EY_DEVICE void gguf_put_code(uint32_t *low, uint32_t *high, int i, uint32_t c)
+{
+    typedef struct gguf_form<dtype> form;
+    const int j = i / 8, odd = i % 2, b = i % 8 / 2, k = 2 * j + odd;
+    if (form::bits == 8) {
+        low[k] |= c << (8 * b);
+        return;
+    }
+    low[j] |= (c & 15u) << (form::codes == GGUF_NUMBERS ? 8 * b + 4 * odd : 16 * odd + 4 * b);
+    if (form::bits == 5) high[0] |= c >> 4 << (8 * b + k);
+    if (form::bits == 6) high[k / 4] |= c >> 4 << (8 * b + 2 * (k % 4));
+}
+
+/* Rows of the file → units, a thread each; those that are not there are zeros. */
+template <int dtype> EY_DEVICE void repack_gguf_as(const struct repack_gguf_args &a)
+{
+    typedef struct gguf_form<dtype> form;
+    enum { block_values = form::d_bytes > 0 ? 256 : dtype == K_GGUF_NVFP4 ? 64 : 32 };
+    const int records = gguf_records(dtype, a.cols), chunks = records * form::chunks,
+              block_bytes = (int)(a.row_bytes / (a.cols / block_values));
+    const int64_t units = (int64_t)((a.rows + PACK_ROWS - 1) / PACK_ROWS) * chunks * 64;
+    for (int64_t n = global_thread(); n < units; n += global_threads()) {
+        const int lane = (int)(n % 32), half = (int)(n / 32 % 2), chunk = (int)(n / 64 % chunks),
+                  row = (int)(n / 64 / chunks) * PACK_ROWS + half * 8 + lane / 4,
+                  column = chunk * GGUF_CHUNK_COLUMNS + lane % 4 * 32;
+        const bool there = row < a.rows && column < a.cols;
+        const uint8_t *block = a.src + row * a.row_bytes +
+                               (int64_t)(column / block_values) * block_bytes;
+        const int unit = column % block_values / 32;
+        uint32_t low[8] = {0, 0, 0, 0, 0, 0, 0, 0}, high[2] = {0, 0};
+        uint2 scale = make_uint2(0, 0);
+        if (there) {
+#pragma unroll
+            for (int i = 0; i < 32; i++)
+                gguf_put_code<dtype>(low, high, i, gguf_code_of(block, dtype, unit, i));
+            scale = gguf_scale_and_d(block, dtype, unit);
+        }
+        uint8_t *record = a.dst + ((int64_t)((a.first_row + row) / PACK_ROWS) * records +
+                                   chunk / form::chunks) *
+                                      form::record_bytes,
+                *to = record + chunk % form::chunks * form::chunk_bytes;
+#pragma unroll
+        for (int part = 0; part < form::parts; part++)
+            *(uint4 *)(to + part * PACK_CHUNK + half * (PACK_CHUNK / 2) + lane * 16) = make_uint4(
+                low[4 * part], low[4 * part + 1], low[4 * part + 2], low[4 * part + 3]);
+        for (int i = 0; i < form::high_bytes / 4; i++)
+            *(uint32_t *)(to + form::high_at + (lane * 2 + half) * form::high_bytes +
+                          4 * i) = high[i];
+        gguf_put_bytes(to + form::scales_at + (lane * 2 + half) * form::scale_bytes, scale.x,
+                       form::scale_bytes);
+        if (lane % 4 == 0 && chunk % form::chunks == 0)
+            gguf_put_bytes(record + form::chunks * form::chunk_bytes +
+                               (lane / 4 * 2 + half) * form::d_bytes,
+                           scale.y, form::d_bytes);
+    }
+}
+
+EY_KERNEL(repack_gguf, struct repack_gguf_args, REPACK_THREADS, 2)
+{
+    wait_for_previous();
+    switch (a.dtype) {
+#define GGUF_TYPE(id, ...)         \
+    case K_##id:                   \
+        repack_gguf_as<K_##id>(a); \
+        break;
+#include "kernels/cuda/common/gguf_types.def"
+#undef GGUF_TYPE
+    default: break;
+    }
+}
+
+/* A thread takes a unit of a row, which is the four lanes' of a row in one BF16 chunk. */
+template <int dtype> EY_DEVICE void unpack_gguf_as(const struct unpack_args &a)
+{
+    typedef struct gguf_form<dtype> form;
+    const int records = gguf_records(dtype, a.w.cols), chunks = records * form::chunks;
+    const int64_t wide_chunks = packed_chunks((int64_t)a.w.cols * 2),
+                  first_block = a.first_row / PACK_ROWS,
+                  items = (int64_t)((a.rows + PACK_ROWS - 1) / PACK_ROWS) * chunks * 32;
+    for (int64_t n = global_thread(); n < items; n += global_threads()) {
+        const int g = lane_index() / 4, t = lane_index() % 4;
+        const int64_t chunk = n / 32 % chunks, block = n / 32 / chunks, wide = chunk * 4 + t;
+        const uint8_t *record = (const uint8_t *)a.w.data +
+                                ((first_block + block) * records + chunk / form::chunks) *
+                                    form::record_bytes;
+        struct gguf_unit<dtype> u;
+        uint32_t d[2];
+        gguf_fetch_unit<dtype>(u, record + chunk % form::chunks * form::chunk_bytes);
+        gguf_fetch_d<dtype>(d, record);
+        if (wide >= wide_chunks) continue;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const struct gguf_factors s = gguf_unit_scales<dtype>(u.scale, d, half);
+            uint8_t *to = a.dst + (block * wide_chunks + wide) * PACK_CHUNK +
+                          half * (PACK_CHUNK / 2) + g * 64;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const uint2 w = gguf_words_of<dtype>(u, half, j);
+                const float times = s.times[j / 2] * a.w.global_scale,
+                            plus = s.plus[j / 2] * a.w.global_scale;
+                uint32_t pair[4];
+#pragma unroll
+                for (int b = 0; b < 4; b++)
+                    pair[b] = bf16_pair(fmaf(gguf_code_value<dtype>(w.x, b), times, plus),
+                                        fmaf(gguf_code_value<dtype>(w.y, b), times, plus));
+                *(uint4 *)(to + j * 16) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
+            }
+        }
+    }
+}
+
+EY_KERNEL(unpack_gguf, struct unpack_args, REPACK_THREADS, 2)
+{
+    wait_for_previous();
+    switch (a.w.dtype) {
+#define GGUF_TYPE(id, ...)         \
+    case K_##id:                   \
+        unpack_gguf_as<K_##id>(a); \
+        break;
+#include "kernels/cuda/common/gguf_types.def"
+#undef GGUF_TYPE
+    default: break;
     }
 }

@@ -4,7 +4,7 @@
 #ifndef EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
 #define EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
 
-#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/gguf_layout.h"
 #include "kernels/cuda/common/launch.h"
 
 enum { REPACK_THREADS = 256 };
@@ -26,6 +26,25 @@ static inline struct launch quantize_int8_launch(const struct quantize_int8_args
 {
     unsigned blocks = repack_blocks(a->rows, PACK_ROWS, 65535);
     struct launch l = {GPU_quantize_int8, {blocks, 1, 1}, REPACK_THREADS, 0};
+    return l;
+}
+
+static inline struct launch repack_gguf_launch(const struct repack_gguf_args *a)
+{
+    const int64_t units = (int64_t)((a->rows + PACK_ROWS - 1) / PACK_ROWS) *
+                          gguf_records(a->dtype, a->cols) * gguf_record_of(a->dtype).chunks * 64;
+    struct launch l = {
+        GPU_repack_gguf, {repack_blocks(units, REPACK_THREADS, 65535), 1, 1}, REPACK_THREADS, 0};
+    return l;
+}
+
+static inline struct launch unpack_gguf_launch(const struct unpack_args *a)
+{
+    const int64_t items = (int64_t)((a->rows + PACK_ROWS - 1) / PACK_ROWS) *
+                          gguf_records(a->w.dtype, a->w.cols) * gguf_record_of(a->w.dtype).chunks *
+                          32;
+    struct launch l = {
+        GPU_unpack_gguf, {repack_blocks(items, REPACK_THREADS, 4096), 1, 1}, REPACK_THREADS, 0};
     return l;
 }
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "kernels/cuda/common/abi.h"
+#include "kernels/cuda/common/gguf_layout.h"
 #include "kernels/cuda/common/launch.h"
 
 #ifdef __CUDACC__
@@ -16,7 +16,8 @@
 
 enum {
     GEMV_M1_WARPS = 16,        /* of a block, at most … */
-    GEMV_M1_PAIR_WARPS = 8,    /* … and where it has two matrices */
+    GEMV_M1_PAIR_WARPS = 8,    /* … and where it has two matrices, */
+    GEMV_M1_GGUF_WARPS = 10,   /* or, of GGUF's types, begins with a norm: registers for more */
     GEMV_M1_SHARED = 96 * 1024 /* bytes that a block may have for x of FP8: every GPU has 99 KiB,
                                   and sums want some */
 };
@@ -26,12 +27,12 @@ enum {
 /* FP8: chunks that a warp has on their way at once; a lane has a load for each half of them, and a
  * matrix. That makes eight. */
 #define GEMV_M1_DEPTH(out) ((out) == EPI_ADD ? 8 : 4)
-/* int4: chunks that a warp takes at once. */
+/* int4 and GGUF: chunks that a warp takes at once. */
 enum { GEMV_M1_INT4_PAIR = 2 };
 
 EY_BOTH static inline int gemv_m1_chunks(int dtype, int k)
 {
-    int columns = dtype == K_INT4 ? 2 * PACK_BYTES : PACK_BYTES;
+    int columns = dtype == K_INT4 || kernel_dtype_is_gguf(dtype) ? 2 * PACK_BYTES : PACK_BYTES;
     return (k + columns - 1) / columns;
 }
 
@@ -74,6 +75,37 @@ static inline struct launch gemv_m1_launch(const struct matmul_args *a)
     l.block = 32 * (unsigned)gemv_m1_warps(gemv_m1_chunks(dtype, a->k),
                                            int4 ? GEMV_M1_INT4_PAIR : GEMV_M1_DEPTH(out),
                                            pair ? GEMV_M1_PAIR_WARPS : GEMV_M1_WARPS);
+    return l;
+}
+
+/* The same of matrices of GGUF's types, which need not be of one but for gate and up; a head's row
+ * may be gathered. */
+static inline struct launch gemv_m1_gguf_launch(const struct matmul_args *a)
+{
+    struct launch l = {GPU_NO_KERNEL, {0, 1, 1}, 0, 0};
+    const int out = a->epilogue, pair = out == EPI_SILU;
+    if (a->n != 1 || a->k % 32 || (pair && (a->n_segments != 2 || a->segment[0].bias))) return l;
+    for (int i = 0; i < a->n_segments; i++) {
+        const struct dev_matrix *w = &a->segment[i].w;
+        if (!w->packed || !kernel_dtype_is_gguf(w->dtype) || w->cols != a->k ||
+            (pair && (w->dtype != a->segment[0].w.dtype || w->rows != a->segment[0].w.rows)))
+            return l;
+    }
+    if (a->norm && out == EPI_F32)
+        l.kernel = GPU_gemv_m1_gguf_rms_f32;
+    else if (a->norm && pair && !a->gather)
+        l.kernel = GPU_gemv_m1_gguf_rms_silu;
+    else if (!a->norm && out == EPI_ADD && !a->gather && a->n_segments == 1)
+        l.kernel = GPU_gemv_m1_gguf_act_add;
+    else
+        return l;
+    for (int i = 0; i < (pair ? 1 : a->n_segments); i++)
+        l.grid[0] += (unsigned)(a->segment[i].w.rows + PACK_ROWS - 1) / PACK_ROWS;
+    l.block = 32 * (unsigned)gemv_m1_warps(gemv_m1_chunks(a->segment[0].w.dtype, a->k),
+                                           GEMV_M1_INT4_PAIR,
+                                           pair      ? GEMV_M1_PAIR_WARPS
+                                           : a->norm ? GEMV_M1_GGUF_WARPS
+                                                     : GEMV_M1_WARPS);
     return l;
 }
 

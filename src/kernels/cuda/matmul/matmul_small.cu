@@ -16,6 +16,7 @@
  *
  * A tile's columns may be split over several blocks of threads. The last of them to arrive adds all
  * their parts up, in the same order whichever it is. */
+#include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/matmul/matmul_small_join.cuh"
 
 #define SMALL_X_FACTOR 0x1p64f
@@ -239,18 +240,6 @@ EY_DEVICE void small_copy_weights(const struct gemm_place &p, const struct small
                    there ? 16 : 0);
 }
 
-template <class S>
-EY_DEVICE void small_copy_x(const struct small_share<S> &s, unsigned char *stage, int block)
-{
-    enum { PASS = SMALL_THREADS * 16 };
-    unsigned char *to = stage + S::w_bytes + (int)threadIdx.x * 16;
-    const uint8_t *from = s.x + (int64_t)block * S::x_bytes;
-#pragma unroll
-    for (int i = 0; i < (S::x_bytes + PASS - 1) / PASS; i++)
-        if (S::x_bytes % PASS == 0 || (int)threadIdx.x * 16 + i * PASS < S::x_bytes)
-            copy_async(to + i * PASS, from + i * PASS, 16);
-}
-
 /* ---- scales ----
  *
  * FP8: of the block at hand (struct running_scale). Int4: a word for rows g and g + 8 of each block
@@ -260,20 +249,16 @@ template <class S> struct small_scales {
     const float *row[2];
     const uint32_t *words[2];
     int per; /* words of a row of a chunk */
-    uint32_t word[2], next_word[2];
+    bool wide[2];
+    uint2 word[2], next_word[2];
 };
 
-/* A warp's m-th block of 16 rows in its matrix, and which of the tile's two matrices that is. */
-EY_DEVICE int small_row_block(const struct gemm_place &p, int m)
+/* Of chunk q. */
+template <class S>
+EY_DEVICE uint2 small_next_word(const struct small_scales<S> &s, int m, int q, int end)
 {
-    const int row_warp = warp_index() / SMALL_HALVES;
-    return min(p.first_block + (p.paired ? row_warp : row_warp * 2 + m), p.blocks - 1);
-}
-
-EY_DEVICE const struct dev_matrix &small_matrix(const struct matmul_args &a,
-                                                const struct gemm_place &p, int m)
-{
-    return a.segment[p.segment + (p.paired ? m : 0)].w;
+    if (q >= end) return make_uint2(0, 0);
+    return load_scale_zero(s.words[m] + (q * 8 * s.per << s.wide[m]), s.wide[m]);
 }
 
 template <class S>
@@ -290,11 +275,13 @@ EY_DEVICE void small_find_scales(struct small_scales<S> &s, const struct small_m
         if (S::dtype == K_INT4) {
             const struct dev_matrix &w = small_matrix(a.matmul, p, m);
             s.per = w.groups_per_128;
+            s.wide[m] = w.wide_scales;
             s.words[m] = (const uint32_t *)w.group_scales +
-                         ((int64_t)small_row_block(p, m) * p.n_chunks * 8 + lane_index() / 4) *
-                             s.per +
-                         lane_index() % 4 * s.per / 4;
-            s.next_word[m] = begin < end ? load_weight_4(s.words[m] + begin * 8 * s.per) : 0;
+                         ((((int64_t)small_row_block(p, m) * p.n_chunks * 8 + lane_index() / 4) *
+                               s.per +
+                           lane_index() % 4 * s.per / 4)
+                          << s.wide[m]);
+            s.next_word[m] = small_next_word<S>(s, m, begin, end);
         }
     }
 }
@@ -316,7 +303,7 @@ EY_DEVICE void small_enter_scales(struct small_scales<S> &s, float by[2], uint32
         }
         if (S::dtype == K_INT4) {
             s.word[m] = s.next_word[m];
-            if (q + 1 < end) s.next_word[m] = load_weight_4(s.words[m] + (q + 1) * 8 * s.per);
+            s.next_word[m] = small_next_word<S>(s, m, q + 1, end);
         }
     }
 }
@@ -327,7 +314,9 @@ EY_DEVICE float small_row_scale(const struct small_scales<S> &s, const struct sm
                                 const struct gemm_place &p, int m, int row)
 {
     const struct dev_matrix &w = small_matrix(a.matmul, p, m);
-    if (S::dtype == K_FP8) return s.block[m].current * SMALL_W_FACTOR;
+    if (S::dtype == K_FP8)
+        return s.block[m].current * SMALL_W_FACTOR *
+               row_scale_of(w, small_row_block(p, m) * PACK_ROWS + row);
     if (S::dtype == K_INT4) return w.global_scale;
     if (S::dtype == K_INT8)
         return w.scale[min(small_row_block(p, m) * PACK_ROWS + row, w.rows - 1)];
@@ -367,8 +356,8 @@ EY_DEVICE void small_weight_pairs(uint32_t &even, uint32_t &odd, uint32_t four, 
 /* Values i and i + 4 of eight as a float16 pair. 1024 + v is a float16 whose last bits are v. */
 EY_DEVICE uint32_t small_int4_pair(uint32_t eight, int i, uint32_t scale_zero)
 {
-    const uint32_t scale = ((scale_zero & 0xfff0u) >> 1) * 0x10001u,
-                   minus = (0xe400u | (scale_zero & 15u)) * 0x10001u;
+    const uint32_t scale = (scale_zero & 0xffffu) * 0x10001u,
+                   minus = (0xe400u | scale_zero >> 16) * 0x10001u;
     return f16_pair_mul(f16_pair_add((eight >> (4 * i) & 0x000f000fu) | 0x64006400u, minus), scale);
 }
 
@@ -396,7 +385,7 @@ template <class S> EY_DEVICE void small_read_weights(uint32_t raw[2][4], const u
 /* The left operand of step s. */
 template <class S>
 EY_DEVICE void small_left(uint32_t left[4], const uint32_t raw[2][4], int s, uint32_t mask,
-                          uint32_t word)
+                          const uint32_t word[2])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -406,8 +395,8 @@ EY_DEVICE void small_left(uint32_t left[4], const uint32_t raw[2][4], int s, uin
         } else if (S::dtype == K_INT8) {
             int8_f16_pairs(pair, raw[half][s]);
         } else if (S::dtype == K_INT4) {
-            pair[0] = small_int4_pair(raw[half][s / 2], s % 2 * 2, half ? word >> 16 : word);
-            pair[1] = small_int4_pair(raw[half][s / 2], s % 2 * 2 + 1, half ? word >> 16 : word);
+            pair[0] = small_int4_pair(raw[half][s / 2], s % 2 * 2, word[half]);
+            pair[1] = small_int4_pair(raw[half][s / 2], s % 2 * 2 + 1, word[half]);
         } else {
             pair[0] = raw[half][2 * s];
             pair[1] = raw[half][2 * s + 1];
@@ -429,7 +418,8 @@ EY_DEVICE void small_multiply(float c[4], const uint32_t a[4], uint32_t b0, uint
 /* sum = sum · by + weights · x: a warp's 32 rows and half of a stage's columns. */
 template <class S>
 EY_DEVICE void small_add_stage(float sum[2][S::n_tiles][4], const unsigned char *stage,
-                               const float by[2], const uint32_t mask[2], const uint32_t word[2])
+                               const float by[2], const uint32_t mask[2],
+                               const struct small_scales<S> &scales)
 {
     const int lane = lane_index(), row_warp = warp_index() / SMALL_HALVES,
               half = warp_index() % SMALL_HALVES;
@@ -437,10 +427,14 @@ EY_DEVICE void small_add_stage(float sum[2][S::n_tiles][4], const unsigned char 
                              (S::chunks > 1 ? half * PACK_CHUNK : 0),
                         *x = stage + S::w_bytes +
                              (S::dtype == K_BF16 ? 0 : half * (S::x_bytes / 2));
-    uint32_t raw[2][2][4];
+    uint32_t raw[2][2][4], word[2][2];
 #pragma unroll
     for (int m = 0; m < 2; m++) {
         small_read_weights<S>(raw[m], w + m * (S::chunks * PACK_CHUNK));
+        if (S::dtype == K_INT4)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                word[m][i] = scale_zero_of_row(scales.word[m], i, scales.wide[m]);
         if (S::dtype == K_FP8)
 #pragma unroll
             for (int i = 0; i < S::n_tiles * 4; i++)
@@ -464,22 +458,6 @@ EY_DEVICE void small_add_stage(float sum[2][S::n_tiles][4], const unsigned char 
                 small_multiply<S>(sum[m][j + 1], left[m], right[2], right[3]);
             }
         }
-    }
-}
-
-/* ---- results ---- */
-
-template <class S>
-EY_DEVICE void small_write(const struct small_matmul_args &a, const struct gemm_place &p,
-                           struct gemm_staged &staged)
-{
-    const int thread = (int)threadIdx.x;
-    if (gridDim.y > 1 && !small_join<S>(a, staged)) return;
-    switch (a.matmul.epilogue) {
-    case EPI_BF16: write_results<S, EPI_BF16>(a.matmul, p, staged, thread, SMALL_THREADS); break;
-    case EPI_F32: write_results<S, EPI_F32>(a.matmul, p, staged, thread, SMALL_THREADS); break;
-    case EPI_ADD: write_results<S, EPI_ADD>(a.matmul, p, staged, thread, SMALL_THREADS); break;
-    default: write_results<S, EPI_SILU>(a.matmul, p, staged, thread, SMALL_THREADS);
     }
 }
 
@@ -507,7 +485,7 @@ template <class S> EY_DEVICE void small_block(const struct small_matmul_args &a)
     wait_for_previous();
 #pragma unroll
     for (int i = 0; i < S::stages - 1; i++) {
-        if (begin + i < end) small_copy_x<S>(share, shared + i * S::stage_bytes, begin + i);
+        if (begin + i < end) small_copy_x<S>(share.x, shared + i * S::stage_bytes, begin + i);
         copy_commit();
     }
     for (int q = begin, stage = 0; q < end; q++) {
@@ -519,11 +497,10 @@ template <class S> EY_DEVICE void small_block(const struct small_matmul_args &a)
         __syncthreads(); /* the stage has come, and nobody reads the one before it any more */
         if (next < end) {
             small_copy_weights<S>(p, share, shared + free_stage * S::stage_bytes, next);
-            small_copy_x<S>(share, shared + free_stage * S::stage_bytes, next);
+            small_copy_x<S>(share.x, shared + free_stage * S::stage_bytes, next);
         }
         copy_commit();
-        if (has_work)
-            small_add_stage<S>(sum, shared + stage * S::stage_bytes, by, mask, scales.word);
+        if (has_work) small_add_stage<S>(sum, shared + stage * S::stage_bytes, by, mask, scales);
         stage = stage + 1 == S::stages ? 0 : stage + 1;
     }
     copy_wait<0>();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a tile's columns are split over several blocks of threads (matmul_small.cu,
- * matmul_small_sm90.cu): the last of them to arrive adds all their parts up, in the same order
- * whichever it is. */
+/* What matmuls of some rows have in common (matmul_small.cu, matmul_small_gguf.cu,
+ * matmul_small_sm90.cu). Where a tile's columns are split over several blocks of threads, the last
+ * of them to arrive adds all their parts up, in the same order whichever it is. */
 #ifndef EY_CUDA_MATMUL_SMALL_JOIN_CUH
 #define EY_CUDA_MATMUL_SMALL_JOIN_CUH
 
@@ -84,6 +84,47 @@ EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged 
     __syncthreads();
     staged.copies = 1;
     return true;
+}
+
+/* ---- of the two portable kernels ---- */
+
+/* The thread's part of arranged x of stage `block`, from its place `x` on. */
+template <class S> EY_DEVICE void small_copy_x(const uint8_t *x, unsigned char *stage, int block)
+{
+    enum { PASS = SMALL_THREADS * 16 };
+    unsigned char *to = stage + S::w_bytes + (int)threadIdx.x * 16;
+    const uint8_t *from = x + (int64_t)block * S::x_bytes;
+#pragma unroll
+    for (int i = 0; i < (S::x_bytes + PASS - 1) / PASS; i++)
+        if (S::x_bytes % PASS == 0 || (int)threadIdx.x * 16 + i * PASS < S::x_bytes)
+            copy_async(to + i * PASS, from + i * PASS, 16);
+}
+
+/* A warp's m-th block of 16 rows in its matrix, and which of the tile's two matrices that is. */
+EY_DEVICE int small_row_block(const struct gemm_place &p, int m)
+{
+    const int row_warp = warp_index() / SMALL_HALVES;
+    return min(p.first_block + (p.paired ? row_warp : row_warp * 2 + m), p.blocks - 1);
+}
+
+EY_DEVICE const struct dev_matrix &small_matrix(const struct matmul_args &a,
+                                                const struct gemm_place &p, int m)
+{
+    return a.segment[p.segment + (p.paired ? m : 0)].w;
+}
+
+template <class S>
+EY_DEVICE void small_write(const struct small_matmul_args &a, const struct gemm_place &p,
+                           struct gemm_staged &staged)
+{
+    const int thread = (int)threadIdx.x;
+    if (gridDim.y > 1 && !small_join<S>(a, staged)) return;
+    switch (a.matmul.epilogue) {
+    case EPI_BF16: write_results<S, EPI_BF16>(a.matmul, p, staged, thread, SMALL_THREADS); break;
+    case EPI_F32: write_results<S, EPI_F32>(a.matmul, p, staged, thread, SMALL_THREADS); break;
+    case EPI_ADD: write_results<S, EPI_ADD>(a.matmul, p, staged, thread, SMALL_THREADS); break;
+    default: write_results<S, EPI_SILU>(a.matmul, p, staged, thread, SMALL_THREADS);
+    }
 }
 
 #endif

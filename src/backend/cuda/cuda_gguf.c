@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrices of GGUF's types on their way to the GPU: blocks as the file has them go into staging
+ * memory, and kernels put them in the order of gguf_layout.h from there. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cuda/cuda_backend.h"
+#include "kernels/cuda/loading/repack_weights_launch.h"
+#include "tensor/dequantize.h"
+
+/* ---- the largest value ---- */
+
+/* How large values of a type get: so many times d, and so many times its other half. */
+struct gguf_bound {
+    uint8_t d_at, other_at; /* in a block; the same: there is no other */
+    float d, other;
+};
+
+static struct gguf_bound bound_of(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_Q4_1: return (struct gguf_bound){0, 2, 15, 1};
+    case DTYPE_Q5_0: return (struct gguf_bound){0, 0, 16, 0};
+    case DTYPE_Q5_1: return (struct gguf_bound){0, 2, 31, 1};
+    case DTYPE_Q8_0: return (struct gguf_bound){0, 0, 128, 0};
+    case DTYPE_Q2_K: return (struct gguf_bound){80, 82, 15 * 3, 15};
+    case DTYPE_Q3_K: return (struct gguf_bound){108, 108, 32 * 4, 0};
+    case DTYPE_Q4_K: return (struct gguf_bound){0, 2, 63 * 15, 63};
+    case DTYPE_Q5_K: return (struct gguf_bound){0, 2, 63 * 31, 63};
+    case DTYPE_Q6_K: return (struct gguf_bound){208, 208, 128 * 32, 0};
+    case DTYPE_IQ4_NL: return (struct gguf_bound){0, 0, 127, 0};
+    case DTYPE_IQ4_XS: return (struct gguf_bound){0, 0, 32 * 127, 0};
+    default: return (struct gguf_bound){0, 0, 8, 0}; /* Q4_0 */
+    }
+}
+
+/* The bits of a float16 without its sign, which are in the order of what they stand for. */
+static uint16_t half_at(const uint8_t *p)
+{
+    return (uint16_t)((p[0] | p[1] << 8) & 0x7fff);
+}
+
+/* No value of the blocks is larger. */
+static float largest_of_halves(const uint8_t *block, const uint8_t *end, enum dtype dtype)
+{
+    const struct gguf_bound bound = bound_of(dtype);
+    const size_t size = dtype_info(dtype)->bytes;
+    uint16_t d = 0, other = 0;
+    for (; block < end; block += size) {
+        const uint16_t first = half_at(block + bound.d_at),
+                       second = half_at(block + bound.other_at);
+        d = first > d ? first : d;
+        other = second > other ? second : other;
+    }
+    return f16_to_f32(d) * bound.d + f16_to_f32(other) * bound.other;
+}
+
+static float largest_value(const uint8_t *rows, size_t bytes, enum dtype dtype)
+{
+    uint8_t most = 0;
+    if (dtype == DTYPE_GGUF_NVFP4) return 6 * 448;
+    if (dtype != DTYPE_GGUF_MXFP4) return largest_of_halves(rows, rows + bytes, dtype);
+    for (size_t at = 0; at < bytes; at += dtype_info(dtype)->bytes)
+        most = rows[at] > most ? rows[at] : most;
+    return ldexpf(6, most - 127);
+}
+
+/* A power of two that puts it at 2^14 to 2^15. */
+static float factor_for(float largest)
+{
+    enum { MOST = 100 };
+    int exponent = 0;
+    frexpf(largest, &exponent);
+    exponent = 15 - exponent;
+    return ldexpf(1, exponent > MOST ? MOST : exponent < -MOST ? -MOST : exponent);
+}
+
+void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in)
+{
+    m->packed = 1;
+    m->dtype = (int32_t)cuda_gguf_dtype(in->dtype);
+    m->global_scale = in->factor ? *in->factor : 1;
+    m->f16_factor = factor_for(largest_value(in->data, weight_data_bytes(in), in->dtype));
+}
+
+/* ---- blocks → records ---- */
+
+void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory)
+{
+    const int64_t row_bytes = (int64_t)weight_row_bytes(in);
+    int64_t most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
+    int buffer = 0;
+    for (int64_t first = 0, n; first < in->rows;
+         first += n, buffer = (buffer + 1) % UPLOAD_BUFFERS) {
+        n = in->rows - first < most ? in->rows - first : most;
+        char *piece = staging_memory + (size_t)buffer * UPLOAD_BYTES;
+        cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
+        struct repack_gguf_args a = {(const uint8_t *)piece,
+                                     to,
+                                     (int32_t)first,
+                                     (int32_t)n,
+                                     (int32_t)in->cols,
+                                     (int32_t)cuda_gguf_dtype(in->dtype),
+                                     row_bytes};
+        struct launch l = repack_gguf_launch(&a);
+        cuda_launch(c, &l, &a);
+    }
+}
