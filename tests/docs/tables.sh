@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tables of the documents that the program makes: tests/docs/tables.sh EYELET PAGES [--write], in the
-# source tree. Compares each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it
+# The tables of the documents that the program makes: tests/docs/tables.sh EYELET PAGES MKCHECKPOINT MKGGUF
+# [--write], in the source tree. Compares each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it
 # there.
 set -euo pipefail
-eyelet=$(realpath "$1") pages=$(realpath "$2") write=${3-} source=$PWD
+eyelet=$(realpath "$1") pages=$(realpath "$2") mkcheckpoint=$(realpath "$3") mkgguf=$(realpath "$4") write=${5-}
+source=$PWD
 work=$(mktemp -d)
 export HF_HUB_CACHE=$work/empty HF_HUB_OFFLINE=1 # as a reader who has downloaded nothing
 trap 'rm -rf "$work"' EXIT
@@ -66,7 +67,7 @@ most_seqs() { # most_seqs KIND MEMORY MULTIPROCESSORS OPTION...: requests of 4,0
 
 sizing() {
   local kind gpu memory count
-  "$mkcheckpoint" --like qwen3-vl-8b-fp8 --sparse "$work/8b-fp8" >/dev/null
+  for kind in 2b-fp8 4b-fp8 8b-fp8; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" >/dev/null; done
   echo '| GPU | 2B-FP8 | 4B-FP8 | 8B-FP8 |'
   echo '| --- | --- | --- | --- |'
   while read -r memory count gpu; do
@@ -84,6 +85,44 @@ sizing() {
 END
 }
 
+# What a GPU of 8 GB holds of the files that people have.
+foreign() {
+  local size kind made
+  echo '| model | file, with the vision encoder | on the GPU | context | given up |'
+  echo '| --- | --- | --- | --- | --- |'
+  for size in 4b 8b; do
+    "$mkcheckpoint" --like "qwen3-vl-$size-bf16" --sparse "$work/$size-plain" >/dev/null
+    for kind in Q4_K_M Q6_K Q8_0 awq; do
+      made=$work/$size-$kind
+      if [ "$kind" = awq ]; then
+        "$mkcheckpoint" --like "qwen3-vl-$size-awq" --sparse "$made" >/dev/null
+      else
+        mkdir "$made"
+        "$mkgguf" --mix "$kind" "$work/$size-plain" "$made/model.gguf" "$made/mmproj-BF16.gguf"
+      fi
+      foreign_row "$size" "$kind" "$made"
+      rm -rf "$made"
+    done
+    rm -rf "$work/$size-plain"
+  done
+}
+
+foreign_row() { # foreign_row SIZE KIND FOLDER
+  local bytes name=${2/awq/AWQ, groups of 64} model=$3
+  bytes=$(find "$3" -name '*.gguf' -o -name '*.safetensors' | xargs du -bc | tail -1 | cut -f1)
+  [ -f "$3/model.gguf" ] && model=$3/model.gguf
+  plan=$("$eyelet" plan "$model" --vram 8151MiB --vram-used 1151MiB --sm-count 30 --json --quiet) || true
+  if [[ $plan == '{"fits": true'* ]]; then
+    echo "| ${1^^} | $name, $(printf '%d.%02d' $((bytes / 1000000000)) $((bytes / 10000000 % 100))) GB | $(grouped "$(mib \
+      "$(number total_bytes)")") of $(grouped "$(mib "$(number budget_bytes)")") MiB | $(grouped \
+      "$(number max_model_len)") | $(given_up) |"
+  else
+    echo "| ${1^^} | $name, $(printf '%d.%02d' $((bytes / 1000000000)) $((bytes / 10000000 % 100))) GB | does not fit, $(grouped "$(mib \
+      "$(number shortfall_bytes)")") MiB too many | | |"
+  fi
+>>>>>>> b515b7ee (plan: say what an 8 GB GPU holds of GGUF and AWQ files)
+}
+
 # What stands in the document now; or, from standard input, what is to stand there.
 shown() { sed -n '/^<!-- table -->$/,/^<!-- \/table -->$/p' "$1" | sed '1d;$d'; }
 put() {
@@ -96,7 +135,7 @@ document() { # document FILE COMMAND: prints the table
   "$2" >"$work/made"
   if [ "$write" = --write ]; then put "$file" <"$work/made"; fi
   if ! diff -u --label "docs/$1" --label "what eyelet says" <(shown "$file") "$work/made"; then
-    echo "FAILED docs/$1: make it anew with tests/docs/tables.sh EYELET PAGES --write"
+    echo "FAILED docs/$1: make it anew with tests/docs/tables.sh EYELET PAGES MKCHECKPOINT MKGGUF --write"
     failed=1
   fi
 }
@@ -106,4 +145,5 @@ vllm_flags() { "$pages" vllm; }
 document guides/choosing-a-model.md choosing
 document guides/from-vllm.md vllm_flags
 document guides/operating.md sizing
+document guides/from-llama-cpp.md foreign
 exit $failed

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plain checkpoint as GGUF files, for tests: mkgguf CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]].
  * With PARTS the text model becomes so many files, OUT without its ending before their numbers.
+ * mkgguf --mix Q4_K_M CHECKPOINT OUT.gguf [MMPROJ.gguf] (or Q6_K, Q8_0): matrices have the types
+ * that llama.cpp gives them and no numbers: holes of the right length, for plans.
  * Matrices keep their type, vectors become F32, and rows of Llama's queries and keys are moved, as
  * llama.cpp's converter does it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/file.h"
@@ -22,6 +25,7 @@ static struct {
     const json_object *config, *text; /* text: the object with the text model's numbers */
     json_object *tokenizer;
     const char *arch;
+    const char *mix; /* NULL: matrices as they are */
     bool images;
 } in;
 
@@ -108,6 +112,12 @@ static void key_array(struct out_file *f, const char *key, uint32_t element, siz
 
 /* ---- tensors ---- */
 
+static const char *after(const char *name, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    return strncmp(name, prefix, n) == 0 ? name + n : NULL;
+}
+
 static uint32_t type_of(enum dtype d)
 {
     if (d == DTYPE_F32) return 0;
@@ -136,12 +146,58 @@ static void pair_rows(void *to, const uint8_t *from, int64_t rows, size_t row_by
     }
 }
 
+/* The number of a type, and what it is here. */
+struct mixed_type {
+    uint32_t number;
+    enum dtype dtype;
+};
+
+/* llama.cpp's Q4_K_M has six bits for the head, and for values and down in the first and last
+ * eighth of the layers and each third one between. */
+static struct mixed_type type_in_mix(const char *name)
+{
+    static const struct mixed_type q4 = {12, DTYPE_Q4_K}, q6 = {14, DTYPE_Q6_K},
+                                   q8 = {8, DTYPE_Q8_0};
+    const int layers = json_object_get_int(json_member(in.text, "num_hidden_layers")),
+              eighth = layers / 8;
+    int layer = -1;
+    if (strcmp(in.mix, "Q8_0") == 0) return q8;
+    if (strcmp(in.mix, "Q6_K") == 0) return q6;
+    if (strcmp(in.mix, "Q4_K_M") != 0) fail("--mix is Q4_K_M, Q6_K or Q8_0");
+    const bool tied = json_object_get_boolean(json_member(in.config, "tie_word_embeddings"));
+    if (strcmp(name, "output.weight") == 0 || (tied && strcmp(name, "token_embd.weight") == 0))
+        return q6;
+    if (sscanf(name, "blk.%d.", &layer) != 1 ||
+        !(strstr(name, "attn_v.") || strstr(name, "ffn_down.")))
+        return q4;
+    return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2 ? q6 : q4;
+}
+
+/* A matrix without numbers; those of the vision encoder keep their type. */
+static void add_hole(struct out_file *f, const char *name, const struct tensor_view *t)
+{
+    struct out_tensor *o = &f->tensors[f->n++];
+    *o = (struct out_tensor){.n_dims = t->n_dims, .size = t->size, .type = type_of(t->dtype)};
+    snprintf(o->name, sizeof(o->name), "%s", name);
+    for (int i = 0; i < t->n_dims; i++)
+        o->ne[i] = (uint64_t)t->shape[t->n_dims - 1 - i];
+    if (after(name, "v.") || after(name, "mm.")) return;
+    const struct mixed_type type = type_in_mix(name);
+    const struct dtype_traits *block = dtype_info(type.dtype);
+    o->type = type.number;
+    o->size = t->size / dtype_size(t->dtype) / block->values * block->bytes;
+}
+
 /* heads: of rows that are to be paired, 0: none are. */
 static void add_tensor(struct out_file *f, const char *name, const struct tensor_view *t,
                        int64_t heads)
 {
     const bool vector = t->n_dims == 1;
     const size_t n = t->size / dtype_size(t->dtype);
+    if (in.mix && t->n_dims == 2) {
+        add_hole(f, name, t);
+        return;
+    }
     struct out_tensor *o = new_tensor(f, name, vector ? n * sizeof(float) : t->size);
     o->type = vector ? 0 : type_of(t->dtype);
     o->n_dims = t->n_dims;
@@ -210,9 +266,14 @@ static void write_file(struct out_file *f, const char *path)
     write_bytes(file, head.data, head.size);
     write_padding(file, head.size);
     for (size_t i = 0; i < f->n; i++) {
-        write_bytes(file, f->tensors[i].data, f->tensors[i].size);
-        write_padding(file, f->tensors[i].size);
+        const struct out_tensor *o = &f->tensors[i];
+        if (o->data)
+            write_bytes(file, o->data, o->size);
+        else if (fseek(file, (long)o->size, SEEK_CUR) != 0)
+            fail(path);
+        write_padding(file, o->size);
     }
+    if (fflush(file) != 0 || ftruncate(fileno(file), ftell(file)) != 0) fail(path);
     if (fclose(file) != 0) fail(path);
     buf_free(&head);
 }
@@ -257,12 +318,6 @@ static bool rename_stem(char *out, const char *folder, const char *rest,
         return true;
     }
     return false;
-}
-
-static const char *after(const char *name, const char *prefix)
-{
-    const size_t n = strlen(prefix);
-    return strncmp(name, prefix, n) == 0 ? name + n : NULL;
 }
 
 static int64_t number(const json_object *object, const char *key, int64_t missing)
@@ -572,7 +627,13 @@ static void write_parts(struct out_file *parts, size_t n, const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || argc > 5) fail("usage: mkgguf CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]]");
+    if (argc > 2 && strcmp(argv[1], "--mix") == 0) {
+        in.mix = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
+    if (argc < 3 || argc > 5)
+        fail("usage: mkgguf [--mix MIX] CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]]");
     const size_t n_parts = argc > 4 ? strtoul(argv[4], NULL, 10) : 1;
     if (!n_parts || strlen(argv[2]) <= strlen(".gguf")) fail("the arguments make no sense");
     struct out_file *parts = calloc(n_parts, sizeof(*parts)), vision = new_out_file();
