@@ -27,6 +27,7 @@ static const char usage[] =
     "  --model-name NAME      what requests call the model\n"
     "  --streams N[,N...]     at once (default: 1,8,32)\n"
     "  --tokens N             of an answer (default: 64)\n"
+    "  --answers N            of each client in a round, one after the other (default: 1)\n"
     "  --rounds N             of each measurement (default: 5)\n"
     "  --image WxH            of streams with an image (default: 448x448; 0x0: text alone)\n"
     "  --big-image WxH        that may make others wait (default: 1024x768)\n"
@@ -84,6 +85,7 @@ static bool read_option(struct serve_settings *s, int option)
     case 'n': return s->name = optarg, true;
     case 's': return read_counts(optarg, s);
     case 't': return read_int(optarg, 2, MOST, &s->tokens);
+    case 'a': return read_int(optarg, 1, MOST, &s->answers);
     case 'r': return read_int(optarg, 1, MOST, &s->rounds);
     case 'i': return read_size(optarg, &s->width, &s->height);
     case 'b':
@@ -107,6 +109,7 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
                                           {"model-name", required_argument, NULL, 'n'},
                                           {"streams", required_argument, NULL, 's'},
                                           {"tokens", required_argument, NULL, 't'},
+                                          {"answers", required_argument, NULL, 'a'},
                                           {"rounds", required_argument, NULL, 'r'},
                                           {"picture", required_argument, NULL, 'i'},
                                           {"big-picture", required_argument, NULL, 'b'},
@@ -121,6 +124,7 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
                                  .streams = {1, 8, 32},
                                  .n_counts = 3,
                                  .rounds = 5,
+                                 .answers = 1,
                                  .tokens = 64,
                                  .width = 448,
                                  .height = 448,

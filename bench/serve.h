@@ -19,6 +19,7 @@ struct serve_settings {
     int streams[SERVE_MAX_COUNTS];
     int n_counts;
     int rounds, tokens;        /* of each measurement, of each answer */
+    int answers;               /* of each client in a round, one after the other */
     int width, height;         /* of the images of streams */
     int big_width, big_height; /* of the one that may make others wait */
     int stall_tokens;          /* of the answer that may have to wait */
@@ -42,7 +43,13 @@ struct stream {
 };
 struct stream stream_make(void);
 void stream_free(struct stream *s);
-/* Asks in words that were not used before, about an image of this size if there is one. */
+/* Writes a request in words that were not used before, about an image of this size if there is one.
+ */
+bool stream_write(struct serve *b, struct stream *s, int width, int height, int max_tokens,
+                  ey_err *e);
+/* Sends what was written. */
+bool stream_send(struct serve *b, struct stream *s, ey_err *e);
+/* Both. */
 bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
                   ey_err *e);
 bool stream_is_over(const struct stream *s);

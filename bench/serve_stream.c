@@ -116,8 +116,8 @@ static bool write_body(struct json_writer *w, struct serve *b, int width, int he
     return ok;
 }
 
-static bool write_request(struct serve *b, struct stream *s, int width, int height, int max_tokens,
-                          ey_err *e)
+bool stream_write(struct serve *b, struct stream *s, int width, int height, int max_tokens,
+                  ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
     struct json_writer w = json_write_to(&body, JSON_SPACED);
@@ -131,10 +131,8 @@ static bool write_request(struct serve *b, struct stream *s, int width, int heig
     return ok;
 }
 
-bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
-                  ey_err *e)
+bool stream_send(struct serve *b, struct stream *s, ey_err *e)
 {
-    if (!write_request(b, s, width, height, max_tokens, e)) return false;
     chat_answer_clear(&s->answer);
     samples_free(&s->gaps);
     s->first = s->last = 0;
@@ -143,6 +141,12 @@ bool stream_start(struct serve *b, struct stream *s, int width, int height, int 
         return ey_fail(e, EY_IO, "no connection to %s", b->to.host);
     wire_send(&s->wire, s->request.data, s->request.size);
     return true;
+}
+
+bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
+                  ey_err *e)
+{
+    return stream_write(b, s, width, height, max_tokens, e) && stream_send(b, s, e);
 }
 
 bool stream_is_over(const struct stream *s)
@@ -161,6 +165,7 @@ static void stream_receive(struct stream *s, short revents)
             samples_add(&s->gaps, now - s->last);
         s->last = now;
     }
+    if (s->answer.done && s->first <= 0) s->first = s->last = now; /* an answer without a text */
 }
 
 void streams_wait(struct stream **all, size_t n)
