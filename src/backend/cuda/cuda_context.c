@@ -141,10 +141,11 @@ static bool has_all_kernels(const struct cuda *c, ey_err *e)
     for (int i = 1; i < GPU_KERNELS; i++) {
         enum gpu_kernel kernel = (enum gpu_kernel)i;
         const struct gpu_kernel_entry *info = gpu_kernel_info(kernel);
-        bool wanted = info->family == FAMILY_MATMUL_SMALL_SM90 ? c->has_small_sm90
-                      : info->capability == 90                 ? c->has_gemm_sm90
-                      : info->capability == FP8_CAPABILITY     ? c->has_gemm_w8a8
-                                                               : true;
+        bool wanted = info->family == FAMILY_MATMUL_SMALL_SM90       ? c->has_small_sm90
+                      : info->family == FAMILY_ATTENTION_VISION_SM90 ? c->has_vision_sm90
+                      : info->capability == 90                       ? c->has_gemm_sm90
+                      : info->capability == FP8_CAPABILITY           ? c->has_gemm_w8a8
+                                                                     : true;
         if (wanted && !c->function[kernel])
             return ey_fail(e, EY_INTERNAL, "the GPU's kernels of this build lack %s",
                            gpu_kernel_name(kernel));
@@ -176,6 +177,7 @@ static bool load_kernels(struct cuda *c, ey_err *e)
         if (!load_functions(c, c->module[c->n_modules++], e)) return false;
     }
     c->has_gemm_sm90 = c->function[gemm_tile(GEMM_PORTABLE_TILES)->fp8] != NULL;
+    c->has_vision_sm90 = c->function[GPU_attention_vision_sm90] != NULL;
     c->has_small_sm90 = c->function[GPU_make_planes] != NULL;
     c->has_gemm_w8a8 = c->function[GPU_gemm_w8a8] != NULL;
     return has_all_kernels(c, e);

@@ -74,6 +74,7 @@ struct cuda {
     int sm_shared;            /* bytes of shared memory that an SM has */
     bool has_gemm_sm90;       /* the kernels of gemm_wgmma_sm90.cu are there */
     bool has_small_sm90;      /* those of matmul_small_sm90.cu */
+    bool has_vision_sm90;     /* attention_vision_sm90.cu's */
     bool has_gemm_w8a8;       /* those of gemm_w8a8_sm89.cu */
     bool sees_pinned;         /* kernels may use pinned memory of the host by its address */
     bool dependent_launch;    /* kernels may start before the one before has ended … */

@@ -134,10 +134,45 @@ static void attend_segment(struct cuda *c, bf16 *o, const bf16 *qkv, const struc
     cuda_launch(c, &l, &a);
 }
 
+static void launch_vision_sm90(struct cuda *c, struct attention_vision_sm90_args *a)
+{
+    if (!a->n_segments) return;
+    const struct launch l = attention_vision_sm90_launch(a);
+    cuda_launch(c, &l, a);
+    a->n_segments = 0;
+}
+
+/* All segments in one launch, where the GPU and the heads are its kernel's. */
+static void attend_segments_sm90(struct cuda *c, dev o, dev qkv, const struct vision_shape *s,
+                                 const struct vision_segment *segments, int n_segments, int first,
+                                 int n)
+{
+    struct attention_vision_sm90_args a = {
+        .o = o, .qkv = qkv, .heads = s->n_heads, .scale = 1 / sqrtf((float)s->head_dim)};
+    for (int i = 0; i < n_segments; i++) {
+        int from, rows = vision_segment_overlap(&segments[i], first, n, &from);
+        if (!rows) continue;
+        attention_vision_sm90_add(
+            &a, (struct attention_vision_segment){.first_row = from,
+                                                  .n = rows,
+                                                  .first_key = segments[i].first,
+                                                  .n_keys = segments[i].rows * segments[i].cols,
+                                                  .first_out = from - first});
+        if (a.n_segments == VISION_SM90_SEGMENTS) launch_vision_sm90(c, &a);
+    }
+    launch_vision_sm90(c, &a);
+}
+
 void cuda_vision_attention(struct backend *be, dev o, dev qkv, const struct vision_shape *s,
                            const struct vision_segment *segments, int n_segments, int first, int n)
 {
+    const struct cuda *c = cuda_of(be);
     const size_t hidden = (size_t)s->hidden;
+    if (c->has_vision_sm90 && s->head_dim == 64 &&
+        !cuda_family_failed(c, FAMILY_ATTENTION_VISION_SM90)) {
+        attend_segments_sm90(cuda_of(be), o, qkv, s, segments, n_segments, first, n);
+        return;
+    }
     for (int i = 0; i < n_segments; i++) {
         const struct vision_segment *segment = &segments[i];
         int from, rows = vision_segment_overlap(segment, first, n, &from);

@@ -170,6 +170,7 @@ static struct cuda *open_beside(const struct cuda *c)
                          .sm_shared = c->sm_shared,
                          .has_gemm_sm90 = c->has_gemm_sm90,
                          .has_small_sm90 = c->has_small_sm90,
+                         .has_vision_sm90 = c->has_vision_sm90,
                          .has_gemm_w8a8 = c->has_gemm_w8a8,
                          .sees_pinned = c->sees_pinned,
                          .dependent_launch = c->dependent_launch,

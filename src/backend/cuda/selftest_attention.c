@@ -264,6 +264,8 @@ bool selftest_vision_attention(struct selftest *t)
 {
     static const enum gpu_family wide[] = {FAMILY_ATTENTION_VISION_FALLBACK,
                                            FAMILY_ATTENTION_VISION_80},
-                                 narrow[] = {FAMILY_ATTENTION_VISION_64};
-    return compare_vision(t, wide, 2, 72) && compare_vision(t, narrow, 1, 64);
+                                 narrow[] = {FAMILY_ATTENTION_VISION_64,
+                                             FAMILY_ATTENTION_VISION_SM90};
+    return compare_vision(t, wide, 2, 72) &&
+           compare_vision(t, narrow, t->c->has_vision_sm90 ? 2 : 1, 64);
 }

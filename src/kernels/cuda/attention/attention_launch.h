@@ -23,6 +23,14 @@ enum {
 
     VISION_ROWS = 128, /* of a block of threads */
 
+    /* attention_vision_sm90.cu: warpgroups of 64 rows, and two warps that bring keys and values */
+    VISION_SM90_TEAMS = 3,
+    VISION_SM90_ROWS = 64 * VISION_SM90_TEAMS,
+    VISION_SM90_THREADS = 128 * VISION_SM90_TEAMS + 128,
+    VISION_SM90_KEYS = 96,
+    VISION_SM90_STAGES = 4, /* of so many keys, and their values */
+    VISION_SM90_SHARED = VISION_SM90_STAGES * (2 * VISION_SM90_KEYS * 128 + 32),
+
     DECODE_WARPS = 8,
     DECODE_CHUNK = 16,              /* keys that a warp takes at once */
     DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts
@@ -163,6 +171,28 @@ static inline struct launch attention_vision_launch(const struct attention_visio
                        FLASH_THREADS,
                        flash_shared(dim)};
     return fast ? l : attention_vision_fallback_launch(a);
+}
+
+/* Adds a segment, for which there is room. */
+static inline void attention_vision_sm90_add(struct attention_vision_sm90_args *a,
+                                             struct attention_vision_segment segment)
+{
+    const struct attention_vision_segment *last = &a->segment[a->n_segments - 1];
+    segment.first_tile = a->n_segments
+                             ? last->first_tile + (int32_t)ceil_quotient(last->n, VISION_SM90_ROWS)
+                             : 0;
+    a->segment[a->n_segments++] = segment;
+}
+
+static inline struct launch attention_vision_sm90_launch(const struct attention_vision_sm90_args *a)
+{
+    const struct attention_vision_segment *last = &a->segment[a->n_segments - 1];
+    struct launch l = {GPU_attention_vision_sm90,
+                       {(unsigned)last->first_tile + ceil_quotient(last->n, VISION_SM90_ROWS),
+                        (unsigned)a->heads, 1},
+                       VISION_SM90_THREADS,
+                       VISION_SM90_SHARED};
+    return l;
 }
 
 /* A thread turns 8 pairs of a head, or one where head_dim is no multiple of 16. */

@@ -416,6 +416,21 @@ struct attention_vision_args {
     float scale;
 };
 
+/* The same of several images: rows first_row .. first_row+n-1 of qkv attend to its rows first_key
+ * .. first_key+n_keys-1; what comes of them goes to o from row first_out on. A segment's blocks of
+ * threads begin with first_tile. */
+enum { VISION_SM90_SEGMENTS = 32 };
+struct attention_vision_segment {
+    int32_t first_row, n, first_key, n_keys, first_out, first_tile;
+};
+struct attention_vision_sm90_args {
+    bf16 *o;
+    const bf16 *qkv;
+    int32_t heads, n_segments;
+    float scale;
+    struct attention_vision_segment segment[VISION_SM90_SEGMENTS];
+};
+
 /* ---- from logits to top-k logits ----
  *
  * For each of n rows of logits f32[n, vocabulary]: the TOPK best (ids with the highest logits, the

@@ -49,6 +49,18 @@ EY_DEVICE void barrier_wait(uint32_t barrier, int parity)
                  : "memory");
 }
 
+/* A warpgroup's registers a thread from here on: as many as a block of threads has is divided anew.
+ */
+template <int n> EY_DEVICE void take_registers(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+}
+
+template <int n> EY_DEVICE void give_registers(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+}
+
 /* Bytes are a multiple of 16, as both addresses are. */
 EY_DEVICE void bulk_copy(uint32_t to, const void *from, int bytes, uint32_t barrier)
 {

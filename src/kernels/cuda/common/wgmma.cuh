@@ -212,6 +212,7 @@ EY_DEVICE void pin_register(uint32_t &v)
     }
 
 EY_WGMMA(8, 64, 32, 33, 34, 35, 36, 37)
+EY_WGMMA(12, 96, 48, 49, 50, 51, 52, 53)
 EY_WGMMA(13, 104, 52, 53, 54, 55, 56, 57)
 EY_WGMMA(16, 128, 64, 65, 66, 67, 68, 69)
 EY_WGMMA(18, 144, 72, 73, 74, 75, 76, 77)
@@ -220,6 +221,16 @@ EY_WGMMA(24, 192, 96, 97, 98, 99, 100, 101)
 EY_WGMMA(25, 200, 100, 101, 102, 103, 104, 105)
 EY_WGMMA(28, 224, 112, 113, 114, 115, 116, 117)
 EY_WGMMA(32, 256, 128, 129, 130, 131, 132, 133)
+
+/* c[64, 64] += a[64, 16] · b, b[16, 64] with rows as above: 64 columns of 128 bytes. */
+EY_DEVICE void wgmma_transposed(float (&c)[8][4], const uint32_t a[4], uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" EY_REGISTERS_8
+                 "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
+                 : EY_SUMS_8
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+                 : "memory");
+}
 
 /* ---- e4m3: c[64, 8·tiles] += a[64, 32] · bᵀ, b[8·tiles, 32] ----
  *
