@@ -44,18 +44,84 @@ EY_DEVICE struct moments moments_of(const float *x, int width, bool centered, fl
 
 /* ---- norms: a block of threads a row ---- */
 
+struct norm_row {
+    const float *x, *w, *b; /* b: or null */
+    bf16 *y;
+    int width;
+    float eps;
+};
+
+/* The same of a row that its threads have in registers, four columns each in turn. */
+EY_DEVICE struct moments moments_of_quads(const float4 v[NORM_QUADS], int width, bool centered,
+                                          float eps, float *shared)
+{
+    struct moments m = {0, 0};
+    float sum = 0;
+    if (centered) {
+#pragma unroll
+        for (int j = 0; j < NORM_QUADS; j++)
+            sum += v[j].x + v[j].y + (v[j].z + v[j].w);
+        m.mean = block_sum(sum, shared) / (float)width;
+        sum = 0;
+    }
+#pragma unroll
+    for (int j = 0; j < NORM_QUADS; j++) {
+        const float4 d = make_float4(v[j].x - m.mean, v[j].y - m.mean, v[j].z - m.mean,
+                                     v[j].w - m.mean);
+        if (((int)threadIdx.x + j * NORM_BLOCK) * 4 < width)
+            sum += d.x * d.x + d.y * d.y + (d.z * d.z + d.w * d.w);
+    }
+    m.scale = 1.0f / sqrtf(block_sum(sum, shared) / (float)width + eps);
+    return m;
+}
+
+EY_DEVICE float4 normed_quad(float4 x, float4 w, float4 b, const struct moments &m)
+{
+    return make_float4(
+        w.x * ((x.x - m.mean) * m.scale) + b.x, w.y * ((x.y - m.mean) * m.scale) + b.y,
+        w.z * ((x.z - m.mean) * m.scale) + b.z, w.w * ((x.w - m.mean) * m.scale) + b.w);
+}
+
+EY_DEVICE void norm_quads(const struct norm_row &r, bool centered, float *shared)
+{
+    float4 v[NORM_QUADS];
+#pragma unroll
+    for (int j = 0; j < NORM_QUADS; j++) {
+        const int at = ((int)threadIdx.x + j * NORM_BLOCK) * 4;
+        v[j] = at < r.width ? *(const float4 *)(r.x + at) : make_float4(0, 0, 0, 0);
+    }
+    const struct moments m = moments_of_quads(v, r.width, centered, r.eps, shared);
+#pragma unroll
+    for (int j = 0; j < NORM_QUADS; j++) {
+        const int at = ((int)threadIdx.x + j * NORM_BLOCK) * 4;
+        if (at >= r.width) continue;
+        const float4 b = r.b ? *(const float4 *)(r.b + at) : make_float4(0, 0, 0, 0),
+                     n = normed_quad(v[j], *(const float4 *)(r.w + at), b, m);
+        *(uint2 *)(r.y + at) = make_uint2(bf16_pair(n.x, n.y), bf16_pair(n.z, n.w));
+    }
+}
+
+EY_DEVICE void norm_row(const struct norm_row &r, bool centered, float *shared)
+{
+    if (r.width % 4 == 0 && r.width <= NORM_QUADS * NORM_BLOCK * 4) {
+        norm_quads(r, centered, shared);
+        return;
+    }
+    const struct moments m = moments_of(r.x, r.width, centered, r.eps, shared);
+    for (int i = (int)threadIdx.x; i < r.width; i += (int)blockDim.x) {
+        float v = r.w[i] * ((r.x[i] - m.mean) * m.scale);
+        r.y[i] = bf16_of(r.b ? v + r.b[i] : v);
+    }
+}
+
 EY_KERNEL(norm_rows, struct norm_args, NORM_BLOCK, 2)
 {
     __shared__ float shared[NORM_BLOCK / 32];
     wait_for_previous();
     let_next_start();
-    const float *x = a.x + (int64_t)(a.gather ? a.gather[blockIdx.x] : (int)blockIdx.x) * a.width;
-    bf16 *y = a.y + (int64_t)blockIdx.x * a.width;
-    struct moments m = moments_of(x, a.width, a.layer != 0, a.eps, shared);
-    for (int i = (int)threadIdx.x; i < a.width; i += (int)blockDim.x) {
-        float v = a.w[i] * ((x[i] - m.mean) * m.scale);
-        y[i] = bf16_of(a.b ? v + a.b[i] : v);
-    }
+    const int64_t row = blockIdx.x, from = a.gather ? a.gather[row] : row;
+    const struct norm_row r = {a.x + from * a.width, a.w, a.b, a.y + row * a.width, a.width, a.eps};
+    norm_row(r, a.layer != 0, shared);
 }
 
 /* Row by row with the same weights, or a token's rows together. Rows of a token follow each other,
@@ -65,13 +131,10 @@ EY_KERNEL(merge_norm, struct merge_norm_args, NORM_BLOCK, 2)
     __shared__ float shared[NORM_BLOCK / 32];
     wait_for_previous();
     let_next_start();
-    int rows = a.grouped ? 1 : a.group, width = a.grouped ? a.width * a.group : a.width;
-    for (int row = 0; row < rows; row++) {
-        int64_t at = (int64_t)blockIdx.x * a.group * a.width + (int64_t)row * width;
-        struct moments m = moments_of(a.x + at, width, true, a.eps, shared);
-        for (int i = (int)threadIdx.x; i < width; i += (int)blockDim.x)
-            a.y[at + i] = bf16_of(a.w[i] * ((a.x[at + i] - m.mean) * m.scale) + a.b[i]);
-    }
+    const int width = a.grouped ? a.width * a.group : a.width;
+    const int64_t at = (int64_t)blockIdx.x * width;
+    const struct norm_row r = {a.x + at, a.w, a.b, a.y + at, width, a.eps};
+    norm_row(r, true, shared);
 }
 
 /* ---- in ---- */

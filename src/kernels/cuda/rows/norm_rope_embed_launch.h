@@ -7,7 +7,11 @@
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"
 
-enum { NORM_BLOCK = 256, ROW_BLOCK = 256 };
+enum {
+    NORM_BLOCK = 256,
+    NORM_QUADS = 4, /* of columns that a thread of it has in registers */
+    ROW_BLOCK = 256
+};
 
 static inline struct launch norm_launch(const struct norm_args *a)
 {
@@ -17,7 +21,8 @@ static inline struct launch norm_launch(const struct norm_args *a)
 
 static inline struct launch merge_norm_launch(const struct merge_norm_args *a)
 {
-    struct launch l = {GPU_merge_norm, {(unsigned)a->n, 1, 1}, NORM_BLOCK, 0};
+    const int rows = a->grouped ? a->n : a->n * a->group;
+    struct launch l = {GPU_merge_norm, {(unsigned)rows, 1, 1}, NORM_BLOCK, 0};
     return l;
 }
 
