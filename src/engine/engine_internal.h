@@ -50,6 +50,9 @@ enum { MAX_UNREAD_DEFAULT = 256 };
 /* Decoding requests wait no longer for a prompt chunk or a vision slice, as far as they can be cut.
  */
 #define SLICE_SECONDS_DEFAULT 0.2
+/* Fast devices take turns sooner: after so many decode steps, but not before so much time. */
+#define SLICE_DECODE_STEPS 12
+#define SLICE_SECONDS_MIN 0.02
 
 /* How far the backend is with the form of its weights (schedule/refine_weights.c). */
 struct refinement {
@@ -136,6 +139,8 @@ struct scheduler {
     int n_encoding;                /* 0: nothing is being encoded */
     double decode_step_seconds;    /* moving average of a step without prompt rows */
     double prefill_row_seconds;    /* moving average of a prompt row's share of a step */
+    double run_seconds;            /* that encoder_run has taken so far */
+    double patch_seconds;          /* moving average of a patch in the vision encoder */
 
     /* of who opens and closes the engine */
     pthread_t thread;

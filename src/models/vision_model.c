@@ -13,17 +13,26 @@ struct vision_tile {
     int first, n; /* patches */
 };
 
-/* Rows of a full tile: whole visual tokens. */
-static int full_tile_rows(const struct model *m, const struct workspace *ws)
+static int quotient_up(int n, int by)
 {
-    const int group = vision_group(&m->vision);
-    return ws->max_rows / group * group;
+    return (n + by - 1) / by;
 }
 
+/* As many tiles as whole visual tokens of the workspace's rows make necessary. */
+static int run_tiles(const struct encoder_run *p, const struct model *m, const struct workspace *ws)
+{
+    const int group = vision_group(&m->vision);
+    return quotient_up(p->n_patches, ws->max_rows / group * group);
+}
+
+/* Tiles are about equal: a small last one takes a GPU nearly as long as a full one. */
 static int next_tile_rows(const struct encoder_run *p, const struct model *m,
                           const struct workspace *ws)
 {
-    const int tile = full_tile_rows(m, ws), left = p->n_patches - p->first;
+    const int group = vision_group(&m->vision), most = ws->max_rows / group * group,
+              even = quotient_up(quotient_up(p->n_patches, run_tiles(p, m, ws)), KV_BLOCK) *
+                     KV_BLOCK,
+              tile = even < most ? even : most, left = p->n_patches - p->first;
     return left < tile ? left : tile;
 }
 
@@ -105,8 +114,7 @@ static void attention_mlp_tile(const struct vision_tile *t, const struct encoder
     op->compute->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
 }
 
-/* n tokens of one feature block, from a token of the run on, to rows of the text model's features.
- */
+/* n tokens from a token of the run on to neighbouring rows of the text model's features. */
 static void merge_tokens(const struct vision_tile *t, const struct merger *w, int level, int token,
                          int n, size_t row)
 {
@@ -125,19 +133,31 @@ static void merge_tokens(const struct vision_tile *t, const struct merger *w, in
                                    (size_t)n * width);
 }
 
+/* How many tokens from `token` on go to neighbouring rows: those of its feature block, and of
+ * blocks that follow it as they do the image's. A block's alone where features cross devices. */
+static int neighbouring_tokens(const int32_t *feature_block, int token, int end, bool crosses)
+{
+    int next = (token / FEATURE_BLOCK + 1) * FEATURE_BLOCK;
+    while (!crosses && next < end &&
+           feature_block[next / FEATURE_BLOCK] == feature_block[next / FEATURE_BLOCK - 1] + 1)
+        next += FEATURE_BLOCK;
+    return (next < end ? next : end) - token;
+}
+
 /* The tile's tokens of an image go where its feature blocks lie. */
 static void merge_image(const struct vision_tile *t, const struct encoder_run *p, int image,
                         const struct merger *w, int level)
 {
     const int group = vision_group(&t->m->vision), first_token = p->segment[image].first / group;
+    const int32_t *block = p->image[image].feature_block;
+    const bool crosses = t->be != t->backends->text_ws->features[level].be;
     int from, patches = vision_segment_overlap(&p->segment[image], t->first, t->n, &from);
     int token = from / group - first_token, end = token + patches / group;
     for (int n; token < end; token += n) {
-        int place = token % FEATURE_BLOCK;
-        n = end - token < FEATURE_BLOCK - place ? end - token : FEATURE_BLOCK - place;
+        n = neighbouring_tokens(block, token, end, crosses);
         merge_tokens(t, w, level, first_token + token, n,
-                     (size_t)p->image[image].feature_block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
-                         (size_t)place);
+                     (size_t)block[token / FEATURE_BLOCK] * FEATURE_BLOCK +
+                         (size_t)(token % FEATURE_BLOCK));
     }
 }
 
@@ -183,24 +203,24 @@ static struct vision_segment next_segment(const struct encoder_run *p, const str
                                    image->width / m->patch_spec.patch};
 }
 
-bool encoder_run_has_tile(const struct encoder_run *p, const struct model *m,
-                          const struct workspace *ws, const struct image *image)
+int encoder_run_patches(const struct encoder_run *p, const struct model *m,
+                        const struct image *image)
 {
     const struct vision_segment segment = next_segment(p, m, image);
-    return vision_segment_end(&segment) <= full_tile_rows(m, ws);
+    return vision_segment_end(&segment);
 }
 
 bool encoder_run_add(struct encoder_run *p, const struct model *m, const struct workspace *ws,
                      const struct encoder_image *image)
 {
-    const int i = p->n_images, tile = full_tile_rows(m, ws);
+    const int i = p->n_images;
     const struct vision_segment segment = next_segment(p, m, image->image);
     if (i == ENCODER_IMAGES || vision_segment_end(&segment) > ws->max_patches) return false;
     p->image[i] = *image;
     p->segment[i] = segment;
     p->n_images++;
     p->n_patches = vision_segment_end(&segment);
-    p->total = (p->n_patches + tile - 1) / tile * (2 * m->vision.depth + m->vision.n_deepstack + 2);
+    p->total = run_tiles(p, m, ws) * (2 * m->vision.depth + m->vision.n_deepstack + 2);
     return true;
 }
 

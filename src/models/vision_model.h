@@ -43,9 +43,9 @@ struct encoder_run encoder_run_begin(float *pixels, int32_t *positions);
  */
 bool encoder_run_add(struct encoder_run *run, const struct model *model, const struct workspace *ws,
                      const struct encoder_image *image);
-/* Whether the run is one tile with this image, too. */
-bool encoder_run_has_tile(const struct encoder_run *run, const struct model *model,
-                          const struct workspace *ws, const struct image *image);
+/* Patches of the run with this image, too. */
+int encoder_run_patches(const struct encoder_run *run, const struct model *model,
+                        const struct image *image);
 /* Does the work of one tile. False: it was the last. */
 bool encoder_run_step(struct encoder_run *run, const struct model *model,
                       const struct vision_backends *backends);

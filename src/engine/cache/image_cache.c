@@ -2,6 +2,7 @@
 /* The image cache: few entries, so they are looked through. */
 #include "engine/cache/image_cache.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "models/vision_model.h"
@@ -62,6 +63,12 @@ static int unpinned_blocks(const struct image_cache *cache)
     return n;
 }
 
+static int compare_blocks(const void *a, const void *b)
+{
+    return *(const int32_t *)a - *(const int32_t *)b;
+}
+
+/* Its blocks in order: neighbours are encoded in one piece. */
 static struct image_entry *image_entry_create(struct image_cache *cache, const struct digest *key,
                                               int n_tokens)
 {
@@ -80,6 +87,7 @@ static struct image_entry *image_entry_create(struct image_cache *cache, const s
     entry->pins = 0;
     for (int i = 0; i < n; i++)
         entry->block[i] = cache->free_block[--cache->n_free];
+    qsort(entry->block, (size_t)n, sizeof(*entry->block), compare_blocks);
     return entry;
 }
 

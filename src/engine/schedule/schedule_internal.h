@@ -8,6 +8,14 @@
 
 enum { MIN_CHUNK_ROWS = 16 }; /* prompt chunks are cut in multiples of it */
 
+/* How long a turn may be while requests decode (scheduler.c). */
+double slice_seconds(const ey_engine *engine);
+
+static inline void update_ema(double *ema, double now)
+{
+    *ema = *ema > 0 ? 0.5 * (*ema + now) : now;
+}
+
 /* ---- admission.c: which requests run; all of it under scheduler.lock ---- */
 
 /* Admits waiting requests in order while slots, KV blocks and feature rows suffice. A running

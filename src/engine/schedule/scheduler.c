@@ -7,6 +7,7 @@
  * its answer: on a CPU a row has the same bits however it is computed. On a GPU its rounding
  * depends on how many rows are beside it: an answer may turn where two tokens are nearly as likely.
  */
+#include <math.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -93,9 +94,22 @@ static void emit_token(ey_engine *engine, ey_generation *gen, const struct step_
     pthread_mutex_unlock(&engine->scheduler.lock);
 }
 
-static void update_ema(double *ema, double now)
+double slice_seconds(const ey_engine *engine)
 {
-    *ema = *ema > 0 ? 0.5 * (*ema + now) : now;
+    const double most = engine->limits.slice_seconds, step = engine->scheduler.decode_step_seconds,
+                 wanted = fmax(SLICE_DECODE_STEPS * step, SLICE_SECONDS_MIN);
+    return step > 0 && wanted < most ? wanted : most;
+}
+
+/* Few rows take longer each on a GPU: they say little of many. */
+static void update_row_seconds(struct scheduler *scheduler, int rows, double seconds)
+{
+    enum { MANY_ROWS = 256, FEW_WEIGHT = 8 };
+    double *ema = &scheduler->prefill_row_seconds;
+    if (*ema > 0 && rows < MANY_ROWS && seconds > *ema)
+        *ema += (seconds - *ema) / FEW_WEIGHT;
+    else
+        update_ema(ema, seconds);
 }
 
 /* Attributes to prompt rows what exceeds a decode step, most of which reads weights. */
@@ -106,7 +120,7 @@ static void update_step_times(struct scheduler *scheduler, int n_chunks, double 
     if (!rows)
         update_ema(&scheduler->decode_step_seconds, seconds);
     else if (rows >= MIN_CHUNK_ROWS)
-        update_ema(&scheduler->prefill_row_seconds, (own > least ? own : least) / rows);
+        update_row_seconds(scheduler, rows, (own > least ? own : least) / rows);
 }
 
 /* ---- a step ---- */

@@ -39,7 +39,7 @@ static int row_limit(ey_engine *engine, int n_decoding)
                     : last->chunk.max_rows; /* its buffers overlap the vision encoder's */
     if (limit < n_decoding) limit = n_decoding;
     if (!n_decoding) return limit;
-    double left = engine->limits.slice_seconds - engine->scheduler.decode_step_seconds,
+    double left = slice_seconds(engine) - engine->scheduler.decode_step_seconds,
            rows = engine->scheduler.prefill_row_seconds > 0
                       ? left / engine->scheduler.prefill_row_seconds
                       : FIRST_CHUNK_ROWS;

@@ -41,19 +41,25 @@ static bool add_to_encoder_run(ey_engine *engine, const ey_generation *gen, size
     return true;
 }
 
-/* Small images that wait go with the first, as long as all fit one tile: on a GPU a tile of one
- * takes about as long as a full one. */
-static void add_small_images(ey_engine *engine)
+/* Whether the run is over soon with this image, too: it is one tile, or within a time slice. */
+static bool has_room(const ey_engine *engine, const struct image *image)
+{
+    const struct scheduler *s = &engine->scheduler;
+    const int patches = encoder_run_patches(&s->encoder_run, &engine->devices.model, image);
+    return patches <= engine->devices.vision_backends.ws->max_rows ||
+           (s->patch_seconds > 0 && patches * s->patch_seconds <= slice_seconds(engine));
+}
+
+/* Images that wait go with the first: on a GPU they take less time together than alone. */
+static void add_waiting_images(ey_engine *engine)
 {
     struct scheduler *s = &engine->scheduler;
-    const struct workspace *ws = engine->devices.vision_backends.ws;
     for (int i = 0; i < s->n_running; i++) {
         const ey_generation *gen = s->running[i];
         for (size_t k = 0; k < gen->prompt->n_images; k++) {
             const struct image_entry *entry = gen->image_entry[k];
             if (!entry || entry->ready || is_encoding(s, entry)) continue;
-            if (!encoder_run_has_tile(&s->encoder_run, &engine->devices.model, ws,
-                                      &gen->prompt->images[k].pixels) ||
+            if (!has_room(engine, &gen->prompt->images[k].pixels) ||
                 !add_to_encoder_run(engine, gen, k))
                 return;
         }
@@ -69,8 +75,9 @@ static void start_encoder_run(ey_engine *engine)
     pthread_mutex_lock(&s->lock);
     s->encoder_run = encoder_run_begin(engine->buffers.host.pixels,
                                        engine->buffers.host.patch_positions);
+    s->run_seconds = 0;
     add_to_encoder_run(engine, gen, i); /* an image alone has room */
-    if (engine->devices.vision_backends.be->ops->device) add_small_images(engine);
+    if (engine->devices.vision_backends.be->ops->device) add_waiting_images(engine);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -112,6 +119,7 @@ static bool watch_encoder(struct scheduler *scheduler, double seconds)
 static void finish_encoder_run(ey_engine *engine)
 {
     struct scheduler *s = &engine->scheduler;
+    update_ema(&s->patch_seconds, s->run_seconds / s->encoder_run.n_patches);
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < s->n_encoding; i++)
         s->encoding[i].entry->ready = true;
@@ -128,25 +136,44 @@ static bool finish_encoder_tile(struct engine_devices *devices, ey_err *e)
            (be == devices->be || devices->be->ops->compute->finish(devices->be, e));
 }
 
+/* Tiles that will be done in `seconds`, as far as is known: waiting for each would leave a GPU idle
+ * between them. At least one. */
+static int tiles_within(const ey_engine *engine, double seconds)
+{
+    const struct scheduler *s = &engine->scheduler;
+    const double tile = s->patch_seconds * s->encoder_run.n_patches / s->encoder_run.total;
+    if (!engine->devices.vision_backends.be->ops->device || tile <= 0 || seconds < tile) return 1;
+    return seconds < tile * s->encoder_run.total ? (int)(seconds / tile) : s->encoder_run.total;
+}
+
+/* Enqueues up to n tiles of the run. False: its last is among them. */
+static bool enqueue_tiles(ey_engine *engine, int n)
+{
+    bool more = true;
+    while (more && n--)
+        more = encoder_run_step(&engine->scheduler.encoder_run, &engine->devices.model,
+                                &engine->devices.vision_backends);
+    return more;
+}
+
 void run_encoder(ey_engine *engine, double start)
 {
+    struct scheduler *s = &engine->scheduler;
     ey_err e;
     double now = seconds_now();
     start_encoder_run(engine); /* running requests change on this thread only */
-    bool busy = engine->scheduler.n_encoding > 0;
+    bool busy = s->n_encoding > 0;
     while (busy) {
-        double before = now;
-        bool more = encoder_run_step(&engine->scheduler.encoder_run, &engine->devices.model,
-                                     &engine->devices.vision_backends);
+        const double before = now, slice = slice_seconds(engine);
+        bool more = enqueue_tiles(engine, tiles_within(engine, start + slice - now));
         /* where others wait, a slice ends when its work is done, not when it is enqueued */
-        if ((!more || engine->scheduler.n_running > 1) &&
-            !finish_encoder_tile(&engine->devices, &e)) {
+        if ((!more || s->n_running > 1) && !finish_encoder_tile(&engine->devices, &e)) {
             fail_running_requests(engine, &e);
             return;
         }
         now = seconds_now();
-        busy = watch_encoder(&engine->scheduler, now - before) &&
-               now - start < engine->limits.slice_seconds;
+        s->run_seconds += now - before;
+        busy = watch_encoder(s, now - before) && now - start < slice;
         if (more) continue;
         finish_encoder_run(engine);
         break;
