@@ -41,17 +41,27 @@ struct digest hasher_end(struct hasher *h)
     return out;
 }
 
-struct digest image_digest(const struct image *image)
+/* Of bytes and a few numbers that belong to them. */
+static struct digest digest_of(const void *bytes, size_t n, const int32_t *number, size_t n_numbers)
 {
     struct hasher h;
-    uint8_t pixels_and_size[DIGEST_BYTES + 8];
-    const int32_t size[2] = {image->width, image->height};
     hasher_start(&h);
-    hasher_add(&h, image->rgb, (size_t)image->width * (size_t)image->height * 3);
-    const struct digest pixels = hasher_end(&h);
-    memcpy(pixels_and_size, pixels.byte, DIGEST_BYTES);
-    memcpy(pixels_and_size + DIGEST_BYTES, size, sizeof(size));
+    hasher_add(&h, bytes, n);
+    const struct digest of_bytes = hasher_end(&h);
     hasher_start(&h);
-    hasher_add(&h, pixels_and_size, sizeof(pixels_and_size));
+    hasher_add(&h, of_bytes.byte, DIGEST_BYTES);
+    hasher_add(&h, number, n_numbers * sizeof(*number));
     return hasher_end(&h);
+}
+
+struct digest image_digest(const struct image *image)
+{
+    const int32_t size[] = {image->width, image->height};
+    return digest_of(image->rgb, (size_t)image->width * (size_t)image->height * 3, size, 2);
+}
+
+struct digest image_file_digest(const void *file, size_t n, int width, int height)
+{
+    const int32_t size[] = {width, height, 1}; /* no image's pixels have three numbers */
+    return digest_of(file, n, size, 3);
 }

@@ -23,5 +23,7 @@ struct digest hasher_end(struct hasher *h);
 
 /* Of an image's pixels and size: 2x3 and 3x2 pixels may be the same bytes. */
 struct digest image_digest(const struct image *image);
+/* Of a file that becomes an image of this size. */
+struct digest image_file_digest(const void *file, size_t n, int width, int height);
 
 #endif

@@ -75,7 +75,8 @@ static uint64_t later_bytes(const void *spec, int width, int height)
     return resize_bytes(&original, to_width, to_height);
 }
 
-static bool resize_image(struct prompt_image *p, const struct image *original,
+/* An original of the right size is taken as it is. */
+static bool resize_image(struct prompt_image *p, struct image *original,
                          const struct patch_spec *spec, struct image_budget *budget,
                          const char *name, ey_err *e)
 {
@@ -86,6 +87,11 @@ static bool resize_image(struct prompt_image *p, const struct image *original,
     p->rows = height / spec->patch;
     p->cols = width / spec->patch;
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
+    if (width == original->width && height == original->height) {
+        p->pixels = *original;
+        original->rgb = NULL;
+        return true;
+    }
     if (!compute_turn_take(e)) return false;
     bool ok = image_resize(&p->pixels, original, width, height, e) || ey_fail_within(e, "%s", name);
     compute_turn_give();
@@ -130,7 +136,9 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
     }
     prompt->budget_bytes += budget.held;
     if (!ok) return fail_prompt_image(e, i, name, decoded);
-    p->digest = image_digest(&p->pixels);
+    p->digest = part->n_bytes < kept_bytes ? image_file_digest(part->bytes, part->n_bytes,
+                                                               p->pixels.width, p->pixels.height)
+                                           : image_digest(&p->pixels);
     return true;
 }
 
