@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between steps and when idle the backend may bring its placed weights into a form that is read
- * faster. Servers spend a third of their time on it until it is done, since later requests gain.
- * One-shot commands do it when idle: their first request may be the last. */
+ * faster. Servers do it for a while before they are ready, and spend a little of their time on it
+ * until it is done, since later requests gain. One-shot commands do it when idle: their first
+ * request may be the last. */
 #include "engine/schedule/refine_weights.h"
 
 #include "base/clock.h"
 
 #define REFINE_SECONDS 0.02       /* between two steps, unless one matrix takes longer */
+#define REFINE_START_SECONDS 2.0  /* before a server is ready */
 #define REFINE_DELAY_SECONDS 10.0 /* until a one-shot command's requests have to wait, too */
+
+enum { SERVER_REST = 9, COMMAND_REST = 2 }; /* steps' time for each second of it */
 
 /* The backend that reads weights in host memory. */
 static struct backend *refined_backend(const struct engine_devices *devices)
@@ -25,7 +29,8 @@ static void refine_for(ey_engine *engine, double seconds)
     pthread_mutex_lock(&engine->scheduler.lock);
     engine->devices.refinement.left = left;
     engine->devices.refinement.progress = progress;
-    engine->devices.refinement.next_time = end + 2 * (end - start);
+    engine->devices.refinement.next_time =
+        end + (engine->devices.refinement.eager ? SERVER_REST : COMMAND_REST) * (end - start);
     if (!left) pthread_cond_broadcast(&engine->devices.refinement.done);
     pthread_mutex_unlock(&engine->scheduler.lock);
 }
@@ -36,6 +41,9 @@ void refine_weights_start(ey_engine *engine, bool eager)
     engine->devices.refinement.eager = eager;
     engine->devices.refinement.start_time = seconds_now();
     refine_for(engine, 0);
+    while (eager && engine->devices.refinement.left &&
+           seconds_now() - engine->devices.refinement.start_time < REFINE_START_SECONDS)
+        refine_for(engine, REFINE_SECONDS);
 }
 
 bool refine_weights_now(const struct engine_devices *devices, bool has_work)
