@@ -51,7 +51,8 @@ typedef struct {
     /* Size of the KV cache that all requests share. 0: max_model_len; on a GPU up to max_num_seqs
      * times that, as far as it fits. */
     int kv_tokens;
-    int max_num_seqs;   /* requests that run at the same time; 0: 1, on a GPU 4 */
+    int max_num_seqs;   /* requests that run at the same time; 0: 1 (serving: 4), on a GPU 4 to
+                           32, one for 1,024 tokens of the pool, as far as it fits */
     int max_num_queued; /* requests that may wait; 0: 64 */
     /* Token rows of one step, 64 to 4096. 0: 512; on a GPU 2048, 1024 or 512, as it fits. */
     int max_num_batched_tokens;

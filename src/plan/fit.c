@@ -13,16 +13,21 @@ enum {
     MIN_AUTO_LEN = 1024,   /* half of it is an image of half a megapixel; with less one would have
                                 to ask for it */
     CPU_SEQS = 1,
-    GPU_SEQS = 4,
+    CPU_SERVED_SEQS = 4,
+    GPU_SEQS = 4,             /* at least, */
+    GPU_MAX_SEQS = 32,        /* and at most, as many as */
+    GPU_SEQ_TOKENS = 1024,    /* of the KV pool there are for each */
     POOLED_SEQS = 16,         /* inputs whose rows share a step; they cost nothing but their keys */
     RERANK_MODEL_LEN = 10240, /* as Qwen's own code */
     DEFAULT_IMAGES = 16,
     GPU_MAX_ROWS = 2048,
+    LARGE_GPU_ROWS = 4096, /* for several at once: images of a megapixel in one piece, or two */
     GPU_MIN_ROWS = 512,
     MIN_ROWS = 64,
     MIB = 1 << 20,
 };
 #define DEFAULT_UTILIZATION 0.92 /* vLLM's */
+#define LARGE_GPU_BYTES ((uint64_t)32 << 30)
 
 /* ---- limits ---- */
 
@@ -69,20 +74,29 @@ static bool choose_context(struct plan *p, const struct plan_question *q, ey_err
                    p->kv_tokens, p->max_model_len);
 }
 
+static int default_seqs(const struct plan *p, const struct plan_limits *l)
+{
+    if (p->device->is_gpu) return GPU_SEQS; /* more: fit_seqs() */
+    return l->serving ? CPU_SERVED_SEQS : CPU_SEQS;
+}
+
+/* Where nothing else is wanted of the memory. */
+static int most_rows(const struct plan *p, const struct plan_limits *l)
+{
+    if (!p->device->is_gpu) return CPU_MAX_ROWS;
+    return p->device->total >= LARGE_GPU_BYTES && l->max_num_seqs != 1 ? LARGE_GPU_ROWS
+                                                                       : GPU_MAX_ROWS;
+}
+
 static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
-    const bool gpu = p->device->is_gpu, pools = q->model->task != EY_TASK_GENERATE;
-    p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs
-                      : pools         ? POOLED_SEQS
-                      : gpu           ? GPU_SEQS
-                                      : CPU_SEQS;
+    const bool pools = q->model->task != EY_TASK_GENERATE;
+    p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : pools ? POOLED_SEQS : default_seqs(p, l);
     p->max_logits = pools ? 1 : p->max_num_seqs; /* a row of each sequence */
     p->n_layers = q->model->text.n_layers;
     p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
-    p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens
-                  : gpu                     ? GPU_MAX_ROWS
-                                            : CPU_MAX_ROWS;
+    p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens : most_rows(p, l);
     return check_int_range(p->max_num_seqs, "max_num_seqs", 1, EY_MAX_SEQS, e) &&
            check_int_range(p->max_images, "max_images", 1, EY_MAX_IMAGES, e) &&
            check_int_range(l->kv_tokens, "kv_tokens", 0, EY_MAX_CONTEXT, e) &&
@@ -215,7 +229,7 @@ static bool turn_knob(struct plan_knobs *now, enum plan_knob knob, const struct 
 static bool fit_rows(struct plan *p, const struct plan_question *q)
 {
     int given = q->limits->max_num_batched_tokens;
-    for (int rows = given ? given : GPU_MAX_ROWS;; rows /= 2) {
+    for (int rows = given ? given : most_rows(p, q->limits);; rows /= 2) {
         p->max_rows = rows;
         plan_size(p, q);
         if (p->fits || given || rows <= GPU_MIN_ROWS) return p->fits;
@@ -354,7 +368,7 @@ static void explain_choices(struct plan *p, const struct plan_question *q, int w
     const struct plan_limits *l = q->limits;
     const struct weight_sizes *w = &q->weights;
     if (p->cpu_layers) explain_cpu_layers(p, q);
-    if (!l->max_num_batched_tokens && p->max_rows < GPU_MAX_ROWS)
+    if (!l->max_num_batched_tokens && p->max_rows < most_rows(p, l))
         plan_add_choice(
             p, "--max-num-batched-tokens %d: smaller workspaces, long prompts take a little longer",
             p->max_rows);
@@ -381,6 +395,22 @@ static void explain_choices(struct plan *p, const struct plan_question *q, int w
                         p->kv_tokens, p->max_num_seqs, wanted_pool(p));
 }
 
+/* As many requests at once as the pool is for, where nothing else has to change for them. */
+static void fit_seqs(struct plan *p, const struct plan_question *q)
+{
+    const int pool = p->kv_tokens / GPU_SEQ_TOKENS,
+              wanted = pool < GPU_SEQS ? (int)GPU_SEQS : min_int(pool, GPU_MAX_SEQS);
+    int n = wanted;
+    for (;; n--) {
+        p->max_num_seqs = p->max_logits = n;
+        plan_size(p, q);
+        if (p->fits || n == GPU_SEQS) break; /* it did with these */
+    }
+    if (n < wanted)
+        plan_add_choice(p, "--max-num-seqs %d: what fits; the pool of %d tokens is for %d", n,
+                        p->kv_tokens, wanted);
+}
+
 static void fit_gpu(struct plan *p, const struct plan_question *q)
 {
     int wanted = p->max_model_len;
@@ -394,6 +424,8 @@ static void fit_gpu(struct plan *p, const struct plan_question *q)
     else if (fits && q->limits->max_model_len && !q->limits->kv_tokens)
         widen_pool(p, q);
     explain_choices(p, q, wanted);
+    if (p->fits && !p->cpu_layers && !q->limits->max_num_seqs && q->model->task == EY_TASK_GENERATE)
+        fit_seqs(p, q);
 }
 
 static void fit_host(struct plan *p, const struct plan_question *q)

@@ -76,6 +76,7 @@ static void log_loaded_model(const char *name, const struct model_status *report
     for (size_t i = 0; i < f->n_choices; i++)
         log_line("chosen: %s", f->choice[i]);
     log_line("Available KV cache memory: %.2f GiB", (double)f->kv_bytes / GIB);
+    log_line("up to %d requests run at the same time (--max-num-seqs)", f->max_num_seqs);
     log_line("GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %.2fx",
              group_digits(pool, f->kv_tokens), group_digits(context, f->max_model_len),
              f->max_model_len ? (double)f->kv_tokens / f->max_model_len : 0.0);

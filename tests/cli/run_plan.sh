@@ -63,7 +63,7 @@ say "is named"
 # shellcheck disable=SC2086
 try "a plan as JSON" 0 '"fits": true' - plan 4b $desktop --json
 same "its members" fits,device,budget_rule,budget_bytes,total_bytes,file_bytes,shortfall_bytes,items,max_model_len,kv_tokens,max_num_seqs,max_pixels,n_layers,gpu_layers,tokens_per_second,choices,suggestions keys
-same "its defaults" 16384$'\t'16384$'\t'4$'\t'0 max_model_len kv_tokens max_num_seqs shortfall_bytes
+same "its defaults" 16384$'\t'16384$'\t'16$'\t'0 max_model_len kv_tokens max_num_seqs shortfall_bytes
 same "the context is planned" '"context"'$'\t''"cuda:0"'$'\t'125829120 items.0.name items.0.device items.0.bytes
 grep -q '"choices": \["--head 8bit: .*", "--vision-weights streamed: .*", "--kv-cache-dtype fp8: ' out
 say "the choices, in their order"
