@@ -8,6 +8,7 @@
 #include "base/full_disk.h"
 #include "checkpoint/gguf/gguf_model.h"
 #include "checkpoint/quantized_layouts.h"
+#include "convert/gguf_metadata.h"
 #include "convert/weight_forms.h"
 #include "engine/engine_fixture.h"
 #include "models/ckpt_edit.h"
@@ -477,6 +478,49 @@ static void names_the_mmproj_of_another_model(void **state)
 
 /* ---- a SentencePiece vocabulary ---- */
 
+static json_object *pieces_with(const char *merges)
+{
+    struct buf text = buf_with_max(4096);
+    buf_printf(&text,
+               "{\"model\":{\"byte_fallback\":true,\"vocab\":{},\"merges\":[%s]},"
+               "\"added_tokens\":[]}",
+               merges);
+    json_object *out = json_tokener_parse(text.data);
+    buf_free(&text);
+    assert_non_null(out);
+    return out;
+}
+
+#define BLANK "\xe2\x96\x81"
+#define PAIR_LAST ",\"" BLANK " " BLANK "\""
+
+/* Ways to make one token are the same; of others, runs of blanks alone may change places. */
+static void orders_of_merges(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *was, *is;
+        bool agree;
+    } rows[] = {
+        {"\"a b\",\"ab c\",\"a bc\"", "\"a b\",\"a bc\",\"ab c\"", true},
+        {"\"a b\",\"c d\"", "\"c d\",\"a b\"", false},
+        {"\"a b\"", "\"a b\",\"c d\"", false},
+        {"\"a b\",\"" BLANK BLANK " " BLANK "\",\"" BLANK BLANK BLANK " " BLANK "\"" PAIR_LAST,
+         "\"a b\",\"" BLANK BLANK BLANK " " BLANK "\",\"" BLANK BLANK " " BLANK "\"" PAIR_LAST,
+         true},
+        {"\"a b\",\"" BLANK BLANK " " BLANK "\"" PAIR_LAST,
+         "\"a b\"" PAIR_LAST ",\"" BLANK BLANK " " BLANK "\"", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        json_object *was = pieces_with(rows[i].was), *is = pieces_with(rows[i].is);
+        ey_err e;
+        assert_int_equal(tokenizers_agree(was, is, "m", &e), rows[i].agree);
+        if (!rows[i].agree) assert_non_null(strstr(e.text, "the order of merges"));
+        json_object_put(was);
+        json_object_put(is);
+    }
+}
+
 static void sentencepiece_comes_back(void **state)
 {
     (void)state;
@@ -502,6 +546,7 @@ int main(void)
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(names_the_mmproj_of_another_model),
+        cmocka_unit_test(orders_of_merges),
         cmocka_unit_test(sentencepiece_comes_back),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
