@@ -12,7 +12,8 @@ from .errors import (BadImageError, BadModelError, BadRequestError, BusyError, C
                      InternalError, NoDeviceError, NoMemoryError, NotFoundError, RequestCancelledError, SystemIoError,
                      TooLongError)
 from .llm import LLM, Stream
-from .outputs import Answer, Box, CompletionOutput, Logprob, RequestOutput, Usage
+from .outputs import (Answer, Box, CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestOutput,
+                      ScoringOutput, ScoringRequestOutput, Usage)
 from .plan import Plan, PlanItem, plan
 from .sampling import GuidedDecodingParams, SamplingParams, StructuredOutputsParams
 
@@ -21,6 +22,7 @@ __version__: str = _lib.ey_version().decode()
 __all__ = [
     "LLM", "AsyncLLM", "SamplingParams", "StructuredOutputsParams", "GuidedDecodingParams", "plan", "Plan", "PlanItem",
     "Answer", "Usage", "Box", "Stream", "AsyncStream", "RequestOutput", "CompletionOutput", "Logprob",
+    "EmbeddingOutput", "EmbeddingRequestOutput", "ScoringOutput", "ScoringRequestOutput",
     "EyeletError", "BadRequestError", "BadImageError", "TooLongError", "NotFoundError", "BadModelError",
     "NoMemoryError", "NoDeviceError", "BusyError", "RequestCancelledError", "SystemIoError", "InternalError",
     "ClosedError", "ForkedError",

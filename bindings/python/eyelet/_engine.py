@@ -142,6 +142,22 @@ class Request:
         self.keep.append(array)
         self.struct.messages, self.struct.n_messages = array, len(messages)
 
+    def set_pooling(self, instruction: Optional[str], dimensions: int) -> None:
+        """A vector or a score instead of an answer: of the last message, for a query that is the one before it."""
+        messages = self.struct.messages
+        document, query = messages[self.struct.n_messages - 1], messages[0]
+        given = _ffi.PoolingInput(parts=document.parts, n_parts=document.n_parts)
+        if self.struct.n_messages > 1:
+            given.query, given.n_query = query.parts, query.n_parts
+        if instruction is not None:
+            data = instruction.encode()
+            given.instruction, given.n_instruction = data, len(data)
+        self.keep.append(given)
+        self.struct.messages, self.struct.n_messages = None, 0
+        self.struct.sampling = _ffi.Sampling(top_p=1, repetition_penalty=1)  # of nothing, but it is checked
+        self.struct.pool, self.struct.input = True, ctypes.pointer(given)
+        self.struct.dimensions = int32(dimensions, "dimensions")
+
     def set_grammar(self, grammar: Grammar) -> None:
         self.keep.append(grammar)
         self.struct.grammar = grammar.handle
@@ -180,6 +196,9 @@ class Result:
         self.stop_reason: Union[int, str, None] = None
         if answer.stop_text is not None:
             self.stop_reason = text_of(answer.stop_text)
+        pooled = lib.ey_answer_pooled(byref(answer))
+        self.vector: list[float] = pooled.vector[:pooled.n_vector] if pooled.n_vector else []
+        self.score: float = pooled.score
         self.logprobs = [
             [(entry.id, float(entry.logprob), text_of(entry.token))
              for entry in [token.chosen, *token.top[:token.n_top]]]
@@ -318,6 +337,7 @@ class Engine:
             self.close()
             raise failed[0]
         self.info: _ffi.EngineInfo = lib.ey_engine_describe(self._handle)
+        self.task: str = ("generate", "embed", "rerank")[lib.ey_engine_task(self._handle)]
         self.model_sampling: _ffi.Sampling = lib.ey_model_sampling(self._handle)
 
     # ---- who may call ----

@@ -33,6 +33,7 @@ class EngineOptions(Structure):
         ("gpu_memory_utilization", c_double), ("gpu_memory", c_uint64), ("vram", c_uint64), ("vram_used", c_uint64),
         ("sm_count", c_int), ("budget", c_void_p), ("progress", PROGRESS), ("progress_user", c_void_p),
         ("planned", c_void_p), ("planned_user", c_void_p), ("notice", NOTICE), ("notice_user", c_void_p),
+        ("task", c_char_p),
     ]
 
 
@@ -71,6 +72,11 @@ class LoopGuard(Structure):
     _fields_ = [("min_pattern", c_int), ("max_pattern", c_int), ("min_count", c_int), ("min_tokens", c_int)]
 
 
+class PoolingInput(Structure):
+    _fields_ = [("instruction", c_char_p), ("n_instruction", c_size_t), ("parts", POINTER(Part)),
+                ("n_parts", c_size_t), ("query", POINTER(Part)), ("n_query", c_size_t)]
+
+
 class Request(Structure):
     _fields_ = [
         ("size", c_size_t), ("messages", POINTER(Message)), ("n_messages", c_size_t), ("text", c_char_p),
@@ -84,6 +90,8 @@ class Request(Structure):
         ("top_logprobs", c_int), ("on_event", c_void_p), ("event_user", c_void_p), ("thinking", c_int),
         ("thinking_budget", c_int), ("loop_guard", LoopGuard),
         ("prompt_logprobs", c_bool), ("top_prompt_logprobs", c_int),
+        ("pool", c_bool), ("input", POINTER(PoolingInput)), ("truncate", c_bool), ("max_prompt_tokens", c_int),
+        ("dimensions", c_int), ("raw_vector", c_bool),
     ]
 
 
@@ -124,6 +132,10 @@ class Answer(Structure):
         ("prompt_logprobs", POINTER(TokenLogprobs)), ("prompt_ranks", POINTER(c_int)),
         ("n_prompt_logprobs", c_size_t), ("owner", c_void_p),
     ]
+
+
+class Pooled(Structure):
+    _fields_ = [("vector", POINTER(c_float)), ("n_vector", c_size_t), ("score", c_double)]
 
 
 class PromptInfo(Structure):
@@ -178,6 +190,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ey_generation_cancel": (None, (c_void_p,)),
     "ey_generation_collect": (c_bool, (POINTER(c_void_p), POINTER(Answer), POINTER(Err))),
     "ey_answer_free": (None, (POINTER(Answer),)),
+    "ey_answer_pooled": (Pooled, (POINTER(Answer),)),
+    "ey_engine_task": (c_int, (c_void_p,)),
     "ey_token_text": (c_char_p, (c_void_p, c_int)),
     "ey_grammar_of_schema": (c_bool, (POINTER(c_void_p), c_char_p, c_size_t, POINTER(Err))),
     "ey_grammar_of_json_object": (c_bool, (POINTER(c_void_p), POINTER(Err))),

@@ -14,7 +14,8 @@ from ._engine import Engine, Progress, Request, Result, c_text, grammar_of, int3
 from ._ffi import byref, call, lib, text_of
 from ._images import Image, bytes_of
 from .errors import BadRequestError, TooLongError
-from .outputs import Answer, Box, CompletionOutput, Logprob, RequestOutput, Usage
+from .outputs import (Answer, Box, CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestOutput,
+                      ScoringOutput, ScoringRequestOutput, Usage)
 from .sampling import SamplingParams, StructuredOutputsParams
 
 T = TypeVar("T")
@@ -200,6 +201,59 @@ def extract(engine: Engine, image: Any, schema: Any, prompt: Optional[str], max_
         return read(result.text)
 
     return Task([request], finish)
+
+
+# ---- vectors and scores ----------------------------------------------------------------------------------------------
+
+
+def _parts_of_input(given: Any) -> list[Union[str, bytes]]:
+    """A str is a text; a dict has "text" and "image"; anything else is an image."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Mapping):
+        return [bytes_of(given)]
+    unknown = sorted(set(map(str, given)) - {"text", "image"})
+    if unknown or not given:
+        raise TypeError(f'an input is a text, an image or a dict with "text" and "image"; this has {unknown}')
+    parts: list[Union[str, bytes]] = [bytes_of(given["image"])] if given.get("image") is not None else []
+    if given.get("text") is not None:
+        parts.append(c_text(given["text"], "a text").decode())
+    return parts
+
+
+def is_one_input(inputs: object) -> bool:
+    return isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Sequence) or isinstance(
+        inputs, (bytes, bytearray, memoryview))
+
+
+def embed(inputs: Any, instruction: Optional[str], dimensions: Optional[int],
+          counter: Counter) -> Task[list[EmbeddingRequestOutput]]:
+    def requests() -> Iterable[Request]:
+        for given in [inputs] if is_one_input(inputs) else inputs:
+            request = Request([("user", _parts_of_input(given))])
+            request.set_pooling(instruction, dimensions or 0)
+            yield request
+
+    def finish(done: list[tuple[list[int], list[Result]]]) -> list[EmbeddingRequestOutput]:
+        return [EmbeddingRequestOutput(counter.next(), EmbeddingOutput(results[0].vector), ids)
+                for ids, results in done]
+
+    return Task(requests(), finish)
+
+
+def score(query: Any, documents: Any, instruction: Optional[str],
+          counter: Counter) -> Task[list[ScoringRequestOutput]]:
+    def requests() -> Iterable[Request]:
+        asked = _parts_of_input(query)
+        for document in [documents] if is_one_input(documents) else documents:
+            request = Request([("user", asked), ("user", _parts_of_input(document))])
+            request.set_pooling(instruction, 0)
+            yield request
+
+    def finish(done: list[tuple[list[int], list[Result]]]) -> list[ScoringRequestOutput]:
+        return [ScoringRequestOutput(counter.next(), ScoringOutput(results[0].score), ids) for ids, results in done]
+
+    return Task(requests(), finish)
 
 
 # ---- chat ------------------------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from ._engine import Engine, Generation, Progress, Request, discard_all
 from ._ffi import text_of
 from ._images import Image, Images
 from ._tasks import Conversation, Counter, Task
-from .outputs import Answer, Box, RequestOutput
+from .outputs import Answer, Box, EmbeddingRequestOutput, RequestOutput, ScoringRequestOutput
 from .sampling import SamplingParams
 
 T = TypeVar("T")
+Input = Union[Image, Mapping[str, Any]]
 M = TypeVar("M")
 
 
@@ -70,7 +71,8 @@ class _Model:
                  limit_mm_per_prompt: Optional[Mapping[str, int]] = None, max_pixels: Optional[int] = None,
                  threads: Optional[int] = None, cpu_mask: Optional[str] = None, no_huge_pages: bool = False,
                  gpu_layers: Optional[int] = None, lm_head: Optional[str] = None, lm_head_rows: Optional[str] = None,
-                 vision_weights: Optional[str] = None, prefill_math: Optional[str] = None) -> None:
+                 vision_weights: Optional[str] = None, prefill_math: Optional[str] = None,
+                 task: Optional[str] = None) -> None:
         options = {name: value for name, value in locals().items()
                    if name not in ("self", "model", "progress", "notice", "__class__")}
         self._engine = _tasks.open_engine(model, progress, notice, options)
@@ -94,6 +96,11 @@ class _Model:
     @property
     def max_num_seqs(self) -> int:
         return int(self._engine.info.max_num_seqs)
+
+    @property
+    def task(self) -> str:
+        """"generate", "embed" or "rerank"."""
+        return self._engine.task
 
 
 class LLM(_Model):
@@ -176,6 +183,19 @@ class LLM(_Model):
         """The fields of a pydantic model (an instance) or of a JSON schema (what it says), as the image has them."""
         self._engine.check()
         return self._run(_tasks.extract(self._engine, image, schema, prompt, max_tokens, detail))
+
+    def embed(self, inputs: Union[Input, Sequence[Input]], *, instruction: Optional[str] = None,
+              dimensions: Optional[int] = None) -> list[EmbeddingRequestOutput]:
+        """Vectors of texts (str), images, or both ({"text": ..., "image": ...}), batched; with a model that embeds. A
+        path of an image is a Path, or in a dict. `dimensions`: the first so many numbers, normalized again."""
+        self._engine.check()
+        return self._run(_tasks.embed(inputs, instruction, dimensions, self._counter))
+
+    def score(self, query: Input, documents: Union[Input, Sequence[Input]], *,
+              instruction: Optional[str] = None) -> list[ScoringRequestOutput]:
+        """How well each document fits the query, with a model that reranks."""
+        self._engine.check()
+        return self._run(_tasks.score(query, documents, instruction, self._counter))
 
     def close(self) -> None:
         """Frees the model. Requests that run end with ClosedError."""

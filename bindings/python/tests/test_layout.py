@@ -17,7 +17,7 @@ from eyelet import _ffi
 STRUCTS = {
     "ey_err": _ffi.Err, "ey_engine_options": _ffi.EngineOptions, "ey_engine_info": _ffi.EngineInfo,
     "ey_part": _ffi.Part, "ey_message": _ffi.Message, "ey_sampling": _ffi.Sampling, "ey_logit_bias": _ffi.LogitBias,
-    "ey_request": _ffi.Request, "ey_logprob": _ffi.Logprob, "ey_token_logprobs": _ffi.TokenLogprobs,
+    "ey_request": _ffi.Request, "ey_pooling_input": _ffi.PoolingInput, "ey_pooled": _ffi.Pooled, "ey_logprob": _ffi.Logprob, "ey_token_logprobs": _ffi.TokenLogprobs,
     "ey_event": _ffi.Event, "ey_image_usage": _ffi.ImageUsage, "ey_answer": _ffi.Answer,
     "ey_prompt_info": _ffi.PromptInfo, "ey_plan_item": _ffi.PlanItem, "ey_plan": _ffi.Plan, "ey_box": _ffi.Box,
     "ey_box_list": _ffi.BoxList,

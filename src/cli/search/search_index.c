@@ -17,8 +17,8 @@ struct search_index {
 
 static const char schema[] =
     "CREATE TABLE kind (model TEXT NOT NULL, dimensions INTEGER NOT NULL);"
-    "CREATE TABLE image (path TEXT PRIMARY KEY, size INTEGER NOT NULL, time INTEGER NOT NULL,"
-    "  vector BLOB, why TEXT) WITHOUT ROWID;";
+    "CREATE TABLE image (path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, time INTEGER NOT NULL,"
+    "  vector BLOB, why TEXT);";
 
 /* ---- errors ---- */
 
@@ -69,6 +69,7 @@ static bool read_one_number(struct search_index *index, const char *sql, int64_t
 static bool make_index(struct search_index *index, ey_err *e)
 {
     char sql[512];
+    if (!run(index, "PRAGMA page_size = 16384", e)) return false; /* several vectors a page */
     snprintf(sql, sizeof(sql),
              "BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT;",
              schema, APPLICATION_ID, FORMAT);
@@ -258,8 +259,8 @@ static const float *vector_of(sqlite3_stmt *statement, int *dimensions)
 bool search_index_each(struct search_index *index, index_visit_fn *visit, void *user, ey_err *e)
 {
     sqlite3_stmt *statement = NULL;
-    int status = sqlite3_prepare_v2(index->db, "SELECT path, vector FROM image ORDER BY path", -1,
-                                    &statement, NULL);
+    int status = sqlite3_prepare_v2(index->db, "SELECT path, vector FROM image", -1, &statement,
+                                    NULL);
     if (status != SQLITE_OK) return fail_index(index, e);
     while ((status = sqlite3_step(statement)) == SQLITE_ROW) {
         const char *path = (const char *)sqlite3_column_text(statement, 0);
