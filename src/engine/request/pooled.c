@@ -52,6 +52,8 @@ bool pooled_open(struct pooled_answer **out, ey_answer *answer, const ey_request
     const int hidden = model->text.hidden;
     struct pooled_answer *pooled = answer_pooled(answer);
     if (!check_dimensions(request->dimensions, hidden, e)) return false;
+    if (request->prompt_logprobs)
+        return ey_fail(e, EY_BAD_REQUEST, "a vector or a score has no log-probabilities");
     pooled->vector = arena_array(answer_arena(answer), (size_t)hidden, sizeof(float));
     if (!pooled->vector) return ey_fail_memory(e, "the vector", (size_t)hidden * sizeof(float));
     pooled->n = (size_t)(request->dimensions ? request->dimensions : hidden);
