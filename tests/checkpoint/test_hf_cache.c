@@ -94,6 +94,17 @@ static void revisions(void **state)
     expect_missing(NAME "@climbs", "revision climbs", "eyelet pull");
 }
 
+/* As its repository in FP8, or else in BF16. */
+static void short_names(void **state)
+{
+    (void)state;
+    expect_missing("qwen3-vl:2b-thinking", "qwen3-vl:2b-thinking", "");
+    make_repository("models--Qwen--Qwen3-VL-2B-Thinking", "main", "0123", "{}");
+    expect_found("qwen3-vl:2b-thinking", "models--Qwen--Qwen3-VL-2B-Thinking/snapshots/0123");
+    make_repository("models--Qwen--Qwen3-VL-2B-Thinking-FP8", "main", "4567", "{}");
+    expect_found("Qwen3-VL:2B-thinking", "models--Qwen--Qwen3-VL-2B-Thinking-FP8/snapshots/4567");
+}
+
 static void without_a_reference_the_only_snapshot_counts(void **state)
 {
     (void)state;
@@ -328,6 +339,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(revisions),
+        CASE(short_names),
         CASE(without_a_reference_the_only_snapshot_counts),
         CASE(directories_are_taken_as_they_are),
         CASE(names_that_are_nothing),
