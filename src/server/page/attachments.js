@@ -103,7 +103,8 @@ function offer(files) {
   const bad = [...files].find((file) => !good.includes(file));
   complain('');
   for (const file of good.slice(0, room)) add(file);
-  if (bad) complain(`${bad.name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF or BMP file.`);
+  if (bad && /\.pdf$/i.test(bad.name)) complain(`${bad.name} is a PDF and was not added. Add images of its pages, or use eyelet ask ${bad.name} in a terminal.`);
+  else if (bad) complain(`${bad.name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF or BMP file.`);
   else if (good.length > room) complain(`A conversation has at most ${MOST_IMAGES} images: ${count(good.length - room)} were not added.`);
 }
 
