@@ -190,7 +190,7 @@ INLINE int_vector multiply_bytes(int_vector a, int_vector b)
     return _mm256_maddubs_epi16(a, b);
 }
 
-INLINE int_vector add_words(int_vector sum, int_vector words)
+INLINE int_vector add_word_pairs(int_vector sum, int_vector words)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
 }
@@ -200,7 +200,7 @@ INLINE int_vector dot_bytes(int_vector sum, int_vector a, int_vector b)
 #ifdef __AVXVNNI__
     return _mm256_dpbusd_avx_epi32(sum, a, b);
 #else
-    return add_words(sum, multiply_bytes(a, b));
+    return add_word_pairs(sum, multiply_bytes(a, b));
 #endif
 }
 

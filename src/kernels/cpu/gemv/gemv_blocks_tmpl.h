@@ -348,8 +348,8 @@ INLINE int_vector dot_codes(int_vector sum, const int_vector codes[2], int_vecto
 #if LANES == 16 || defined(__AVXVNNI__)
     return dot_bytes(dot_bytes(sum, codes[0], x0), codes[1], x1);
 #else
-    return add_words(sum,
-                     _mm256_add_epi16(multiply_bytes(codes[0], x0), multiply_bytes(codes[1], x1)));
+    return add_word_pairs(
+        sum, _mm256_add_epi16(multiply_bytes(codes[0], x0), multiply_bytes(codes[1], x1)));
 #endif
 }
 
