@@ -120,7 +120,6 @@ foreign_row() { # foreign_row SIZE KIND FOLDER
     echo "| ${1^^} | $name, $(printf '%d.%02d' $((bytes / 1000000000)) $((bytes / 10000000 % 100))) GB | does not fit, $(grouped "$(mib \
       "$(number shortfall_bytes)")") MiB too many | | |"
   fi
->>>>>>> b515b7ee (plan: say what an 8 GB GPU holds of GGUF and AWQ files)
 }
 
 # What stands in the document now; or, from standard input, what is to stand there.
