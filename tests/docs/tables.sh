@@ -53,12 +53,12 @@ choosing() {
 END
 }
 
-most_seqs() { # most_seqs KIND MEMORY MULTIPROCESSORS OPTION...: requests of 4,096 tokens that the plan lets run at once
+most_seqs() { # most_seqs SIZE MEMORY MULTIPROCESSORS OPTION...: requests of 4,096 tokens that the plan lets run at once
   local kind=$1 memory=$2 count=$3 low=0 high=128 middle
   shift 3
   while [ $low -lt $high ]; do
     middle=$(((low + high + 1) / 2))
-    if "$eyelet" plan "$work/$kind" --vram "${memory}MiB" --vram-used 0 --sm-count "$count" --max-model-len 4096 \
+    if "$eyelet" plan "qwen3-vl:$kind" --vram "${memory}MiB" --vram-used 0 --sm-count "$count" --max-model-len 4096 \
       --max-num-seqs $middle --kv-tokens $((middle * 4096)) --quiet "$@" >/dev/null; then low=$middle
     else high=$((middle - 1)); fi
   done
@@ -67,12 +67,11 @@ most_seqs() { # most_seqs KIND MEMORY MULTIPROCESSORS OPTION...: requests of 4,0
 
 sizing() {
   local kind gpu memory count
-  for kind in 2b-fp8 4b-fp8 8b-fp8; do "$mkcheckpoint" --like "qwen3-vl-$kind" --sparse "$work/$kind" >/dev/null; done
   echo '| GPU | 2B-FP8 | 4B-FP8 | 8B-FP8 |'
   echo '| --- | --- | --- | --- |'
   while read -r memory count gpu; do
     printf '| %s |' "$gpu"
-    for kind in 2b-fp8 4b-fp8 8b-fp8; do
+    for kind in 2b 4b 8b; do
       printf ' %s, %s |' "$(most_seqs $kind "$memory" "$count" --kv-cache-dtype bf16)" \
         "$(most_seqs $kind "$memory" "$count" --kv-cache-dtype fp8)"
     done
