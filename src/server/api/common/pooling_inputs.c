@@ -18,7 +18,7 @@ bool pooling_begin(struct api_parser *p, ey_task wanted, const char *chat)
     const ey_task task = r->limits->task;
     ey_request *request = &r->out->request;
     if (task == EY_TASK_GENERATE || (wanted == EY_TASK_EMBED && task != wanted)) {
-        api_fail(r->error, "model", chat, r->out->model);
+        api_fail(r->error, "model", chat, r->out->model[0] ? r->out->model : "default");
         r->error->code = API_ERROR_UNSUPPORTED;
         return false;
     }
