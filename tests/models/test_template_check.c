@@ -106,9 +106,26 @@ static void broken_templates(void **state)
     buf_free(&written);
 }
 
+/* A text in front of the name belongs to the tail once, however often an expression has the name:
+ * the tail is never longer than the template. */
+static void name_that_stands_twice(void **state)
+{
+    (void)state;
+    static const char tail[] = "a tail of more bytes than the name has, and than twice the name";
+    struct buf written = buf_with_max(16), out = buf_with_max(4096), template = buf_with_max(4096);
+    const struct built_in_format format = {&written, NULL, tail, false};
+    buf_printf(&template, "{{ '%s' if add_generation_prompt and add_generation_prompt }}", tail);
+    assert_true(template_differences(&out, template.data, template.size, &format));
+    assert_null(strstr(out.data ? out.data : "", "tail \""));
+    buf_free(&written);
+    buf_free(&out);
+    buf_free(&template);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(differences),
-                                       cmocka_unit_test(broken_templates)};
+                                       cmocka_unit_test(broken_templates),
+                                       cmocka_unit_test(name_that_stands_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

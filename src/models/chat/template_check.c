@@ -159,7 +159,11 @@ static bool begin_tail(struct template_check *c, const struct jinja_literal *l)
 {
     if (!literal_is(l, "add_generation_prompt") || c->negated || c->in_tail) return true;
     c->has_tail = true;
-    if (l->expression) return buf_add(&c->tail, c->expression.data, c->expression.size);
+    if (l->expression) {
+        bool ok = buf_add(&c->tail, c->expression.data, c->expression.size);
+        buf_clear(&c->expression); /* a name that stands there twice takes the text once */
+        return ok;
+    }
     c->in_tail = c->in_condition;
     c->depth = 0;
     return true;
