@@ -53,7 +53,7 @@ demo: all
 	@echo
 	@echo 'Try next:'
 	@echo '  build/eyelet ask examples/shapes-5.png "How many shapes are there?"'
-	@echo "  build/eyelet detect examples/shapes-4.png square --draw boxes.png"
+	@echo "  build/eyelet detect examples/shapes-3.png heart --draw boxes.png"
 	@echo '  build/eyelet chat examples/both-1.png'
 
 install: setup-install all

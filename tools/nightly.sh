@@ -4,7 +4,7 @@
 # minutes on two cores and, when it passes, adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-parts="release asan tsan clang portable fuzz abi memory python newcomer"
+parts="release asan tsan clang portable fuzz abi memory python newcomer soak"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -18,6 +18,7 @@ run_part() {
       tests/memory/memory_sweep.py build/eyelet build/tests/memory/libfailing_malloc.so all ;;
     python) make --no-print-directory wheel && bindings/python/nightly.sh dist ;;
     newcomer) tools/newcomer.sh ;; # README on a bare Debian 12, as root
+    soak) make --no-print-directory all && tests/soak/soak.py build/eyelet --seconds 1500 ;;
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
     *) echo "nightly.sh: there is no part $1; parts: $parts" >&2; exit 2 ;;
   esac
