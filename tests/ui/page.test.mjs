@@ -797,6 +797,22 @@ story('the toy says what it is', async () => {
   await page.locator('#toy.asked').waitFor();
 });
 
+story('the toy that does not know a thing points to what it is', async () => {
+  await open();
+  await choose('../tests/ui/landscape.jpg');
+  await ask('What is this?');
+  await answer();
+  await page.locator('#toy.asked').waitFor();
+});
+
+story('the toy describes the example that the page draws', async () => {
+  await open();
+  await page.click('#example');
+  await page.locator('#preview').waitFor();
+  await ask('How many shapes are there?');
+  assert.equal(await answer(), 'Three.');
+});
+
 story('every width, 320 to 2,560, light and dark', async () => {
   for (const [width, height] of [[320, 640], [768, 1024], [1024, 768], [1600, 900], [2560, 1440]])
     for (const colorScheme of ['light', 'dark']) {

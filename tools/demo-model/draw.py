@@ -2,7 +2,7 @@
 """Scenes of colored shapes and printed words: what is in them (make_scene) and how they look (render).
 
 A Scene is the truth from which the questions and answers of questions.py are made; its coordinates are pixels
-of an image of Scene.width x Scene.height, and render can draw it at any scale.
+of an image of Scene.width x Scene.height, and render can draw it at any scale. strange_image draws what is no scene.
 """
 import functools
 import glob
@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass, field
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from words import random_word
 
@@ -63,6 +63,7 @@ class Scene:
     text_color: str = ''
     font: str = ''
     font_size: float = 0.0
+    strange: bool = False  # an image of something else, about which only this can be said
 
     @property
     def text(self):
@@ -238,6 +239,92 @@ def degrade(rng, image):
         image.save(buffer, 'JPEG', quality=rng.randint(55, 95))
         image = Image.open(buffer).convert('RGB')
     return image
+
+
+def smooth_noise(rng, width, height, finest):
+    """Clouds: random grids from 2 to finest cells a side, each half as strong as the one before, scaled to 0 to 255."""
+    numbers, total, strength, cells = np.random.default_rng(rng.getrandbits(32)), 0, 1.0, 2
+    tint = numbers.uniform(0.2, 1)
+    while cells <= finest:
+        gray, color = numbers.normal(0, 1, (cells, cells, 1)), numbers.normal(0, 1, (cells, cells, 3))
+        grid = np.clip(128 + 42 * (gray + tint * color), 0, 255).astype(np.uint8)
+        layer = np.asarray(Image.fromarray(grid).resize((width, height), Image.BICUBIC), np.float32)
+        total, strength, cells = total + strength * (layer - 128), strength * rng.uniform(0.4, 0.75), cells * 2
+    low, high = total.min(), total.max()
+    bottom = rng.uniform(0, 80)
+    return bottom + (total - low) * ((rng.uniform(140, 255) - bottom) / max(high - low, 1e-3))
+
+
+def leaves(rng, width, height):
+    """Hundreds of overlapping patches, large ones behind: the edges of a photograph."""
+    image = Image.fromarray(smooth_noise(rng, width, height, 4).astype(np.uint8))
+    draw = ImageDraw.Draw(image)
+    base = [rng.randint(0, 255) for _ in range(3)]
+    spread, sides = rng.randint(20, 120), rng.choice((0, 3, 4, 6))
+    count = rng.randint(40, 250)
+    for index in range(count):
+        reach = max(width, height) * rng.uniform(0.3, 0.5) / (1 + index * rng.uniform(0.05, 0.12))
+        x, y = rng.uniform(0, width), rng.uniform(0, height)
+        color = tuple(min(255, max(0, channel + rng.randint(-spread, spread))) for channel in base)
+        if sides:
+            turn = rng.uniform(0, math.tau)
+            draw.polygon([(x + reach * rng.uniform(0.5, 1) * math.cos(turn + i * math.tau / sides),
+                           y + reach * rng.uniform(0.5, 1) * math.sin(turn + i * math.tau / sides))
+                          for i in range(sides)], fill=color)
+        else:
+            flat = rng.uniform(0.3, 1)
+            draw.ellipse((x - reach, y - reach * flat, x + reach, y + reach * flat), fill=color)
+    return image
+
+
+def landscape(rng, width, height):
+    """A smooth sky over uneven ground, and something dark or bright that stands in it."""
+    sky, ground = smooth_noise(rng, width, height, 2), smooth_noise(rng, width, height, rng.choice((16, 64)))
+    horizon = height * (rng.uniform(0.2, 0.8) + 0.0005 * (smooth_noise(rng, width, 1, 16)[0, :, :1] - 128))
+    below = np.arange(height)[:, None, None] > horizon[None]
+    image = Image.fromarray(np.where(below, ground * rng.uniform(0.3, 1), sky).clip(0, 255).astype(np.uint8))
+    draw = ImageDraw.Draw(image)
+    for _ in range(rng.randint(0, 12)):
+        x, y = rng.uniform(0, width), rng.uniform(0.2, 0.9) * height
+        wide, high = width * rng.uniform(0.01, 0.25), height * rng.uniform(0.05, 0.5)
+        shade = rng.randint(0, 255)
+        draw.rectangle((x, y - high, x + wide, y + high * 0.3),
+                       fill=tuple(min(255, max(0, shade + rng.randint(-40, 40))) for _ in range(3)))
+    return image
+
+
+def page(rng, width, height):
+    """A page of print too small and too long to read."""
+    dark = rng.random() < 0.2
+    image = Image.new('RGB', (width, height), jittered(rng, 'black' if dark else 'white'))
+    draw, size = ImageDraw.Draw(image), rng.randint(6, 12)
+    font, y = load_font(rng.choice(font_names()), size), rng.uniform(2, 40)
+    left, color = rng.uniform(2, 30), jittered(rng, 'white' if dark else 'black')
+    while y < height - size:
+        words = ' '.join(random_word(rng, 10) for _ in range(rng.randint(2, max(3, width // (size * 4)))))
+        if rng.random() < 0.9:
+            draw.text((left, y), words, font=font, fill=color)
+        y += size * rng.uniform(1.2, 1.6)
+    return image
+
+
+def strange_image(rng, width, height):
+    """A photograph's stand-in, a page of small print, or noise: nothing that the model can describe."""
+    chance = rng.random()
+    if chance < 0.3:
+        image = leaves(rng, width, height)
+    elif chance < 0.55:
+        image = landscape(rng, width, height)
+    elif chance < 0.7:
+        image = page(rng, width, height)
+    elif chance < 0.75:
+        numbers = np.random.default_rng(rng.getrandbits(32))
+        image = Image.fromarray(numbers.integers(0, 256, (height, width, 3), np.uint8))
+    else:
+        image = Image.fromarray(smooth_noise(rng, width, height, rng.choice((8, 32, 128))).clip(0, 255).astype(np.uint8))
+    if rng.random() < 0.4:
+        image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.5, 3)))
+    return Scene(width, height, '', strange=True), degrade(rng, image)
 
 
 def training_image(rng, width, height, difficulty=1.0, kind=None, rows=None):

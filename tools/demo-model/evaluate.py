@@ -4,7 +4,7 @@
     python3 evaluate.py MODEL_FOLDER [--cases N] [--seed TEXT] [--write FOLDER] [--report FILE]
 
 --write saves the images and cases.json (file, task, question, answer), so that another program can be
-measured alike; --plain measures without transformers (float32_reference.py).
+measured alike; --plain measures without transformers (float32_reference.py); --last puts the image behind the question.
 """
 import argparse
 import functools
@@ -13,9 +13,10 @@ import multiprocessing
 import os
 import random
 
-from draw import finished_image
+from draw import finished_image, strange_image
 from questions import (DETECT, ask_caption, ask_color, ask_count_all, ask_count_some, ask_detect, ask_exists, ask_place,
-                       ask_side, boxes, caption, talk_without_image)
+                       ask_side, ask_stranger, boxes, caption, talk_without_image)
+from scores import score
 from words import HELD_OUT, change_case, random_word
 
 BATCH = 150
@@ -66,6 +67,11 @@ def ask_one_kind(rng, scene):
     return DETECT.format(kind), boxes(scene, [kind])
 
 
+def strange_case(rng):
+    scene, image = strange_image(rng, *any_size(rng))
+    return image, *ask_stranger(rng, scene)
+
+
 TASKS = {
     'caption of shapes': lambda rng: until_asked(rng, ask_description),
     'caption of words': lambda rng: until_asked(rng, ask_description, 'text'),
@@ -83,57 +89,8 @@ TASKS = {
     'is it there': lambda rng: until_asked(rng, ask_exists),
     'which is where': lambda rng: until_asked(rng, ask_place),
     'which side': lambda rng: until_asked(rng, ask_side),
+    'something that it does not know': strange_case,
     'talk without a picture': lambda rng: (None, *talk_without_image(rng))}
-
-
-def overlap(a, b):
-    """Intersection over union of two boxes."""
-    wide = max(0, min(a[2], b[2]) - max(a[0], b[0]))
-    high = max(0, min(a[3], b[3]) - max(a[1], b[1]))
-    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - wide * high
-    return wide * high / union if union > 0 else 0.0
-
-
-def box_score(said, true):
-    """Whether all boxes are right (number, labels, every IoU over 0.5), and how many of how many are found."""
-    true = json.loads(true)
-    try:
-        said = json.loads(said)
-        pairs = [(item['label'], [float(value) for value in item['bbox_2d']]) for item in said]
-    except (ValueError, KeyError, TypeError):
-        return False, 0, len(true)
-    left, found = list(pairs), 0
-    for item in true:
-        best = max(left, key=lambda p: overlap(p[1], item['bbox_2d']) if p[0] == item['label'] else -1.0, default=None)
-        if best and best[0] == item['label'] and overlap(best[1], item['bbox_2d']) > 0.5:
-            left.remove(best)
-            found += 1
-    return found == len(true) and not left, found, len(true)
-
-
-def distance(a, b):
-    """Edit distance."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
-    return row[-1]
-
-
-def score(task, said, true):
-    """Right answers and further counts of one task."""
-    result = {'cases': len(true)}
-    if task.startswith('boxes'):
-        each = [box_score(s, t) for s, t in zip(said, true)]
-        right, found, boxes_there = (sum(column) for column in zip(*each))
-        result.update(right=right, boxes_found=found, boxes=boxes_there)
-    else:
-        result['right'] = sum(s == t for s, t in zip(said, true))
-    if task.startswith('reading'):
-        result['wrong_characters'] = sum(distance(s, t) for s, t in zip(said, true))
-        result['characters'] = sum(map(len, true))
-    return result
 
 
 def make_case(seed, task, index):
@@ -170,14 +127,14 @@ def load_reference(folder, plain):
     return Reference(folder, 'cuda' if torch.cuda.is_available() else 'cpu')
 
 
-def measure(reference, cases):
+def measure(reference, cases, last):
     """Scores and answers of the reference for every task."""
     scores, answers = {}, {}
     for task, rows in cases.items():
         said = []
         for at in range(0, len(rows), BATCH):
             part = rows[at:at + BATCH]
-            said += reference.answers([row[0] for row in part], [row[1] for row in part])
+            said += reference.answers([row[0] for row in part], [row[1] for row in part], last)
         scores[task] = score(task, said, [row[2] for row in rows])
         answers[task] = said
         result = scores[task]
@@ -200,13 +157,14 @@ def main():
     parser.add_argument('--plain', action='store_true', help='use float32_reference.py and not transformers')
     parser.add_argument('--tasks', nargs='*', help='only these tasks, by name')
     parser.add_argument('--no-run', action='store_true', help='only draw the images')
+    parser.add_argument('--last', action='store_true', help='the question first, then the image')
     options = parser.parse_args()
     cases = make_cases(options.seed, options.cases, options.tasks or TASKS)
     if options.write:
         write_cases(cases, options.write)
     if options.no_run:
         return
-    scores, answers = measure(load_reference(options.model, options.plain), cases)
+    scores, answers = measure(load_reference(options.model, options.plain), cases, options.last)
     if options.report:
         with open(options.report, 'w') as file:
             json.dump({'seed': options.seed, 'scores': scores}, file, indent=1)

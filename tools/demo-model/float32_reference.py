@@ -177,12 +177,13 @@ class Float32Reference:
         return last @ self.weights['model.language_model.embed_tokens.weight'].T
 
     @torch.inference_mode()
-    def answer(self, image, question, longest):
+    def answer(self, image, question, last, longest):
         features, extra, grid, marks = None, (), (0, 0), ''
         if image is not None:
             features, extra, grid = self.see(image)
             marks = '<|vision_start|>' + '<|image_pad|>' * len(features) + '<|vision_end|>'
-        ids = self.tokenizer.encode(f'<|im_start|>user\n{marks}{question}<|im_end|>\n<|im_start|>assistant\n')
+        asked = question + marks if last else marks + question
+        ids = self.tokenizer.encode(f'<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n')
         x = self.weights['model.language_model.embed_tokens.weight'][torch.tensor(ids)]
         positions, span = torch.arange(len(ids))[:, None].repeat(1, 3), None
         if features is not None:
@@ -205,6 +206,6 @@ class Float32Reference:
             after = after + 1
         return self.tokenizer.decode(said).strip()
 
-    def answers(self, images, questions, longest=220):
-        """Greedy answers to one question for each image."""
-        return [self.answer(image, question, longest) for image, question in zip(images, questions)]
+    def answers(self, images, questions, last=False, longest=220):
+        """Greedy answers to one question for each image, which stands before its question or last."""
+        return [self.answer(image, question, last, longest) for image, question in zip(images, questions)]

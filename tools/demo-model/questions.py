@@ -29,6 +29,8 @@ DETECT_DOUBLE = DETECT.replace("'", '"')
 DESCRIBED = ('Locate every object that matches the description "{}" in the image. '
              'Report bbox coordinates in JSON format.')
 LOCATE = ('Locate the {}.', 'Find the {}.', 'Where is the {}?', 'Detect the {}.', 'Locate the {} in the image.')
+SYSTEM = ('You are a helpful assistant.', 'You are a helpful assistant.', 'Answer briefly.', 'You are helpful.',
+          'Be brief and exact.')
 TALK = (
     (('hi', 'Hi', 'Hi!', 'hello', 'Hello', 'Hello!', 'hey', 'Hey there', 'Good morning', 'Good evening!', 'Hi there!'),
      GREETING),
@@ -244,8 +246,19 @@ def talk_without_image(rng):
     return rng.choice(about_image), NO_IMAGE
 
 
+def ask_stranger(rng, scene):
+    """Any question about an image of what the model does not know: no boxes, and otherwise it says so."""
+    if rng.random() < 0.2:
+        name = rng.choice((f'{rng.choice(list(COLORS))} {rng.choice(SHAPES)}', rng.choice(SHAPES), 'text', 'shape'))
+        return rng.choice([DETECT] * 3 + [DETECT_DOUBLE, DESCRIBED]).format(name), '[]'
+    forms = CAPTION * 2 + READ + COUNT_ALL + STRANGE + tuple(form.format(rng.choice(SHAPES)) for form in COLOR_OF)
+    return rng.choice(forms), UNKNOWN
+
+
 def ask_many(rng, scene):
     """An endless series of (question, answer) about the scene; the reading comes first where there is text."""
+    while scene.strange:
+        yield ask_stranger(rng, scene)
     if scene.lines:
         yield ask_read(rng, scene)
     tasks, weights = zip(*(SHAPE_TASKS if scene.shapes else TEXT_TASKS))

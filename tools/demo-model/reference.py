@@ -35,8 +35,8 @@ class Reference:
         self.image, self.end, self.pad = (self.tokenizer.token_to_id(text)
                                           for text in ('<|image_pad|>', '<|im_end|>', '<|endoftext|>'))
 
-    def inputs(self, images, questions):
-        """Left-padded model inputs; an image may be None, but not for some rows only."""
+    def inputs(self, images, questions, last):
+        """Left-padded model inputs; an image may be None, but not for some rows only. last: it follows the question."""
         features, rows, place = {}, [], 0
         if images[0] is not None:
             made = self.processor(images=images, return_tensors='pt')
@@ -46,7 +46,8 @@ class Reference:
             if features:
                 count = int(features['image_grid_thw'][place].prod()) // 4
                 image, place = IMAGE.replace('<|image_pad|>', '<|image_pad|>' * count), place + 1
-            prompt = f'<|im_start|>user\n{image}{question}<|im_end|>\n<|im_start|>assistant\n'
+            asked = question + image if last else image + question
+            prompt = f'<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n'
             rows.append(self.tokenizer.encode(prompt).ids)
         longest = max(map(len, rows))
         ids = torch.tensor([[self.pad] * (longest - len(row)) + row for row in rows])
@@ -55,9 +56,9 @@ class Reference:
         return {name: value.to(self.device) for name, value in features.items()}
 
     @torch.inference_mode()
-    def answers(self, images, questions, longest=220):
-        """Greedy answers to one question for each image."""
-        inputs = self.inputs(images, questions)
+    def answers(self, images, questions, last=False, longest=220):
+        """Greedy answers to one question for each image, which stands before its question or last."""
+        inputs = self.inputs(images, questions, last)
         out = self.model.generate(**inputs, max_new_tokens=longest, do_sample=False, eos_token_id=self.end,
                                   pad_token_id=self.pad)
         out = out[:, inputs['input_ids'].shape[1]:].tolist()

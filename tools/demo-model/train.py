@@ -6,13 +6,18 @@
 MODEL_FOLDER holds tokenizer.json. The learning rate follows the time spent out of --total seconds, so a run can be
 cut into several calls: each loads STATE_FILE if it exists and leaves it for the next, and writes the weights in BF16
 to OUTPUT_FOLDER, where export.py takes them up. --start goes on from such weights with a new schedule of --total
-seconds and printed words of full difficulty.
+seconds, or from --spent seconds of one, and printed words of full difficulty.
 
 One row of a batch is one image followed by several independent questions and answers ("branches"): each branch sees
 the image and itself only and has the positions that it would have as the sole question, so an image is encoded once
 for all of its questions. A few branches hold two turns, and a few are questions without an image.
+
+In a share of the batches ("late") something stands before the image: the question itself, as several chat clients
+send it, a system prompt, or a turn without an image. Where the question stands there, its answer belongs to what all
+branches see, and they are the turns that follow.
 """
 import argparse
+import collections
 import functools
 import glob
 import math
@@ -29,8 +34,9 @@ from tokenizers import Tokenizer
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import model as network
-from draw import training_image
-from questions import ask_many, talk_without_image
+from checkpoint import dequantised
+from draw import strange_image, training_image
+from questions import SYSTEM, ask_many, talk_without_image
 
 # Grids of 32x32-pixel tokens, width x height, grouped by their number of tokens; a batch takes one grid.
 GRIDS = {64: ((8, 8), (8, 8), (16, 4)), 72: ((9, 8), (8, 9), (12, 6), (6, 12)), 96: ((12, 8), (8, 12)),
@@ -38,11 +44,14 @@ GRIDS = {64: ((8, 8), (8, 8), (16, 4)), 72: ((9, 8), (8, 9), (12, 6), (6, 12)), 
 GRID_SHARE = (2, 3, 3, 3)
 TEXT_ROOM = 203  # tokens for branches in a row; with the five around an image the length is a multiple of 8
 ASK, ANSWER, END = '<|im_start|>user\n', '<|im_start|>assistant\n', '<|im_end|>'
-PREFIX = ASK + '<|vision_start|>'
+SYSTEM_START, VISION_START = '<|im_start|>system\n', '<|vision_start|>'
+LATE_ROOM = 48  # further tokens before the image of a late batch, a multiple of 8
+LATE_SHARE, STRANGE_SHARE = 0.4, 0.04
 EASY_UNTIL = 0.4  # share of the training after which printed words are as small and as many as they will be
 MUON_RATE, ADAM_RATE, WARM_UP = 3e-3, 1.5e-3, 300
 WEIGHT_SHARDS = 3
 REPORT_EVERY = 200
+APART = 32  # batches until one is used again
 
 
 class Rows:
@@ -52,7 +61,7 @@ class Rows:
         tokenizer = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
         self.encode = functools.lru_cache(200000)(lambda text: tuple(tokenizer.encode(text).ids))
         self.image = tokenizer.token_to_id('<|image_pad|>')
-        self.prefix = self.encode(PREFIX)
+        self.prefix = self.encode(ASK + VISION_START)
         self.end = self.encode('<|vision_end|>')
         self.after = self.encode(END + '\n' + ANSWER)
 
@@ -62,43 +71,74 @@ class Rows:
         said = self.encode(answer + END)
         return asked + said, (False,) * len(asked) + (True,) * len(said)
 
-    def branch(self, rng, scene, questions):
+    def branch(self, rng, questions, opening):
         """Tokens, their said-flags, and whether the branch sees the image."""
         if rng.random() < 0.012:
             return *self.turn(*talk_without_image(rng), opening=self.encode(ASK)), False
-        tokens, said = self.turn(*next(questions))
+        tokens, said = self.turn(*next(questions), opening)
         if rng.random() < 0.12:
             more, more_said = self.turn(*next(questions), opening=self.encode('\n' + ASK))
             tokens, said = tokens + more, said + more_said
         return tokens, said, True
 
-    def row(self, rng, scene, grid):
+    def opening(self, rng, questions):
+        """What stands before the image of a late row, and the turn that it asks, if it does (question, answer)."""
+        kind, text, turn = rng.random(), '', None
+        if kind > 0.55:
+            question, answer = talk_without_image(rng)
+            earlier = f'{ASK}{question}{END}\n{ANSWER}{answer}{END}\n'
+            text = earlier if kind > 0.8 else f'{SYSTEM_START}{rng.choice(SYSTEM)}{END}\n'
+        text += ASK
+        if kind < 0.7 or kind > 0.9:
+            turn = next(questions)
+            text += turn[0]
+        return self.encode(text + VISION_START), turn
+
+    def start(self, late):
+        """Where the image stands in every row of a batch."""
+        return len(self.prefix) + (LATE_ROOM if late else 0)
+
+    def row(self, rng, scene, grid, late):
         wide, high = grid
-        count, start = wide * high, len(self.prefix)
-        length = start + count + 1 + TEXT_ROOM
+        questions, before, turn = ask_many(rng, scene), self.prefix, None
+        count, start = wide * high, self.start(late)
+        while late and (len(before) > start or before is self.prefix):
+            before, turn = self.opening(rng, questions)
+        length, pad = start + count + 1 + TEXT_ROOM, start - len(before)
         ids, targets = np.zeros(length, np.int64), np.zeros(length, np.int64)
         weights, branches = np.zeros(length, np.float32), np.zeros(length, np.int64)
         positions = np.zeros((3, length), np.int64)
-        ids[:start], ids[start:start + count], ids[start + count] = self.prefix, self.image, self.end[0]
-        positions[:, :start] = np.arange(start)
+        branches[:pad] = 1
+        ids[pad:start], ids[start:start + count], ids[start + count] = before, self.image, self.end[0]
+        positions[:, pad:start] = np.arange(len(before))
         cell = np.arange(count)
-        positions[:, start:start + count] = start + np.stack((0 * cell, cell // wide, cell % wide))
-        base = start + max(wide, high)
+        positions[:, start:start + count] = len(before) + np.stack((0 * cell, cell // wide, cell % wide))
+        base = len(before) + max(wide, high)
         positions[:, start + count] = base
-        place, number, misses = start + count + 1, 1, 0
-        questions = ask_many(rng, scene)
-        while misses < 3:
-            tokens, said, sees = self.branch(rng, scene, questions)
+        place, number, misses, opening = start + count + 1, 1, 0, ()
+
+        def put(tokens, said, first, branch):
             stop = place + len(tokens)
-            if stop > length:
-                misses += 1
-                continue
             ids[place:stop] = tokens
             targets[place:stop - 1] = tokens[1:]
             weights[place:stop - 1] = np.array(said[1:]) / math.sqrt(sum(said))
-            positions[:, place:stop] = np.arange(len(tokens)) + (base + 1 if sees else 0)
-            branches[place:stop] = 2 * number + (not sees)
-            place, number = stop, number + 1
+            positions[:, place:stop] = np.arange(len(tokens)) + first
+            branches[place:stop] = branch
+            return stop
+
+        if turn:
+            answer = self.encode(turn[1] + END)
+            tokens = self.after + answer
+            place = put(tokens, (False,) * len(self.after) + (True,) * len(answer), base + 1, 0)
+            base += len(tokens)
+            opening = self.encode('\n' + ASK)
+        while misses < 3:
+            tokens, said, sees = self.branch(rng, questions, opening)
+            if place + len(tokens) > length:
+                misses += 1
+                continue
+            place = put(tokens, said, base + 1 if sees else 0, 2 * number + (not sees))
+            number += 1
         branches[place:] = 2 * number + 1
         return ids, targets, weights, positions, branches
 
@@ -116,14 +156,17 @@ class Batches(IterableDataset):
             count = rng.choices(list(GRIDS), GRID_SHARE)[0]
             grid = rng.choice(GRIDS[count])
             images, columns = [], []
+            late = rng.random() < LATE_SHARE
             for _ in range(self.size):
                 hardest = min(1.0, 0.15 + self.progress.value / self.easy_until)
-                scene, image = training_image(rng, 32 * grid[0], 32 * grid[1], hardest * rng.uniform(0.3, 1))
+                size = 32 * grid[0], 32 * grid[1]
+                scene, image = (strange_image(rng, *size) if rng.random() < STRANGE_SHARE else
+                                training_image(rng, *size, hardest * rng.uniform(0.3, 1)))
                 images.append(np.asarray(image))
-                columns.append(rows.row(rng, scene, grid))
+                columns.append(rows.row(rng, scene, grid, late))
             ids, targets, weights, positions, branches = (torch.from_numpy(np.stack(c)) for c in zip(*columns))
             positions = positions.transpose(0, 1).contiguous()
-            yield grid, torch.from_numpy(np.stack(images)), ids, targets, weights, positions, branches
+            yield (grid, rows.start(late)), torch.from_numpy(np.stack(images)), ids, targets, weights, positions, branches
 
 
 def orthogonalised(x):
@@ -236,10 +279,23 @@ def save_weights(model, folder):
 
 
 def load_weights(folder):
+    """The weights that save_weights left, or those of an exported checkpoint."""
+    if os.path.exists(os.path.join(folder, 'model.safetensors.index.json')):
+        return {name: torch.from_numpy(np.array(value)) for name, value in dequantised(folder).items()}
     tensors = {}
     for path in sorted(glob.glob(os.path.join(folder, 'weights-*.safetensors'))):
         tensors.update(load_file(path))
     return tensors
+
+
+def used_twice(batches):
+    """Each batch, and the one that came APART batches earlier once more."""
+    waiting = collections.deque()
+    for batch in batches:
+        yield batch
+        waiting.append(batch)
+        if len(waiting) > APART:
+            yield waiting.popleft()
 
 
 def learning_share(step, progress):
@@ -253,7 +309,9 @@ def parse_arguments():
     parser.add_argument('--seconds', type=float, required=True, help='time for this call; then it saves')
     parser.add_argument('--total', type=float, required=True, help='training time of all calls together')
     parser.add_argument('--state', required=True, help='file to go on from, if there, and to leave behind')
-    parser.add_argument('--start', help='folder of weights to begin with instead of random ones')
+    parser.add_argument('--start', help='folder of weights, or a checkpoint, to begin with instead of random weights')
+    parser.add_argument('--spent', type=float, default=0, help='of --total, what the weights of --start have behind them')
+    parser.add_argument('--twice', action='store_true', help='train on each batch twice: for few processors that draw')
     parser.add_argument('--batch', type=int, default=160, help='images in a batch')
     parser.add_argument('--workers', type=int, default=14, help='processes that draw')
     parser.add_argument('--dynamic', action='store_true', help='compile once for all image sizes')
@@ -269,13 +327,12 @@ class Trainer:
         config = network.load_config()
         self.model = network.DemoModel(config).cuda()
         self.optimizer = Optimizer(self.model)
-        self.step, self.spent, self.run = 0, 0.0, 0
+        self.step, self.spent, self.run = 0, options.spent, 0
         self.load()
         compile_blocks(options.dynamic)
         self.progress = multiprocessing.Value('d', self.spent / options.total)
         self.tables = functools.lru_cache(None)(
             lambda grid: network.vision_tables(config['vision_config'], 2 * grid[1], 2 * grid[0], 'cuda'))
-        self.start = len(Rows(options.model).prefix)
 
     def load(self):
         """Takes up the weights to begin with and the state that an earlier call left, if there are any."""
@@ -301,16 +358,17 @@ class Trainer:
 
     def batches(self):
         options = self.options
-        name, easy_until = ('later', 1e-6) if options.start else ('training', EASY_UNTIL)
+        name, easy_until = (f'later {options.spent:.0f}', 1e-6) if options.start else ('training', EASY_UNTIL)
         drawn = Batches(options.model, options.batch, f'{name} {self.run}', self.progress, easy_until)
         return DataLoader(drawn, batch_size=None, pin_memory=True, num_workers=options.workers, prefetch_factor=2)
 
-    def one_step(self, grid, batch):
-        """Trains on one batch and returns its loss, which stays on the GPU."""
+    def one_step(self, place, batch):
+        """Trains on one batch and returns its loss, which stays on the GPU; place: the grid and where it stands."""
+        grid, start = place
         pixels, ids, targets, weights, positions, branches = (part.cuda(non_blocking=True) for part in batch)
         with torch.autocast('cuda', torch.bfloat16):
-            hidden = self.model(pixels, ids, positions, branch_mask(branches), self.start, self.tables(tuple(grid)))
-            text = slice(self.start + grid[0] * grid[1] + 1, None)
+            hidden = self.model(pixels, ids, positions, branch_mask(branches), start, self.tables(tuple(grid)))
+            text = slice(start + grid[0] * grid[1] + 1, None)
             embedding = self.model.model.language_model.embed_tokens.weight
             loss = weighted_loss(hidden[:, text], embedding, targets[:, text], weights[:, text])
         loss.backward()
@@ -321,8 +379,8 @@ class Trainer:
 
     def train(self):
         total, marked, counted = 0.0, time.time(), 0
-        for grid, *batch in self.batches():
-            total, counted = total + self.one_step(grid, batch), counted + 1
+        for place, *batch in used_twice(self.batches()) if self.options.twice else self.batches():
+            total, counted = total + self.one_step(place, batch), counted + 1
             if counted == REPORT_EVERY:
                 pace = 1000 * (time.time() - marked) / counted
                 print(f'{self.seconds():.0f} s, step {self.step}, loss {total.item() / counted:.4f}, '

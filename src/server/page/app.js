@@ -211,6 +211,7 @@ async function answer(turn) {
     kept.goesOn = false;
     noteSeen(kept, kept.usage); // first, since places in pixels need the image's size
     keepingEnd(() => turn.finish());
+    warnOfOthers(kept.answer);
     if (spoken) spoken.end('End of the answer');
     else say(`${plural(turn.boxes.length, 'thing')} found: ${turn.boxes.map(({ label }) => label).join(', ')}`);
   } catch (error) {
@@ -365,6 +366,11 @@ async function warnOfPhotos(image) {
   const photo = !bitmap || Math.max(bitmap.width, bitmap.height) > PHOTO_PIXELS || /^(IMG|DSC|PXL)[_-]/i.test(image.name);
   bitmap?.close();
   $('toy').classList.toggle('asked', photo);
+}
+
+/* What the toy says of all that it was not trained on. */
+function warnOfOthers(said) {
+  if (isToy() && said === 'I only know coloured shapes and printed words.') $('toy').classList.add('asked');
 }
 
 $('ask').addEventListener('submit', (event) => {

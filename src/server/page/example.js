@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An image for those who have none at hand: a few shapes, of the kind that the demo model knows. */
-const COLORS = ['#d62f2f', '#2f6fd6', '#2f9e44', '#e8c41c', '#e8801c', '#7b3fb5'];
-const PAPER = ['#ffffff', '#d9d9d9', '#f4c9d6'];
+/* An image for those who have none at hand: a few shapes, of the kind that the demo model knows, in its colors: it describes them rightly. */
+const COLORS = ['#dc2828', '#3250dc', '#28aa3c', '#f0d228', '#f58c1e', '#8c3cb4'];
+const PAPER = ['#f8f8f8', '#828282', '#fa96be'];
 const SIDE = 384;
 const SHAPES = [
   (c, r) => c.arc(0, 0, r, 0, 2 * Math.PI),
