@@ -1,26 +1,56 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every fuzz target of a build folder for some seconds each: tools/fuzz.sh BUILD SECONDS. The targets and their
-# seeds are those of the *_corpus tests; what was found worth keeping lies in BUILD/found/TARGET, a crash beside it.
-set -eu
-build=$1 seconds=$2 ran=0 failed=0
+# Runs every fuzz target of a build folder for some seconds each: tools/fuzz.sh BUILD SECONDS [JOBS], JOBS at once. The
+# targets and their seeds are those of the *_corpus tests, or of BUILD/targets, lines of both, if tools/fuzz_folder.sh
+# made the folder. What was found worth keeping lies in BUILD/found/TARGET, a crash beside it; the minutes of what
+# passed are added to tests/fuzz/hours.json. "fuzz.sh keep BUILD" takes some of what was found into the seeds: small inputs
+# that reach new code.
+set -euo pipefail
 
-list=$(mktemp)
-trap 'rm -f "$list"' EXIT
-ctest --test-dir "$build" -N -V | sed -n 's/^.*Test command: \(.*\)_corpus "*\(.*[^"]\)"*$/\1 \2/p' >"$list"
-while read -r target seeds; do
-  name=$(basename "$target")
-  found=$build/found/$name
+targets() {
+  if [ -f "$1/targets" ]; then cat "$1/targets"; return; fi
+  ctest --test-dir "$1" -N -V | sed -n 's/^.*Test command: \(.*\)_corpus "*\(.*[^"]\)"*$/\1 \2/p' | tr -d '"'
+}
+
+# fuzz_one BUILD SECONDS TARGET SEEDS...
+fuzz_one() {
+  local build=$1 seconds=$2 target=$3 name found
+  shift 3
+  name=$(basename "$target") found=$build/found/$(basename "$target")
   mkdir -p "$found"
-  echo "$name: $seconds s"
-  seeds=$(echo "$seeds" | tr -d '"')
   if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -artifact_prefix="$found-" \
-    -print_final_stats=1 \
-    "$found" $seeds </dev/null >"$found.log" 2>&1
-  then grep -E 'number_of_executed_units|peak_rss' "$found.log" || true
-  else failed=$((failed + 1)); tail -60 "$found.log"
+    -print_final_stats=1 "$found" "$@" </dev/null >"$found.log" 2>&1
+  then echo "passed $name: $seconds s, $(grep -o 'number_of_executed_units: .*' "$found.log")"
+  else echo "FAILED $name:"; tail -60 "$found.log"
   fi
-  ran=$((ran + 1))
-done <"$list"
-echo "$((ran - failed)) passed, $failed failed"
+}
+
+# keep_one TARGET FOUND CORPUS: of what FOUND adds to CORPUS the twelve largest of at most 1 KiB
+keep_one() {
+  local merged file
+  merged=$(mktemp -d)
+  cp -r "$3/." "$merged"
+  "$1" -merge=1 "$merged" "$2" >/dev/null 2>&1 || true
+  find "$merged" -type f -size -1025c -printf '%s %f\n' | sort -rn | cut -d' ' -f2 |
+    while read -r file; do [ -e "$3/$file" ] || echo "$merged/$file"; done | sed -n 1,12p | xargs -r cp -t "$3"
+  rm -r "$merged"
+}
+
+if [ "$1" = keep ]; then
+  targets "$2" | while read -r target seeds; do
+    if [ -d "$2/found/$(basename "$target")" ]; then keep_one "$target" "$2/found/$(basename "$target")" "${seeds%% *}"; fi
+  done
+  exit
+fi
+
+build=$1 seconds=$2 jobs=${3:-1}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export -f fuzz_one
+targets "$build" | xargs -P "$jobs" -L 1 bash -c 'fuzz_one "$@"' fuzz "$build" "$seconds" | tee "$log"
+if [ -d tests/fuzz ]; then
+  sed -n 's/^passed \([a-z0-9_]*\): .*/\1/p' "$log" | python3 tests/fuzz/add_minutes.py "$seconds"
+fi
+failed=$(grep -c '^FAILED ' "$log" || true)
+echo "$(grep -c '^passed ' "$log" || true) passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -7,6 +7,7 @@
 
 #include "hub/byte_ranges.h"
 #include "hub/hub_response.h"
+#include "hub/name_checks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -57,6 +58,18 @@ static void read_record(const char *text)
                byte_ranges_total(&x) <= size);
 }
 
+/* A name that passes cannot leave the folder that it is joined to. */
+static void read_names(const char *text)
+{
+    char hash[HUB_ETAG_BYTES + 1];
+    if (is_safe_file_name(text))
+        assert(text[0] != '.' && text[0] != '-' && !strpbrk(text, "/\\") && !strstr(text, ".."));
+    if (is_hub_repo_name(text))
+        assert(text[0] != '/' && text[0] != '.' && !strstr(text, "..") && !strstr(text, "/."));
+    if (is_commit_hash(text)) assert(strlen(text) == HUB_COMMIT_BYTES && is_etag_hash(text));
+    if (etag_unquote(hash, HUB_ETAG_BYTES, text)) assert(strlen(hash) <= HUB_ETAG_BYTES);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
@@ -67,6 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     switch (data[0]) {
     case 'h': read_headers(text, size - 1); break;
     case 'l': read_listing(text, size - 1); break;
+    case 'n': read_names(text); break;
     case 's': read_shards(text, size - 1); break;
     default: read_record(text);
     }

@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a folder of fuzz targets for a machine on which nothing is installed: tools/fuzz_folder.sh BUILD FOLDER. BUILD is
+# a build of `make fuzz` configured with EY_STATIC_LIBS as well. There, in FOLDER: ./fuzz.sh . SECONDS JOBS, with
+# LD_LIBRARY_PATH=lib where libcurl is missing, and under `setarch -R` if the kernel's address-space layout is too
+# random for this clang's AddressSanitizer. `found` comes back into BUILD, for "fuzz.sh keep BUILD".
+set -euo pipefail
+build=$1 folder=$2
+mkdir -p "$folder/lib"
+ctest --test-dir "$build" -N -V | sed -n 's/^.*Test command: \(.*\)_corpus "*\(.*[^"]\)"*$/\1 \2/p' | tr -d '"' |
+  while read -r target seeds; do
+    strip -s -o "$folder/$(basename "$target")" "$target"
+    mkdir -p "$folder/corpus/$(basename "$target")"
+    for seed in $seeds; do cp -r "$seed/." "$folder/corpus/$(basename "$target")"; done
+    echo "./$(basename "$target") corpus/$(basename "$target")"
+  done >"$folder/targets"
+curl=$(gcc -print-file-name=libcurl.so.4)
+{ echo "$curl"; ldd "$curl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'; } |
+  grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv)\.so\.[0-9]+$' | xargs -I{} cp -L {} "$folder/lib"
+cp "$(dirname "$0")/fuzz.sh" "$folder"
