@@ -52,6 +52,8 @@ def ratio(row):
 def table_of_machine(result):
     lines = ["| | eyelet | llama.cpp | better by |", "| --- | --- | --- | --- |"]
     for row in result["rows"]:
+        if row.get("superseded_by"):
+            continue
         variant = f", `{row['variant']}`" if row["variant"].startswith("--") else ""
         lines.append(f"| {row['metric']}{variant} | {spread(row['eyelet'])} {row['unit']} "
                      f"| {spread(row['peer'])} {row['unit']} | {ratio(row):.2f} |")
