@@ -62,6 +62,8 @@ struct server_options {
     int drain_seconds;       /* time for streams to finish after SIGTERM */
     bool insecure;           /* allows a non-loopback address without a key */
     ey_thinking thinking;    /* default of requests */
+    bool thinking_reserve;   /* chats keep some of their length for what follows a thought */
+    bool effort_budgets;     /* words of effort limit thoughts */
     int loop_tokens;         /* tokens of repetition that end an answer; 0: never */
     bool strict;             /* refuse unknown fields instead of reporting them */
     bool log_requests;       /* log request bodies, truncated to 4,096 bytes */

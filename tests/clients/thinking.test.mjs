@@ -5,18 +5,20 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileS
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { root, startServer } from '../node/server.mjs';
 
 const folder = mkdtempSync(join(tmpdir(), 'eyelet-thinking-'));
 const image = readFileSync(`${root}/examples/shapes-1.png`).toString('base64');
-let server, client;
+let server, client, claude;
 
 before(async () => {
   for (const name of readdirSync(`${root}/models/demo`)) symlinkSync(`${root}/models/demo/${name}`, join(folder, name));
   writeFileSync(join(folder, 'chat_template.jinja'), "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n<think>\\n' }}\n{%- endif %}\n");
   server = await startServer('--model', folder, '--served-model-name', 'thinker');
   client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none' });
+  claude = new Anthropic({ baseURL: server.url, apiKey: 'none' });
 });
 after(async () => {
   await server?.stop();
@@ -80,6 +82,63 @@ test("thinking: Ollama's think, which keeps a quarter of a limited answer", asyn
   const on = await ollama({ think: true, options: { num_predict: 8 } });
   assert.ok(on.body.message.thinking.length > 0);
   assert.equal(on.body.eval_count <= 8, true);
+});
+
+const message = (more) => ({
+  model: 'thinker', max_tokens: 60, ...more,
+  messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: image } }, { type: 'text', text: 'Describe this image.' }] }],
+});
+const sampled = { temperature: 0 };
+
+test("thinking: Anthropic's blocks, whole and streamed", async () => {
+  const thinking = { type: 'enabled', budget_tokens: 4 };
+  const whole = await claude.messages.create(message({ thinking, ...sampled }));
+  assert.deepEqual(whole.content.map((block) => block.type), ['thinking', 'text']);
+  assert.ok(whole.content[0].thinking.length > 0);
+  assert.match(whole.content[0].signature, /^[0-9a-f]{32}$/);
+  assert.ok(whole.usage.output_tokens_details.thinking_tokens > 4);
+  const stream = claude.messages.stream(message({ thinking, ...sampled }));
+  const seen = { thinking: '', text: '', signatures: [] };
+  stream.on('thinking', (piece) => { seen.thinking += piece; }).on('text', (piece) => { seen.text += piece; }).on('signature', (s) => seen.signatures.push(s));
+  const final = await stream.finalMessage();
+  assert.deepEqual(final.content, whole.content);
+  assert.deepEqual(seen, { thinking: whole.content[0].thinking, text: whole.content[1].text, signatures: [whole.content[0].signature] });
+  assert.deepEqual(final.usage.output_tokens_details, whole.usage.output_tokens_details);
+  const omitted = await claude.messages.create(message({ thinking: { type: 'adaptive', display: 'omitted' }, max_tokens: 20, ...sampled }));
+  assert.equal(omitted.content[0].thinking, '');
+  const off = await claude.messages.create(message({ thinking: { type: 'disabled' }, ...sampled }));
+  assert.deepEqual(off.content.map((block) => block.type), ['text']);
+});
+
+test("thinking: Anthropic's blocks are sent back with a tool's result", async () => {
+  const { content } = await claude.messages.create(message({ thinking: { type: 'enabled', budget_tokens: 4 }, ...sampled }));
+  const next = await claude.messages.create({
+    model: 'thinker', max_tokens: 20,
+    messages: [...message().messages, { role: 'assistant', content: [...content, { type: 'tool_use', id: 'toolu_1', name: 'look', input: {} }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'ok' }] }] });
+  assert.ok(next.usage.output_tokens > 0);
+});
+
+test('thinking: reasoning items of Responses, whole and streamed, and sent back', async () => {
+  const request = { model: 'thinker', temperature: 0, max_output_tokens: 40, store: false, include: ['reasoning.encrypted_content'],
+    input: [{ role: 'user', content: [{ type: 'input_image', image_url: `data:image/png;base64,${image}` }, { type: 'input_text', text: 'Describe this image.' }] }] };
+  const whole = await client.responses.create(request);
+  assert.deepEqual(whole.output.map((item) => item.type), ['reasoning', 'message']);
+  const [{ text }] = whole.output[0].summary;
+  assert.equal(Buffer.from(whole.output[0].encrypted_content, 'base64').toString(), text);
+  assert.ok(whole.usage.output_tokens_details.reasoning_tokens > 0 && whole.usage.output_tokens_details.reasoning_tokens <= whole.usage.output_tokens);
+  let thought = '';
+  const stream = client.responses.stream(request);
+  stream.on('response.reasoning_summary_text.delta', (event) => { thought += event.delta; });
+  const final = await stream.finalResponse();
+  assert.equal(thought, text);
+  const texts = ({ output }) => output.map((item) => (item.content ?? item.summary).map((part) => part.text));
+  assert.deepEqual(texts(final), texts(whole));
+  assert.deepEqual(final.usage.output_tokens_details, whole.usage.output_tokens_details);
+  const next = await client.responses.create({ ...request, input: [...request.input, ...whole.output, { role: 'user', content: 'And now?' }] });
+  assert.ok(next.usage.input_tokens > whole.usage.input_tokens);
+  const off = await client.responses.create({ ...request, reasoning: { effort: 'none' } });
+  assert.deepEqual(off.output.map((item) => item.type), ['message']);
 });
 
 test('thinking: wrong types are refused', async () => {

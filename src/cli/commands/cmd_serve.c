@@ -330,6 +330,8 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     if (o->host_memory) v->host_bytes = (uint64_t)o->host_memory;
     v->strict = o->strict;
     v->thinking = option_thinking(o);
+    v->thinking_reserve = o->thinking_reserve;
+    v->effort_budgets = o->effort_budgets;
     v->log_requests = o->log_requests;
     v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))

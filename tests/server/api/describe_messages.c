@@ -6,6 +6,7 @@ void describe_messages(struct buf *out, const ey_request *request)
     for (size_t i = 0; i < request->n_messages; i++) {
         const ey_message *m = &request->messages[i];
         buf_printf(out, "%s:", m->role);
+        if (m->n_thought) buf_printf(out, " (%.*s)", (int)m->n_thought, m->thought);
         for (size_t k = 0; k < m->n_parts; k++)
             if (m->parts[k].type == EY_PART_IMAGE)
                 buf_printf(out, " image(%zu)", m->parts[k].n_bytes);

@@ -81,7 +81,7 @@ static void conversations(void **state)
                                                               "\"tool_use_id\": \"1\", "
                                                               "\"content\": [" TEXT(
                                                                   "r") ", " PICTURE "]}]")),
-         "user: 'a'; assistant: 'b' f({\"x\": 1}); tool: 'r' image(8); user: 'c'; max=9"},
+         "user: 'a'; assistant: (t) 'b' f({\"x\": 1}); tool: 'r' image(8); user: 'c'; max=9"},
         {ASK(USER("[{\"type\": \"tool_result\", \"tool_use_id\": \"1\", \"is_error\": true}]")),
          "tool: 'Error'; max=9"},
         {ASK(USER("[{\"type\": \"document\", \"title\": \"T\", \"source\": {\"type\": \"text\", "
@@ -150,6 +150,12 @@ static void refused_conversations(void **state)
         {MORE("\"max_tokens\": 0"), "max_tokens"},
         {MORE("\"mcp_servers\": [{}]"), "mcp_servers"},
         {MORE("\"thinking\": {\"type\": \"yes\"}"), "thinking.type"},
+        {MORE("\"thinking\": {\"type\": \"adaptive\", \"display\": \"no\"}"), "thinking.display"},
+        {MORE("\"output_config\": {\"effort\": \"none\"}"), "output_config.effort"},
+        {MORE("\"chat_template_kwargs\": {\"enable_thinking\": \"no\"}"),
+         "chat_template_kwargs.enable_thinking"},
+        {ASK(USER("\"a\"") ", " ASSISTANT("[{\"type\": \"thinking\"}]")),
+         "messages[1].content[0].thinking"},
         {MORE("\"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 0}"),
          "thinking.budget_tokens"},
         {MORE("\"tool_choice\": {\"type\": \"any\"}"), "tool_choice"},
@@ -170,6 +176,48 @@ static void refused_conversations(void **state)
     }
 }
 
+/* ---- thoughts ---- */
+
+static void asked_thoughts(void **state)
+{
+    static const struct {
+        const char *more;
+        bool able;
+        ey_thinking wanted;
+        int budget;
+    } cases[] = {
+        {"\"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024}", true, EY_THINKING_ON,
+         1024},
+        {"\"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024}", false, EY_THINKING_AUTO,
+         0},
+        {"\"thinking\": {\"type\": \"adaptive\", \"display\": \"omitted\"}", true, EY_THINKING_ON,
+         EY_KEEP_ANSWER},
+        {"\"thinking\": {\"type\": \"between_tools\"}", true, EY_THINKING_ON, EY_KEEP_ANSWER},
+        {"\"thinking\": {\"type\": \"disabled\"}", true, EY_THINKING_OFF, EY_KEEP_ANSWER},
+        {"\"output_config\": {\"effort\": \"low\"}", true, EY_THINKING_ON, EY_KEEP_ANSWER},
+        {"\"chat_template_kwargs\": {\"enable_thinking\": false}", true, EY_THINKING_OFF,
+         EY_KEEP_ANSWER},
+        {"\"metadata\": {}", true, EY_THINKING_AUTO, EY_KEEP_ANSWER},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_limits l = anthropic_limits();
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        l.thinks = cases[i].able;
+        snprintf(body, sizeof(body),
+                 "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], "
+                 "%s}",
+                 cases[i].more);
+        if (!api_parse(&r, &anthropic_dialects[ANTHROPIC_MESSAGES], body, strlen(body), &l, &error))
+            fail_msg("%s: %s", body, error.message);
+        if (r.request.thinking != cases[i].wanted || r.request.thinking_budget != cases[i].budget)
+            fail_msg("%s: %d, budget %d", body, (int)r.request.thinking, r.request.thinking_budget);
+        api_request_free(&r);
+    }
+}
+
 /* ---- answers ---- */
 
 static const struct api_usage usage = {
@@ -178,7 +226,8 @@ static const struct api_usage usage = {
 static void open_message(struct api_reply *reply, struct api_request *request,
                          struct anthropic_state *message)
 {
-    *request = (struct api_request){.model = "m"};
+    static struct anthropic_request tells_all;
+    *request = (struct api_request){.model = "m", .own = &tells_all};
     request->request.max_tokens = 3;
     *message = (struct anthropic_state){0};
     *reply = (struct api_reply){
@@ -239,6 +288,36 @@ static void whole_messages(void **state)
         buf_free(&out);
         buf_free(&wanted);
     }
+}
+
+static void omitted_thoughts(void **state)
+{
+    static const struct api_choice choice = {
+        .thinking = "abc", .n_thinking = 3, .end = {.finish = EY_FINISH_STOP}};
+    static const struct api_usage thought = {
+        .prompt_tokens = 10, .completion_tokens = 5, .thinking_tokens = 4};
+    static struct anthropic_request own = {.omits_thoughts = true};
+    static const struct api_event events[] = {
+        {.type = API_EVENT_THINKING, .text = "abc", .n_text = 3},
+        {.type = API_EVENT_END, .end = &choice.end}};
+    struct api_request request;
+    struct anthropic_state message;
+    struct api_reply reply;
+    struct buf out = buf_with_max(4096), stream = buf_with_max(4096);
+    (void)state;
+    open_message(&reply, &request, &message);
+    request.own = &own;
+    anthropic_write_whole(&out, &reply, &choice, 1, &thought);
+    assert_non_null(strstr(out.data, "[{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":"
+                                     "\"ba7816bf8f01cfea414140de5dae2223\"}]"));
+    assert_non_null(strstr(out.data, "\"output_tokens_details\":{\"thinking_tokens\":4}"));
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+        anthropic_write_event(&stream, &reply, &events[i]);
+    assert_null(strstr(stream.data, "thinking_delta"));
+    assert_non_null(strstr(stream.data, "ba7816bf8f01cfea414140de5dae2223"));
+    anthropic_close_state(&message);
+    buf_free(&out);
+    buf_free(&stream);
 }
 
 /* Each event's name and data without what both have. */
@@ -365,8 +444,9 @@ static void errors_of_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conversations), cmocka_unit_test(refused_conversations),
-        cmocka_unit_test(whole_messages), cmocka_unit_test(streamed_messages),
+        cmocka_unit_test(conversations),     cmocka_unit_test(refused_conversations),
+        cmocka_unit_test(whole_messages),    cmocka_unit_test(omitted_thoughts),
+        cmocka_unit_test(asked_thoughts),    cmocka_unit_test(streamed_messages),
         cmocka_unit_test(errors_of_messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1126,6 +1126,31 @@ static void who_says_whether_to_think(void **state)
     }
 }
 
+/* Of a server with --thinking-reserve and --effort-budgets. */
+static void budgets_by_option(void **state)
+{
+    static const struct {
+        const char *body;
+        int budget;
+    } cases[] = {{", \"max_tokens\": 9", EY_KEEP_ANSWER},
+                 {", \"reasoning_effort\": \"low\"", 2048},
+                 {", \"reasoning_effort\": \"xhigh\"", 0},
+                 {", \"reasoning_effort\": \"low\", \"thinking_token_budget\": 3", 3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_limits l = limits();
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        l.thinks = l.keeps_answer = l.effort_budgets = true;
+        snprintf(body, sizeof(body), "{" USER "%s}", cases[i].body);
+        if (!parse_within(&r, API_CHAT, body, &l, &error)) fail_msg("%s: %s", body, error.message);
+        if (r.request.thinking_budget != cases[i].budget)
+            fail_msg("%s: budget %d", body, r.request.thinking_budget);
+        api_request_free(&r);
+    }
+}
+
 static void models_that_do_not_think(void **state)
 {
     struct api_request r;
@@ -1437,6 +1462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_says_whether_to_think),
+        cmocka_unit_test(budgets_by_option),
         cmocka_unit_test(models_that_do_not_think),
         cmocka_unit_test(the_loop_guard),
         cmocka_unit_test(thinking_fields_are_checked),

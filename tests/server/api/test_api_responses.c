@@ -21,6 +21,9 @@
 #define CALL(id, name)                                                         \
     "{\"type\": \"function_call\", \"call_id\": \"" id "\", \"name\": \"" name \
     "\", \"arguments\": \"{\\\"x\\\": 1}\"}"
+#define PART(text) "{\"type\": \"summary_text\", \"text\": \"" text "\"}"
+#define THOUGHT(summary, more) "{\"type\": \"reasoning\", \"summary\": " summary ", " more "}"
+#define SAID(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
 #define OUTPUT(id, value) \
     "{\"type\": \"function_call_output\", \"call_id\": \"" id "\", \"output\": " value "}"
 
@@ -81,6 +84,21 @@ static void what_items_become(void **state)
                            "\"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": "
                            "\"c\"}]}",
          "assistant: f({\"x\": 1}); tool: 'r'; tool: 's'; assistant: 'a' 'b'; user: 'c'; max=0"},
+        /* thoughts: content, else the summary, else what is in base64; none of another server's */
+        {"{\"input\": [" THOUGHT("[" PART("s") "]",
+                                 "\"content\": [" PART("c") "," PART(
+                                     "d") "]") ", " CALL("1", "f") ", " OUTPUT("1", "\"r\"") "]}",
+         "assistant: (c\nd) f({\"x\": 1}); tool: 'r'; max=0"},
+        {"{\"input\": [" THOUGHT("[" PART("s") "]",
+                                 "\"encrypted_content\": null") ", " CALL("2", "g") "]}",
+         "assistant: (s) g({\"x\": 1}); max=0"},
+        {"{\"input\": [" THOUGHT("[]", "\"encrypted_content\": \"aGk=\"") ", " SAID("a") "]}",
+         "assistant: (hi) 'a'; max=0"},
+        {"{\"input\": [" THOUGHT("[]", "\"encrypted_content\": \"gAAAAA==\"") ", " SAID("a") "]}",
+         "assistant: 'a'; max=0"},
+        {"{\"input\": [" SAID("a") ", {\"role\": \"user\", \"content\": \"d\"}, " THOUGHT(
+             "[" PART("s") "]", "\"id\": \"rs_1\"") "]}",
+         "assistant: 'a'; user: 'd'; max=0"},
         /* what the route puts in the place of the id */
         {"{\"previous_response_id\": [{\"role\": \"user\", \"content\": \"a\"}], \"input\": \"b\"}",
          "user: 'a'; user: 'b'; max=0"},
@@ -127,6 +145,8 @@ static void refused_items(void **state)
         {"{\"input\": 1}", "input"},
         {"{\"input\": [1]}", "input[0]"},
         {"{\"input\": [{\"type\": \"poem\"}]}", "input[0].type"},
+        {"{\"input\": [{\"type\": \"reasoning\", \"summary\": [{\"text\": 1}]}]}",
+         "input[0].summary[0].text"},
         {"{\"input\": [{\"type\": \"item_reference\", \"id\": \"msg_1\"}]}", "input[0]"},
         {"{\"input\": [{\"role\": \"human\", \"content\": \"a\"}]}", "input[0].role"},
         {"{\"input\": [{\"role\": \"user\"}]}", "input[0].content"},

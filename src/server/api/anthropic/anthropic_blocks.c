@@ -118,7 +118,22 @@ static bool read_tool_use(struct api_parser *p, struct message_list *list,
                        field_copy_json(r, input, &call->arguments)));
 }
 
-/* What was thought in earlier turns is not part of the prompt; results are read before the rest. */
+/* Its signature is not looked at: a thought is as good as what the client says besides. */
+static bool read_thinking_block(struct api_parser *p, struct message_list *list,
+                                const struct field_path *path, json_object *block)
+{
+    const struct api_reading *r = &p->reading;
+    struct field_path text_path = field_member(path, "thinking");
+    json_object *text = json_member(block, "thinking");
+    const char *thought;
+    size_t n;
+    if (!text) return api_fail_value(r->error, text_path.text, "%s is missing", text_path.text);
+    if (!field_text(r, text_path.text, text, EY_MAX_TEXT_BYTES, &thought, &n)) return false;
+    message_list_set_thought(list, thought, n);
+    return true;
+}
+
+/* Nothing in it can be read, or it is read already. */
 static bool skip_block(struct api_parser *p, struct message_list *list,
                        const struct field_path *path, json_object *block)
 {
@@ -154,7 +169,7 @@ static const struct {
     {"tool_reference", IN_RESULT, read_tool_reference},
     {"tool_use", IN_ASSISTANT, read_tool_use},
     {"tool_result", IN_USER, skip_block},
-    {"thinking", IN_ASSISTANT, skip_block},
+    {"thinking", IN_ASSISTANT, read_thinking_block},
     {"redacted_thinking", IN_ASSISTANT, skip_block},
     {"server_tool_use", IN_ASSISTANT, note_block},
     {"web_search_tool_result", IN_USER | IN_ASSISTANT, note_block},

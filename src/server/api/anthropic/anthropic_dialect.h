@@ -11,6 +11,11 @@ enum anthropic_kind { ANTHROPIC_MESSAGES, ANTHROPIC_COUNT };
 
 extern const struct api_dialect anthropic_dialects[]; /* by kind */
 
+/* What the reader leaves for the answer (api_request.own). */
+struct anthropic_request {
+    bool omits_thoughts; /* their blocks are empty */
+};
+
 /* A stream between its events. */
 struct anthropic_state {
     enum { ANTHROPIC_CLOSED, ANTHROPIC_TEXT, ANTHROPIC_THINKING } open;

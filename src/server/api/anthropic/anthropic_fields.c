@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "server/api/anthropic/anthropic_dialect.h"
 #include "server/api/common/sampling_fields.h"
+#include "server/api/common/thinking_fields.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -18,18 +19,34 @@ static bool is_any_of(json_object *value, const char *const *names, size_t n)
 
 /* ---- thinking ---- */
 
+/* "omitted": that there was a thought is told, and not which. */
+static bool read_thinking_display(struct api_parser *p, json_object *value)
+{
+    struct anthropic_request *own = p->reading.out->own;
+    own->omits_thoughts = field_text_is(value, "omitted");
+    return !value || own->omits_thoughts || field_text_is(value, "summarized") ||
+           api_fail_field(p->reading.error, "thinking.display", "\"summarized\" or \"omitted\"",
+                          value);
+}
+
 /* Claude Code asks for thoughts by itself: a model that has none answers without. */
 static bool read_thinking(struct api_parser *p, const char *path, json_object *value)
 {
     static const char *const types[] = {"enabled", "disabled", "adaptive", "between_tools"};
     const struct api_reading *r = &p->reading;
+    bool off;
     int64_t tokens;
     if (!field_object(r, path, value)) return false;
     json_object *type = json_member(value, "type"), *budget = json_member(value, "budget_tokens");
     if (!is_any_of(type, types, COUNT(types)))
         return api_fail_field(r->error, "thinking.type",
                               "\"enabled\", \"disabled\", \"adaptive\" or \"between_tools\"", type);
-    return !budget || field_int(r, "thinking.budget_tokens", budget, 1, EY_MAX_CONTEXT, &tokens);
+    if (!read_thinking_display(p, json_member(value, "display"))) return false;
+    off = field_text_is(type, "disabled");
+    if (r->limits->thinks) thinking_ask(p, "thinking.type", !off);
+    if (!budget || off) return true;
+    return field_int(r, "thinking.budget_tokens", budget, 1, INT32_MAX, &tokens) &&
+           read_thinking_budget(p, "thinking.budget_tokens", budget);
 }
 
 /* ---- what the answer must be ---- */
@@ -60,6 +77,7 @@ static bool read_output_config(struct api_parser *p, const char *path, json_obje
     if (effort && !is_any_of(effort, efforts, COUNT(efforts)))
         return api_fail_field(r->error, "output_config.effort",
                               "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"", effort);
+    if (effort && !read_reasoning_effort(p, "output_config.effort", effort)) return false;
     return !format || read_output_format(p, format);
 }
 
@@ -97,7 +115,7 @@ static const struct api_field fields[] = {
     {"betas", BOTH, accept_field},
     {"speed", BOTH, accept_field},
     {"diagnostics", BOTH, accept_field},
-    {"chat_template_kwargs", BOTH, accept_field},
+    {"chat_template_kwargs", BOTH, read_template_options},
     {"mcp_servers", BOTH, refuse_field},
     {"mm_processor_kwargs", BOTH, read_mm_processor},
     {"tools", BOTH, anthropic_read_tools},
@@ -110,6 +128,8 @@ bool anthropic_read(struct api_parser *p)
 {
     struct api_request *out = p->reading.out;
     out->request.max_tokens = DEFAULT_TOKENS;
+    out->own = arena_alloc(p->reading.lasting, sizeof(struct anthropic_request));
+    if (!out->own) return api_fail_memory(p->reading.error);
     if (!out->model[0]) return api_fail_value(p->reading.error, "model", "model is missing");
     if (!image_refs_open(&p->reading, &p->images) || !api_read_fields(p, fields, COUNT(fields)) ||
         !api_note_unknown_fields(p, fields, COUNT(fields)) || !anthropic_read_conversation(p))

@@ -39,18 +39,29 @@ static void add_stop_members(struct json_writer *w, const struct api_reply *repl
     json_add_null(w, "container");
 }
 
+static void add_output_details(struct json_writer *w, int64_t thinking_tokens)
+{
+    json_write_key(w, "output_tokens_details");
+    if (!thinking_tokens) {
+        json_write_null(w);
+        return;
+    }
+    json_open_object(w);
+    json_add_int(w, "thinking_tokens", thinking_tokens);
+    json_close_object(w);
+}
+
 /* Tokens of the prompt that were cached are counted apart. */
-static void add_message_usage(struct json_writer *w, int64_t prompt, int64_t cached, int64_t answer,
-                              bool whole)
+static void add_message_usage(struct json_writer *w, const struct api_usage *usage, bool whole)
 {
     json_write_key(w, "usage");
     json_open_object(w);
-    json_add_int(w, "input_tokens", prompt - cached);
+    json_add_int(w, "input_tokens", usage->prompt_tokens - usage->cached_tokens);
     json_add_int(w, "cache_creation_input_tokens", 0);
-    json_add_int(w, "cache_read_input_tokens", cached);
+    json_add_int(w, "cache_read_input_tokens", usage->cached_tokens);
     if (whole) json_add_null(w, "cache_creation");
-    json_add_int(w, "output_tokens", answer);
-    json_add_null(w, "output_tokens_details");
+    json_add_int(w, "output_tokens", usage->completion_tokens);
+    add_output_details(w, usage->thinking_tokens);
     json_add_null(w, "server_tool_use");
     if (whole) {
         json_add_string(w, "service_tier", "standard");
@@ -68,6 +79,12 @@ static void sign_thoughts(char out[33], const char *text, size_t n)
     SHA256((const unsigned char *)text, n, digest);
     for (size_t i = 0; i < 16; i++)
         snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
+static bool omits_thoughts(const struct api_reply *reply)
+{
+    const struct anthropic_request *own = reply->request->own;
+    return own->omits_thoughts;
 }
 
 static void add_thoughts(struct json_writer *w, const char *text, size_t n, const char *signature)
@@ -135,15 +152,15 @@ void anthropic_write_whole(struct buf *out, struct api_reply *reply,
     json_open_array(&w);
     if (choice->n_thinking) {
         sign_thoughts(signature, choice->thinking, choice->n_thinking);
-        add_thoughts(&w, choice->thinking, choice->n_thinking, signature);
+        add_thoughts(&w, choice->thinking, omits_thoughts(reply) ? 0 : choice->n_thinking,
+                     signature);
     }
     if (choice->n_text) add_text_block(&w, choice->text, choice->n_text);
     for (size_t i = 0; i < choice->n_calls; i++)
         add_tool_use(&w, &choice->calls[i], true);
     json_close_array(&w);
     add_stop_members(&w, reply, &choice->end, usage);
-    add_message_usage(&w, usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens,
-                      true);
+    add_message_usage(&w, usage, true);
     json_close_object(&w);
 }
 
@@ -179,7 +196,7 @@ static void write_message_start(struct buf *out, const struct api_reply *reply)
     json_write_key(&w, "content");
     json_write_raw(&w, "[]", 2);
     add_stop_members(&w, reply, NULL, NULL);
-    add_message_usage(&w, reply->prompt_tokens, 0, 0, true);
+    add_message_usage(&w, &(struct api_usage){.prompt_tokens = reply->prompt_tokens}, true);
     json_close_object(&w);
     close_message_event(&w);
     write_ping(out);
@@ -226,9 +243,10 @@ static void close_block(struct buf *out, struct anthropic_state *state)
     write_block_stop(out, state);
 }
 
-static void write_thinking_piece(struct buf *out, struct anthropic_state *state, const char *text,
+static void write_thinking_piece(struct buf *out, const struct api_reply *reply, const char *text,
                                  size_t n)
 {
+    struct anthropic_state *state = reply->state;
     if (!n) return;
     if (state->open != ANTHROPIC_THINKING) {
         close_block(out, state);
@@ -240,7 +258,8 @@ static void write_thinking_piece(struct buf *out, struct anthropic_state *state,
         state->thinking = buf_with_max(EY_MAX_RESPONSE_BYTES);
     }
     if (!buf_add(&state->thinking, text, n)) out->failed = true;
-    write_block_delta(out, state, "thinking_delta", "thinking", text, n);
+    if (!omits_thoughts(reply))
+        write_block_delta(out, state, "thinking_delta", "thinking", text, n);
 }
 
 static bool is_white_text(const char *text, size_t n)
@@ -288,8 +307,7 @@ static void write_message_end(struct buf *out, const struct api_reply *reply,
     json_open_object(&w);
     add_stop_members(&w, reply, &state->end, usage);
     json_close_object(&w);
-    add_message_usage(&w, usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens,
-                      false);
+    add_message_usage(&w, usage, false);
     close_message_event(&w);
     w = open_message_event(out, "message_stop");
     close_message_event(&w);
@@ -301,7 +319,7 @@ void anthropic_write_event(struct buf *out, struct api_reply *reply, const struc
     switch (event->type) {
     case API_EVENT_OPEN: write_message_start(out, reply); break;
     case API_EVENT_START: break;
-    case API_EVENT_THINKING: write_thinking_piece(out, state, event->text, event->n_text); break;
+    case API_EVENT_THINKING: write_thinking_piece(out, reply, event->text, event->n_text); break;
     case API_EVENT_TEXT: write_text_piece(out, state, event->text, event->n_text); break;
     case API_EVENT_CALL: write_call_block(out, state, event->call); break;
     case API_EVENT_END:

@@ -83,6 +83,16 @@ void api_write_logprob(struct json_writer *w, float logprob)
     json_write_digits(w, logprob <= -9999 ? -9999.0 : (double)logprob, 9);
 }
 
+void api_add_repetition(struct json_writer *w, const ey_repetition *repetition)
+{
+    if (!repetition->copies) return;
+    json_write_key(w, "repetition");
+    json_open_object(w);
+    json_add_int(w, "pattern_tokens", repetition->pattern_tokens);
+    json_add_int(w, "copies", repetition->copies);
+    json_close_object(w);
+}
+
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate)
 {
     json_add_string(w, "token", candidate->token);

@@ -108,5 +108,7 @@ struct api_reply api_reply_start(const struct api_dialect *dialect, const char *
 void api_write_logprob(struct json_writer *w, float logprob);
 /* Members of an object that is open: "token", "logprob" and "bytes". */
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate);
+/* A member of an object that is open: what a loop that ended the answer was, if one did. */
+void api_add_repetition(struct json_writer *w, const ey_repetition *repetition);
 
 #endif

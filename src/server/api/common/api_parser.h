@@ -10,6 +10,7 @@
 /* What they say of thoughts (thinking_fields.h). */
 struct api_thinking {
     ey_thinking asked, effort; /* AUTO: nothing is said */
+    int effort_budget;         /* tokens that the word stands for; 0: no limit */
     struct field_path path;    /* of what asked */
     bool budget_given;
     int budget;

@@ -83,6 +83,8 @@ struct api_limits {
     int turn_start;       /* the token that a finished prompt begins with; -1: none */
     bool thinks;          /* the model's template opens a thought */
     ey_thinking thinking; /* where the request says nothing */
+    bool keeps_answer;    /* as api_dialect.keeps_answer, of all dialects */
+    bool effort_budgets;  /* words of effort limit thoughts */
     int loop_tokens;      /* of the cautious guard; 0: loops are not looked for */
     bool strict;          /* fields that are not known are refused */
     const struct media_policy *media;

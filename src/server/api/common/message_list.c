@@ -38,6 +38,23 @@ ey_message *message_list_last(const struct message_list *list)
     return list->n ? &list->message[list->n - 1] : NULL;
 }
 
+void message_list_set_thought(struct message_list *list, const char *text, size_t n)
+{
+    ey_message *last = message_list_last(list);
+    if (!n) return;
+    last->thought = text;
+    last->n_thought = n;
+}
+
+/* What waits is dropped where another speaks. */
+static void take_thought(struct message_list *list)
+{
+    if (strcmp(message_list_last(list)->role, "assistant") == 0)
+        message_list_set_thought(list, list->thought, list->n_thought);
+    list->thought = NULL;
+    list->n_thought = 0;
+}
+
 bool message_list_begin(const struct api_reading *r, struct message_list *list, const char *path,
                         const char *role)
 {
@@ -46,6 +63,7 @@ bool message_list_begin(const struct api_reading *r, struct message_list *list, 
     list->message[list->n++] = (ey_message){.role = role,
                                             .parts = &list->part[list->n_parts],
                                             .tool_calls = &list->call[list->n_calls]};
+    take_thought(list);
     return true;
 }
 
@@ -53,7 +71,9 @@ bool message_list_continue(const struct api_reading *r, struct message_list *lis
                            const char *role)
 {
     const ey_message *last = message_list_last(list);
-    return (last && strcmp(last->role, role) == 0) || message_list_begin(r, list, path, role);
+    if (!last || strcmp(last->role, role) != 0) return message_list_begin(r, list, path, role);
+    take_thought(list);
+    return true;
 }
 
 ey_part *message_list_add_part(const struct api_reading *r, struct message_list *list,

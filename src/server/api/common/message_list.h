@@ -12,7 +12,9 @@ struct message_list {
     ey_part *part;
     ey_tool_call *call;
     size_t n, n_parts, n_calls;
-    size_t max; /* of each */
+    size_t max;          /* of each */
+    const char *thought; /* [n_thought] for the assistant's message that comes next; NULL: none */
+    size_t n_thought;
 };
 
 /* As many objects as the value has in it, itself included. */
@@ -47,6 +49,8 @@ typedef bool past_call_fn(const struct api_reading *r, const struct field_path *
                           json_object *value, ey_tool_call *out);
 bool message_read_calls(const struct api_reading *r, const struct field_path *message,
                         json_object *value, ey_message *out, past_call_fn *read_call);
+/* The last message's thought, unless it is empty; of several the last stays. */
+void message_list_set_thought(struct message_list *list, const char *text, size_t n);
 /* An empty line between two texts of one message. */
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path);
 

@@ -31,11 +31,15 @@ bool read_enable_thinking(struct api_parser *p, const char *path, json_object *v
 
 bool read_reasoning_effort(struct api_parser *p, const char *path, json_object *value)
 {
-    static const char *const efforts[] = {"none", "minimal", "low", "medium",
-                                          "high", "xhigh",   "max"};
+    static const struct {
+        const char *word;
+        int budget;
+    } efforts[] = {{"none", 0}, {"minimal", 512}, {"low", 2048}, {"medium", 8192},
+                   {"high", 0}, {"xhigh", 0},     {"max", 0}};
     for (size_t i = 0; i < COUNT(efforts); i++)
-        if (field_text_is(value, efforts[i])) {
+        if (field_text_is(value, efforts[i].word)) {
             p->thinking.effort = on_or_off(i > 0);
+            p->thinking.effort_budget = efforts[i].budget;
             return true;
         }
     return api_fail_field(
@@ -59,6 +63,31 @@ bool read_include_reasoning(struct api_parser *p, const char *path, json_object 
     bool wanted;
     if (!field_bool(&p->reading, path, value, &wanted)) return false;
     p->reading.out->hides_thinking = !wanted;
+    return true;
+}
+
+/* ---- the template's switches ---- */
+
+static bool read_vision_id(struct api_parser *p, const char *path, json_object *value)
+{
+    return field_bool(&p->reading, path, value, &p->reading.out->request.add_vision_id);
+}
+
+bool read_template_options(struct api_parser *p, const char *path, json_object *value)
+{
+    static const struct {
+        const char *name;
+        api_field_fn *read;
+    } switches[] = {{"add_vision_id", read_vision_id},
+                    {"enable_thinking", read_enable_thinking},
+                    {"thinking_budget", read_thinking_budget}};
+    struct field_path whole = field_root(path);
+    if (!field_object(&p->reading, path, value)) return false;
+    for (size_t i = 0; i < COUNT(switches); i++) {
+        json_object *given = json_member(value, switches[i].name);
+        if (given && !switches[i].read(p, field_member(&whole, switches[i].name).text, given))
+            return false;
+    }
     return true;
 }
 
@@ -106,6 +135,17 @@ static void settle_loops(const struct api_reading *r)
 
 /* ---- the whole ---- */
 
+/* Where no number of tokens is given. */
+static int settled_budget(const struct api_parser *p)
+{
+    const struct api_limits *limits = p->reading.limits;
+    const struct api_request *out = p->reading.out;
+    if (limits->effort_budgets && p->thinking.effort_budget) return p->thinking.effort_budget;
+    return (out->dialect->keeps_answer || limits->keeps_answer) && out->request.max_tokens
+               ? EY_KEEP_ANSWER
+               : 0;
+}
+
 static bool refuse_thinking(struct api_parser *p)
 {
     const char *path = p->thinking.path.text;
@@ -124,9 +164,6 @@ bool thinking_settle(struct api_parser *p)
     if (!r->limits->thinks) return true;
     request->thinking = t->asked ? t->asked : t->effort ? t->effort : r->limits->thinking;
     if (t->budget_given && !t->budget) request->thinking = EY_THINKING_OFF;
-    if (t->budget_given)
-        request->thinking_budget = t->budget > 0 ? t->budget : 0;
-    else if (r->out->dialect->keeps_answer && r->out->request.max_tokens)
-        request->thinking_budget = EY_KEEP_ANSWER;
+    request->thinking_budget = !t->budget_given ? settled_budget(p) : t->budget > 0 ? t->budget : 0;
     return true;
 }

@@ -12,6 +12,7 @@ api_field_fn read_enable_thinking;      /* true or false */
 api_field_fn read_reasoning_effort;     /* "none" is off */
 api_field_fn read_thinking_budget;      /* tokens; -1: no limit; 0: off */
 api_field_fn read_include_reasoning;    /* false: the thought is counted and not told */
+api_field_fn read_template_options;     /* chat_template_kwargs: others change nothing there */
 api_field_fn read_repetition_detection; /* as in vLLM */
 
 /* When all is read: the first that says something decides, the request before the server and the

@@ -167,13 +167,7 @@ static void add_ollama_end(struct json_writer *w, const struct api_reply *reply,
     json_add_int(w, "eval_count", usage->completion_tokens);
     add_nanoseconds(w, "eval_duration", usage->decode_s);
     if (usage->n_images) add_used_images(w, usage);
-    if (usage->repetition.copies) {
-        json_write_key(w, "repetition");
-        json_open_object(w);
-        json_add_int(w, "pattern_tokens", usage->repetition.pattern_tokens);
-        json_add_int(w, "copies", usage->repetition.copies);
-        json_close_object(w);
-    }
+    api_add_repetition(w, &usage->repetition);
     if (reply->request->notes.size) {
         json_write_key(w, "warnings");
         json_open_array(w);

@@ -314,30 +314,6 @@ static bool read_tokens(struct api_parser *p, const char *path, json_object *val
                      &r->out->prompts->n_ids);
 }
 
-static bool read_vision_id(struct api_parser *p, const char *path, json_object *value)
-{
-    return field_bool(&p->reading, path, value, &p->reading.out->request.add_vision_id);
-}
-
-/* The template's switches; others change nothing there either. */
-static bool read_template_options(struct api_parser *p, const char *path, json_object *value)
-{
-    static const struct {
-        const char *name;
-        api_field_fn *read;
-    } switches[] = {{"add_vision_id", read_vision_id},
-                    {"enable_thinking", read_enable_thinking},
-                    {"thinking_budget", read_thinking_budget}};
-    struct field_path whole = field_root(path);
-    if (!field_object(&p->reading, path, value)) return false;
-    for (size_t i = 0; i < COUNT(switches); i++) {
-        json_object *given = json_member(value, switches[i].name);
-        if (given && !switches[i].read(p, field_member(&whole, switches[i].name).text, given))
-            return false;
-    }
-    return true;
-}
-
 /* ---- the rest ---- */
 
 /* Of a prompt that is written out: chat formats write their own. */

@@ -212,17 +212,6 @@ void reply_write_images(struct json_writer *w, const ey_image_usage *images, siz
     json_close_array(w);
 }
 
-/* What a loop that ended the answer was. */
-static void add_repetition(struct json_writer *w, const ey_repetition *repetition)
-{
-    if (!repetition->copies) return;
-    json_write_key(w, "repetition");
-    json_open_object(w);
-    json_add_int(w, "pattern_tokens", repetition->pattern_tokens);
-    json_add_int(w, "copies", repetition->copies);
-    json_close_object(w);
-}
-
 static void write_usage(struct json_writer *w, const struct api_usage *usage)
 {
     json_open_object(w);
@@ -320,7 +309,7 @@ void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
 void reply_close(struct json_writer *w, const struct api_usage *usage)
 {
     json_close_array(w);
-    add_repetition(w, &usage->repetition);
+    api_add_repetition(w, &usage->repetition);
     json_write_key(w, "usage");
     write_usage(w, usage);
     if (usage->decode_s > 0) {
@@ -361,7 +350,7 @@ static void close_chunk(struct json_writer *w, const struct api_reply *reply,
     add_finish_reason(w, end);
     json_close_object(w);
     json_close_array(w);
-    if (end) add_repetition(w, &end->repetition);
+    if (end) api_add_repetition(w, &end->repetition);
     json_close_object(w);
     buf_add_text(w->out, "\n\n");
 }

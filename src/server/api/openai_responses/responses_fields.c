@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/text/json_writer.h"
 #include "server/api/common/sampling_fields.h"
+#include "server/api/common/thinking_fields.h"
 #include "server/api/openai_responses/responses_dialect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -68,17 +69,9 @@ static bool read_texts_of_client(struct api_parser *p, const char *path, json_ob
 
 static bool read_reasoning(struct api_parser *p, const char *path, json_object *value)
 {
-    static const char *const efforts[] = {"none", "minimal", "low", "medium",
-                                          "high", "xhigh",   "max"};
     if (!field_object(&p->reading, path, value)) return false;
     json_object *effort = json_member(value, "effort");
-    bool known = !effort;
-    for (size_t i = 0; i < COUNT(efforts); i++)
-        known = known || field_text_is(effort, efforts[i]);
-    return known || api_fail_field(p->reading.error, "reasoning.effort",
-                                   "\"none\", \"minimal\", \"low\", \"medium\", \"high\", "
-                                   "\"xhigh\" or \"max\"",
-                                   effort);
+    return !effort || read_reasoning_effort(p, "reasoning.effort", effort);
 }
 
 static bool read_flag(struct api_parser *p, const char *path, json_object *value)
@@ -262,7 +255,8 @@ static const struct api_field fields[] = {
     {"moderation", BOTH, accept_field},
     {"context_management", BOTH, accept_field},
     {"multi_agent", BOTH, accept_field},
-    {"chat_template_kwargs", BOTH, accept_field},
+    {"chat_template_kwargs", BOTH, read_template_options},
+    {"repetition_detection", BOTH, read_repetition_detection},
     {"mm_processor_kwargs", BOTH, read_mm_processor},
     {"tools", BOTH, responses_read_tools},
     {"tool_choice", BOTH, responses_read_tool_choice},

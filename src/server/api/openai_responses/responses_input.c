@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Items → messages. Text is borrowed from the JSON. Items of the assistant that follow one another
  * are one message, and results come in the order of their calls. */
+#include <openssl/evp.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "server/api/openai_responses/responses_dialect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -146,7 +148,8 @@ static bool read_message_item(struct api_parser *p, struct message_list *list,
         return api_fail_field(r->error, role_path.text,
                               "\"user\", \"assistant\", \"system\" or \"developer\"", role);
     bool goes_on = last && !strcmp(last->role, "assistant") && !last->n_tool_calls;
-    return (goes_on || message_list_begin(r, list, path->text, "assistant")) &&
+    return (goes_on ? message_list_continue(r, list, path->text, "assistant")
+                    : message_list_begin(r, list, path->text, "assistant")) &&
            read_item_content(p, list, &content_path, content);
 }
 
@@ -178,15 +181,63 @@ static bool read_output_item(struct api_parser *p, struct message_list *list,
            read_item_content(p, list, &output_path, json_member(item, "output"));
 }
 
-/* What was thought is not part of later prompts. */
-static bool skip_item(struct api_parser *p, struct message_list *list,
-                      const struct field_path *path, json_object *item)
+/* ---- thoughts ---- */
+
+/* The texts of parts, as they are at `path`, joined by line breaks. */
+static bool read_thought_parts(struct api_parser *p, const struct field_path *path,
+                               json_object *parts, struct buf *out)
 {
-    (void)p;
-    (void)list;
-    (void)path;
-    (void)item;
+    const struct api_reading *r = &p->reading;
+    const char *text;
+    size_t n, n_text;
+    if (field_is_neutral(parts)) return true;
+    if (!field_array(r, path->text, parts, 0, EY_MAX_CONTENT_PARTS, &n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        struct field_path item = field_item(path, i), text_path = field_member(&item, "text");
+        json_object *part = json_object_array_get_idx(parts, i);
+        if (!field_object(r, item.text, part) ||
+            !field_text(r, text_path.text, json_member(part, "text"), EY_MAX_TEXT_BYTES, &text,
+                        &n_text))
+            return false;
+        if (out->size) buf_add_text(out, "\n");
+        if (!buf_add(out, text, n_text)) return api_fail_memory(r->error);
+    }
     return true;
+}
+
+/* Ours is the text in base64; another server's cannot be read. */
+static void read_encrypted_thought(json_object *value, struct buf *out)
+{
+    const char *text = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
+                                                                    : "";
+    size_t n = strlen(text), bytes = n / 4 * 3;
+    if (!n || n % 4 || n > EY_MAX_TEXT_BYTES || !buf_reserve(out, bytes)) return;
+    int got = EVP_DecodeBlock((unsigned char *)out->data, (const unsigned char *)text, (int)n);
+    size_t padding = (size_t)(text[n - 1] == '=') + (size_t)(text[n - 2] == '=');
+    if (got == (int)bytes && utf8_valid(out->data, bytes - padding)) out->size = bytes - padding;
+}
+
+/* Of the assistant's message that comes next: `content`, else `summary`, else what is encrypted. */
+static bool read_reasoning_item(struct api_parser *p, struct message_list *list,
+                                const struct field_path *path, json_object *item)
+{
+    const struct api_reading *r = &p->reading;
+    struct field_path content = field_member(path, "content"),
+                      summary = field_member(path, "summary");
+    struct buf thought = buf_with_max(EY_MAX_TEXT_BYTES);
+    bool ok = read_thought_parts(p, &content, json_member(item, "content"), &thought) &&
+              (thought.size ||
+               read_thought_parts(p, &summary, json_member(item, "summary"), &thought));
+    if (ok && !thought.size)
+        read_encrypted_thought(json_member(item, "encrypted_content"), &thought);
+    if (ok && thought.size) {
+        char *text = arena_copy_text(r->passing, thought.data, thought.size);
+        list->thought = text;
+        list->n_thought = thought.size;
+        ok = text || api_fail_memory(r->error);
+    }
+    buf_free(&thought);
+    return ok;
 }
 
 /* Of tools that run elsewhere: what they said is a result, the rest is passed over. */
@@ -217,7 +268,7 @@ static const struct {
 } item_types[] = {{"message", read_message_item},
                   {"function_call", read_call_item},
                   {"function_call_output", read_output_item},
-                  {"reasoning", skip_item},
+                  {"reasoning", read_reasoning_item},
                   {"item_reference", fail_reference},
                   {"custom_tool_call", read_foreign_item},
                   {"custom_tool_call_output", read_foreign_item},

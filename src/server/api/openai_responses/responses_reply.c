@@ -24,7 +24,7 @@ static void write_response_usage(struct json_writer *w, const struct api_usage *
     json_add_int(w, "output_tokens", usage->completion_tokens);
     json_write_key(w, "output_tokens_details");
     json_open_object(w);
-    json_add_int(w, "reasoning_tokens", 0);
+    json_add_int(w, "reasoning_tokens", usage->thinking_tokens);
     json_close_object(w);
     json_add_int(w, "total_tokens", usage->prompt_tokens + usage->completion_tokens);
     json_close_object(w);
@@ -88,6 +88,7 @@ static void write_response(struct buf *out, const struct api_reply *reply, const
         write_response_usage(&w, usage);
     else
         json_write_null(&w);
+    if (usage) api_add_repetition(&w, &usage->repetition);
     json_close_object(&w);
 }
 
