@@ -4,7 +4,7 @@
 # minutes on two cores and, when it passes, adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-parts="release asan tsan clang portable fuzz abi memory python newcomer soak"
+parts="release asan tsan clang portable fuzz abi memory python clients newcomer soak"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -17,6 +17,7 @@ run_part() {
     memory) make --no-print-directory all && # each allocation of a server fails once
       tests/memory/memory_sweep.py build/eyelet build/tests/memory/libfailing_malloc.so all ;;
     python) make --no-print-directory wheel && bindings/python/nightly.sh dist ;;
+    clients) make --no-print-directory all && tests/clients/python/nightly.sh build/eyelet ;; # of PyPI; npm's are in CI
     newcomer) tools/newcomer.sh ;; # README on a bare Debian 12, as root
     soak) make --no-print-directory all && tests/soak/soak.py build/eyelet --seconds 1500 ;;
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
