@@ -116,7 +116,7 @@ test('pull of what is served; of others, delete and embed are refused', async ()
   await assert.rejects(client.pull({ model: 'llama3' }), { status_code: 501 });
   await assert.rejects(client.delete({ model: 'qwen3-vl:4b' }), { status_code: 501 });
   await assert.rejects(client.delete({ model: 'llama3' }), { status_code: 404 });
-  await assert.rejects(client.embed({ model: 'qwen3-vl:4b', input: 'x' }), { status_code: 501, message: /does not support embedding/ });
+  await assert.rejects(client.embed({ model: 'qwen3-vl:4b', input: 'x' }), { status_code: 400, message: /does not support embedding/ });
 });
 
 test('errors in Ollama\'s words', async () => {
