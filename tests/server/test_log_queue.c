@@ -64,7 +64,26 @@ static void lines_come_in_order(void **state)
     close(ends[0]);
 }
 
-/* Whatever is said, each line was written or counted. */
+struct heard {
+    size_t lines, dropped, notes;
+};
+
+/* What complete lines of the text say. */
+static struct heard count_heard(const char *text)
+{
+    struct heard all = {0};
+    for (const char *end; (end = strchr(text, '\n')) != NULL; text = end + 1) {
+        const char *note = strstr(text, " lines dropped: ");
+        const bool is_note = note && note < end;
+        if (is_note) all.dropped += strtoul(text, NULL, 10);
+        all.notes += is_note;
+        all.lines += !is_note;
+    }
+    return all;
+}
+
+/* Each line is written or counted as dropped. The writer may drain the queue in between, so there
+ * may be several notes. */
 static void what_finds_no_room_is_counted(void **state)
 {
     (void)state;
@@ -77,24 +96,19 @@ static void what_finds_no_room_is_counted(void **state)
     add_numbered(q, 0, LINES);
     assert_true(seconds_now() - start < 5);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    size_t n = 0, said = 0, dropped = 0, notes = 0;
+    size_t n = 0;
+    struct heard all = {0};
     char *text = calloc(1, HEARD);
     assert_non_null(text);
-    for (start = seconds_now(); !strstr(text, "read the log\n") && seconds_now() - start < 30;
+    for (start = seconds_now(); all.lines + all.dropped < LINES && seconds_now() - start < 30;
          usleep(1000)) {
         ssize_t got = read(ends[0], text + n, HEARD - 1 - n);
         n += got > 0 ? (size_t)got : 0;
-    }
-    for (char *rest = text, *line; (line = strsep(&rest, "\n")) && rest;) {
-        bool note = strstr(line, " lines dropped: ") != NULL;
-        if (note) dropped += strtoul(line, NULL, 10);
-        notes += note;
-        said += !note;
+        all = count_heard(text);
     }
     free(text);
-    assert_int_equal(notes, 1);
-    assert_true(dropped > LINES / 2);
-    assert_int_equal(said + dropped, LINES);
+    assert_true(all.notes >= 1);
+    assert_int_equal(all.lines + all.dropped, LINES);
     assert_true(log_queue_close(q, 10));
     close(ends[0]);
     close(ends[1]);
