@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads objects as JSON from stdin and checks those that KEDA, Gateway API and the Prometheus operator define by the schemas of their npm
+// packages: kubernetes.mjs FOLDER, which has node_modules. Prints "checked KIND NAME" of each, and what is wrong.
+import { existsSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const packages = { 'keda.sh': 'keda', 'gateway.networking.k8s.io': 'gateway-api', 'monitoring.coreos.com': 'prometheus-operator' };
+let failed = false;
+for (const object of JSON.parse(readFileSync(0, 'utf8'))) {
+  const [group, version] = object.apiVersion.split('/');
+  if (!packages[group]) continue;
+  const folder = join(resolve(process.argv[2]), 'node_modules/@kubernetes-models', packages[group], group, version);
+  const file = ['index.mjs', 'index.js'].map((name) => join(folder, name)).find(existsSync);
+  const kinds = await import(pathToFileURL(file));
+  try {
+    new kinds[object.kind](object).validate();
+    console.log(`checked ${object.kind} ${object.metadata.name}`);
+  } catch (error) {
+    console.log(`WRONG ${object.kind} ${object.metadata.name}: ${error.message}`);
+    failed = true;
+  }
+}
+process.exit(failed ? 1 : 0);
