@@ -4,7 +4,7 @@
 # minutes on two cores and, when it passes, adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-parts="release asan tsan clang portable fuzz abi memory python clients newcomer soak"
+parts="release asan tsan clang portable fuzz abi memory python clients newcomer soak scale"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -20,6 +20,7 @@ run_part() {
     clients) make --no-print-directory all && tests/clients/python/nightly.sh build/eyelet ;; # of PyPI; npm's are in CI
     newcomer) tools/newcomer.sh ;; # README on a bare Debian 12, as root
     soak) make --no-print-directory all && tests/soak/soak.py build/eyelet --seconds 1500 ;;
+    scale) make --no-print-directory all wheel && tests/scale/nightly.sh build/eyelet dist ;; # Ray, LiteLLM, manifests
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
     *) echo "nightly.sh: there is no part $1; parts: $parts" >&2; exit 2 ;;
   esac
