@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A blob while it grows. The record tells no more than what was written, so a kill at any byte
- * loses what came since the last one; where a power cut lost bytes that the record tells of, the
- * hash finds out. */
+/* A blob while it is downloaded. The record never claims more than was written, so a kill loses
+ * only what arrived since the last record. If a power cut loses recorded bytes, the hash detects
+ * it. */
 #include "hub/blob.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 /* ---- paths ---- */
 
-/* DIRECTORY/blobs/ETAG + ending; the model's directory was checked to leave space. */
+/* Writes DIRECTORY/blobs/ETAG + ending; the model's directory was checked to be short enough. */
 static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model,
                       const struct hub_file *file, const char *ending, ey_err *e)
 {
@@ -43,7 +43,7 @@ bool hub_cache_fail(const char *path, const char *doing, ey_err *e)
     return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, doing, strerror(errno));
 }
 
-/* What is there may still refuse to be made anew: the root of a read-only disk does. */
+/* mkdir of an existing folder may fail with another error than EEXIST, on a read-only disk. */
 static bool make_missing_directory(const char *path, ey_err *e)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
@@ -65,7 +65,7 @@ static bool make_directory_tree(const char *path, ey_err *e)
     return make_missing_directory(text, e);
 }
 
-/* CACHE/.locks/models--owner--name, where the repository is CACHE/models--owner--name. */
+/* Writes CACHE/.locks/models--owner--name for the repository CACHE/models--owner--name. */
 static bool lock_directory(char out[EY_MAX_PATH], const struct hub_model *model, ey_err *e)
 {
     const char *name = strrchr(model->directory, '/');
@@ -85,7 +85,7 @@ bool blob_make_directories(const struct hub_model *model, ey_err *e)
 
 /* ---- the lock ---- */
 
-/* The file may have been removed between opening and locking it: then the lock protects nothing. */
+/* Whether the locked file is still the one at `path`: it may have been removed in between. */
 static bool is_same_file(int fd, const char *path)
 {
     struct stat ours, there;
@@ -93,8 +93,8 @@ static bool is_same_file(int fd, const char *path)
            ours.st_dev == there.st_dev;
 }
 
-/* -1: somebody has it, or *failed. A file system without locks gives none, and two pulls at once
- * would then be the user's affair. */
+/* Locks a blob. Returns -1 if another process has the lock, or if *failed. On a file system without
+ * locks, the user must not run two pulls at once. */
 static int lock_blob(const struct hub_model *model, const struct hub_file *file, bool *failed,
                      ey_err *e)
 {
@@ -120,7 +120,7 @@ static bool has_size(const char *path, uint64_t size)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
 }
 
-/* The snapshot's own file, where the file system knows no links. */
+/* Also checks the snapshot's own file, for file systems without links. */
 static bool is_blob_complete(const struct hub_model *model, const struct hub_file *file)
 {
     char path[EY_MAX_PATH];
@@ -153,7 +153,7 @@ uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file
     return read_record(&done, model, file) ? byte_ranges_total(&done) : 0;
 }
 
-/* The disk space was reserved when the download began, where the file system can. */
+/* Disk space was reserved at the start of the download if the file system supports it. */
 uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file)
 {
     enum { BLOCK = 512 };
@@ -168,7 +168,7 @@ uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *
 
 /* ---- open, close ---- */
 
-/* Also what a kill between two steps has left next to a complete blob. */
+/* Removes partial files, also those that a kill left beside a complete blob. */
 static void remove_partial_files(const struct blob *b)
 {
     static const char *const endings[] = {RECORD, NEW_RECORD, PARTIAL};
@@ -177,8 +177,8 @@ static void remove_partial_files(const struct blob *b)
         if (blob_path(path, b->model, b->file, endings[i], NULL)) unlink(path);
 }
 
-/* Reserves the disk space at once, where the file system can: a full disk shows before an hour's
- * download, not after it. */
+/* Reserves the disk space at once, if the file system supports it, so that a full disk is reported
+ * before the download. */
 static bool open_partial(struct blob *b, ey_err *e)
 {
     char path[EY_MAX_PATH];
@@ -263,8 +263,8 @@ bool blob_is_complete(const struct blob *b)
     return b->hashed == b->file->size;
 }
 
-/* Under another name first, so that there is never half a record; where it cannot be written, less
- * is kept after a kill. */
+/* Writes to another name first and renames, so that a record is never incomplete. If it cannot be
+ * written, a kill loses more. */
 void blob_record(struct blob *b, double seconds)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[BYTE_RANGES_TEXT_BYTES];
@@ -305,7 +305,7 @@ enum blob_end blob_finish(struct blob *b, char found[HUB_ETAG_BYTES + 1], ey_err
     if (right && !rename_to_blob(b, e)) return BLOB_END_FAILED;
     if (!right) remove_partial_files(b);
     close(b->fd);
-    b->fd = -1; /* so that blob_close() records nothing */
+    b->fd = -1; /* keeps blob_close() from writing a record */
     blob_close(b);
     return right ? BLOB_END_STORED : BLOB_END_MISMATCH;
 }

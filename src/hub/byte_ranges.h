@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of a file are present: ranges in order, none touching the next. */
+/* The bytes of a file that are present: sorted, disjoint, non-adjacent ranges. */
 #ifndef EY_HUB_BYTE_RANGES_H
 #define EY_HUB_BYTE_RANGES_H
 
@@ -16,17 +16,17 @@ struct byte_ranges {
     size_t n;
 };
 
-/* False: there are too many ranges; nothing was added. */
+/* Adds a range. Returns false and adds nothing if there are too many ranges. */
 bool byte_ranges_add(struct byte_ranges *x, uint64_t begin, uint64_t end);
-/* The first missing range below `size`; false: none is missing. */
+/* Finds the first missing range below `size`. Returns false if none is missing. */
 bool byte_ranges_first_gap(const struct byte_ranges *x, uint64_t size, uint64_t *begin,
                            uint64_t *end);
 uint64_t byte_ranges_total(const struct byte_ranges *x);
-/* How far everything is there from the beginning. */
+/* Length of the contiguous beginning. */
 uint64_t byte_ranges_prefix(const struct byte_ranges *x);
 
-/* As text: "eyelet 1 SIZE", then "BEGIN END" a line. Writing returns the length, less than
- * BYTE_RANGES_TEXT_BYTES; reading takes nothing but what writing made for a file of this size. */
+/* As text: "eyelet 1 SIZE", then "BEGIN END" per line. Writing returns the length, less than
+ * BYTE_RANGES_TEXT_BYTES. Reading accepts only what writing made for a file of this size. */
 enum { BYTE_RANGES_TEXT_BYTES = 64 + MAX_BYTE_RANGES * 44 };
 size_t byte_ranges_write(const struct byte_ranges *x, uint64_t size,
                          char text[BYTE_RANGES_TEXT_BYTES]);

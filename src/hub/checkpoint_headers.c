@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint's headers without its weights: files of the right sizes, holes but for the header,
- * so that everything that reads a checkpoint's headers reads these. Some kilobytes of a model of
- * some gigabytes. */
+/* Fetches a checkpoint's headers without its weights, as sparse files of the right sizes that the
+ * usual loaders can read: some kilobytes of some gigabytes. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@ enum {
     LENGTH_BYTES = 8,
     FIRST_BYTES = 64 << 10,
     MAX_SMALL_BYTES = 16 << 20,
-    GGUF_HEADER_BYTES = 24 << 20 /* tokens and merges are in it, 6 MB for 150,000 */
+    GGUF_HEADER_BYTES = 24 << 20 /* has tokens and merges, 6 MB for 150,000 */
 };
 
 static bool has_ending(const char *name, const char *ending)
@@ -33,7 +32,8 @@ static uint64_t safetensors_header_bytes(const struct buf *b)
     return length;
 }
 
-/* What is longer than its file or the limit stays as it came: who reads it says what is wrong. */
+/* A header that claims more than its file or the limit is stored as it is; the loader reports it.
+ */
 static bool fetch_safetensors_header(struct hub_request *r, const struct hub_model *model,
                                      const struct hub_file *file, const char *url, struct buf *out,
                                      ey_err *e)
@@ -49,7 +49,7 @@ static bool fetch_safetensors_header(struct hub_request *r, const struct hub_mod
     return hub_request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
 }
 
-/* How long it is, only reading says: as much as any has. */
+/* The header's length is known only by parsing it, so this fetches the most that any has. */
 static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *model,
                               const struct hub_file *file, const char *url, struct buf *out,
                               ey_err *e)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several ranges at once into several blobs: one thread, libcurl's multi interface.
+/* Downloads several ranges into several blobs at once, on one thread with libcurl's multi
+ * interface.
  *
- * Ranges are handed out in order, so what is there grows from the front, and the hash follows it
- * while the bytes are still in the page cache. A connection that breaks keeps what it brought; its
- * rest is handed out again. */
+ * Ranges are assigned in order, so files grow from the front, and hashing follows while the bytes
+ * are in the page cache. If a connection breaks, its bytes are kept and the rest is assigned again.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,20 +34,20 @@ struct download_item {
     const struct hub_file *file;
     struct blob blob;
     enum download_item_state state;
-    bool one_stream;      /* the server knows no ranges */
-    bool restarted;       /* what was here was damaged: it has begun anew */
-    bool notified;        /* that somebody else has it */
-    double retry_lock_at; /* of its lock */
+    bool one_stream;      /* the server does not support ranges */
+    bool restarted;       /* its partial file was damaged: restarted from 0 */
+    bool notified;        /* told the user that another process downloads it */
+    double retry_lock_at; /* when to try its lock again */
 };
 
 struct download_slot {
     struct download *download;
     struct hub_request request;
-    struct download_item *item; /* NULL: free */
-    uint64_t begin, at, end;    /* requested; at: where the next byte goes */
-    bool checked;               /* the reply is what was requested */
-    bool no_ranges;             /* it is not, because the server knows none */
-    int failures;               /* one after the other that brought nothing */
+    struct download_item *item; /* NULL: unused slot */
+    uint64_t begin, at, end;    /* the requested range; at: offset of the next byte */
+    bool checked;               /* the reply's headers match the request */
+    bool no_ranges;             /* the server sent the whole file instead */
+    int failures;               /* in a row, without a byte */
     double first_failure, retry_at;
 };
 
@@ -84,7 +85,7 @@ static bool check_range(struct download_slot *s, ey_err *e)
     return true;
 }
 
-/* All of the file where a part of it was requested: this stream goes on to the end, others stop. */
+/* Handles a server that sends the whole file for a range: this stream continues, others stop. */
 static bool check_whole(struct download_slot *s, ey_err *e)
 {
     const struct hub_response *r = &s->request.reply;
@@ -127,7 +128,7 @@ static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
 
 /* ---- what to ask for next ---- */
 
-/* The first bytes that are neither present nor requested; at most one range. */
+/* Finds the first bytes that are neither present nor requested, one range at most. */
 static bool next_range(const struct download *d, const struct download_item *item, uint64_t *begin,
                        uint64_t *end)
 {
@@ -179,7 +180,8 @@ static bool open_item(const struct download *d, struct download_item *item, ey_e
     return true;
 }
 
-/* The first item that has something to ask for; NULL with *ok: there is none now. */
+/* Returns the first item with bytes to request. Returns NULL, with *ok true, if there is none now.
+ */
 static struct download_item *next_item(struct download *d, uint64_t *begin, uint64_t *end, bool *ok,
                                        ey_err *e)
 {
@@ -228,7 +230,7 @@ static bool start_ranges(struct download *d, ey_err *e)
 
 /* ---- what has ended ---- */
 
-/* False: nothing has come for too long. */
+/* Schedules a retry. Fails if no byte has arrived for too long. */
 static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
 {
     const struct hub *hub = s->download->hub;
@@ -243,7 +245,7 @@ static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
     return hub_request_fail(&s->request, code, s->item->file->name, e);
 }
 
-/* A stream without ranges that breaks has brought nothing: it begins anew. */
+/* A broken stream without ranges cannot be resumed: it restarts. */
 static bool finish_transfer(struct download_slot *s, CURLcode code, ey_err *e)
 {
     struct hub_request *r = &s->request;
@@ -298,8 +300,8 @@ static bool fail_hash_mismatch(const struct download_item *item, const char *fou
                    item->file->name, found, item->file->etag);
 }
 
-/* A file that was here in part may have been damaged by what stopped it: it is downloaded once more
- * from its beginning. */
+/* If a resumed file has the wrong hash, its old part may be damaged: downloads it once more from
+ * the beginning. */
 static bool finish_item(const struct download *d, struct download_item *item, ey_err *e)
 {
     char found[HUB_ETAG_BYTES + 1];
@@ -323,7 +325,7 @@ static bool is_in_flight(const struct download *d, const struct download_item *i
     return false;
 }
 
-/* *worked: there may be more to do at once. */
+/* Hashes what has arrived. Sets *worked if there may be more to do right away. */
 static bool hash_all(struct download *d, bool *worked, ey_err *e)
 {
     *worked = false;
@@ -375,7 +377,7 @@ static bool report_and_check_stop(struct download *d)
     return o->stop && o->stop(o->user);
 }
 
-/* Until a connection that rests may go on; at most POLL_MS. */
+/* Milliseconds until a paused connection may retry, POLL_MS at most. */
 static int milliseconds_to_wait(const struct download *d)
 {
     double now = seconds_now(), wait = POLL_MS / 1000.0;
@@ -448,8 +450,7 @@ static void download_close(struct download *d)
     free(d->items);
 }
 
-/* Two files of the same bytes are one blob, so one lock: the second waits for the first and finds
- * it whole. */
+/* Files with equal contents share a blob and its lock: the second waits and finds it complete. */
 bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e)
 {
     struct download *d = calloc(1, sizeof(*d));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HF_ENDPOINT, HF_TOKEN and their kin. As huggingface_hub reads them (constants.py, _auth.py). */
+/* HF_ENDPOINT, HF_TOKEN and related variables, as huggingface_hub reads them (constants.py,
+ * _auth.py). */
 #include "hub/endpoint.h"
 
 #include <stdio.h>
@@ -78,7 +79,7 @@ static bool read_url(struct endpoint *ep, ey_err *e)
 
 /* ---- the token ---- */
 
-/* HF_TOKEN_PATH, else next to the cache in HF_HOME; false: there is no such place. */
+/* Returns the token's path: HF_TOKEN_PATH, else in HF_HOME. Returns false if neither is known. */
 static bool token_path(char *out, const char **source)
 {
     const char *given = env_or_null("HF_TOKEN_PATH"), *home = env_or_null("HF_HOME"),
@@ -99,7 +100,7 @@ static bool token_path(char *out, const char **source)
     return n > 0 && n < EY_MAX_PATH;
 }
 
-/* Without the blanks and line ends round it. */
+/* Stores the token without surrounding white space. */
 static bool store_token(struct endpoint *ep, const char *text, const char *source, ey_err *e)
 {
     text += strspn(text, " \t\r\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes by libcrypto. */
+/* Hashes with libcrypto. */
 #include "hub/etag_hash.h"
 
 #include <openssl/evp.h>

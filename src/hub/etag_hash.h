@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hash that a file's etag is: SHA-256 of its bytes, or SHA-1 of them as git has it, "blob SIZE"
- * and a NUL before. */
+/* The hash in a file's ETag: SHA-256 of its bytes, or git's SHA-1, with "blob SIZE" and a NUL
+ * before the bytes. */
 #ifndef EY_HUB_ETAG_HASH_H
 #define EY_HUB_ETAG_HASH_H
 
@@ -8,11 +8,11 @@
 #include "hub/name_checks.h"
 
 struct etag_hash;
-/* Which of the two, the etag's length says. */
+/* Selects the hash by the ETag's length. */
 bool etag_hash_open(struct etag_hash **h, const char *etag, uint64_t size, ey_err *e);
 void etag_hash_close(struct etag_hash **h);
 void etag_hash_add(struct etag_hash *h, const void *bytes, size_t n);
-/* Lower-case hexadecimal. */
+/* Writes the hash in lower-case hexadecimal and frees it. */
 void etag_hash_finish(struct etag_hash *h, char out[HUB_ETAG_BYTES + 1]);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests and their redirects. The token goes to the endpoint's origin and nowhere else: each hop
- * chooses its headers anew. */
+/* Requests and redirects. The token goes only to the endpoint's origin: each hop chooses its
+ * headers anew. */
 #include "hub/hub_request.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static bool append_header_line(const struct libcurl *lib, struct curl_slist **li
     return longer != NULL;
 }
 
-/* Compressed bytes are not the ones whose hash and length we know. */
+/* Asks for uncompressed bytes, whose hash and length we know. */
 static bool make_header_lists(struct hub *hub, ey_err *e)
 {
     char line[TOKEN_BYTES + 32];
@@ -84,7 +84,7 @@ static bool append_to_body(struct hub_request *r, const char *bytes, size_t n)
     return !r->truncated;
 }
 
-/* Bodies of other replies are of no use; what is wrong is in their headers. */
+/* Drops bodies of error replies; their headers say what is wrong. */
 static size_t take_hub_bytes(char *bytes, size_t size, size_t n, void *user)
 {
     struct hub_request *r = user;
@@ -114,8 +114,8 @@ static int watch_hub_transfer(void *user, curl_off_t to_get, curl_off_t got, cur
 
 /* ---- from opening to closing ---- */
 
-/* HTTP/1.1: each range has a connection of its own, which is what makes several of them faster than
- * one. */
+/* Uses HTTP/1.1, so that each range has a connection of its own, which is what makes them faster.
+ */
 static bool set_hub_options(struct hub_request *r)
 {
     const struct libcurl *lib = r->hub->endpoint.lib;
@@ -239,8 +239,7 @@ enum redirect_result hub_request_follow_redirect(struct hub_request *r, ey_err *
 
 /* ---- what went wrong ---- */
 
-/* Of statuses: too slow or too many, and what a hub or its CDN says when it is unwell, or a signed
- * address has expired. */
+/* Retries on timeouts, rate limits, server and CDN errors, and expired signed URLs. */
 bool hub_request_may_retry(const struct hub_request *r, CURLcode code)
 {
     int status = r->reply.status;
@@ -372,7 +371,7 @@ static bool is_answered(const struct hub_request *r)
            (r->head && r->reply.status >= 300 && r->reply.status < 400);
 }
 
-/* Follows redirects to their end. False: *code says why, or *e where *final is set. */
+/* Follows redirects to their end. On failure *code has the reason, or *e if *final is set. */
 static bool perform_with_redirects(struct hub_request *r, const char *url, bool head,
                                    CURLcode *code, bool *final, ey_err *e)
 {
@@ -399,7 +398,7 @@ static bool perform_with_retries(struct hub_request *r, const char *what, const 
         if (perform_with_redirects(r, url, head, &code, &final, e)) return true;
         if (final) return false;
         bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST ||
-                           code == CURLE_COULDNT_CONNECT; /* said at once to who is not online */
+                           code == CURLE_COULDNT_CONNECT; /* fail at once when offline */
         if (!left || unreachable || !hub_request_may_retry(r, code))
             return hub_request_fail(r, code, what, e);
         if (!hub_pause(r->hub, hub_response_retry_after(&r->reply, pause), e)) return false;

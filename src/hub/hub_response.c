@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hub's headers and JSON, read. Nothing of them is trusted: what becomes a path has passed
- * name_checks.h, what becomes a length a range. */
+/* Parses the hub's headers and JSON. They are untrusted: whatever becomes a path passes
+ * name_checks.h, whatever becomes a length a range check. */
 #include "hub/hub_response.h"
 
 #include <ctype.h>
@@ -68,7 +68,7 @@ void hub_response_header(struct hub_response *r, const char *line, size_t n)
             store_header_value(r, wanted[i].out, wanted[i].size, value, (size_t)(end - value));
 }
 
-/* Digits to a number of at most max_file_bytes; *end is what follows them. */
+/* Parses digits to a number of at most max_file_bytes; *end is what follows them. */
 static bool read_byte_count(const char *text, uint64_t *out, const char **end)
 {
     enum { MOST_DIGITS = 18 };
@@ -188,7 +188,7 @@ static int compare_names(const void *a, const void *b)
 
 static bool has_shard_name(const struct shard_names *names, const char *name)
 {
-    for (size_t i = names->n; i-- > 0;) /* tensors of a shard follow each other, mostly */
+    for (size_t i = names->n; i-- > 0;) /* tensors of a shard are mostly adjacent */
         if (strcmp(names->item[i], name) == 0) return true;
     return false;
 }

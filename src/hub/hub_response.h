@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hub's responses, parsed: headers and JSON. All input from the network is validated here. */
+/* Parses the hub's responses: headers and JSON. All input from the network is validated here. */
 #ifndef EY_HUB_HUB_RESPONSE_H
 #define EY_HUB_HUB_RESPONSE_H
 
@@ -10,8 +10,8 @@
 #include "base/limits.h"
 #include "hub/name_checks.h"
 
-/* Headers of one reply, as they came; "" are absent. One that is too long is absent, and `too_long`
- * is set. */
+/* Headers of a reply; "" if absent. A header that is too long counts as absent and sets `too_long`.
+ */
 struct hub_response {
     int status;
     bool too_long;
@@ -21,39 +21,39 @@ struct hub_response {
     char error_code[64], error_message[256], retry_after[32];
 };
 
-/* Takes a header line, with its line end. A status line begins anew. */
+/* Takes a header line with its line break. A status line resets the headers. */
 void hub_response_header(struct hub_response *r, const char *line, size_t n);
 
 /* A file of a repository at one commit. */
 struct hub_file {
     char name[HUB_FILE_NAME_BYTES + 1];
-    char etag[HUB_ETAG_BYTES + 1]; /* its hash, and its blob's name */
+    char etag[HUB_ETAG_BYTES + 1]; /* its hash and blob name */
     uint64_t size;
 };
 
-/* Etag and size out of the reply to a HEAD; `commit` is the requested one. */
+/* Reads ETag and size from the reply to a HEAD; `commit` is the requested one. */
 bool hub_response_metadata(const struct hub_response *r, const char *commit, struct hub_file *file,
                            ey_err *e);
 
-/* "bytes 5-9/100"; false: it is not that. */
+/* Parses Content-Range, "bytes 5-9/100". Returns false if it is malformed. */
 bool hub_response_range(const struct hub_response *r, uint64_t *begin, uint64_t *end,
                         uint64_t *total);
-/* Seconds of Retry-After, at most 60; `otherwise` where there is none. */
+/* Seconds of Retry-After, at most 60, or `otherwise` if it is absent. */
 double hub_response_retry_after(const struct hub_response *r, double otherwise);
 
-/* GET api/models/NAME/revision/REVISION: the commit, and whether a file is there. */
+/* The reply to GET api/models/NAME/revision/REVISION: the commit and the files. */
 struct repo_listing {
     char commit[HUB_COMMIT_BYTES + 1];
     json_object *json;
 };
 bool repo_listing_read(struct repo_listing *out, const char *text, size_t n, ey_err *e);
 bool repo_listing_has(const struct repo_listing *listing, const char *file);
-/* The i-th file; NULL: there are no more, or it has no name. */
+/* Returns the i-th file's name, or NULL if there are no more or it has no name. */
 const char *repo_listing_at(const struct repo_listing *listing, size_t i);
 size_t repo_listing_count(const struct repo_listing *listing);
 void repo_listing_free(struct repo_listing *listing);
 
-/* The shards that a model.safetensors.index.json names, each once, in order of their names. */
+/* The shards that model.safetensors.index.json names, sorted, without duplicates. */
 struct shard_names {
     char (*item)[HUB_FILE_NAME_BYTES + 1];
     size_t n;

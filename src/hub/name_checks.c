@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names, etags and commits from the network, before they become paths. */
+/* Checks names, ETags and commits from the network before they become paths. */
 #include "hub/name_checks.h"
 
 #include <string.h>

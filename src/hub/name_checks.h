@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the hub says that becomes part of a path, and what of it may. */
+/* Checks of strings from the hub before they become part of a path. */
 #ifndef EY_HUB_NAME_CHECKS_H
 #define EY_HUB_NAME_CHECKS_H
 
@@ -14,17 +14,17 @@ enum {
     HUB_SHA256_HEX = 64
 };
 
-/* 40 lower-case hexadecimal digits. */
+/* Whether it is a commit: 40 lower-case hexadecimal digits. */
 bool is_commit_hash(const char *text);
-/* A hash in lower-case hexadecimal: SHA-256 of a file's bytes, or SHA-1 as git has it. */
+/* Whether it is a hash in lower-case hexadecimal: SHA-256, or git's SHA-1. */
 bool is_etag_hash(const char *text);
-/* A file of the repository's own folder: letters, digits, '-', '_' and '.', no '.' or '-' first, no
+/* Whether it is a plain file name: letters, digits, '-', '_' and '.', no leading '.' or '-', no
  * "..". */
 bool is_safe_file_name(const char *text);
-/* As the hub allows them: is_safe_file_name()'s letters in each part, at most 96 in total, no "--".
- */
+/* Whether it is a repository name as the hub allows: the characters of is_safe_file_name() in each
+ * part, at most 96 in total, no "--". */
 bool is_hub_repo_name(const char *name);
-/* `"x"` and `W/"x"` are x. Writes at most `size` bytes; false: it is longer. */
+/* Unquotes an ETag: `"x"` and `W/"x"` become x. Returns false if it does not fit `size` bytes. */
 bool etag_unquote(char *out, size_t size, const char *etag);
 
 #endif

@@ -64,14 +64,14 @@ bool official_model_is(const char *repository)
 
 /* ---- tensors ---- */
 
-/* The JSON of a safetensors header as it grows, and how long the data is. */
+/* The JSON of a safetensors header under construction, and the data's length. */
 struct header {
     struct buf json;
     uint64_t bytes;
 };
 
 struct extent {
-    int64_t rows, cols; /* cols 0: a vector */
+    int64_t rows, cols; /* cols 0 for a vector */
 };
 
 static void add_shape(struct header *h, const char *name, const char *dtype, unsigned size,
@@ -102,7 +102,7 @@ static int64_t blocks_of(int64_t n)
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
-/* In FP8 checkpoints a byte a weight, and a scale for each block of 128 x 128. */
+/* Adds a linear layer; in FP8 checkpoints a byte per weight and a scale per 128 x 128 block. */
 static void add_linear(struct header *h, const struct official_model *m, int layer,
                        const char *part, struct extent extent)
 {
@@ -138,7 +138,7 @@ static void add_text_layer(struct header *h, const struct official_model *m, int
     add_linear(h, m, i, "mlp.down_proj", (struct extent){hidden, s->mlp});
 }
 
-/* A matrix, or a norm without columns, with its bias. */
+/* Adds a matrix, or a norm (no columns), and its bias. */
 static void add_with_bias(struct header *h, const char *module, struct extent extent)
 {
     add_bf16(h, extent, "model.visual.%s.weight", module);
@@ -180,7 +180,7 @@ static void add_vision_merger(struct header *h, const struct official_shape *s, 
     }
 }
 
-/* The patch embedding has five dimensions, which only its name tells here. */
+/* Adds the patch embedding, which has five dimensions. */
 static void add_patch_embedding(struct header *h, const struct official_shape *s)
 {
     uint64_t n = (uint64_t)s->v_hidden * PATCH_VALUES * 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Taking models out of the cache. Every step is relative to an open folder and follows no link, so
- * nothing outside of the repository's folder can be touched, whatever lies in it. */
+/* Removes models from the cache. Every step is relative to an open folder and follows no link, so
+ * nothing outside the repository's folder can be touched. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,13 +31,13 @@ static DIR *open_directory_at(int at, const char *name)
 
 /* ---- whole trees ---- */
 
-/* A file's bytes are given back with its last name. */
+/* Disk space freed by deleting a name: the file's, if it is its last name. */
 static uint64_t freed_bytes(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 ? (uint64_t)st->st_blocks * BLOCK : 0;
 }
 
-/* Adds up, and removes if asked to. False: something cannot be removed; errno says why. */
+/* Sums up a tree's bytes and, if `removing`, deletes it. On failure errno says why. */
 static bool walk_tree(int at, const char *name, int depth, bool removing, uint64_t *bytes)
 {
     struct stat st;
@@ -84,7 +84,7 @@ static void blob_names_free(struct blob_names *x)
     *x = (struct blob_names){0};
 }
 
-/* …/blobs/NAME, the only kind of link that a snapshot has. */
+/* Returns NAME if the link's target is …/blobs/NAME, the only kind of link in a snapshot. */
 static const char *linked_blob(int at, const char *name, char target[EY_MAX_PATH])
 {
     ssize_t n = readlinkat(at, name, target, EY_MAX_PATH - 1);
@@ -120,7 +120,7 @@ static bool collect_blobs(struct blob_names *out, int at, const char *name, int 
     return ok;
 }
 
-/* Blobs of one snapshot into `own`, those of all others into `others`. */
+/* Collects the blobs of one snapshot in `own`, those of all others in `others`. */
 static bool collect_all_blobs(int repository, const char *commit, struct blob_names *own,
                               struct blob_names *others, size_t *n_others)
 {
@@ -151,7 +151,7 @@ static bool remove_blobs(int repository, const struct blob_names *own,
     return ok;
 }
 
-/* References that hold the commit. */
+/* Removes the references to the commit. */
 static bool remove_refs(int at, const char *name, const char *commit, int depth)
 {
     DIR *d = depth < MAX_DEPTH ? open_directory_at(at, name) : NULL;
@@ -175,7 +175,7 @@ static bool remove_refs(int at, const char *name, const char *commit, int depth)
     return ok;
 }
 
-/* What huggingface_hub notes of a commit besides. */
+/* Removes huggingface_hub's other records of a commit. */
 static bool remove_commit_metadata(int repository, const char *commit)
 {
     char name[REPOSITORY_REVISION_BYTES + 8];
@@ -190,7 +190,7 @@ static bool remove_commit_metadata(int repository, const char *commit)
     return ok;
 }
 
-/* The reference goes first: what it leads to is whole as long as it is there. */
+/* Removes the reference first: while it exists, its snapshot must be complete. */
 static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *bytes,
                           size_t *n_others)
 {
@@ -246,7 +246,7 @@ static bool fail_removal(const struct hub_removal *r, ey_err *e)
     return ey_fail(e, EY_IO, "%.500s cannot be removed: %s", r->directory, strerror(errno));
 }
 
-/* Models that lie on another disk behind a link are somebody's own arrangement. */
+/* Refuses a repository folder that is a link: the user has moved it to another disk. */
 static bool check_directory(const struct hub_removal *r, const struct repository *repository,
                             ey_err *e)
 {
@@ -288,7 +288,7 @@ bool hub_plan_removal(struct hub_removal *out, const struct repository *reposito
     if (!walk_snapshot(out, false, &out->bytes, &n_others)) return fail_removal(out, e);
     if (n_others) return true;
     out->commit[0] = 0;
-    out->bytes = 0; /* the only one: all of it */
+    out->bytes = 0; /* the only snapshot: remove everything */
     return walk_tree(AT_FDCWD, out->directory, 0, false, &out->bytes) || fail_removal(out, e);
 }
 

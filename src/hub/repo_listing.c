@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a repository has: the listing, then a HEAD for each file that is wanted, as huggingface_hub
- * asks. */
+/* Lists a repository: its listing, then a HEAD for each file that we need, as huggingface_hub does.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@ enum { MAX_LISTING_BYTES = 16 << 20 };
 #define INDEX_FILE "model.safetensors.index.json"
 #define SINGLE_FILE "model.safetensors"
 
-/* What eyelet reads, and what transformers and vLLM look for along with it; all of it is small. */
+/* Small files that eyelet, transformers and vLLM read. */
 static const struct {
-    const char *name, *must; /* must: why it cannot do without */
+    const char *name, *must; /* must: why it is required, or NULL */
 } small_files[] = {
     {"config.json", "is it a model?"},
     {"tokenizer.json", NULL},
@@ -44,7 +44,7 @@ struct repo_query {
 
 /* ---- the listing ---- */
 
-/* A branch's '/' is %2F: all other letters of a revision are plain (repository_parse). */
+/* A branch's '/' becomes %2F; all other characters of a revision are plain (repository_parse). */
 static char *listing_url(const struct repo_query *s)
 {
     const struct repository *r = &s->model->repository;
@@ -125,7 +125,7 @@ static bool add_shards(struct repo_query *s, ey_err *e)
 
 static bool add_weights(struct repo_query *s, ey_err *e)
 {
-    if (repo_listing_has(&s->listing, SINGLE_FILE)) /* an index beside it is stale */
+    if (repo_listing_has(&s->listing, SINGLE_FILE)) /* ignore a stale index beside it */
         return add_repo_file(s, SINGLE_FILE, e);
     if (repo_listing_has(&s->listing, INDEX_FILE))
         return add_repo_file(s, INDEX_FILE, e) && add_shards(s, e);
@@ -137,7 +137,7 @@ static bool add_weights(struct repo_query *s, ey_err *e)
 
 /* ---- GGUF files ---- */
 
-/* Names of the files of models, [n]; the caller frees the list. */
+/* Returns the names of the GGUF files of models, [n]; the caller frees the list. */
 static const char **gguf_names(const struct repo_query *s, int *n)
 {
     const size_t all = repo_listing_count(&s->listing);
@@ -150,7 +150,7 @@ static const char **gguf_names(const struct repo_query *s, int *n)
     return names;
 }
 
-/* With a tag, or where there is nothing else. */
+/* Whether to pull GGUF: if a tag asks for it, or if the repository has nothing else. */
 static bool wants_gguf(const struct repo_query *s)
 {
     int n;
@@ -174,7 +174,7 @@ static bool fail_tag(const struct repo_query *s, const char *const *names, int n
                    s->model->repository.tag, n ? "are: " : "is none at all", tags);
 }
 
-/* The vision encoder's file beside the model's: one, the best. */
+/* Returns the best vision encoder file (mmproj), or NULL. */
 static const char *best_mmproj(const struct repo_query *s)
 {
     const char *best = NULL;
@@ -186,7 +186,7 @@ static const char *best_mmproj(const struct repo_query *s)
     return best;
 }
 
-/* All parts of one file, and the vision encoder's. */
+/* Adds all parts of a split file, and the vision encoder's. */
 static bool add_gguf_files(struct repo_query *s, const char *first, ey_err *e)
 {
     const char *mmproj = best_mmproj(s);

@@ -28,8 +28,8 @@ static bool is_link_to(const char *path, const char *target)
     return n >= 0 && (size_t)n == strlen(target) && memcmp(text, target, (size_t)n) == 0;
 }
 
-/* Where the file system knows no links (exFAT, some shares), the blob itself becomes the snapshot's
- * file. */
+/* On file systems without symbolic links (exFAT, some shares) the blob itself becomes the
+ * snapshot's file. */
 static bool move_blob_to_snapshot(const struct hub_model *model, const struct hub_file *file,
                                   const char *path, ey_err *e)
 {
@@ -38,8 +38,8 @@ static bool move_blob_to_snapshot(const struct hub_model *model, const struct hu
     return (n < (int)sizeof(blob) && rename(blob, path) == 0) || hub_cache_fail(path, "written", e);
 }
 
-/* A link that leads elsewhere is replaced in one step; a file of its own is somebody's who has no
- * links. */
+/* Atomically replaces a link with another target. Leaves a regular file alone: it is from a file
+ * system without links. */
 static bool write_link(const struct hub_model *model, const struct hub_file *file,
                        const char *folder, ey_err *e)
 {
@@ -64,7 +64,7 @@ static bool write_link(const struct hub_model *model, const struct hub_file *fil
 
 /* ---- the reference ---- */
 
-/* refs/pr/3 has folders. */
+/* Makes parent folders, as refs/pr/3 needs. */
 static bool make_parent_directories(char *path, const char *below, ey_err *e)
 {
     bool ok = true;
@@ -95,7 +95,7 @@ static bool write_ref(const struct hub_model *model, ey_err *e)
     return false;
 }
 
-/* Backup programs leave out a folder that has this (bford.info/cachedir). */
+/* Writes CACHEDIR.TAG, which makes backup programs skip the folder (bford.info/cachedir). */
 static void write_cachedir_tag(const struct hub_model *model)
 {
     static const char text[] =
