@@ -84,18 +84,23 @@ mkdir empty
 try 'an empty folder' 2 - 'has no images' search empty x
 
 # ---- killed on the way ----
+# What was committed (every 2 s) before the kill is not done again. A machine that indexes all in less passes, too.
 mkdir many
-for i in $(seq 160); do cp "$examples/18-1280x720.jpg" "many/$i.jpg"; done
+images=400
+for i in $(seq $images); do cp "$examples/18-1280x720.jpg" "many/$i.jpg"; done
 "$eyelet" search many --threads 1 >/dev/null 2>&1 &
 pid=$!
 some_done() { ended $pid || { "$eyelet" search many x --no-update --json 2>/dev/null | grep -q '"images": [1-9]'; }; }
 await some_done
 kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
+first=$?
 "$eyelet" search many >out 2>err
-grep -qE '160 images: (1?[0-9]?[0-9]) indexed now, 0 failed' err && ! grep -q '160 indexed now' err
+[ $first -eq 0 ] ||
+  { grep -qE "$images images: [0-9]+ indexed now, 0 failed" err && ! grep -q "$images indexed now" err; }
 say 'goes on where it was'
-"$eyelet" search many x --top 1 >out 2>err && "$eyelet" search many x --top 200 >out 2>err && [ "$(wc -l <out)" -eq 160 ]
+"$eyelet" search many x --top 1 >out 2>err && "$eyelet" search many x --top $images >out 2>err &&
+  [ "$(wc -l <out)" -eq $images ]
 say 'all are there'
 
 # Two programs at once: one waits, or says that it cannot write; the index is whole afterwards.
