@@ -112,11 +112,11 @@ foreign_row() { # foreign_row SIZE KIND FOLDER
   [ -f "$3/model.gguf" ] && model=$3/model.gguf
   plan=$("$eyelet" plan "$model" --vram 8151MiB --vram-used 1151MiB --sm-count 30 --json --quiet) || true
   if [[ $plan == '{"fits": true'* ]]; then
-    echo "| ${1^^} | $name, $(printf '%d.%02d' $((bytes / 1000000000)) $((bytes / 10000000 % 100))) GB | $(grouped "$(mib \
+    echo "| ${1^^} | $name, $(printf '%d.%d' $((bytes / 1000000000)) $((bytes / 100000000 % 10))) GB | $(grouped "$(mib \
       "$(number total_bytes)")") of $(grouped "$(mib "$(number budget_bytes)")") MiB | $(grouped \
       "$(number max_model_len)") | $(given_up) |"
   else
-    echo "| ${1^^} | $name, $(printf '%d.%02d' $((bytes / 1000000000)) $((bytes / 10000000 % 100))) GB | does not fit, $(grouped "$(mib \
+    echo "| ${1^^} | $name, $(printf '%d.%d' $((bytes / 1000000000)) $((bytes / 100000000 % 10))) GB | does not fit, $(grouped "$(mib \
       "$(number shortfall_bytes)")") MiB too many | | |"
   fi
 }
