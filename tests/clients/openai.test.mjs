@@ -388,7 +388,7 @@ for (const [what, request, kind, status, param, pattern] of errors)
 test('refused: vision tokens in a completion', () =>
   refused(client.completions.create({ model, prompt: '<|vision_start|><|image_pad|><|vision_end|>' }), BadRequestError, { status: 400, says: /vision|image/i }));
 
-test('refused: a path that is not there', () => refused(client.embeddings.create({ model, input: 'x' }), NotFoundError, { status: 404, says: /embeddings|404/ }));
+test('refused: a path that is not there', () => refused(client.moderations.create({ input: 'x' }), NotFoundError, { status: 404, says: /moderations|404/ }));
 
 test('after all that, the server is as it was', async () => {
   await Promise.all([idle(server), idle(slow)]);

@@ -16,8 +16,8 @@ offers() { # offers WANTED WORD...: the last word is what Tab is pressed after
   got=$(printf '%s\n' "${COMPREPLY[@]}" | sort | tr '\n' ' ')
   [ "$got" = "$wanted " ] || { echo "eyelet $*: $got, not $wanted"; status=1; }
 }
-offers 'caption chat' c
-offers 'serve' help se
+offers 'caption chat convert' c
+offers 'search serve' help se
 offers '--max-connections --max-loaded-models --max-model-len --max-num-batched-tokens --max-num-queued-reqs --max-num-seqs --max-pixels' serve --max-
 offers 'auto cpu cuda ref' ask --device ''
 offers 'cpu cuda' ask --device = c

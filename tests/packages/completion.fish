@@ -13,7 +13,7 @@ function offers # offers LINE WANTED...: what is offered, sorted
         set -g wrong 1
     end
 end
-offers 'eyelet c' caption chat
+offers 'eyelet c' caption chat convert
 offers 'eyelet serve --max-n' --max-num-batched-tokens --max-num-queued-reqs --max-num-seqs
 offers 'eyelet ask --device c' cpu cuda
 offers 'eyelet ask pict' picture.jpg

@@ -31,8 +31,8 @@ offers() { # offers LINE WANTED...: after Tab those words stand on the terminal
   zpty -w -n shell $'\x15'
   for word; do [[ $screen == *"$word"* ]] || { print -r -- "$line: no $word in ${(q)screen}"; wrong=1; }; done
 }
-offers 'eyelet c' caption chat
-offers 'eyelet help se' serve
+offers 'eyelet c' caption chat convert
+offers 'eyelet help se' search serve
 offers 'eyelet serve --max-num-' max-num-seqs max-num-queued-reqs 'requests that may wait'
 offers 'eyelet ask --device c' cpu cuda
 offers 'eyelet ask pict' picture.jpg

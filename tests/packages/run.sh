@@ -96,7 +96,7 @@ page_is_sound() { # ... PAGE: groff has nothing to say, and each option of help 
   cat "$work/said"
   [ ! -s "$work/said" ] || return 1
   [ "$name" != eyelet ] || return 0
-  for option in $("$build/eyelet" help "${name#eyelet-}" | grep -oE '^  --[a-z-]+'); do
+  for option in $("$build/eyelet" help "${name#eyelet-}" | grep -oE '^  --[a-z0-9-]+'); do
     grep -qE -- "^ +$option( |$)" <<<"$text" || { echo "$option is not in it"; return 1; }
   done
 }

@@ -83,12 +83,11 @@ static const struct command commands[] = {
      "  eyelet chat photo.jpg\n"
      "  eyelet chat --system \"Answer in one sentence.\" photo.jpg\n"},
     {"search", SEARCH, cmd_search, "FOLDER [QUERY]", "the images of a folder that fit a text",
-     "Makes an index of the folder's images, those below its folders too, in the file\n"
-     ".eyelet-index.sqlite in it, then prints the best with their scores. Later runs index what "
-     "is\n"
-     "new or has changed, by size and time, and forget what is gone; one that is stopped goes on\n"
-     "where it was. Without QUERY or --like the index is brought up to date and nothing is "
-     "printed.\n"
+     "Keeps an index of the folder's images, sub-folders included, in the file "
+     ".eyelet-index.sqlite\n"
+     "there, and prints the best with their scores. Each run indexes new and changed images, by\n"
+     "size and time, forgets deleted ones, and resumes where an earlier run was stopped. Without\n"
+     "QUERY or --like it only updates the index.\n"
      "Needs an embedding model (docs/guides/embeddings.md).\n"
      "\n"
      "  eyelet search photos \"red bicycle at night\"\n"
