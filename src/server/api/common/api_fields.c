@@ -185,6 +185,17 @@ bool field_text(const struct api_reading *r, const char *path, json_object *valu
     return true;
 }
 
+bool field_text_part(const struct api_reading *r, const struct field_path *path, json_object *value,
+                     ey_part *out)
+{
+    const char *text = NULL;
+    size_t n = 0;
+    if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
+    if (!field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n)) return false;
+    *out = (ey_part){.type = EY_PART_TEXT, .bytes = text, .n_bytes = n};
+    return true;
+}
+
 bool field_name(const struct api_reading *r, const char *path, json_object *value, size_t max,
                 struct arena *arena, const char **text)
 {

@@ -51,6 +51,9 @@ bool field_bool(const struct api_reading *r, const char *path, json_object *valu
 /* Text of at most `max` bytes, borrowed from the JSON; it may hold NUL bytes. */
 bool field_text(const struct api_reading *r, const char *path, json_object *value, size_t max,
                 const char **text, size_t *n);
+/* A part of at most EY_MAX_TEXT_BYTES of text, borrowed from the JSON. Fails if `value` is NULL. */
+bool field_text_part(const struct api_reading *r, const struct field_path *path, json_object *value,
+                     ey_part *out);
 /* The same as a C string of 1 .. max bytes, copied to `arena`. */
 bool field_name(const struct api_reading *r, const char *path, json_object *value, size_t max,
                 struct arena *arena, const char **text);

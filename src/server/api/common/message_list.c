@@ -113,11 +113,9 @@ bool message_list_add_bytes(const struct api_reading *r, struct message_list *li
 bool message_list_add_text(const struct api_reading *r, struct message_list *list,
                            const struct field_path *path, json_object *value)
 {
-    const char *text;
-    size_t n;
-    if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
-    return field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n) &&
-           message_list_add_bytes(r, list, path->text, text, n);
+    ey_part text;
+    return field_text_part(r, path, value, &text) &&
+           message_list_add_bytes(r, list, path->text, text.bytes, text.n_bytes);
 }
 
 bool message_list_add_content(struct api_parser *p, struct message_list *list,

@@ -87,17 +87,6 @@ static bool read_image_member(struct api_parser *p, const struct field_path *pat
     return api_fail_value(p->reading.error, url.text, "%s is missing", url.text);
 }
 
-static bool read_input_text(const struct api_reading *r, const struct field_path *path,
-                            json_object *value, ey_part *out)
-{
-    const char *text;
-    size_t n;
-    if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
-    if (!field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n)) return false;
-    *out = (ey_part){.type = EY_PART_TEXT, .bytes = text, .n_bytes = n};
-    return true;
-}
-
 /* Names that Jina, Voyage and vLLM have for the same. */
 static const char *const image_members[] = {"image_url", "image", "image_base64"};
 
@@ -106,14 +95,14 @@ static bool read_part_of_input(struct api_parser *p, const struct field_path *pa
 {
     const struct field_path text = field_member(path, "text"), type = field_member(path, "type");
     if (json_object_is_type(part, json_type_string))
-        return read_input_text(&p->reading, path, part, out);
+        return field_text_part(&p->reading, path, part, out);
     if (!json_object_is_type(part, json_type_object))
         return api_fail_field(p->reading.error, path->text, "an object", part);
     for (size_t i = 0; i < COUNT(image_members); i++)
         if (json_member(part, image_members[i]))
             return read_image_member(p, path, part, image_members[i], out);
     if (json_member(part, "text"))
-        return read_input_text(&p->reading, &text, json_member(part, "text"), out);
+        return field_text_part(&p->reading, &text, json_member(part, "text"), out);
     return api_fail_field(p->reading.error, type.text, "\"text\" or \"image_url\"",
                           json_member(part, "type"));
 }
@@ -151,7 +140,7 @@ static bool read_input_object(struct api_parser *p, const struct field_path *pat
             !read_image_member(p, path, value, image_members[i], &out->part[out->n++]))
             return false;
     return !json_member(value, "text") ||
-           read_input_text(&p->reading, &text, json_member(value, "text"), &out->part[out->n++]);
+           field_text_part(&p->reading, &text, json_member(value, "text"), &out->part[out->n++]);
 }
 
 static bool read_own_instruction(struct api_parser *p, const struct field_path *path,

@@ -15,17 +15,6 @@
 
 /* ---- parts ---- */
 
-static bool read_text_part(const struct api_reading *r, const struct field_path *path,
-                           json_object *value, ey_part *out)
-{
-    const char *text;
-    size_t n;
-    if (!value) return api_fail_value(r->error, path->text, "%s is missing", path->text);
-    if (!field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n)) return false;
-    *out = (ey_part){.type = EY_PART_TEXT, .bytes = text, .n_bytes = n};
-    return true;
-}
-
 static bool read_detail(const struct api_reading *r, const struct field_path *path,
                         json_object *value, struct image_ref *ref)
 {
@@ -106,14 +95,14 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
                       ey_part *out)
 {
     static const char *const known[] = {"type", "text", "refusal", "image_url", "uuid"};
-    if (json_object_is_type(part, json_type_string)) return read_text_part(r, path, part, out);
+    if (json_object_is_type(part, json_type_string)) return field_text_part(r, path, part, out);
     if (!json_object_is_type(part, json_type_object))
         return api_fail_field(r->error, path->text, "an object", part);
     const char *type = part_type(part);
     if (!field_members_known(r, "messages[].content[]", part, known, COUNT(known))) return false;
     if (!strcmp(type, "text") || !strcmp(type, "refusal")) {
         struct field_path name = field_member(path, type);
-        return read_text_part(r, &name, json_member(part, type), out);
+        return field_text_part(r, &name, json_member(part, type), out);
     }
     if (strcmp(type, "image_url") != 0) return refuse_part(r, path, part, type);
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
@@ -140,7 +129,7 @@ static bool read_content(const struct api_reading *r, struct image_refs *images,
     if (!parts) return api_fail_memory(r->error);
     out->parts = parts;
     out->n_parts = n;
-    if (!list) return read_text_part(r, &path, value, parts);
+    if (!list) return field_text_part(r, &path, value, parts);
     for (size_t i = 0; i < n; i++) {
         struct field_path item = field_item(&path, i);
         if (!read_part(r, images, &item, out->role, json_object_array_get_idx(value, i), &parts[i]))
