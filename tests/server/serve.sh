@@ -83,6 +83,7 @@ say 'leaves standard output alone'
 
 # On a CPU no line speaks of a GPU but those that scripts search vLLM's log for. Options from a file; the network's address.
 printf 'port: 0\nmax-num-seqs: 2\nserved-model-name: [from-file]\ndevice: cpu\nhost: 0.0.0.0\ninsecure: true\n' >serve.yaml
+: >err # the first server's says ready, too: a SIGTERM that comes before the program runs may be lost
 "$eyelet" serve "$model" --config serve.yaml --max-num-seqs 1 >out 2>err </dev/null &
 server=$!
 await is_ready
