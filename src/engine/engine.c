@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine: opens a model with all the memory it will ever use, and closes it. */
+/* The engine's smaller public functions: struct versions, plan, properties. */
 #include "engine/engine_internal.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "eyelet/tool_calls.h"
 
-/* Up to the last field that the first version of the library had. */
+/* The options up to the last field of the library's first version. */
 bool engine_options_read(ey_engine_options *out, const ey_engine_options *given, ey_err *e)
 {
     const size_t least = offsetof(ey_engine_options, notice_user) + sizeof(given->notice_user);
@@ -36,7 +36,7 @@ const char *ey_version(void)
     return EY_VERSION;
 }
 
-/* For waits until a time that nobody sets back. */
+/* Initializes a condition variable for timed waits on the monotonic clock. */
 void cond_init_monotonic(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;
@@ -57,7 +57,7 @@ ey_sampling ey_model_sampling(const ey_engine *engine)
     return engine->devices.model.sampling;
 }
 
-/* All that is neither weights nor KV cache. */
+/* Returns the bytes of everything but weights and KV cache. */
 static uint64_t workspace_bytes(const struct plan *p)
 {
     return p->bytes[PLAN_IMAGE_CACHE] + p->bytes[PLAN_SHARED_WORKSPACE] +

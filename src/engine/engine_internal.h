@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine's files share: the open engine and the buffers planned at start. */
+/* Structs that the engine's files share: the open engine and the buffers planned at start. */
 #ifndef EY_ENGINE_INTERNAL_H
 #define EY_ENGINE_INTERNAL_H
 
@@ -19,8 +19,8 @@ struct host_buffers {
     float *logits;            /* [vocabulary] */
     float *normed;            /* [hidden] for rescoring */
     float *rescore_norm;      /* [hidden] the final norm's weights */
-    float *score_weights;     /* [hidden] of a reranker: the head's "yes" less its "no" */
-    int32_t *token;           /* [max_rows] of one step, as are the next three */
+    float *score_weights;     /* [hidden] of a reranker: the head's "yes" row minus its "no" row */
+    int32_t *token;           /* [max_rows] of one step, as the next three */
     int32_t *feature;
     int32_t *row_seq;
     int32_t *row_slot;
@@ -30,7 +30,7 @@ struct host_buffers {
     int32_t *logits_row;  /* [max_logits] */
 };
 
-/* What a running request has to itself. */
+/* Resources of one running request. */
 struct request_slot {
     struct sampler sampler;
     int32_t *blocks; /* [max_blocks] of the KV cache, in token order */
@@ -42,72 +42,74 @@ struct scheduled_chunk {
     ey_generation *gen;
     int first, n; /* rows of the request */
     bool wants_logits;
-    bool wants_vector; /* of its last row, or a score */
+    bool wants_vector; /* needs the vector or score of its last row */
 };
 
 enum { MAX_UNREAD_DEFAULT = 256 };
-#define UNREAD_SECONDS_DEFAULT 30.0 /* then a request whose text nobody fetches is ended */
-/* Decoding requests wait no longer for a prompt chunk or a vision slice, as far as they can be cut.
- */
+#define UNREAD_SECONDS_DEFAULT 30.0 /* after that, a request with unfetched text is ended */
+/* The longest time that a prompt chunk or a vision slice delays decoding requests, as far as these
+ * can be cut. */
 #define SLICE_SECONDS_DEFAULT 0.2
-/* Fast devices take turns sooner: after so many decode steps, but not before so much time. */
+/* Fast devices take turns sooner, after this many decode steps, but not before this many
+ * seconds. */
 #define SLICE_DECODE_STEPS 12
 #define SLICE_SECONDS_MIN 0.02
 
-/* How far the backend is with the form of its weights (schedule/refine_weights.c). */
+/* The state of weight refinement (schedule/refine_weights.c). */
 struct refinement {
     struct refine_progress progress;
-    bool left;         /* there is more to do */
-    bool eager;        /* requests do not keep it waiting */
+    bool left;         /* work is left */
+    bool eager;        /* also works while requests run */
     double start_time; /* seconds of the monotonic clock */
-    double next_time;  /* requests are not kept waiting once more before that */
+    double next_time;  /* no refinement between steps before this time */
     pthread_cond_t done;
 };
 
-/* How much is taken. Written while the engine opens, then read by any thread without a lock. */
+/* Limits of requests. Written while the engine opens, then read by any thread without a lock. */
 struct engine_limits {
     int max_model_len;
-    int max_blocks; /* of the KV cache, for one request */
+    int max_blocks; /* KV blocks of one request */
     int max_num_seqs;
     int max_num_queued;
     int max_images;
-    int max_unread; /* tokens of a request that nobody has fetched */
+    int max_unread; /* unfetched tokens of a request */
     double unread_seconds;
     double slice_seconds;
     size_t longest_token; /* bytes */
 };
 
-/* The model and what computes it. Written while the engine opens; what is constant then is read by
- * any thread. Only who holds `lock` lets a backend or the pool work: the scheduler's thread from
- * step to step, others between two steps. It is taken before scheduler.lock, never after it. */
+/* The model and its backends. Written while the engine opens; fields that are constant afterwards
+ * are read by any thread. Only the holder of `lock` may run work on a backend or the pool: the
+ * scheduler's thread during steps, others between two steps. Take it before scheduler.lock, never
+ * after. */
 struct engine_devices {
     struct checkpoint *ckpt;
     struct tokenizer *tok;
     struct model model;
     struct pool *pool;
     struct backend *be;
-    struct backend *cpu; /* with a GPU: runs what of the model is not on it; else NULL */
+    struct backend *cpu; /* with a GPU: runs the parts of the model on the CPU; otherwise NULL */
     struct vision_backends vision_backends;
     ey_budget *budget;              /* borrowed */
-    struct device_info device_info; /* when the plan was made */
+    struct device_info device_info; /* as of the plan */
     double load_seconds, device_seconds;
     pthread_mutex_t lock;
 
     /* under scheduler.lock */
     struct refinement refinement;
-    ey_gpu_memory gpu_memory; /* as it was measured last */
+    ey_gpu_memory gpu_memory; /* the last measurement */
     double gpu_memory_time;
 };
 
-/* All memory, planned and allocated while the engine opens. The plan, the shapes and bf16_head are
- * constant then and read by any thread; the buffers' contents are of who holds devices.lock. */
+/* All memory, planned and allocated while the engine opens. Plan, shapes and bf16_head are constant
+ * afterwards and read by any thread; the buffers' contents belong to the holder of devices.lock. */
 struct engine_buffers {
     struct plan plan;
     ey_plan_item plan_item[PLAN_ROWS];
     int n_plan_items;
     struct workspace ws;
-    struct workspace cpu_vision_ws; /* of a vision encoder on the CPU next to a GPU */
-    dev step_memory;                /* what the workspaces' buffers lie in, as are the next four */
+    struct workspace cpu_vision_ws; /* for a vision encoder on the CPU next to a GPU */
+    dev step_memory;                /* backs the workspaces' buffers, as the next four */
     dev shared_memory;
     dev feature_memory;
     dev vision_memory;
@@ -115,41 +117,42 @@ struct engine_buffers {
     uint64_t kv_block_bytes;
     float *logits; /* [max_num_seqs, vocabulary] on the device */
     struct host_buffers host;
-    struct arena arena;      /* of the host buffers */
-    struct tensor bf16_head; /* for rescoring an 8-bit head; data NULL: the head is not 8-bit */
-    bool rescores_on_host;   /* the device cannot rescore by itself */
+    struct arena arena; /* of the host buffers */
+    struct tensor
+        bf16_head;         /* for rescoring an 8-bit head; data is NULL if the head is not 8-bit */
+    bool rescores_on_host; /* the device cannot rescore */
 };
 
-/* Which requests run, and the step that they are in. */
+/* The running requests and their step. */
 struct scheduler {
-    /* of the scheduler's thread alone; the masks have a thread and a lock of their own */
+    /* Used by the scheduler's thread alone, except masks, which has its own thread and lock. */
     struct sampler_scratch scratch;
     struct request_slot *slot;              /* [max_num_seqs] */
     struct grammar_masks masks;             /* of the current step */
-    struct matcher **matchers;              /* [max_num_seqs] of its constrained requests */
+    struct matcher **matchers;              /* [max_num_seqs] of the step's constrained requests */
     struct scheduled_chunk *chunk;          /* [max_num_seqs] of the current step */
     struct scheduled_chunk *previous_chunk; /* [max_num_seqs] of the step before the async one */
-    step_handle step, async_step;           /* the running one, and the one behind it */
-    int n_async;                            /* chunks of the async step; 0: none is enqueued */
+    step_handle step, async_step;           /* the running step and the one enqueued behind it */
+    int n_async;                            /* chunks of the async step, 0 if none is enqueued */
     struct encoder_run encoder_run;         /* the images that are being encoded */
     struct encoded_image {
-        struct image_entry *entry; /* its features, pinned by the run, too */
-        ey_prompt *prompt;         /* whose pixels it has, referenced */
+        struct image_entry *entry; /* its features, also pinned by the run */
+        ey_prompt *prompt;         /* owner of the pixels, referenced */
     } encoding[ENCODER_IMAGES];    /* of encoder_run */
-    int n_encoding;                /* 0: nothing is being encoded */
+    int n_encoding;                /* 0 if nothing is being encoded */
     double decode_step_seconds;    /* moving average of a step without prompt rows */
     double prefill_row_seconds;    /* moving average of a prompt row's share of a step */
-    double run_seconds;            /* that encoder_run has taken so far */
+    double run_seconds;            /* time of encoder_run so far */
     double patch_seconds;          /* moving average of a patch in the vision encoder */
 
-    /* of who opens and closes the engine */
+    /* Used by the thread that opens and closes the engine. */
     pthread_t thread;
     bool thread_started;
 
-    /* Any thread may touch what follows, under the lock. Only the scheduler's thread changes which
-     * requests run, so it may read that without the lock. */
+    /* Any thread may use the fields below under the lock. Only the scheduler's thread changes the
+     * list of running requests, so it may read that list without the lock. */
     pthread_mutex_t lock;
-    pthread_cond_t work_ready; /* for the scheduler */
+    pthread_cond_t work_ready; /* wakes the scheduler */
     bool closing;
     struct request_queue queue;
     ey_generation **running; /* [max_num_seqs], the longest running first */
@@ -158,14 +161,14 @@ struct scheduler {
     double last_heartbeat; /* 0: idle */
 };
 
-/* What is kept because it may be wanted again. */
+/* Caches of the engine. */
 struct engine_caches {
-    /* changed by the scheduler's thread, under scheduler.lock; their sizes are constant */
+    /* Changed by the scheduler's thread under scheduler.lock; their sizes are constant. */
     struct kv_pool blocks;
     struct image_cache images;
     struct hasher *hasher;
 
-    /* under token_lock, by any thread: built at first use */
+    /* Built at first use by any thread, under token_lock. */
     pthread_mutex_t token_lock;
     struct vocabulary *vocabulary; /* for constrained requests */
     char **token_text;             /* [vocabulary] for ey_token_text */
@@ -178,17 +181,18 @@ struct ey_engine {
     struct scheduler scheduler;
     struct engine_caches caches;
 };
-/* The step that these buffers hold; fills row_seq and row_slot (schedule/step_batch.c). */
+/* Returns the step that these buffers hold; fills row_seq and row_slot (schedule/step_batch.c). */
 struct step host_step(const struct host_buffers *host, int n_rows, int n_seqs, int max_blocks,
                       int n_logits);
 
-/* A condition variable for waits on the monotonic clock (engine.c). */
+/* Initializes a condition variable for timed waits on the monotonic clock (engine.c). */
 void cond_init_monotonic(pthread_cond_t *condition);
 
-/* The tokens as matchers need them, built at the first use (tokens.c). NULL: *e says why. */
+/* Returns the vocabulary in the form that matchers need, built at the first call (tokens.c).
+ * Returns NULL and fills *e on failure. */
 const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e);
 
-/* What a program gave, whose structs may be older or newer than ours (base/checked.h). */
+/* Reads the options of a program whose structs may be older or newer than ours (base/checked.h). */
 bool engine_options_read(ey_engine_options *out, const ey_engine_options *given, ey_err *e);
 bool request_read(ey_request *out, const ey_request *given, ey_err *e);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars as eyelet/grammar.h offers them. */
+/* Implements eyelet/grammar.h. */
 #include "eyelet/grammar.h"
 
 #include "constrain/constrain.h"

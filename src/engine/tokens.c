@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text and token ids, without a model run. */
+/* Converts between text and token ids without running the model. */
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -46,13 +46,13 @@ bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char *
     if (ok) {
         *text = out.data;
         *n = out.size;
-    } /* the caller's from here */
+    } /* ownership passes to the caller */
     else
         buf_free(&out);
     return ok || ey_fail_memory(e, "the text of tokens", n_ids);
 }
 
-/* A token's bytes as UTF-8: what is no whole character alone becomes U+FFFD. */
+/* Returns a token's bytes as UTF-8, with U+FFFD for incomplete characters. */
 static char *printable_token(const struct tokenizer *tok, int id)
 {
     size_t n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tool calls as eyelet/tool_calls.h offers them: by the format that a family brings. */
+/* Implements eyelet/tool_calls.h with the tool-call format of the model's family. */
 #include "eyelet/tool_calls.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by libcrypto, through the old functions: EVP's, and SHA256() of
- * OpenSSL 3, take memory from the heap for each digest, and give none where it is refused. */
+/* SHA-256 by libcrypto's deprecated functions: EVP and the SHA256() of OpenSSL 3 allocate for each
+ * digest and give none if that fails. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "engine/cache/digest.h"
 
@@ -41,7 +41,7 @@ struct digest hasher_end(struct hasher *h)
     return out;
 }
 
-/* Of bytes and a few numbers that belong to them. */
+/* Returns the digest of bytes and of a few numbers that belong to them. */
 static struct digest digest_of(const void *bytes, size_t n, const int32_t *number, size_t n_numbers)
 {
     struct hasher h;
@@ -62,6 +62,7 @@ struct digest image_digest(const struct image *image)
 
 struct digest image_file_digest(const void *file, size_t n, int width, int height)
 {
-    const int32_t size[] = {width, height, 1}; /* no image's pixels have three numbers */
+    const int32_t size[] = {width, height,
+                            1}; /* image_digest() hashes two numbers, so the keys differ */
     return digest_of(file, n, size, 3);
 }

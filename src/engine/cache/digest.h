@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 without heap allocations, for cache keys: a collision would give one user's image to
- * another. */
+/* SHA-256 without heap allocations, for cache keys. A collision would give one user's image to
+ * another, so a weaker hash won't do. */
 #ifndef EY_ENGINE_DIGEST_H
 #define EY_ENGINE_DIGEST_H
 
@@ -21,9 +21,9 @@ void hasher_start(struct hasher *h);
 void hasher_add(struct hasher *h, const void *bytes, size_t n);
 struct digest hasher_end(struct hasher *h);
 
-/* Of an image's pixels and size: 2x3 and 3x2 pixels may be the same bytes. */
+/* Returns the digest of an image's pixels and size: 2x3 and 3x2 pixels may be the same bytes. */
 struct digest image_digest(const struct image *image);
-/* Of a file that becomes an image of this size. */
+/* Returns the digest of a file and of the size that its image is scaled to. */
 struct digest image_file_digest(const void *file, size_t n, int width, int height);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An LRU cache of compiled grammars by their source. Few are in use at a time, so lookup is linear.
- */
+/* An LRU cache of compiled grammars, keyed by their source. It has few entries, so lookup is
+ * linear. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "eyelet.h"
 
 struct grammar_entry {
-    char *key;               /* NULL: free */
-    size_t n_key, bytes;     /* all that it takes */
-    uint64_t hash, last_use; /* used: when, by the cache's clock */
+    char *key;               /* NULL if the entry is free */
+    size_t n_key, bytes;     /* bytes: the grammar's and the key's memory */
+    uint64_t hash, last_use; /* last_use: in ticks of the cache's clock */
     ey_grammar *grammar;
 };
 
@@ -82,7 +82,7 @@ static struct grammar_entry *grammar_cache_evict(ey_grammar_cache *c, size_t byt
                 oldest = x;
         }
         if (unused && c->bytes + bytes <= c->max_bytes) return unused;
-        grammar_entry_free(c, oldest); /* there is one: `bytes` alone would fit */
+        grammar_entry_free(c, oldest); /* not NULL, because `bytes` fit into an empty cache */
     }
 }
 
@@ -91,11 +91,11 @@ void ey_grammar_cache_put(ey_grammar_cache *c, const char *key, size_t n, ey_gra
     size_t bytes = n + grammar_bytes(grammar);
     uint64_t hash = fnv1a_64(FNV1A_64_START, key, n);
     char *copy = bytes <= c->max_bytes ? malloc(n + 1) : NULL;
-    if (!copy) return; /* it is compiled again then */
+    if (!copy) return; /* without memory the grammar is compiled again next time */
     memcpy(copy, key, n);
     pthread_mutex_lock(&c->lock);
     if (grammar_cache_lookup(c, key, n, hash)) {
-        free(copy); /* another request was faster */
+        free(copy); /* another request stored it first */
     } else {
         *grammar_cache_evict(c, bytes) = (struct grammar_entry){
             copy, n, bytes, hash, ++c->clock, grammar_retain(grammar)};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The image cache: few entries, so they are looked through. */
+/* The image cache. It has few entries, so lookup is linear. */
 #include "engine/cache/image_cache.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static int compare_blocks(const void *a, const void *b)
     return *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* Its blocks in order: neighbours are encoded in one piece. */
+/* Creates an entry with ascending blocks: adjacent blocks are encoded in one piece. */
 static struct image_entry *image_entry_create(struct image_cache *cache, const struct digest *key,
                                               int n_tokens)
 {
@@ -78,7 +78,7 @@ static struct image_entry *image_entry_create(struct image_cache *cache, const s
         image_entry_release(cache, least_recently_used(cache));
     struct image_entry *entry = cache->entry;
     while (entry->used)
-        entry++; /* there are as many entries as blocks */
+        entry++; /* never past the end: there are as many entries as blocks */
     entry->key = *key;
     entry->used = true;
     entry->ready = false;
@@ -111,7 +111,7 @@ void image_cache_repin(struct image_entry *entry)
 void image_cache_unpin(struct image_cache *cache, struct image_entry *entry)
 {
     if (--entry->pins == 0 && !entry->ready)
-        image_entry_release(cache, entry); /* nobody will make it ready */
+        image_entry_release(cache, entry); /* nobody will encode it */
 }
 
 void image_cache_clear(struct image_cache *cache)

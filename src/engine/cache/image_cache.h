@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vision features (merged and DeepStack levels) on the device, by the digest of the pixels, so that
- * an image that is asked about again isn't encoded again. Kept in blocks of 64 visual tokens, so
- * that images of any size fill the memory without gaps. */
+/* Caches vision features (merged and DeepStack rows) on the device by the digest of the pixels, so
+ * that a repeated image isn't encoded again. Features lie in blocks of 64 visual tokens, so that
+ * images of any size fill the memory without gaps. */
 #ifndef EY_ENGINE_IMAGE_CACHE_H
 #define EY_ENGINE_IMAGE_CACHE_H
 
@@ -13,12 +13,12 @@ struct image_entry {
     int32_t *block; /* [n_blocks] blocks of 64 feature rows, in the order of the tokens */
     int n_blocks, n_tokens;
     int pins;         /* requests that still need it */
-    bool used, ready; /* there is such an entry; its features are there */
+    bool used, ready; /* used: the entry is in use; ready: its features are computed */
     uint64_t last_use;
 };
 
 struct image_cache {
-    struct image_entry *entry; /* [n_blocks]: an image has one block at least */
+    struct image_entry *entry; /* [n_blocks], since each image has at least one block */
     int32_t *free_block;       /* [n_free] */
     int n_blocks, n_free;
     uint64_t clock;
@@ -26,18 +26,18 @@ struct image_cache {
 
 bool image_cache_open(struct image_cache *cache, struct arena *arena, int n_blocks, ey_err *e);
 int image_cache_blocks(int n_tokens);
-/* Returns the pinned entry of an image; a new one (not ready) if there is none. Evicts unpinned
- * entries, least recently used first. NULL: too much is pinned. */
+/* Returns the pinned entry of an image, a new one (not ready) if it is not cached. Evicts unpinned
+ * entries, least recently used first. Returns NULL if too much is pinned. */
 struct image_entry *image_cache_pin(struct image_cache *cache, const struct digest *key,
                                     int n_tokens);
-/* Pins an entry that is pinned once more. */
+/* Adds a pin to an entry that is already pinned. */
 void image_cache_repin(struct image_entry *entry);
 void image_cache_unpin(struct image_cache *cache, struct image_entry *entry);
 /* Drops every unpinned image. */
 void image_cache_clear(struct image_cache *cache);
-/* Drops this image unless it is pinned. */
+/* Drops the image unless it is pinned. */
 void image_cache_remove(struct image_cache *cache, const struct digest *key);
-/* Visual tokens held. */
+/* Returns the number of cached visual tokens. */
 int image_cache_tokens(const struct image_cache *cache);
 
 #endif

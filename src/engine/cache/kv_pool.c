@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV blocks: reference counts, a hash table of known prefixes, and a list of the free ones by age.
- */
+/* The KV block pool: reference counts, a hash table of known prefixes, and an LRU list of free
+ * blocks. */
 #include "engine/cache/kv_pool.h"
 
 #include <string.h>
@@ -39,7 +39,8 @@ static void unlink_free_block(struct kv_pool *pool, int32_t at)
     pool->n_known_free -= b->known;
 }
 
-/* What is known goes to the young end; what is not is the first to be taken. */
+/* Appends a block with a known prefix at the newest end; others go to the oldest end and are reused
+ * first. */
 static void link_free_block(struct kv_pool *pool, int32_t at)
 {
     struct kv_block *b = &pool->block[at];
@@ -113,7 +114,7 @@ void kv_pool_publish(struct kv_pool *pool, int32_t at, const struct digest *key)
 {
     struct kv_block *b = &pool->block[at];
     if (b->known || kv_pool_lookup(pool, key) >= 0)
-        return; /* another request was quicker: that one is found */
+        return; /* another request published this prefix first */
     int32_t *bucket = bucket_of(pool, key);
     b->key = *key;
     b->known = true;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks of the KV cache: who holds which, and which of the free ones still hold a known
- * prefix.
+/* The blocks of the KV cache: their references, and the known prefixes that free blocks still hold.
  *
- * A full block is known by the digest of all tokens (and images) up to its end, so equal prefixes
- * of any requests share it. A block that nobody holds keeps its contents until it is the one
- * longest unused when another is needed. */
+ * A full block is identified by the digest of all tokens (and images) up to its end, so requests
+ * with equal prefixes share it. A block without references keeps its contents until it is the least
+ * recently used free block and another one is needed. */
 #ifndef EY_ENGINE_KV_POOL_H
 #define EY_ENGINE_KV_POOL_H
 
@@ -12,34 +11,34 @@
 #include "engine/cache/digest.h"
 
 struct kv_block {
-    struct digest key;    /* of the prefix that ends with this block */
-    bool known;           /* key counts */
-    int refs;             /* requests that hold it */
-    int32_t older, newer; /* among those that nobody holds; -1: the end */
-    int32_t next;         /* in its bucket */
+    struct digest key;    /* digest of the prefix that ends with this block */
+    bool known;           /* key is valid */
+    int refs;             /* references from requests */
+    int32_t older, newer; /* LRU list of free blocks; -1 at its ends */
+    int32_t next;         /* next block of the bucket */
 };
 
 struct kv_pool {
     struct kv_block *block; /* [n_blocks] */
-    int32_t *bucket;        /* [n_buckets] first block of each, -1: none */
+    int32_t *bucket;        /* [n_buckets] first block of each, or -1 */
     int n_blocks, n_buckets;
-    int n_free; /* held by nobody, known or not */
+    int n_free; /* without references, known or not */
     int n_known_free;
-    int32_t oldest, newest; /* of the free ones: blocks of unknown contents first */
+    int32_t oldest, newest; /* ends of the LRU list; blocks of unknown contents are oldest */
 };
 
 bool kv_pool_open(struct kv_pool *pool, struct arena *arena, int n_blocks, ey_err *e);
-/* The block of this prefix, held once more; -1: there is none. */
+/* Returns the block of this prefix with one more reference, or -1 if it is not cached. */
 int32_t kv_pool_ref_prefix(struct kv_pool *pool, const struct digest *key);
-/* The same without holding it. */
+/* Whether a block of this prefix is cached; adds no reference. *is_free: it has none. */
 bool kv_pool_has_prefix(const struct kv_pool *pool, const struct digest *key, bool *is_free);
-/* A block of one's own; what it held is forgotten. -1: all are held. */
+/* Returns a block for the caller alone and forgets its contents; -1 if all blocks are in use. */
 int32_t kv_pool_alloc(struct kv_pool *pool);
-/* The block, which is full and held, has this prefix's contents now. */
+/* Records that a full, referenced block now holds this prefix's contents. */
 void kv_pool_publish(struct kv_pool *pool, int32_t block, const struct digest *key);
-/* Holds the block no longer. */
+/* Drops one reference. */
 void kv_pool_unref(struct kv_pool *pool, int32_t block);
-/* Forgets all contents; what is held stays held. */
+/* Forgets all contents; references stay. */
 void kv_pool_clear(struct kv_pool *pool);
 
 #endif

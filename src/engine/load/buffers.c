@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocates what the plan says, once, and lays the buffers out in it. */
+/* Allocates what the plan says, once, and divides it into buffers. */
 #include "engine/load/load.h"
 
 /* ---- on the device ---- */
@@ -11,7 +11,7 @@ static bool alloc_plan_row(const struct plan *plan, struct backend *be, dev *out
     return *out != NULL;
 }
 
-/* Buffers of `n` elements each, one after the other. */
+/* Lays out buffers of elements[i] floats one after the other in `memory`. */
 static void lay_out_buffers(struct backend *be, dev memory, const size_t *elements,
                             const enum element *kind, dev *const *out, int n)
 {
@@ -65,7 +65,7 @@ static bool open_vision_workspace(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* The first layers on the CPU next to a GPU, and scratch for them or a vision encoder there. */
+/* Opens the layers on the CPU next to a GPU, and scratch for them or for a vision encoder there. */
 static bool open_cpu_range(ey_engine *engine, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;
@@ -108,7 +108,7 @@ static bool open_device_range(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* All layers that take features are in the first range (fit.c). */
+/* Allocates features on the first range's device, which has all layers that take them (fit.c). */
 static bool open_features(ey_engine *engine, ey_err *e)
 {
     struct workspace *ws = &engine->buffers.ws;
@@ -138,8 +138,7 @@ static bool open_device_buffers(ey_engine *engine, ey_err *e)
               alloc_plan_row(&b->plan, be, &logits, PLAN_LOGITS, e);
     b->logits = logits;
     if (engine->devices.model.head.data == engine->devices.model.embed.data)
-        engine->devices.model.head =
-            engine->devices.model.embed; /* loading may end with another order of it */
+        engine->devices.model.head = engine->devices.model.embed; /* loading may have repacked it */
     return ok;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet convert: a model's checkpoint in another format. */
+/* eyelet convert: writes a model's checkpoint in another format. */
 #include <string.h>
 
 #include "convert/convert_model.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The minimum work of a request, from the model's shapes: the denominator of every efficiency
- * figure. */
+/* The minimum FLOPs and bytes of a request, computed from the model's shapes: the denominator of
+ * every efficiency figure. */
 #include "engine/schedule/refine_weights.h"
 
 static double weight_stored_bytes(const struct tensor *w)
@@ -11,7 +11,7 @@ static double weight_stored_bytes(const struct tensor *w)
     return (double)(weight_data_bytes(w) + scales);
 }
 
-/* Weights of one text layer. */
+/* Returns the number of weights of one text layer. */
 static double text_layer_parameters(const struct text_shape *t)
 {
     double q = text_q_width(t), kv = text_kv_width(t);
@@ -29,7 +29,7 @@ static double text_layer_bytes(const struct text_layer_tensors *w)
     return bytes;
 }
 
-/* As a step reads it: in 8 bits, or as it is stored. */
+/* Returns the bytes of the LM head that a step reads: 8-bit, or as stored. */
 static double head_stored_bytes(const ey_engine *engine)
 {
     const struct tensor *head = &engine->devices.model.head;
@@ -51,7 +51,7 @@ static double vision_flops(const struct vision_shape *v, int width, int height)
                               (wide * wide + wide * (double)v->out_hidden));
 }
 
-/* A token sees half of the prompt on average. */
+/* Returns the FLOPs of a prefill of n tokens; a token attends to half of the prompt on average. */
 static double prefill_flops(const struct text_shape *t, double n)
 {
     double attention = 2 * (double)text_q_width(t) * n / 2;
@@ -78,7 +78,7 @@ ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height
 bool ey_measure_roofline(ey_engine *engine, ey_roofline *limits, ey_err *e)
 {
     struct device_roofline measured = {0};
-    pthread_mutex_lock(&engine->devices.lock); /* the thread team does one thing at a time */
+    pthread_mutex_lock(&engine->devices.lock); /* the thread pool runs one job at a time */
     if (engine->devices.be->ops->device)
         engine->devices.be->ops->device->attach(engine->devices.be);
     bool ok = engine->devices.be->ops->measure_roofline(engine->devices.be, &measured, e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU checks: a self-test of the kernels before they are trusted, and a measurement of memory
- * bandwidth now and then, because the system may have moved (spilled) parts of it to host memory.
- */
+/* GPU checks: the kernels' self-test before they are used, and a measurement of memory bandwidth
+ * from time to time, because the system may have moved (spilled) parts of GPU memory to host
+ * memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,8 @@ bool engine_selftest_kernels(struct engine_devices *devices, const ey_engine_opt
         const struct selftest_result *v = &report.kernel[i];
         if (!v->failed) continue;
         snprintf(text, sizeof(text),
-                 "kernel %s computes wrongly on this GPU and is not used; %s does its work: "
-                 "answers are right, but come slower. Please report it",
+                 "kernel %s computes wrongly on this GPU and is not used; %s replaces it: "
+                 "answers stay correct, but are slower. Please report it",
                  v->name, v->fallback);
         gpu_health_notify(o, text);
     }
@@ -50,7 +50,7 @@ enum {
 };
 #define GPU_WAKE_SECONDS 0.5 /* an idle GPU reads slowly until its clocks ramp up */
 
-/* Equal slices of all that the engine holds on the GPU, and the rate of each. */
+/* The engine's GPU memory in equal slices, with the read rate of each. */
 struct memory_slices {
     size_t bytes, slice_bytes;
     int n;
@@ -62,7 +62,7 @@ static bool measure_slice(struct engine_devices *devices, struct memory_slices *
     size_t first = (size_t)i * s->slice_bytes,
            n = i == s->n - 1 ? s->bytes - first : s->slice_bytes;
     double seconds = 0;
-    pthread_mutex_lock(&devices->lock); /* for this slice: steps go on between them */
+    pthread_mutex_lock(&devices->lock); /* only for this slice, so that steps run between slices */
     devices->be->ops->device->attach(devices->be);
     bool ok = devices->be->ops->device->time_read(devices->be, first, n, &seconds, e);
     pthread_mutex_unlock(&devices->lock);
@@ -83,9 +83,9 @@ static double median_rate(struct memory_slices *s)
     return s->sorted[s->n / 2];
 }
 
-/* The rate that a slice in device memory should reach: the median, unless that is far below what
- * was measured at start or what the memory clock gives; then most slices have been moved. A few MiB
- * are read too fast to judge. */
+/* Returns the read rate that a slice in device memory should reach: the median, unless most slices
+ * have spilled and the median is far below the rate at start or the memory clock's. Returns 0 for a
+ * few MiB, which are read too fast to judge. */
 static double expected_rate(const struct memory_slices *s, double median, double at_start,
                             double rated)
 {
@@ -96,7 +96,7 @@ static double expected_rate(const struct memory_slices *s, double median, double
     return expected;
 }
 
-/* Measures slow slices again: something else may have used the GPU. */
+/* Measures all slices, and slow ones again, since another process may have used the GPU. */
 static bool measure_slices(struct engine_devices *devices, struct memory_slices *s, double at_start,
                            double rated, ey_err *e)
 {

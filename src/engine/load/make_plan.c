@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's memory plan: turns options and device info into limits for src/plan, and reports the
- * result. Also for a simulated GPU. */
+/* Makes the engine's memory plan: turns options and device info into limits for src/plan, and
+ * reports the result. Also works for a simulated GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { MAX_QUEUED_DEFAULT = 64, MIB = 1 << 20 };
 
 /* ---- options ---- */
 
-/* The place of `text` among the words; NULL and "auto" are 0. */
+/* Sets *out to the index of `text` among the words, counted from 1; NULL and "auto" are 0. */
 static bool parse_choice(int *out, const char *text, const char *const *words, const char *option,
                          ey_err *e)
 {
@@ -28,7 +28,7 @@ static bool parse_choice(int *out, const char *text, const char *const *words, c
             *out = i + 1;
             return true;
         }
-    return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s: there is no such choice", option, text);
+    return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s is not a valid choice", option, text);
 }
 
 static bool read_knobs(struct plan_knobs *out, const ey_engine_options *o, ey_err *e)
@@ -92,7 +92,7 @@ static bool can_use_fp8_prompts(const struct engine_devices *devices, bool *slow
                : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
 
-/* After the device and what becomes of the weights are known. */
+/* Called when the device is open and the matrices to quantize are marked. */
 bool plan_choose_prefill_math(struct plan_limits *out, const struct engine_devices *devices,
                               const ey_engine_options *o, ey_err *e)
 {
@@ -129,7 +129,7 @@ bool engine_read_quantization(struct quantize_choice *out, const ey_engine_optio
     else if (strcmp(to, "none") != 0)
         return ey_fail(e, EY_BAD_REQUEST, "--quantize %.40s: use fp8 or int4", to);
     if (o->group_size && out->dtype != DTYPE_INT4)
-        return ey_fail(e, EY_BAD_REQUEST, "--group-size is of --quantize int4");
+        return ey_fail(e, EY_BAD_REQUEST, "--group-size is an option of --quantize int4");
     return out->group_size == 32 || out->group_size == 64 || out->group_size == 128 ||
            ey_fail(e, EY_BAD_REQUEST, "--group-size %d: use 32, 64 or 128", out->group_size);
 }
@@ -156,7 +156,7 @@ bool plan_quantize_on_load(struct engine_devices *devices, const ey_engine_optio
 
 /* ---- the device ---- */
 
-/* The CUDA context exists by now, so the free memory excludes it. */
+/* The CUDA context already exists, so the free memory excludes it. */
 static bool query_gpu_info(struct device_info *out, const struct engine_devices *devices, ey_err *e)
 {
     const struct model *m = &devices->model;
@@ -185,18 +185,18 @@ static struct device_info host_device_info(void)
     return (struct device_info){.name = "host", .total = available, .free = available};
 }
 
-/* A simulated GPU (--vram): asks no driver. */
+/* Fills the device info of a simulated GPU (--vram) without a driver. */
 bool plan_open_simulated_gpu(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)
 {
     enum { USUAL_SM_COUNT = 30 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
     if (o->device && strcmp(o->device, "auto") != 0 && !backend_name_is_gpu(o->device))
-        return ey_fail(e, EY_BAD_REQUEST, "--vram tells of a GPU, and --device %.40s is none",
+        return ey_fail(e, EY_BAD_REQUEST, "--vram describes a GPU, and --device %.40s is not one",
                        o->device);
     if (o->vram_used > o->vram)
-        return ey_fail(
-            e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than all of --vram, %llu MiB",
-            (unsigned long long)(o->vram_used / MIB), (unsigned long long)(o->vram / MIB));
+        return ey_fail(e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than --vram, %llu MiB",
+                       (unsigned long long)(o->vram_used / MIB),
+                       (unsigned long long)(o->vram / MIB));
     devices->device_info = (struct device_info){.name = "cuda:0",
                                                 .is_gpu = true,
                                                 .sm_count = sm_count,
@@ -268,8 +268,8 @@ bool plan_query_device(struct engine_devices *devices, ey_err *e)
     return true;
 }
 
-/* What a prediction needs, where layers are to be divided: a GiB is read. Where there is little
- * more, better no prediction than no memory. */
+/* Measures the CPU's bandwidth for predictions if layers may be divided, by reading a GiB. If
+ * memory is short, there is no prediction. */
 void plan_measure_cpu_bandwidth(struct engine_devices *devices, const ey_engine_options *o)
 {
     struct device_roofline limits;
@@ -313,7 +313,8 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 
 /* ---- what would fit ---- */
 
-/* The same on the CPU, the mapped weights counted in: they are read for every token. */
+/* Suggests running on the CPU. The mapped weights count as memory, because every token reads
+ * them. */
 static bool suggest_cpu(struct plan_suggestion *out, const ey_engine *engine,
                         const struct plan_limits *limits)
 {
@@ -367,7 +368,7 @@ static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *li
     return false;
 }
 
-/* Lists as many suggestions as the message can hold, those that fit first. */
+/* Fails with as many suggestions as the message can hold, those that fit first. */
 static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;
@@ -394,7 +395,8 @@ static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *lim
     return false;
 }
 
-/* Reserved memory takes no pages yet: what would not fit is refused now, not killed later. */
+/* Reserved memory takes no pages yet, so a plan that does not fit is refused here rather than
+ * killed later. */
 bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;
@@ -409,7 +411,7 @@ bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_e
     if (limits.cpu_bytes && p->cpu_layers_bytes > limits.cpu_bytes)
         return ey_fail(
             e, EY_NO_MEMORY,
-            "the %d layers on the CPU take %llu MiB of its memory, and --cpu-memory allows %llu",
+            "the %d layers on the CPU need %llu MiB of memory, and --cpu-memory allows %llu",
             p->cpu_layers, engine_mib(p->cpu_layers_bytes), engine_mib(limits.cpu_bytes));
     if (!p->fits)
         return p->device->is_gpu ? fail_gpu_plan(engine, &limits, e)

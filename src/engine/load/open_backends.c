@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A new engine, the checkpoint that it reads, and the backends that it runs on. */
+/* Creates an engine and opens its checkpoint and backends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +16,14 @@ bool engine_open_headers(struct engine_devices *devices, const ey_engine_options
 {
     char directory[EY_MAX_PATH];
     const char *name = options->model;
-    if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model is named; use --model");
+    if (!name) return ey_fail(e, EY_BAD_REQUEST, "no model given; use --model");
     return model_directory_find(directory, name, e) &&
            checkpoint_open(&devices->ckpt, directory, e) &&
            model_open(&devices->model, devices->ckpt, options->task, e);
 }
 
-/* Whether the system has an NVIDIA GPU, usable or not. Under WSL2, Windows installs its driver
- * there. */
+/* Whether the system has an NVIDIA GPU, usable or not. Under WSL2, Windows installs its driver in
+ * this folder. */
 static bool has_nvidia_gpu(void)
 {
     return access("/dev/nvidiactl", F_OK) == 0 ||
@@ -37,8 +37,8 @@ static struct backend_options backend_options_of(const struct engine_devices *de
         .pool = devices->pool, .cpu_mask = options->cpu_mask, .eager = options->enforce_eager};
 }
 
-/* Prefers a usable GPU and falls back to the CPU. A GPU that is too small is an error, not a reason
- * to fall back silently. */
+/* Opens a usable GPU or falls back to the CPU. A GPU that is too small is an error and causes no
+ * silent fallback. */
 static bool open_best_backend(struct engine_devices *devices, const ey_engine_options *options,
                               ey_err *e)
 {
@@ -49,7 +49,7 @@ static bool open_best_backend(struct engine_devices *devices, const ey_engine_op
         *e = no_gpu;
         return false;
     }
-    if (options->notice && has_nvidia_gpu()) { /* there is one, so somebody will wonder */
+    if (options->notice && has_nvidia_gpu()) { /* tell the user why it is not used */
         char text[sizeof(no_gpu.text) + 64];
         snprintf(text, sizeof(text), "the CPU is used, not the GPU: %s", no_gpu.text);
         options->notice(options->notice_user, text);

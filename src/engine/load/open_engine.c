@@ -21,7 +21,7 @@ static size_t longest_token_bytes(const struct tokenizer *tok)
     return longest;
 }
 
-/* From the checkpoint's files, or the metadata of a GGUF file. */
+/* Reads the tokenizer from the checkpoint's files or from the metadata of a GGUF file. */
 static bool read_tokenizer(struct tokenizer **tok, const struct checkpoint *ckpt, ey_err *e)
 {
     const char *path = checkpoint_directory(ckpt);
@@ -38,7 +38,7 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
         !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
     model_end_at_turn(&engine->devices.model, engine->devices.tok);
-    if (engine->devices.model.task == EY_TASK_GENERATE) /* others' prompts are their own */
+    if (engine->devices.model.task == EY_TASK_GENERATE) /* others use their own prompts */
         model_remark_on_template(&engine->devices.model, engine->devices.ckpt);
     engine->devices.model.thinks = engine->devices.model.thinks &&
                                    tokenizer_added_id(engine->devices.tok, "<think>") >= 0 &&
@@ -54,8 +54,9 @@ static void report_remarks(const ey_engine *engine, const ey_engine_options *o)
         o->notice(o->notice_user, r->text[i]);
 }
 
-/* Captures one decode step (1 token x n sequences) for each n as a graph, where that is faster; not
- * with layers on the CPU, which are part of a step, nor of a model that only reads prompts. */
+/* Captures one decode step (1 token x n sequences) for each n as a graph if graphs are faster.
+ * Skipped with layers on the CPU, which are part of a step, and for models that only read
+ * prompts. */
 static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->devices.be;
@@ -68,7 +69,8 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
         h->logits_row[n - 1] = n - 1;
         const struct step step = host_step(h, n, n, engine->limits.max_blocks, n);
         if (!be->ops->graph->capture_begin(be, &(struct step_shape){n, 1}))
-            return be->ops->compute->finish(be, e); /* which knows why, if something failed */
+            return be->ops->compute->finish(be,
+                                            e); /* finish() reports the cause if something failed */
         text_model_enqueue(&engine->devices.model, &engine->buffers.ws, &step,
                            engine->buffers.logits, NULL, NULL);
         if (!be->ops->graph->capture_end(be, e)) return false;
@@ -93,7 +95,7 @@ static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err
         return true;
     if (o->lm_head_rows && strcmp(o->lm_head_rows, "pinned") == 0)
         return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
-    snprintf(text, sizeof(text), "--head-rows host after all: %s; one round trip a token", why_not);
+    snprintf(text, sizeof(text), "using --head-rows host: %s; one round trip a token", why_not);
     if (o->notice) o->notice(o->notice_user, text);
     return true;
 }

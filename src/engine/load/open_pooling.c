@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model that embeds or reranks needs beside its layers: the final norm on the host, and the
- * direction from "no" to "yes" in the head. */
+/* Opens what a model that embeds or reranks needs besides its layers: the final norm on the host,
+ * and the direction from "no" to "yes" in the head. */
 #include "engine/load/load.h"
 #include "tensor/dequantize.h"
 
-/* The id of a word that is one token. */
+/* Finds the id of a word that is one token. */
 static bool find_word(int32_t *id, const struct tokenizer *tok, const char *word, ey_err *e)
 {
     struct ids ids = {0};
@@ -17,13 +17,13 @@ static bool find_word(int32_t *id, const struct tokenizer *tok, const char *word
     return ok;
 }
 
-/* Of a matrix in any stored form. */
+/* Whether rows can be read from the head as it is stored. */
 static bool can_read_head(const struct model *m, ey_err *e)
 {
     const struct tensor *head = &m->head;
     return (!head->recipe && head->dtype != DTYPE_I8 && !dtype_is_gguf(head->dtype)) ||
            ey_fail(e, EY_BAD_MODEL,
-                   "the LM head is quantized in a way that no row can be taken out of; use a "
+                   "single rows of this LM head cannot be read as it is quantized; use a "
                    "checkpoint with a BF16 head to rerank");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans without an engine: for one model or for several that share a device. */
+/* Makes plans without an engine, for one model or for several that share a device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static bool plan_open_device(struct engine_devices *devices, const ey_engine_opt
     return o->vram ? plan_open_simulated_gpu(devices, o, e) : engine_open_backend(devices, o, e);
 }
 
-/* Engines of which only the headers are open, on the first one's device. */
+/* Engines with only their headers open, on the first one's device. */
 struct plan_members_open {
     ey_engine_options options[EY_MAX_MODELS];
     ey_engine *engine[EY_MAX_MODELS];
@@ -71,7 +71,7 @@ static void plan_close_members(struct plan_members_open *all)
         if (i) {
             all->engine[i]->devices.be = NULL;
             all->engine[i]->devices.pool = NULL;
-        } /* the first one's */
+        } /* borrowed from the first one */
         ey_engine_close(&all->engine[i]);
     }
 }
@@ -106,7 +106,7 @@ static bool plan_members(struct plan_members_open *all, ey_plan *plans, ey_multi
     return true;
 }
 
-/* In an array of the program, whose structs may have another size than ours. */
+/* Returns options[i] of the caller's array, whose structs may have another size than ours. */
 static const ey_engine_options *options_at(const ey_engine_options *options, size_t i)
 {
     return (const ey_engine_options *)(const void *)((const char *)options + i * options->size);
@@ -116,7 +116,7 @@ bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_pla
                               ey_multi_model_plan *out, ey_err *e)
 {
     if (n < 1 || n > EY_MAX_MODELS)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu models; one plan is over 1 to %d", n, EY_MAX_MODELS);
+        return ey_fail(e, EY_BAD_REQUEST, "%zu models; a plan takes 1 to %d", n, EY_MAX_MODELS);
     struct plan_members_open *all = calloc(1, sizeof(*all));
     bool ok = all || ey_fail_memory(e, "a plan", sizeof(*all));
     memset(plans, 0, n * sizeof(*plans));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet quantize: what --quantize does while loading, kept as a checkpoint. */
+/* eyelet quantize: writes what --quantize computes while loading to a checkpoint. */
 #include <stdio.h>
 
 #include "convert/quantized_checkpoint.h"
@@ -21,12 +21,12 @@ bool ey_quantize(const ey_engine_options *given, const char *out, ey_quantize_re
               engine_open_headers(&engine->devices, options, e) &&
               engine_open_pool(&engine->devices, options, e);
     if (ok && choice.dtype == DTYPE_NONE)
-        ok = ey_fail(e, EY_BAD_REQUEST, "say --quantize int4 or --quantize fp8");
+        ok = ey_fail(e, EY_BAD_REQUEST, "use --quantize int4 or --quantize fp8");
     const uint64_t before = ok ? engine->devices.model.weight_bytes : 0;
     ok = ok && model_quantize_on_load(&engine->devices.model, &choice, &r, engine->devices.pool, e);
     if (ok && !r.n_quantized)
         ok = ey_fail(e, EY_BAD_REQUEST,
-                     "nothing of this model would change: its matrices are that small already, or "
+                     "nothing to quantize: this model's matrices are that small already, or "
                      "would lose too much");
     if (ok) {
         const struct quantized_source source = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An answer's memory, and how ids become its text and log-probabilities. */
+/* Owns an answer's memory and turns token ids into its text and log-probabilities. */
 #include "engine/request/answer.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "engine/request/pooled.h"
 #include "engine/request/stop_strings.h"
 
-/* What an answer's owner points to. */
+/* The target of ey_answer.owner. */
 struct answer_memory {
     struct arena arena;
     struct pooled_answer pooled;
@@ -53,7 +53,7 @@ bool output_tokens_open(struct output_tokens *output, struct arena *arena, int m
                           n * (sizeof(*output->id) + (1 + n_top) * sizeof(*output->top_logprobs)));
 }
 
-/* Text of tokens[n], without the line breaks in front. NULL: no memory. */
+/* Returns the text of tokens[n] without leading line breaks, in the arena; NULL without memory. */
 static char *text_of_tokens(const int *tokens, int n, struct arena *arena,
                             const struct tokenizer *tok, bool trim, size_t *length)
 {

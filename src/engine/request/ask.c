@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request from messages to answer, for a caller who waits for it. */
+/* Runs one request to its answer for a caller that waits for it. */
 #include "engine/request/generation.h"
 
 #include "engine/engine_internal.h"
 
-enum {
-    EVENT_TIMEOUT_MS = 100
-}; /* how often a caller is asked whether to go on while nothing happens */
+enum { EVENT_TIMEOUT_MS = 100 }; /* interval of on_event calls while nothing happens */
 
-/* Hears the answer to its end, or cancels it. */
+/* Forwards events to the caller until the answer ends; cancels it if the caller wants to stop. */
 static void forward_events(ey_generation *gen, const ey_request *request)
 {
     ey_event event;
     for (;;) {
         ey_generation_next(gen, EVENT_TIMEOUT_MS, &event);
         if (event.type == EY_EVENT_DONE) return;
-        if (event.type == EY_EVENT_NONE) event.type = EY_EVENT_PHASE; /* the same phase still */
+        if (event.type == EY_EVENT_NONE)
+            event.type = EY_EVENT_PHASE; /* no new event: repeat the phase */
         if (request->on_event && !request->on_event(request->event_user, &event)) break;
     }
     ey_generation_cancel(gen);

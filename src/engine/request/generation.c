@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A generation as its reader sees it: started, polled for text, canceled, collected. */
+/* The reader's side of a generation: start, poll for text, cancel and collect it. */
 #include "engine/request/generation.h"
 
 #include <errno.h>
@@ -12,11 +12,11 @@
 #include "engine/engine_internal.h"
 
 enum {
-    MAX_UNREAD_BYTES = 64 << 10, /* text that is not fetched yet */
+    MAX_UNREAD_BYTES = 64 << 10, /* text that was not fetched yet */
     UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES - EY_MAX_STOP_BYTES -
-                        MAX_HELD_BREAKS, /* what one token may still add fits behind */
+                        MAX_HELD_BREAKS, /* leaves room for what one more token may add */
     MAX_ABS_BIAS = 100,                  /* as in the OpenAI API */
-    MAX_KEPT_TOKENS = 1024,              /* for the answer, of EY_KEEP_ANSWER */
+    MAX_KEPT_TOKENS = 1024,              /* reserved for the answer by EY_KEEP_ANSWER */
 };
 
 /* ---- start ---- */
@@ -69,8 +69,9 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
     return to;
 }
 
-/* With a grammar the model's own ends are the matcher's affair, and stop_ids may be all that it
- * allows: then they do not stop (emit_token.c). */
+/* Collects the tokens that min_tokens forbids. With a grammar, the matcher decides when the answer
+ * may end, and stop_ids may be all that the grammar allows; they do not stop it then
+ * (emit_token.c). */
 static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
                          ey_err *e)
 {
@@ -87,7 +88,7 @@ static bool collect_ends(ey_generation *gen, const ey_request *request, struct a
     return true;
 }
 
-/* What the request points to may be gone before the answer is over. */
+/* Copies everything the request points to: the caller may free it before the answer ends. */
 static bool copy_request(ey_generation *gen, const ey_request *request, ey_err *e)
 {
     struct arena *arena = answer_arena(&gen->answer);
@@ -136,7 +137,7 @@ static bool open_matcher(ey_generation *gen, ey_grammar *grammar, ey_err *e)
     return v && matcher_open(&gen->matcher, grammar, v, e);
 }
 
-/* Tokens that a thought may have; 0: as many as there are. */
+/* Returns the most tokens that a thought may have; 0 means no limit. */
 static int thinking_budget(const ey_request *request, int max_tokens)
 {
     int kept = max_tokens / 4 < MAX_KEPT_TOKENS ? max_tokens / 4 : MAX_KEPT_TOKENS;
@@ -199,15 +200,16 @@ static void generation_free(ey_generation *gen)
     free(gen);
 }
 
-/* Under the lock. Requests that will run at once don't count as waiting. */
+/* Called under the lock. Requests that will run immediately don't count as waiting. */
 static bool queue_generation(ey_engine *engine, ey_generation *gen, ey_err *e)
 {
     if (engine->scheduler.closing) return ey_fail(e, EY_BUSY, "the engine is being closed");
     if (engine->scheduler.queue.n >=
         engine->limits.max_num_queued + engine->limits.max_num_seqs - engine->scheduler.n_running)
-        return ey_fail(e, EY_BUSY,
-                       "%d requests wait already, which is all that may; try again later",
-                       engine->scheduler.queue.n);
+        return ey_fail(
+            e, EY_BUSY,
+            "queue full: %d requests wait already (--max-num-queued-reqs); try again later",
+            engine->scheduler.queue.n);
     request_queue_push(&engine->scheduler.queue, gen);
     pthread_cond_signal(&engine->scheduler.work_ready);
     return true;
@@ -251,7 +253,7 @@ static void mark_fetched(ey_generation *gen)
     gen->unread_since = 0;
 }
 
-/* What is unread, in two events where it is the end of a thought and the beginning of the text. */
+/* Takes the unread text. The end of a thought and the beginning of the text become two events. */
 static void fetch_text(ey_generation *gen, ey_event *event)
 {
     size_t left = gen->event_left, n_thought = gen->unread_thought;
@@ -273,7 +275,7 @@ static void fetch_text(ey_generation *gen, ey_event *event)
     gen->event_left = gen->event_text.size - event->n_text;
 }
 
-/* Under the lock: the next event, if there is one. */
+/* Takes the next event under the lock. Returns false if there is none. */
 static bool fetch_event(ey_generation *gen, ey_event *event)
 {
     *event = (ey_event){.type = EY_EVENT_NONE,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One answer in progress. The caller's thread polls it for text; the scheduler's thread owns what
- * makes it. What both touch is under scheduler.lock and marked so. */
+/* An answer in progress. The caller's thread polls it for text; the scheduler's thread computes it.
+ * Fields that both touch are marked and protected by scheduler.lock. */
 #ifndef EY_ENGINE_TICKET_H
 #define EY_ENGINE_TICKET_H
 
@@ -21,9 +21,9 @@ struct request_slot;
 
 struct ey_generation {
     ey_engine *engine;
-    ey_prompt *prompt; /* held */
+    ey_prompt *prompt; /* referenced */
 
-    /* what the request said of the answer; copies in the answer's arena */
+    /* the request's options for the answer; arrays are copies in the answer's arena */
     ey_sampling sampling;
     const char **stop;
     size_t n_stop;
@@ -31,54 +31,53 @@ struct ey_generation {
     size_t n_stop_ids;
     ey_logit_bias *bias;
     size_t n_bias;
-    int *
-        ends; /* ids that end the answer, but for its grammar's; only where there is a min_tokens */
+    int *ends; /* ids that end the answer, without a grammar's; set only with min_tokens */
     size_t n_ends;
     int min_tokens;
     bool ignore_eos, no_prefix_cache;
 
     ey_answer answer;
-    struct pooled_answer *pooled; /* in the answer's memory; NULL: it is a text */
+    struct pooled_answer *pooled; /* in the answer's memory; NULL for a text answer */
     struct output_tokens output;
     struct prompt_scores prompt_scores;
     struct detok detok;
-    struct buf token_text; /* text that the last token completed */
+    struct buf token_text; /* text completed by the last token */
     struct stop_matcher stop_matcher;
-    size_t n_unstoppable;    /* bytes of text that came before min_tokens were out */
-    struct matcher *matcher; /* NULL: the answer is free */
-    bool grammar_complete;   /* nothing may follow in its grammar */
+    size_t n_unstoppable;    /* bytes of text before min_tokens was reached */
+    struct matcher *matcher; /* NULL without a grammar */
+    bool grammar_complete;   /* the grammar allows no further token */
     struct thought thought;
-    struct loop_guard loop_guard; /* answer.repetition: what it found */
+    struct loop_guard loop_guard; /* its result goes to answer.repetition */
 
     /* ---- under the lock ---- */
     enum generation_state state;
     bool cancelled, failed;
-    ey_err error;                /* failed */
+    ey_err error;                /* of a failed answer */
     struct buf unread_text;      /* text that was not fetched yet */
     struct buf event_text;       /* text of the last event */
-    size_t unread_thought;       /* bytes at the front of unread_text that are of the thought */
-    size_t event_left;           /* bytes at the end of event_text that the next event is */
+    size_t unread_thought;       /* leading bytes of unread_text that belong to the thought */
+    size_t event_left;           /* trailing bytes of event_text for the next event */
     int event_text_first;        /* thought.text_first as of the last event */
-    int n_tokens, unread_tokens; /* published so far; of them, since the last event was fetched */
-    double unread_since;         /* when it became too much; 0: it is not */
+    int n_tokens, unread_tokens; /* published so far; those since the last fetched event */
+    double unread_since;         /* when the unread text became too much; 0 if it is not */
     ey_phase phase;
-    int done, total; /* of the phase */
+    int done, total; /* progress of the phase */
     bool phase_changed;
     pthread_cond_t changed;
     ey_generation *next; /* in the queue */
 
     /* ---- the scheduler's ---- */
     struct request_slot *slot;        /* while running */
-    int n_computed;                   /* rows whose keys and values are in the cache */
-    int n_blocks;                     /* of slot->blocks */
-    int n_published;                  /* full blocks of known contents */
-    struct digest prefix_digest;      /* key of the last of them */
-    struct image_entry **image_entry; /* [prompt->n_images] pinned; NULL: not needed */
+    int n_computed;                   /* rows whose keys and values are in the KV cache */
+    int n_blocks;                     /* used entries of slot->blocks */
+    int n_published;                  /* full blocks that others may reuse */
+    struct digest prefix_digest;      /* key of the last published block */
+    struct image_entry **image_entry; /* [prompt->n_images] pinned; NULL once not needed */
     bool admitted_before;
     double start_time, admit_time, first_token_time;
 };
 
-/* Tokens that are known: prompt and answer. All but the last were, or can be, computed. */
+/* Returns the number of known tokens (prompt and answer). All but the last can be computed. */
 static inline int generation_known_tokens(const ey_generation *gen)
 {
     return (int)gen->prompt->ids.n + gen->output.n;
@@ -90,15 +89,15 @@ static inline int32_t generation_token_at(const ey_generation *gen, int row)
     return row < n ? gen->prompt->ids.id[row] : gen->output.id[row - n];
 }
 
-/* The next token has to keep to the grammar, whose mask is made. */
+/* Whether the next token must follow the grammar, which needs a mask. */
 static inline bool generation_is_constrained(const ey_generation *gen)
 {
     return gen->matcher && thought_is_over(&gen->thought);
 }
 
-/* Too much text lies there unfetched. Under the lock. */
+/* Whether too much text is unfetched. Called under the lock. */
 bool generation_is_unread_full(const ey_generation *gen);
-/* Under the lock. */
+/* Publishes the phase and its progress to the reader. Called under the lock. */
 void generation_progress(ey_generation *gen, ey_phase phase, int done, int total);
 void generation_end(ey_generation *gen, const ey_err *error);
 

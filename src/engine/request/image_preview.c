@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image file → a small JPEG that any program can show. */
+/* Converts an image file to a small JPEG that any program can show. */
 #include "eyelet/image_preview.h"
 
 #include "image/image.h"
@@ -17,8 +17,8 @@ static void preview_size(int *out_width, int *out_height, int width, int height,
     *out_height = preview_side(height, longest, max_side);
 }
 
-/* RGB of the original, of what is between the two passes of scaling, of the result, and the JPEG.
- */
+/* Returns the bytes of the original's RGB, of the intermediate image between the two scaling
+ * passes, of the result and of the JPEG. */
 static uint64_t preview_bytes(const void *max_side, int width, int height)
 {
     int to_width, to_height;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds answers that say the same over and over, a token at a time, without allocating. */
+/* Detects answers that repeat themselves, one token at a time, without allocating. */
 #ifndef EY_ENGINE_LOOP_GUARD_H
 #define EY_ENGINE_LOOP_GUARD_H
 
@@ -8,16 +8,17 @@
 
 struct loop_guard {
     ey_loop_guard rule;
-    int32_t *run; /* [max_pattern + 1] for how many last tokens o[i] == o[i - p], by p */
-    int first;    /* token that the search begins at */
+    int32_t *run; /* [max_pattern + 1] run[p]: how many last tokens satisfy o[i] == o[i - p] */
+    int first;    /* index of the first token that is searched */
 };
 
 bool loop_guard_check(const ey_loop_guard *rule, ey_err *e);
-/* In the arena's memory. False: there is none. */
+/* Allocates from the arena. Returns false without memory. */
 bool loop_guard_open(struct loop_guard *g, const ey_loop_guard *rule, struct arena *arena);
-/* What came so far, up to token `first`, is no part of a loop. */
+/* Starts a new search at token `first`: earlier tokens are never part of a loop. */
 void loop_guard_begin(struct loop_guard *g, int first);
-/* Takes the last of ids[n]. The shortest loop that they end with; copies 0: none. */
+/* Takes the last token of ids[n]. Returns the shortest loop that ids[n] end with, or copies 0 if
+ * there is none. */
 ey_repetition loop_guard_add(struct loop_guard *g, const int32_t *ids, int n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests for a vector or a score: what is checked of them, where the result lies, and how a
- * prompt is cut that is too long. */
+/* Requests for a vector or a score: their checks, the memory of the result, and the truncation of
+ * prompts that are too long. */
 #include "engine/request/pooled.h"
 
 #include <string.h>
@@ -23,11 +23,11 @@ int ey_engine_dimensions(const ey_engine *engine)
 bool pooled_check_task(const ey_request *request, ey_task task, ey_err *e)
 {
     if (!request->pool && request->input)
-        return ey_fail(e, EY_BAD_REQUEST, "an input is for requests with `pool`");
+        return ey_fail(e, EY_BAD_REQUEST, "`input` is only for requests with `pool`");
     return task != EY_TASK_GENERATE || !request->pool ||
            ey_fail(
                e, EY_BAD_REQUEST,
-               "this model answers; it makes no vectors and no scores: use a Qwen3-VL-Embedding "
+               "this model generates text; it makes no vectors or scores: use a Qwen3-VL-Embedding "
                "or -Reranker checkpoint");
 }
 
@@ -80,7 +80,8 @@ static int prompt_limit(const ey_engine *engine, const ey_request *request)
     return given > 0 && given < context ? given : context;
 }
 
-/* Where the turns end that close a prompt: its last end of a turn. Without one all may go. */
+/* Returns the number of tokens from the last end of a turn to the prompt's end, which truncation
+ * must keep; 0 if no turn ends. */
 static size_t closing_tokens(const ey_prompt *p, int32_t turn_end)
 {
     for (size_t i = p->ids.n; i-- > 0;)
@@ -88,7 +89,7 @@ static size_t closing_tokens(const ey_prompt *p, int32_t turn_end)
     return 0;
 }
 
-/* Ordinary tokens before row `end`, up to the first that marks something. */
+/* Returns how many tokens just before row `end` are ordinary, not special ones. */
 static size_t ordinary_before(const ey_prompt *p, const struct tokenizer *tok, size_t end)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages, text or ids → a prompt that answers can be started from. Needs no device, so any number
- * of threads do it. */
+/* Makes a prompt from messages, text or ids. Needs no device, so any number of threads may do
+ * it. */
 #include "engine/request/prompt.h"
 
 #include <stdlib.h>
@@ -55,8 +55,8 @@ static bool encode_messages(ey_prompt *p, const struct engine_devices *devices,
     return true;
 }
 
-/* A prompt that is written out has no images, so it has none of their tokens either: they would
- * be places without an image. */
+/* Checks the ids of a prompt that was given as text or ids. Such a prompt has no images, so it must
+ * not contain image tokens. */
 static bool check_prompt_ids(const struct engine_devices *devices, const struct ids *ids, ey_err *e)
 {
     const struct vision_marks *v = devices->model.family->vision_marks;
@@ -132,11 +132,11 @@ static bool fill_positions(ey_prompt *p, const ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Much text takes long to be cut in tokens: what cannot fit, however long its tokens are, is
- * refused before. */
+/* Refuses text that cannot fit even if all its tokens are as long as possible, because tokenizing
+ * it would take long. */
 static bool check_prompt_text(const struct engine_limits *limits, size_t n, ey_err *e)
 {
-    enum { NFC_SHRINKS = 3 }; /* three jamo are one syllable */
+    enum { NFC_SHRINKS = 3 }; /* NFC makes one syllable of three jamo */
     uint64_t max_bytes = (uint64_t)limits->max_model_len * limits->longest_token * NFC_SHRINKS;
     return n <= max_bytes ||
            ey_fail(e, EY_TOO_LONG,
@@ -167,7 +167,7 @@ static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *reque
     return ok;
 }
 
-/* Messages of the model's own, around the input. */
+/* Builds the model's own messages around the request's input. */
 static bool prompt_fill_input(ey_prompt *p, ey_engine *engine, ey_request *request, ey_err *e)
 {
     ey_message messages[POOLING_MESSAGES];
@@ -178,12 +178,12 @@ static bool prompt_fill_input(ey_prompt *p, ey_engine *engine, ey_request *reque
     return prompt_fill(p, engine, request, e);
 }
 
-/* AUTO is of models that do not think, from here on. */
+/* Resolves the thinking mode. AUTO stays only for models that cannot think. */
 static bool settle_thinking(ey_request *request, const struct model *model, ey_err *e)
 {
     if (request->thinking == EY_THINKING_ON && request->messages && !model->thinks)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "this model does not think before it answers; ask without thinking, or a "
+                       "this model does not think before it answers; turn thinking off, or use a "
                        "Thinking checkpoint");
     if (!model->thinks)
         request->thinking = EY_THINKING_AUTO;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt, prepared on the caller's thread: ids, positions, and images at the size that the
- * model sees. Immutable, so any number of generations may share it. */
+/* A prompt, prepared on the caller's thread: ids, positions, and images at the model's input size.
+ * Immutable, so any number of generations may share it. */
 #ifndef EY_ENGINE_READY_PROMPT_H
 #define EY_ENGINE_READY_PROMPT_H
 
@@ -12,11 +12,11 @@
 #include "models/layers/mrope_positions.h"
 
 struct prompt_image {
-    struct image pixels; /* at the size that the model sees */
+    struct image pixels; /* at the model's input size */
     int rows, cols;      /* patches */
     int tokens;          /* rows/merge · cols/merge */
     struct digest digest;
-    struct image_span span; /* where its tokens are */
+    struct image_span span; /* position of its tokens in the prompt */
 };
 
 struct ey_prompt {
@@ -29,17 +29,17 @@ struct ey_prompt {
     ey_image_usage *usage; /* [n_images] */
     int image_tokens;
     uint64_t kv_bytes;
-    bool pools;         /* for a vector or a score, not an answer */
-    bool is_turn;       /* it was made of messages: the answer is the assistant's turn */
-    bool opens_thought; /* at its end */
-    ey_budget *budget;  /* that the pixels were taken from */
+    bool pools;         /* it is for a vector or a score, not a text */
+    bool is_turn;       /* made from messages, so the answer is the assistant's turn */
+    bool opens_thought; /* the prompt ends inside a thought */
+    ey_budget *budget;  /* to which the pixels are charged */
     uint64_t budget_bytes;
     struct arena arena; /* of the arrays */
 };
 
-void prompt_ref(ey_prompt *prompt); /* ey_prompt_free gives it back */
+void prompt_ref(ey_prompt *prompt); /* ey_prompt_free drops the reference */
 
-/* Image `i`'s last token is before row `end`. */
+/* Whether the image's last token is before row `end`. */
 static inline bool prompt_image_ends_before(const struct prompt_image *p, size_t end)
 {
     return p->span.first + (size_t)p->tokens <= end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images of a request → pixels at the size that the model sees. */
+/* Decodes and scales a request's images to the model's input size. */
 #include "engine/request/prompt_images.h"
 
 #include <stdio.h>
@@ -25,8 +25,8 @@ uint64_t detail_pixels(ey_detail detail)
     return budget[detail];
 }
 
-/* The checkpoint's spec with this part's pixel budget: at most the checkpoint's, the image's share
- * of half the context, and what the plan allows. */
+/* Returns the checkpoint's spec with this part's pixel budget: the least of the checkpoint's
+ * budget, the image's share of half the context, and the plan's limit. */
 static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *part,
                                         size_t n_images)
 {
@@ -45,8 +45,7 @@ static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *
     return spec;
 }
 
-/* Enlarging to the least size may overshoot a budget that is itself near it: then the image stays
- * small. */
+/* Keeps the image small if enlarging it to the minimum size would exceed the budget. */
 static bool size_within_budget(int *width, int *height, const struct image *original,
                                const struct patch_spec *spec, ey_err *e)
 {
@@ -58,7 +57,8 @@ static bool size_within_budget(int *width, int *height, const struct image *orig
            image_smart_size(original->width, original->height, &relaxed, width, height, e);
 }
 
-/* RGB of the original, of what is between the two passes of scaling, and of the result. */
+/* Returns the bytes of the original's RGB, of the intermediate image between the two scaling
+ * passes, and of the result. */
 static uint64_t resize_bytes(const struct image *original, int width, int height)
 {
     uint64_t from_width = (uint64_t)original->width, from_height = (uint64_t)original->height;
@@ -66,7 +66,7 @@ static uint64_t resize_bytes(const struct image *original, int width, int height
                 (uint64_t)width * (uint64_t)height);
 }
 
-/* The same before the original is there, which needs only its size. */
+/* The same before decoding: only the original's size is known. */
 static uint64_t later_bytes(const void *spec, int width, int height)
 {
     const struct image original = {width, height, NULL};
@@ -75,7 +75,7 @@ static uint64_t later_bytes(const void *spec, int width, int height)
     return resize_bytes(&original, to_width, to_height);
 }
 
-/* An original of the right size is taken as it is. */
+/* An original of the right size is moved, not copied. */
 static bool resize_image(struct prompt_image *p, struct image *original,
                          const struct patch_spec *spec, struct image_budget *budget,
                          const char *name, ey_err *e)
@@ -98,14 +98,15 @@ static bool resize_image(struct prompt_image *p, struct image *original,
     return ok;
 }
 
-/* The image's number, for programs; decoders that lack memory do not say which image it was. */
+/* Names the image in the error, with its number for programs. Decoders that run out of memory do
+ * not say which image it was. */
 static bool fail_prompt_image(ey_err *e, size_t i, const char *name, bool decoded)
 {
     bool named = e && (decoded || e->code != EY_NO_MEMORY);
     return ey_fail_item(e, EY_ITEM_IMAGE, i, named ? name : NULL);
 }
 
-/* The budget holds the original while there is one, then the pixels that the model sees. */
+/* Charges the budget for the original while it exists, then for the scaled pixels. */
 static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                               const ey_part *part, size_t i, ey_err *e)
 {
@@ -119,7 +120,7 @@ static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const 
                                   .after = later_bytes};
     snprintf(name, sizeof(name), prompt->n_images > 1 ? "image %zu" : "the image", i + 1);
     if ((unsigned)part->detail > EY_DETAIL_NATIVE) {
-        ey_fail(e, EY_BAD_REQUEST, "%s: there is no detail %d", name, (int)part->detail);
+        ey_fail(e, EY_BAD_REQUEST, "%s: detail %d is unknown", name, (int)part->detail);
         return ey_fail_item(e, EY_ITEM_IMAGE, i, name);
     }
     struct patch_spec spec = patch_spec_for(engine, part, prompt->n_images);
@@ -158,8 +159,7 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
 bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                         ey_err *e)
 {
-    size_t n = count_images(request),
-           i = 0; /* at most EY_MAX_IMAGES: the prompt was made of them */
+    size_t n = count_images(request), i = 0; /* at most EY_MAX_IMAGES, checked with the prompt */
     if (n > (size_t)engine->limits.max_images)
         return ey_fail(e, EY_BAD_REQUEST, "%zu images in one request; at most %d are taken", n,
                        engine->limits.max_images);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the scheduler finds out about a prompt, and how it is told. */
+/* Stores a prompt's log-probabilities and converts them for the API. */
 #include "engine/request/prompt_scores.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linked list of generations. */
+/* A FIFO of generations as a linked list. */
 #include "engine/request/request_queue.h"
 
 #include "engine/request/generation.h"

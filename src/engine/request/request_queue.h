@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting generations, first in, first out. Under scheduler.lock. */
+/* The FIFO of waiting generations. Called under scheduler.lock. */
 #ifndef EY_ENGINE_QUEUE_H
 #define EY_ENGINE_QUEUE_H
 
@@ -11,7 +11,7 @@ struct request_queue {
 };
 
 void request_queue_push(struct request_queue *q, ey_generation *gen);
-/* For a preempted one: it runs again before all others. */
+/* Queues a preempted generation, which runs again before all others. */
 void request_queue_push_front(struct request_queue *q, ey_generation *gen);
 void request_queue_remove(struct request_queue *q, ey_generation *gen);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stop texts in a stream. */
+/* Finds stop strings in streamed text. */
 #include "engine/request/stop_strings.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ size_t stop_string_find(const char *const *stop, size_t n_stop, const char *text
     return first;
 }
 
-/* Length of the longest end of text[n] that begins `stop`. */
+/* Returns the length of the longest suffix of text[n] that is a prefix of `stop`. */
 static size_t partial_match_length(const char *stop, const char *text, size_t n)
 {
     size_t length = strlen(stop);

@@ -12,7 +12,7 @@ size_t count_line_breaks(const char *text, size_t n)
     return at;
 }
 
-/* The text in front of the mark or behind it. */
+/* Appends the tokens of the text before or after "</think>" to the forced tokens. */
 static bool add_forced_text(struct thought *t, const struct tokenizer *tok, const char *text,
                             ey_err *e)
 {
@@ -48,7 +48,7 @@ bool thought_open(struct thought *t, const struct tokenizer *tok, bool possible,
     return !t->possible || make_forced_end(t, tok, e);
 }
 
-/* Its tokens from `at` on follow. */
+/* Forces the end's tokens from `at` on; the first of them is the answer's token `index`. */
 static void force_from(struct thought *t, int at, int index)
 {
     t->forced_at = at;
@@ -84,8 +84,8 @@ static enum token_place take_end(struct thought *t, int index)
     return TOKEN_HIDDEN;
 }
 
-/* A call that is free is the text's beginning; where the text is constrained it is made to begin.
- */
+/* A tool call ends the thought: unconstrained, it is the beginning of the text; constrained, it is
+ * hidden, and the thought's end is forced. */
 static enum token_place take_call(struct thought *t, int index)
 {
     if (t->constrained) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thought and text of an answer, told apart by token ids: the words "</think>" spelled in several
- * tokens are text. Allocates nothing. */
+/* Separates the thought of an answer from its text by token ids: "</think>" spelled in several
+ * tokens is text. Allocates nothing after thought_open(). */
 #ifndef EY_ENGINE_THOUGHT_H
 #define EY_ENGINE_THOUGHT_H
 
@@ -12,38 +12,41 @@ enum { MAX_FORCED_TOKENS = 16, MAX_HELD_BREAKS = 256 };
 enum token_place {
     TOKEN_OF_TEXT,
     TOKEN_OF_THOUGHT,
-    TOKEN_HIDDEN /* it opens or ends a thought */
+    TOKEN_HIDDEN /* opens or ends a thought */
 };
 
 struct thought {
-    int32_t start_id, end_id, call_id; /* -1: the vocabulary has none */
-    bool possible;                     /* the answer is a turn, which may begin with a thought */
+    int32_t start_id, end_id, call_id; /* -1 if the vocabulary has none */
+    bool possible;                     /* the answer is a turn and may begin with a thought */
     bool open;
-    int budget;       /* tokens of the thought; 0: no limit */
-    int first, end;   /* the thought's tokens among the answer's */
-    int text_first;   /* the text's first one; INT_MAX: it has not begun */
-    bool constrained; /* the text is, so it begins behind a fixed end */
+    int budget;       /* most tokens of a thought; 0 is no limit */
+    int first, end;   /* the thought's token range in the answer */
+    int text_first;   /* first token of the text; INT_MAX before it begins */
+    bool constrained; /* the text follows a grammar, so the thought's end is fixed */
 
-    /* "\n</think>\n\n"; forced_at is the next of them, n_forced: none is forced. They were not
-     * drawn: n_was_forced, from first_forced on among the answer's tokens. */
+    /* The tokens of "
+     * </think>
+     *
+     * ". forced_at is the next one; n_forced if none is forced. n_was_forced tokens, from
+     * first_forced on in the answer, were not sampled. */
     int32_t forced[MAX_FORCED_TOKENS];
     int n_forced, forced_at, forced_behind_end;
     int first_forced, n_was_forced;
 
-    /* line breaks at the ends of both are left out */
-    int held_breaks; /* of the thought: they wait for what follows */
+    /* line breaks at both ends of thought and text are dropped */
+    int held_breaks; /* the thought's trailing ones, pending until more text follows */
     bool thought_begun, text_begun;
 };
 
-/* `opened`: by the prompt. False: no memory. */
+/* `opened`: the prompt already opened the thought. Fails without memory. */
 bool thought_open(struct thought *t, const struct tokenizer *tok, bool possible, bool opened,
                   bool constrained, ey_err *e);
-/* Where token `index` of the answer belongs; moves on. */
+/* Classifies token `index` of the answer and advances the state. */
 enum token_place thought_take(struct thought *t, int32_t id, int index);
-/* The next tokens are the thought's end. */
+/* Makes the next tokens the thought's end. */
 void thought_force_end(struct thought *t, int index);
 
-/* The next token is thought_forced_token() and is not drawn. */
+/* Whether the next token is thought_forced_token() instead of a sampled one. */
 static inline bool thought_is_forced(const struct thought *t)
 {
     return t->forced_at < t->n_forced;
@@ -52,7 +55,7 @@ static inline int32_t thought_forced_token(const struct thought *t)
 {
     return t->forced[t->forced_at];
 }
-/* The next token is one of the text. */
+/* Whether the next token belongs to the text. */
 static inline bool thought_is_over(const struct thought *t)
 {
     return !t->open && !thought_is_forced(t);
@@ -61,7 +64,7 @@ static inline bool thought_was_forced(const struct thought *t, int index)
 {
     return index >= t->first_forced && index < t->first_forced + t->n_was_forced;
 }
-/* Line breaks at the front of text[n]. */
+/* Returns the number of leading line breaks of text[n]. */
 size_t count_line_breaks(const char *text, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logits → the most likely token and log-probabilities. */
+/* Computes the most likely token and log-probabilities from logits. */
 #include <math.h>
 
 #include "engine/sample/logprobs.h"
@@ -20,8 +20,8 @@ static double log_sum_exp(const float *logits, int n, float max)
     return (double)max + log(sum);
 }
 
-/* Keeps out[0..count) sorted descending; ids come ascending, so equal logits keep the lower id
- * first. */
+/* Inserts into out[0..count), sorted descending, of at most `top` entries; returns the new count.
+ * Ids come in ascending order, so the lower id stays first among equal logits. */
 static int insert_logprob(struct token_logprob *out, int count, int top, int32_t id, float logit)
 {
     if (count == top && !(logit > out[count - 1].logprob)) return count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw logits -> the most likely token and log-probabilities. */
+/* Computes the most likely token and log-probabilities from raw logits. */
 #ifndef EY_LOGPROBS_H
 #define EY_LOGPROBS_H
 #include <stdint.h>
@@ -9,13 +9,13 @@ struct token_logprob {
     float logprob;
 };
 
-/* The largest logit's id; the lower one among equals. */
+/* Returns the id of the largest logit, the lower id among equals. */
 int32_t logits_argmax(const float *logits, int n);
-/* Log-probabilities of `chosen` and of the `top` best, descending, the lower id first among equals.
- * Allocates nothing. */
+/* Computes the log-probabilities of `chosen` and of the `top` best tokens, descending, the lower id
+ * first among equals. Allocates nothing. */
 void logits_score(const float *logits, int n, int32_t chosen, int top,
                   struct token_logprob *out_chosen, struct token_logprob *out_top);
-/* The place of an id among all, from 1 on, in that order. */
+/* Returns the rank of an id in that order, from 1. */
 int32_t logits_rank(const float *logits, int n, int32_t id);
 
 #endif

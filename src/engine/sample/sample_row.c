@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a step's logits to a token. A GPU backend returns the top-k logits of a row, which nearly
- * always decides the token; the whole row is copied only if it does not (a grammar that allows too
- * few of them, a nucleus without top_k, a bias). With an 8-bit head the top-k are rescored from the
- * BF16 head rows, here or by the device. */
+/* Samples a token from a step's logits. A GPU backend returns the top-k logits of a row, which
+ * nearly always decide the token; the whole row is copied only if they do not (a grammar that
+ * allows too few of them, a nucleus without top_k, a bias). With an 8-bit head the top-k are
+ * rescored from the BF16 head rows, by the device or here. */
 #include "backend/rescore.h"
 #include "constrain/constrain.h"
 #include "engine/sample/logprobs.h"
@@ -60,8 +60,8 @@ static void topk_logprobs(const struct topk_logits *topk, int32_t chosen, int to
     }
 }
 
-/* The tokens that the grammar allows; the mask was computed during the step. Where something may
- * follow, the end may have to wait. */
+/* Returns the tokens that the grammar allows; the mask was computed during the step. While
+ * min_tokens is not reached, ends are left out. */
 static struct allowed allowed_tokens(const struct engine_devices *devices, const ey_generation *gen)
 {
     const struct model *m = &devices->model;
@@ -86,7 +86,7 @@ static bool sample_from_topk(ey_engine *engine, ey_generation *gen, const struct
     return true;
 }
 
-/* With an 8-bit head: replaces the logits that matter by rescored ones. */
+/* Samples with an 8-bit head: the best logits are replaced by rescored ones first. */
 static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const struct step_row *row,
                                float *logits, const struct allowed *allowed)
 {
@@ -99,7 +99,7 @@ static int32_t sample_rescored(ey_engine *engine, ey_generation *gen, const stru
     return sampler_sample_rescored(&gen->slot->sampler, logits, ids, n);
 }
 
-/* All logits of a row, in host memory. */
+/* Returns all logits of a row in host memory, valid until the next call. */
 static float *read_row_logits(ey_engine *engine, const struct step_row *row)
 {
     const size_t vocabulary = (size_t)engine->devices.model.text.vocab_size;
@@ -139,7 +139,7 @@ int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row 
 
 /* ---- a token that is there already ---- */
 
-/* With an 8-bit head: the logits of the best, and of `id`, as the stored head has them. */
+/* With an 8-bit head, replaces the best logits and that of `id` by rescored ones. */
 static void rescore_logits(ey_engine *engine, const struct step_row *row, float *logits, int32_t id)
 {
     struct token_logprob best[TOPK_LOGITS], given;

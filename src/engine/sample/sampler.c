@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling. Candidates are taken from a heap, best first, until the filters have enough, so a step
- * costs one pass over the vocabulary and a little more. */
+/* The sampler. Candidates are popped from a heap, best first, until the filters have enough, so a
+ * step costs little more than one pass over the vocabulary. */
 #include "engine/sample/sampler.h"
 
 #include <math.h>
@@ -11,9 +11,8 @@
 #include "base/limits.h"
 #include "engine/sample/logprobs.h"
 
-#define MIN_TEMPERATURE \
-    1e-5f /* below this the draw is the best one, and dividing by it would overflow */
-#define MIN_ALLOWED_SCORE -1e33f /* finite when divided by the coldest temperature too */
+#define MIN_TEMPERATURE 1e-5f    /* below this, sample greedily: dividing by it would overflow */
+#define MIN_ALLOWED_SCORE -1e33f /* stays finite when divided by MIN_TEMPERATURE */
 
 bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary, ey_err *e)
 {
@@ -38,7 +37,7 @@ bool sampler_open(struct sampler *s, struct sampler_scratch *scratch, struct are
 
 uint64_t ey_random_seed(void)
 {
-    uint32_t seed = 0; /* 32 bits: short enough to type again */
+    uint32_t seed = 0; /* only 32 bits, short enough for a user to type again */
     if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
         seed = (uint32_t)(uintptr_t)&seed;
     return seed;
@@ -96,7 +95,7 @@ void sampler_record(struct sampler *s, int32_t id)
     s->n_drawn++;
 }
 
-/* Whether the next token may not be an end. */
+/* Whether min_tokens still forbids an end token. */
 static bool forbids_ends(const struct sampler *s)
 {
     return s->n_ends && s->n_drawn < s->min_tokens;
@@ -158,8 +157,8 @@ static double total_weight(const struct sampler *s, int n, float best)
     return sum;
 }
 
-/* Pops candidates from the heap to the array's end, best first from there down. Returns how many
- * stay after top-k (ties of the k-th kept), top-p and min-p. */
+/* Pops candidates to the array's end, best first from there down. Returns how many remain after
+ * top-k (ties with the k-th kept), top-p and min-p. */
 static int filter_candidates(struct sampler *s, int n_heap)
 {
     const ey_sampling *o = &s->options;
@@ -172,11 +171,12 @@ static int filter_candidates(struct sampler *s, int n_heap)
     while (n_heap) {
         double weight = exp((double)(heap[0].score - best));
         if (n && weight == 0)
-            break; /* never drawn, not even by a rounded sum: a forbidden id is such a one */
+            break; /* weight 0, as of a forbidden id: must not be drawn even if the sum is rounded
+                    */
         if (top_k && n >= top_k && heap[0].score < last.score) break;
         if (!top_k && n && (before / total >= (double)o->top_p || weight < (double)o->min_p)) break;
         last = pop_best(heap, &n_heap);
-        heap[n_heap] = last; /* the place that the heap just gave up */
+        heap[n_heap] = last; /* the slot that the heap just freed */
         probability[n++] = weight;
         before += weight;
     }
@@ -188,8 +188,8 @@ static int filter_candidates(struct sampler *s, int n_heap)
     return kept;
 }
 
-/* Uniform in [0, 1) from seed and step (splitmix64), so that an answer does not depend on what else
- * runs. */
+/* Returns a uniform number in [0, 1) from seed and step (splitmix64), so that an answer does not
+ * depend on other requests. */
 static double random_uniform(uint64_t seed, uint64_t step)
 {
     uint64_t z = seed + (step + 1) * 0x9e3779b97f4a7c15u;
@@ -198,7 +198,7 @@ static double random_uniform(uint64_t seed, uint64_t step)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* From the heap's n candidates, whose scores are divided by the temperature. */
+/* Draws from the heap's n candidates, whose scores are already divided by the temperature. */
 static int32_t draw_candidate(struct sampler *s, int n_heap)
 {
     make_heap(s->scratch->heap, n_heap);
@@ -220,14 +220,14 @@ static bool is_allowed(const struct allowed *allowed, int32_t id)
     return allowed->mask[id / 32] >> id % 32 & 1;
 }
 
-/* Of an id that is allowed: above those of all that are not, whatever the model says of it, NaN
- * included. */
+/* Returns the score of an allowed id, raised above those of forbidden ids whatever its logit is,
+ * NaN included. */
 static float allowed_score(float score)
 {
     return score > MIN_ALLOWED_SCORE ? score : MIN_ALLOWED_SCORE;
 }
 
-/* Most words of a mask are all ones or all zeros. */
+/* Works by words, because most words of a mask are all ones or all zeros. */
 static void apply_mask(float *scores, int n, const struct allowed *allowed)
 {
     float end[EY_MAX_EOS];
@@ -294,7 +294,7 @@ bool sampler_needs_only_topk(const ey_sampling *o, int n)
     return o->temperature < MIN_TEMPERATURE || (o->top_k > 0 && o->top_k <= n);
 }
 
-/* Nothing that a penalty or a bias may lift above its logit. */
+/* Whether no penalty or bias can raise a score above its logit. */
 static bool penalties_only_lower(const struct sampler *s)
 {
     const ey_sampling *o = &s->options;
@@ -302,9 +302,10 @@ static bool penalties_only_lower(const struct sampler *s)
            o->frequency_penalty >= 0;
 }
 
-/* The scores of the best in the heap's order of coming; 0: they do not decide. A token that is not
- * among them has a score of at most the last one's logit: what is above that is certain. Compared
- * as they are drawn: the temperature may round two scores to one, and then both are kept. */
+/* Fills the heap with the scores of the top-k tokens and returns their number, or 0 if they do not
+ * decide the draw. A token outside the top-k scores at most the last one's logit, so scores above
+ * that are certain. Scores are compared after division by the temperature, which may round two to
+ * the same value; both are kept then. */
 static int topk_candidates(struct sampler *s, const struct topk_logits *best,
                            const struct allowed *allowed, bool approximate)
 {
@@ -369,7 +370,7 @@ struct token_sampling sampler_gpu_params(const struct sampler *s)
 
 /* ---- the best again, from all ---- */
 
-/* Ids come in ascending order, so that the lower one stays first among equals. */
+/* Ids come in ascending order, so the lower one stays first among equals. */
 static int insert_topk_id(const float *scores, int32_t *ids, int found, int most, int32_t id)
 {
     int at = found < most ? found++ : most - 1;
@@ -383,7 +384,7 @@ int sampler_topk_ids(struct sampler *s, const float *logits, const struct allowe
                      int32_t *ids, int most)
 {
     const float *scores = s->scratch->scores;
-    float bound = -INFINITY; /* that a score has to be above */
+    float bound = -INFINITY; /* a score must exceed it */
     int found = 0;
     fill_scores(s, logits, allowed);
     for (int32_t i = 0; i < s->vocabulary; i++) {
@@ -402,7 +403,8 @@ static float rescored_value(const struct sampler *s, float logit, int32_t id)
     return score;
 }
 
-/* Where so few decide, from them alone. */
+/* Draws from the rescored ids alone if top_k or temperature 0 makes them sufficient, and from all
+ * scores otherwise. */
 int32_t sampler_sample_rescored(struct sampler *s, const float *logits, const int32_t *ids, int n)
 {
     struct scored_candidate *heap = s->scratch->heap;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which requests run: admission, preemption, cancellation, and what a request holds meanwhile.
+/* Admission, preemption and cancellation of requests, and the resources that they hold.
  *
- * A request is admitted only while its known tokens and one more fit into the KV pool; it would be
- * preempted at once otherwise. Preemption changes nothing in its answer: the blocks are computed
- * again later, and on a CPU a row has the same bits however it is computed (on a GPU but for its
- * rounding: scheduler.c). */
+ * A request is admitted only while its known tokens and one more fit into the KV pool; otherwise it
+ * would be preempted immediately. Preemption does not change its answer: the blocks are recomputed
+ * later, and on a CPU a row has the same bits however it is computed (on a GPU its rounding may
+ * differ: scheduler.c). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@ void end_encoder_run(ey_engine *engine)
     }
 }
 
-/* Whether requests wait for an image that is being encoded. */
+/* Whether a request waits for an image that is being encoded. */
 static bool encoder_run_is_wanted(const struct scheduler *s)
 {
     for (int i = 0; i < s->n_encoding; i++)
@@ -37,7 +37,7 @@ void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
     if (!encoder_run_is_wanted(&engine->scheduler)) end_encoder_run(engine);
 }
 
-/* Last blocks first: they are useless without the first ones. */
+/* Releases the last blocks first: they are useless without the first ones. */
 static void release_resources(ey_engine *engine, ey_generation *gen)
 {
     for (size_t i = 0; i < gen->prompt->n_images; i++)
@@ -148,14 +148,14 @@ static void restart_sampler(ey_generation *gen)
             sampler_record(s, gen->output.id[i]);
 }
 
-/* Blocks that its known tokens and one more still need. */
+/* Returns how many more blocks its known tokens and one more need. */
 static int blocks_needed(const ey_generation *gen)
 {
     return (generation_known_tokens(gen) + KV_BLOCK) / KV_BLOCK - gen->n_blocks;
 }
 
-/* Free blocks that are reserved: running requests need them for their known tokens, or one to grow
- * into. */
+/* Returns how many free blocks are reserved for running requests: for their known tokens, or one to
+ * grow into. */
 static int blocks_reserved(const struct scheduler *scheduler)
 {
     int n = 0;
@@ -167,7 +167,7 @@ static int blocks_reserved(const struct scheduler *scheduler)
 }
 
 /* Admits the request if blocks for its known tokens and one more, and feature rows for its images,
- * are available; it would be preempted at once otherwise. */
+ * are available. */
 static bool admit(ey_engine *engine, ey_generation *gen)
 {
     gen->slot = find_free_slot(engine);
@@ -198,7 +198,7 @@ void end_cancelled_requests(ey_engine *engine)
             end_running_request(engine, engine->scheduler.running[i], NULL);
 }
 
-/* Whether the request's text has not been fetched for too long; notes when that began. */
+/* Whether the request's text was not fetched for too long; records when that began. */
 static bool is_abandoned(const struct engine_limits *limits, ey_generation *gen, double now)
 {
     if (!generation_is_unread_full(gen)) return false;
@@ -225,7 +225,7 @@ ey_generation *youngest_unread_full(const struct scheduler *scheduler)
     return NULL;
 }
 
-/* The next waiting request that can proceed when admitted. */
+/* Returns the first waiting request that could proceed after admission, or NULL. */
 static ey_generation *first_admissible(const struct scheduler *scheduler)
 {
     ey_generation *gen = scheduler->queue.first;
@@ -250,7 +250,7 @@ void fail_running_requests(ey_engine *engine, const ey_err *error)
     while (engine->scheduler.n_running)
         end_running_request(engine, engine->scheduler.running[engine->scheduler.n_running - 1],
                             error);
-    kv_pool_clear(&engine->caches.blocks); /* the contents after a failed step are unknown */
+    kv_pool_clear(&engine->caches.blocks); /* their contents are undefined after a failed step */
     image_cache_clear(&engine->caches.images);
     pthread_mutex_unlock(&engine->scheduler.lock);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enqueues the next decode step before this one's tokens are known: the device samples and goes on.
- * The scheduler samples too, from the results it gets, and commits the enqueued step only if it is
- * the one that it would have run. */
+/* Enqueues the next decode step before this step's tokens are known on the host: the device samples
+ * and continues. The scheduler samples too, from the results it gets, and commits the enqueued step
+ * only if it is the step that it would have run. */
 #include "engine/schedule/async_step.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@ static bool can_continue(const ey_engine *engine, const struct scheduled_chunk *
            chunk->first + 2 <= engine->limits.max_blocks * KV_BLOCK;
 }
 
-/* All running requests decode and nothing else waits for the device, so the next step will most
- * likely have the same rows. Under the lock. */
+/* Whether all running requests decode and nothing else waits for the device, so that the next step
+ * will most likely have the same rows. Called under the lock. */
 static bool is_predictable(const ey_engine *engine, int n_chunks)
 {
     if (!engine->devices.be->ops->graph || engine->buffers.ws.n_ranges > 1 ||
@@ -34,8 +34,8 @@ static bool is_predictable(const ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* Allocates a block for each request's next row. False: the pool is exhausted; a guess preempts
- * nobody. Under the lock. */
+/* Allocates a block for each request's next row. Returns false if the pool is exhausted: a
+ * speculative step never preempts. Called under the lock. */
 static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
 {
     for (int k = 0; k < n_chunks; k++) {
@@ -48,7 +48,7 @@ static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* The rows that follow those of this step. */
+/* Builds the step of the rows after this step's. */
 static struct step build_next_step(ey_engine *engine, int n_chunks,
                                    struct token_sampling *samplings)
 {
@@ -115,7 +115,7 @@ bool async_step_commit(ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* With a step enqueued behind it, only the top-k of each row survive, so they must decide the
+/* With another step enqueued, only the top-k logits of each row survive, so they must decide the
  * token. */
 bool async_step_verify(ey_engine *engine, int n_chunks)
 {

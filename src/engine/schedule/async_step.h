@@ -6,15 +6,15 @@
 
 #include "engine/engine_internal.h"
 
-enum { MAX_ASYNC_REQUESTS = 64 }; /* requests of such a step */
+enum { MAX_ASYNC_REQUESTS = 64 }; /* most requests of an async step */
 
-/* Enqueues the step after this one if it can be predicted; engine->scheduler.n_async then says so.
- */
+/* Enqueues the step after this one if it can be predicted, and sets engine->scheduler.n_async. */
 void async_step_enqueue(ey_engine *engine, int n_chunks);
-/* Commits the enqueued step if it is the one wanted now; discards it otherwise. */
+/* Commits the enqueued step if it is the one needed now; discards it otherwise. Returns whether it
+ * was committed. */
 bool async_step_commit(ey_engine *engine, int n_chunks);
-/* Whether the current step's results are valid; call it after the step and before its tokens are
- * used. Otherwise the step has to run again. */
+/* Whether the current step's results are valid; call it after the step and before using its tokens.
+ * If not, the step must run again. */
 bool async_step_verify(ey_engine *engine, int n_chunks);
 /* Waits for the enqueued step and discards it. */
 void async_step_discard(ey_engine *engine);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a sampled token to the text that its reader gets. */
+/* Turns a sampled token into the text that its reader gets. */
 #include "constrain/constrain.h"
 #include "engine/schedule/schedule_internal.h"
 
@@ -12,13 +12,14 @@ static bool is_stop_id(const ey_generation *gen, int32_t id)
     return false;
 }
 
-/* What the last token completed. */
+/* Text completed by the last token. */
 struct new_text {
     const char *text;
     size_t n;
 };
 
-/* Line breaks at the thought's end are no part of it, and those behind anything may be the end. */
+/* Publishes thought text. Trailing line breaks are held back: they are dropped if the thought ends
+ * there. */
 static void publish_thought(ey_generation *gen)
 {
     static const char breaks[MAX_HELD_BREAKS + 1] = {[0 ... MAX_HELD_BREAKS - 1] = '\n'};
@@ -39,7 +40,7 @@ static void publish_thought(ey_generation *gen)
     gen->unread_thought += gen->unread_text.size - before;
 }
 
-/* Without the line breaks between a thought and it. */
+/* Returns the new text without line breaks between a thought and it. */
 static struct new_text text_behind_thought(ey_generation *gen)
 {
     struct thought *t = &gen->thought;
@@ -50,11 +51,11 @@ static struct new_text text_behind_thought(ey_generation *gen)
     return (struct new_text){new.text + skipped, new.n - skipped};
 }
 
-/* Publishes what the token completed, except a possible start of a stop string. Under the lock. */
+/* Publishes the new text except a possible start of a stop string. Called under the lock. */
 static void publish_text(ey_generation *gen)
 {
     struct new_text new = text_behind_thought(gen);
-    if (gen->output.n <= gen->min_tokens) { /* stop texts do not count yet, as in vLLM */
+    if (gen->output.n <= gen->min_tokens) { /* stop strings do not count yet, as in vLLM */
         buf_add(&gen->unread_text, new.text, new.n);
         gen->n_unstoppable += new.n;
         return;
@@ -64,8 +65,8 @@ static void publish_text(ey_generation *gen)
     stop_matcher_drop(&gen->stop_matcher, n);
 }
 
-/* The last token may have left an incomplete character, and text held back is no stop string after
- * all. */
+/* Publishes the rest at the answer's end: an incomplete character, and held-back text, which is no
+ * stop string. */
 static void publish_remaining_text(ey_generation *gen)
 {
     buf_clear(&gen->token_text);
@@ -80,7 +81,7 @@ static void publish_remaining_text(ey_generation *gen)
                 gen->stop_matcher.held_back.size);
 }
 
-/* What was held of its last character comes out. */
+/* Publishes the bytes held back of the thought's last character. */
 static void end_thought(ey_generation *gen)
 {
     buf_clear(&gen->token_text);
@@ -99,7 +100,7 @@ static int32_t next_token(ey_generation *gen, const struct step_row *row)
     return id;
 }
 
-/* A loop ends a thought, or the answer. */
+/* Ends the thought, or else the answer, if it loops. */
 static void look_for_loop(ey_generation *gen)
 {
     struct output_tokens *output = &gen->output;
@@ -111,7 +112,7 @@ static void look_for_loop(ey_generation *gen)
         gen->answer.repetition = found;
 }
 
-/* Thought or text. Under the lock. */
+/* Publishes a token as thought or text. Called under the lock. */
 static void publish_token(ey_generation *gen, int32_t id, enum token_place place, bool was_thinking)
 {
     const bool ends_thought = was_thinking && !gen->thought.open;

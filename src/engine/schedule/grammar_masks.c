@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step's masks depend on tokens that are known before it begins, so a thread computes them while
- * the device computes the step. matcher_mask() then finds the mask ready. */
+/* A step's masks depend only on tokens that are known before it begins, so a thread computes them
+ * while the device computes the step. matcher_mask() then finds the mask ready. */
 #include "engine/schedule/grammar_masks.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ double ey_mask_percentile(const ey_mask_stats *stats, double share)
                         : 0;
 }
 
-/* Under the lock, which it lets go of meanwhile. */
+/* Called under the lock, which it releases while it computes. */
 static void compute_next_mask(struct grammar_masks *m)
 {
     struct matcher *c = m->matchers[m->n_done];
@@ -63,7 +63,8 @@ bool grammar_masks_open(struct grammar_masks *m, int max_matchers, ey_err *e)
     if (!m->matchers)
         return ey_fail_memory(e, "masks", (size_t)max_matchers * sizeof(struct matcher *));
     m->started = pthread_create(&m->thread, NULL, grammar_masks_run, m) == 0;
-    return m->started || ey_fail(e, EY_NO_MEMORY, "no thread could be started");
+    return m->started ||
+           ey_fail(e, EY_NO_MEMORY, "the thread for grammar masks could not be started");
 }
 
 void grammar_masks_close(struct grammar_masks *m)

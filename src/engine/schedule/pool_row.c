@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the last row of a prompt to its vector or score, in float32 on the host: a row of a few
- * thousand numbers, of which a prompt has one. */
+/* Computes a prompt's vector or score from its last row in float32 on the host: it is one row of a
+ * few thousand numbers. */
 #include <math.h>
 
 #include "engine/schedule/schedule_internal.h"
@@ -13,7 +13,7 @@ static float dot(const float *a, const float *b, size_t n)
     return (float)sum;
 }
 
-/* A row of zeros stays what it is. */
+/* Scales a vector to length 1; zeros stay zeros. */
 static void normalize(float *vector, size_t n)
 {
     const float length = sqrtf(dot(vector, vector, n));

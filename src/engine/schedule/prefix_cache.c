@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefix caching: a full KV block is known by the digest of all tokens and images up to its end. */
+/* Prefix caching: a full KV block is identified by the digest of all tokens and images up to its
+ * end. */
 #include "engine/schedule/schedule_internal.h"
 
-/* Key of full block `at`: of all tokens before its end. An image's tokens share one id, so its
- * pixels' digest is hashed too. */
+/* Returns the key of full block `at`, the digest of all tokens before its end. An image's tokens
+ * share one id, so its pixels' digest is hashed too. */
 static struct digest kv_block_key(struct engine_caches *caches, const ey_generation *gen, int at,
                                   const struct digest *before)
 {

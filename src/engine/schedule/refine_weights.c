@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between steps and when idle the backend may bring its placed weights into a form that is read
- * faster. Servers do it for a while before they are ready, and spend a little of their time on it
- * until it is done, since later requests gain. One-shot commands do it when idle: their first
- * request may be the last. */
+/* Between steps and when idle, the backend may convert placed weights to a form that is read
+ * faster. Servers do so for a while before they are ready, and then spend a small share of their
+ * time on it until it is done, since later requests gain. One-shot commands do it when idle: their
+ * first request may be the last. */
 #include "engine/schedule/refine_weights.h"
 
 #include "base/clock.h"
 
-#define REFINE_SECONDS 0.02       /* between two steps, unless one matrix takes longer */
+#define REFINE_SECONDS 0.02       /* most time between two steps, unless one matrix takes longer */
 #define REFINE_START_SECONDS 2.0  /* before a server is ready */
-#define REFINE_DELAY_SECONDS 10.0 /* until a one-shot command's requests have to wait, too */
+#define REFINE_DELAY_SECONDS 10.0 /* after it, a one-shot command also refines between steps */
 
-enum { SERVER_REST = 9, COMMAND_REST = 2 }; /* steps' time for each second of it */
+enum { SERVER_REST = 9, COMMAND_REST = 2 }; /* seconds of steps for each second of refining */
 
-/* The backend that reads weights in host memory. */
+/* Returns the backend that reads weights from host memory. */
 static struct backend *refined_backend(const struct engine_devices *devices)
 {
     return devices->cpu ? devices->cpu : devices->be;

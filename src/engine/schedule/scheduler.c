@@ -2,11 +2,11 @@
 /* The scheduler: one thread that owns all running requests and the device.
  *
  * Each turn admits waiting requests, runs one text-model step over rows of several requests (one
- * row of each that decodes, chunks of prompts) and one time slice of the vision encoder. When the
- * KV pool runs out, the youngest request is preempted and recomputed later, which does not change
- * its answer: on a CPU a row has the same bits however it is computed. On a GPU its rounding
- * depends on how many rows are beside it: an answer may turn where two tokens are nearly as likely.
- */
+ * row of each decoding request, and prompt chunks) and one time slice of the vision encoder. When
+ * the KV pool runs out, the youngest request is preempted and recomputed later. On a CPU that does
+ * not change its answer: a row has the same bits however it is computed. On a GPU the rounding of a
+ * row depends on the number of rows in the step, so an answer may change where two tokens are
+ * almost equally likely. */
 #include <math.h>
 #include <time.h>
 
@@ -27,7 +27,8 @@ struct step_watch {
     int n_chunks;
 };
 
-/* Between layers: reports prefill progress; stops the step when all its requests are canceled. */
+/* Called between layers: reports prefill progress. Returns false to stop the step when all its
+ * requests are canceled. */
 static bool watch_step(void *user, int done, int total)
 {
     struct step_watch *w = user;
@@ -49,7 +50,7 @@ static bool watch_step(void *user, int done, int total)
     return wanted;
 }
 
-/* The chunk's rows are in the KV cache now. Features that no row needs any more are unpinned. */
+/* Advances the request after its chunk was computed and unpins features that no later row needs. */
 static void finish_chunk(ey_engine *engine, const struct scheduled_chunk *chunk)
 {
     ey_generation *gen = chunk->gen;
@@ -69,7 +70,7 @@ static void note_prefill_end(ey_generation *gen)
                                   gen->answer.vision_seconds;
 }
 
-/* The vectors and scores of prompts that end in this step. */
+/* Computes the vectors and scores of prompts that end in this step. */
 static void emit_pooled(ey_engine *engine, int n_chunks, dev x)
 {
     for (int i = 0; i < n_chunks; i++) {
@@ -101,7 +102,8 @@ double slice_seconds(const ey_engine *engine)
     return step > 0 && wanted < most ? wanted : most;
 }
 
-/* Few rows take longer each on a GPU: they say little of many. */
+/* Updates the time per prompt row. Steps of few rows weigh less: on a GPU they take longer per row
+ * and say little about long prompts. */
 static void update_row_seconds(struct scheduler *scheduler, int rows, double seconds)
 {
     enum { MANY_ROWS = 256, FEW_WEIGHT = 8 };
@@ -112,7 +114,7 @@ static void update_row_seconds(struct scheduler *scheduler, int rows, double sec
         update_ema(ema, seconds);
 }
 
-/* Attributes to prompt rows what exceeds a decode step, most of which reads weights. */
+/* Attributes to prompt rows the time beyond that of a decode step, which mostly reads weights. */
 static void update_step_times(struct scheduler *scheduler, int n_chunks, double seconds)
 {
     int rows = n_prompt_rows(scheduler->chunk, n_chunks);
@@ -125,7 +127,8 @@ static void update_step_times(struct scheduler *scheduler, int n_chunks, double 
 
 /* ---- a step ---- */
 
-/* *x: the activations that logits are computed from; where prompts are scored, those come later. */
+/* Enqueues the step without waiting. *x receives the activations from which logits are computed; if
+ * prompts are scored, logits are computed later. */
 static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *watch, dev *x)
 {
     struct step step = build_step(engine, n_chunks);
@@ -135,8 +138,8 @@ static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *wa
                               engine->buffers.logits, watch, &engine->scheduler.step);
 }
 
-/* Waits for the step, or with an async step behind it, for it alone. Runs it again if what the
- * device sampled was wrong or is not enough. */
+/* Waits for the step; if an async step is enqueued, for the current one alone. Runs the step again
+ * if the token that the device sampled is wrong, or if the top-k do not decide it. */
 static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct backend_ops *op = engine->devices.be->ops;
@@ -151,7 +154,7 @@ static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
     return op->compute->finish(engine->devices.be, e);
 }
 
-/* Starts the masks that the step's tokens will be sampled with. */
+/* Starts computing the masks for sampling this step's tokens. */
 static void start_masks(struct scheduler *scheduler, int n_chunks)
 {
     int n = 0;
@@ -167,7 +170,7 @@ static void run_step(ey_engine *engine, int n_chunks)
 {
     ey_err e = {0};
     double start = seconds_now();
-    dev x = last_range(&engine->buffers.ws)->step.x; /* of an async step */
+    dev x = last_range(&engine->buffers.ws)->step.x; /* as of an async step */
     struct step_watch watch_state = {&engine->scheduler, n_chunks};
     const struct watch watch = {watch_step, &watch_state};
     start_masks(&engine->scheduler, n_chunks);
@@ -215,7 +218,7 @@ static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
     s->image_cache_tokens_used = image_cache_tokens(&engine->caches.images);
 }
 
-/* Waits for work; once a second while requests wait for their readers. Under the lock. */
+/* Waits for work, at most a second while readers are waited for. Called under the lock. */
 static void scheduler_wait(struct scheduler *scheduler)
 {
     struct timespec gen;
@@ -229,8 +232,8 @@ static void scheduler_wait(struct scheduler *scheduler)
     pthread_cond_timedwait(&scheduler->work_ready, &scheduler->lock, &gen);
 }
 
-/* Admits waiting requests and schedules the next step's rows. False: there is nothing to do. Under
- * the lock. */
+/* Admits waiting requests and schedules the next step's rows. Returns false if there is nothing to
+ * do. Called under the lock. */
 static bool schedule_step(ey_engine *engine, int *n_chunks)
 {
     const ey_generation *gen;
@@ -281,7 +284,7 @@ bool scheduler_start(ey_engine *engine, ey_err *e)
 {
     if (!grammar_masks_open(&engine->scheduler.masks, engine->limits.max_num_seqs, e)) return false;
     if (pthread_create(&engine->scheduler.thread, NULL, run_scheduler, engine) != 0)
-        return ey_fail(e, EY_NO_MEMORY, "no thread could be started");
+        return ey_fail(e, EY_NO_MEMORY, "the scheduler's thread could not be started");
     engine->scheduler.thread_started = true;
     return true;
 }

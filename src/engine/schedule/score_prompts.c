@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log-probabilities of prompts: logits of rows whose next token is known already. They are computed
- * in the buffer of a step's logits, as many rows at a time as it has. */
+/* Log-probabilities of prompt tokens, from the logits of rows whose next token is already known.
+ * Logits are computed in the step's logits buffer, as many rows at a time as it holds. */
 #include "base/clock.h"
 #include "engine/schedule/schedule_internal.h"
 
-enum { SCORED_ROWS = 64 }; /* at most, at a time */
+enum { SCORED_ROWS = 64 }; /* most rows at a time */
 
-/* Rows that are looked at together. */
+/* A batch of rows to score. */
 struct scored_rows {
     ey_engine *engine;
-    dev x;      /* the step's activations, */
-    int n_rows; /* and their rows */
+    dev x;      /* the step's activations */
+    int n_rows; /* rows of x */
     int32_t row[SCORED_ROWS];
     ey_generation *gen[SCORED_ROWS];
-    int token[SCORED_ROWS]; /* of its prompt */
+    int token[SCORED_ROWS]; /* index in the prompt */
     int n, max;
 };
 
-/* Rows first .. end-1 of the chunk, from its first on, whose next token has no score yet. */
+/* Finds the chunk's rows first .. end-1 whose next token has no score yet, relative to its first
+ * row. */
 static void unscored_rows(const struct scheduled_chunk *chunk, int *first, int *end)
 {
     const struct prompt_scores *scores = &chunk->gen->prompt_scores;
@@ -49,7 +50,8 @@ static bool wait_for_logits(const struct scored_rows *s, ey_err *e)
     return be->ops->compute->finish(be, e);
 }
 
-/* What tokens are sampled from, as at the end of any other step. */
+/* Computes the logits from which the step's tokens are sampled, as any other step does at its
+ * end. */
 static bool compute_step_logits(const struct scored_rows *s, int n, ey_err *e)
 {
     ey_engine *engine = s->engine;
@@ -60,7 +62,7 @@ static bool compute_step_logits(const struct scored_rows *s, int n, ey_err *e)
     return wait_for_logits(s, e);
 }
 
-/* The device is at work, and may be for long; whether the request still wants it. */
+/* Whether the request still runs: checked between batches, because scoring may take long. */
 static bool still_wanted(struct scheduler *scheduler, const ey_generation *gen)
 {
     pthread_mutex_lock(&scheduler->lock);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of one step: one of each decoding request, and chunks of prompts (chunked prefill). */
+/* Builds the rows of one step: one row of each decoding request, and chunks of prompts (chunked
+ * prefill). */
 #include <string.h>
 
 #include "engine/schedule/schedule_internal.h"
 
 enum {
-    FIRST_CHUNK_ROWS = 64, /* prompt rows with decoding requests until their time is measured */
+    FIRST_CHUNK_ROWS =
+        64, /* prompt rows alongside decoding requests until their time is measured */
     MIN_ROWS_BEFORE_IMAGE =
-        256, /* fewer wait for the image: they are not worth a pass over the weights */
+        256, /* fewer rows wait for the image: not worth a pass over the weights */
 };
 
-/* Rows that can be computed now: up to the first image that is not encoded yet. A few are not worth
- * a pass over the weights. */
+/* Returns how many rows can be computed now, up to the first image that is not encoded yet; 0 if
+ * they are too few to be worth a pass over the weights. */
 static int rows_ready_count(const ey_generation *gen)
 {
     int known = generation_known_tokens(gen), end = known;
@@ -30,7 +32,7 @@ static bool is_decoding(const ey_generation *gen)
     return gen->n_computed + 1 == generation_known_tokens(gen);
 }
 
-/* Row limit of a step: while requests decode, as many as a time slice allows. */
+/* Returns the row limit of a step; while requests decode, as many as a time slice allows. */
 static int row_limit(ey_engine *engine, int n_decoding)
 {
     const struct layer_range *last = last_range(&engine->buffers.ws);
@@ -49,8 +51,8 @@ static int row_limit(ey_engine *engine, int n_decoding)
     return chunk < limit ? chunk : limit;
 }
 
-/* Allocates blocks for rows up to `end`. Preempts requests that cannot go on anyway first, then the
- * youngest. False: it was this one. */
+/* Allocates blocks for rows up to `end`. Preempts requests that are paused anyway first, then the
+ * youngest. Returns false if that was this request. */
 static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
 {
     while (gen->n_blocks * KV_BLOCK < end) {
@@ -73,8 +75,8 @@ bool chunk_is_prompt(const struct scheduled_chunk *chunk)
     return chunk->first < (int)chunk->gen->prompt->ids.n;
 }
 
-/* Moves prompt rows behind decode rows: they may be computed differently (enum step_stage). What a
- * preempted request had generated counts as its prompt when it is recomputed with it. */
+/* Moves prompt rows behind decode rows, since they may be computed differently (enum step_stage).
+ * When a preempted request is recomputed, its generated tokens count as prompt. */
 static void sort_prompts_last(struct scheduled_chunk *chunk, int n)
 {
     for (int i = 0, answering = 0; i < n; i++) {
@@ -97,7 +99,8 @@ int schedule_chunks(ey_engine *engine)
         int rows = rows_ready_count(gen), limit = is_decoding(gen) ? 1 : left;
         if (rows > limit) rows = limit;
         if (rows <= 0) continue;
-        if (!allocate_blocks(engine, gen, gen->n_computed + rows)) break; /* it was the last one */
+        if (!allocate_blocks(engine, gen, gen->n_computed + rows))
+            break; /* the request itself was preempted */
         while (engine->scheduler.running[i] != gen)
             i--; /* an earlier one was preempted */
         if (!is_decoding(gen)) left -= rows;

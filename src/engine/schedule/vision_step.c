@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder between steps: images go through it in tiles, so that decoding goes on. */
+/* Runs the vision encoder between steps, in tiles, so that decoding continues. */
 #include "base/clock.h"
 #include "engine/schedule/schedule_internal.h"
 
-enum { ENCODER_PROGRESS_UNITS = 1000 }; /* of progress, for each image */
+enum { ENCODER_PROGRESS_UNITS = 1000 }; /* progress units of each image */
 
 bool next_image(const struct scheduler *scheduler, const ey_generation **found, size_t *index)
 {
@@ -26,8 +26,8 @@ static bool is_encoding(const struct scheduler *s, const struct image_entry *ent
     return false;
 }
 
-/* Holds the prompt and the features: the request that brought the image may end while others still
- * wait for it, or for one that is encoded with it. False: there is no room for it in this run. */
+/* Adds an image to the run and references its prompt and features: the request may end while others
+ * wait for this image or for one in the same run. Returns false if the run has no room. */
 static bool add_to_encoder_run(ey_engine *engine, const ey_generation *gen, size_t i)
 {
     struct scheduler *s = &engine->scheduler;
@@ -41,7 +41,7 @@ static bool add_to_encoder_run(ey_engine *engine, const ey_generation *gen, size
     return true;
 }
 
-/* Whether the run is over soon with this image, too: it is one tile, or within a time slice. */
+/* Whether the run stays short with this image: one tile, or within a time slice. */
 static bool has_room(const ey_engine *engine, const struct image *image)
 {
     const struct scheduler *s = &engine->scheduler;
@@ -50,7 +50,8 @@ static bool has_room(const ey_engine *engine, const struct image *image)
            (s->patch_seconds > 0 && patches * s->patch_seconds <= slice_seconds(engine));
 }
 
-/* Images that wait go with the first: on a GPU they take less time together than alone. */
+/* Adds waiting images to the first one's run: a GPU encodes several together faster than one by
+ * one. */
 static void add_waiting_images(ey_engine *engine)
 {
     struct scheduler *s = &engine->scheduler;
@@ -76,12 +77,12 @@ static void start_encoder_run(ey_engine *engine)
     s->encoder_run = encoder_run_begin(engine->buffers.host.pixels,
                                        engine->buffers.host.patch_positions);
     s->run_seconds = 0;
-    add_to_encoder_run(engine, gen, i); /* an image alone has room */
+    add_to_encoder_run(engine, gen, i); /* a single image always has room */
     if (engine->devices.vision_backends.be->ops->device) add_waiting_images(engine);
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The first of the request's images that is being encoded; n_images: none. */
+/* Returns the first of the request's images that is being encoded, or n_images. */
 static size_t image_in_encoder(const struct scheduler *scheduler, const ey_generation *gen)
 {
     size_t i = 0;
@@ -91,8 +92,8 @@ static size_t image_in_encoder(const struct scheduler *scheduler, const ey_gener
     return i;
 }
 
-/* Between tiles: counts time and progress for requests that wait for these images. False: none does
- * any more. */
+/* Called between tiles: updates time and progress of requests that wait for these images. Returns
+ * false if none waits any more. */
 static bool watch_encoder(struct scheduler *scheduler, double seconds)
 {
     bool wanted = false;
@@ -128,7 +129,7 @@ static void finish_encoder_run(ey_engine *engine)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Waits for the tile, and for the features on their way to the text model's device. */
+/* Waits for the tile, and for the transfer of its features to the text model's device. */
 static bool finish_encoder_tile(struct engine_devices *devices, ey_err *e)
 {
     struct backend *be = devices->vision_backends.be;
@@ -136,8 +137,8 @@ static bool finish_encoder_tile(struct engine_devices *devices, ey_err *e)
            (be == devices->be || devices->be->ops->compute->finish(devices->be, e));
 }
 
-/* Tiles that will be done in `seconds`, as far as is known: waiting for each would leave a GPU idle
- * between them. At least one. */
+/* Returns how many tiles fit into `seconds` by past measurements, at least one. Waiting for each
+ * tile would leave a GPU idle between them. */
 static int tiles_within(const ey_engine *engine, double seconds)
 {
     const struct scheduler *s = &engine->scheduler;
@@ -146,7 +147,7 @@ static int tiles_within(const ey_engine *engine, double seconds)
     return seconds < tile * s->encoder_run.total ? (int)(seconds / tile) : s->encoder_run.total;
 }
 
-/* Enqueues up to n tiles of the run. False: its last is among them. */
+/* Enqueues up to n tiles of the run. Returns false if the run's last tile is among them. */
 static bool enqueue_tiles(ey_engine *engine, int n)
 {
     bool more = true;
@@ -166,7 +167,7 @@ void run_encoder(ey_engine *engine, double start)
     while (busy) {
         const double before = now, slice = slice_seconds(engine);
         bool more = enqueue_tiles(engine, tiles_within(engine, start + slice - now));
-        /* where others wait, a slice ends when its work is done, not when it is enqueued */
+        /* while others wait, a slice ends when its work is done, not when it is enqueued */
         if ((!more || s->n_running > 1) && !finish_encoder_tile(&engine->devices, &e)) {
             fail_running_requests(engine, &e);
             return;
