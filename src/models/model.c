@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which family a checkpoint belongs to, and the parts of a model's life that all families share. */
+/* Finds a checkpoint's family, and does what all families share: defaults, checks, placing. */
 #include "models/model.h"
 
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "models/pooling/pooling_task.h"
 #include "models/template_file.h"
 
-/* Of an architecture's families those that are told by their template come first. */
+/* Families recognized by their chat template come before others of the same architecture. */
 static const struct family *const families[] = {
     &family_qwen3vl, &family_qwen2,        &family_qwen3, &family_phi3,
     &family_smollm,  &family_llama_chatml, &family_llama};
@@ -41,7 +41,8 @@ static const struct family *family_by_model_type(const char *name, struct checkp
     return NULL;
 }
 
-/* The first of the list, or the name that stands in its place; NULL: none is given. */
+/* Returns architectures[0], or `architectures` itself if it is a string, or NULL if it is
+ * missing. */
 static const char *config_architecture(const json_object *config)
 {
     json_object *list = json_member(config, "architectures");
@@ -65,7 +66,8 @@ static bool fail_family(const char *dir, const char *what, const char *name, ey_
                    name, known);
 }
 
-/* By the architecture; where none is given by the model_type, as transformers always does. */
+/* Finds the family by architecture, or by model_type if no architecture is given, as transformers
+ * always does. */
 static bool find_family(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *config = checkpoint_config(ckpt);
@@ -92,7 +94,7 @@ void model_remark(struct model *model, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    ey_fail(&shown, EY_BAD_MODEL, "%s", text); /* which makes it printable */
+    ey_fail(&shown, EY_BAD_MODEL, "%s", text); /* escapes unprintable bytes */
     if (r->n < MAX_REMARKS)
         snprintf(r->text[r->n++], REMARK_BYTES, "%.*s", REMARK_BYTES - 1, shown.text);
 }
@@ -101,7 +103,7 @@ void model_remark(struct model *model, const char *fmt, ...)
 
 #define GENERATION_FILE "generation_config.json"
 
-/* What cannot be used of a recommendation is no reason not to run the model. */
+/* Reads a recommended number. An unusable one is only remarked on. */
 static double recommended_number(struct model *model, const json_object *file, const char *key,
                                  double lo, double hi, double missing)
 {
@@ -112,7 +114,7 @@ static double recommended_number(struct model *model, const json_object *file, c
     return missing;
 }
 
-/* -1 is what vLLM and llama.cpp write for all tokens. */
+/* Reads top_k; -1 means all tokens, as in vLLM and llama.cpp. */
 static int recommended_top_k(struct model *model, const json_object *file)
 {
     int64_t value = 0;
@@ -133,8 +135,8 @@ static bool recommends_sampling(struct model *model, const json_object *file)
     return false;
 }
 
-/* generation_config.json's recommendation; do_sample false or no file: greedy, and then the numbers
- * for drawing are not looked at, as in transformers. */
+/* Reads the sampling defaults of generation_config.json. Without the file or with do_sample false,
+ * decoding is greedy and the other numbers are ignored, as in transformers. */
 static bool read_default_sampling(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *file;
@@ -152,7 +154,7 @@ static bool read_default_sampling(struct model *model, struct checkpoint *ckpt, 
     return true;
 }
 
-/* Scales and zeros of groups of columns: kernels take such matrices where few are. */
+/* Whether the matrix has scales for groups of columns, which not all kernels take. */
 static bool is_grouped(const struct tensor *w)
 {
     return w->group_size != 0;
@@ -178,7 +180,7 @@ static bool has_grouped_vision(struct model *m)
     return found;
 }
 
-/* Counts what is made of stored layouts, and notes whether kernels have to make BF16 of some. */
+/* Counts converted layouts, and records whether kernels must convert some weights to BF16. */
 static void note_weights(struct model *m, const struct tensor *w, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -203,7 +205,8 @@ static void note_vision_weights(struct model *m)
     }
 }
 
-/* Kernels take matrices in groups in the text layers and as a head. */
+/* Checks that only the text layers and the head have matrices in groups, because other kernels
+ * don't take them. */
 static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
 {
     if (is_grouped(&m->embed) || has_grouped_vision(m) || m->head.place)
@@ -289,7 +292,7 @@ static bool place_weights(struct backend *be, struct placed **out, const struct 
     return true;
 }
 
-/* Fills a structure of placed weights from its pair of tensors. */
+/* Places each tensor of `in` and stores the result in the same member of `out`. */
 #define PLACE_WEIGHTS(be, out, in, role, placement, e) \
     place_weights(be, (struct placed **)&(out), TENSORS_OF(in), role, placement, e)
 
@@ -327,7 +330,7 @@ size_t model_streamed_group_bytes(const struct model *model, const struct backen
     return max_bytes;
 }
 
-/* Each block and each merger is a group of its own where they are streamed. */
+/* A streamed vision model has one group per block and per merger. */
 static bool place_vision_model(struct model *model, struct backend *be, enum placement placement,
                                ey_err *e)
 {
@@ -356,7 +359,7 @@ struct on_load_quantizer {
     struct model *model;
     struct backend *be;
     struct pool *pool;
-    void *staging; /* [max_quantized_bytes]; NULL: the backend uses what it is given where it is */
+    void *staging; /* [max_quantized_bytes]; NULL if the backend uses quantized weights in place */
 };
 
 static bool make_weight(struct tensor *out, void *memory, const struct tensor *w, struct pool *pool,
@@ -400,7 +403,7 @@ static bool place_layer_weights(const struct on_load_quantizer *m, struct placed
     return true;
 }
 
-/* Fills a structure of a layer's placed weights from its pair of tensors. */
+/* Places each tensor of a layer's `in` and stores the result in `out`. */
 #define PLACE_LAYER(m, out, in, role, layer, e) \
     place_layer_weights(m, (struct placed **)&(out), TENSORS_OF(in), role, layer, e)
 
@@ -466,7 +469,7 @@ bool model_place(struct model *model, struct backend *be, struct backend *vision
 {
     struct placed_model *out = &model->placed;
     const bool embeds_on_cpu = where->range[0].on_cpu;
-    /* a backend with memory of its own holds a tied matrix once */
+    /* device memory holds a tied matrix only once */
     const bool tied = be->ops->device && model->head.data == model->embed.data &&
                       where->embed == where->lm_head && !embeds_on_cpu;
     out->layers = arena_array(&model->arena, (size_t)model->text.n_layers, sizeof(*out->layers));

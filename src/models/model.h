@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loaded model: its shapes, its weights bound to the checkpoint's tensors, and what its family
- * knows. */
+/* A loaded model: its shapes, its weights bound to the checkpoint's tensors, and its family. */
 #ifndef EY_MODELS_MODEL_H
 #define EY_MODELS_MODEL_H
 
@@ -14,32 +13,32 @@
 
 struct model;
 
-/* What a family of models brings: a folder each, found by config.json's architectures[0], or where
- * it names none by its model_type. */
+/* A family of models. Each is a folder, found by config.json's architectures[0], or by model_type
+ * if there is none. */
 struct family {
     const char *architecture, *model_type;
-    /* Words by which the checkpoint's chat template says that it is this family and no other of the
-     * architecture; NULL: the one that is left. */
+    /* Words in the chat template that identify this family among others of the same architecture;
+     * NULL for the default family. */
     const char *template_words;
-    /* Fills shapes, weights and stop tokens from the checkpoint, which outlives the model. */
+    /* Fills shapes, weights and stop tokens from the checkpoint, which must outlive the model. */
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
-    /* Messages → prompt pieces. */
+    /* Turns messages into prompt pieces. */
     bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
-    /* How it calls tools, as prompt() writes them too; NULL: it knows none, and refuses them. */
+    /* The format of tool calls, also in prompt(); NULL if the family refuses tools. */
     const struct tool_call_format *tool_calls;
-    /* Special tokens that prompt() writes, apart from those of images; NULL after the last. */
+    /* NULL-terminated list of special tokens that prompt() writes, without those of images. */
     const char *tokens[6];
-    /* The one of them that ends a turn, and so an answer, whatever the configuration says. */
+    /* The one that ends a turn, and so an answer, whatever the configuration says. */
     const char *turn_end;
-    /* Of the chat format: the system prompt where messages have none (NULL: none), and what follows
-     * the last turn; SHA-256 of the templates that it stands for, NULL after the last. */
+    /* The chat format's default system prompt (or NULL) and what follows the last turn; a
+     * NULL-terminated list of the SHA-256 of templates that it implements. */
     const char *default_system, *tail, *templates[4];
-    /* How the tail of a checkpoint that thinks goes on, which prompt() can write; NULL: it cannot.
-     */
+    /* How the prompt's tail continues for a checkpoint that thinks, as prompt() writes it; NULL if
+     * it cannot. */
     const char *thinking_tail;
-    /* Contents of the tokens around and in place of an image; NULL: a family without images. */
+    /* The tokens around and in place of an image; NULL for a family without images. */
     const struct vision_marks *vision_marks;
-    /* It has checkpoints that embed or rerank (models/pooling). */
+    /* Whether it has checkpoints that embed or rerank (models/pooling). */
     bool pools;
 };
 
@@ -50,7 +49,7 @@ struct vision_tensors {
     struct merger_tensors merger, deepstack[EY_MAX_DEEPSTACK];
 };
 
-/* The same, placed. */
+/* The vision tensors after placing. */
 struct vision_weights {
     struct affine patch;
     struct placed *position;
@@ -58,14 +57,14 @@ struct vision_weights {
     struct merger merger, deepstack[EY_MAX_DEEPSTACK];
 };
 
-/* What backends made of a model's weights. */
+/* A model's weights as placed by the backends. */
 struct placed_model {
     struct placed *embed, *final_norm, *head;
     struct text_layer *layers; /* [n_layers] */
     struct vision_weights vision;
 };
 
-/* What of a checkpoint was passed over, as sentences for whoever loads it. */
+/* Sentences for the user about parts of a checkpoint that are ignored. */
 enum { MAX_REMARKS = 8, REMARK_BYTES = 480 };
 struct remarks {
     char text[MAX_REMARKS][REMARK_BYTES];
@@ -86,51 +85,53 @@ struct model {
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
     bool thinks;              /* the checkpoint's template opens a thought */
-    int64_t image_token_id;   /* config.json's id of the image's pad; -1: it names none */
-    ey_sampling sampling;     /* what generation_config.json recommends */
-    uint64_t weight_bytes;    /* of all bound tensors, as stored; not those that are quantized while
+    int64_t image_token_id;   /* config.json's image_token_id; -1 if absent */
+    ey_sampling sampling;     /* recommended by generation_config.json */
+    uint64_t weight_bytes;    /* bytes of all bound tensors as stored, without those quantized while
                                  loading (on_load_quantization.h) */
-    uint64_t quantized_bytes; /* of what those become */
-    bool int4;                /* limits.int4 of some matrices, as they are or will be */
+    uint64_t quantized_bytes; /* bytes of those after quantization */
+    bool int4;                /* some matrices are or will be int4 (limits.int4) */
     bool reordered;           /* limits.reordered */
-    size_t max_quantized_bytes; /* the largest of them */
+    size_t max_quantized_bytes; /* the largest matrix after quantization */
     struct arena
-        arena; /* layers, blocks, scales, rope tables, recipes, quantized weights in host memory */
+        arena; /* layers, blocks, scales, rope tables, recipes, weights quantized in host memory */
 };
 
-/* Adds a remark; those beyond MAX_REMARKS are dropped. */
+/* Adds a remark; more than MAX_REMARKS are dropped. */
 void model_remark(struct model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Reads what model this is and fills it by its family. An architecture that no family knows is an
- * error that names it and those that are known. `task`: as pooling_task_find() has it. */
+/* Identifies the model and fills it by its family. An unknown architecture is an error that lists
+ * the supported ones. `task`: see pooling_task_find(). */
 bool model_open(struct model *model, struct checkpoint *ckpt, const char *task, ey_err *e);
 void model_close(struct model *model);
 enum { MAX_LAYER_RANGES = 2 };
 
-/* Which device has which layers, and where what need not be on it as a whole lies. The embedding is
- * with the first range, final norm and head are with the last. */
+/* Which device has which layers, and where the parts lie that may be elsewhere. The embedding is
+ * with the first range, final norm and head with the last. */
 struct placements {
     enum placement embed, lm_head, vision;
     struct placed_range {
         int first, end;
-        bool on_cpu; /* next to a GPU */
+        bool on_cpu; /* the CPU next to a GPU */
     } range[MAX_LAYER_RANGES];
     int n_ranges;
 };
-/* Places every weight: `vision_be` runs the vision encoder, `cpu` the ranges that are on it, `be`
- * the others; usually they are one. Weights with a recipe are quantized by `pool`, in
- * memory of the model's if the backend uses it in place, else through one buffer. */
+/* Places every weight: `vision_be` runs the vision encoder, `cpu` the ranges on the CPU, `be` the
+ * others; usually all are one. Weights with a recipe are quantized by `pool`, into the model's
+ * memory if the backend uses it in place, otherwise through one buffer. */
 bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e);
-/* Device bytes of the largest group of a streamed vision encoder. */
+/* Returns the device bytes of the largest group of a streamed vision encoder. */
 size_t model_streamed_group_bytes(const struct model *model, const struct backend *be);
-/* Layers of one kind among first .. end-1: as many layers a cache of that kind has. */
+/* Returns the number of layers of one kind among first .. end-1, which is the size of that kind's
+ * cache. */
 int model_layers_of_kind(const struct model *model, enum layer_kind kind, int first, int end);
 bool model_is_eos(const struct model *model, int id);
 
-/* Special ids of the chat format must exist in this tokenizer and ids fit the embedding. */
+/* Checks that the tokenizer has the chat format's special tokens and that its ids fit the
+ * embedding. */
 bool model_check_tokenizer(const struct model *model, const struct tokenizer *tok, ey_err *e);
-/* Makes the end of a turn one of the ids that end an answer. */
+/* Adds the end of a turn to the ids that end an answer. */
 void model_end_at_turn(struct model *model, const struct tokenizer *tok);
 
 extern const struct family family_qwen3vl, family_qwen2, family_qwen3, family_phi3, family_smollm,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks, and what is left alone. */
+/* Marks matrices for quantization and leaves out those that would lose too much. */
 #include "models/on_load_quantization.h"
 
 #include <stdio.h>
@@ -9,12 +9,12 @@
 
 enum { MAX_SET_MATRICES = 3, SETS = 4 };
 
-/* Matrices that one matmul takes together: kernels need them alike. */
+/* Matrices of one fused matmul, which kernels need in the same format. */
 struct matrix_set {
     struct tensor *w[MAX_SET_MATRICES];
     const char *name[MAX_SET_MATRICES];
     int n;
-    const struct tensor *norm; /* what their input was multiplied with; NULL: not known */
+    const struct tensor *norm; /* the norm of their input; NULL if unknown */
 };
 
 static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_tensors *w)
@@ -28,8 +28,8 @@ static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_ten
     out[3] = (struct matrix_set){{&w->mlp.down}, {"down"}, 1, NULL};
 }
 
-/* Squares of the norm's weights: normed inputs are about equally large in every column, so that is
- * how an error there counts. */
+/* Returns the squares of the norm's weights as importance of the columns: normed inputs have about
+ * the same magnitude in all columns before that. */
 static const float *norm_importance(const struct tensor *norm, struct arena *arena)
 {
     const size_t n = (size_t)norm->cols;
@@ -69,7 +69,7 @@ static void add_unquantized_name(struct quantize_report *r, int layer, const cha
              used ? ", " : "", layer, name);
 }
 
-/* The set's largest error; -1: a value is not finite. */
+/* Returns the set's largest error, or -1 if a value is not finite. */
 static double max_set_error(const struct matrix_set *set, struct quantize_report *r,
                             struct pool *pool)
 {
@@ -84,7 +84,7 @@ static double max_set_error(const struct matrix_set *set, struct quantize_report
     return max_error;
 }
 
-/* Those of int4 sets that lose too much are left as they are. */
+/* Leaves an int4 set unquantized if it would lose too much. */
 static bool check_set_error(const struct matrix_set *set, int layer, struct quantize_report *r,
                             struct pool *pool, ey_err *e)
 {
@@ -132,7 +132,7 @@ static bool quantize_set(struct model *m, const struct matrix_set *set, int laye
     return !int4 || check_set_error(set, layer, r, pool, e);
 }
 
-/* What the marks change in the model's bytes. */
+/* Updates the model's byte counts by the marks. */
 static void update_model_bytes(struct model *m)
 {
     for (int i = 0; i < m->text.n_layers; i++) {

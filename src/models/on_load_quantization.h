@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the matrices to quantize while loading, before the plan is made, so that it counts what
- * they become. */
+/* Chooses the matrices to quantize while loading, before the plan is made, so that the plan counts
+ * their new sizes. */
 #ifndef EY_MODELS_SHRINK_H
 #define EY_MODELS_SHRINK_H
 
 #include "models/model.h"
 #include "convert/quantize.h"
 
-/* What became of the text model's matrices. */
+/* How many of the text model's matrices are quantized, and their errors. */
 struct quantize_report {
-    int n_quantized, n_unquantized; /* quantized; left as they are because of their error */
-    int n_already;                  /* stored at most that large, or of a shape that cannot be */
+    int n_quantized, n_unquantized; /* quantized; not quantized because of their error */
+    int n_already;                  /* already stored as small, or of an unsuitable shape */
     double max_error,
-        mean_error; /* relative error of the samples of those that are quantized; int4 alone */
-    char unquantized_names[512]; /* their names: "layer 3 down, …" */
+        mean_error; /* relative error of samples of the quantized matrices; int4 only */
+    char unquantized_names[512]; /* names of n_unquantized: "layer 3 down, …" */
 };
 
-/* An int4 matrix whose sample has a larger relative error than this stays as it is stored, with
- * those that are multiplied together with it. */
+/* If a sample of an int4 matrix has a larger relative error than this, the matrix and those
+ * multiplied together with it stay as stored. */
 #define QUANTIZE_MAX_ERROR 0.16
 
-/* Marks the projections of the text layers (as in the official FP8 files: embedding, head, norms
- * and the vision encoder stay). False: none can be quantized, or a value of a sample is not finite.
- */
+/* Marks the projections of the text layers (as in the official FP8 checkpoints, embedding, head,
+ * norms and the vision encoder stay). Fails if none can be quantized or a sampled value is not
+ * finite. */
 bool model_quantize_on_load(struct model *model, const struct quantize_choice *choice,
                             struct quantize_report *report, struct pool *pool, ey_err *e);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates that the built-in formats were made after are known by their hash; any other is looked
- * through for what differs. */
+/* The templates that the built-in formats implement are recognized by hash; any other is searched
+ * for differences. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "models/own_template.h"
 
@@ -28,7 +28,7 @@ static bool is_known_hash(const struct family *family, const struct buf *text)
     return false;
 }
 
-/* The line end behind it comes and goes when a template is saved again. */
+/* Ignores a trailing line end, which comes and goes when a template is saved. */
 static bool is_known_template(const struct family *family, const struct template_file *t)
 {
     struct buf text = buf_with_max(MAX_TEMPLATE_BYTES + 1);
@@ -52,7 +52,8 @@ static bool add_prompt(struct buf *out, const struct family *family, const ey_re
     return ok;
 }
 
-/* Two conversations, of which one has no system prompt; what templates have for video, too. */
+/* Writes two conversations, one without a system prompt, and the texts that templates have for
+ * video. */
 static bool write_all(struct buf *out, const struct family *family, bool thinks)
 {
     const ey_part parts[] = {ey_text_part("x"), ey_image_part("", 0)};
@@ -112,7 +113,7 @@ static void remark_on(struct model *model, const struct template_file *t)
     buf_free(&found);
 }
 
-/* A switch of the template's that says when it thinks is one that the built-in format lacks. */
+/* Whether the template has a switch for thinking that the built-in format lacks. */
 static bool opens_thought(const struct family *family, const struct template_file *t)
 {
     return family->thinking_tail && template_writes(t->text, t->n, family->thinking_tail) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint says of its quantization: the methods that are read, and for all others a line
- * that says what to take instead. Which matrix is stored how is seen by its tensors. */
+/* Reads what a checkpoint declares about its quantization. Methods that are not supported fail with
+ * what to use instead. The layout of each matrix is recognized by its tensors. */
 #include "models/quantization_config.h"
 
 #include <stdio.h>
@@ -8,9 +8,10 @@
 
 /* ---- where it is said ---- */
 
-/* A member of config.json or a file beside it, in the order in which they count. */
+/* Members of config.json and other files that may declare the quantization, in order of
+ * precedence. */
 static const struct {
-    const char *within; /* an object of config.json; NULL: its top */
+    const char *within; /* an object of config.json; NULL for its top level */
     const char *key;
 } config_places[] = {
     {NULL, "quantization_config"},         {"text_config", "quantization_config"},
@@ -19,8 +20,8 @@ static const struct {
 };
 
 static const struct {
-    const char *file, *key; /* key: the object in it; NULL: all of it */
-    const char *method;     /* where it names none */
+    const char *file, *key; /* key: the object in the file; NULL for the whole file */
+    const char *method;     /* assumed if the file names none */
 } file_places[] = {
     {"hf_quant_config.json", "quantization", "modelopt"},
     {"quantize_config.json", NULL, "gptq"},
@@ -28,7 +29,7 @@ static const struct {
     {"quantization_config.json", NULL, "auto-round"},
 };
 
-/* The object, and the method that it stands for; object NULL: nothing is said. */
+/* A declaration and the method that its place implies; q.object is NULL if nothing is declared. */
 struct statement {
     struct config q;
     const char *method;
@@ -67,7 +68,7 @@ static bool open_statement_in_file(struct statement *out, struct checkpoint *ckp
     return true;
 }
 
-/* By members where quant_method is absent: files of 2024. */
+/* Infers the method from members if quant_method is absent, as in files of 2024. */
 static const char *implied_method(const struct config *q)
 {
     const bool groups = json_member(q->object, "config_groups") || json_member(q->object, "format");
@@ -105,7 +106,7 @@ static bool is_one_of(const char *text, const char *const *list)
     return false;
 }
 
-/* Absent is accepted, and any case. */
+/* Checks that the member is one of the list, in any case, or absent. */
 static bool config_one_of(const struct config *q, const char *key, const char *const *list,
                           const char *instead, ey_err *e)
 {
@@ -119,7 +120,8 @@ static bool config_one_of(const struct config *q, const char *key, const char *c
     return (value && is_one_of(lower, list)) || fail_quantization(q, key, instead, e);
 }
 
-/* bitsandbytes beside plain weights asks a program to quantise them; they are read as they are. */
+/* Accepts a bitsandbytes config with plain weights: it asks a program to quantize them while
+ * loading, and they are read as stored. */
 static bool check_bitsandbytes(const struct config *q, struct checkpoint *ckpt, ey_err *e)
 {
     const char *original = text_member(checkpoint_config(ckpt), "_name_or_path");
@@ -196,11 +198,11 @@ static bool check_no_transforms(const struct config *q, ey_err *e)
            config_one_of(&sparsity, "format", dense, "a checkpoint without sparsity", e);
 }
 
-/* What is known so far of all groups. */
+/* Facts collected from all groups. */
 struct group_facts {
     unsigned bits;
     bool any_integers, any_symmetric, any_floats, several_sizes;
-    int group; /* columns; -1: a row's */
+    int group; /* columns of a group; -1 for a whole row */
 };
 
 static void note_group_size(struct group_facts *out, int group)
@@ -220,7 +222,7 @@ static bool read_strategy(int *out, const struct config *w, ey_err *e)
         return false;
     *out = group > 0 ? (int)group : -1;
     return !strategy || strcmp(strategy, "group") != 0 || group > 0 ||
-           ey_fail(e, EY_BAD_MODEL, "%s: group_size is %d; groups have columns", w->what,
+           ey_fail(e, EY_BAD_MODEL, "%s: group_size is %d; it must be positive", w->what,
                    (int)group);
 }
 
@@ -247,8 +249,8 @@ static bool read_group_weights(struct group_facts *out, const struct config *w, 
     return true;
 }
 
-/* "W4A16": integers of so many bits in groups of 128, symmetric but for one of them. Others name no
- * integers. */
+/* Reads a preset such as "W4A16": symmetric integers of that many bits in groups of 128, one preset
+ * asymmetric. Other presets are not integers. */
 static void read_preset(struct group_facts *out, const char *name)
 {
     int bits = 8;
@@ -256,7 +258,7 @@ static void read_preset(struct group_facts *out, const char *name)
                           (sscanf(name, "W%1dA", &bits) == 1 && bits >= 1 && bits <= 8);
     if (!integers) return;
     out->bits |= 1u << bits;
-    out->several_sizes = true; /* releases differ in what they mean */
+    out->several_sizes = true; /* releases disagree about the presets' group sizes */
     out->any_integers = true;
     out->any_symmetric = out->any_symmetric || strstr(name, "_ASYM") == NULL;
 }
@@ -339,7 +341,7 @@ static bool read_gptq_bits(struct quantization *out, const struct config *q, ey_
     int64_t group = 0;
     if (!json_optional_int(q->object, "group_size", -1, EY_MAX_WIDTH, &group, q->what, e))
         return false;
-    /* rules for single modules may name others: then shapes alone decide */
+    /* rules for single modules may override it: only shapes decide then */
     const bool rules = !is_empty_member(q, "dynamic") || !is_empty_member(q, "extra_config");
     out->bits = bits && !rules ? 1u << bits : 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8;
     out->group = rules ? 0 : (int)group;
@@ -362,7 +364,7 @@ static bool read_gptq_config(struct quantization *out, const struct config *q, e
     if (!json_optional_bool(q->object, "is_marlin_format", &marlin, q->what, e)) return false;
     if (marlin) return fail_quantization(q, "is_marlin_format", instead, e);
     if (format && strcmp(format, "gptq_p") == 0 && (out->bits & 1u << 3))
-        return fail_quantization(q, key, instead, e); /* its three bits lie otherwise */
+        return fail_quantization(q, key, instead, e); /* its 3-bit layout differs */
     out->qweight = QWEIGHT_GPTQ;
     out->zeros_less_one = !format || strcmp(format, "gptq") == 0;
     return true;

@@ -8,7 +8,7 @@
 
 enum { MAX_TEMPLATE_FILE_BYTES = 1 << 20 };
 
-/* A string, or of a list of {"name", "template"} the default one. */
+/* Returns chat_template: a string, or the default one of a list of {"name", "template"}. */
 static json_object *template_member(const json_object *file)
 {
     json_object *value = json_member(file, "chat_template");
@@ -25,7 +25,8 @@ static json_object *template_member(const json_object *file)
 static bool find_in_json(struct template_file *out, struct checkpoint *ckpt, const char *name)
 {
     const json_object *file;
-    if (!checkpoint_json(ckpt, name, &file, NULL)) return false; /* damaged, and of no other use */
+    if (!checkpoint_json(ckpt, name, &file, NULL))
+        return false; /* a damaged file counts as none: it has no other use */
     json_object *value = template_member(file);
     if (!value) return false;
     out->file = name;
@@ -43,7 +44,7 @@ static bool find_in_text(struct template_file *out, const struct checkpoint *ckp
            file_read_regular(&out->text, &out->n, path, MAX_TEMPLATE_FILE_BYTES, NULL);
 }
 
-/* In the order in which transformers looks. */
+/* Looks in the order that transformers uses. */
 bool template_file_find(struct template_file *out, struct checkpoint *ckpt)
 {
     return find_in_text(out, ckpt, "chat_template.jinja") ||

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of config.json and generation_config.json: checked here, once, for all families. */
+/* Reads numbers of config.json and generation_config.json, and checks them once for all
+ * families. */
 #include "models/text_config.h"
 
 #include <stdio.h>
@@ -82,7 +83,8 @@ static bool check_text_shape(const struct text_shape *t, const char *what, ey_er
     return true;
 }
 
-/* Absent: hidden_size over the heads, as all families but Qwen3's have it. */
+/* Reads head_dim; the default is hidden_size / num_attention_heads, as in all families but
+ * Qwen3. */
 static bool config_read_head_dim(struct text_shape *t, const struct config *s, ey_err *e)
 {
     if (json_member(s->object, "head_dim"))
@@ -111,7 +113,7 @@ bool config_text(struct text_shape *t, const struct config *s, ey_err *e)
     return ok && check_text_shape(t, s->what, e);
 }
 
-/* Whether the member is an object; JSON null is as good as absent. */
+/* Whether the member is an object; JSON null counts as absent. */
 static bool has_object(const struct config *s, const char *key)
 {
     return json_member_of_type(s->object, key, json_type_object) != NULL;
@@ -132,7 +134,8 @@ bool config_rope_theta(double *theta, const struct config *rope, const struct co
     return json_number(from->object, "rope_theta", 1, 1e12, theta, from->what, e);
 }
 
-/* rope_scaling is null or absent where nothing is scaled; transformers 5 writes rope_parameters. */
+/* Without scaling, rope_scaling is null or absent; transformers 5 writes rope_parameters
+ * instead. */
 bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e)
 {
     struct config rope = *s;
@@ -147,7 +150,7 @@ bool config_1d_rope(struct text_shape *t, const struct config *s, double missing
            config_rope_theta(&t->rope_theta, &rope, s, missing_theta, e);
 }
 
-/* Absent in both: false. */
+/* Reads tie_word_embeddings; the default is false. */
 bool config_tied(bool *tied, const json_object *config, const struct config *text, const char *path,
                  ey_err *e)
 {
@@ -168,8 +171,8 @@ static bool add_eos(struct model *m, json_object *value, const char *what, ey_er
     return true;
 }
 
-/* Where the ids are: in generation_config.json, else in config.json, at its top before
- * text_config, as transformers makes the former from the latter. NULL: nowhere. */
+/* Finds eos_token_id: in generation_config.json, else at the top of config.json, else in
+ * text_config, as transformers makes the first from the others. Returns NULL if there is none. */
 static json_object *find_eos(const json_object *generation, const json_object *config,
                              const struct config *text, const char **what)
 {
@@ -187,14 +190,14 @@ static json_object *find_eos(const json_object *generation, const json_object *c
     return NULL;
 }
 
-/* One id or a list. */
+/* Reads one id or a list of ids. */
 bool config_eos(struct model *m, struct checkpoint *ckpt, const struct config *text, ey_err *e)
 {
     const json_object *generation;
     const char *what;
     if (!checkpoint_json(ckpt, "generation_config.json", &generation, e)) return false;
     json_object *value = find_eos(generation, checkpoint_config(ckpt), text, &what);
-    if (!value) return true; /* the end of a turn is one in any case */
+    if (!value) return true; /* model_end_at_turn() adds the end of a turn anyway */
     if (!json_object_is_type(value, json_type_array)) return add_eos(m, value, what, e);
     for (size_t i = 0; i < json_object_array_length(value); i++)
         if (!add_eos(m, json_object_array_get_idx(value, i), what, e)) return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a text model (spec 3.1): what all families with pre-norm layers share. DeepStack
- * features are added behind the first layers where the model has them. */
+/* One step of a text model (spec 3.1), for all families with pre-norm layers. DeepStack features,
+ * if the model has them, are added after the first layers. */
 #include "models/text_model.h"
 
 int text_deepstack_layer(int level)
@@ -8,7 +8,7 @@ int text_deepstack_layer(int level)
     return level;
 }
 
-/* What a range's layers work with in one step. */
+/* State of a range's layers in one step. */
 struct range_step {
     const struct model *m;
     const struct workspace *ws;
@@ -16,7 +16,7 @@ struct range_step {
     const struct step_buffers *buffers;
     const struct step *step;
     int n_prompt;
-    int in_cache[LAYER_KINDS]; /* layers of each kind that were run: the next one's index in the
+    int in_cache[LAYER_KINDS]; /* layers of each kind run so far: index of the next one in the
                                   kind's cache */
 };
 
@@ -31,7 +31,7 @@ static struct range_step range_step_of(const struct model *m, struct workspace *
                                .n_prompt = step_prompt_rows(step)};
 }
 
-/* o = attention of x, before its projection. */
+/* o = attention(x), without the output projection. */
 static void run_attention(const struct range_step *r, const struct attention *w, int kv_layer)
 {
     struct backend *be = r->range->be;
@@ -62,7 +62,7 @@ static void run_text_layer(struct range_step *r, int layer)
             op->add_features(be, b->x, r->ws->features[1 + level].rows, r->step, r->m->text.hidden);
 }
 
-/* False: stopped by the watch. */
+/* Returns false if the watch stopped the step. */
 static bool run_layers(struct range_step *r, const struct watch *watch)
 {
     r->range->be->ops->compute->rope_table(r->range->be, r->buffers->rope, &r->m->text_rope,
@@ -74,7 +74,8 @@ static bool run_layers(struct range_step *r, const struct watch *watch)
     return true;
 }
 
-/* Moves activations from a range in host memory to the next, in order before its layers. */
+/* Transfers activations from a range in host memory to the next range, ordered before its
+ * layers. */
 static void transfer_rows(const struct range_step *from, const struct range_step *to)
 {
     to->range->be->ops->memory->write(to->range->be, to->buffers->x, from->buffers->x,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder (spec 4.2-4.6). Everything but the keys and values of attention goes through
- * in tiles of rows; a tile of one block is the unit in which a pass is given the device. */
+/* The vision encoder (spec 4.2-4.6). It computes tiles of rows; only attention reads the keys and
+ * values of whole images. A tile of one block is the unit of scheduling. */
 #include "models/vision_model.h"
 
 #include <string.h>
@@ -18,14 +18,16 @@ static int quotient_up(int n, int by)
     return (n + by - 1) / by;
 }
 
-/* As many tiles as whole visual tokens of the workspace's rows make necessary. */
+/* Returns the number of tiles of a run; each holds whole visual tokens and at most the workspace's
+ * rows. */
 static int run_tiles(const struct encoder_run *p, const struct model *m, const struct workspace *ws)
 {
     const int group = vision_group(&m->vision);
     return quotient_up(p->n_patches, ws->max_rows / group * group);
 }
 
-/* Tiles are about equal: a small last one takes a GPU nearly as long as a full one. */
+/* Returns the rows of the next tile. Tiles are about equal, because a GPU needs nearly as long for
+ * a small one. */
 static int next_tile_rows(const struct encoder_run *p, const struct model *m,
                           const struct workspace *ws)
 {
@@ -36,7 +38,7 @@ static int next_tile_rows(const struct encoder_run *p, const struct model *m,
     return left < tile ? left : tile;
 }
 
-/* Row `first` of the run. */
+/* Returns the address of row `first` of the run in a buffer. */
 static dev vision_row(const struct vision_tile *t, dev buffer, enum element kind, int first,
                       int width)
 {
@@ -48,7 +50,7 @@ static dev vision_tile_row(const struct vision_tile *t, dev buffer, enum element
     return vision_row(t, buffer, kind, t->first, width);
 }
 
-/* n patches of an image from its patch `first` on, to rows of the run. */
+/* Embeds n patches of an image, from its patch `first`, into rows of the run. */
 static void patch_embed_image(const struct vision_tile *t, const struct encoder_run *p, int i,
                               int first, int n)
 {
@@ -72,7 +74,7 @@ static void patch_embed_image(const struct vision_tile *t, const struct encoder_
     }
 }
 
-/* The tile's pixels, and (row, col, 0) of each patch; zeros between images. */
+/* Embeds the tile's pixels and sets (row, col, 0) of each patch; rows between images are zeros. */
 static void patch_embed_tile(const struct vision_tile *t, const struct encoder_run *p)
 {
     const struct vision_shape *s = &t->m->vision;
@@ -114,7 +116,7 @@ static void attention_mlp_tile(const struct vision_tile *t, const struct encoder
     op->compute->vision_project_add(t->be, x, t->ws->vision_h, &w->fc2, t->n);
 }
 
-/* n tokens from a token of the run on to neighbouring rows of the text model's features. */
+/* Merges n tokens of the run into adjacent rows of the text model's features. */
 static void merge_tokens(const struct vision_tile *t, const struct merger *w, int level, int token,
                          int n, size_t row)
 {
@@ -133,8 +135,9 @@ static void merge_tokens(const struct vision_tile *t, const struct merger *w, in
                                    (size_t)n * width);
 }
 
-/* How many tokens from `token` on go to neighbouring rows: those of its feature block, and of
- * blocks that follow it as they do the image's. A block's alone where features cross devices. */
+/* Returns how many tokens from `token` on go to adjacent feature rows: those of its feature block
+ * and of following blocks that are adjacent in memory. If features cross devices, only those of one
+ * block. */
 static int neighbouring_tokens(const int32_t *feature_block, int token, int end, bool crosses)
 {
     int next = (token / FEATURE_BLOCK + 1) * FEATURE_BLOCK;
@@ -144,7 +147,7 @@ static int neighbouring_tokens(const int32_t *feature_block, int token, int end,
     return (next < end ? next : end) - token;
 }
 
-/* The tile's tokens of an image go where its feature blocks lie. */
+/* Merges the tile's tokens of an image into the image's feature blocks. */
 static void merge_image(const struct vision_tile *t, const struct encoder_run *p, int image,
                         const struct merger *w, int level)
 {
@@ -168,7 +171,7 @@ static void merge_tile(const struct vision_tile *t, const struct encoder_run *p,
         merge_image(t, p, i, w, level);
 }
 
-/* Which DeepStack level is taken behind this block; -1: none. */
+/* Returns the DeepStack level after this block, or -1. */
 static int deepstack_level_of(const struct model *m, int block)
 {
     for (int k = 0; k < m->vision.n_deepstack; k++)
@@ -194,7 +197,7 @@ struct encoder_run encoder_run_begin(float *pixels, int32_t *positions)
     return (struct encoder_run){.pixels = pixels, .positions = positions, .block = -1};
 }
 
-/* Where the next image of the run would lie. */
+/* Returns the rows that the next image of the run would take. */
 static struct vision_segment next_segment(const struct encoder_run *p, const struct model *m,
                                           const struct image *image)
 {

@@ -196,7 +196,7 @@ static const struct {
 } refusals[] = {
     {&family_qwen2,
      {MESSAGES(SHOWS("user"))},
-     "message 1 has an image, and this model reads text only; ask a Qwen3-VL model about "
+     "message 1 has an image, and this model reads text only; use a Qwen3-VL model for "
      "images"},
     {&family_qwen3,
      {MESSAGES(SAYS("user", "a"), SAYS("assistant", "b"), SHOWS("user"))},
@@ -214,15 +214,15 @@ static const struct {
      "message 2: this model's chat format knows no tools"},
     {&family_llama,
      {MESSAGES(SAYS("user", "a"), SAYS("user", "b"))},
-     "message 2 is of the user; in Llama-2's chat format user and assistant take turns"},
-    {&family_llama, {MESSAGES(SAYS("assistant", "a"))}, "message 1 is of the assistant"},
+     "message 2 has role user; in Llama-2's chat format user and assistant take turns"},
+    {&family_llama, {MESSAGES(SAYS("assistant", "a"))}, "message 1 has role assistant"},
     {&family_llama,
      {MESSAGES(SAYS("system", "a"), SAYS("assistant", "b"))},
-     "message 2 is of the assistant"},
+     "message 2 has role assistant"},
     {&family_llama,
      {MESSAGES(SAYS("user", "a"), SAYS("system", "b"))},
-     "message 2 is of the system"},
-    {&family_llama, {MESSAGES(SAYS("system", "a"))}, "none of the user"},
+     "message 2 has role system"},
+    {&family_llama, {MESSAGES(SAYS("system", "a"))}, "no user message"},
     {&family_llama, {MESSAGES(SAYS("User", "a"))}, "role \"User\""},
     {&family_qwen2, {0}, "the request has no messages"},
 };

@@ -29,7 +29,7 @@ static const char *find_mark(struct piece_of_text text, const char *mark)
     return text.n ? memmem(text.at, text.n, mark, strlen(mark)) : NULL;
 }
 
-/* What stands behind the last `mark`; all where there is none. */
+/* Returns the text after the last `mark`, or all of it without a mark. */
 static struct piece_of_text behind_last(struct piece_of_text text, const char *mark)
 {
     const char *found;
@@ -66,7 +66,7 @@ void thought_take_apart(struct thoughtful_message *out, const ey_message *messag
     if (!message->thought) split_text(out);
 }
 
-/* A result that a client wrote out as the user's words. */
+/* Whether a user message is a tool result that a client rendered itself. */
 static bool is_written_result(const ey_message *message)
 {
     static const char start[] = "<tool_response>", end[] = "</tool_response>";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thoughts in prompts, as the templates of Qwen3-VL-Thinking have them (apis 6.1, 6.4). */
+/* Thoughts in prompts, as in the templates of Qwen3-VL-Thinking (apis 6.1, 6.4). */
 #ifndef EY_MODELS_CHAT_THOUGHT_H
 #define EY_MODELS_CHAT_THOUGHT_H
 
@@ -8,19 +8,20 @@
 #define THOUGHT_START "<think>"
 #define THOUGHT_END "</think>"
 
-/* An assistant's message, taken apart. */
+/* An assistant's message, split into thought and text. */
 struct thoughtful_message {
-    ey_message said; /* without the thought */
-    ey_part part;    /* what said.parts is, where text was cut off in front */
+    ey_message said; /* the message without the thought */
+    ey_part part;    /* target of said.parts if the thought was cut off its text */
     const char *thought;
     size_t n_thought;
 };
 
-/* Takes the thought from its field, or from the front of the text. `out` must not move. */
+/* Splits the message: the thought comes from its field, or from the beginning of the text. `out`
+ * must not be moved afterwards. */
 void thought_take_apart(struct thoughtful_message *out, const ey_message *message);
-/* Index of the user's last question: what stands behind it keeps its thoughts. */
+/* Returns the index of the user's last question; later messages keep their thoughts. */
 size_t thought_last_question(const ey_request *request);
-/* The thought; what was said follows without line breaks in front. */
+/* Writes the thought; the text that follows has no leading line breaks. */
 void thought_write(struct chat_writer *w, struct thoughtful_message *message);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of a request's messages and the writing of pieces, for all chat formats. */
+/* Checks a request's messages and writes pieces, for all chat formats. */
 #include "models/chat/chat_writer.h"
 
 #include <stdio.h>
@@ -76,14 +76,15 @@ static bool chat_check_parts(const ey_message *message, size_t number,
                            number, i + 1);
         if (part->type == EY_PART_IMAGE && !rules->images)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "message %zu has an image, and this model reads text only; ask a "
-                           "Qwen3-VL model about images",
+                           "message %zu has an image, and this model reads text only; use a "
+                           "Qwen3-VL model for images",
                            number);
         if (part->type == EY_PART_IMAGE && !may_have_images)
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "message %zu: an image cannot be in a message of the %s; put it in one "
-                           "of the user",
-                           number, message->role);
+            return ey_fail(
+                e, EY_BAD_REQUEST,
+                "message %zu: a message with role %s cannot have images; put them into a user "
+                "message",
+                number, message->role);
     }
     return true;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What chat formats are made with: the prompt being written, and checks that hold for all of them.
- * Text in, text out. */
+/* Tools for writing chat formats: the prompt being written, and checks that all formats share. Text
+ * in, text out. */
 #ifndef EY_MODELS_CHAT_H
 #define EY_MODELS_CHAT_H
 
 #include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
-/* After a failure all calls do nothing, and the error is the first one's. */
+/* A prompt being written. After a failure all calls do nothing, and *e keeps the first error. */
 struct chat_writer {
     struct prompt *out;
     const ey_request *request;
@@ -17,19 +17,19 @@ struct chat_writer {
 
 void chat_write_bytes(struct chat_writer *w, const void *text, size_t n);
 void chat_write_text(struct chat_writer *w, const char *text);
-/* A token by its content, a static string. */
+/* Writes a special token by its content, a static string. */
 void chat_write_special(struct chat_writer *w, const char *content);
-/* A message's parts in order, nothing between them. */
+/* Writes a message's parts in order, with nothing between them. */
 void chat_write_parts(struct chat_writer *w, const ey_message *message);
 
 bool chat_has_role(const ey_message *message, const char *role);
-/* It has no text. */
+/* Whether the message has no text. */
 bool chat_is_empty(const ey_message *message);
 
 struct chat_rules {
     bool images, tools;
 };
-/* Roles, parts and tool calls that a format of such rules can write. */
+/* Checks that a format with these rules can write the request's roles, parts and tool calls. */
 bool chat_check(const ey_request *request, const struct chat_rules *rules, ey_err *e);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ChatML as the Qwen templates write it, byte for byte. Where a template would drop something
- * without a word (an image in a system message, tool calls of a user, an unknown role) this is an
- * error instead; only later system messages are left out where the template leaves them out, as
- * clients that follow it expect. */
+/* ChatML as the Qwen templates write it, byte for byte. What a template would drop silently (an
+ * image in a system message, tool calls of a user, an unknown role) is an error here. Only later
+ * system messages are left out if the template leaves them out, since clients rely on that. */
 #include "models/chat/chatml.h"
 
 #include "models/chat/chat_thought.h"
@@ -25,8 +24,8 @@ static void end_turn(struct chat_writer *w)
 
 /* ---- turns ---- */
 
-/* The system turn at the beginning: the first message when it is the system's, else the format's
- * own words, and the tools. */
+/* Writes the system turn: the first message if it is the system's, otherwise the format's default,
+ * and the tools. */
 static void write_system(struct chat_writer *w, const struct chatml *style)
 {
     const ey_message *first = &w->request->messages[0];
@@ -43,7 +42,8 @@ static void write_system(struct chat_writer *w, const struct chatml *style)
     end_turn(w);
 }
 
-/* Behind the last question thoughts stay; a turn between two calls may have none. */
+/* Whether the turn keeps its thought: after the last question it does; between two calls it may
+ * have none. */
 static bool keeps_thought(const ey_request *request, size_t at,
                           const struct thoughtful_message *message)
 {
@@ -73,7 +73,7 @@ static void write_assistant(struct chat_writer *w, size_t at, const struct chatm
     end_turn(w);
 }
 
-/* Where the answer begins: a checkpoint that thinks is kept from it by an empty thought. */
+/* Writes the start of the answer; an empty thought keeps a thinking checkpoint from thinking. */
 static void write_answer_start(struct chat_writer *w, const struct chatml *style)
 {
     start_turn(w, "assistant");
@@ -90,7 +90,7 @@ static bool is_tool(const ey_request *request, size_t at)
     return at < request->n_messages && chat_has_role(&request->messages[at], "tool");
 }
 
-/* Tool results in a row share one user turn. */
+/* Writes a tool result; consecutive results share one user turn. */
 static void write_tool_result(struct chat_writer *w, size_t at, const struct chatml *style)
 {
     if (at == 0 || !is_tool(w->request, at - 1)) {

@@ -12,10 +12,11 @@
 #define HERMES_CALL_START "<tool_call>"
 #define HERMES_CALL_END "</tool_call>"
 
-/* A call's arguments in prompts: as they stand, or as Python dumps them. */
+/* The two differ in a call's arguments in prompts: as given, or as Python's json.dumps writes
+ * them. */
 extern const struct tool_call_format hermes_tool_calls, hermes_dumped_tool_calls;
 
-/* The grammar that an answer of calls follows (spec 1.4). */
+/* Compiles the grammar of an answer that consists of calls (spec 1.4). */
 bool hermes_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel, ey_err *e);
 
 #endif

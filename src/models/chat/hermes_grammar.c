@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* <tool_call> blocks whose arguments follow each tool's JSON schema. */
+/* The grammar of <tool_call> blocks whose arguments follow each tool's JSON schema. */
 #include "models/chat/hermes.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ bool hermes_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, bool p
         return ey_fail(e, EY_BAD_REQUEST, "%zu tools; there must be 1 to %d", n, EY_MAX_TOOLS);
     struct grammar_builder *b = grammar_builder_open(e);
     if (!b) return false;
-    size_t n_good = 0; /* the first that cannot be */
+    size_t n_good = 0; /* index of the first tool that is invalid */
     for (size_t i = 0; i < n; i++) {
         calls[i] = add_tool_call(b, &tools[i]);
         n_good += calls[i] && n_good == i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tool calls in an answer's text. */
+/* Parses Hermes tool calls in an answer's text. */
 #include "models/chat/hermes_parser.h"
 
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 #include "models/chat/hermes.h"
 
 struct hermes_parser {
-    struct buf text;    /* not given away yet */
-    size_t n_taken;     /* bytes of it that were; dropped with the next text */
-    size_t json_start;  /* in a call: where its JSON begins; else 0 */
-    size_t search_from; /* in a call: its end is not before this */
+    struct buf text;    /* text not returned yet */
+    size_t n_taken;     /* bytes of it returned by the last call; dropped with the next text */
+    size_t json_start;  /* in a call, where its JSON begins; otherwise 0 */
+    size_t search_from; /* in a call, where to search for its end */
     int n_calls;
-    bool single; /* calls after the first are left out */
+    bool single; /* only the first call is returned */
     bool ended;
-    struct buf name, arguments; /* of the last call given */
+    struct buf name, arguments; /* of the last returned call */
 };
 
 void *hermes_parser_open(bool single)
@@ -42,7 +42,7 @@ void hermes_parser_close(void *state)
     free(t);
 }
 
-/* Forgets what was given away. */
+/* Drops text that was returned. */
 static void drop_taken(struct hermes_parser *t)
 {
     if (!t->n_taken) return;
@@ -69,7 +69,7 @@ static bool is_tool_call_space(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Length of text[n] without white space at its end. */
+/* Returns the length of text[n] without trailing whitespace. */
 static size_t tool_call_trimmed_length(const char *text, size_t n)
 {
     while (n && is_tool_call_space(text[n - 1]))
@@ -87,7 +87,7 @@ static bool give_text(struct hermes_parser *t, ey_answer_piece *piece, size_t n)
 
 /* ---- a call's JSON ---- */
 
-/* Byte behind the string that opens at text[at]; n + 1: it is not closed. */
+/* Returns the offset after the string that opens at text[at], or n + 1 if it is not closed. */
 static size_t tool_call_string_end(const char *text, size_t n, size_t at)
 {
     for (at++; at < n && text[at] != '"'; at++)
@@ -103,7 +103,7 @@ static bool ends_in_string(const char *text, size_t n)
     return at > n;
 }
 
-/* Byte behind the value that begins at text[at] of well-formed JSON. */
+/* Returns the offset after the value at text[at] of well-formed JSON. */
 static size_t tool_call_value_end(const char *text, size_t n, size_t at)
 {
     size_t depth = 0;
@@ -128,8 +128,8 @@ static size_t skip_tool_call_separators(const char *text, size_t n, size_t at)
     return at;
 }
 
-/* The spelling of the value of "arguments" in well-formed JSON of an object: numbers that no type
- * here holds stay whole. */
+/* Finds the spelling of "arguments" in a well-formed JSON object, so that numbers too large for C
+ * types stay exact. */
 static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *length)
 {
     static const char key[] = "\"arguments\"";
@@ -144,7 +144,7 @@ static bool arguments_spelling(const char *text, size_t n, size_t *at, size_t *l
             *at = value;
             *length = end - value;
             found = true;
-        } /* of several the last counts, as for the reader */
+        } /* the last of several counts, as for the JSON parser */
         i = end;
     }
     return found;
@@ -155,7 +155,8 @@ static bool copy_arguments(struct hermes_parser *t, json_object *call, const cha
     json_object *arguments = json_member(call, "arguments");
     size_t at, length;
     buf_clear(&t->arguments);
-    bool twice = json_object_is_type(arguments, json_type_string); /* JSON in a string of JSON */
+    bool twice = json_object_is_type(arguments,
+                                     json_type_string); /* arguments encoded as a JSON string */
     if (!arguments || (twice && !json_object_get_string_len(arguments)))
         return buf_add_text(&t->arguments, "{}");
     if (twice)
@@ -195,7 +196,7 @@ static bool give_call(struct hermes_parser *t, ey_answer_piece *piece, size_t en
     return !t->single || piece->index == 0;
 }
 
-/* In a call: its end may be here. A mark inside of a string of the JSON is none. */
+/* Looks for the end of the current call. An end mark inside a JSON string does not count. */
 static bool next_in_call(struct hermes_parser *t, ey_answer_piece *piece)
 {
     const char *text = t->text.data;
@@ -215,8 +216,7 @@ static bool next_in_call(struct hermes_parser *t, ey_answer_piece *piece)
     return give_text(t, piece, size);
 }
 
-/* Bytes at the end of text[n] that may still turn out to come before a call, or to begin its mark.
- */
+/* Returns the trailing bytes of text[n] that may still precede a call or begin its mark. */
 static size_t n_undecided(const char *text, size_t n)
 {
     size_t mark = strlen(HERMES_CALL_START) - 1 < n ? strlen(HERMES_CALL_START) - 1 : n;
@@ -234,7 +234,7 @@ static bool next_in_text(struct hermes_parser *t, ey_answer_piece *piece)
         t->json_start = t->search_from = (size_t)(open - text) + strlen(HERMES_CALL_START);
         n = tool_call_trimmed_length(text, (size_t)(open - text));
         if (!n) return next_in_call(t, piece);
-        t->json_start = 0; /* the call is met again when this text is gone */
+        t->json_start = 0; /* parsed again after this text was returned */
         return give_text(t, piece, n);
     }
     n = size - (t->ended ? 0 : n_undecided(text, size));
@@ -250,6 +250,6 @@ bool hermes_parser_next(void *state, ey_answer_piece *piece)
         drop_taken(t);
         if (!t->text.size) return false;
         given = t->json_start ? next_in_call(t, piece) : next_in_text(t, piece);
-    } while (!given && t->n_taken); /* a call that is left out */
+    } while (!given && t->n_taken); /* skips a call that is left out */
     return given;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tools, calls and results in prompts, byte for byte as the Qwen templates write them. */
+/* Writes tools, calls and results into prompts, byte for byte as the Qwen templates do. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,8 +28,8 @@ static void write_hermes_tool(struct chat_writer *w, const char *text, size_t nu
     json_object_put(tool);
 }
 
-/* The tokens <tool_call> in this text are tokens for the reference too: it tokenises the rendered
- * whole. */
+/* <tool_call> in this text becomes a special token, as in the reference, which tokenizes the
+ * rendered whole. */
 static void hermes_write_tools(struct chat_writer *w)
 {
     chat_write_text(
@@ -50,7 +50,7 @@ static void hermes_write_tools(struct chat_writer *w)
     chat_write_special(w, HERMES_CALL_END);
 }
 
-/* Text that is JSON as Python dumps it, other text as a string of JSON. */
+/* Writes JSON text as Python's json.dumps does, and other text as a JSON string. */
 static void write_dumped(struct chat_writer *w, const char *text)
 {
     ey_err ignored;

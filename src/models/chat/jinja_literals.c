@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lexer of Jinja, as far as it takes to find strings and names. Whatever is malformed is read as
- * far as it goes: a template is looked at, never refused. */
+/* A lexer of Jinja that only finds strings and names. A malformed template is read as far as
+ * possible, never refused. */
 #include "models/chat/jinja_literals.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ void jinja_reader_close(struct jinja_reader *r)
 
 /* ---- text outside tags ---- */
 
-/* The next "{{", "{%" or "{#", or the end. */
+/* Returns the next "{{", "{%" or "{#", or `end`. */
 static const char *find_tag(const char *at, const char *end)
 {
     for (; at + 1 < end; at++)
@@ -44,8 +44,8 @@ static const char *find_tag(const char *at, const char *end)
     return end;
 }
 
-/* Where the text before the tag ends: a '-' takes all white space, lstrip_blocks the blanks of its
- * line where nothing else is on it. */
+/* Returns the end of the text before the tag: a '-' strips all whitespace, lstrip_blocks the blanks
+ * of an otherwise empty line. */
 static const char *text_end(const char *first, const char *tag, const char *end, bool line_start)
 {
     const char *at = tag;
@@ -61,7 +61,7 @@ static const char *text_end(const char *first, const char *tag, const char *end,
     return (at > first ? at[-1] == '\n' : line_start) ? at : tag;
 }
 
-/* Passes over a comment; what it takes away behind it is as of a statement. */
+/* Skips a comment, which strips following text like a statement. */
 static void skip_comment(struct jinja_reader *r)
 {
     const char *at = r->at + 2;
@@ -72,7 +72,7 @@ static void skip_comment(struct jinja_reader *r)
     r->at = at + 1 < r->end ? at + 2 : r->end;
 }
 
-/* The text up to the next tag, which is opened. False: there is none of it. */
+/* Reads the text up to the next tag and opens the tag. Returns false if the text is empty. */
 static bool read_text(struct jinja_reader *r)
 {
     bool line_start = r->trim_line || r->trim;
@@ -131,7 +131,8 @@ static void note_before(struct jinja_reader *r, const char *token, size_t n)
     }
 }
 
-/* Compared, an index, or an argument of a function: by what stands around it. */
+/* Whether a string is written, not compared, used as index or passed to a function, judged by its
+ * surroundings. */
 static bool is_written(const struct jinja_reader *r, const char *behind)
 {
     const char last = r->before[2], second = r->before[1];
@@ -146,7 +147,7 @@ static bool is_written(const struct jinja_reader *r, const char *behind)
            !(left > 7 && memcmp(behind, "not in ", 7) == 0);
 }
 
-/* "-%}", "%}" or "}}" */
+/* Closes the tag at "-%}", "%}" or "}}". */
 static bool close_tag(struct jinja_reader *r)
 {
     const char *at = r->at;
@@ -160,7 +161,7 @@ static bool close_tag(struct jinja_reader *r)
     return true;
 }
 
-/* The next string or name of a tag. False: it is over, or the template is. */
+/* Reads the next string or name of a tag. Returns false at the end of the tag or template. */
 static bool read_tag(struct jinja_reader *r, struct jinja_literal *out)
 {
     while (r->at < r->end) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of a prompt, and what becomes of them. */
+/* Collects the pieces of a prompt and turns them into text or token ids. */
 #include "models/chat/prompt_pieces.h"
 
 #include <stdlib.h>
@@ -114,8 +114,8 @@ static bool push_special(struct tokens_out *t, const char *content)
     return special_id(t->tok, content, &id, t->e) && push_id(t, id);
 }
 
-/* White space behind a marker that takes it in is gone, whoever wrote it. A pad that somebody typed
- * would take an image's place, as the references refuse too. */
+/* Tokenizes a text piece. Whitespace after a marker that absorbs it is dropped, whoever wrote it. A
+ * pad token typed by a user would take an image's place and is refused, as in the references. */
 static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
 {
     size_t before = t->ids->n;

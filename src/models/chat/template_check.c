@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every text that a template may write is looked for in what the built-in format writes. */
+/* Looks for each text that a template may write in what the built-in format writes. */
 #include "models/chat/template_check.h"
 
 #include <string.h>
 
 #include "models/chat/jinja_literals.h"
 
-enum { SHOWN_BYTES = 64 }; /* of a text in a message */
+enum { SHOWN_BYTES = 64 }; /* bytes of a text shown in a message */
 
 enum template_role { ROLE_NONE, ROLE_SYSTEM, ROLE_OTHER };
 
 struct first_text {
-    char text[SHOWN_BYTES]; /* "": there is none */
+    char text[SHOWN_BYTES]; /* empty if there is none */
 };
 
 struct template_check {
     const struct built_in_format *format;
     struct first_text system, tools, other, marker;
     bool thinking, default_system;
-    enum template_role role; /* whose words come here, by the last one named */
-    /* the tail: what an `if add_generation_prompt` writes */
+    enum template_role role; /* role of the following text, by the last role named */
+    /* the tail, written by an `if add_generation_prompt` */
     struct buf tail;
-    bool in_condition, negated; /* in the tag of an if; its last name was "not" */
+    bool in_condition, negated; /* inside the tag of an if; the last name in it was "not" */
     bool in_tail, has_tail;
-    int depth;             /* of blocks within it */
-    struct buf expression; /* texts of the expression so far, which may be one of its */
+    int depth;             /* nesting depth of blocks within the tail */
+    struct buf expression; /* texts of the current expression, possibly part of the tail */
     int tag;
 };
 
@@ -51,7 +51,7 @@ static void keep_first(struct first_text *first, const char *text, size_t n)
     if (n >= SHOWN_BYTES) {
         n = SHOWN_BYTES - 4;
         while (n && ((unsigned char)text[n] & 0xc0) == 0x80)
-            n--; /* a whole character before the dots */
+            n--; /* keep whole characters before the dots */
         memcpy(first->text + n, "...", 4);
     } else {
         first->text[n] = 0;
@@ -92,7 +92,7 @@ static struct words trimmed(const char *text, size_t n)
     return (struct words){text, n};
 }
 
-/* The role that this is the name of; ROLE_NONE: it is none. */
+/* Returns the role of this name, or ROLE_NONE. */
 static enum template_role role_named(struct words w)
 {
     static const char *const others[] = {"user", "assistant", "tool", "[INST]"};
@@ -109,7 +109,7 @@ static bool is_about_tools(struct words w)
            contains(w.text, w.n, "tool_");
 }
 
-/* A line of text between markers. The last role that was named tells whose words it has. */
+/* Checks a line of text between markers; it belongs to the role named last. */
 static void check_words(struct template_check *c, const char *text, size_t n)
 {
     struct words w = trimmed(text, n);
@@ -125,7 +125,7 @@ static void check_words(struct template_check *c, const char *text, size_t n)
                    w.text, w.n);
 }
 
-/* "<|im_start|>": its length, or 0. */
+/* Returns the length of a marker such as "<|im_start|>" at the start of text[n], or 0. */
 static size_t marker_length(const char *text, size_t n)
 {
     if (n < 5 || text[0] != '<' || text[1] != '|') return 0;
@@ -154,14 +154,14 @@ static void check_text(struct template_check *c, const char *text, size_t n)
 
 /* ---- the tail ---- */
 
-/* `'…' if add_generation_prompt`, or what the statement holds. */
+/* Starts the tail: the text of `'…' if add_generation_prompt`, or the statement's block. */
 static bool begin_tail(struct template_check *c, const struct jinja_literal *l)
 {
     if (!literal_is(l, "add_generation_prompt") || c->negated || c->in_tail) return true;
     c->has_tail = true;
     if (l->expression) {
         bool ok = buf_add(&c->tail, c->expression.data, c->expression.size);
-        buf_clear(&c->expression); /* a name that stands there twice takes the text once */
+        buf_clear(&c->expression); /* a name that occurs twice takes the text only once */
         return ok;
     }
     c->in_tail = c->in_condition;
@@ -214,7 +214,8 @@ static void check_literal(struct template_check *c, const struct jinja_literal *
     if (role || contains(l->text, l->n, "system")) c->role = role ? role : ROLE_SYSTEM;
 }
 
-/* `before` and the text in quotes, its line ends as \n. */
+/* Appends `before` and the text in quotes, with line ends as
+ * . */
 static void say(struct buf *out, const char *before, const char *text, size_t n)
 {
     buf_printf(out, "%s%s", out->size ? "; " : "", before);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a family brings for tools: how prompts have them, what a call looks like, and how calls are
- * found in answers. Engine and server know no format but by this. */
+/* A family's tool-call format: how prompts show tools, what a call looks like, and how calls are
+ * parsed from answers. Engine and server know formats only through this struct. */
 #ifndef EY_MODELS_TOOL_CALL_FORMAT_H
 #define EY_MODELS_TOOL_CALL_FORMAT_H
 
@@ -8,17 +8,17 @@
 #include "models/chat/chat_writer.h"
 
 struct tool_call_format {
-    const char *name; /* formats of one name have one grammar */
+    const char *name; /* formats with the same name have the same grammar */
 
-    /* Prompt: the request's tools, a call of the assistant's, a message of the tool's. */
+    /* Prompt: write the request's tools, an assistant's call, a tool's message. */
     void (*write_tools)(struct chat_writer *w);
     void (*write_call)(struct chat_writer *w, const ey_tool_call *call);
     void (*write_result)(struct chat_writer *w, const ey_message *result);
 
-    /* Grammar: as ey_grammar_of_tool_calls. */
+    /* Grammar: see ey_grammar_of_tool_calls. */
     bool (*grammar)(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel, ey_err *e);
 
-    /* Answer: as ey_tool_parser_*, with a state that open makes (NULL: no memory). */
+    /* Answer: see ey_tool_parser_*; open returns the parser's state, or NULL without memory. */
     void *(*open)(bool single);
     bool (*add)(void *state, const char *text, size_t n);
     void (*end)(void *state);

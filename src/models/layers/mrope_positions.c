@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* M-RoPE positions: text counts up on all axes; an image stands at one T with its rows and columns
- * counted from there, and moves the counter by its longer side. */
+/* M-RoPE positions: text counts up on all axes. An image has one T, its rows and columns count from
+ * there, and it advances the counter by its longer side. */
 #include "models/layers/mrope_positions.h"
 
 static int32_t text_positions(int32_t *position, size_t n, int32_t p)

@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A run of visual tokens in a prompt and its merged grid. */
+/* A run of visual tokens in a prompt, with its merged grid. */
 struct image_span {
     size_t first;   /* index of its first pad token */
     int rows, cols; /* rows·cols tokens */
 };
 
-/* position[n, 3] of n tokens with these runs (ascending, not overlapping); returns the position of
- * the token that would follow. */
+/* Fills position[n, 3] of n tokens with these runs (ascending, not overlapping). Returns the
+ * position of the token after them. */
 int32_t mrope_positions(int32_t *position, size_t n, const struct image_span *runs, size_t n_runs);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text model's tensors and rotary table (spec 2.3, 9). */
+/* Binds a text model's tensors and makes its rotary table (spec 2.3, 9). */
 #include "models/layers/text_weights.h"
 
 #include <math.h>
@@ -61,7 +61,8 @@ static bool bind_head_norms(struct text_layer_tensors *w, const struct layer_bin
            BIND_VECTOR(n, &w->attention.k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
 }
 
-/* Writers of GPTQ store zeros as biases of layers that have none; others would be left out. */
+/* GPTQ writers store zero biases for layers without bias; a nonzero one would be ignored, so it
+ * fails. */
 static bool check_no_bias(const struct layer_binder *n, const char *module, ey_err *e)
 {
     char name[SOURCE_MAX_NAME];
@@ -88,7 +89,7 @@ static bool check_no_biases(const struct layer_binder *n, ey_err *e)
 static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_binder *n, ey_err *e)
 {
     int h = n->t->hidden;
-    w->kind = LAYER_FULL_ATTENTION; /* all families' so far */
+    w->kind = LAYER_FULL_ATTENTION; /* in all families so far */
     return BIND_VECTOR(n, &w->attention.input_norm, h, e, "input_layernorm.weight") &&
            (n->names->fused ? bind_fused_layer(w, n, e) : bind_separate_layer(w, n, e)) &&
            (!n->names->qkv_bias || bind_biases(w, n, e)) &&
@@ -100,8 +101,8 @@ static bool bind_text_layer(struct text_layer_tensors *w, const struct layer_bin
 
 /* ---- the rest ---- */
 
-/* Tied or stored head (spec 2.4): a stored copy that is bit-identical shares the embedding's
- * memory. */
+/* Binds the tied or stored head (spec 2.4). A stored copy that is bit-identical to the embedding
+ * shares its memory. */
 static bool bind_lm_head(struct model *m, struct tensor_source *s, const char *embed_name,
                          bool tied, ey_err *e)
 {
@@ -110,7 +111,7 @@ static bool bind_lm_head(struct model *m, struct tensor_source *s, const char *e
     bool same = stored && embed && stored->dtype == embed->dtype && stored->size == embed->size &&
                 (stored->data == embed->data ||
                  (tied && memcmp(stored->data, embed->data, embed->size) == 0));
-    const bool unused = m->task == EY_TASK_EMBED; /* and the released ones may lack it */
+    const bool unused = m->task == EY_TASK_EMBED; /* released embedding models may lack it */
     if (same || unused || (tied && !source_has_matrix(s, "lm_head.weight"))) {
         m->head = m->embed;
         return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama (spec 9): the plain text model, nothing added. Weights lie in the half-split order of the
- * other families already. Llama-2 has a chat format of its own; models that others trained on the
- * architecture mostly have ChatML, SmolLM2 among them. */
+/* Llama (spec 9): the plain text model. As in the other families, rotary pairs are split by halves.
+ * Llama-2 has its own chat format; other models of the architecture, such as SmolLM2, mostly use
+ * ChatML. */
 #include "models/llama/llama.h"
 
 #include "models/chat/chatml.h"
@@ -17,7 +17,7 @@ static bool llama_check_config(struct model *m, const struct config *s, ey_err *
 
 static bool open_llama(struct model *m, struct checkpoint *ckpt, ey_err *e)
 {
-    /* Llama-2's own files have no rope_theta; it has been 10,000 in every release of the class. */
+    /* Llama-2's files have no rope_theta; every release of the class uses 10,000. */
     static const struct text_family family = {
         .tensors = {.prefix = "model."}, .missing_theta = 10000, .rules = llama_check_config};
     return open_text_only(m, ckpt, &family, e);

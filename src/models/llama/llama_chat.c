@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system's words stand inside the first user's; white space around a message is cut off. */
+/* Llama-2's template: the system message is inside the first user message; whitespace around
+ * messages is removed. */
 #include <string.h>
 
 #include "base/limits.h"
 #include "models/chat/chat_writer.h"
 #include "models/llama/llama.h"
 
-/* White space as Python's strip() takes it away. */
+/* Whether Python's strip() removes the character. */
 static bool is_blank(char c)
 {
     return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
 }
 
-/* `head` and the message, trimmed as one. */
+/* Writes `head` and the message, trimmed as one text. */
 static void write_trimmed(struct chat_writer *w, const struct buf *head, const ey_message *message)
 {
     struct buf text = buf_with_max(EY_MAX_TEXT_BYTES);
@@ -43,12 +44,12 @@ static bool add_system(struct buf *head, const ey_message *message)
 static bool check_turns(const ey_request *request, size_t first, ey_err *e)
 {
     if (first == request->n_messages)
-        return ey_fail(e, EY_BAD_REQUEST, "there is a message of the system and none of the user");
+        return ey_fail(e, EY_BAD_REQUEST, "there is a system message and no user message");
     for (size_t i = first; i < request->n_messages; i++)
         if (!chat_has_role(&request->messages[i], (i - first) % 2 ? "assistant" : "user"))
             return ey_fail(e, EY_BAD_REQUEST,
-                           "message %zu is of the %s; in Llama-2's chat format user and assistant "
-                           "take turns, the user first, behind one message of the system at most",
+                           "message %zu has role %s; in Llama-2's chat format user and assistant "
+                           "take turns, the user first, after at most one system message",
                            i + 1, request->messages[i].role);
     return true;
 }

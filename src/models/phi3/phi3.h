@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phi-3's chat format (spec 7.3, the revision of July 2024): messages → prompt. */
+/* Phi-3's chat format (spec 7.3, the revision of July 2024). */
 #ifndef EY_PHI3_H
 #define EY_PHI3_H
 

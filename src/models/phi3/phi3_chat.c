@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One marker a role; line feeds behind markers are in the text and not in the ids, because the
- * tokens take them in. */
+/* One marker per role. Line feeds after markers are in the text but not in the ids, because the
+ * marker tokens absorb them. */
 #include <string.h>
 
 #include "models/chat/chat_writer.h"

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 
-enum { MIN_PIXELS = 4096, MAX_PIXELS = 1800 * 32 * 32 }; /* of an image: 4 to 1,800 tokens */
+enum { MIN_PIXELS = 4096, MAX_PIXELS = 1800 * 32 * 32 }; /* pixels of an image: 4 to 1,800 tokens */
 
 static const char embed_instruction[] = "Represent the user's input.";
 static const char rerank_instruction[] =
@@ -34,7 +34,7 @@ static bool is_blank_at(const char *text, size_t n)
            category == UTF8PROC_CATEGORY_ZP;
 }
 
-/* Where the last character begins. */
+/* Returns the offset of the last character. */
 static size_t last_character(const char *text, size_t n)
 {
     size_t at = n - 1;
@@ -61,7 +61,8 @@ static bool ends_in_punctuation(const char *text, size_t n)
     return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
-/* Stripped, with a full stop where no punctuation is; NULL: no memory. */
+/* Returns the instruction stripped, with a full stop unless it ends with punctuation; NULL without
+ * memory. */
 static const char *embedding_instruction(const ey_pooling_input *input, size_t *n,
                                          struct arena *arena)
 {
@@ -98,7 +99,7 @@ static bool has_anything(const ey_part *parts, size_t n)
     return false;
 }
 
-/* Images, then texts; at least one part. */
+/* Appends images, then texts; at least one part. */
 static ey_part *add_sorted(ey_part *to, const ey_part *parts, size_t n)
 {
     if (!has_anything(parts, n)) {
@@ -114,7 +115,7 @@ static ey_part *add_sorted(ey_part *to, const ey_part *parts, size_t n)
 
 /* ---- both prompts ---- */
 
-/* system[1], then the user's parts. Returns their end; NULL: no memory. */
+/* Fills system[1], then the user's parts. Returns their end, or NULL without memory. */
 static ey_part *embedding_parts(ey_part *system, const ey_pooling_input *input, struct arena *arena)
 {
     size_t n;
@@ -142,9 +143,9 @@ static bool check_query(const ey_pooling_input *input, ey_task task, ey_err *e)
 {
     if (task == EY_TASK_RERANK && !input->query)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "a score needs a query beside the document: this model reranks");
+                       "this model reranks: a score needs a query and a document");
     return task == EY_TASK_RERANK || !input->query ||
-           ey_fail(e, EY_BAD_REQUEST, "this model embeds: an input has no query");
+           ey_fail(e, EY_BAD_REQUEST, "this model embeds: send the input without a query");
 }
 
 bool pooling_messages(ey_message out[POOLING_MESSAGES], const ey_pooling_input *input, ey_task task,

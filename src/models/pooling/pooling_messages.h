@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conversation that an input becomes for a model that embeds or reranks, as Qwen's own code for
- * these models writes it. */
+/* Makes the conversation for an input to embed or rerank, as Qwen's code for these models does. */
 #ifndef EY_MODELS_POOLING_MESSAGES_H
 #define EY_MODELS_POOLING_MESSAGES_H
 
 #include "base/buf.h"
 #include "eyelet/pooling.h"
 
-enum { POOLING_MESSAGES = 2 }; /* of the system, of the user */
+enum { POOLING_MESSAGES = 2 }; /* the system's and the user's */
 
-/* Writes messages whose texts and parts lie in `arena` or are the input's. */
+/* Fills out[]; texts and parts lie in `arena` or belong to the input. */
 bool pooling_messages(ey_message out[POOLING_MESSAGES], const ey_pooling_input *input, ey_task task,
                       struct arena *arena, ey_err *e);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen3-VL-Embedding and -Reranker have the configuration of the chat models: only files beside it
- * and names tell them apart (spec 4 of the APIs). */
+/* Qwen3-VL-Embedding and -Reranker have the config.json of the chat models: only other files and
+ * names tell them apart (spec 4 of the APIs). */
 #include "models/pooling/pooling_task.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 /* ---- by name ---- */
 
-/* The last part of a path, or of a snapshot in the Hugging Face cache the repository's. */
+/* Returns the last part of a path, or the repository of a snapshot in the Hugging Face cache. */
 static const char *telling_part(const char *path, size_t *n)
 {
     const char *repository = strstr(path, "/models--"), *end;
@@ -44,7 +44,7 @@ static ey_task task_by_name(const char *path)
 
 /* ---- by files ---- */
 
-/* Only the last token's hidden state is what these models were trained on. */
+/* Checks for last-token pooling, on which these models were trained. */
 static bool check_pooling(const json_object *file, const char *directory, ey_err *e)
 {
     bool last = false;
@@ -76,9 +76,8 @@ bool pooling_task_find(ey_task *out, struct checkpoint *ckpt, const char *wanted
         if (strcmp(wanted, words[i]) == 0) *out = (ey_task)i;
     if (strcmp(wanted, words[*out]) != 0)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--task %.40s: there is no such task; there are generate, embed and rerank",
-                       wanted);
+                       "--task %.40s is not a task; use generate, embed or rerank", wanted);
     return pools || *out == EY_TASK_GENERATE ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "--task %s: only Qwen3-VL models embed and rerank; this one answers", wanted);
+                   "--task %s: only Qwen3-VL models embed and rerank; this one generates", wanted);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a checkpoint answers, embeds or reranks. */
+/* Finds a checkpoint's task: to generate, embed or rerank. */
 #ifndef EY_MODELS_POOLING_TASK_H
 #define EY_MODELS_POOLING_TASK_H
 
 #include "checkpoint/checkpoint.h"
 #include "eyelet/pooling.h"
 
-/* `wanted`: "generate", "embed" or "rerank", which a family must be able to (`pools`); NULL or
- * "auto": by the files of Sentence Transformers, else by the name of folder or repository. A
- * pooling that is not the last token's is an error. */
+/* `wanted`: "generate", "embed" or "rerank"; the last two need a family that pools (`pools`). If it
+ * is NULL or "auto", the files of Sentence Transformers decide, else the name of the folder or
+ * repository. Any pooling but the last token's is an error. */
 bool pooling_task_find(ey_task *out, struct checkpoint *ckpt, const char *wanted, bool pools,
                        ey_err *e);
 

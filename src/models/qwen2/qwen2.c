@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no norms of heads, a default
+/* Qwen2 and Qwen2.5 (spec 7.2, 9): biases on queries, keys and values, no q and k norms, a default
  * system prompt. */
 #include "models/chat/chatml.h"
 #include "models/chat/hermes.h"
@@ -7,7 +7,7 @@
 
 #define DEFAULT_SYSTEM "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 
-/* The files name a window for layers that none of these models has. */
+/* The files name a sliding window for layers that these models do not have. */
 static bool qwen2_check_config(struct model *m, const struct config *s, ey_err *e)
 {
     (void)m;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen3 (spec 9, 3.1): the text model of Qwen3-VL with positions that count up. Thinking is not
- * switched on or off here: the prompt is that of the Instruct models. */
+/* Qwen3 (spec 9, 3.1): the text model of Qwen3-VL with one-dimensional positions. Thinking is not
+ * switched here: the prompt is that of the Instruct models. */
 #include "models/chat/chatml.h"
 #include "models/chat/hermes.h"
 #include "models/layers/text_weights.h"
 
 static bool qwen3_check_config(struct model *m, const struct config *s, ey_err *e)
 {
-    int head_dim; /* has no default: it is not hidden_size over the heads */
+    int head_dim; /* no default: it is not hidden_size / num_attention_heads */
     (void)m;
     return config_int(s, "head_dim", 2, EY_MAX_HEAD_DIM, &head_dim, e) &&
            config_refuse(s, "use_sliding_window", e);

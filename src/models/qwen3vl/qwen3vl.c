@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. What is easy
- * to get wrong is in NOTES.md beside this file. */
+/* Qwen3-VL: binds a checkpoint's tensors (spec 2.3, 2.4) and makes the rotary tables. NOTES.md
+ * lists what is easy to get wrong. */
 #include <stdio.h>
 
 #include "models/qwen3vl/qwen3vl_chat.h"
@@ -79,7 +79,7 @@ static bool bind_vision(struct model *m, struct tensor_source *s, ey_err *e)
     return true;
 }
 
-/* Interleaved: T H W T H W … while H and W last, then T (spec 3.3). */
+/* Makes the interleaved M-RoPE table: axes T H W T H W … while H and W last, then T (spec 3.3). */
 static bool make_text_rope(struct model *m, ey_err *e)
 {
     const struct text_shape *t = &m->text;
@@ -94,8 +94,8 @@ static bool make_text_rope(struct model *m, ey_err *e)
     return true;
 }
 
-/* First half of the pairs turns by the patch's row, second by its column, the same frequencies
- * (spec 4.4). */
+/* Makes the vision rotary table: the first half of the pairs uses the patch's row, the second half
+ * its column, with the same frequencies (spec 4.4). */
 static bool make_vision_rope(struct model *m, ey_err *e)
 {
     int pairs = m->vision.head_dim / 2, half = pairs / 2;

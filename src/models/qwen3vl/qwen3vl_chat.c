@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The official template (spec 7.1): no default system prompt, one system message.
- * That of the Thinking checkpoints differs in thoughts alone. */
+/* The official template (spec 7.1): no default system prompt, one system message. The template of
+ * the Thinking checkpoints differs only in thoughts. */
 #include "models/qwen3vl/qwen3vl_chat.h"
 
 #include "models/chat/chatml.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen3-VL's chat format (spec 7.1): messages → prompt. */
+/* Qwen3-VL's chat format (spec 7.1). */
 #ifndef EY_MODELS_QWEN3VL_CHAT_H
 #define EY_MODELS_QWEN3VL_CHAT_H
 
@@ -8,8 +8,8 @@
 
 extern const struct vision_marks qwen3vl_vision_marks;
 
-/* Fills *out, which the caller frees (also after an error), with the prompt of request's messages
- * and tools, up to where the assistant is to speak. Keeps nothing of the request. */
+/* Fills *out with the prompt of the request's messages and tools, up to the assistant's turn. The
+ * caller frees *out, also after an error. Keeps no pointers into the request. */
 bool qwen3vl_prompt(struct prompt *out, const ey_request *request, ey_err *e);
 
 #endif

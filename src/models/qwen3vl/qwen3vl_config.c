@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three JSON files of a Qwen3-VL checkpoint → shapes. Reads the layout of the released files
- * (4.57) and the one that transformers 5 writes. Nothing that the arithmetic depends on has a
- * default: classes changed theirs between releases (spec 1.2). */
+/* Reads shapes from the three JSON files of a Qwen3-VL checkpoint, in the layout of the released
+ * files (4.57) and that of transformers 5. Nothing that affects arithmetic has a default, because
+ * the classes' defaults changed between releases (spec 1.2). */
 #include "models/qwen3vl/qwen3vl_config.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* H takes frequencies 1, 4, … and W takes 2, 5, …: both must stay inside (spec 3.3). */
+/* H uses frequencies 1, 4, … and W uses 2, 5, …: both must stay in range (spec 3.3). */
 static bool check_sections(const struct text_shape *t, const char *what, ey_err *e)
 {
     const int *s = t->rope_section;
@@ -19,7 +19,8 @@ static bool check_sections(const struct text_shape *t, const char *what, ey_err 
                    s[1], s[2], pairs);
 }
 
-/* rope_scaling with rope_theta beside it (4.57), or rope_parameters with both inside (5.x). */
+/* Reads rope_scaling with rope_theta next to it (4.57), or rope_parameters with both inside
+ * (5.x). */
 static bool read_rope(struct text_shape *t, const struct config *text, ey_err *e)
 {
     struct config rope;
@@ -41,7 +42,7 @@ static bool read_rope(struct text_shape *t, const struct config *text, ey_err *e
     return check_sections(t, rope.what, e);
 }
 
-/* head_dim has no default here: hidden_size over the heads would be wrong for the 4B. */
+/* head_dim has no default: hidden_size / num_attention_heads would be wrong for the 4B. */
 static bool read_text_config(struct text_shape *t, const struct config *s, ey_err *e)
 {
     int head_dim;
@@ -85,7 +86,7 @@ static bool read_vision_config(struct vision_shape *v, const struct config *s,
                                const struct text_shape *t, ey_err *e)
 {
     int table = 0;
-    v->norm_eps = 1e-6f; /* not in the file; the reference's constant (spec 4.5) */
+    v->norm_eps = 1e-6f; /* not in the file; a constant of the reference (spec 4.5) */
     bool ok = config_int(s, "depth", 1, EY_MAX_LAYERS, &v->depth, e) &&
               config_int(s, "hidden_size", 4, EY_MAX_WIDTH / 4, &v->hidden, e) &&
               config_int(s, "num_heads", 1, EY_MAX_WIDTH / 4, &v->n_heads, e) &&
@@ -127,8 +128,8 @@ static bool same_as_config(const struct config *s, const char *key, int wanted, 
                                       key, value, wanted);
 }
 
-/* Pixel budgets are called longest_edge and shortest_edge (spec 1.6); max_pixels and min_pixels
- * override. */
+/* Reads the pixel budgets longest_edge and shortest_edge (spec 1.6); max_pixels and min_pixels
+ * override them. */
 static bool read_pixel_budget(struct patch_spec *p, const struct config *s, ey_err *e)
 {
     const int64_t most = (int64_t)1 << 40;
@@ -149,8 +150,7 @@ static bool read_pixel_budget(struct patch_spec *p, const struct config *s, ey_e
     return true;
 }
 
-/* Steps that the reference can be configured to skip or do otherwise; eyelet does them one way
- * (spec 1.6). */
+/* Checks that no step is configured other than eyelet implements it (spec 1.6). */
 static bool check_steps(const struct config *s, ey_err *e)
 {
     static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize",
@@ -169,7 +169,8 @@ static bool check_steps(const struct config *s, ey_err *e)
                                 s->what, e);
 }
 
-/* Of both files transformers reads processor_config.json, if an image_processor is in it. */
+/* Opens processor_config.json if it has an image_processor, as transformers does, else
+ * preprocessor_config.json. */
 static bool open_preprocessor(struct config *s, struct checkpoint *ckpt, ey_err *e)
 {
     static const char *const newer = "processor_config.json", *const older =
