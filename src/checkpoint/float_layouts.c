@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of eight and four bits that are small floats: block FP8 of the official files, FP8 with a
- * scale a tensor or a row, MXFP8, MXFP4, and NVFP4 in compressed-tensors' and ModelOpt's spelling.
- */
+/* Layouts of FP8 and FP4 weights: block FP8 as in official repositories, FP8 with a scale per
+ * tensor or row, MXFP8, MXFP4, and NVFP4 as compressed-tensors and ModelOpt write it. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +11,8 @@ enum { MX_GROUP = 32, NVFP4_GROUP = 16 };
 
 /* ---- FP8 ---- */
 
-/* [ceil(rows/128), ceil(cols/128)], or with ones between them as ModelOpt writes it. */
+/* Whether the shape is [ceil(rows/128), ceil(cols/128)], or ModelOpt's with dimensions of 1 in
+ * between. */
 static bool is_block_shape(const struct tensor_view *t, const struct wanted_matrix *m)
 {
     const int64_t dims[2] = {fp8_blocks(m->rows), fp8_blocks(m->cols)};
@@ -33,7 +33,8 @@ static float *arena_floats(struct tensor_source *s, size_t n, ey_err *e)
     return p;
 }
 
-/* The same scale for every block; one row of blocks more, so that a part may begin at any row. */
+/* Fills a block-scale table with one value. It has an extra row of blocks because a slice may begin
+ * at any row. */
 static float *equal_block_scales(struct tensor_source *s, const struct wanted_matrix *m,
                                  float value, ey_err *e)
 {
@@ -68,7 +69,7 @@ static bool read_fp8_scales(struct tensor_source *s, struct tensor *w,
     return w->scale != NULL;
 }
 
-/* Exponents of at most `largest`, so that values times 2^(e - 127) are numbers. */
+/* Fails unless all exponents are at most `largest`, so that values times 2^(e - 127) are finite. */
 static bool check_exponents(const struct tensor_view *t, int largest, ey_err *e)
 {
     for (size_t i = 0; i < t->size; i++)
@@ -127,9 +128,9 @@ bool read_fp8(struct tensor_source *s, struct tensor *out, const struct wanted_m
 
 /* ---- FP4 ---- */
 
-/* compressed-tensors divides by its number, ModelOpt multiplies with its own: read the wrong way
- * round the largest weight that the scales stand for becomes absurd. A file whose weights are holes
- * (a plan before a download) has zeros everywhere. */
+/* Reads the global scale, by which compressed-tensors divides and ModelOpt multiplies. Read the
+ * wrong way round, it makes the largest weight absurd, which is checked. In a sparse file (a plan
+ * before a download) all values are zero and the check is skipped. */
 static bool read_global_scale(struct tensor_source *s, struct tensor *out,
                               const struct tensor_view *t, const struct tensor_view *scales,
                               bool divides, ey_err *e)
@@ -155,13 +156,13 @@ static bool read_global_scale(struct tensor_source *s, struct tensor *out,
     return true;
 }
 
-/* Block scales are positive numbers or 0. */
+/* Fails unless all block scales are finite and not negative. */
 static bool check_block_scales(const struct tensor_view *t, ey_err *e)
 {
     for (size_t i = 0; i < t->size; i++)
         if (t->data[i] >= 0x7f && t->data[i] != 0x80)
             return ey_fail(e, EY_BAD_MODEL,
-                           "%s: number %zu of tensor %s is no positive number (0x%02x)", t->file, i,
+                           "%s: value %zu of tensor %s is negative or NaN (0x%02x)", t->file, i,
                            t->name, t->data[i]);
     return true;
 }

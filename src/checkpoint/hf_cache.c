@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A name is a directory, or a repository in the cache: models--owner--name/refs/REVISION holds a
- * commit, and snapshots/COMMIT its files, mostly links into blobs/. */
+/* Resolves model names: a directory, or a repository in the cache, where
+ * models--owner--name/refs/REVISION holds a commit and snapshots/COMMIT its files, mostly links
+ * into blobs/. */
 #include "checkpoint/hf_cache.h"
 
 #include <ctype.h>
@@ -29,8 +30,8 @@ static const char *hf_cache_getenv(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Writes prefix + suffix with a leading "~" as the home directory; false: too long, or there is no
- * home. */
+/* Writes prefix + suffix with a leading "~" expanded to the home directory. Returns false if the
+ * result is too long or there is no home directory. */
 static bool expand_home(char *out, const char *prefix, const char *suffix)
 {
     const char *home = "";
@@ -41,8 +42,7 @@ static bool expand_home(char *out, const char *prefix, const char *suffix)
     return home && snprintf(out, EY_MAX_PATH, "%s%s%s", home, prefix, suffix) < EY_MAX_PATH;
 }
 
-/* As huggingface_hub's constants.py decides, but that $VARIABLES within a value are not expanded.
- */
+/* Follows huggingface_hub's constants.py, except that $VARIABLES in a value are not expanded. */
 bool hf_cache_directory(char *out, ey_err *e)
 {
     static const struct {
@@ -63,7 +63,8 @@ bool hf_cache_directory(char *out, ey_err *e)
 
 /* ---- names ---- */
 
-/* What Hugging Face allows in each part of a name; so none can climb out of the cache. */
+/* Whether a part of a name has only characters that Hugging Face allows. Such a part cannot lead
+ * outside the cache. */
 static bool is_safe_part(const char *s, size_t n)
 {
     if (!n || s[0] == '.' || s[0] == '-') return false;
@@ -76,7 +77,7 @@ static bool is_safe_part(const char *s, size_t n)
     return true;
 }
 
-/* Branches may be folders deep: refs/pr/3. */
+/* Revisions may contain slashes: refs/pr/3. */
 static bool is_safe_revision(const char *s)
 {
     for (;; s++) {
@@ -87,7 +88,7 @@ static bool is_safe_revision(const char *s)
     }
 }
 
-/* What may stand before a repository's name, as llama.cpp and Ollama take it. */
+/* Skips the host prefixes that llama.cpp and Ollama accept. */
 static const char *after_host(const char *name)
 {
     static const char *const hosts[] = {"hf.co/", "huggingface.co/"};
@@ -128,7 +129,7 @@ bool repository_directory(char *out, const char *cache, const char *name)
 
 /* ---- snapshots ---- */
 
-/* The commit that a file of refs/ holds; empty when there is none. */
+/* Reads the commit from a file in refs/; an empty string if there is none. */
 static void read_reference(char commit[MAX_REVISION + 1], const char *repository,
                            const char *revision)
 {
@@ -152,7 +153,7 @@ static bool snapshot_directory(char *out, const char *repository, const char *co
            path_is_directory(out);
 }
 
-/* The repository's one snapshot; false when it has none or several. */
+/* Finds the repository's only snapshot. Returns false if it has none or several. */
 static bool only_snapshot(char *out, const char *repository)
 {
     char path[EY_MAX_PATH], commit[MAX_REVISION + 1] = "";
@@ -185,9 +186,9 @@ static bool find_snapshot(char *out, const char *repository, const char *revisio
 
 static bool fail_model_is_file(const char *name, ey_err *e)
 {
-    return ey_fail(e, EY_NOT_FOUND,
-                   "%.300s is a file, and no GGUF file; give --model the directory of a checkpoint",
-                   name);
+    return ey_fail(
+        e, EY_NOT_FOUND,
+        "%.300s is a file but not a GGUF file; give --model the directory of a checkpoint", name);
 }
 
 static bool fail_unknown_model(const char *name, ey_err *e)
@@ -232,8 +233,8 @@ bool model_snapshot_find(char *out, const struct repository *r, ey_err *e)
            fail_no_snapshot(r, directory, e);
 }
 
-/* A folder of safetensors stays one; of GGUF files one is chosen. `usual`: Q4_K_M where nothing
- * says which. */
+/* Writes the directory itself if it holds safetensors, else the GGUF file chosen by `tag`. `usual`:
+ * without a tag, prefer Q4_K_M instead of failing if there are several. */
 static bool find_in_folder(char *out, const char *directory, const char *tag, bool usual, ey_err *e)
 {
     char config[EY_MAX_PATH], file[EY_MAX_PATH];
@@ -247,7 +248,8 @@ static bool find_in_folder(char *out, const char *directory, const char *tag, bo
     return gguf_choose_file(out, directory, tag, usual, e);
 }
 
-/* "qwen3-vl:4b": the first of the repositories it means that is here. */
+/* Resolves a short name such as "qwen3-vl:4b" to the first of its repositories that is in the
+ * cache. */
 static bool find_by_short_name(char *out, const char *name)
 {
     char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES];
@@ -298,7 +300,8 @@ static const char *listing_architecture(const json_object *config)
                : listing_text(config, "model_type");
 }
 
-/* "fp8" and the like, else the dtype that some generation of the library wrote somewhere. */
+/* The quantization method ("fp8" ...), else the dtype, under the keys that different versions of
+ * transformers wrote. */
 static const char *listing_quantization(const json_object *config)
 {
     const char *method = listing_text(json_member(config, "quantization_config"), "quant_method");
@@ -336,7 +339,8 @@ static char *copy_or_null(const char *text)
     return text ? strdup(text) : NULL;
 }
 
-/* A damaged config.json leaves its fields unknown: the listing shows the model all the same. */
+/* Fills in one model of the list. A damaged config.json leaves its fields unknown but does not hide
+ * the model. */
 static bool listing_describe(struct model_listing *m, const char *name, const char *directory,
                              ey_err *e)
 {
@@ -352,7 +356,7 @@ static bool listing_describe(struct model_listing *m, const char *name, const ch
     return (m->name && m->directory) || ey_fail_memory(e, "the list of models", 0);
 }
 
-/* models--owner--name → owner/name; false: another kind of repository. */
+/* Converts models--owner--name to owner/name. Returns false for another kind of repository. */
 static bool repository_name(char out[MAX_REPOSITORY + 1], const char *entry)
 {
     size_t prefix = strlen("models--");
@@ -366,15 +370,15 @@ static bool repository_name(char out[MAX_REPOSITORY + 1], const char *entry)
     return true;
 }
 
-/* A list that grows. */
+/* The list while it is built. */
 struct listing_maker {
     struct model_listing *list;
     size_t n;
-    char name[MAX_REPOSITORY + 1]; /* of the repository that is listed now */
+    char name[MAX_REPOSITORY + 1]; /* of the current repository */
     ey_err *e;
 };
 
-/* The next place in the list; NULL with a message. */
+/* Appends an empty entry. Fails with NULL. */
 static struct model_listing *next_listing(struct listing_maker *m)
 {
     struct model_listing *larger = realloc(m->list, (m->n + 1) * sizeof(*larger));
@@ -386,7 +390,7 @@ static struct model_listing *next_listing(struct listing_maker *m)
     return &larger[m->n++];
 }
 
-/* The sum of the file's parts. */
+/* Total size of a file's parts. */
 static uint64_t gguf_file_bytes(const char *path)
 {
     char directory[EY_MAX_PATH];
@@ -406,7 +410,7 @@ static uint64_t gguf_file_bytes(const char *path)
     return bytes;
 }
 
-/* A GGUF file under a name. What its header does not say stays unknown. */
+/* Appends a GGUF file. Fields missing in its header stay unknown. */
 static bool list_gguf(void *user, const char *name, const char *path)
 {
     struct listing_maker *maker = user;

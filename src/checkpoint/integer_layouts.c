@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Integer codes with scales and zeros: compressed-tensors' pack-quantized (its int4 is used where
- * it lies) and int-quantized, AutoAWQ, GPTQ and AutoRound, which are moved into rows when they are
- * placed (repack.h). */
+/* Layouts of integer weights with scales and zero points: compressed-tensors' pack-quantized (its
+ * int4 is used in place) and int-quantized, AutoAWQ, GPTQ and AutoRound, which are repacked when
+ * they are uploaded (repack.h). */
 #include <inttypes.h>
 #include <string.h>
 
 #include "checkpoint/layout_parts.h"
 
-/* ---- what becomes of them ---- */
+/* ---- recipes ---- */
 
 static bool use_recipe(struct tensor_source *s, struct tensor *out,
                        const struct stored_weight *stored, ey_err *e)
@@ -24,7 +24,7 @@ static bool use_recipe(struct tensor_source *s, struct tensor *out,
 
 /* ---- scales and the order of columns ---- */
 
-/* [1], [rows] or [rows, groups]. */
+/* Reads scales of shape [1], [rows] or [rows, groups]. */
 static bool read_row_scales(struct stored_weight *w, const struct tensor_source *s,
                             const struct wanted_matrix *m, const struct tensor_view *t, ey_err *e)
 {
@@ -41,7 +41,7 @@ static bool read_row_scales(struct stored_weight *w, const struct tensor_source 
     return (w->group = group_of_scales(s, t, m, rows[1], e)) != 0;
 }
 
-/* [groups, rows]: AutoAWQ and GPTQ. */
+/* Reads scales of shape [groups, rows] (AutoAWQ, GPTQ). */
 static bool read_column_scales(struct stored_weight *w, const struct tensor_source *s,
                                const struct wanted_matrix *m, const struct tensor_view *t,
                                ey_err *e)
@@ -61,7 +61,7 @@ static int32_t order_at(const struct tensor_view *t, int64_t i)
     return v;
 }
 
-/* Whether the groups are those that follow each other, or it was never filled in. */
+/* Whether g_idx describes consecutive groups, or still has a -1 because it was never filled in. */
 static bool is_usual_order(const struct tensor_view *t, const struct stored_weight *w)
 {
     bool usual = true, unused = false;
@@ -80,7 +80,7 @@ static bool read_order(struct stored_weight *w, const struct tensor_view *t, ey_
     return true;
 }
 
-/* ---- words of codes ---- */
+/* ---- packed words ---- */
 
 static int64_t stream_words(int64_t codes, int bits)
 {
@@ -93,8 +93,8 @@ static int64_t padded_words(int64_t codes, int bits)
     return (codes + per - 1) / per;
 }
 
-/* The bits of a code by the words that a row of `cols` has, among those that the configuration
- * names; 0: none fit, or several. */
+/* Infers the bit width from the number of words for `cols` values, among the widths that the
+ * configuration names. Returns 0 if none or several fit. */
 static int bits_of_words(int64_t words, int64_t cols, unsigned named)
 {
     int found = 0;
@@ -107,7 +107,8 @@ static int bits_of_words(int64_t words, int64_t cols, unsigned named)
     return found;
 }
 
-/* The old way of the two where both take as many words. */
+/* Whether values are padded to words. If both ways need the same number of words, assumes the
+ * older, padded one. */
 static bool is_padded(int64_t words, int64_t codes, int bits)
 {
     return words == padded_words(codes, bits);
@@ -133,7 +134,8 @@ static bool read_code_words(struct stored_weight *w, const struct tensor_source 
 
 /* ---- pack-quantized ---- */
 
-/* What the file itself says of the matrix's shape; a plan before a download has zeros there. */
+/* Checks the shape that the file states for the matrix. In a sparse file (a plan before a download)
+ * it is zero and ignored. */
 static bool check_stated_shape(const struct tensor_source *s, const struct wanted_matrix *m,
                                const struct tensor_view *scale, ey_err *e)
 {
@@ -168,14 +170,14 @@ static bool read_packed_zeros(struct stored_weight *w, const struct tensor_sourc
     return check_part(t, DTYPE_I32, words, groups, e);
 }
 
-/* As kernels take it. */
+/* Whether kernels can read this layout in place. */
 static bool is_usable_in_place(const struct stored_weight *w)
 {
     return w->bits == 4 && !w->order && w->scale_row_step &&
            (w->group == 32 || w->group == 64 || w->group == 128);
 }
 
-/* Zeros of a checkpoint that has none: all in the middle. */
+/* Makes zero points for a symmetric checkpoint: all are the midpoint. */
 static const void *default_zero_words(const struct tensor_source *s, size_t words, ey_err *e)
 {
     uint32_t *zero = arena_array(s->arena, words, sizeof(*zero));
@@ -216,7 +218,7 @@ bool read_packed_integers(struct tensor_source *s, struct tensor *out,
     return is_usable_in_place(&w) ? use_in_place(s, out, &w, e) : use_recipe(s, out, &w, e);
 }
 
-/* ---- a byte a code ---- */
+/* ---- one byte per value ---- */
 
 bool read_signed_bytes(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
                        const struct tensor_view *codes, ey_err *e)
@@ -250,7 +252,7 @@ static bool has_shape(const struct tensor_view *t, int64_t rows, int64_t cols)
     return t->n_dims == 2 && t->shape[0] == rows && t->shape[1] == cols;
 }
 
-/* GPTQ's bits by the words of a column; 0: it is not GPTQ's. */
+/* Infers GPTQ's bit width from the words per column. Returns 0 if the layout is not GPTQ's. */
 static int gptq_bits(const struct tensor_view *t, const struct wanted_matrix *m, unsigned named)
 {
     int found = 0;
@@ -277,7 +279,8 @@ static enum qweight_layout qweight_layout_of(const struct tensor_source *s,
     return gptq_bits(t, m, s->quantization.bits) && by_groups ? QWEIGHT_GPTQ : QWEIGHT_AWQ_ROWS;
 }
 
-/* Whether every word of zeros is that of a symmetric matrix in the other version. */
+/* Whether every word of zero points is what the other GPTQ version stores for a symmetric matrix.
+ */
 static bool is_other_version(const struct stored_weight *w)
 {
     const uint32_t mask = w->bits == 2   ? 0xaaaaaaaa
@@ -296,7 +299,8 @@ static bool is_other_version(const struct stored_weight *w)
     return true;
 }
 
-/* Absent: all in the middle, where the configuration does not say otherwise. */
+/* Reads zero points. If they are absent, uses the midpoint unless the configuration declares the
+ * weights asymmetric. */
 static bool read_group_zeros(struct stored_weight *w, const struct tensor_source *s,
                              const struct wanted_matrix *m, enum zero_layout layout, ey_err *e)
 {
@@ -344,7 +348,7 @@ static bool read_awq(struct stored_weight *w, const struct tensor_source *s,
            read_column_scales(w, s, m, scales, e) && read_group_zeros(w, s, m, ZEROS_AWQ, e);
 }
 
-/* AutoAWQ's gemv: rows of codes, and groups in multiples of eight, of which the last are padding.
+/* Reads AutoAWQ's "gemv" version: values in rows, and group counts padded to a multiple of eight.
  */
 static bool read_awq_rows(struct stored_weight *w, const struct tensor_source *s,
                           const struct wanted_matrix *m, const struct tensor_view *scales,

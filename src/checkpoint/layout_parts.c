@@ -77,7 +77,7 @@ bool check_scales(const struct tensor_view *t, bool *negative, ey_err *e)
         elements_to_f32(&value, t->data + i * size, t->dtype, 1);
         if (!(fabsf(value) <= LARGEST_SCALE))
             return ey_fail(e, EY_BAD_MODEL,
-                           "%s: number %zu of tensor %s is no finite number of at most 2^119",
+                           "%s: value %zu of tensor %s is not a finite number of at most 2^119",
                            t->file, i, t->name);
         *negative = *negative || value < 0;
     }
@@ -92,7 +92,7 @@ int group_of_scales(const struct tensor_source *s, const struct tensor_view *t,
                   wanted = said < 0 || said > m->cols ? m->cols : said;
     if (group && (!said || group == wanted)) return (int)group;
     ey_fail(e, EY_BAD_MODEL,
-            "%s: tensor %s has %lld scales a row for %lld columns, which makes no groups%s",
+            "%s: tensor %s has %lld scales a row for %lld columns, which are not whole groups%s",
             t->file, t->name, (long long)groups, (long long)m->cols,
             group ? " of the size that config.json names" : "");
     return 0;

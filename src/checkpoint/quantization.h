@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint's configuration says of its quantized weights, as far as the tensors do not say
- * it themselves: which matrix is stored how is read off its tensors. */
+/* The quantization settings of a checkpoint's configuration, as far as they are needed: the layout
+ * of each matrix is recognized by its tensors. */
 #ifndef EY_CHECKPOINT_QUANTIZATION_H
 #define EY_CHECKPOINT_QUANTIZATION_H
 
 #include <stdbool.h>
 
-/* Of tensors called qweight; their shapes alone can mean two things. */
+/* The layout of tensors named qweight, whose shapes can be ambiguous. */
 enum qweight_layout { QWEIGHT_BY_SHAPE, QWEIGHT_GPTQ, QWEIGHT_AWQ, QWEIGHT_AWQ_ROWS };
 
 struct quantization {
-    unsigned bits; /* 1 << bits of an integer, for each that is named; 0: none is */
+    unsigned bits; /* set of 1 << bit width, for each integer width named; 0: none */
     enum qweight_layout qweight;
-    int group;           /* columns; 0: not said, -1: all of a row */
-    bool zeros_less_one; /* GPTQ's first version */
-    bool symmetric;      /* it is said that all zeros are in the middle */
-    bool asymmetric;     /* every integer matrix has zeros of its own */
+    int group;           /* columns per group; 0: not given, -1: the whole row */
+    bool zeros_less_one; /* zeros are stored minus one (GPTQ's first version) */
+    bool symmetric;      /* declared: all zero points are the midpoint */
+    bool asymmetric;     /* declared: every integer matrix has a zero_point tensor */
 };
 
 #endif

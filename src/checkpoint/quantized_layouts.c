@@ -11,14 +11,14 @@
 
 /* ---- GGUF ---- */
 
-/* Rows 2i and 2i + 1 of a head go back to i and i + half: blocks lie within rows, so nothing is
- * lost. The file's pages are not read again. */
+/* Undoes llama.cpp's interleaving: rows 2i and 2i + 1 of a head go back to rows i and i + half.
+ * Blocks lie within rows, so the move is lossless. The file's pages are dropped after the copy. */
 static bool unpair_rows(struct tensor_source *s, struct tensor *w, const struct tensor_view *t,
                         ey_err *e)
 {
     const int64_t head = t->paired_rows, half = head / 2;
     if (!head) return true;
-    /* a vector's values are its rows */
+    /* a bias is reordered by element */
     const int64_t rows = t->n_dims == 1 ? w->cols : w->rows;
     const size_t row_bytes = t->size / (size_t)rows;
     uint8_t *to = arena_array(s->arena, (size_t)rows, row_bytes);
@@ -33,7 +33,7 @@ static bool unpair_rows(struct tensor_source *s, struct tensor *w, const struct 
     return true;
 }
 
-/* What all of an NVFP4 matrix is multiplied with; absent: it is 1. */
+/* Reads the global scale of an NVFP4 matrix; 1 if it is absent. */
 static bool read_factor(struct tensor_source *s, struct tensor *w, const char *name, ey_err *e)
 {
     char full[SOURCE_MAX_NAME];
@@ -42,8 +42,8 @@ static bool read_factor(struct tensor_source *s, struct tensor *w, const char *n
     const struct tensor_view *t = source_find(s, full);
     if (!t) return true;
     if (w->dtype != DTYPE_GGUF_NVFP4)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has a scale, which %s has none", t->file,
-                       name, dtype_info(w->dtype)->label);
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has a scale, which the type %s does not use",
+                       t->file, name, dtype_info(w->dtype)->label);
     if (t->dtype != DTYPE_F32) return fail_view_dtype(t, "F32", e);
     if (!check_view_shape(t, &one, 1, e)) return false;
     float *factor = arena_array(s->arena, 1, sizeof(*factor));
@@ -52,7 +52,7 @@ static bool read_factor(struct tensor_source *s, struct tensor *w, const char *n
     s->bytes += t->size;
     w->factor = factor;
     return (*factor > 0 && *factor < 1e30f) ||
-           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is no positive number", t->file, t->name);
+           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s must be a positive number", t->file, t->name);
 }
 
 /* ---- any layout ---- */
@@ -89,7 +89,7 @@ static bool fail_matrix_dtype(const struct tensor_view *t, ey_err *e)
     return fail_view_dtype(t, wanted, e);
 }
 
-/* What no formula here has. */
+/* Fails if the matrix has tensors that no supported layout uses. */
 static bool check_no_extras(const struct tensor_source *s, const struct wanted_matrix *m, ey_err *e)
 {
     static const char *const suffixes[] = {".pre_quant_scale", ".svdquant_lora_a", ".SCB",
@@ -105,7 +105,7 @@ static bool check_no_extras(const struct tensor_source *s, const struct wanted_m
     return true;
 }
 
-/* Codes, which are not called as the matrix. */
+/* Tensors that hold quantized values under another name than the matrix. */
 struct code_tensors {
     const struct tensor_view *packed, *qweight;
 };
@@ -119,7 +119,7 @@ static bool read_codes_of(struct tensor_source *s, struct tensor *out,
                                         : read_packed_integers(s, out, m, t->packed, e);
 }
 
-/* Its values in one tensor. */
+/* Reads a matrix whose values are in one tensor. */
 static bool read_matrix(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
                         const struct tensor_view *t, ey_err *e)
 {
@@ -149,7 +149,7 @@ bool source_matrix(struct tensor_source *s, struct tensor *out, const char *name
     if (!plain && other) return read_codes_of(s, out, &m, &codes, e);
     if (plain && other)
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: both %s and %s are there; which of them is the matrix is not said",
+                       "%s: both %s and %s are present; only one of them can be the matrix",
                        other->file, plain->name, other->name);
     return (plain || (plain = source_find_or_fail(s, name, e)) != NULL) &&
            read_matrix(s, out, &m, plain, e);

@@ -10,7 +10,7 @@
 
 enum { ALIGNMENT = 64, TILE_ROWS = ZEROS_PER_WORD };
 
-/* ---- codes ---- */
+/* ---- quantized values ---- */
 
 static uint32_t word_at(const uint8_t *words, int64_t i)
 {
@@ -19,13 +19,13 @@ static uint32_t word_at(const uint8_t *words, int64_t i)
     return word;
 }
 
-/* A stream of codes in words that lie `step` words apart. */
+/* A bit stream of quantized values in words that are `step` words apart. */
 struct code_stream {
     const uint8_t *words;
     int64_t step;
     int bits;
     bool padded;
-    uint32_t added; /* to each word */
+    uint32_t added; /* added to each word */
 };
 
 static uint32_t code_at(const struct code_stream *s, int64_t i)
@@ -41,7 +41,7 @@ static uint32_t code_at(const struct code_stream *s, int64_t i)
     return (uint32_t)(window >> shift) & mask;
 }
 
-/* Codes of four or eight bits, which fill their words: n of them, a multiple of a word's. */
+/* Unpacks n values of four or eight bits; n is a multiple of the values per word. */
 static void spread_words(uint8_t *out, const struct code_stream *s, int64_t n)
 {
     const int64_t per = 32 / s->bits;
@@ -62,7 +62,7 @@ static void read_stream(uint8_t *out, const struct code_stream *s, int64_t n)
         out[i] = (uint8_t)code_at(s, i);
 }
 
-/* The nibble of a word of AutoAWQ's that holds the code of row r of eight. */
+/* The bit offset of row r % 8 within an AutoAWQ word. */
 static int awq_shift(int64_t row)
 {
     static const uint8_t nibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -87,9 +87,9 @@ static void read_codes(uint8_t *out, const struct stored_weight *s, int64_t row)
     }
 }
 
-/* ---- zeros ---- */
+/* ---- zero points ---- */
 
-/* One in each code of a word, where adding carries as GPTQ's writers do. */
+/* A word with 1 in each field. Adding it carries between fields, as in GPTQ's writers. */
 static uint32_t ones_of(int bits)
 {
     return bits == 2 ? 0x55555555 : bits == 4 ? 0x11111111 : bits == 8 ? 0x01010101 : 0;
@@ -127,7 +127,7 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Groups of int4 that a stored group is a whole number of; 0: there are none. */
+/* The largest int4 group size that divides a stored group; 0 if there is none. */
 static int int4_group(int stored)
 {
     return stored % 128 == 0 ? 128 : stored % 64 == 0 ? 64 : stored % 32 == 0 ? 32 : 0;
@@ -157,14 +157,14 @@ size_t repacked_bytes(const struct tensor *w)
 
 struct repack_job {
     const struct stored_weight *s;
-    const struct tensor *w; /* with the addresses of its parts */
+    const struct tensor *w; /* the destination, with its pointers set */
     uint8_t *data, *scale, *zero;
     const int32_t *place;
     int64_t first_row;
     atomic_bool out_of_memory, not_finite;
 };
 
-/* Each column's place: columns of a group follow each other, in the order in which they were. */
+/* Computes the destination of each column: a stable sort by group. */
 static bool order_columns(int32_t *place, const struct stored_weight *s, ey_err *e)
 {
     const int64_t groups = s->cols / s->group;
@@ -208,7 +208,7 @@ static bool is_finite_scale(const uint8_t *p, enum dtype dtype)
     return isfinite(value);
 }
 
-/* Scale and zero of each of the row's groups; stored ones may be several of these. */
+/* Writes the scale and zero point of each group of a row. One stored group may become several. */
 static bool put_groups(const struct repack_job *j, int64_t row)
 {
     const struct stored_weight *s = j->s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One safetensors file (spec 2.1): eight bytes of header length, a JSON header, tensors one after
- * the other. The file is mapped and read in place; every number of the header is checked here,
- * once, so that a view's shape, size and address can be trusted by everyone else. */
+/* One safetensors file (spec 2.1): an eight-byte header length, a JSON header, then the tensors.
+ * The file is mapped and read in place. Every number of the header is checked here, once, so that
+ * others can trust a view's shape, size and address. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,16 @@
 
 enum { LENGTH_BYTES = 8 };
 
-/* Names can be as long as a header; messages show this much of one. */
+/* Names can be as long as the header; messages show a prefix. */
 #define NAME "%.200s"
 
 struct safetensors {
-    struct file_map map; /* empty when the caller keeps the bytes */
+    struct file_map map; /* empty if the caller owns the bytes */
     char *path;
     struct arena names;
     struct tensor_view *views; /* [n], sorted by name */
     size_t n;
-    const uint8_t *data; /* what offsets count from */
+    const uint8_t *data; /* the data section, base of all offsets */
     size_t data_size;
 };
 
@@ -38,8 +38,7 @@ static bool fail_tensor_value(ey_err *e, const struct tensor_view *t, const char
                    t->name, what, shown, wanted);
 }
 
-/* json-c saturates what does not fit 64 bits, so the end of the range is never what the file says.
- */
+/* json-c saturates numbers beyond 64 bits, so INT64_MAX is rejected. */
 static bool whole_number(json_object *value, int64_t *out)
 {
     if (!json_object_is_type(value, json_type_int)) return false;
@@ -60,7 +59,7 @@ static bool read_dtype(struct tensor_view *t, const json_object *entry, ey_err *
     return fail_tensor_value(e, t, "dtype", value, wanted);
 }
 
-/* The last dimension's values lie in blocks of the type. */
+/* Whether the last dimension is a multiple of the dtype's block. */
 static bool has_whole_blocks(const struct tensor_view *t)
 {
     const int64_t row = t->n_dims ? t->shape[t->n_dims - 1] : 1;
@@ -131,17 +130,17 @@ static bool read_entry(struct safetensors *f, const char *name, json_object *ent
     return true;
 }
 
-/* ---- names given twice ---- */
+/* ---- duplicate names ---- */
 
-/* json-c keeps the last of two members of one name without a word, so names are also found in the
- * text. By now it is JSON to json-c, which leaves strings and nesting to watch. */
+/* json-c silently keeps the last of two members of one name, so duplicates are searched for in the
+ * text. json-c has accepted the text by now: only strings and nesting have to be followed. */
 struct safetensors_key {
     const char *p;
     size_t n;
 };
 
-/* Of the string literal at s, at most to the end: json-c takes 'names', within which a '"' may
- * stand alone. */
+/* Length of the string literal at s, at most up to `end`. json-c also accepts single quotes, within
+ * which a '"' may stand alone. */
 static size_t string_length(const char *s, const char *end)
 {
     const char *p = s + 1;
@@ -157,7 +156,7 @@ static bool is_key(const char *s, const char *end)
     return s < end && *s == ':';
 }
 
-/* Keys of the outermost object; `keys` may be NULL to count them. */
+/* Finds the keys of the outermost object; NULL for `keys` only counts them. */
 static size_t outer_keys(const char *text, size_t size, struct safetensors_key *keys)
 {
     int depth = 0;
@@ -224,7 +223,7 @@ static int compare_views_by_name(const void *a, const void *b)
     return strcmp(((const struct tensor_view *)a)->name, ((const struct tensor_view *)b)->name);
 }
 
-/* Tensors follow each other without hole or overlap, to the end of the file. */
+/* Fails unless the tensors cover the data section without gap or overlap. */
 static bool check_coverage(const struct safetensors *f, ey_err *e)
 {
     size_t covered = 0;
@@ -252,7 +251,7 @@ static bool read_entries(struct safetensors *f, const json_object *header, ey_er
 {
     size_t n = (size_t)json_object_object_length(header);
     if (n > EY_MAX_TENSORS + 1)
-        return ey_fail(e, EY_BAD_MODEL, "%s: %zu tensors are more than the limit of %d", f->path, n,
+        return ey_fail(e, EY_BAD_MODEL, "%s: it has %zu tensors; the limit is %d", f->path, n,
                        EY_MAX_TENSORS);
     f->views = calloc(n + 1, sizeof(*f->views));
     if (!f->views) return ey_fail_memory(e, "the table of tensors", n * sizeof(*f->views));

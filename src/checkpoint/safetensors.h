@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One safetensors file, mapped and checked. Views of its tensors point into the map. */
+/* One safetensors file, mapped and checked. Tensor views point into the mapping and live as long as
+ * the file is open. */
 #ifndef EY_CHECKPOINT_SAFETENSORS_H
 #define EY_CHECKPOINT_SAFETENSORS_H
 
@@ -7,17 +8,18 @@
 #include "tensor/tensor_view.h"
 
 struct safetensors;
-/* Maps and checks a file: header within the file and within 100 MB, JSON object, known dtypes,
- * shapes whose product times the element size equals the length, offsets without holes or overlap
- * that end with the file. */
+/* Maps and checks a file: the header fits the file and 100 MB and is a JSON object, dtypes are
+ * known, shape times element size equals each length, and offsets cover the data without gap or
+ * overlap. */
 bool safetensors_open(struct safetensors **file, const char *path, ey_err *e);
-/* The same over bytes that the caller keeps alive (tests, fuzzing); `path` is for messages. */
+/* Like safetensors_open(), over bytes that the caller keeps alive (tests, fuzzing). `path` is only
+ * for messages. */
 bool safetensors_open_memory(struct safetensors **file, const uint8_t *data, size_t size,
                              const char *path, ey_err *e);
 void safetensors_close(struct safetensors *file);
 size_t safetensors_count(const struct safetensors *file);
 const struct tensor_view *safetensors_at(const struct safetensors *file, size_t i);
 const struct tensor_view *safetensors_find(const struct safetensors *file,
-                                           const char *name); /* NULL: not there */
+                                           const char *name); /* NULL if absent */
 
 #endif

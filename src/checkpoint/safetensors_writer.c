@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Safetensors files as they are written (spec 2.1). */
+/* Writes safetensors files (spec 2.1). */
 #include "checkpoint/safetensors_writer.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes safetensors files as the format's own writer does: a compact header padded with blanks to
- * a multiple of 8, data without holes. Only the header is ever in memory: tensors are named first,
- * then their bytes come in pieces, in any order and from any thread. */
+/* Writes safetensors files laid out like the reference writer's: a compact header padded with
+ * blanks to a multiple of 8, data without gaps. Memory holds only the header: tensors are named
+ * first, then their bytes are written in pieces, in any order and from any thread. */
 #ifndef EY_CHECKPOINT_SAFETENSORS_WRITER_H
 #define EY_CHECKPOINT_SAFETENSORS_WRITER_H
 
@@ -9,33 +9,33 @@
 #include "tensor/tensor.h"
 
 struct safetensors_writer {
-    int fd; /* the caller's, of a new file */
+    int fd; /* of a new file, owned by the caller */
     struct buf header;
-    struct json_writer json; /* writes to `header`: the struct stays where it was begun */
-    uint64_t data_begin;     /* in the file, when the header is written */
+    struct json_writer json; /* writes to `header`, so the struct must not move */
+    uint64_t data_begin;     /* file offset of the first tensor, set when the header is written */
     uint64_t data_size;      /* of all tensors so far */
 };
 
 void safetensors_writer_begin(struct safetensors_writer *w, int fd);
-/* Names the next tensor. Returns where its bytes begin, counted from the first tensor's. */
+/* Adds a tensor to the header. Returns the offset of its bytes from the first tensor. */
 uint64_t safetensors_writer_add(struct safetensors_writer *w, const char *name, enum dtype dtype,
                                 const int64_t *shape, int n_dims);
-/* Writes and drops the header: all tensors are named. False with errno; ENOMEM also where the
- * header is longer than readers take. */
+/* Writes the header and frees it, after the last tensor was added. Fails with errno; ENOMEM also if
+ * the header is longer than readers accept. */
 bool safetensors_write_header(struct safetensors_writer *w);
-/* n bytes at `offset`, counted from the first tensor's. False with errno. */
+/* Writes n bytes at `offset` from the first tensor. Fails with errno. */
 bool safetensors_write_data(const struct safetensors_writer *w, const void *bytes, uint64_t n,
                             uint64_t offset);
-/* Needed only where the header was not written. */
+/* Only needed if the header was not written. */
 void safetensors_writer_free(struct safetensors_writer *w);
 
 /* ---- several files ---- */
 
 enum { SHARD_NAME_BYTES = 64 };
-/* model.safetensors, or model-00001-of-00003.safetensors of several. */
+/* Writes "model.safetensors", or "model-00001-of-00003.safetensors" if there are several. */
 void shard_file_name(char out[SHARD_NAME_BYTES], int shard, int n_shards);
 
-/* The text of model.safetensors.index.json: opened, a line for each tensor, closed. */
+/* Write model.safetensors.index.json: open, add each tensor, close. */
 struct json_writer shard_index_open(struct buf *out, uint64_t total_size);
 void shard_index_add(struct json_writer *w, const char *tensor, int shard, int n_shards);
 void shard_index_close(struct json_writer *w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory: config.json, the safetensors files it consists of, and one table of all
- * tensors. */
+/* Opens a checkpoint directory: config.json, its safetensors files, and one table of all tensors.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ enum { MAX_JSON_FILES = 16 };
 
 struct json_file {
     char name[64];
-    json_object *value; /* NULL: the file is absent */
+    json_object *value; /* NULL if the file is absent */
 };
 
 struct shard {
@@ -30,7 +30,7 @@ struct shard {
 
 struct checkpoint {
     char directory[EY_MAX_PATH];
-    struct gguf_model *gguf; /* NULL: a directory */
+    struct gguf_model *gguf; /* NULL for a directory */
     struct shard *shards;
     size_t n_shards;
     const struct tensor_view **tensors; /* [n], sorted by name */
@@ -82,16 +82,15 @@ static bool load_config(struct checkpoint *c, ey_err *e)
     struct stat link;
     if (lstat(path, &link) == 0)
         return ey_fail(e, EY_NOT_FOUND,
-                       "%s: a link to nothing; the download is incomplete or its blob was removed",
+                       "%s: a dangling link; the download is incomplete or its blob was removed",
                        path);
-    return ey_fail(e, EY_NOT_FOUND,
-                   "%s: there is no config.json in it; is it the directory of a model?",
+    return ey_fail(e, EY_NOT_FOUND, "%s: it has no config.json; is it the directory of a model?",
                    c->directory);
 }
 
 /* ---- shards ---- */
 
-/* A name from the index is one of the directory's own files, or nothing. */
+/* Whether a name from the index stays within the directory. */
 static bool is_plain_file_name(const char *name)
 {
     return name[0] && !strchr(name, '/') && !strstr(name, "..") && strcmp(name, ".") != 0;
@@ -110,8 +109,8 @@ static bool add_shard(struct checkpoint *c, const char *name, ey_err *e)
     return path_join(path, c->directory, name, e) && safetensors_open(&s->file, path, e);
 }
 
-/* The shard of this name, opened if it is new. Tensors of a shard follow each other, mostly: the
- * last is tried first. */
+/* Returns the shard of this name, opened on first use. Tries the last shard first because the
+ * tensors of a shard mostly follow each other in the index. */
 static struct safetensors *open_shard(struct checkpoint *c, const char *name, const char *tensor,
                                       ey_err *e)
 {
@@ -132,7 +131,7 @@ static struct safetensors *open_shard(struct checkpoint *c, const char *name, co
     char path[EY_MAX_PATH];
     if (path_join(path, c->directory, name, NULL) && !path_is_file(path)) {
         ey_fail(e, EY_BAD_MODEL,
-                "%s: the index puts tensor %.200s there, and there is no such file; the download "
+                "%s: no such file, though the index puts tensor %.200s there; the download "
                 "is incomplete",
                 path, tensor);
         return NULL;
@@ -182,7 +181,7 @@ static bool open_indexed_shard(struct checkpoint *c, const char *tensor, json_ob
     return open_shard(c, json_object_get_string(file), tensor, e) != NULL;
 }
 
-/* Whether the index puts the tensor where this one is. */
+/* Whether the index maps the tensor to the file of this view. */
 static bool is_where_index_says(const struct tensor_view *t, json_object *map)
 {
     json_object *file = json_member(map, t->name);
@@ -190,7 +189,8 @@ static bool is_where_index_says(const struct tensor_view *t, json_object *map)
     return file && strcmp(json_object_get_string(file), slash ? slash + 1 : t->file) == 0;
 }
 
-/* Of tensors of one name in several shards, one is kept: the index's, or else the first. */
+/* Drops duplicates of a tensor in several shards: keeps the one that the index names, else the
+ * first. */
 static void drop_duplicates(struct checkpoint *c, json_object *map)
 {
     size_t kept = 0;
@@ -222,7 +222,8 @@ static bool add_tensors_of_shards(struct checkpoint *c, json_object *map, ey_err
     return true;
 }
 
-/* As transformers does: the index says which files there are, and they say what is in them. */
+/* Takes the list of files from the index and the tensors from the files themselves, as transformers
+ * does. */
 static bool open_shards(struct checkpoint *c, ey_err *e)
 {
     const json_object *index;
@@ -266,7 +267,7 @@ static bool open_files(struct checkpoint *c, ey_err *e)
                    c->directory);
 }
 
-/* A file, or what one of Ollama's manifests names. */
+/* Opens a GGUF file, or the files that one of Ollama's manifests names. */
 static bool open_gguf_files(struct checkpoint *c, ey_err *e)
 {
     char model[EY_MAX_PATH], projector[EY_MAX_PATH];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors by name, and what can be wrong with one. */
+/* Finds tensors by name and reports what is wrong with them. */
 #include "checkpoint/tensor_source.h"
 
 #include <inttypes.h>

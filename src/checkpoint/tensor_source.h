@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint as a source of a model's tensors: found in any spelling of their names, with shape
- * and type checked and errors that name file and tensor. */
+/* Looks up a model's tensors in a checkpoint by any known spelling of their names, and checks shape
+ * and dtype. Errors name the file and the tensor. */
 #ifndef EY_CHECKPOINT_TENSOR_SOURCE_H
 #define EY_CHECKPOINT_TENSOR_SOURCE_H
 
@@ -15,20 +15,21 @@ struct name_alias {
 
 struct tensor_source {
     const struct checkpoint *ckpt;
-    struct arena *arena; /* for scales and zeros that the file does not have as they are needed */
+    struct arena
+        *arena; /* for scales and zero points that the file lacks or stores in another form */
     const struct name_alias
-        *aliases;   /* tried in order when the official name is absent; ends with NULL */
-    uint64_t bytes; /* of all that was read so far and is used where it lies */
-    struct quantization quantization; /* what the configuration says of it */
+        *aliases;   /* prefixes tried in order if the official name is absent; ends with NULL */
+    uint64_t bytes; /* read so far and used in place */
+    struct quantization quantization; /* from the configuration */
 };
 
-/* The tensor by its official name or another spelling; NULL when absent. */
+/* Finds a tensor by its official name or an alias. Returns NULL if it is absent. */
 const struct tensor_view *source_find(const struct tensor_source *s, const char *name);
-/* The same; absent is an error. */
+/* Like source_find(), but an absent tensor is an error. */
 const struct tensor_view *source_find_or_fail(const struct tensor_source *s, const char *name,
                                               ey_err *e);
 bool check_view_shape(const struct tensor_view *t, const int64_t *dims, int n_dims, ey_err *e);
-/* Returns false. `wanted`: the types that it may have, "F32 or BF16". */
+/* Fails, naming the accepted dtypes ("F32 or BF16"). Returns false. */
 bool fail_view_dtype(const struct tensor_view *t, const char *wanted, ey_err *e);
 
 #endif

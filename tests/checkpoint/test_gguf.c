@@ -165,13 +165,13 @@ static const struct damage {
     {"general.name", -8, 8, "\377\377\377\377\377\377\377\177", "has a string of"},
     {"general.name", 12, 4, "\15\0\0\0", "has the unknown value type 13"},
     {"llama.block_count", 6, 11, "block_couns", "the key llama.block_count is missing"},
-    {"llama.context_length", 20, 4, "\6\0\0\0", "llama.context_length is no integer"},
+    {"llama.context_length", 20, 4, "\6\0\0\0", "llama.context_length must be an integer"},
     {"general.architecture", 32, 5, "lamal", "the architecture lamal is not supported"},
     {"general.file_type", 0, 25, "general.alignment\4\0\0\0\3\0\0\0", "general.alignment is 3"},
     {"tokenizer.ggml.tokens", 25, 4, "\11\0\0\0", "an array of arrays"},
     {"tokenizer.ggml.tokens", 29, 8, "\377\377\377\377\0\0\0\0",
      "is an array of 4294967295 values"},
-    {"llama.rope.freq_base", 0, 20, "llama.context_length", "is there twice"},
+    {"llama.rope.freq_base", 0, 20, "llama.context_length", "occurs twice"},
     {"llama.rope.dimension_count", 30, 4, "\10\0\0\0", "only all is supported"},
     {"token_embd.weight", 17, 4, "\5\0\0\0", "has 5 dimensions, not 1 to 4"},
     {"token_embd.weight", 17, 4, "\0\0\0\0", "has 0 dimensions"},
@@ -183,12 +183,12 @@ static const struct damage {
      "has type IQ3_XXS, which is not supported; take a Q4_K_M"},
     {"token_embd.weight", 37, 4, "\4\0\0\0", "has type Q4_2, which was removed"},
     {"token_embd.weight", 37, 4, "\143\0\0\0", "has type 99, which is unknown"},
-    {"token_embd.weight", 41, 8, "\1\0\0\0\0\0\0\0", "is no multiple of the alignment"},
+    {"token_embd.weight", 41, 8, "\1\0\0\0\0\0\0\0", "is not a multiple of the alignment"},
     {"blk.0.attn_norm.weight", 38, 8, "\0\0\0\0\0\0\0\0", "overlap"},
     {"blk.0.attn_norm.weight", 0, 22, "blk.0.attn_what.weight",
-     "tensor blk.0.attn_what.weight is none"},
+     "tensor blk.0.attn_what.weight does not belong"},
     {"blk.0.attn_q.weight", 0, 19, "blk.0.attn_k.weight",
-     "tensor blk.0.attn_k.weight is there twice"},
+     "tensor blk.0.attn_k.weight occurs twice"},
 };
 
 static void names_damage(void **state)
@@ -213,7 +213,7 @@ static void names_damage(void **state)
 /* Of the tokenizer, which is read later. */
 static const struct damage token_damages[] = {
     {"smollm", 0, 6, "tekken", "tokenizer.ggml.pre is tekken"},
-    {"gpt2", 0, 4, "bert", "tokenizer.ggml.model is missing or none that is supported"},
+    {"gpt2", 0, 4, "bert", "tokenizer.ggml.model is missing or not supported"},
     {"hell o", 0, 6, "hell!o", "model.merges[3]"},
     {"tokenizer.ggml.token_type", 0, 25, "tokenizer.ggml.scores____", NULL},
     {"hello", -8, 13, "\5\0\0\0\0\0\0\0\0bcde", "is empty, longer than"},

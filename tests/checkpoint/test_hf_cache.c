@@ -265,7 +265,7 @@ static void folders_of_gguf_files(void **state)
     expect_found(found, "own/m-Q4_0.gguf");
     link_gguf("own/m-Q8_0.gguf");
     assert_false(model_directory_find(found, temp_path(root, "own"), &e));
-    assert_non_null(strstr(e.text, "several GGUF files in it; name one of them, or its tag (Q4_0, "
+    assert_non_null(strstr(e.text, "several GGUF files; name one of them, or its tag (Q4_0, "
                                    "Q8_0)"));
     expect_found(temp_path(root, "own/m-Q8_0.gguf"), "own/m-Q8_0.gguf");
 }
@@ -319,7 +319,7 @@ static void ollama_and_lm_studio(void **state)
     expect_missing("../small:4b", "", "");
     assert_string_equal(opening(LIBRARY "small/4b"), "");
     assert_non_null(strstr(opening(LIBRARY "small/latest"), "has 24480 bytes, not 24481"));
-    assert_non_null(strstr(opening(LIBRARY "small/out"), "is no digest of a blob"));
+    assert_non_null(strstr(opening(LIBRARY "small/out"), "is not the digest of a blob"));
     assert_non_null(strstr(opening(LIBRARY "small/lora"), "a model with an adapter"));
     assert_true(model_list(&list, &n, &e));
     assert_int_equal(n, 6);

@@ -183,7 +183,7 @@ static void too_many_tensors_are_refused(void **state)
     buf_add_text(&b, "}");
     assert_false(b.failed);
     struct image f = file_of(b.data, b.size, 0);
-    expect_error(&f, (const char *[]){"100002", "limit of 100000"}, 2);
+    expect_error(&f, (const char *[]){"100002", "the limit is 100000"}, 2);
     free(f.bytes);
     buf_free(&b);
 }

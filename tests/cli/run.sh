@@ -232,7 +232,7 @@ cp made/*.json "$broken" && head -c 20000000 made/model.safetensors >"$broken/mo
 EYELET_MODEL= try "a half-downloaded model" 0 . 'skipping big/broken in the cache: .*model.safetensors' ask \
   --max-tokens 1 hello
 rm "$broken/config.json" && ln -s nowhere "$broken/config.json"
-try "a link to nothing" 1 - 'config.json: a link to nothing' ask --model big/broken hello
+try "a dangling link" 1 - 'config.json: a dangling link' ask --model big/broken hello
 rm -r "$work/cache/hub/models--big--broken"
 export HF_HOME=$work/no-cache
 mkdir -p installed/bin installed/share/eyelet/models folder/models

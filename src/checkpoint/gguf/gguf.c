@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The container: a header of metadata and tensor infos, then the tensors' bytes, each at a multiple
- * of the alignment. Files come from strangers: each number is checked here, once, before anything
- * is allocated or reached by it. */
+/* Parses the container: a header of metadata and tensor infos, then the tensors' bytes, each
+ * aligned. Files are untrusted: each number is checked here, once, before anything is allocated or
+ * addressed by it. */
 #include "checkpoint/gguf/gguf.h"
 
 #include <inttypes.h>
@@ -15,22 +15,22 @@
 enum {
     MAGIC_BYTES = 4,
     HEADER_BYTES = MAGIC_BYTES + 4 + 8 + 8,
-    LEAST_PAIR = 8 + 1 + 4 + 1,         /* key of one letter, type, a byte */
-    LEAST_INFO = 8 + 1 + 4 + 8 + 4 + 8, /* name of one letter, one dimension */
+    LEAST_PAIR = 8 + 1 + 4 + 1,         /* one-letter key, type, one byte */
+    LEAST_INFO = 8 + 1 + 4 + 8 + 4 + 8, /* one-letter name, one dimension */
     MAX_VALUES = 65536,
     MAX_KEY_BYTES = 65535,
-    MAX_NAME_BYTES = 255, /* ggml has room for 63 */
+    MAX_NAME_BYTES = 255, /* ggml allows 63 */
     MAX_GGUF_DIMS = 4,
     DEFAULT_ALIGNMENT = 32,
     MAX_ALIGNMENT = 1 << 20,
 };
 #define MAX_ELEMENTS ((uint64_t)1 << 30)
 
-/* A name as long as messages show one. */
+/* Messages show a prefix of long names. */
 #define NAME "%.200s"
 
 struct gguf {
-    struct file_map map; /* empty when the caller keeps the bytes */
+    struct file_map map; /* empty if the caller owns the bytes */
     char *path;
     struct arena names;
     struct gguf_value *values; /* [n_values], sorted by key */
@@ -39,7 +39,7 @@ struct gguf {
     size_t n_views;
 };
 
-/* Where reading is. */
+/* The read position. */
 struct gguf_reader {
     struct gguf *f;
     const uint8_t *begin, *at, *end;
@@ -75,7 +75,7 @@ static bool read_u64(struct gguf_reader *r, uint64_t *out, const char *what)
     return true;
 }
 
-/* A length and as many bytes, which stay where they are. */
+/* Reads a length-prefixed string in place. */
 static bool read_gguf_string(struct gguf_reader *r, const uint8_t **bytes, uint64_t *n,
                              const char *what)
 {
@@ -90,7 +90,7 @@ static bool read_gguf_string(struct gguf_reader *r, const uint8_t **bytes, uint6
     return true;
 }
 
-/* A copy of a key or a tensor's name; NULL with a message: it is empty, too long, or has a NUL. */
+/* Copies a key or tensor name. Fails with NULL if it is empty, too long, or contains a NUL. */
 static const char *read_gguf_name(struct gguf_reader *r, uint64_t most, const char *what)
 {
     const uint8_t *bytes;
@@ -109,7 +109,7 @@ static const char *read_gguf_name(struct gguf_reader *r, uint64_t most, const ch
 
 /* ---- metadata ---- */
 
-/* Bytes of a value; 0: of a string or an array, which say it themselves. */
+/* Size of a value in bytes; 0 for strings and arrays, which have their own length. */
 static size_t value_bytes(enum gguf_value_type type)
 {
     static const uint8_t bytes[GGUF_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -186,19 +186,19 @@ static bool read_metadata(struct gguf_reader *r, uint64_t n)
     qsort(f->values, f->n_values, sizeof(*f->values), compare_values);
     for (size_t i = 1; i < f->n_values; i++)
         if (strcmp(f->values[i - 1].key, f->values[i].key) == 0)
-            return ey_fail(r->e, EY_BAD_MODEL, "%s: the key " NAME " is there twice", f->path,
+            return ey_fail(r->e, EY_BAD_MODEL, "%s: the key " NAME " occurs twice", f->path,
                            f->values[i].key);
     return true;
 }
 
 /* ---- tensors ---- */
 
-/* What is known of a tensor before the data section is. */
+/* A tensor's place, before the data section's offset is known. */
 struct tensor_info {
     uint64_t offset;
 };
 
-/* Numbers of values, the fastest dimension first in the file and last here; *bytes of all. */
+/* Reads a shape, stored with the fastest dimension first, into a view with the fastest last. */
 static bool read_tensor_shape(struct gguf_reader *r, struct tensor_view *t, int64_t ne[],
                               uint32_t *n_dims)
 {
@@ -260,7 +260,7 @@ static bool find_data(struct gguf_reader *r, struct tensor_view *t, const struct
     if (info->offset % alignment)
         return ey_fail(r->e, EY_BAD_MODEL,
                        "%s: tensor " NAME ": its offset %" PRIu64
-                       " is no multiple of the alignment %" PRIu64,
+                       " is not a multiple of the alignment %" PRIu64,
                        t->file, t->name, info->offset, alignment);
     if (info->offset > data_size || t->size > data_size - info->offset)
         return ey_fail(r->e, EY_BAD_MODEL,
@@ -284,7 +284,7 @@ static int compare_tensor_names(const void *a, const void *b)
                   (*(const struct tensor_view *const *)b)->name);
 }
 
-/* No name twice, and no byte that belongs to two tensors. */
+/* Fails if two tensors have the same name or overlap. */
 static bool check_tensors_differ(const struct gguf *f, ey_err *e)
 {
     const struct tensor_view **order = malloc((f->n_views + 1) * sizeof(*order));
@@ -294,7 +294,7 @@ static bool check_tensors_differ(const struct gguf *f, ey_err *e)
     if (ok) qsort(order, f->n_views, sizeof(*order), compare_tensor_names);
     for (size_t i = 1; ok && i < f->n_views; i++)
         if (strcmp(order[i - 1]->name, order[i]->name) == 0)
-            ok = ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME " is there twice", f->path,
+            ok = ey_fail(e, EY_BAD_MODEL, "%s: tensor " NAME " occurs twice", f->path,
                          order[i]->name);
     if (ok) qsort(order, f->n_views, sizeof(*order), compare_by_data);
     for (size_t i = 1; ok && i < f->n_views; i++)
@@ -313,7 +313,7 @@ static bool read_alignment(struct gguf_reader *r, uint64_t *out)
     *out = (uint64_t)alignment;
     return (alignment & (alignment - 1)) == 0 ||
            ey_fail(r->e, EY_BAD_MODEL,
-                   "%s: general.alignment is %" PRId64 ", which is no power of two", r->f->path,
+                   "%s: general.alignment is %" PRId64 "; it must be a power of two", r->f->path,
                    alignment);
 }
 

@@ -73,7 +73,7 @@ const struct gguf_arch *gguf_text_arch(const struct gguf_arch *arch)
 
 /* ---- names ---- */
 
-/* Which architectures have a tensor. */
+/* The architectures that have a tensor. */
 enum name_use { ANY_ARCH, WITH_BIAS, WITH_HEAD_NORMS, WITH_FUSED, WITHOUT_FUSED };
 
 static const struct {
@@ -109,7 +109,7 @@ static bool arch_has(const struct gguf_arch *a, enum name_use use)
     }
 }
 
-/* What follows "PREFIX.N.", and N; NULL: the name is another. */
+/* Parses "PREFIX.N." and returns the rest. Returns NULL if the name is different. */
 static const char *after_number(const char *name, const char *prefix, int *number)
 {
     const size_t n = strlen(prefix);
@@ -121,7 +121,7 @@ static const char *after_number(const char *name, const char *prefix, int *numbe
     return end + 1;
 }
 
-/* The scale of an NVFP4 matrix: "attn_q.scale" is of "attn_q.weight". */
+/* Whether the name is the global scale of an NVFP4 weight: "attn_q.scale" for "attn_q.weight". */
 static bool is_scale_of(const char *name, const char *weight)
 {
     const size_t stem = strlen(weight) - strlen(".weight");
@@ -162,7 +162,7 @@ bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const
     return true;
 }
 
-/* ---- a vision encoder's ---- */
+/* ---- vision encoder ---- */
 
 static const char *const vision_outer[][2] = {
     {"v.patch_embd.bias", "patch_embed.proj.bias"}, {"v.position_embd.weight", "pos_embed.weight"},
@@ -170,7 +170,7 @@ static const char *const vision_outer[][2] = {
     {"mm.0.weight", "merger.linear_fc1.weight"},    {"mm.0.bias", "merger.linear_fc1.bias"},
     {"mm.2.weight", "merger.linear_fc2.weight"},    {"mm.2.bias", "merger.linear_fc2.bias"},
 };
-/* Parts of a block, and of a DeepStack merger; ".weight" and ".bias" follow. */
+/* Stems of a block's and a DeepStack merger's tensors; ".weight" and ".bias" follow. */
 static const char *const vision_block[][2] = {{"ln1", "norm1"},
                                               {"ln2", "norm2"},
                                               {"attn_qkv", "attn.qkv"},
@@ -214,7 +214,7 @@ bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *de
     return false;
 }
 
-/* ---- the other way ---- */
+/* ---- from the repository's names ---- */
 
 const struct gguf_arch *gguf_arch_of_model(const char *model_type)
 {
@@ -242,7 +242,7 @@ bool gguf_file_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const 
     return false;
 }
 
-/* "STEM.weight" and "STEM.bias" of a list, the other way. */
+/* The GGUF name of a "STEM.weight" or "STEM.bias" of a list. */
 static bool vision_part_name(char out[GGUF_NAME_BYTES], const char *folder, int number,
                              const char *rest, const char *const (*names)[2], size_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a general.architecture of GGUF files stands for, and how its tensors are called in the
- * model's own files. */
+/* Architectures of GGUF files (general.architecture), and the mapping between tensor names of GGUF
+ * files and those of the model's own repository. */
 #ifndef EY_CHECKPOINT_GGUF_ARCH_H
 #define EY_CHECKPOINT_GGUF_ARCH_H
 
@@ -8,34 +8,35 @@
 
 struct gguf_arch {
     const char *name;                      /* general.architecture */
-    const char *architecture, *model_type; /* config.json's */
-    const char *prefix;                    /* of the text model's tensors */
+    const char *architecture, *model_type; /* as in config.json */
+    const char *prefix; /* prefix of the text model's tensors in the repository */
     bool qkv_bias, head_norms;
-    bool fused;       /* attn_qkv, and ffn_up has gate and up */
-    bool paired_rows; /* rows of attn_q and attn_k lie in pairs */
-    bool images;      /* its vision encoder is in a second file, mmproj */
-    bool nfc;         /* texts are composed before they are cut */
+    bool fused;       /* has attn_qkv, and ffn_up holds gate and up */
+    bool paired_rows; /* rows of attn_q and attn_k are interleaved for rotary pairs */
+    bool images;      /* takes images; the vision encoder is in a second file, mmproj */
+    bool nfc;         /* the tokenizer normalizes texts to NFC */
 };
 
-/* NULL with a message that lists those known. */
+/* Looks up the file's architecture. Fails with NULL and an error that lists the supported ones. */
 const struct gguf_arch *gguf_arch_of(const struct gguf *file, ey_err *e);
 
 /* The same model without its vision encoder. */
 const struct gguf_arch *gguf_text_arch(const struct gguf_arch *arch);
 
 enum { GGUF_NAME_BYTES = 256 };
-/* The name of a tensor in the model's own files; false: a model of this architecture has no such
- * tensor. */
+/* Converts a tensor name to the repository's. Returns false if a model of this architecture has no
+ * such tensor. */
 bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *arch, const char *name);
-/* The same of a vision encoder's tensor; `deepstack`: layers whose features are tapped, ascending,
- * n of them. */
+/* Like gguf_model_name(), for the vision encoder. deepstack[n]: the layers whose features are
+ * tapped, ascending. */
 bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n);
 
-/* ---- the other way ---- */
+/* ---- from the repository's names ---- */
 
-/* By the model_type of config.json; NULL: it has none. */
+/* Looks up an architecture by config.json's model_type. Returns NULL if there is none. */
 const struct gguf_arch *gguf_arch_of_model(const char *model_type);
-/* The names in files of a text model's tensor and of a vision encoder's; false: there is none. */
+/* Convert a repository's tensor name to the GGUF name, for the text model and the vision encoder.
+ * Return false if there is none. */
 bool gguf_file_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *arch, const char *name);
 bool gguf_vision_file_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack,
                            int n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metadata → what the JSON files of the model's own repository would say. Numbers are checked where
- * those files' are, in src/models; here only what has another form. */
+/* Makes the equivalents of the repository's JSON files from metadata. Values are validated in
+ * src/models like those of real JSON files; this file checks only what is represented differently.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ const char *gguf_arch_key(char out[GGUF_KEY_BYTES], const struct gguf_arch *a, c
 
 /* ---- config.json ---- */
 
-/* Integers by both names; the last column: the key may be absent. */
+/* Integers under both names; the last column: whether the key is optional. */
 static const struct {
     const char *gguf, *config;
     bool optional;
@@ -42,7 +43,7 @@ static bool put_integers(struct json_maker *j, const struct gguf_model *m, ey_er
     return true;
 }
 
-/* As many as heads where the file does not say. */
+/* The number of KV heads; that of query heads if the key is absent. */
 static bool put_kv_heads(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES], heads_key[GGUF_KEY_BYTES];
@@ -73,7 +74,7 @@ static bool put_reals(struct json_maker *j, const struct gguf_model *m, ey_err *
     return true;
 }
 
-/* Values are as wide as keys, all of a head turns, and no experts: all else is refused. */
+/* Fails unless values are as wide as keys, RoPE covers the whole head, and there are no experts. */
 static bool check_unsupported(const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -90,7 +91,7 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
     if (key_length && value_length != key_length)
         return ey_fail(e, EY_BAD_MODEL, "%s: %s is %" PRId64 " and keys have %" PRId64,
                        gguf_path(f), key, value_length, key_length);
-    if (!key_length) { /* the width over the heads */
+    if (!key_length) { /* defaults to width / heads */
         int64_t width, heads;
         if (!gguf_int(f, gguf_arch_key(key, m->arch, "embedding_length"), 1, INT32_MAX, &width,
                       e) ||
@@ -109,7 +110,7 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
                    gguf_path(f), key, turned, key_length);
 }
 
-/* A scaled rotary embedding is refused where config.json's is. */
+/* Copies RoPE scaling to config.json's key, where an unsupported one is rejected. */
 static void put_rope_scaling(struct json_maker *j, const struct gguf_model *m)
 {
     char key[GGUF_KEY_BYTES];
@@ -121,7 +122,7 @@ static void put_rope_scaling(struct json_maker *j, const struct gguf_model *m)
     j->ok = j->ok && rope.ok;
 }
 
-/* Sections of the rotary pairs for time, height and width. */
+/* The numbers of rotary pairs for time, height and width (M-RoPE). */
 static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -129,7 +130,7 @@ static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_er
                                            gguf_arch_key(key, m->arch, "rope.dimension_sections"));
     if (!v || v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n < 3 || v->n > 4 ||
         (v->n == 4 && gguf_array_int(v, 3)))
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing, or no three numbers and 0",
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers and 0",
                        gguf_path(gguf_main(m)), key);
     struct json_maker rope = json_maker_start();
     json_object *sections = json_object_new_array();
@@ -143,7 +144,7 @@ static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_er
     return true;
 }
 
-/* The id of a token by its text; -1: there is none. */
+/* Finds a token's id by its text. Returns -1 if there is none. */
 static int64_t token_id(const struct gguf_model *m, const char *wanted)
 {
     struct gguf_strings tokens;
@@ -168,8 +169,8 @@ static void add_end(struct end_ids *ends, int64_t id, int64_t vocab)
     if (id >= 0 && id < vocab && ends->n < MAX_ENDS) ends->id[ends->n++] = id;
 }
 
-/* Ids that end an answer: those that the file names, and by their text those that the models' own
- * files have beside them. */
+/* The ids that end an answer: those in the metadata, and those that the models' own repositories
+ * add, found by their text. */
 static bool put_eos(struct json_maker *j, const struct gguf_model *m, int64_t vocab, ey_err *e)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -192,7 +193,7 @@ static bool put_eos(struct json_maker *j, const struct gguf_model *m, int64_t vo
     return true;
 }
 
-/* The text model's numbers. */
+/* Fills in the text model's config. */
 static bool put_text(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     const struct tensor_view *embed = gguf_model_find(m, "token_embd.weight");
@@ -215,7 +216,7 @@ static void put_names(struct json_maker *j, const struct gguf_arch *a)
     j->ok = j->ok && json_object_array_add(list, json_object_new_string(a->architecture)) == 0;
 }
 
-/* With images, the text model's numbers have an object of their own. */
+/* Models with images have text_config and vision_config objects. */
 static bool put_both_models(struct json_maker *j, struct gguf_model *m, ey_err *e)
 {
     struct json_maker text = json_maker_start();
@@ -245,9 +246,9 @@ static bool make_config(struct gguf_model *m, ey_err *e)
     return m->config != NULL;
 }
 
-/* ---- the others ---- */
+/* ---- generation_config.json and others ---- */
 
-/* What newer files recommend. */
+/* The sampling parameters that newer files recommend. */
 static bool make_generation(struct gguf_model *m, ey_err *e)
 {
     static const char *const names[][2] = {

@@ -14,7 +14,7 @@
 
 enum { MAX_LISTED = 1024, SHOWN_TAGS = 1024, TAG_BYTES = 64 };
 #define ENDING ".gguf"
-#define PART_ENDING "-00001-of-00001.gguf" /* in its length */
+#define PART_ENDING "-00001-of-00001.gguf" /* only its length is used */
 
 static bool has_gguf_ending(const char *name)
 {
@@ -22,7 +22,7 @@ static bool has_gguf_ending(const char *name)
     return n > ending && strcasecmp(name + n - ending, ENDING) == 0;
 }
 
-/* The number of its part, 0: it is whole; *stem: bytes before that number. */
+/* Returns the part number of a split file's name, or 0. *stem: length of the name before it. */
 static int part_number(const char *name, size_t *stem)
 {
     const size_t n = strlen(name), ending = strlen(PART_ENDING);
@@ -84,7 +84,7 @@ void gguf_tag_of(char *out, size_t size, const char *name)
     part_number(base, &stem);
     for (begin = base + stem; begin > base && begin[-1] != '-' && begin[-1] != '.'; begin--)
         ;
-    /* "UD-Q4_K_XL" is one */
+    /* "UD-Q4_K_XL" is one tag */
     if (begin - base > 3 && strncmp(begin - 4, "-UD-", 4) == 0) begin -= 3;
     snprintf(out, size, "%.*s", (int)(base + stem - begin), begin);
 }
@@ -131,7 +131,7 @@ static void add_name(struct file_names *list, const char *name)
     list->name[list->n++] = copy;
 }
 
-/* Of the folder's own, and of those in folders in it ("Q8_0/model.gguf"). */
+/* Collects the GGUF files of a folder and of its subfolders ("Q8_0/model.gguf"). */
 static void read_names(struct file_names *list, const char *directory, const char *below)
 {
     char path[EY_MAX_PATH], name[EY_MAX_PATH];
@@ -167,8 +167,7 @@ static bool fail_choice(const struct file_names *list, const char *directory, co
                         ey_err *e)
 {
     char shown[SHOWN_TAGS] = "", one[TAG_BYTES];
-    if (!list->n)
-        return ey_fail(e, EY_NOT_FOUND, "%s: there is no GGUF file of a model in it", directory);
+    if (!list->n) return ey_fail(e, EY_NOT_FOUND, "%s: it has no GGUF file of a model", directory);
     for (int i = 0; i < list->n; i++) {
         const size_t n = strlen(shown);
         gguf_tag_of(one, sizeof(one), list->name[i]);
@@ -178,8 +177,8 @@ static bool fail_choice(const struct file_names *list, const char *directory, co
         return ey_fail(e, EY_NOT_FOUND, "%s: no GGUF file in it is tagged %s; there are: %s",
                        directory, tag, shown);
     return ey_fail(e, EY_BAD_REQUEST,
-                   "%s: there are several GGUF files in it; name one of them, or its tag (%s)",
-                   directory, shown);
+                   "%s: it has several GGUF files; name one of them, or its tag (%s)", directory,
+                   shown);
 }
 
 bool gguf_choose_file(char *out, const char *directory, const char *tag, bool usual, ey_err *e)

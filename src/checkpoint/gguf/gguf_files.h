@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of several GGUF files is meant: names of files and the tags that people write behind a
- * repository's name ("Q4_K_M"), by llama.cpp's rules. */
+/* Chooses among several GGUF files, by file name and by the tag that follows a repository's name
+ * ("Q4_K_M"), with llama.cpp's rules. */
 #ifndef EY_CHECKPOINT_GGUF_FILES_H
 #define EY_CHECKPOINT_GGUF_FILES_H
 
 #include "base/err.h"
 
-/* Whether it is a model's, not a vision encoder's (mmproj), a calibration's, a drafter's; of a
- * split one only the first part is. */
+/* Whether the name is a model's, and not that of a vision encoder (mmproj), an importance matrix, a
+ * draft model, or a later part of a split model. */
 bool gguf_is_model_name(const char *name);
 bool gguf_is_mmproj_name(const char *name);
-/* The later part of a split file, or the first. */
+/* Whether `name` is a part of the split file `first`, or `first` itself. */
 bool gguf_is_part_of(const char *name, const char *first);
-/* The less, the rather a vision encoder's file is taken: BF16, F16, Q8_0, F32, others. */
+/* Preference among vision encoder files, lowest first: BF16, F16, Q8_0, F32, others. */
 int gguf_mmproj_rank(const char *name);
-/* Whether the tag, in any case, stands in the name between '/', '-' or '.' and '-' or '.'. */
+/* Whether the name contains the tag, ignoring case, preceded by '/', '-' or '.' and followed by '-'
+ * or '.'. */
 bool gguf_tag_matches(const char *name, const char *tag);
-/* What a file is tagged with: what stands before ".gguf" and the number of its part, from the last
- * '-' or '.' on that is not within a type's name; the whole without one. */
+/* Writes a file name's tag: the text after the last '-' or '.' that is not inside a type's name, up
+ * to the part number or ".gguf". The whole stem if there is no such separator. */
 void gguf_tag_of(char *out, size_t size, const char *name);
 
-/* Which of n names is meant: by the tag, else Q4_K_M, Q8_0 or the first; -1: none. Names ascend. */
+/* Returns the index of the name that matches the tag, or without a tag Q4_K_M, else Q8_0, else the
+ * first. Returns -1 if none matches. Names must be sorted. */
 int gguf_choose_name(const char *const *names, int n, const char *tag);
 
-/* Writes the path of the model's file in a folder to out[EY_MAX_PATH]. `tag`: NULL: whichever; only
- * one must be there then, unless `usual` is allowed: Q4_K_M, Q8_0 or the first. False with a
- * message that lists them: none is, or which is not clear. */
+/* Writes the path of a folder's model file to out[EY_MAX_PATH]. Without a tag (NULL), the folder
+ * must have only one, or `usual` must permit choosing Q4_K_M, Q8_0 or the first. If none or several
+ * match, the error lists the files. */
 bool gguf_choose_file(char *out, const char *directory, const char *tag, bool usual, ey_err *e);
-/* Calls `fn` with the path of each model's file in a folder, in order of their names. */
+/* Calls `fn` with the path of each model file in a folder, sorted by name. */
 bool gguf_each_file(const char *directory, bool (*fn)(void *user, const char *path), void *user);
 
 #endif

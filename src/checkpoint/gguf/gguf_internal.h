@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that make a model of GGUF files share. */
+/* Internals shared by the files that assemble a gguf_model. */
 #ifndef EY_CHECKPOINT_GGUF_INTERNAL_H
 #define EY_CHECKPOINT_GGUF_INTERNAL_H
 
@@ -10,7 +10,7 @@ struct gguf_model {
     const struct gguf_arch *arch;
     struct gguf **parts; /* [n_parts]; the first has all of the metadata */
     size_t n_parts;
-    struct gguf *vision; /* NULL: none */
+    struct gguf *vision; /* NULL if there is none */
     int deepstack[EY_MAX_DEEPSTACK], n_deepstack;
     struct arena names;
     struct tensor_view *views; /* [n_views] */
@@ -23,7 +23,7 @@ static inline struct gguf *gguf_main(const struct gguf_model *m)
     return m->parts[0];
 }
 
-/* A JSON object that is made member by member; a value that could not be had makes it fail. */
+/* Builds a JSON object member by member; a NULL value makes the whole fail. */
 struct json_maker {
     json_object *object;
     bool ok;
@@ -36,7 +36,7 @@ static inline struct json_maker json_maker_start(void)
     return m;
 }
 
-/* Takes the value. */
+/* Takes ownership of the value. */
 static inline void json_make(struct json_maker *m, const char *key, json_object *value)
 {
     if (m->ok && value && json_object_object_add(m->object, key, value) == 0) return;
@@ -49,7 +49,7 @@ static inline void json_make_int(struct json_maker *m, const char *key, int64_t 
     json_make(m, key, json_object_new_int64(value));
 }
 
-/* The object; NULL with a message. */
+/* Returns the object; the caller owns it. Fails with NULL. */
 static inline json_object *json_made(struct json_maker *m, ey_err *e)
 {
     if (m->ok) return m->object;
@@ -58,17 +58,18 @@ static inline json_object *json_made(struct json_maker *m, ey_err *e)
     return NULL;
 }
 
-/* The value of ARCH.NAME. */
+/* Writes the key "ARCH.NAME" and returns it. */
 enum { GGUF_KEY_BYTES = 128 };
 const char *gguf_arch_key(char out[GGUF_KEY_BYTES], const struct gguf_arch *arch, const char *name);
 
-/* Fills all objects but the preprocessor. */
+/* Fills in config, generation and tokenizer_config. */
 bool gguf_make_configs(struct gguf_model *m, ey_err *e);
-/* What config.json's vision_config would say, and m->deepstack; NULL with a message. */
+/* Makes the equivalent of config.json's vision_config and fills in m->deepstack. Fails with NULL.
+ */
 json_object *gguf_vision_config(struct gguf_model *m, ey_err *e);
-/* What preprocessor_config.json would say; NULL with a message. */
+/* Makes the equivalent of preprocessor_config.json. Fails with NULL. */
 json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e);
-/* A tensor of the text model by its name in the file; NULL: there is none. */
+/* Finds a tensor of the text model by its GGUF name. Returns NULL if it is absent. */
 const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char *name);
 
 #endif

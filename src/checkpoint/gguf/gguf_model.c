@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files → one table of tensors under the model's names. */
+/* Assembles GGUF files into one table of tensors under the model's own names. */
 #include "checkpoint/gguf/gguf_model.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char
 #define PART_PATTERN "-%05d-of-%05d.gguf"
 enum { PART_BYTES = sizeof("-00001-of-00001.gguf") - 1 };
 
-/* Bytes of the path before the number of its part; 0: it is named otherwise. */
+/* Length of the path before its part number; 0 if it is not named as a part. */
 static size_t part_prefix(const char *path, int *n_parts)
 {
     const size_t n = strlen(path);
@@ -57,7 +57,7 @@ static bool same_text(const struct gguf *a, const struct gguf *b, const char *ke
            (x->type == y->type && x->n == y->n && memcmp(x->data, y->data, (size_t)x->n) == 0);
 }
 
-/* A part knows its number and how many there are; what else it says is what the first says. */
+/* Checks a part's number and count, and that it belongs to the same model as the first. */
 static bool check_split(const struct gguf_model *m, size_t i, int64_t count, ey_err *e)
 {
     const struct gguf *f = m->parts[i], *first = m->parts[0];
@@ -125,7 +125,7 @@ static bool open_parts(struct gguf_model *m, const char *path, ey_err *e)
 
 /* ---- the vision encoder's file ---- */
 
-/* The one in the model's folder; false: there is none. */
+/* Finds the vision encoder's file in the model's folder. Returns false if there is none. */
 static bool find_mmproj(char *out, const char *path)
 {
     char folder[EY_MAX_PATH], best[256] = "";
@@ -144,8 +144,8 @@ static bool find_mmproj(char *out, const char *path)
     return best[0] && path_join(out, folder, best, NULL);
 }
 
-/* Without it the model is one of text alone: with equal positions on all axes its layers are those
- * of Qwen3. */
+/* Opens the vision encoder. Without one the model is text-only: with equal positions on all M-RoPE
+ * axes, its layers are those of Qwen3. */
 static bool open_vision(struct gguf_model *m, const char *path, const char *mmproj, ey_err *e)
 {
     char found[EY_MAX_PATH];
@@ -169,7 +169,7 @@ static struct tensor_view *add_view(struct gguf_model *m, const struct tensor_vi
     return t;
 }
 
-/* Rows of queries and keys as llama.cpp's converter moves them: of heads of the model's. */
+/* Marks query and key weights whose rows llama.cpp's converter interleaved within each head. */
 static bool mark_paired_rows(const struct gguf_model *m, struct tensor_view *t, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -195,7 +195,7 @@ static bool add_text_views(struct gguf_model *m, const struct gguf *part, ey_err
         const struct tensor_view *from = gguf_tensor_at(part, i);
         if (!gguf_model_name(name, m->arch, from->name))
             return ey_fail(e, EY_BAD_MODEL,
-                           "%s: tensor %.200s is none that a model of the architecture %s has",
+                           "%s: tensor %.200s does not belong to a model of the architecture %s",
                            from->file, from->name, m->arch->name);
         struct tensor_view *t = add_view(m, from, name);
         if (!t) return ey_fail_memory(e, "names of tensors", GGUF_NAME_BYTES);
@@ -204,8 +204,8 @@ static bool add_text_views(struct gguf_model *m, const struct gguf *part, ey_err
     return true;
 }
 
-/* The two tensors that a convolution over two frames was cut into, as the one that it was:
- * [out, colors, frames, rows, columns]. */
+/* Rejoins the two tensors into which llama.cpp splits the convolution over two frames: [out,
+ * colors, frames, rows, columns]. */
 static bool add_patch_weights(struct gguf_model *m, const struct tensor_view *frame[2], ey_err *e)
 {
     const struct tensor_view *a = frame[0], *b = frame[1];
@@ -245,7 +245,7 @@ static bool add_vision_views(struct gguf_model *m, ey_err *e)
             frame[1] = from;
         else if (!gguf_vision_name(name, from->name, m->deepstack, m->n_deepstack))
             return ey_fail(e, EY_BAD_MODEL,
-                           "%s: tensor %.200s is none that Qwen3-VL's vision encoder has",
+                           "%s: tensor %.200s does not belong to Qwen3-VL's vision encoder",
                            from->file, from->name);
         else if (!add_view(m, from, name))
             return ey_fail_memory(e, "names of tensors", GGUF_NAME_BYTES);
@@ -270,7 +270,7 @@ static int compare_views(const void *a, const void *b)
     return strcmp(((const struct tensor_view *)a)->name, ((const struct tensor_view *)b)->name);
 }
 
-/* Two parts may both have a tensor. */
+/* Fails if two parts have the same tensor. */
 static bool check_twins(struct gguf_model *m, ey_err *e)
 {
     qsort(m->views, m->n_views, sizeof(*m->views), compare_views);

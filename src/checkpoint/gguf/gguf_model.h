@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model of GGUF files (one, the parts of a split one, and a vision encoder beside it) as its own
- * safetensors repository would be: tensors under the names that families use, and what its JSON
- * files would say. */
+/* A model in GGUF files (one file or the parts of a split one, and perhaps a vision encoder),
+ * presented like its safetensors repository: tensors under the names that families use, and
+ * equivalents of the JSON files. */
 #ifndef EY_CHECKPOINT_GGUF_MODEL_H
 #define EY_CHECKPOINT_GGUF_MODEL_H
 
@@ -9,22 +9,22 @@
 #include "checkpoint/gguf/gguf.h"
 
 struct gguf_model;
-/* `path`: of the file, of any part of a split one. `mmproj`: the vision encoder's file; NULL: the
- * one beside it, if it has any. */
+/* Opens the model at `path`, which may be any part of a split one. `mmproj` is the vision encoder's
+ * file; NULL looks for one in the same folder. */
 bool gguf_model_open(struct gguf_model **model, const char *path, const char *mmproj, ey_err *e);
-/* Takes the one file, also after an error (tests, fuzzing). */
+/* Makes a model of one open file and takes ownership of it, even if it fails (tests, fuzzing). */
 bool gguf_model_of(struct gguf_model **model, struct gguf *file, ey_err *e);
 void gguf_model_close(struct gguf_model *model);
 
 size_t gguf_model_n_tensors(const struct gguf_model *model);
 const struct tensor_view *gguf_model_tensor_at(const struct gguf_model *model, size_t i);
-/* What config.json, generation_config.json or tokenizer_config.json would say; NULL: there would be
- * no such file. Borrowed. */
+/* Returns the equivalent of config.json, generation_config.json, preprocessor_config.json or
+ * tokenizer_config.json, owned by the model, or NULL if the repository would have no such file. */
 json_object *gguf_model_json(const struct gguf_model *model, const char *name);
-/* What tokenizer.ggml.pre says of a tokenizer.json that cuts texts in one of the ways that it has
- * names for; NULL: it does not. Of byte-level ones. */
+/* Returns the tokenizer.ggml.pre name for a byte-level tokenizer.json's pre-tokenizer, or NULL if
+ * it has none. */
 const char *gguf_pre_of(const json_object *tokenizer);
-/* What tokenizer.json would say; the caller puts it. NULL with a message. */
+/* Makes the equivalent of tokenizer.json; the caller puts it. Fails with NULL. */
 json_object *gguf_model_tokenizer(const struct gguf_model *model, ey_err *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ollama: manifests/HOST/NAMESPACE/MODEL/TAG is JSON that names blobs by their hashes. LM Studio:
- * models/PUBLISHER/MODEL/FILE.gguf. */
+/* The stores' layouts. Ollama: manifests/HOST/NAMESPACE/MODEL/TAG is JSON that names blobs by their
+ * hashes. LM Studio: models/PUBLISHER/MODEL/FILE.gguf. */
 #include "checkpoint/gguf/gguf_stores.h"
 
 #include <ctype.h>
@@ -29,7 +29,7 @@ static bool home_folder(char *out, const char *below)
 
 /* ---- Ollama ---- */
 
-/* OLLAMA_MODELS, else the user's own folder, else that of the service on Linux. */
+/* OLLAMA_MODELS, else the user's folder, else that of the Linux service. */
 static bool ollama_root(char *out)
 {
     const char *set = getenv("OLLAMA_MODELS");
@@ -39,7 +39,8 @@ static bool ollama_root(char *out)
     return path_is_directory(out);
 }
 
-/* Letters, digits and '_', and after the first '-' and '.': so none can climb out. */
+/* Letters, digits and '_', and after the first character '-' and '.'. Such a name cannot lead
+ * outside the store. */
 static bool is_store_name(const char *text, size_t n, size_t most)
 {
     if (!n || n > most) return false;
@@ -50,7 +51,7 @@ static bool is_store_name(const char *text, size_t n, size_t most)
     return true;
 }
 
-/* [HOST/][NAMESPACE/]MODEL[:TAG] → manifests/HOST/NAMESPACE/MODEL/TAG. */
+/* Converts [HOST/][NAMESPACE/]MODEL[:TAG] to the path manifests/HOST/NAMESPACE/MODEL/TAG. */
 static bool manifest_path(char *out, const char *root, const char *name)
 {
     const char *part[3], *at = name, *slash = strrchr(name, '/'),
@@ -85,7 +86,7 @@ bool ollama_is_manifest(const char *path)
     return strstr(path, MANIFESTS) && path_is_file(path);
 }
 
-/* "sha256:HEX" or "sha256-HEX" → ROOT/blobs/sha256-HEX. */
+/* Converts "sha256:HEX" or "sha256-HEX" to ROOT/blobs/sha256-HEX. */
 static bool ollama_blob_path(char *out, const char *manifest, const char *digest)
 {
     const char *end = strstr(manifest, MANIFESTS);
@@ -106,17 +107,17 @@ static const char *metadata_text(const json_object *object, const char *key)
     return value ? json_object_get_string(value) : "";
 }
 
-/* A layer's blob, as large as the manifest says. */
+/* Finds a layer's blob and checks its size against the manifest. */
 static bool layer_blob(char *out, const char *path, const json_object *layer, ey_err *e)
 {
     struct stat st;
     int64_t size = 0;
     if (!ollama_blob_path(out, path, metadata_text(layer, "digest")))
-        return ey_fail(e, EY_BAD_MODEL, "%s: \"%.100s\" is no digest of a blob", path,
+        return ey_fail(e, EY_BAD_MODEL, "%s: \"%.100s\" is not the digest of a blob", path,
                        metadata_text(layer, "digest"));
     if (!json_int(layer, "size", 0, INT64_MAX - 1, &size, path, e)) return false;
     if (stat(out, &st) != 0)
-        return ey_fail(e, EY_NOT_FOUND, "%s: its blob %s is missing or may not be read", path, out);
+        return ey_fail(e, EY_NOT_FOUND, "%s: its blob %s is missing or not readable", path, out);
     return st.st_size == size ||
            ey_fail(e, EY_BAD_MODEL, "%s: its blob %s has %lld bytes, not %lld", path, out,
                    (long long)st.st_size, (long long)size);
@@ -172,7 +173,7 @@ bool lmstudio_find(char *out, const char *name, const char *tag)
 
 /* ---- lists ---- */
 
-/* Walks folders to a depth and calls for what is there: the path below the first as parts. */
+/* Walks folders to a fixed depth and calls a function with the path components of each entry. */
 struct store_walk {
     int depth;
     const char *part[NAME_PARTS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokenizer in the metadata → what tokenizer.json would say, so that all checks are those of
- * that file. */
+/* Converts the metadata's tokenizer to the form of tokenizer.json, so that one reader checks both.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ enum token_kind {
 };
 
 struct gguf_token {
-    const char *text; /* [n], in the map */
+    const char *text; /* [n], in the mapped file */
     size_t n;
     enum token_kind kind;
     double score;
@@ -30,8 +30,8 @@ struct gguf_vocab {
     const struct gguf_model *m;
     struct gguf_token *tokens; /* [n] */
     size_t n;
-    int64_t unknown;                            /* -1: none */
-    json_object *root, *vocab, *merges, *added; /* the others are the root's */
+    int64_t unknown;                            /* -1 if there is none */
+    json_object *root, *vocab, *merges, *added; /* the others are owned by root */
     ey_err *e;
 };
 
@@ -65,13 +65,14 @@ static bool read_token_texts(struct gguf_vocab *v)
         if (!t->n || t->n > EY_MAX_TOKEN_BYTES || memchr(t->text, 0, t->n) ||
             !utf8_valid(t->text, t->n))
             return ey_fail(v->e, EY_BAD_MODEL,
-                           "%s: token %zu of %s is empty, longer than %d bytes, or no text",
+                           "%s: token %zu of %s is empty, longer than %d bytes, or not text",
                            vocab_path(v), v->n, TOKENS_KEY, EY_MAX_TOKEN_BYTES);
     }
     return true;
 }
 
-/* An array beside the tokens, as long as they are many; NULL with true: it is absent. */
+/* Finds an array parallel to the tokens. Fails if its length or type is wrong; an absent one is
+ * NULL without an error. */
 static bool find_array_beside(const struct gguf_vocab *v, const char *key, bool real,
                               const struct gguf_value **out)
 {
@@ -79,8 +80,9 @@ static bool find_array_beside(const struct gguf_vocab *v, const char *key, bool 
     if (!a) return true;
     const bool fits = a->type == GGUF_ARRAY && a->n == v->n &&
                       (real ? gguf_is_real(a->element) : gguf_is_integer(a->element));
-    return fits || ey_fail(v->e, EY_BAD_MODEL, "%s: %s is no list of %zu numbers, one a token",
-                           vocab_path(v), key, v->n);
+    return fits ||
+           ey_fail(v->e, EY_BAD_MODEL, "%s: %s must be a list of %zu numbers, one per token",
+                   vocab_path(v), key, v->n);
 }
 
 static bool read_token_kinds(struct gguf_vocab *v)
@@ -104,7 +106,7 @@ static bool read_token_kinds(struct gguf_vocab *v)
 
 /* ---- JSON ---- */
 
-/* Takes `value`, NULL too, which is an error. */
+/* Adds `value` and takes ownership; NULL is an error. */
 static bool put_in(const struct gguf_vocab *v, json_object *object, const char *key,
                    json_object *value)
 {
@@ -125,7 +127,8 @@ static json_object *token_text(const struct gguf_token *t)
     return json_object_new_string_len(t->text, (int)t->n);
 }
 
-/* Phi-3's tokens take in the white space behind them, but for these; files do not keep that. */
+/* Whether an added token strips whitespace to its right. Phi-3's do, except for these; GGUF files
+ * do not record it. */
 static bool strips_right(const struct gguf_vocab *v, size_t id)
 {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
@@ -161,7 +164,7 @@ static bool add_vocab_token(const struct gguf_vocab *v, size_t id)
     return put_in(v, v->vocab, key, json_object_new_int64((int64_t)id));
 }
 
-/* What fills a vocabulary up is no token of a text. */
+/* Unused tokens (padding of the vocabulary) are not added tokens. */
 static bool add_tokens(const struct gguf_vocab *v)
 {
     for (size_t i = 0; i < v->n; i++) {
@@ -202,7 +205,7 @@ static bool add_pipeline(struct gguf_vocab *v, const char *pipeline)
     return ok && put_in(v, model, "type", json_object_new_string("BPE"));
 }
 
-/* What the step says of the token: {TEXT: {"id": TEXT, "ids": [ID], "tokens": [TEXT]}}. */
+/* The post-processor's entry of the token: {TEXT: {"id": TEXT, "ids": [ID], "tokens": [TEXT]}}. */
 static bool describe_bos(const struct gguf_vocab *v, json_object *post, int64_t id)
 {
     char key[EY_MAX_TOKEN_BYTES + 1];
@@ -218,7 +221,7 @@ static bool describe_bos(const struct gguf_vocab *v, json_object *post, int64_t 
            append_to(v, ids, json_object_new_int64(id)) && append_to(v, texts, token_text(t));
 }
 
-/* A token before each prompt, by the name that tokenizer.json gives the step. */
+/* Adds the post-processor that puts a BOS token before each prompt. */
 static bool add_bos(const struct gguf_vocab *v, bool missing)
 {
     static const char template[] =
@@ -262,7 +265,7 @@ static bool add_bos(const struct gguf_vocab *v, bool missing)
     "\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|"  \
     "\\\\s+(?!\\\\S)|\\\\s+"
 
-/* How texts are cut, by the names of llama.cpp. */
+/* Pre-tokenizers by their llama.cpp names. */
 enum cut { CUT_QWEN2, CUT_QWEN35, CUT_LLAMA3, CUT_DIGITS, CUT_GPT2 };
 static const struct {
     const char *pre;
@@ -307,7 +310,7 @@ static const char *const patterns[] = {[CUT_QWEN2] = QWEN2_PATTERN,
                                        [CUT_DIGITS] = NULL,
                                        [CUT_GPT2] = NULL};
 
-/* A Qwen file that does not say, or says "default", is cut as Qwen's are. */
+/* Finds the pre-tokenizer. Qwen files without one, or with "default", use Qwen's. */
 static bool find_cut(const struct gguf_vocab *v, enum cut *out)
 {
     const char *pre = gguf_text(gguf_main(v->m), "tokenizer.ggml.pre");
@@ -320,7 +323,7 @@ static bool find_cut(const struct gguf_vocab *v, enum cut *out)
                    vocab_path(v), pre ? pre : "missing");
 }
 
-/* The expression of a pre-tokenizer's Split; NULL: there is none. */
+/* The pattern of a pre-tokenizer's Split step, or NULL if it has none. */
 static const char *split_pattern(const json_object *pre_tokenizer)
 {
     json_object *list = json_member_of_type(pre_tokenizer, "pretokenizers", json_type_array);
@@ -342,7 +345,7 @@ static bool has_digits(const json_object *pre_tokenizer)
     return false;
 }
 
-/* Whether a tokenizer cuts texts in this way. */
+/* Whether a tokenizer.json has this pre-tokenizer. */
 static bool cuts_so(const json_object *tokenizer, enum cut cut)
 {
     const json_object *pre = json_member(tokenizer, "pre_tokenizer");
@@ -376,7 +379,7 @@ static bool add_cut(struct gguf_vocab *v, enum cut cut)
     return ok;
 }
 
-/* "LEFT RIGHT", as tokenizer.json has them. */
+/* Copies the merges, "LEFT RIGHT" as in tokenizer.json. */
 static bool add_merges(const struct gguf_vocab *v)
 {
     struct gguf_strings s;
@@ -385,8 +388,8 @@ static bool add_merges(const struct gguf_vocab *v)
     if (!gguf_strings_of(gguf_main(v->m), MERGES_KEY, &s, v->e)) return false;
     while (gguf_next_string(&s, &text, &n)) {
         if (n > 2 * EY_MAX_TOKEN_BYTES + 1 || !utf8_valid(text, n) || memchr(text, 0, n))
-            return ey_fail(v->e, EY_BAD_MODEL, "%s: %s has one that is no text", vocab_path(v),
-                           MERGES_KEY);
+            return ey_fail(v->e, EY_BAD_MODEL, "%s: %s has an entry that is not text",
+                           vocab_path(v), MERGES_KEY);
         if (!append_to(v, v->merges, json_object_new_string_len(text, (int)n))) return false;
     }
     return true;
@@ -411,13 +414,14 @@ static const char sentencepiece[] =
     "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
     "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}}";
 
-/* A token that merging may make or use: no byte, whose score is above all, and no added one. */
+/* Whether merging may make or use a token: not a byte token, whose score is above all others, and
+ * not an added one. */
 static bool is_piece(const struct gguf_vocab *v, size_t id)
 {
     return v->tokens[id].kind == TOKEN_NORMAL && (int64_t)id != v->unknown;
 }
 
-/* Tokens by score, the best first; of equal ones the lower id. */
+/* Sorts tokens by descending score, ties by id. */
 struct by_score {
     double score;
     size_t id;
@@ -440,13 +444,14 @@ static bool is_piece_text(const struct gguf_vocab *v, const char *text, size_t n
            is_piece(v, (size_t)json_object_get_int64(id));
 }
 
-/* Every way to make a token of two others: SentencePiece joins what makes the best token. */
+/* Adds every split of a token into two others as a merge: SentencePiece merges the pair that forms
+ * the highest-scoring token. */
 static bool add_merges_of(const struct gguf_vocab *v, size_t id)
 {
     const struct gguf_token *t = &v->tokens[id];
     char merge[2 * EY_MAX_TOKEN_BYTES + 2];
     for (size_t at = 1; at < t->n; at++) {
-        if ((t->text[at] & 0xc0) == 0x80) continue; /* within a character */
+        if ((t->text[at] & 0xc0) == 0x80) continue; /* inside a UTF-8 character */
         if (!is_piece_text(v, t->text, at) || !is_piece_text(v, t->text + at, t->n - at)) continue;
         const int n = snprintf(merge, sizeof(merge), "%.*s %.*s", (int)at, t->text,
                                (int)(t->n - at), t->text + at);
@@ -486,7 +491,7 @@ static bool make_sentencepiece(struct gguf_vocab *v)
            add_tokens(v) && add_merges_by_score(v) && add_bos(v, true);
 }
 
-/* ---- all ---- */
+/* ---- tokenizer.json ---- */
 
 json_object *gguf_model_tokenizer(const struct gguf_model *m, ey_err *e)
 {
@@ -498,9 +503,10 @@ json_object *gguf_model_tokenizer(const struct gguf_model *m, ey_err *e)
     else if (ok && gguf_text_is(f, "tokenizer.ggml.model", "llama"))
         ok = make_sentencepiece(&v);
     else if (ok)
-        ok = ey_fail(e, EY_BAD_MODEL,
-                     "%s: tokenizer.ggml.model is missing or none that is supported (gpt2, llama)",
-                     gguf_path(f));
+        ok = ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tokenizer.ggml.model is missing or not supported (supported: gpt2, llama)",
+            gguf_path(f));
     free(v.tokens);
     if (ok) return v.root;
     json_object_put(v.root);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types of tensors by their numbers in GGUF files. */
+/* Tensor types by their numbers in GGUF files. */
 #include <inttypes.h>
 
 #include "checkpoint/gguf/gguf.h"
@@ -11,7 +11,7 @@
 static const struct {
     const char *name;
     enum dtype dtype;
-    const char *instead; /* of a type that is not read */
+    const char *instead; /* advice for unsupported types, else NULL */
 } types[] = {
     [0] = {"F32", DTYPE_F32, NULL},
     [1] = {"F16", DTYPE_F16, NULL},
@@ -86,7 +86,7 @@ const char *gguf_file_type_name(int64_t file_type)
         "Q6_K",  "IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S",  "IQ4_NL", "IQ3_S",
         "IQ3_M", "IQ2_S",   "IQ2_M",  "IQ4_XS", "IQ1_M",  "BF16",    NULL,     NULL,     NULL,
         "TQ1_0", "TQ2_0",   "MXFP4",  "NVFP4",  "Q1_0",   "Q2_0"};
-    const int64_t guessed = 1024; /* a bit that says how the number was found */
+    const int64_t guessed = 1024; /* flag: the type was guessed */
     const int64_t at = file_type >= guessed ? file_type - guessed : file_type;
     return at >= 0 && at < (int64_t)(sizeof(names) / sizeof(names[0])) ? names[at] : NULL;
 }

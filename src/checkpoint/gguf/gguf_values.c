@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of the metadata by what they mean: writers choose widths of integers as they like. */
+/* Reads metadata values by meaning, not by stored type: writers choose integer widths freely. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -16,12 +16,12 @@ bool gguf_is_real(enum gguf_value_type type)
     return type == GGUF_F32 || type == GGUF_F64;
 }
 
-/* Of a u64 above INT64_MAX: that. */
+/* A u64 above INT64_MAX becomes INT64_MAX. */
 static int64_t integer_at(const uint8_t *p, enum gguf_value_type type)
 {
     static const uint8_t bytes[GGUF_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 0, 1, 0, 0, 8, 8, 0};
     uint64_t word = 0;
-    memcpy(&word, p, bytes[type]); /* little-endian, as the files */
+    memcpy(&word, p, bytes[type]); /* little-endian, like the file */
     switch (type) {
     case GGUF_I8: return (int8_t)word;
     case GGUF_I16: return (int16_t)word;
@@ -56,7 +56,7 @@ double gguf_array_real(const struct gguf_value *a, uint64_t i)
     return real_at(a->data + i * element_bytes(a->element), a->element);
 }
 
-/* One integer, or an array of which all are equal: files have one for each layer. */
+/* Accepts an integer or an array of equal integers: some files store one per layer. */
 static bool value_as_integer(const struct gguf_value *v, int64_t *out)
 {
     if (gguf_is_integer(v->type)) return *out = integer_at(v->data, v->type), true;
@@ -74,7 +74,7 @@ bool gguf_int(const struct gguf *f, const char *key, int64_t lo, int64_t hi, int
     int64_t value;
     if (!v) return ey_fail(e, EY_BAD_MODEL, "%s: the key %s is missing", gguf_path(f), key);
     if (!value_as_integer(v, &value))
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is no integer, nor an array of equal ones",
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s must be an integer or an array of equal integers",
                        gguf_path(f), key);
     if (value < lo || value > hi)
         return ey_fail(e, EY_BAD_MODEL,
@@ -105,7 +105,7 @@ bool gguf_optional_real(const struct gguf *f, const char *key, double *out, ey_e
     const bool number = gguf_is_integer(v->type) || gguf_is_real(v->type);
     const double value = number ? real_at(v->data, v->type) : NAN;
     if (!isfinite(value))
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is no finite number", gguf_path(f), key);
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s must be a finite number", gguf_path(f), key);
     *out = value;
     return true;
 }
@@ -122,7 +122,7 @@ bool gguf_strings_of(const struct gguf *f, const char *key, struct gguf_strings 
     const struct gguf_value *v = gguf_find(f, key);
     if (!v || v->type != GGUF_ARRAY || v->element != GGUF_STRING)
         return ey_fail(e, EY_BAD_MODEL, "%s: %s is %s", gguf_path(f), key,
-                       v ? "no array of strings" : "missing");
+                       v ? "not an array of strings" : "missing");
     *out = (struct gguf_strings){v->data, v->n};
     return true;
 }

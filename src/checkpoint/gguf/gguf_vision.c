@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder's file (mmproj) of Qwen3-VL → what config.json and preprocessor_config.json
- * would say of it. */
+/* Makes the equivalents of config.json's vision_config and of preprocessor_config.json from
+ * Qwen3-VL's vision encoder file (mmproj). */
 #include <inttypes.h>
 #include <string.h>
 
 #include "checkpoint/gguf/gguf_internal.h"
 
-/* Integers by both names. */
+/* Integers under both names. */
 static const struct {
     const char *gguf, *config;
 } integers[] = {
@@ -24,7 +24,7 @@ static bool fail_mmproj(const struct gguf_model *m, const char *why, ey_err *e)
                    gguf_path(m->vision), gguf_path(gguf_main(m)), why);
 }
 
-/* It must give what the text model takes. */
+/* Fails unless the encoder's output matches the text model. */
 static bool check_belongs(const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -48,14 +48,15 @@ static bool check_belongs(const struct gguf_model *m, ey_err *e)
            fail_mmproj(m, "it taps another number of layers (DeepStack)", e);
 }
 
-/* Layers whose flag is set. */
+/* Reads the DeepStack layers: those whose flag is set. */
 static bool read_deepstack(struct gguf_model *m, ey_err *e)
 {
     const struct gguf_value *v = gguf_find(m->vision, "clip.vision.is_deepstack_layers");
     m->n_deepstack = 0;
     if (!v) return true;
     if (v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n > EY_MAX_LAYERS)
-        return ey_fail(e, EY_BAD_MODEL, "%s: clip.vision.is_deepstack_layers is no list of flags",
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: clip.vision.is_deepstack_layers must be a list of flags",
                        gguf_path(m->vision));
     for (uint64_t i = 0; i < v->n; i++) {
         if (!gguf_array_int(v, i)) continue;
@@ -76,7 +77,7 @@ static void put_list(struct json_maker *j, const char *key, const int *values, i
         j->ok = json_object_array_add(list, json_object_new_int64(values[i])) == 0;
 }
 
-/* An image is as wide as the table of positions: a position a patch. */
+/* Fills in image size and position count: the position table has one entry per patch. */
 static bool put_positions(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     int64_t side, patch;
@@ -109,13 +110,13 @@ json_object *gguf_vision_config(struct gguf_model *m, ey_err *e)
 
 /* ---- preprocessor_config.json ---- */
 
-/* Three numbers, one a color. */
+/* Copies three numbers, one per color channel. */
 static bool put_colors(struct json_maker *j, const struct gguf_model *m, const char *gguf_key,
                        const char *key, ey_err *e)
 {
     const struct gguf_value *v = gguf_find(m->vision, gguf_key);
     if (!v || v->type != GGUF_ARRAY || !gguf_is_real(v->element) || v->n != 3)
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing, or no three numbers",
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers",
                        gguf_path(m->vision), gguf_key);
     json_object *list = json_object_new_array();
     json_make(j, key, list);
@@ -126,7 +127,10 @@ static bool put_colors(struct json_maker *j, const struct gguf_model *m, const c
 
 json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e)
 {
-    enum { LEAST_PIXELS = 65536, MOST_PIXELS = 16777216 }; /* of the model's own file */
+    enum {
+        LEAST_PIXELS = 65536,
+        MOST_PIXELS = 16777216
+    }; /* as in the model's own preprocessor_config.json */
     struct json_maker j = json_maker_start(), size = json_maker_start();
     int64_t lo = LEAST_PIXELS, hi = MOST_PIXELS, patch = 0, merge = 2;
     const bool ok =
