@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The orientation tag of an EXIF block, read as Pillow reads it: of any integer type but BYTE,
- * which Pillow takes for text, and the first of several values. */
+/* Reads the orientation tag of an EXIF block as Pillow does: the first value, of any integer type
+ * but BYTE, which Pillow treats as text. */
 #include <string.h>
 
 #include "image/orient.h"
@@ -8,7 +8,7 @@
 enum { ORIENTATION_TAG = 0x112, ENTRY_BYTES = 12, INLINE_BYTES = 4, NOT_TURNED = 1 };
 static const char exif_prefix[6] = "Exif\0";
 
-/* Sizes of TIFF's types by their number; 0 is a type that Pillow passes over. */
+/* Sizes of TIFF's types by number; 0 for types that Pillow ignores. */
 static const uint8_t type_bytes[] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8};
 enum { N_TYPES = sizeof(type_bytes) };
 /* SHORT, LONG, SBYTE, SSHORT, SLONG, IFD and LONG8 */
@@ -20,7 +20,7 @@ struct tiff {
     bool little;
 };
 
-/* The caller has checked that the bytes are there. */
+/* The caller has checked the bounds. */
 static uint64_t tiff_number(const struct tiff *t, size_t at, size_t size)
 {
     uint64_t value = 0;
@@ -29,7 +29,7 @@ static uint64_t tiff_number(const struct tiff *t, size_t at, size_t size)
     return value;
 }
 
-/* Phones have written the prefix twice. */
+/* Skips the prefix, which some phones write twice. */
 static struct tiff without_prefix(const uint8_t *exif, size_t n)
 {
     for (int i = 0; i < 2; i++) {
@@ -47,7 +47,7 @@ static bool read_byte_order(struct tiff *t)
     return (t->little || memcmp(t->bytes, "MM", 2) == 0) && tiff_number(t, 2, 2) == 42;
 }
 
-/* What the entry says, NOT_TURNED if it makes no sense; 0 when it counts as absent. */
+/* The orientation in an entry: NOT_TURNED if it is invalid, 0 if it counts as absent. */
 static int entry_orientation(const struct tiff *t, size_t entry)
 {
     uint64_t type = tiff_number(t, entry + 2, 2), count = tiff_number(t, entry + 4, 4);

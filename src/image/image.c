@@ -29,7 +29,7 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
     decode_fn *decode = decoder_for(&f, e);
     if (!decode) return false;
     if (decode == heic_decode || decode == avif_decode || decode == tiff_decode)
-        return decode(out, &f, e); /* elsewhere */
+        return decode(out, &f, e); /* limits are enforced in the sandbox */
     struct image_budget none = {0};
     if (!budget) f.budget = &none;
     f.budget->computes = compute_turn_take(e);
@@ -46,19 +46,20 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
-/* More than there is beside what the request holds itself would be waited for in vain. */
+/* Fails early: waiting is useless if the image does not fit next to what its own request holds. */
 static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const char *name,
                             ey_err *e)
 {
-    return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: decoding it takes up to %llu MiB besides the %llu that its request holds, "
-                   "and all images together have %llu; scale it down, or give the server more "
-                   "(--host-memory)",
-                   name, (unsigned long long)(needed >> 20), (unsigned long long)(b->own >> 20),
-                   (unsigned long long)(ey_budget_total(b->from) >> 20));
+    return ey_fail(
+        e, EY_BAD_IMAGE,
+        "%s: decoding it takes up to %llu MiB in addition to the %llu that its request holds, "
+        "and all images together have %llu; scale it down, or give the server more "
+        "(--host-memory)",
+        name, (unsigned long long)(needed >> 20), (unsigned long long)(b->own >> 20),
+        (unsigned long long)(ey_budget_total(b->from) >> 20));
 }
 
-/* Until others give some back; a turn is not kept meanwhile. */
+/* Waits until other images release memory. Yields the turn meanwhile. */
 static bool await_budget(struct image_budget *b, uint64_t n, const char *name, ey_err *e)
 {
     for (int waited = 0; !ey_budget_acquire(b->from, n, CHECK_GONE_MS); waited += CHECK_GONE_MS) {
@@ -66,7 +67,7 @@ static bool await_budget(struct image_budget *b, uint64_t n, const char *name, e
             return ey_fail(e, EY_CANCELLED, "%s: decoding was cancelled", name);
         if (waited >= BUDGET_WAIT_MS)
             return ey_fail(e, EY_BUSY,
-                           "%s: other images take all of the memory for images (--host-memory); "
+                           "%s: other images use all of the memory for images (--host-memory); "
                            "try again later",
                            name);
     }

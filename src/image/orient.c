@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orientation applied, by moving pixels. */
+/* Applies an orientation by moving pixels. */
 #include "image/orient.h"
 
 #include <stdlib.h>
@@ -7,10 +7,10 @@
 
 #include "image/pixels.h"
 
-enum { TILE = 64 }; /* pixels a side */
+enum { TILE = 64 }; /* pixels per side */
 
-/* Where the image's first pixel goes and how far one step right and one step down move in the
- * result. */
+/* The destination of the image's first pixel, and the steps in the result for one pixel right and
+ * one down. */
 struct pixel_walk {
     ptrdiff_t start, right, down;
 };
@@ -24,15 +24,16 @@ static struct pixel_walk pixel_walk_for(int orientation, ptrdiff_t width, ptrdif
     case 3: return (struct pixel_walk){last_y * row + last_x, -1, -row}; /* upside down */
     case 4: return (struct pixel_walk){last_y * row, 1, -row}; /* mirrored top to bottom */
     case 5: return (struct pixel_walk){0, row, 1};             /* transposed */
-    case 6: return (struct pixel_walk){last_y, row, -1};       /* to be turned clockwise */
+    case 6: return (struct pixel_walk){last_y, row, -1};       /* rotate clockwise */
     case 7:
-        return (struct pixel_walk){last_x * row + last_y, -row, -1}; /* transposed the other way */
-    default: return (struct pixel_walk){last_x * row, -row, 1}; /* 8: to be turned anticlockwise */
+        return (struct pixel_walk){last_x * row + last_y, -row,
+                                   -1}; /* transposed along the other diagonal */
+    default: return (struct pixel_walk){last_x * row, -row, 1}; /* 8: rotate counterclockwise */
     }
 }
 
-/* Moves the pixels of one tile: turned by a quarter, rows become columns, and whole rows would
- * touch a new cache line with every pixel. */
+/* Moves one tile. Quarter turns map rows to columns, so moving whole rows would touch a new cache
+ * line with every pixel. */
 static void move_tile(uint8_t *to, const struct image *from, const struct pixel_walk *walk,
                       int left, int top)
 {

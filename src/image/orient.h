@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orientation: read from EXIF and XMP, and applied. */
+/* Reads the orientation from EXIF and XMP, and applies it. */
 #ifndef EY_IMAGE_ORIENT_H
 #define EY_IMAGE_ORIENT_H
 
 #include "image/image.h"
 
-/* A block of metadata as it lies in a file; n is 0 when there is none. */
+/* A metadata block in a file; n is 0 if there is none. */
 struct orientation_source {
     const uint8_t *bytes;
     size_t n;
 };
 
-/* 1..8 from an EXIF block (with or without its "Exif\0\0"); 0 when it has no such tag. */
+/* Returns the orientation (1..8) of an EXIF block, with or without its "Exif\0\0" prefix; 0 if it
+ * has none. */
 int exif_orientation(const uint8_t *exif, size_t n);
-/* 0..9 from XMP; 0 when it has none. */
+/* Returns the orientation (0..9) in XMP; 0 if it has none. */
 int xmp_orientation(const uint8_t *xmp, size_t n);
-/* EXIF's, whatever it says, before XMP's, as in Pillow; 0 when neither has one. */
+/* Returns EXIF's orientation, even an invalid one, else XMP's, as Pillow does; 0 if neither has
+ * one. */
 int image_orientation(const struct orientation_source *exif, const struct orientation_source *xmp);
-/* Turns *image in place of what orientation says; 1 and unknown values do nothing. */
+/* Rotates or mirrors *image upright. Orientation 1 and unknown values change nothing. */
 bool image_turn_upright(struct image *image, int orientation, ey_err *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From pixels to what the vision encoder takes: the size an image is brought to (spec 5.1) and its
- * normalised patches in merge-block order (spec 5.3, 5.4). */
+/* Prepares pixels for the vision encoder: target size (spec 5.1) and normalized patches in
+ * merge-block order (spec 5.3, 5.4). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -14,9 +14,8 @@ struct size {
     double width, height;
 };
 
-/* Sides that are multiples of `factor`, near the image's, with a product within the budget. In
- * doubles, in the reference's order of operations; nearbyint rounds half to even as Python's round
- * does. */
+/* Rounds the sides to multiples of `factor` with a product within [min, max]. In doubles and in the
+ * reference's order of operations; nearbyint rounds half to even like Python's round. */
 static struct size smart_size(double width, double height, double factor, double min, double max)
 {
     struct size s = {nearbyint(width / factor) * factor, nearbyint(height / factor) * factor};
@@ -57,8 +56,7 @@ bool image_smart_size(int width, int height, const struct patch_spec *spec, int 
     return true;
 }
 
-/* Rescaling and normalising in one step, as the reference fuses them: (v - mean·255) / (std·255) in
- * float32. */
+/* Fuses rescaling and normalization like the reference: (v - mean·255) / (std·255) in float32. */
 static void fill_table(float table[256], float mean, float std)
 {
     float offset = mean * 255.0f, scale = std * 255.0f;
@@ -66,7 +64,7 @@ static void fill_table(float table[256], float mean, float std)
         table[v] = ((float)v - offset) / scale;
 }
 
-/* One channel of one patch: [temporal, patch, patch], all temporal slices the same. */
+/* Writes one channel of one patch, [temporal, patch, patch], with identical temporal slices. */
 static void write_plane(float *out, const uint8_t *pixel, size_t stride, const float table[256],
                         const struct patch_spec *spec)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pixel buffers: allocated without overflow, and composited on white. */
+/* Allocates pixel buffers with overflow checks, and composites them on white. */
 #include "image/pixels.h"
 
 #include <stdlib.h>
@@ -19,13 +19,14 @@ uint8_t *pixels_alloc(int width, int height, int channels, ey_err *e)
     return pixels;
 }
 
-/* Exact for every value: 255 is odd, so c·a/255 is never half way between two integers. */
+/* Rounding is exact for every value: 255 is odd, so c·a/255 is never halfway between two integers.
+ */
 static uint8_t over_white(unsigned c, unsigned a)
 {
     return (uint8_t)((c * a + 255 * (255 - a) + 127) / 255);
 }
 
-/* Takes pixels whose RGB has been moved to the front. */
+/* Takes ownership of pixels whose RGB was compacted to the front. */
 static void take_rgb(struct image *out, uint8_t *pixels, int width, int height)
 {
     uint8_t *rgb = realloc(pixels, 3 * (size_t)width * (size_t)height);
@@ -35,7 +36,7 @@ static void take_rgb(struct image *out, uint8_t *pixels, int width, int height)
 void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height)
 {
     size_t n = (size_t)width * (size_t)height;
-    /* in place: each pixel is written before those that are still to be read */
+    /* in place: writes never overtake reads */
     for (size_t i = 0; i < n; i++) {
         const unsigned r = rgba[4 * i], g = rgba[4 * i + 1], b = rgba[4 * i + 2],
                        a = rgba[4 * i + 3];

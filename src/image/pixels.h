@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for pixels, for the codecs and the steps after them. */
+/* Pixel buffers for the codecs and the later steps. */
 #ifndef EY_IMAGE_PIXELS_H
 #define EY_IMAGE_PIXELS_H
 
 #include "image/image.h"
 
-/* width * height * channels bytes, or NULL with a message. */
+/* Allocates width * height * channels bytes. Fails with NULL. */
 uint8_t *pixels_alloc(int width, int height, int channels, ey_err *e);
-/* Takes RGBA pixels and makes them *out: alpha composited on white, each value round(c·a/255 + 255
- * - a), which is what Pillow's paste onto white gives. */
+/* Takes ownership of RGBA pixels and makes *out of them, with alpha composited on white as
+ * round(c·a/255 + 255 - a), the result of Pillow's paste onto white. */
 void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height);
-/* The same for colours that are multiplied by their alpha already. */
+/* Like image_from_rgba(), for premultiplied colors. */
 void image_from_premultiplied(struct image *out, uint8_t *rgba, int width, int height);
 
 #endif

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Antialiased bicubic resampling of 8-bit RGB, bit for bit what torchvision gives for uint8 tensors
- * on a CPU (torch's int16 fixed-point path): widths first, then heights, each pass rounded to 8
- * bits, an axis that does not change left out.
+/* Antialiased bicubic resampling of 8-bit RGB, bit-identical to torchvision for uint8 tensors on a
+ * CPU (torch's int16 fixed-point path): horizontal, then vertical, each pass rounded to 8 bits; an
+ * unchanged axis is skipped.
  *
- * Weights of one output pixel are int16 with `bits` fraction bits, as many as let the axis's
- * largest weight fit. The sum of weight times pixel then fits 32 bits: weights sum to 2^bits ≤
- * 2^22, their magnitudes to 1.4 times it.
+ * Weights are int16 with `bits` fraction bits, the most that the axis's largest weight permits.
+ * Weights of an output pixel sum to 2^bits ≤ 2^22 and their magnitudes to 1.4 times that, so the
+ * weighted sum of pixels fits 32 bits.
  *
- * Both passes do their arithmetic on long rows of equal work, which compilers vectorise. The
- * vertical pass has such rows by nature. The horizontal pass makes them: it takes 16 image rows
- * at a time and lays them out so that the 48 values of one column are neighbours. Measured on one
- * core of a Xeon of 2023, with the SSE2 code of both compilers: 4000x3000 to 1312x960 in 45 to 58
- * ms, to 4000x2976 in 48 to 65 ms. */
+ * Both passes vectorize over long rows of equal work. The vertical pass has such rows by nature.
+ * The horizontal pass takes 16 image rows at a time and transposes them so that the 48 values of
+ * one column are adjacent. One core of a 2023 Xeon, SSE2 code of both compilers: 4000x3000 to
+ * 1312x960 in 45 to 58 ms, to 4000x2976 in 48 to 65 ms. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,22 +21,21 @@
 #include "image/pixels.h"
 
 enum {
-    LANES = 48, /* values of a column in the horizontal pass: 16 rows of RGB */
+    LANES = 48, /* values per column in the horizontal pass: 16 rows of RGB */
     BAND = LANES / 3,
-    STRIP = 1024, /* values of a row done at a time in the vertical pass: 32-bit sums within the
-                     first cache */
+    STRIP = 1024, /* values per step of the vertical pass: the 32-bit sums fit the L1 cache */
     MAX_BITS = 22,
 };
 
-/* How one axis is resampled. */
+/* The resampling of one axis. */
 struct axis {
-    int in, out, taps; /* taps: weights of one output pixel, at most */
+    int in, out, taps; /* taps: most weights of an output pixel */
     int bits;
-    int *first, *count; /* [out] input pixels of an output pixel */
+    int *first, *count; /* [out] range of input pixels */
     int16_t *weights;   /* [out, taps] */
 };
 
-/* Keys's cubic with a = -1/2, in torch's order of operations. */
+/* Keys' cubic with a = -1/2, in torch's order of operations. */
 static double cubic(double x)
 {
     const double a = -0.5;
@@ -58,8 +56,8 @@ static double axis_support(const struct axis *a)
     return scale >= 1.0 ? 2.0 * scale : 2.0;
 }
 
-/* Normalised weights of output pixel i into w[taps], with their range in the axis; returns the
- * largest. */
+/* Writes the normalized weights of output pixel i to w[taps] and its input range to the axis.
+ * Returns the largest weight. */
 static double real_weights(const struct axis *a, int i, double *w)
 {
     double scale = axis_scale(a), support = axis_support(a), center = scale * (i + 0.5);
@@ -94,8 +92,8 @@ static int16_t fixed(double weight, int bits)
     return (int16_t)(int)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
-/* The largest weight of all decides the fraction bits of each, so the weights are computed twice
- * rather than kept as doubles. */
+/* The axis's largest weight determines the fraction bits, so weights are computed twice rather than
+ * stored as doubles. */
 static void fill_weights(struct axis *a, double *w)
 {
     double largest = 0;
@@ -141,9 +139,9 @@ static uint8_t clamp_u8(int32_t v)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* ---- widths ---- */
+/* ---- horizontal ---- */
 
-/* Lays `rows` ≤ BAND image rows out as columns[x][lane]; lanes without a row keep what they had.
+/* Transposes `rows` ≤ BAND image rows to columns[x][lane]; lanes without a row keep their values.
  */
 static void gather_columns(int16_t *columns, const uint8_t *rgb, int width, int rows)
 {
@@ -196,7 +194,7 @@ static bool resize_widths(struct image *out, const struct image *in, int width, 
     return rgb;
 }
 
-/* ---- heights ---- */
+/* ---- vertical ---- */
 
 static void weigh_rows(uint8_t *restrict out, const uint8_t *restrict in, size_t stride,
                        const int16_t *restrict weights, int count, int bits, int n)

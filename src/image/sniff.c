@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file is, by its leading bytes alone: one of the formats we decode, or something that the
+/* Identifies a file by its leading bytes alone: a format that eyelet decodes, or another that the
  * error names. */
 #include "image/sniff.h"
 
@@ -13,14 +13,14 @@ struct signature {
     size_t n;
 };
 
-/* A string literal of bytes with its length. */
+/* A string literal with its length. */
 #define BYTES_AT(offset, literal)            \
     {                                        \
         offset, literal, sizeof(literal) - 1 \
     }
 
 static const struct {
-    struct signature first, second; /* both must match; second may be empty */
+    struct signature first, second; /* both must match; `second` may be empty */
     decode_fn *decode;
 } decoded_formats[] = {
     {BYTES_AT(0, "\xff\xd8\xff"), {0}, jpeg_decode},
@@ -33,7 +33,8 @@ static const struct {
     {BYTES_AT(0, "II+\0"), {0}, tiff_decode},
     {BYTES_AT(0, "MM\0+"), {0}, tiff_decode},
     {BYTES_AT(0, "BM"), BYTES_AT(6, "\0\0\0\0"), bmp_decode},
-    {BYTES_AT(0, "BM"), BYTES_AT(14, "\x28\0\0\0"), bmp_decode}, /* reserved bytes in use */
+    {BYTES_AT(0, "BM"), BYTES_AT(14, "\x28\0\0\0"),
+     bmp_decode}, /* some writers use the reserved bytes */
 };
 
 #define CONVERT "convert it to JPEG or PNG"
@@ -72,7 +73,7 @@ static bool matches(const struct image_file *f, const struct signature *s)
            (s->n == 0 || memcmp(f->bytes + s->offset, s->magic, s->n) == 0);
 }
 
-/* Whether one of the space-free four-letter names in `list` is the brand at p. */
+/* Whether the brand at p is in `list` (four-letter names separated by blanks). */
 static bool brand_in(const uint8_t *p, const char *list)
 {
     for (; *list; list += 5)
@@ -80,14 +81,15 @@ static bool brand_in(const uint8_t *p, const char *list)
     return false;
 }
 
-/* P1 to P6, then a blank or a comment. */
+/* Whether it begins with P1 to P6 and a blank or a comment. */
 static bool is_pnm(const struct image_file *f)
 {
     return f->n >= 3 && f->bytes[0] == 'P' && f->bytes[1] >= '1' && f->bytes[1] <= '6' &&
            memchr(" \t\r\n#", f->bytes[2], 5);
 }
 
-/* The decoder for an ISO media file ("ftyp" box): the major brand, then the compatible ones. */
+/* Selects the decoder of an ISO media file ("ftyp" box) by the major brand, then the compatible
+ * ones. */
 static decode_fn *decoder_for_iso(const struct image_file *f)
 {
     if (f->n < 12 || memcmp(f->bytes + 4, "ftyp", 4) != 0) return NULL;
@@ -104,8 +106,7 @@ static decode_fn *decoder_for_iso(const struct image_file *f)
     return found;
 }
 
-/* Nothing but characters that text has, in the first kilobyte; a character cut by its end is fine.
- */
+/* Whether the first kilobyte has only text characters; the last character may be cut. */
 static bool looks_like_text(const struct image_file *f)
 {
     size_t n = f->n < 1024 ? f->n : 1024;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The orientation in XMP, found in its text as Pillow finds it: as attribute or as element. */
+/* Finds the orientation in XMP by text search like Pillow: as an attribute or an element. */
 #include <string.h>
 
 #include "image/orient.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a GIF or WebP moves: of both the first frame is what is decoded. */
+/* Detects animated GIF and WebP, of which only the first frame is decoded. */
 #include <string.h>
 
 #include "image/image.h"
 
-/* Behind a chain of blocks, each a length and as many bytes, that ends with an empty one. */
+/* Skips a chain of length-prefixed blocks that ends with an empty one. */
 static size_t skip_gif_blocks(const uint8_t *bytes, size_t n, size_t at)
 {
     while (at < n && bytes[at])

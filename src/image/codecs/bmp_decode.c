@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BMP of Windows and OS/2: 1 to 32 bits, palettes, bit masks, RLE. Values are what Pillow makes of
- * them; alpha counts where a header has a mask for it and some pixel uses it. */
+/* Decodes BMP of Windows and OS/2: 1 to 32 bits, palettes, bit masks, RLE. Pixel values match
+ * Pillow's. Alpha is used if the header has a mask for it and some pixel's alpha is not 0. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,16 +11,16 @@ enum {
     FILE_HEADER = 14,
     OS2_HEADER = 12,
     INFO_HEADER = 40,
-    MASKS_HEADER = 52, /* with masks of red, green, blue … */
-    ALPHA_HEADER = 56, /* … and alpha */
+    MASKS_HEADER = 52, /* with masks of red, green, blue ... */
+    ALPHA_HEADER = 56, /* ... and alpha */
     LONGEST_HEADER = 124,
-    PIXELS_PER_BYTE = 4096, /* of a plausible RLE file */
-    ROUNDED_BYTES = 8192,   /* what malloc makes of a large block */
+    PIXELS_PER_BYTE = 4096, /* the most that RLE can code */
+    ROUNDED_BYTES = 8192,   /* malloc's rounding of a large block */
 };
 
 enum bmp_coding { BMP_RGB, BMP_RLE8, BMP_RLE4, BMP_MASKS, BMP_ALPHA_MASKS = 6 };
 
-/* One channel of a pixel of 16 or 32 bits. */
+/* One channel of a 16- or 32-bit pixel. */
 struct bmp_channel {
     uint32_t mask;
     int shift, bits;
@@ -31,7 +31,7 @@ struct bmp {
     uint32_t header, coding, data, bits;
     int width, height;
     bool top_down, alpha;
-    size_t stride; /* bytes of a row */
+    size_t stride; /* bytes per row */
     struct bmp_channel channel[4];
     uint8_t palette[256][3];
     uint8_t *pixels;
@@ -81,10 +81,12 @@ static bool check_bmp_coding(const struct bmp *b, ey_err *e)
     known = known && (b->coding == BMP_RGB || (b->coding == BMP_RLE8 && b->bits == 8) ||
                       (b->coding == BMP_RLE4 && b->bits == 4) ||
                       (masks && (b->bits == 16 || b->bits == 32)));
-    return known || ey_fail(e, EY_BAD_IMAGE,
-                            "%s: a BMP of %u bits in coding %u, which eyelet does not read; "
-                            "convert it to JPEG or PNG",
-                            b->file->name, (unsigned)b->bits, (unsigned)b->coding);
+    return known ||
+           ey_fail(
+               e, EY_BAD_IMAGE,
+               "%s: a BMP with %u bits per pixel and compression %u, which eyelet does not read; "
+               "convert it to JPEG or PNG",
+               b->file->name, (unsigned)b->bits, (unsigned)b->coding);
 }
 
 static struct bmp_channel channel_of_mask(uint32_t mask)
@@ -101,7 +103,7 @@ static struct bmp_channel channel_of_mask(uint32_t mask)
     return channel;
 }
 
-/* Masks stand in the header, or behind one that has no room for them. */
+/* Reads the masks, which are in the header or, if it is too short, after it. */
 static bool read_bmp_masks(struct bmp *b, ey_err *e)
 {
     static const uint32_t usual[][4] = {{0x7c00, 0x3e0, 0x1f, 0}, {0xff0000, 0xff00, 0xff, 0}};
@@ -120,7 +122,7 @@ static bool read_bmp_masks(struct bmp *b, ey_err *e)
     return true;
 }
 
-/* Entries that the file lacks stay black. */
+/* Missing palette entries stay black. */
 static void read_bmp_palette(struct bmp *b)
 {
     bool os2 = b->header == OS2_HEADER;
@@ -148,7 +150,7 @@ static bool read_bmp_header(struct bmp *b, ey_err *e)
 
 /* ---- rows ---- */
 
-/* Cut to 8 bits, or stretched to them as Pillow does. */
+/* Truncates or expands a channel to 8 bits like Pillow. */
 static uint8_t channel_value(const struct bmp_channel *channel, uint32_t pixel)
 {
     uint32_t value = (pixel & channel->mask) >> channel->shift;
@@ -185,7 +187,7 @@ static void read_bgr_row(const struct bmp *b, uint8_t *to, const uint8_t *row)
     }
 }
 
-/* Where row y of the file, counted as it stands there, goes. */
+/* The destination of the file's row y. */
 static uint8_t *row_of(const struct bmp *b, int y)
 {
     size_t row = (size_t)(b->top_down ? y : b->height - 1 - y);
@@ -219,7 +221,7 @@ static void put_index(const struct bmp *b, struct bmp_runs *r, unsigned index)
     if (r->x < b->width) r->x++;
 }
 
-/* n pixels: of a repeated byte, or of bytes as they stand. */
+/* Writes n pixels: a repeated byte, or literal bytes. */
 static void put_run(const struct bmp *b, struct bmp_runs *r, const uint8_t *bytes, unsigned n,
                     bool repeated)
 {
@@ -231,7 +233,7 @@ static void put_run(const struct bmp *b, struct bmp_runs *r, const uint8_t *byte
     }
 }
 
-/* Pixels as they stand, in whole words. */
+/* Literal pixels, padded to whole words. */
 static bool put_literal(const struct bmp *b, struct bmp_runs *r, unsigned n)
 {
     size_t bytes = b->coding == BMP_RLE8 ? n : (n + 1) / 2, padded = (bytes + 1) & ~(size_t)1;
@@ -241,7 +243,7 @@ static bool put_literal(const struct bmp *b, struct bmp_runs *r, unsigned n)
     return true;
 }
 
-/* A pair of bytes; false: the data is over. *done: so is the bitmap. */
+/* Reads a pair of bytes. Returns false at the end of the data. *done: end of the bitmap. */
 static bool read_run(const struct bmp *b, struct bmp_runs *r, bool *done)
 {
     enum { END_OF_LINE, END_OF_BITMAP, DELTA };
@@ -267,7 +269,7 @@ static bool read_run(const struct bmp *b, struct bmp_runs *r, bool *done)
     return true;
 }
 
-/* What no run covers has colour 0. */
+/* Pixels that no run covers have color 0. */
 static bool read_runs(const struct bmp *b, ey_err *e)
 {
     struct bmp_runs r = {b->file->bytes + b->data, b->file->bytes + b->file->n, 0, 0};
@@ -286,15 +288,16 @@ static bool check_bmp_data(const struct bmp *b, ey_err *e)
 {
     uint64_t pixels = (uint64_t)b->width * (uint64_t)b->height;
     if (b->data < FILE_HEADER + b->header || b->data >= b->file->n)
-        return fail_bmp(b, "its pixels lie outside", e);
+        return fail_bmp(b, "its pixels are outside the file", e);
     if (b->coding == BMP_RLE8 || b->coding == BMP_RLE4)
         return size_plausible(b->file, "BMP", pixels, PIXELS_PER_BYTE, e);
-    uint64_t last = ((uint64_t)b->width * b->bits + 7) / 8; /* its padding may be missing */
+    uint64_t last = ((uint64_t)b->width * b->bits + 7) /
+                    8; /* the last row's padding may be missing */
     return b->stride * (uint64_t)(b->height - 1) + last <= b->file->n - b->data ||
            fail_bmp(b, NULL, e);
 }
 
-/* Programs that know no alpha leave it all 0. */
+/* Programs without alpha support write 0 for all pixels. */
 static void make_opaque_if_unused(const struct bmp *b)
 {
     size_t n = (size_t)b->width * (size_t)b->height;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of what a file's header claims, before a codec allocates anything for it. */
+/* Checks a file's header before a codec allocates anything for it. */
 #include "image/codecs/codecs.h"
 
 #include "base/limits.h"
 
-/* A canvas up to this size needs no justification; it is what the largest budget of a model takes.
- */
+/* Canvases up to this size are always allowed: the largest budget of any model. */
 static const uint64_t FREE_CANVAS_PIXELS = 1 << 24;
 enum { CANVAS_PER_FRAME = 16 };
 
@@ -32,7 +31,7 @@ bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t heigh
                       ey_err *e)
 {
     const struct image_budget *b = f->budget;
-    if (b && b->after && width && height) { /* it may be turned before that */
+    if (b && b->after && width && height) { /* the image may be rotated before that */
         bytes = larger_of_two(bytes, b->after(b->context, (int)width, (int)height));
         bytes = larger_of_two(bytes, b->after(b->context, (int)height, (int)width));
     }

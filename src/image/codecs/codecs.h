@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The codecs, and what they share: the file in hand, limits and errors. Only src/image includes it.
- */
+/* The decoders, and their shared input, limits and errors. Private to src/image. */
 #ifndef EY_IMAGE_CODECS_H
 #define EY_IMAGE_CODECS_H
 
@@ -10,31 +9,30 @@ struct image_file {
     const uint8_t *bytes;
     size_t n;
     const char *name;            /* for messages */
-    struct image_budget *budget; /* NULL: no limit */
+    struct image_budget *budget; /* NULL for no limit */
 };
 
 typedef bool decode_fn(struct image *out, const struct image_file *f, ey_err *e);
 
-/* Each fills *out with upright RGB, owned by the caller, or leaves it alone. */
+/* Each fills *out with upright RGB, owned by the caller, or leaves it unchanged and fails. */
 decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_decode, tiff_decode,
     bmp_decode, pnm_decode;
 
-/* False with a message when a header's size is empty or above the limits. Called before pixels are
- * allocated. */
+/* Fails if a header's size is empty or above the limits. Called before pixels are allocated. */
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e);
-/* Takes what decoding an image of that size allocates at most from the budget, before it does
- * (tests/image measures that). False with a message: it does not fit, now or ever. */
+/* Takes the most memory that decoding an image of this size can allocate from the budget, before it
+ * is allocated (tests/image measures it). Fails if it does not fit, now or ever. */
 bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t height, uint64_t bytes,
                       ey_err *e);
-/* False when `units` of image cannot come out of the file even if every byte gave
- * `units_per_byte`, the most that the format's coding allows: such a header is a lie, and its
- * pixels need not be allocated. */
+/* Fails if `units` of image cannot come from this file even if every byte gave `units_per_byte`,
+ * the most that the format can code: the header lies, and pixels need not be allocated. */
 bool size_plausible(const struct image_file *f, const char *format, uint64_t units,
                     uint64_t units_per_byte, ey_err *e);
-/* An animation's canvas may be large only in proportion to its first frame. */
+/* Fails if an animation's canvas is out of proportion to its first frame. */
 bool canvas_plausible(const struct image_file *f, uint64_t canvas, uint64_t frame, ey_err *e);
 
-/* "NAME: this FORMAT is truncated or damaged (detail)"; detail may be NULL. */
+/* Fails with "NAME: this FORMAT is truncated or damaged (detail)"; detail may be NULL. Returns
+ * false. */
 bool fail_damaged(const struct image_file *f, const char *format, const char *detail, ey_err *e);
 
 #endif

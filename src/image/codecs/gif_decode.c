@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GIF by giflib: the first frame on its canvas, transparency on white. Around the frame the canvas
- * has the transparent colour, else colour 0, as Pillow fills it. */
+/* Decodes GIF with giflib: the first frame on its canvas, transparency on white. Around the frame
+ * the canvas has the transparent color, else color 0, like Pillow. */
 #include <gif_lib.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +8,16 @@
 #include "image/codecs/codecs.h"
 #include "image/pixels.h"
 
-/* A 12-bit LZW code stands for at most 4,096 pixels. */
+/* A 12-bit LZW code decodes to at most 4,096 pixels. */
 enum { PIXELS_PER_BYTE = 4096 * 8 / 12 + 1 };
-/* What giflib allocates. */
+/* Upper bound of giflib's own allocations. */
 enum { GIFLIB_BYTES = 64 << 10 };
 
 struct gif_job {
     const struct image_file *file;
     size_t at; /* bytes read */
     GifFileType *gif;
-    int transparent; /* colour index or NO_TRANSPARENT_COLOR */
+    int transparent; /* color index or NO_TRANSPARENT_COLOR */
     uint8_t palette[256][3];
     int width, height; /* canvas */
     uint8_t *rgb;
@@ -41,7 +41,7 @@ static bool fail_gif(const struct gif_job *job, ey_err *e)
 static bool read_extension(struct gif_job *job)
 {
     int code;
-    GifByteType *block; /* a length and as many bytes */
+    GifByteType *block; /* a length, then the bytes */
     if (DGifGetExtension(job->gif, &code, &block) == GIF_ERROR) return false;
     while (block) {
         GraphicsControlBlock control;
@@ -54,7 +54,7 @@ static bool read_extension(struct gif_job *job)
     return true;
 }
 
-/* Stops at the first image's description. */
+/* Skips to the first image descriptor. */
 static bool find_frame(struct gif_job *job, ey_err *e)
 {
     for (;;) {
@@ -73,7 +73,7 @@ static int larger_of(int a, int b)
     return a > b ? a : b;
 }
 
-/* A frame that reaches beyond the screen widens it, as in Pillow and in browsers. */
+/* A frame that exceeds the logical screen enlarges it, as in Pillow and browsers. */
 static bool check_sizes(struct gif_job *job, ey_err *e)
 {
     const GifImageDesc *frame = &job->gif->Image;
@@ -91,7 +91,7 @@ static bool check_sizes(struct gif_job *job, ey_err *e)
                             e);
 }
 
-/* A file without colour tables means shades of gray, for Pillow. */
+/* Without color tables, indices are shades of gray, as in Pillow. */
 static void read_palette(struct gif_job *job)
 {
     const ColorMapObject *map = job->gif->Image.ColorMap ? job->gif->Image.ColorMap
@@ -130,7 +130,7 @@ static bool read_gif_line(struct gif_job *job, int y)
     return true;
 }
 
-/* Lines come in order, or in four passes. */
+/* Lines are sequential, or interlaced in four passes. */
 static bool read_gif_lines(struct gif_job *job)
 {
     static const struct {

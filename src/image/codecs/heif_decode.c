@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HEIC and AVIF, decoded by libheif in another process (src/sandbox), which is given the memory and
- * the time that the coded frames need: file headers may say another size. */
+/* Decodes HEIC and AVIF with libheif in a sandboxed process (src/sandbox). Its memory and time
+ * limits follow from the coded frames, because file headers may claim another size. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -11,22 +11,21 @@
 #include "sandbox/sandbox.h"
 #include "sandbox/sandbox_message.h"
 
-/* Bytes that libheif 1.15 and its codecs take for a pixel were measured as the least limit with
+/* Bytes per pixel that libheif 1.15 and its codecs need, rounded up from the lowest limits under
  * which photos of 1 to 3 megapixels decode: HEVC 5.6 (4:4:4: 6.7), AV1 13 (4:4:4: 16.3), alpha 3 to
- * 5 more. Others may take somewhat more. */
+ * 5 more. */
 enum {
-    FIXED_BYTES = 12 << 20, /* threads' stacks, tables, the file's structure */
+    FIXED_BYTES = 12 << 20, /* thread stacks, tables, the file's structure */
     HEVC_BYTES = 8,
     AV1_BYTES = 15,
     FULL_CHROMA_BYTES = 4,
     ALPHA_BYTES = 6,
 };
 
-/* Far above what the slowest machine takes, in seconds. */
+/* Time limit in seconds, far above what the slowest machine needs. */
 static const double LEAST_SECONDS = 10, SECONDS_PER_MEGAPIXEL = 0.5;
 
-/* Frames may be larger than the image that is made of them (a grid's last tiles), within reason.
- */
+/* Frames may exceed the image made of them (the last tiles of a grid), within reason. */
 static const uint64_t FREE_CODED_PIXELS = 1 << 24;
 enum { CODED_PER_PIXEL = 4 };
 
@@ -39,12 +38,12 @@ struct heif_format {
 static bool check_heif_size(const struct image_file *f, const struct heif_size *s, ey_err *e)
 {
     if (s->too_many)
-        return ey_fail(e, EY_BAD_IMAGE, "%s: an image of too many parts; convert it to JPEG or PNG",
-                       f->name);
+        return ey_fail(e, EY_BAD_IMAGE,
+                       "%s: the image has too many parts; convert it to JPEG or PNG", f->name);
     if (s->coded > CODED_PER_PIXEL * EY_MAX_IMAGE_PIXELS)
         return ey_fail(e, EY_BAD_IMAGE, "%s: frames of %llu pixels are too many", f->name,
                        (unsigned long long)s->coded);
-    if (s->width == 0 || s->height == 0) return true; /* the decoder says what is wrong */
+    if (s->width == 0 || s->height == 0) return true; /* libheif reports what is wrong */
     if (s->coded > FREE_CODED_PIXELS && s->coded / CODED_PER_PIXEL > s->width * s->height)
         return ey_fail(e, EY_BAD_IMAGE,
                        "%s: frames of %llu pixels for an image of %llux%llu are not plausible",
@@ -53,7 +52,7 @@ static bool check_heif_size(const struct image_file *f, const struct heif_size *
     return size_allowed(f, s->width, s->height, e);
 }
 
-/* Of the canvas or the largest frame, whichever is more. */
+/* Pixels of the canvas or of the largest frame, whichever is larger. */
 static uint64_t working_pixels(const struct heif_size *s)
 {
     uint64_t canvas = s->width * s->height;
@@ -92,7 +91,7 @@ static bool copy_bitmap(struct image *out, const struct sandbox_image *image, bo
     return true;
 }
 
-/* "NAME: this FORMAT: what the sandbox said" */
+/* Fails with "NAME: this FORMAT: the sandbox's message". */
 static bool fail_heif(const struct image_file *f, const struct heif_format *format, ey_err *e)
 {
     return ey_fail_within(e, "%s: this %s", f->name, format->name);

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libheif before 1.18 refuses a whole file for one auxiliary image, thumbnail or block of metadata
- * that refers to several items, or to one that is no image: every photo of an iPhone since iOS 18
- * has them. The references are rewritten in a copy of the file. The places of the items' data are
- * counted from the file's start, so nothing in it moves: the "meta" box that holds the references
- * becomes free space, and a new one is put behind everything. */
+/* Works around libheif before 1.18, which rejects a whole file if one auxiliary image, thumbnail or
+ * metadata block refers to several items or to a non-image. Every iPhone photo since iOS 18 has
+ * such references. The references are rewritten in a copy. Item data is located by file offsets, so
+ * nothing may move: the "meta" box with the references becomes free space, and a new one is
+ * appended. */
 #include "image/codecs/heif_refs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    HEADER_BYTES = 8, /* a size and a type */
-    FULL_BYTES = 4,   /* version and flags, the first of a "full" box's body */
-    /* A file with more references than this is left as it is; an iPhone's have 200 bytes. */
+    HEADER_BYTES = 8, /* size and type */
+    FULL_BYTES = 4,   /* version and flags of a "full" box */
+    /* Files with more are left unchanged; an iPhone photo has 200 bytes. */
     MAX_REFERENCE_BYTES = 1 << 18,
-    /* Each item named may become a reference of its own: 4 bytes become 18, or 2 become 14. */
+    /* Each referenced item may become its own reference: 4 bytes become 18, or 2 become 14. */
     MOST_GROWTH = 7,
-    /* Images made of images that are made of others: a grid in an overlay has two. */
+    /* Nesting of derived images; a grid in an overlay has two levels. */
     MAX_DERIVATION = 8,
     ID_BITS = 16,
 };
 
-/* Types of references and boxes as numbers, so that they compare. */
+/* Reference and box types as comparable numbers. */
 #define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
 #define TYPE_META TYPE('m', 'e', 't', 'a')
 #define TYPE_PITM TYPE('p', 'i', 't', 'm')
 #define TYPE_IREF TYPE('i', 'r', 'e', 'f')
-#define TYPE_DIMG TYPE('d', 'i', 'm', 'g') /* from an image to those it is made of */
+#define TYPE_DIMG TYPE('d', 'i', 'm', 'g') /* from a derived image to its inputs */
 #define TYPE_AUXL TYPE('a', 'u', 'x', 'l') /* from alpha, depth or a gain map to its image */
-#define TYPE_CDSC TYPE('c', 'd', 's', 'c') /* from metadata to what it describes */
+#define TYPE_CDSC TYPE('c', 'd', 's', 'c') /* from metadata to the item that it describes */
 #define TYPE_THMB TYPE('t', 'h', 'm', 'b') /* from a thumbnail to its image */
-#define TYPE_PREM TYPE('p', 'r', 'e', 'm') /* from an image to the alpha in its colours */
+#define TYPE_PREM TYPE('p', 'r', 'e', 'm') /* from a premultiplied image to its alpha */
 
 struct heif_box {
     const uint8_t *start, *body, *end;
@@ -50,18 +50,18 @@ static size_t body_size(const struct heif_box *box)
     return (size_t)(box->end - box->body);
 }
 
-/* The box at `at`; false when it does not lie in at..end as a whole. */
+/* Reads the box at `at`. Returns false unless all of it lies within at..end. */
 static bool read_heif_box(struct heif_box *box, const uint8_t *at, const uint8_t *end)
 {
     size_t left = (size_t)(end - at), header = HEADER_BYTES;
     if (left < header) return false;
     uint64_t size = number_at(at, 4);
-    if (size == 1) { /* the size does not fit 32 bits, or might not have */
+    if (size == 1) { /* a 64-bit size follows */
         header += 8;
         if (left < header) return false;
         size = number_at(at + HEADER_BYTES, 8);
     }
-    if (size == 0) size = left; /* to the end */
+    if (size == 0) size = left; /* extends to the end */
     if (size < header || size > left) return false;
     *box = (struct heif_box){at, at + header, at + (size_t)size, (uint32_t)number_at(at + 4, 4)};
     return true;
@@ -85,7 +85,7 @@ struct references {
     struct heif_box meta, box;
     size_t id_bytes;
     uint32_t primary;
-    uint8_t needed[1 << (ID_BITS - 3)]; /* bits; items of the same low 16 bits count as one */
+    uint8_t needed[1 << (ID_BITS - 3)]; /* bitmap; items with the same low 16 bits share a bit */
 };
 
 static uint32_t item_of(const struct references *refs, const struct reference *r, size_t i)
@@ -93,7 +93,7 @@ static uint32_t item_of(const struct references *refs, const struct reference *r
     return (uint32_t)number_at(r->items + i * refs->id_bytes, refs->id_bytes);
 }
 
-/* The reference at *at, which moves on; false at the end or at damage. */
+/* Reads the reference at *at and advances. Returns false at the end or if it is damaged. */
 static bool next_reference(struct reference *r, const struct references *refs, const uint8_t **at)
 {
     struct heif_box box;
@@ -111,7 +111,7 @@ static const uint8_t *first_reference(const struct references *refs)
     return refs->box.body + FULL_BYTES;
 }
 
-/* Whether all that the box holds are references. */
+/* Whether the box holds only complete references. */
 static bool references_are_whole(const struct references *refs)
 {
     struct reference r;
@@ -121,7 +121,7 @@ static bool references_are_whole(const struct references *refs)
     return at == refs->box.end;
 }
 
-/* False for a file without references, and for one that libheif had better judge itself. */
+/* Returns false if there are no references, or if the file is better left to libheif. */
 static bool find_references(struct references *refs, const struct image_file *f)
 {
     struct heif_box pitm, other;
@@ -147,7 +147,7 @@ static bool is_needed(const struct references *refs, uint32_t item)
     return refs->needed[(uint16_t)item / 8] >> (item % 8) & 1;
 }
 
-/* Whether it was not needed before. */
+/* Marks an item. Returns whether it was new. */
 static bool mark_needed(struct references *refs, uint32_t item)
 {
     if (is_needed(refs, item)) return false;
@@ -155,7 +155,7 @@ static bool mark_needed(struct references *refs, uint32_t item)
     return true;
 }
 
-/* The primary image and the images it is made of. */
+/* Marks the primary image and, recursively, its inputs. */
 static void find_needed(struct references *refs)
 {
     bool grew = mark_needed(refs, refs->primary);
@@ -178,7 +178,7 @@ static bool is_premultiplied(const struct references *refs)
     return false;
 }
 
-/* Old versions of libheif take these of one item that is an image; of others they read nothing. */
+/* Whether old versions of libheif accept the reference: from one item to one image. */
 static bool is_plain(const struct references *refs, const struct reference *r)
 {
     if (r->type != TYPE_AUXL && r->type != TYPE_CDSC && r->type != TYPE_THMB &&
@@ -208,7 +208,8 @@ static void add_range(struct buf *b, const uint8_t *start, const uint8_t *end)
     buf_add(b, start, (size_t)(end - start));
 }
 
-/* What is kept: images made of others, and what is auxiliary (as alpha is) to a needed image. */
+/* Copies a reference if it is needed: from derived images, and from auxiliary images (such as
+ * alpha) to a needed image. */
 static void add_reference(struct buf *b, const struct references *refs, const struct reference *r)
 {
     size_t head = HEADER_BYTES + refs->id_bytes + 2;
@@ -231,7 +232,7 @@ static void add_reference(struct buf *b, const struct references *refs, const st
     }
 }
 
-/* Writes the size of what was added since `start` into its first bytes. */
+/* Writes the size of the box that began at `start` into its header. */
 static void set_box_size(struct buf *b, size_t start)
 {
     if (b->failed) return;
@@ -263,8 +264,8 @@ static void add_meta(struct buf *b, const struct references *refs)
     set_box_size(b, start);
 }
 
-/* The file's boxes, with a size for one that says "to the end", and the old meta box as free space.
- */
+/* Copies the file's boxes, gives the last one an explicit size, and turns the old meta box into
+ * free space. */
 static void add_boxes(struct buf *b, const struct references *refs, const struct image_file *f)
 {
     struct heif_box box;

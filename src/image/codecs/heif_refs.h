@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References between the items of a HEIF file, before libheif sees them. */
+/* Rewrites the references between the items of a HEIF file for old versions of libheif. */
 #ifndef EY_IMAGE_HEIF_REFS_H
 #define EY_IMAGE_HEIF_REFS_H
 
@@ -7,14 +7,15 @@
 #include "image/codecs/codecs.h"
 
 struct heif_source {
-    const uint8_t *bytes; /* the file's own, or the rewritten ones */
+    const uint8_t *bytes; /* the original file or the rewritten one */
     size_t n;
-    struct buf rewritten; /* owned; empty where nothing had to change */
-    bool premultiplied;   /* the primary image's colours are multiplied by its alpha */
+    struct buf rewritten; /* owned; empty if nothing had to change */
+    bool premultiplied;   /* the primary image has premultiplied alpha */
 };
 
-/* The file in a form that every libheif takes: references that the primary image does not need are
- * left out, and one to several items becomes one for each that it needs. False: no memory. */
+/* Fills *out with a file that every libheif accepts: references that the primary image does not
+ * need are dropped, and a needed reference to several items is split into one per item. Fails only
+ * without memory. */
 bool heif_read_references(struct heif_source *out, const struct image_file *f, ey_err *e);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The boxes of an ISO media file (ISO 14496-12, 23008-12) as far as they say how large frames
- * are, and the sequence headers of HEVC and AV1. A file may lie here only to its own harm: the
- * decoder's memory is limited to what is found. */
+/* Parses the boxes of an ISO media file (ISO 14496-12, 23008-12) and the sequence headers of HEVC
+ * and AV1 for frame sizes. A file that lies here only harms itself: the decoder's memory limit is
+ * derived from the result. */
 #include "image/codecs/heif_size.h"
 
 #include <string.h>
 
 enum {
-    MAX_FRAMES = 1024,         /* 680 tiles of 512x512 are the largest image */
-    MAX_TABLE_BYTES = 1 << 18, /* of a box that lists items */
-    MAX_DEPTH = 4,             /* images derived from images */
-    MAX_HEADER_UNITS = 4096,   /* of a coded frame */
+    MAX_FRAMES = 1024,         /* the largest image has 680 tiles of 512x512 */
+    MAX_TABLE_BYTES = 1 << 18, /* bytes of a box that lists items */
+    MAX_DEPTH = 4,             /* nesting of derived images */
+    MAX_HEADER_UNITS = 4096,   /* header units of a coded frame */
 };
 
 struct span {
@@ -20,7 +20,7 @@ struct span {
 
 /* ---- bytes ---- */
 
-/* The next `count` bytes as a number, taken off the span; a short one gives 0 and is empty then. */
+/* Consumes `count` bytes as a number. A shorter span gives 0 and becomes empty. */
 static uint64_t take(struct span *s, size_t count)
 {
     uint64_t value = 0;
@@ -30,7 +30,7 @@ static uint64_t take(struct span *s, size_t count)
     }
     for (size_t i = 0; i < count; i++)
         value = value << 8 | s->data[i];
-    if (count) s->data += count; /* an empty span has no address */
+    if (count) s->data += count; /* an empty span may have a NULL address */
     s->n -= count;
     return value;
 }
@@ -51,7 +51,7 @@ static uint32_t box_code(const char *name)
 
 /* ---- boxes ---- */
 
-/* Takes the next box off the span; false at its end. */
+/* Consumes the next box. Returns false at the end. */
 static bool next_box(struct span *s, uint32_t *type, struct span *body)
 {
     if (s->n < 8) return false;
@@ -76,7 +76,7 @@ static bool find_box(struct span in, const char *name, struct span *body)
     return false;
 }
 
-/* The version of a full box; its flags are taken off too. */
+/* Consumes the version and flags of a full box; returns the version. */
 static unsigned take_version(struct span *s, uint32_t *flags)
 {
     uint32_t word = (uint32_t)take(s, 4);
@@ -115,7 +115,7 @@ static bool property_at(const struct heif_boxes *b, unsigned index, uint32_t *ty
     return false;
 }
 
-/* The item's property of that name. */
+/* Finds the item's property by its box name. */
 static bool item_property(const struct heif_boxes *b, uint32_t id, const char *name,
                           struct span *body)
 {
@@ -134,7 +134,7 @@ static bool item_property(const struct heif_boxes *b, uint32_t id, const char *n
     return false;
 }
 
-/* The first piece of the item's data, which is all of it in practice. */
+/* The first extent of the item's data; in practice there is only one. */
 static struct span item_data(const struct heif_boxes *b, uint32_t id)
 {
     struct span list = b->iloc;
@@ -164,8 +164,8 @@ static struct span item_data(const struct heif_boxes *b, uint32_t id)
 
 struct bits {
     struct span from;
-    size_t at;      /* bits read */
-    bool emulation; /* HEVC: 0, 0, 3 stands for 0, 0 */
+    size_t at;      /* position in bits */
+    bool emulation; /* HEVC: skip emulation prevention bytes (0, 0, 3) */
 };
 
 static unsigned take_bit(struct bits *b)
@@ -232,7 +232,7 @@ static void skip_profile_tier_level(struct bits *b, unsigned sub_layers)
     }
 }
 
-/* A sequence parameter set of HEVC (7.3.2.2), from its two header bytes on. */
+/* Parses an HEVC sequence parameter set (7.3.2.2), starting at its two-byte header. */
 static struct frame_size hevc_frame_size(struct span unit)
 {
     struct bits b = {.from = unit, .emulation = true};
@@ -248,7 +248,7 @@ static struct frame_size hevc_frame_size(struct span unit)
     size.height = take_golomb(&b);
     if (take_bit(&b))
         for (int i = 0; i < 4; i++)
-            take_golomb(&b); /* a window in it is shown; all of it is decoded */
+            take_golomb(&b); /* conformance window: the whole frame is decoded anyway */
     size.deep = take_golomb(&b) > 0;
     size.full_chroma = chroma > 1;
     return size;
@@ -256,7 +256,7 @@ static struct frame_size hevc_frame_size(struct span unit)
 
 enum { HEVC_SPS = 33 };
 
-/* The parameter sets in an item's hvcC property. */
+/* Parses the parameter sets in an item's hvcC property. */
 static struct frame_size hevc_item_size(struct span hvcc)
 {
     struct frame_size largest = {0};
@@ -273,7 +273,7 @@ static struct frame_size hevc_item_size(struct span hvcc)
     return largest;
 }
 
-/* Decoder model, operating points: what stands before the size in a sequence header of AV1. */
+/* Skips the decoder model and operating points of an AV1 sequence header. */
 static void skip_av1_operating_points(struct bits *b)
 {
     unsigned delay_bits = 0;
@@ -302,7 +302,7 @@ static void skip_av1_operating_points(struct bits *b)
     }
 }
 
-/* The body of a sequence header (AV1 5.5.1). */
+/* Parses the body of a sequence header (AV1 5.5.1). */
 static struct frame_size av1_frame_size(struct span body)
 {
     struct bits b = {.from = body};
@@ -331,7 +331,7 @@ static uint64_t take_leb128(struct span *s)
 
 enum { AV1_SEQUENCE_HEADER = 1 };
 
-/* The largest of the sequence headers among the units of a stream. */
+/* The largest size among a stream's sequence headers. */
 static struct frame_size av1_stream_size(struct span stream)
 {
     struct frame_size largest = {0};
@@ -346,7 +346,7 @@ static struct frame_size av1_stream_size(struct span stream)
     return largest;
 }
 
-/* av1C has depth and chroma; the headers in it are optional, those in the data are not. */
+/* Reads depth and chroma from av1C. Sequence headers are optional there but not in the data. */
 static struct frame_size av1_item_size(struct span av1c, struct span data)
 {
     struct frame_size size = av1_stream_size(data);
@@ -360,9 +360,9 @@ static struct frame_size av1_item_size(struct span av1c, struct span data)
     return size;
 }
 
-/* ---- what is decoded ---- */
+/* ---- frames to decode ---- */
 
-/* The size that the item's own header claims. */
+/* The size claimed by the item's ispe property. */
 static struct frame_size claimed_size(const struct heif_boxes *b, uint32_t id)
 {
     struct span ispe;
@@ -376,14 +376,14 @@ static struct frame_size claimed_size(const struct heif_boxes *b, uint32_t id)
 
 static void add_frame(struct heif_boxes *b, const struct frame_size *size)
 {
-    uint64_t pixels = size->width * size->height; /* of 32 bits each */
+    uint64_t pixels = size->width * size->height; /* sides have 32 bits */
     b->size->coded = b->size->coded > UINT64_MAX - pixels ? UINT64_MAX : b->size->coded + pixels;
     if (pixels > b->size->largest) b->size->largest = pixels;
     b->size->deep |= size->deep;
     b->size->full_chroma |= size->full_chroma;
 }
 
-/* The canvas of a grid; its header in the data counts as well as the property. */
+/* The canvas of a grid: the larger of its property and its header in the data. */
 static struct frame_size grid_size(const struct heif_boxes *b, uint32_t id)
 {
     struct span data = item_data(b, id);
@@ -398,7 +398,7 @@ static struct frame_size grid_size(const struct heif_boxes *b, uint32_t id)
 
 static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth);
 
-/* The items that this one is made of. */
+/* Adds the inputs of a derived image. */
 static void add_coded_parts(struct heif_boxes *b, uint32_t id, int depth)
 {
     struct span list = b->iref, body;
@@ -411,7 +411,7 @@ static void add_coded_parts(struct heif_boxes *b, uint32_t id, int depth)
     }
 }
 
-/* Adds what decoding an item decodes; returns the size of the image that it gives. */
+/* Adds the frames that decoding an item needs. Returns the size of the resulting image. */
 static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth)
 {
     struct span configuration;
@@ -445,7 +445,7 @@ static bool is_alpha(const struct heif_boxes *b, uint32_t id)
     return false;
 }
 
-/* The images that are the alpha of this one. */
+/* Adds the primary image's alpha images. */
 static void add_alpha(struct heif_boxes *b, uint32_t primary)
 {
     struct span list = b->iref, body;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decoding a HEIC or AVIF file takes, from its boxes and the headers of its coded frames,
- * which say it whatever the file's other headers claim. */
+/* Bounds the cost of decoding a HEIC or AVIF file from its boxes and the headers of its coded
+ * frames, which decide it whatever the other headers claim. */
 #ifndef EY_IMAGE_HEIF_SIZE_H
 #define EY_IMAGE_HEIF_SIZE_H
 
@@ -9,16 +9,16 @@
 #include <stdint.h>
 
 struct heif_size {
-    uint64_t width, height; /* of the image, as its own header (or its grid's) says */
-    uint64_t coded;         /* pixels of all frames that are decoded for it */
-    uint64_t largest;       /* of one of them */
-    bool deep;              /* more than 8 bits */
+    uint64_t width, height; /* of the image, as claimed by its header (or its grid's) */
+    uint64_t coded;         /* pixels of all frames to be decoded */
+    uint64_t largest;       /* pixels of the largest frame */
+    bool deep;              /* more than 8 bits per sample */
     bool full_chroma;       /* 4:2:2 or 4:4:4 */
     bool alpha;
-    bool too_many; /* frames, or boxes: it was not looked at to its end */
+    bool too_many; /* too many frames or boxes; the scan stopped early */
 };
 
-/* Zeros for what cannot be found. Never reads beyond the file, takes no memory. */
+/* Missing facts are 0. Never reads beyond file[n] and allocates nothing. */
 struct heif_size heif_size_of(const uint8_t *file, size_t n);
 
 #endif

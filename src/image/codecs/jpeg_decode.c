@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JPEG by the TurboJPEG API: accurate DCT and smooth chroma upsampling, which is what Pillow's
- * decoder does, bit for bit. Our own walk over the markers finds EXIF and XMP, the number of scans
- * (a progressive file of a few kilobytes can ask for hundreds of passes over a huge image) and
- * whether the end is there. */
+/* Decodes JPEG with TurboJPEG: accurate DCT and smooth chroma upsampling, bit-identical to Pillow.
+ * A marker walk of our own finds EXIF and XMP, the number of scans (a progressive file of a few
+ * kilobytes can demand hundreds of passes over a huge image), and whether the end marker is
+ * present. */
 #include <stdlib.h>
 #include <string.h>
 #include <turbojpeg.h>
@@ -11,20 +11,20 @@
 #include "image/orient.h"
 #include "image/pixels.h"
 
-/* Huffman coding spends at least one bit on a block of 8x8 pixels. */
+/* Huffman coding needs at least one bit per 8x8 block. */
 enum { PIXELS_PER_BYTE = 512 };
-/* Passes times pixels: 470 scans of a 12-megapixel photo, 32 of the largest image; encoders write
- * about 10. */
+/* Limit of scans times pixels: 470 scans of a 12-megapixel photo, or 32 of the largest image.
+ * Encoders write about 10. */
 static const uint64_t MAX_SCANNED_PIXELS = (uint64_t)178956970 * 32;
 
 struct jpeg_markers {
     struct orientation_source exif, xmp;
     uint64_t scans;
-    uint64_t coefficients; /* of all components, where the whole image is kept as such */
+    uint64_t coefficients; /* of all components; matters if libjpeg buffers the whole image */
     bool progressive;
-    int sequential_components; /* of a frame coded sequentially; 0: another coding */
-    bool one_scan;             /* the first scan has all of a sequential frame */
-    size_t scan_end;           /* where the first scan's data ends; 0: no scan */
+    int sequential_components; /* components of a sequential frame; 0 for other codings */
+    bool one_scan;             /* the first scan has all components of a sequential frame */
+    size_t scan_end;           /* offset of the end of the first scan's data; 0: no scan */
     bool ended;                /* an end-of-image marker was seen */
 };
 
@@ -43,13 +43,13 @@ enum {
     APP1 = 0xe1
 };
 
-/* What libjpeg-turbo allocates besides pixels and coefficients, and for a column: rows of all
- * components before and after they are brought to one size. */
+/* libjpeg-turbo's allocations besides pixels and coefficients, fixed and per column: rows of all
+ * components before and after upsampling. */
 enum { LIBJPEG_BYTES = 512 << 10, LIBJPEG_BYTES_PER_COLUMN = 256 };
 
 static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
 
-/* Restarts, and the stuffing of entropy-coded data. */
+/* Restart markers, and stuffed bytes of entropy-coded data. */
 static bool continues_scan(int marker)
 {
     return marker == 0x00 || (marker >= RST0 && marker <= RST7);
@@ -60,7 +60,7 @@ static bool has_no_length(int marker)
     return continues_scan(marker) || marker == 0x01 || marker == SOI;
 }
 
-/* The first EXIF and the last XMP count, as in Pillow. */
+/* Uses the first EXIF and the last XMP, like Pillow. */
 static void note_jpeg_metadata(struct jpeg_markers *markers, const uint8_t *body, size_t n)
 {
     if (!markers->exif.n && n > sizeof(exif_header) &&
@@ -81,7 +81,7 @@ static uint64_t rounded_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Of a frame: whole blocks of 8x8, in whole units of as many as the sampling factors say. */
+/* The number of coefficients of a frame, padded to whole 8x8 blocks and MCUs. */
 static uint64_t frame_coefficients(const uint8_t *body, size_t n)
 {
     uint64_t most_h = 1, most_v = 1, total = 0;
@@ -142,11 +142,11 @@ static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
     return markers;
 }
 
-/* Pillow takes every CMYK JPEG as Adobe's inverted kind: c here is 255 - C. Its conversion, with
- * its rounding: R = K' - round(C·K'/255), K' = 255 - K. */
+/* Converts like Pillow, which treats every CMYK JPEG as Adobe's inverted kind: stored c is 255 - C.
+ * With its rounding: R = K' - round(C·K'/255), K' = 255 - K. */
 static void rgb_from_inverted_cmyk(uint8_t *pixels, size_t n)
 {
-    /* in place: each pixel is written before those that are still to be read */
+    /* in place: writes never overtake reads */
     for (size_t i = 0; i < n; i++) {
         unsigned k = pixels[4 * i + 3], rgb[3];
         for (size_t c = 0; c < 3; c++)
@@ -165,20 +165,21 @@ static bool is_cmyk(const struct jpeg_header *h)
     return h->colorspace == TJCS_CMYK || h->colorspace == TJCS_YCCK;
 }
 
-/* Whether a scan that goes on into other data may be decoded from a copy (decode_without_end). */
+/* Whether decode_without_end() may decode a copy of a file whose scan runs into other data. */
 static bool may_lack_end(const struct image_file *f, const struct jpeg_markers *markers)
 {
     size_t n = markers->scan_end;
     return markers->one_scan && !(n < f->n && f->bytes[n + 1] == EOI);
 }
 
-/* libjpeg keeps all coefficients, of 16 bits each, unless the first scan has all components. */
+/* Whether libjpeg buffers all coefficients (16 bits each): it does unless the first scan has all
+ * components. */
 static bool keeps_coefficients(const struct jpeg_markers *markers)
 {
     return markers->scans > 1 || markers->progressive || !markers->one_scan;
 }
 
-/* The pixels with their coefficients; then the pixels before and after they are turned. */
+/* The larger of two peaks: pixels with coefficients, and pixels before and after rotation. */
 static uint64_t jpeg_decoding_bytes(const struct jpeg_header *h, const struct image_file *f,
                                     const struct jpeg_markers *markers)
 {
@@ -197,8 +198,8 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
     *h = (struct jpeg_header){.subsampling = -1, .colorspace = -1};
     bool failed = tjDecompressHeader3(jpeg, f->bytes, f->n, &h->width, &h->height, &h->subsampling,
                                       &h->colorspace);
-    /* What counts is the values: it fails on sampling factors it has no name for, which the decoder
-     * can do, and succeeds on a file that ends before its image. */
+    /* Check the values, not the return code: it fails on unnamed sampling factors, which the
+     * decoder supports, and succeeds on a file that ends before its image. */
     if (h->width < 1 || h->height < 1 || h->colorspace < 0)
         return fail_damaged(f, "JPEG", failed ? tjGetErrorStr2(jpeg) : NULL, e);
     if (!size_allowed(f, (uint64_t)h->width, (uint64_t)h->height, e)) return false;
@@ -207,19 +208,20 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
     if (pixels * markers->scans <= MAX_SCANNED_PIXELS)
         return decoding_allowed(f, (uint64_t)h->width, (uint64_t)h->height,
                                 jpeg_decoding_bytes(h, f, markers), e);
-    return ey_fail(e, EY_BAD_IMAGE, "%s: a JPEG of %llu passes over %llu pixels, which is too many",
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "%s: a JPEG with %llu passes over %llu pixels is too expensive to decode",
                    f->name, (unsigned long long)markers->scans, (unsigned long long)pixels);
 }
 
 enum { JPEG_FLAGS = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS };
 
-/* libjpeg's words, for which TurboJPEG has no code, where the last block was decoded before the
- * scan's data ended (at the end marker, or at a restart that stood in what follows). Missing blocks
- * make it end in another warning. */
+/* libjpeg's warning, for which TurboJPEG has no code, if the last block was decoded before the
+ * scan's data ended (at the end marker, or at a restart marker in the data that follows). Missing
+ * blocks give another warning. */
 static const char all_decoded[] = "extraneous bytes before marker 0xd";
 
-/* Some phones' panoramas end their scan without a marker and go on with data of their own. What
- * their one scan has is decoded with an end put behind it; false when pixels are missing. */
+/* Decodes panoramas of some phones, whose only scan has no end marker and is followed by private
+ * data, by appending an end marker. Returns false if pixels are missing. */
 static bool decode_without_end(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
                                int format, const struct image_file *f,
                                const struct jpeg_markers *markers)
@@ -238,8 +240,7 @@ static bool decode_without_end(uint8_t *pixels, tjhandle jpeg, const struct jpeg
     return ok;
 }
 
-/* Warnings are about damage that a decoder can live with, as Pillow does; a missing end is among
- * them only where no pixel is missing. */
+/* Ignores warnings like Pillow, except for a missing end if pixels are missing. */
 static bool decode_jpeg_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
                                int format, const struct image_file *f,
                                const struct jpeg_markers *markers, ey_err *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pixels to a JPEG file in memory. */
+/* Encodes JPEG files in memory. */
 #include <stdlib.h>
 #include <string.h>
 #include <turbojpeg.h>
@@ -17,7 +17,8 @@ bool image_encode_jpeg(const struct image *image, void **bytes, size_t *n, ey_er
                                   &coded, &n_coded, TJSAMP_420, JPEG_QUALITY, 0) == 0;
     *bytes = ok ? malloc(n_coded) : NULL;
     *n = n_coded;
-    if (*bytes) memcpy(*bytes, coded, n_coded); /* the library's own memory needs tjFree() */
+    if (*bytes)
+        memcpy(*bytes, coded, n_coded); /* copied, because the library's buffer needs tjFree() */
     tjFree(coded);
     if (jpeg) tjDestroy(jpeg);
     return *bytes || ey_fail_memory(e, "the JPEG encoder", 0);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PNG by libpng's classic interface: every colour type and depth to 8-bit RGB or RGBA, without
- * gamma. 16 bits become 8 by dropping the low byte (Pillow clips 16-bit gray instead, which turns
- * such images white). Ancillary chunks are skipped unread; the orientation is found by a walk of
- * its own (png_metadata.c). */
+/* Decodes PNG with libpng's classic interface: every color type and depth to 8-bit RGB or RGBA,
+ * ignoring gamma. 16-bit samples keep their high byte (Pillow clips 16-bit gray instead, which
+ * turns such images white). Ancillary chunks are skipped; png_metadata.c finds the orientation. */
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +12,15 @@
 #include "image/pixels.h"
 
 enum {
-    DEFLATE_MOST = 1032,       /* bytes that one byte of deflate can become */
-    MAX_CHUNK_BYTES = 1 << 20, /* palettes and transparency need less than a kilobyte */
-    LIBPNG_BYTES = 256 << 10,  /* what libpng and zlib allocate, besides rows */
-    ROWS = 4,                  /* that libpng has, of 8 bytes a pixel at most */
+    DEFLATE_MOST = 1032,       /* most output bytes per deflate byte */
+    MAX_CHUNK_BYTES = 1 << 20, /* palettes and transparency need less than 1 KiB */
+    LIBPNG_BYTES = 256 << 10,  /* allocations of libpng and zlib, without rows */
+    ROWS = 4,                  /* rows that libpng holds, of up to 8 bytes per pixel */
 };
 
 struct png_job {
     const struct image_file *file;
-    size_t at; /* bytes read */
+    size_t at; /* read position */
     png_structp png;
     png_infop info;
     int width, height, channels, orientation;
@@ -45,7 +44,7 @@ static void on_png_read_warning(png_structp png, png_const_charp message)
 static void on_png_read(png_structp png, png_bytep to, size_t n)
 {
     struct png_job *job = png_get_io_ptr(png);
-    if (n > job->file->n - job->at) png_error(png, "it ends too early");
+    if (n > job->file->n - job->at) png_error(png, "unexpected end of file");
     memcpy(to, job->file->bytes + job->at, n);
     job->at += n;
 }
@@ -58,7 +57,7 @@ static bool open_png_reader(struct png_job *job, ey_err *e)
     return job->info || ey_fail_memory(e, "the PNG decoder", 0);
 }
 
-/* All pixels with their alpha, then RGB before and after it is turned. */
+/* The larger of two peaks: RGBA pixels, and RGB before and after rotation. */
 static uint64_t png_decoding_bytes(const struct png_job *job, uint64_t width, uint64_t height)
 {
     bool alpha = png_get_color_type(job->png, job->info) & PNG_COLOR_MASK_ALPHA ||
@@ -79,7 +78,7 @@ static bool check_png_header(const struct png_job *job, ey_err *e)
 
 static void set_transforms(struct png_job *job)
 {
-    png_set_expand(job->png); /* palettes, gray below 8 bits, transparent colours */
+    png_set_expand(job->png); /* palettes, gray below 8 bits, transparent colors */
     png_set_strip_16(job->png);
     png_set_gray_to_rgb(job->png);
     png_set_interlace_handling(job->png);
@@ -98,17 +97,18 @@ static void read_png_rows(struct png_job *job)
             png_read_row(job->png, job->pixels + (size_t)y * stride, NULL);
 }
 
-/* libpng's errors land at the setjmp; all that must survive them is in *job. */
+/* libpng's errors jump to the setjmp; state that must survive them is in *job. */
 static bool read_png_pixels(struct png_job *job, ey_err *e)
 {
     if (setjmp(png_jmpbuf(job->png))) return fail_damaged(job->file, "PNG", job->message, e);
     png_set_read_fn(job->png, job, on_png_read);
-    png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* ours say the numbers */
+    png_set_user_limits(job->png, PNG_UINT_31_MAX,
+                        PNG_UINT_31_MAX); /* our limits give better messages */
     png_set_chunk_malloc_max(job->png, MAX_CHUNK_BYTES);
     png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL,
-                                -1); /* all that is not needed for pixels */
-    /* As lenient as Pillow: the window that the data's own header promises may be too small, and
-     * checksums count up to the pixels (from here on, IDAT is what is critical). */
+                                -1); /* ancillary chunks not needed for pixels */
+    /* As lenient as Pillow: the window size in the data's header may be too small, and checksums
+     * are checked only up to the pixels (only IDAT is critical from here on). */
     png_set_option(job->png, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);
     png_read_info(job->png, job->info);
     png_set_crc_action(job->png, PNG_CRC_QUIET_USE, PNG_CRC_NO_CHANGE);

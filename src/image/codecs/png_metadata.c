@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk over a PNG's chunks for its orientation: EXIF's own chunk and the texts that hold EXIF or
- * XMP. Of several, the last counts, as in Pillow; only those that count are unpacked. */
+/* Walks a PNG's chunks for the orientation: the eXIf chunk and texts that hold EXIF or XMP. The
+ * last of several wins, like in Pillow; only that one is unpacked. */
 #include "image/codecs/png_metadata.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum {
     SIGNATURE_BYTES = 8,
     CHUNK_FRAME_BYTES = 12,   /* length, type, checksum */
     MAX_TEXT_BYTES = 1 << 20, /* Pillow's limit for an unpacked text */
-    PROFILE_HEAD_LINES = 3,   /* an empty one, "exif" and the number of bytes */
+    PROFILE_HEAD_LINES = 3,   /* an empty line, "exif" and the number of bytes */
 };
 
 struct png_text {
@@ -24,12 +24,12 @@ struct png_text {
 };
 
 struct png_metadata {
-    bool has_exif; /* its chunk, though it may be empty */
+    bool has_exif; /* an eXIf chunk is present, perhaps empty */
     struct orientation_source exif;
     struct png_text profile, xmp;
 };
 
-/* Takes what is before the next NUL; NULL when there is none. */
+/* Consumes the field up to the next NUL. Returns NULL if there is none. */
 static const uint8_t *take_field(struct png_text *rest)
 {
     const uint8_t *field = rest->bytes, *end = rest->n ? memchr(field, 0, rest->n) : NULL;
@@ -39,13 +39,13 @@ static const uint8_t *take_field(struct png_text *rest)
     return field;
 }
 
-/* Leaves the text itself of a zTXt or iTXt chunk, behind the fields in front of it. */
+/* Skips the fields before the text of a zTXt or iTXt chunk. */
 static bool skip_text_fields(struct png_text *text, const uint8_t *type)
 {
     if (memcmp(type, "tEXt", 4) == 0) return true;
     bool international = memcmp(type, "iTXt", 4) == 0;
     size_t flags = international ? 2 : 1;
-    if (text->n < flags || text->bytes[flags - 1] != 0) return false; /* method: only deflate */
+    if (text->n < flags || text->bytes[flags - 1] != 0) return false; /* only deflate is defined */
     text->packed = !international || text->bytes[0] != 0;
     text->bytes += flags;
     text->n -= flags;
@@ -91,7 +91,7 @@ static struct png_metadata find_metadata(const struct image_file *f)
     return m;
 }
 
-/* Unpacks at most MAX_TEXT_BYTES to `to`; how many there were. */
+/* Unpacks at most MAX_TEXT_BYTES to `to`. Returns their number. */
 static size_t unpack(uint8_t *to, const struct png_text *text)
 {
     z_stream z = {.next_in = (uint8_t *)(uintptr_t)text->bytes,
@@ -105,7 +105,7 @@ static size_t unpack(uint8_t *to, const struct png_text *text)
     return n;
 }
 
-/* A copy of the text, cut to MAX_TEXT_BYTES, owned by the caller; *n is 0 when there is none. */
+/* Copies the text, truncated to MAX_TEXT_BYTES; the caller frees it. *n is 0 if there is none. */
 static uint8_t *text_copy(const struct png_text *text, size_t *n)
 {
     *n = 0;
@@ -120,7 +120,7 @@ static uint8_t *text_copy(const struct png_text *text, size_t *n)
     return copy;
 }
 
-/* A profile's hexadecimal digits to bytes, in place; how many there are. */
+/* Decodes a profile's hexadecimal digits in place. Returns the number of bytes. */
 static size_t bytes_of_profile(uint8_t *text, size_t n)
 {
     size_t at = 0, bytes = 0, digits = 0;

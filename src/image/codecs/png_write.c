@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pixels to a PNG file: for looking at what the model was shown. */
+/* Writes PNG files, such as the drawings of `eyelet detect`. */
 #include <errno.h>
 #include <png.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct png_output {
 
 static void on_png_write_error(png_structp png, png_const_charp message)
 {
-    (void)message; /* a write that failed; errno has the reason */
+    (void)message; /* a failed write; errno has the reason */
     longjmp(png_jmpbuf(png), 1);
 }
 
@@ -58,7 +58,7 @@ bool image_write_png(const struct image *image, const char *path, ey_err *e)
         reason = errno;
     }
     if (ok && !written) ok = ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(reason));
-    if (!ok && regular) unlink(path); /* half an image; but never a device */
+    if (!ok && regular) unlink(path); /* removes half an image, but never a device */
     png_destroy_write_struct(&o.png, &o.info);
     return ok;
 }

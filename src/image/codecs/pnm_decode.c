@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PBM, PGM and PPM (netpbm's P1 to P6): what scanners, cameras' tools and pdftoppm write. */
+/* Decodes PBM, PGM and PPM (netpbm's P1 to P6), the output of scanners, camera tools and pdftoppm.
+ */
 #include <ctype.h>
 #include <stdlib.h>
 
 #include "image/codecs/codecs.h"
 #include "image/pixels.h"
 
-enum { MOST_VALUE = 65535, ROUNDED_BYTES = 8192 /* what malloc makes of a large block */ };
+enum { MOST_VALUE = 65535, ROUNDED_BYTES = 8192 /* malloc's rounding of a large block */ };
 
 struct pnm {
     const struct image_file *file;
-    size_t at; /* bytes read */
+    size_t at; /* read position */
     uint32_t width, height, most;
     int kind; /* 1 bitmap, 2 gray, 3 RGB */
     bool plain;
@@ -21,7 +22,7 @@ static bool fail_pnm(const struct pnm *p, const char *detail, ey_err *e)
     return fail_damaged(p->file, "PNM", detail, e);
 }
 
-/* White space and comments, which go to the end of their line. */
+/* Skips whitespace and comments, which extend to the end of the line. */
 static void pnm_skip_blanks(struct pnm *p)
 {
     const uint8_t *bytes = p->file->bytes;
@@ -33,7 +34,7 @@ static void pnm_skip_blanks(struct pnm *p)
     }
 }
 
-/* A decimal number of at most `digits` digits. */
+/* Reads a decimal number of at most `digits` digits. */
 static bool pnm_read_number(struct pnm *p, int digits, uint32_t *out)
 {
     int n = 0;
@@ -56,7 +57,7 @@ static bool read_pnm_header(struct pnm *p, ey_err *e)
         (p->kind > 1 && !pnm_read_number(p, DIGITS, &p->most)))
         return fail_pnm(p, "its header", e);
     if (p->most < 1 || p->most > MOST_VALUE) return fail_pnm(p, "its largest value", e);
-    p->at++; /* one blank; in plain files more may follow */
+    p->at++; /* one blank; plain files may have more */
     return size_allowed(p->file, p->width, p->height, e);
 }
 
@@ -65,14 +66,14 @@ static size_t pnm_channels(const struct pnm *p)
     return p->kind == 3 ? 3 : 1;
 }
 
-/* Of a row that is not plain. */
+/* Bytes per row of a binary file. */
 static size_t row_bytes(const struct pnm *p)
 {
     if (p->kind == 1) return ((size_t)p->width + 7) / 8;
     return p->width * pnm_channels(p) * (p->most > 255 ? 2 : 1);
 }
 
-/* A plain value takes a byte or more, with a blank but for the last. */
+/* Each plain value but the last takes at least a digit and a blank. */
 static bool check_pnm_length(const struct pnm *p, ey_err *e)
 {
     uint64_t left = p->at < p->file->n ? p->file->n - p->at : 0;
@@ -82,7 +83,7 @@ static bool check_pnm_length(const struct pnm *p, ey_err *e)
     return left >= least || fail_pnm(p, "too few bytes for the size it claims", e);
 }
 
-/* To 255; a half goes to the even value, as in Python. */
+/* Scales to 255, rounding half to even like Python. */
 static uint8_t scale_value(const struct pnm *p, uint32_t value)
 {
     if (value > p->most) value = p->most;
@@ -101,7 +102,7 @@ static void put_gray(uint8_t *rgb, const struct pnm *p, size_t i, uint8_t value)
     rgb[3 * i + 2] = value;
 }
 
-/* In a bitmap 1 is black, and its digits may stand without blanks. */
+/* In a bitmap 1 is black, and digits need no blanks between them. */
 static bool read_plain_values(struct pnm *p, uint8_t *rgb, ey_err *e)
 {
     size_t n = (size_t)p->width * p->height * pnm_channels(p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TIFF, its first page, decoded by libtiff in another process (src/sandbox), which is given the
- * memory that the page's strips or tiles need. */
+/* Decodes the first page of a TIFF with libtiff in a sandboxed process (src/sandbox). Its memory
+ * limit follows from the page's strips or tiles. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -11,7 +11,7 @@
 #include "sandbox/sandbox.h"
 #include "sandbox/sandbox_message.h"
 
-/* Codecs' states and tables (those of LZMA are the largest), threads' stacks. */
+/* Codec states and tables (LZMA's are the largest) and thread stacks. */
 enum { FIXED_BYTES = 16 << 20, CHANNELS = 4 };
 static const double LEAST_SECONDS = 10, SECONDS_PER_MEGAPIXEL = 0.5;
 
@@ -32,8 +32,8 @@ static bool check_tiff_page(const struct tiff_page *page, const struct image_fil
     return tiles_are_sound || fail_damaged(f, "TIFF", "its tiles", e);
 }
 
-/* libtiff decodes a strip or a tile at a time, JPEG's with their colours at full size; it copies
- * what is coded where its bits are in the other order. */
+/* libtiff decodes one strip or tile at a time, for JPEG with chroma at full size. It copies the
+ * coded data if its bit order is reversed. */
 static struct sandbox_limits tiff_limits(const struct image_file *f, const struct tiff_page *page)
 {
     uint64_t pixels = page->width * page->height, rows = least_of(page->strip_rows, page->height);
@@ -48,8 +48,8 @@ static struct sandbox_limits tiff_limits(const struct image_file *f, const struc
                                    .user = budget ? budget->user : NULL};
 }
 
-/* The decoder's bitmap with the worker's memory, then the bitmap with our copy, then the copy as it
- * is turned. */
+/* The largest of three peaks: the decoder's bitmap with the worker's memory, the bitmap with our
+ * copy, and the copy before and after rotation. */
 static uint64_t tiff_decoding_bytes(const struct image_file *f, const struct tiff_page *page,
                                     const struct sandbox_limits *limits)
 {
@@ -60,7 +60,7 @@ static uint64_t tiff_decoding_bytes(const struct image_file *f, const struct tif
     return decoding > turned ? decoding : turned;
 }
 
-/* libtiff has colours multiplied by alpha. What is no alpha is left out. */
+/* libtiff returns premultiplied colors. Extra channels other than alpha are dropped. */
 static bool take_tiff_bitmap(struct image *out, const struct sandbox_image *image, bool alpha,
                              ey_err *e)
 {

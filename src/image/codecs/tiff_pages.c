@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TIFF directories: lists of tags, each list naming the next one's place. */
+/* Parses TIFF directories: lists of tags, each with the offset of the next list. */
 #include "image/codecs/tiff_pages.h"
 
 #include <string.h>
 
 enum { MAX_DIRECTORIES = 4096, MAX_TAGS = 4096 };
 
-/* The tags that are read. */
+/* The tags used here. */
 enum {
     TAG_SUBFILE_TYPE = 254,
     TAG_WIDTH = 256,
@@ -24,7 +24,7 @@ enum { SUBFILE_REDUCED = 1, SUBFILE_MASK = 4 };
 struct tiff_file {
     const uint8_t *bytes;
     size_t n;
-    bool big_endian, big; /* big: BigTIFF, with places of 8 bytes */
+    bool big_endian, big; /* big: BigTIFF, with 8-byte offsets */
 };
 
 static uint64_t tiff_value_at(const struct tiff_file *t, const uint8_t *p, size_t n)
@@ -43,7 +43,7 @@ bool tiff_is(const uint8_t *bytes, size_t n)
     return false;
 }
 
-/* False: it is no TIFF, or too short to say where its first directory is. */
+/* Returns false if it is not a TIFF or ends before its first directory's offset. */
 static bool tiff_open(struct tiff_file *t, const uint8_t *bytes, size_t n, uint64_t *first)
 {
     if (!tiff_is(bytes, n)) return false;
@@ -80,8 +80,8 @@ static bool tiff_directory_open(struct tiff_directory *d, const struct tiff_file
     return true;
 }
 
-/* The first value of a tag that has numbers; `otherwise` where the directory lacks it. Several
- * values of a tag may lie elsewhere in the file. */
+/* Returns the first value of a numeric tag, or `otherwise` if the directory lacks it. The values
+ * may be stored elsewhere in the file. */
 static uint64_t tag_value(const struct tiff_file *t, const struct tiff_directory *d, uint64_t tag,
                           uint64_t otherwise)
 {
@@ -136,8 +136,8 @@ static bool is_page(const struct tiff_file *t, const struct tiff_directory *d)
     return !(tag_value(t, d, TAG_SUBFILE_TYPE, 0) & (SUBFILE_REDUCED | SUBFILE_MASK));
 }
 
-/* All directories together have no more tags than fit in the file: a chain that runs into itself
- * ends there, and what a file costs is in proportion to its length. */
+/* Directories may not have more tags in total than fit in the file. This ends circular chains and
+ * bounds the cost by the file's length. */
 size_t tiff_find_pages(uint64_t *directories, size_t most, const uint8_t *bytes, size_t n)
 {
     struct tiff_file t;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WebP by libwebp: still images and the first frame of animations, alpha on white.
+/* Decodes WebP with libwebp: still images and the first frame of animations, alpha on white.
  *
- * What is coded without loss, alpha too, is decoded in another process (src/sandbox): its Huffman
- * tables take up to 20 KB for each 2.5 bytes of the file, which no header tells. */
+ * Lossless data, alpha included, is decoded in a sandboxed process (src/sandbox): its Huffman
+ * tables take up to 20 KB per 2.5 bytes of file, which no header announces. */
 #include <stdlib.h>
 #include <string.h>
 #include <webp/decode.h>
@@ -14,7 +14,7 @@
 #include "sandbox/sandbox.h"
 #include "sandbox/sandbox_message.h"
 
-/* What libwebp allocates besides what its frame's pixels take, and for a row. */
+/* libwebp's allocations besides the frame's pixels, fixed and per column. */
 enum { LOSSY_FORMAT = 1 }; /* of WebPBitstreamFeatures */
 enum { LIBWEBP_BYTES = 512 << 10, LIBWEBP_BYTES_PER_COLUMN = 256 };
 
@@ -22,7 +22,7 @@ struct webp_frame {
     const uint8_t *bytes;
     size_t n;
     int x, y, width, height;
-    bool lossless; /* it, or its alpha */
+    bool lossless; /* the image or its alpha */
 };
 
 struct webp_canvas {
@@ -30,7 +30,7 @@ struct webp_canvas {
     uint8_t *pixels;
 };
 
-/* Decodes a frame to its place on the canvas. */
+/* Decodes a frame into its position on the canvas. */
 static bool decode_frame(const struct webp_canvas *c, const struct webp_frame *frame)
 {
     WebPDecoderConfig config;
@@ -51,10 +51,10 @@ static bool frame_fits_canvas(const struct webp_canvas *c, const struct webp_fra
            frame->width <= c->width - frame->x && frame->height <= c->height - frame->y;
 }
 
-/* ---- frames without loss ---- */
+/* ---- lossless frames ---- */
 
-/* Groups of tables: as many as the encoder of libwebp makes at most, and as there can be in the
- * file (20 bits each) and in the image (one for 4x4 pixels). */
+/* Upper bound of Huffman table groups: what libwebp's encoder makes at most, what the file can hold
+ * (20 bits each), and one per 4x4 pixels. */
 static uint64_t table_groups(const struct webp_frame *frame)
 {
     enum { MOST = 2600, SPARE = 2 };
@@ -64,8 +64,8 @@ static uint64_t table_groups(const struct webp_frame *frame)
     return (least < MOST ? least : MOST) + SPARE;
 }
 
-/* libwebp has all pixels of a frame as ARGB, images of its transforms a quarter of that, and of
- * alpha a plane; a group of tables is 5004 entries of 4 bytes, with a colour cache of 11 bits. */
+/* libwebp holds a frame's pixels as ARGB, transform images of a quarter of that, and an alpha
+ * plane. A table group has 5004 entries of 4 bytes with an 11-bit color cache. */
 static struct sandbox_limits lossless_limits(const struct image_file *f,
                                              const struct webp_canvas *c,
                                              const struct webp_frame *frame)
@@ -110,7 +110,7 @@ static bool decode_frame_apart(const struct webp_canvas *c, const struct webp_fr
 
 /* ---- the canvas ---- */
 
-/* The canvas, before and after it is turned, and what decoding the frame takes besides. */
+/* The canvas before and after rotation, and the memory that decoding the frame takes besides. */
 static uint64_t webp_decoding_bytes(const struct image_file *f, const struct webp_canvas *c,
                                     const struct webp_frame *frame)
 {
@@ -131,8 +131,8 @@ static bool decode_frame_on(const struct webp_canvas *c, const struct webp_frame
     return decode_frame(c, frame) || fail_damaged(f, "WebP", NULL, e);
 }
 
-/* What a frame does not cover is transparent, or black in a file without alpha: as libwebp's own
- * animation decoder has it, and Pillow through it. */
+/* Pixels outside the frame are transparent, or black in a file without alpha, like in libwebp's
+ * animation decoder and Pillow. */
 static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct webp_frame *frame,
                           const struct image_file *f, ey_err *e)
 {
@@ -157,7 +157,7 @@ static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct
     return true;
 }
 
-/* The iterator must outlive what it points to. */
+/* The result is valid as long as the iterator. */
 static struct orientation_source webp_metadata(const WebPDemuxer *demux, const char *name,
                                                WebPChunkIterator *it)
 {
@@ -176,7 +176,7 @@ static int webp_orientation(const WebPDemuxer *demux)
     return orientation;
 }
 
-/* Anything unclear counts as what takes more. */
+/* Unclear cases count as lossless, which needs more memory. */
 static bool is_lossless(const uint8_t *bytes, size_t n)
 {
     WebPBitstreamFeatures features;
@@ -224,7 +224,7 @@ bool webp_decode(struct image *out, const struct image_file *f, ey_err *e)
     WebPData data = {f->bytes, f->n};
     if (WebPGetFeatures(f->bytes, f->n, &features) != VP8_STATUS_OK)
         return fail_damaged(f, "WebP", NULL, e);
-    WebPDemuxer *demux = WebPDemux(&data); /* none when the file is cut short */
+    WebPDemuxer *demux = WebPDemux(&data); /* NULL if the file is truncated */
     if (!demux) return fail_damaged(f, "WebP", NULL, e);
     bool ok = features.has_animation ? decode_animation(out, demux, f, e)
                                      : decode_still(out, &features, demux, f, e);
