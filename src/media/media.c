@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kind of URL it is, and the memory that holds image files. */
+/* Dispatches on the kind of URL, and manages the memory of image files. */
 #include "media/media_internal.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ bool media_fail_too_large(const struct media_policy *policy, ey_err *e)
 
 /* ---- memory ---- */
 
-/* n bytes more than `held`. */
+/* Takes n bytes from the budget, in addition to `held`. */
 static bool take_budget(size_t n, size_t held, const struct media_policy *policy, ey_err *e)
 {
     if (!policy->budget) return true;
@@ -67,7 +67,7 @@ bool media_reserve(struct media *out, size_t capacity, const struct media_policy
 void media_shrink(struct media *out)
 {
     void *bytes = out->n_bytes ? realloc(out->bytes, out->n_bytes) : NULL;
-    if (!bytes) return; /* it stays as it is */
+    if (!bytes) return; /* keep the larger block */
     if (out->budget) ey_budget_release(out->budget, out->held - out->n_bytes);
     out->bytes = bytes;
     out->held = out->n_bytes;
@@ -121,7 +121,7 @@ bool media_get(struct media *out, const char *url, size_t n, const struct media_
                ey_err *e)
 {
     *out = (struct media){0};
-    size_t blank = 0; /* as the URL standard strips it */
+    size_t blank = 0; /* the URL standard strips leading blanks */
     while (blank < n && (unsigned char)url[blank] <= ' ')
         blank++;
     url += blank;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses that a server may be sent to by a stranger's URL: those of the public internet alone.
- * What is not known to be public is refused, so that a range set aside later is refused as well
- * (IANA's special-purpose registries). */
+/* The addresses to which an untrusted URL may lead: only the public internet (IANA's
+ * special-purpose registries). Everything not known to be public is refused, so ranges reserved
+ * later are refused, too. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -18,14 +18,14 @@ struct range4 {
 static const struct range4 loopback4 = {IPV4(127, 0, 0, 0), 8};
 
 static const struct range4 refused4[] = {
-    {IPV4(0, 0, 0, 0), 8},        /* this network; 0.0.0.0 is this machine */
-    {IPV4(10, 0, 0, 0), 8},       /* private */
-    {IPV4(100, 64, 0, 0), 10},    /* carrier's NAT, and a cloud's metadata (100.100.100.200) */
-    {IPV4(127, 0, 0, 0), 8},      /* loopback */
-    {IPV4(168, 63, 129, 16), 32}, /* a cloud's host, in a public range */
-    {IPV4(169, 254, 0, 0), 16},   /* link-local, clouds' metadata */
+    {IPV4(0, 0, 0, 0), 8},     /* this network; 0.0.0.0 is this machine */
+    {IPV4(10, 0, 0, 0), 8},    /* private */
+    {IPV4(100, 64, 0, 0), 10}, /* carrier-grade NAT; Alibaba Cloud's metadata (100.100.100.200) */
+    {IPV4(127, 0, 0, 0), 8},   /* loopback */
+    {IPV4(168, 63, 129, 16), 32}, /* Azure's host, in a public range */
+    {IPV4(169, 254, 0, 0), 16},   /* link-local; cloud metadata */
     {IPV4(172, 16, 0, 0), 12},    /* private */
-    {IPV4(192, 0, 0, 0), 24},     /* protocols; a cloud's metadata */
+    {IPV4(192, 0, 0, 0), 24},     /* IETF protocols; Oracle Cloud's metadata */
     {IPV4(192, 0, 2, 0), 24},     /* documentation */
     {IPV4(192, 88, 99, 0), 24},   /* 6to4 relays */
     {IPV4(192, 168, 0, 0), 16},   /* private */
@@ -55,7 +55,7 @@ struct range6 {
     int bits;
 };
 
-/* Of 2000::/3, which is all that is public: */
+/* Exceptions within 2000::/3, the only public range: */
 static const struct range6 refused6[] = {
     {{0x20, 0x01, 0x00, 0x00}, 23}, /* protocols: Teredo, benchmarks, ORCHID */
     {{0x20, 0x01, 0x0d, 0xb8}, 32}, /* documentation */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data: URLs: the head is looked at, the rest is base64. */
+/* Decodes data: URLs: checks the head, then decodes the base64. */
 #include "media/media_internal.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static bool equals_ignoring_case(const char *text, size_t n, const char *other)
     return strlen(other) == n && strncasecmp(text, other, n) == 0;
 }
 
-/* What the file is, its own first bytes tell; a type that says otherwise is an error of the client.
- * "image" without a kind is common. */
+/* Whether a media type may be an image's. The file's own bytes decide the format; a contradicting
+ * type is the client's error. "image" without a subtype is common. */
 static bool may_be_image(const char *type, size_t n)
 {
     return n == 0 || equals_ignoring_case(type, n, "image") ||
@@ -30,8 +30,8 @@ static bool is_blank_in_head(char c)
     return c == ' ' || c == '\f';
 }
 
-/* The head without the tabs and line ends that the URL standard drops anywhere, and the blanks that
- * the Fetch standard drops at its ends. */
+/* Copies the head without tabs and line ends (URL standard) and without blanks at its ends (Fetch
+ * standard). */
 static size_t clean_head(char out[MAX_HEAD], const char *head, size_t length)
 {
     size_t n = 0;
@@ -42,7 +42,7 @@ static size_t clean_head(char out[MAX_HEAD], const char *head, size_t length)
     return n;
 }
 
-/* Blanks may stand before "base64" and round the media type, as browsers have it. */
+/* Like browsers, allows blanks before "base64" and around the media type. */
 static bool check_head(const char *url_head, size_t length, ey_err *e)
 {
     char head[MAX_HEAD];
@@ -55,7 +55,7 @@ static bool check_head(const char *url_head, size_t length, ey_err *e)
         word++;
     if (last <= type || !equals_ignoring_case(head + word, n - word, "base64"))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "the data: URL is not base64: data:image/png;base64,… is what can be read");
+                       "the data: URL is not base64; use data:image/png;base64,…");
     while (type && is_blank_in_head(head[type - 1]))
         type--;
     return may_be_image(head, type) ||
@@ -63,7 +63,7 @@ static bool check_head(const char *url_head, size_t length, ey_err *e)
                    (int)type, head);
 }
 
-/* What follows the comma; NULL with a message where the head is not an image's. */
+/* Returns the data after the comma. Fails with NULL if the head is not an image's. */
 static const char *find_base64_data(const char *url, size_t n, ey_err *e)
 {
     static const char scheme[] = "data:";

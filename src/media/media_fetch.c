@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images by http(s), from allowed hosts at public addresses only.
+/* Fetches images by http(s), from allowed hosts at public addresses only.
  *
- * libcurl parses the URL once, and what is checked is what it connects to by; the address is
- * checked where the socket is made, so a name that says something else the second time changes
- * nothing. Redirects come back here and are checked as the first URL was. No proxy is used,
- * whatever the environment says: it would resolve names by itself, behind the check. */
+ * libcurl parses the URL once, and the checked parts are the ones that it connects to. Addresses
+ * are checked when the socket is created, so a name that resolves differently the second time (DNS
+ * rebinding) gains nothing. Redirects return here and are checked like the first URL. Proxies are
+ * disabled whatever the environment says: a proxy would resolve names itself, after the check. */
 #include "media/media_internal.h"
 
 #include <string.h>
@@ -22,11 +22,11 @@ struct media_transfer {
     struct media *out;
     CURL *curl;
     CURLU *url;
-    double deadline; /* seconds_now() when time is up */
-    bool redirected; /* its URL is no longer the client's: messages do not show it */
-    bool refused;    /* an address was none that may be connected to */
-    size_t dropped;  /* bytes of a redirect's body */
-    bool stopped;    /* by a callback, which filled why */
+    double deadline; /* in terms of seconds_now() */
+    bool redirected; /* the URL is no longer the client's, so messages omit it */
+    bool refused;    /* a non-public address was refused */
+    size_t dropped;  /* bytes discarded of a redirect's body */
+    bool stopped;    /* a callback aborted the transfer and filled stop_error */
     ey_err stop_error;
 };
 
@@ -47,7 +47,7 @@ static bool host_allowed(const char *host, const struct media_policy *policy)
     return false;
 }
 
-/* Only what every resolver and certificate check understands alike. */
+/* Whether the host has only characters that all resolvers and certificate checks treat alike. */
 static bool plain_host(const char *host)
 {
     return host[0] &&
@@ -55,8 +55,7 @@ static bool plain_host(const char *host)
                strlen(host);
 }
 
-/* The host without what does not tell it from another: the dot of the root, the brackets of IPv6.
- */
+/* Normalizes a host: removes the trailing dot and the brackets of IPv6. */
 static void trim_host(char **host)
 {
     size_t n = strlen(*host);
@@ -104,7 +103,7 @@ static bool check_url(const struct media_transfer *f, ey_err *e)
     return ok;
 }
 
-/* In a parsed URL no other scheme than these two can be. */
+/* Whether a parsed URL's scheme is http or https. */
 static bool is_web(const char *url)
 {
     return strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0;
@@ -114,7 +113,7 @@ static bool set_url(struct media_transfer *f, const char *text, ey_err *e)
 {
     if (!is_web(text))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "Failed to fetch media from URL: it redirects to what is no http(s) URL");
+                       "Failed to fetch media from URL: it redirects to a URL other than http(s)");
     if (f->lib->curl_url_set(f->url, CURLUPART_URL, text, 0) != CURLUE_OK)
         return ey_fail(e, EY_BAD_REQUEST,
                        f->redirected
@@ -131,7 +130,7 @@ static bool address_allowed(const struct media_transfer *f, const struct sockadd
            (f->policy->allow_loopback && address_is_loopback(address));
 }
 
-/* One address that is not public, and the host is not trusted at all. */
+/* Refuses the whole host if any of its addresses is not public. */
 static curl_socket_t open_checked_socket(void *user, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct media_transfer *f = user;
@@ -161,7 +160,7 @@ static long fetch_status(const struct media_transfer *f)
     return status;
 }
 
-/* Doubling, so that a long header that lies costs nothing. */
+/* Appends with doubling capacity; a false Content-Length costs nothing. */
 static bool append_fetched(struct media_transfer *f, const char *bytes, size_t n, ey_err *e)
 {
     struct media *out = f->out;
@@ -236,7 +235,7 @@ static bool fail_fetch(const struct media_transfer *f, CURLcode code, ey_err *e)
                    (int)code);
 }
 
-/* Not above what a long holds on any machine, and never 0, which means no limit. */
+/* At least 1, because 0 means no limit to libcurl. */
 static long milliseconds_left(const struct media_transfer *f)
 {
     double left = (f->deadline - seconds_now()) * 1000;
@@ -250,7 +249,7 @@ static bool perform_fetch(struct media_transfer *f, ey_err *e)
     return code == CURLE_OK || fail_fetch(f, code, e);
 }
 
-/* Where a finished transfer points to; NULL when it was the last. */
+/* Returns a finished transfer's redirect target, or NULL if it was the last. */
 static const char *redirect_of(const struct media_transfer *f)
 {
     char *url = NULL;
@@ -314,7 +313,7 @@ static bool open_fetch_url(struct media_transfer *f, ey_err *e)
     return f->url || ey_fail_memory(e, "a URL", 0);
 }
 
-/* The text as a string of its own; longer ones are rejected. */
+/* Copies the URL and NUL-terminates it; rejects longer ones. */
 static bool copy_url(char *out, const char *url, size_t n, ey_err *e)
 {
     if (n > EY_MAX_URL_BYTES)

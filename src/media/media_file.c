@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file:// images, below one directory. The kernel resolves the path and refuses to leave it, so
- * that no link and no ".." needs to be understood here, nor can be exchanged between a check and
- * the opening. */
+/* Reads file: images below one directory. The kernel resolves the path and refuses to leave the
+ * directory, so links and ".." need not be interpreted here, nor can they be swapped between check
+ * and open. */
 #include "media/media_internal.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static bool decode_path(char *out, const char *path, size_t n, ey_err *e)
     return true;
 }
 
-/* file:/path, file:///path and file://localhost/path are the same (RFC 8089). */
+/* file:/path, file:///path and file://localhost/path are equivalent (RFC 8089). */
 bool media_file_path(char *out, const char *url, size_t n, ey_err *e)
 {
     static const char local[] = "localhost";
@@ -81,13 +81,12 @@ static int open_by_kernel(int dir, const char *path)
     long fd;
     int attempts = 0;
     do
-        fd = syscall(SYS_openat2, dir, path, &how,
-                     sizeof(how)); /* EAGAIN: something was renamed meanwhile */
+        fd = syscall(SYS_openat2, dir, path, &how, sizeof(how)); /* EAGAIN: a concurrent rename */
     while (fd < 0 && errno == EAGAIN && ++attempts < ATTEMPTS);
     return (int)fd;
 }
 
-/* One step down; a link is ELOOP or ENOTDIR. */
+/* Opens one path component; a link fails with ELOOP or ENOTDIR. */
 static int open_step(int from, const char *name, bool last)
 {
     return openat(from, name, (last ? OPEN_FLAGS : O_PATH | O_DIRECTORY | O_CLOEXEC) | O_NOFOLLOW);
@@ -122,7 +121,8 @@ int media_open_below(int dir, const char *path, bool walk)
 {
     int fd = walk ? -1 : open_by_kernel(dir, path);
     if (walk || (fd < 0 && (errno == ENOSYS || errno == EPERM)))
-        return open_by_walking(dir, path); /* EPERM: of a sandbox that does not know the call */
+        return open_by_walking(
+            dir, path); /* EPERM: from a seccomp sandbox that does not know the call */
     return fd;
 }
 
@@ -145,7 +145,7 @@ static bool fail_open(int problem, ey_err *e)
 
 /* ---- below the directory ---- */
 
-/* What follows "dir/" in path; NULL when it does not begin so. */
+/* Returns the path after "dir/", or NULL if it has another beginning. */
 static const char *rest_below(const char *path, const char *dir)
 {
     size_t n = strlen(dir);
@@ -155,7 +155,7 @@ static const char *rest_below(const char *path, const char *dir)
     return path + n + strspn(path + n, "/");
 }
 
-/* By the directory's name as the server was given it, or by its real one. */
+/* Accepts the directory as the server was given it, or its real path. */
 static const char *path_below(const char *path, const char *dir)
 {
     const char *rest = rest_below(path, dir);
@@ -182,7 +182,7 @@ static int open_image_file(const char *path, const char *dir_name, ey_err *e)
 
 /* ---- reading ---- */
 
-/* As long as it was when it was opened, or shorter where it was cut meanwhile. */
+/* Reads up to the size at opening; less if the file was truncated since. */
 static bool read_whole(struct media *out, int fd, size_t size, ey_err *e)
 {
     char *bytes = out->bytes;
@@ -202,7 +202,7 @@ static bool read_image_file(struct media *out, int fd, const struct media_policy
 {
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return ey_fail(e, EY_BAD_REQUEST, "what the file:// URL names is not a regular file");
+        return ey_fail(e, EY_BAD_REQUEST, "the path of the file:// URL is not a regular file");
     if ((uint64_t)st.st_size > media_max_bytes(policy)) return media_fail_too_large(policy, e);
     size_t size = (size_t)st.st_size;
     return media_reserve(out, size, policy, e) && read_whole(out, fd, size, e);

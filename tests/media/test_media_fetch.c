@@ -205,10 +205,10 @@ static void redirects_are_checked(void **state)
         {"/to/http://10.0.0.1/latest/meta-data", "not at a public address"},
         {"/to/http://169.254.169.254/latest/meta-data", "not at a public address"},
         {"/to/http://0.0.0.0/", "not at a public address"},
-        {"/to/file:///etc/passwd", "no http(s) URL"},
-        {"/to/ftp://127.0.0.1/", "no http(s) URL"},
-        {"/to/gopher://127.0.0.1/", "no http(s) URL"},
-        {"/to/data:image/png;base64,AAEC", "no http(s) URL"},
+        {"/to/file:///etc/passwd", "a URL other than http(s)"},
+        {"/to/ftp://127.0.0.1/", "a URL other than http(s)"},
+        {"/to/gopher://127.0.0.1/", "a URL other than http(s)"},
+        {"/to/data:image/png;base64,AAEC", "a URL other than http(s)"},
         {"/to/http://127.0.0.1:99999/", "malformed"},
     };
     struct media_policy policy = open_policy();
