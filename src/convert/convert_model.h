@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint in another format, without loss: safetensors (plain, or compressed-tensors'
+/* Converts a checkpoint to another format without loss: safetensors (plain, or compressed-tensors'
  * pack-quantized and mxfp4-pack-quantized) or GGUF. */
 #ifndef EY_CONVERT_MODEL_H
 #define EY_CONVERT_MODEL_H
@@ -12,15 +12,15 @@
 struct convert_source {
     struct checkpoint *ckpt;
     const struct text_shape *text;
-    const struct vision_shape *vision; /* depth 0: none */
-    struct quantization quantization;  /* what config.json says of it */
+    const struct vision_shape *vision; /* depth 0 for a text-only model */
+    struct quantization quantization;  /* from config.json */
     struct pool *pool;
-    const ey_engine_options *options; /* for progress */
-    bool to_float32;                  /* matrices that the other format cannot hold */
+    const ey_engine_options *options; /* for the progress callback */
+    bool to_float32; /* write matrices that the other format cannot hold as float32 */
 };
 
-/* To a file, and where the model reads images to mmproj-FILE beside it, or to a folder; nothing may
- * be there. A failure leaves nothing behind. */
+/* Convert to a GGUF file (and mmproj-FILE beside it for a vision encoder), or to a safetensors
+ * directory. `out` must not exist. A failure leaves nothing behind. */
 bool convert_to_gguf(const struct convert_source *source, const char *out,
                      ey_convert_report *report, ey_err *e);
 bool convert_to_safetensors(const struct convert_source *source, const char *out,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files as llama.cpp and eyelet read them. */
+/* Exports to GGUF files for llama.cpp and eyelet. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@ struct gguf_export {
     struct export_plan plan;
     const struct gguf_arch *arch;
     json_object *tokenizer;
-    char name[FILES][OUTPUT_NAME_BYTES]; /* of the files */
+    char name[FILES][OUTPUT_NAME_BYTES]; /* final names */
     struct gguf_writer file[FILES];
-    int file_of[FILES]; /* their numbers in `out` */
-    uint64_t *offset;   /* [plan.n, 2] the second: of another frame, or a factor */
+    int file_of[FILES]; /* indices in `out` */
+    uint64_t *offset;   /* [plan.n, 2]; the second is for the other frame or a global scale */
     struct output_folder out;
 };
 
@@ -51,7 +51,7 @@ static bool file_name_of(char out[GGUF_NAME_BYTES], const struct gguf_export *x,
                             t->view->file, t->name, x->arch->name);
 }
 
-/* A convolution over two frames is a tensor for each. */
+/* GGUF stores a convolution over two frames as one tensor per frame. */
 static void add_patch_frames(struct gguf_export *x, size_t i)
 {
     const struct planned_tensor *p = &x->plan.tensor[i];
@@ -61,7 +61,7 @@ static void add_patch_frames(struct gguf_export *x, size_t i)
     x->offset[2 * i + 1] = gguf_writer_add(w, "v.patch_embd.weight.1", p->plan.dtype, frame, 4);
 }
 
-/* "NAME.weight" has its factor at "NAME.scale". */
+/* The global scale of "NAME.weight" is "NAME.scale". */
 static void add_factor(struct gguf_export *x, size_t i, struct gguf_writer *w, const char *name)
 {
     static const int64_t one = 1;
@@ -92,7 +92,7 @@ static bool name_gguf_tensors(struct gguf_export *x, ey_err *e)
 
 /* ---- metadata ---- */
 
-/* What most matrices are. */
+/* The general.file_type of most matrices. */
 static uint32_t file_type_of(const struct export_plan *p)
 {
     static const struct {
@@ -126,7 +126,7 @@ static bool put_metadata(struct gguf_export *x, ey_err *e)
 
 /* ---- bytes ---- */
 
-/* Rows i and i + half of a head become neighbours. */
+/* Interleaves rows i and i + half of each head, as llama.cpp expects. */
 static bool pair_rows(const struct gguf_export *x, const struct planned_tensor *p, uint8_t *data,
                       ey_err *e)
 {
@@ -147,7 +147,7 @@ static bool pair_rows(const struct gguf_export *x, const struct planned_tensor *
     return true;
 }
 
-/* [out, colors, frames, rows, columns] → those of one frame. */
+/* Extracts one frame of [out, colors, frames, rows, columns]. */
 static void take_frame(uint8_t *out, const uint8_t *data, const struct planned_tensor *p, int frame)
 {
     const int64_t *s = p->stored->shape;
@@ -212,9 +212,9 @@ static bool write_files(struct gguf_export *x, ey_err *e)
     return ok;
 }
 
-/* ---- what was written ---- */
+/* ---- verification ---- */
 
-/* Reads it as anybody would: headers, names, and the tokenizer that is in it. */
+/* Reopens the written files and checks headers, names and tokenizer. */
 static bool check_written(const struct gguf_export *x, ey_err *e)
 {
     char path[EY_MAX_PATH], mmproj[EY_MAX_PATH];
@@ -232,7 +232,7 @@ static bool check_written(const struct gguf_export *x, ey_err *e)
     return ok;
 }
 
-/* mmproj-NAME beside NAME. */
+/* Writes the path mmproj-NAME beside NAME. */
 static bool mmproj_path(char out[EY_MAX_PATH], const struct gguf_export *x, const char *path,
                         ey_err *e)
 {
@@ -254,7 +254,7 @@ static bool commit_files(struct gguf_export *x, const char *path, ey_err *e)
     return false;
 }
 
-/* ---- all ---- */
+/* ---- export ---- */
 
 static bool open_export(struct gguf_export *x, const struct convert_source *source,
                         const char *path, ey_err *e)
@@ -264,7 +264,8 @@ static bool open_export(struct gguf_export *x, const struct convert_source *sour
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char mmproj[EY_MAX_PATH];
     if (checkpoint_is_gguf(source->ckpt))
-        return ey_fail(e, EY_BAD_REQUEST, "%.400s: it is GGUF already",
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "%.400s: it is already GGUF; name a directory to convert it to safetensors",
                        checkpoint_directory(source->ckpt));
     x->arch = type ? gguf_arch_of_model(json_object_get_string(type)) : NULL;
     if (!x->arch)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each tensor of a checkpoint becomes, found out before anything is written. Private to
- * src/convert. */
+/* Decides the new form of each tensor before anything is written. Private to src/convert. */
 #ifndef EY_EXPORT_PLAN_H
 #define EY_EXPORT_PLAN_H
 
@@ -11,7 +10,7 @@ struct planned_tensor {
     const struct stored_tensor *stored;
     struct weight_plan plan;
     size_t size[FORM_PARTS];
-    float factor; /* of NVFP4 blocks; 0: none */
+    float factor; /* global scale of NVFP4 blocks; 0: none */
 };
 
 enum export_format { EXPORT_SAFETENSORS, EXPORT_GGUF };
@@ -21,15 +20,16 @@ struct export_plan {
     struct stored_tensors stored;
     struct planned_tensor *tensor; /* [n] */
     size_t n;
-    uint64_t bytes;       /* of all tensors, as they will be */
-    enum dtype main_type; /* of plain matrices: BF16, F16 or F32 */
+    uint64_t bytes;       /* total size of the converted tensors */
+    enum dtype main_type; /* type of plain matrices: BF16, F16 or F32 */
 };
 
-/* Fails where a matrix cannot be kept and source->to_float32 does not say what to do. */
+/* Makes the plan and fills in the report. Fails if the format cannot hold a matrix and
+ * source->to_float32 is not set. */
 bool export_plan_make(struct export_plan *p, const struct convert_source *source,
                       enum export_format format, ey_convert_report *report, ey_err *e);
 void export_plan_free(struct export_plan *p);
-/* A tensor in its new form; the caller frees it. */
+/* Converts tensor i; the caller frees it. */
 bool export_plan_form(struct formed_weight *out, const struct export_plan *p, size_t i, ey_err *e);
 void export_progress(const struct export_plan *p, size_t done);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder as transformers, vLLM and the compressed-tensors package read it. */
+/* Exports to a safetensors directory for transformers, vLLM and the compressed-tensors package. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define SHARD_BYTES ((uint64_t)4 << 30)
 enum { MAX_PARTS = 4, MAX_SCHEMES = 16, MAX_SMALL_FILE = 64 << 20 };
 
-/* A tensor of a file. */
+/* One tensor of a shard. */
 struct shard_part {
     char name[SOURCE_MAX_NAME + 16];
     enum dtype dtype;
@@ -29,7 +29,7 @@ struct shard_tensor {
     int n_parts, shard;
 };
 
-/* Matrices that are quantized alike are a group of config.json. */
+/* A config group of config.json: matrices quantized alike. */
 struct scheme {
     enum weight_form form;
     int bits, group;
@@ -45,7 +45,7 @@ struct safetensors_export {
     struct output_folder out;
 };
 
-/* ---- what there will be ---- */
+/* ---- layout of the output ---- */
 
 static void add_shard_part(struct shard_tensor *t, const char *name, const char *suffix,
                            enum dtype dtype, int64_t rows, int64_t cols)
@@ -89,7 +89,7 @@ static bool same_scheme(const struct scheme *s, const struct weight_plan *p)
            s->has_zeros == p->has_zeros;
 }
 
-/* The scheme of a quantized matrix, new ones are added; -1: there is none, or no room. */
+/* Finds or adds the scheme of a matrix. Returns -1 if it is plain or there are too many schemes. */
 static int scheme_of(struct safetensors_export *x, const struct weight_plan *p)
 {
     if (p->form != FORM_CODES && p->form != FORM_MXFP4) return -1;
@@ -138,7 +138,7 @@ static bool write_shard_tensor(struct safetensors_export *x, const struct safete
     struct formed_weight f;
     bool ok = export_plan_form(&f, &x->plan, i, e);
     for (int k = 0, part = 0; ok && k < t->n_parts; k++) {
-        if (t->part[k].dtype == DTYPE_I64) { /* the shape */
+        if (t->part[k].dtype == DTYPE_I64) { /* weight_shape */
             ok = safetensors_write_data(file, shape, 2 * sizeof(*shape), t->part[k].offset);
         } else {
             while (!f.size[part])
@@ -236,7 +236,7 @@ static const char *format_of(const struct scheme *s)
     return s->form == FORM_MXFP4 ? "mxfp4-pack-quantized" : "pack-quantized";
 }
 
-/* One scheme is all linear layers', of several each names its own. */
+/* A single scheme targets "Linear"; several list their layers. */
 static json_object *targets_of(const struct safetensors_export *x, int scheme)
 {
     if (x->n_schemes == 1) return text_list("Linear");
@@ -247,7 +247,7 @@ static json_object *targets_of(const struct safetensors_export *x, int scheme)
     return list;
 }
 
-/* Linear layers that stay plain. */
+/* Lists the linear layers that are not quantized. */
 static json_object *plain_modules(const struct safetensors_export *x)
 {
     json_object *list = text_list("lm_head");
@@ -322,7 +322,7 @@ static bool write_exported_config(struct safetensors_export *x, ey_err *e)
 
 /* ---- the other files ---- */
 
-/* The text of an added token; NULL: it has none. */
+/* The text of an added token, or NULL if the id is not one. */
 static const char *added_token(const json_object *tokenizer, int64_t id)
 {
     json_object *added = json_member_of_type(tokenizer, "added_tokens", json_type_array);
@@ -334,7 +334,7 @@ static const char *added_token(const json_object *tokenizer, int64_t id)
     return NULL;
 }
 
-/* What transformers wants to know besides. */
+/* Writes the tokenizer_config.json that transformers needs in addition. */
 static bool write_tokenizer_config(struct safetensors_export *x, const json_object *tokenizer,
                                    ey_err *e)
 {
@@ -357,8 +357,8 @@ static bool write_tokenizer_config(struct safetensors_export *x, const json_obje
     return ok;
 }
 
-/* The tokenizers package counts added tokens up behind the vocabulary, whatever their ids, unless
- * they are in it. */
+/* Copies added tokens into the vocabulary. Otherwise the tokenizers package renumbers them from the
+ * vocabulary's end, whatever their ids. */
 static bool add_to_vocabulary(json_object *tokenizer, ey_err *e)
 {
     json_object *vocab = json_member(json_member(tokenizer, "model"), "vocab"),
@@ -378,7 +378,7 @@ static bool add_to_vocabulary(json_object *tokenizer, ey_err *e)
     return ok || ey_fail_memory(e, "tokenizer.json", 0);
 }
 
-/* Of a GGUF file: what its metadata says. */
+/* Writes the JSON files of a GGUF source from its metadata. */
 static bool write_gguf_files(struct safetensors_export *x, ey_err *e)
 {
     static const char *const names[] = {"generation_config.json", "preprocessor_config.json"};
@@ -403,7 +403,8 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Neither weights nor what is written anew, or says how weights were quantized. */
+/* Whether a file is copied: not weights, not files written anew, and none that describes the old
+ * quantization. */
 static bool is_copied_file(const char *name)
 {
     static const char *const left[] = {".safetensors",
@@ -451,9 +452,9 @@ static bool copy_small_files(struct safetensors_export *x, ey_err *e)
     return ok;
 }
 
-/* ---- all ---- */
+/* ---- export ---- */
 
-/* Whether its matrices are in another program's layout. */
+/* Whether the matrices have another program's layout. */
 static bool has_foreign_codes(const struct checkpoint *ckpt)
 {
     for (size_t i = 0; i < checkpoint_count(ckpt); i++)

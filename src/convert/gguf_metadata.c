@@ -20,7 +20,7 @@ static int64_t number_of(const json_object *object, const char *key, int64_t mis
 
 /* ---- the text model ---- */
 
-/* What a repository is called: the folder, of a snapshot in a cache its repository's. */
+/* The model's name: the directory's, or for a snapshot in the cache its repository's. */
 static void model_name(char out[256], const struct checkpoint *ckpt)
 {
     char path[EY_MAX_PATH];
@@ -33,7 +33,7 @@ static void model_name(char out[256], const struct checkpoint *ckpt)
     snprintf(out, 256, "%.255s", repository ? repository + 2 : name);
 }
 
-/* Keys of an architecture begin with its name. */
+/* Keys prefixed with the architecture's name. */
 struct arch_keys {
     struct gguf_writer *w;
     const char *arch;
@@ -90,7 +90,7 @@ static void put_shape(const struct arch_keys *k, const struct convert_source *so
     put_arch_u32(k, "n_deepstack_layers", source->vision->n_deepstack);
 }
 
-/* What generation_config.json recommends where it samples. */
+/* Writes generation_config.json's sampling parameters, if it enables sampling. */
 static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
 {
     static const char *const names[][2] = {
@@ -111,7 +111,7 @@ static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err 
     return true;
 }
 
-/* Of tokenizer_config.json, or the file that newer ones keep it in. */
+/* Writes the chat template, from tokenizer_config.json or the separate file of newer models. */
 static bool put_template(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
 {
     char path[EY_MAX_PATH];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json → the tokenizer in a GGUF file's metadata. */
+/* Converts tokenizer.json to GGUF metadata. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 enum { KIND_NORMAL = 1, KIND_CONTROL = 3, KIND_USER_DEFINED = 4, KIND_UNUSED = 5, KIND_BYTE = 6 };
 
 struct vocabulary_token {
-    const char *text; /* [n]; NULL: the id has none */
+    const char *text; /* [n]; NULL if the id has no token */
     size_t n;
     int kind;
     float score;
@@ -22,7 +22,7 @@ struct vocabulary_export {
     const json_object *tokenizer, *model;
     struct vocabulary_token *token; /* [n] */
     size_t n;
-    bool pieces; /* of SentencePiece, which has scores and no bytes in letters */
+    bool pieces; /* SentencePiece: has scores, and no byte-to-letter mapping */
     ey_err *e;
 };
 
@@ -85,7 +85,7 @@ static bool read_added(struct vocabulary_export *v)
 
 /* ---- merges ---- */
 
-/* "A B" or ["A", "B"] as A, between, B; false: it is neither. */
+/* Appends a merge ("A B" or ["A", "B"]) as A, between, B. Returns false if it is neither. */
 static bool merge_text(struct buf *out, json_object *pair, const char *between)
 {
     buf_clear(out);
@@ -99,7 +99,7 @@ static bool merge_text(struct buf *out, json_object *pair, const char *between)
 
 static bool fail_merge(const struct vocabulary_export *v, size_t i)
 {
-    return ey_fail(v->e, EY_BAD_MODEL, "%.400s/tokenizer.json: merge %zu is no pair",
+    return ey_fail(v->e, EY_BAD_MODEL, "%.400s/tokenizer.json: merge %zu is not a pair of tokens",
                    vocabulary_path(v), i);
 }
 
@@ -118,8 +118,7 @@ static bool put_merges(struct gguf_writer *w, const struct vocabulary_export *v)
     return ok;
 }
 
-/* The earlier its first merge, the better a token; those that no merge makes are the worst, by
- * their ids. */
+/* Scores tokens by their first merge, earliest best. Tokens without a merge come last, by id. */
 static bool score_pieces(struct vocabulary_export *v)
 {
     json_object *merges = json_member_of_type(v->model, "merges", json_type_array),
@@ -138,9 +137,9 @@ static bool score_pieces(struct vocabulary_export *v)
     return ok;
 }
 
-/* ---- ids with a meaning ---- */
+/* ---- special ids ---- */
 
-/* The token that is put before a prompt; -1: none is. */
+/* The token put before a prompt, or -1. */
 static int64_t bos_of(const struct vocabulary_export *v)
 {
     const json_object *post = json_member(v->tokenizer, "post_processor");
@@ -168,7 +167,7 @@ static int64_t unknown_of(const struct vocabulary_export *v)
     return -1;
 }
 
-/* The first of generation_config.json's, else config.json's; -1: none is said. */
+/* The first EOS id of generation_config.json, else of config.json, or -1. */
 static int64_t eos_of(const struct vocabulary_export *v)
 {
     const json_object *config = checkpoint_config(v->source->ckpt), *generation = NULL,
@@ -188,7 +187,7 @@ static void put_id(struct gguf_writer *w, const char *key, int64_t id)
     if (id >= 0) gguf_put_u32(w, key, (uint32_t)id);
 }
 
-/* ---- all ---- */
+/* ---- export ---- */
 
 static void put_tokens(struct gguf_writer *w, const struct vocabulary_export *v)
 {
@@ -216,8 +215,8 @@ static bool put_kind(struct gguf_writer *w, const struct vocabulary_export *v)
                *model = v->pieces ? "llama" : "gpt2";
     if (!pre)
         return ey_fail(v->e, EY_BAD_REQUEST,
-                       "%.400s/tokenizer.json: it cuts texts in a way that GGUF files have no name "
-                       "for; the model cannot be converted",
+                       "%.400s/tokenizer.json: GGUF has no name for its pre-tokenizer"
+                       "; the model cannot be converted",
                        vocabulary_path(v));
     gguf_put_text(w, "tokenizer.ggml.model", model, strlen(model));
     gguf_put_text(w, "tokenizer.ggml.pre", pre, strlen(pre));
@@ -251,7 +250,7 @@ bool gguf_put_tokenizer(struct gguf_writer *w, const struct convert_source *sour
     return ok;
 }
 
-/* ---- what a reader makes of it ---- */
+/* ---- verification ---- */
 
 static bool fail_lost(const char *path, const char *what, const char *of, ey_err *e)
 {
@@ -296,7 +295,7 @@ static bool added_agree(const json_object *was, const json_object *is, const cha
     return true;
 }
 
-/* Whether a token of SentencePiece's is white space alone. */
+/* Whether a SentencePiece token is only whitespace. */
 static bool is_blank_run(const char *text)
 {
     static const char blank[] = "\xe2\x96\x81";
@@ -305,9 +304,10 @@ static bool is_blank_run(const char *text)
     return !*text;
 }
 
-/* Of SentencePiece's only what they make: a file has no order among ways to make one token. Runs of
- * blanks have equal scores there, so that they lie among each other in any order: as long as two
- * single ones are joined last, the run at the left grows first, and texts are cut alike. */
+/* Compares merges. For SentencePiece only their results count, because a GGUF file does not order
+ * the ways to make one token. Runs of blanks have equal scores there, in any order among each
+ * other; as long as two single blanks are merged last, the leftmost run grows first and texts are
+ * tokenized alike. */
 static bool merges_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
     json_object *a = json_member(json_member(was, "model"), "merges"),

@@ -16,11 +16,10 @@
 bool output_fail(const struct output_folder *o, const char *path, ey_err *e)
 {
     if (errno_is_disk_full())
-        return ey_fail(
-            e, EY_IO,
-            "%.400s: the disk is full; %.2f GB are written. Nothing of it was kept: make "
-            "room or name a place on another disk",
-            path, (double)o->bytes / 1e9);
+        return ey_fail(e, EY_IO,
+                       "%.400s: the disk is full; the output takes %.2f GB. Nothing was kept: make "
+                       "room or name a place on another disk",
+                       path, (double)o->bytes / 1e9);
     return ey_fail(e, EY_IO, "%.400s: %s", path, strerror(errno));
 }
 
@@ -28,10 +27,11 @@ static bool check_room(const struct output_folder *o, const char *path, ey_err *
 {
     uint64_t room;
     if (!system_free_space(path, &room) || room >= o->bytes + SPARE_BYTES) return true;
-    return ey_fail(e, EY_IO,
-                   "%.2f GB are written and %.300s has room for %.2f; make room or name a place on "
-                   "another disk",
-                   (double)o->bytes / 1e9, path, (double)room / 1e9);
+    return ey_fail(
+        e, EY_IO,
+        "the output takes %.2f GB and %.300s has room for %.2f GB; make room or name a place on "
+        "another disk",
+        (double)o->bytes / 1e9, path, (double)room / 1e9);
 }
 
 bool output_folder_open(struct output_folder *o, const char *path, uint64_t bytes, ey_err *e)
@@ -42,12 +42,12 @@ bool output_folder_open(struct output_folder *o, const char *path, uint64_t byte
     while (n > 1 && path[n - 1] == '/')
         n--;
     if (lstat(path, &there) == 0)
-        return ey_fail(e, EY_BAD_REQUEST, "%.500s: it exists already; name a new one", path);
+        return ey_fail(e, EY_BAD_REQUEST, "%.500s: already exists; name a new one", path);
     if (!check_room(o, path, e)) return false;
     if (snprintf(o->temporary, sizeof(o->temporary), "%.*s.part-%ld", (int)n, path,
                  (long)getpid()) >= (int)sizeof(o->temporary)) {
         o->temporary[0] = 0;
-        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: too long a path", path);
+        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is too long", path);
     }
     if (mkdir(o->temporary, 0777) == 0) return true;
     output_fail(o, o->temporary, e);
@@ -59,7 +59,7 @@ int output_file_create(struct output_folder *o, const char *name, ey_err *e)
 {
     char path[EY_MAX_PATH];
     if (o->n == OUTPUT_MAX_FILES || strlen(name) >= OUTPUT_NAME_BYTES) {
-        ey_fail(e, EY_IO, "%.100s: too many files, or too long a name", name);
+        ey_fail(e, EY_IO, "%.100s: too many files, or the name is too long", name);
         return -1;
     }
     if (!path_join(path, o->temporary, name, e)) return -1;

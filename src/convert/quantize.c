@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole matrices: blocks and rows shared out among threads. */
+/* Quantizes whole matrices, with blocks and rows distributed among threads. */
 #include "convert/quantize.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ static void quantize_fp8_blocks(void *context, size_t begin, size_t end, int thr
             atomic_store(&job->failed, true);
 }
 
-/* Rows begin .. of one word's zeros. */
+/* Quantizes the rows whose zero points share one word, from row `begin` on. */
 static bool quantize_int4_word_rows(const struct quantize_job *m, int64_t begin)
 {
     struct int4_scale scales_out[EY_MAX_WIDTH / INT4_MIN_GROUP];
@@ -128,7 +128,7 @@ bool quantize_weight(struct tensor *out, void *memory, const struct tensor *w, s
     return !atomic_load(&job.failed);
 }
 
-/* ---- how well ---- */
+/* ---- error ---- */
 
 static void quantize_sampled_rows(void *context, size_t begin, size_t end, int thread)
 {

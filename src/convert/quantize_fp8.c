@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block FP8: the largest magnitude of each 128 x 128 block becomes 448, the largest e4m3 number,
- * and the block's scale undoes that. */
+/* Block FP8: each 128 x 128 block is scaled so that its largest magnitude becomes 448, the largest
+ * e4m3 number. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define E4M3_MAX 448.0f
 
-/* Rounds to e4m3, to even, saturating at 448. Branch-free, so that it vectorizes. */
+/* Rounds to e4m3, half to even, saturating at 448. Branch-free, so that it vectorizes. */
 static uint8_t f32_to_e4m3(float value)
 {
     uint32_t bits, sign;
@@ -19,13 +19,12 @@ static uint8_t f32_to_e4m3(float value)
     bits &= 0x7fffffff;
     float magnitude, tiny;
     memcpy(&magnitude, &bits, sizeof(magnitude));
-    tiny = magnitude + 0x1p14f; /* its last bit is worth 2^-9, e4m3's least step */
+    tiny = magnitude + 0x1p14f; /* its last bit is worth 2^-9, e4m3's smallest step */
     uint32_t small, large = (bits + 0x7ffff + (bits >> 20 & 1)) >> 20;
     memcpy(&small, &tiny, sizeof(small));
-    small -= 0x46800000; /* bits of 2^14 */
+    small -= 0x46800000; /* the bits of 2^14 */
     large = large > (120u << 3) + 126 ? 126 : large - (120u << 3);
-    return (uint8_t)(sign |
-                     (bits < 0x3c800000 ? small : large)); /* 2^-6: below are subnormal numbers */
+    return (uint8_t)(sign | (bits < 0x3c800000 ? small : large)); /* subnormal below 2^-6 */
 }
 
 static int64_t min_i64(int64_t a, int64_t b)

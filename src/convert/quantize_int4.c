@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Int4: each value of a group of 32, 64 or 128 columns of a row becomes (q - zero) * scale, q and
- * zero 0 .. 15.
+/* Int4: each value of a group (32, 64 or 128 columns of a row) becomes (q - zero) * scale, with q
+ * and zero in 0 .. 15.
  *
- * The search minimizes the sum of h * (x - d * s)^2 over scale s and zero, d = q - zero. For given
- * d the best scale is s = sum(h*x*d) / sum(h*d^2), and the sum is then sum(h*x^2) - sum(h*x*d)^2 /
- * sum(h*d^2). So values are quantized with several trial scales and zeros, those that reach the
- * largest sum(h*x*d)^2 / sum(h*d^2) are kept, their s becomes BF16, and q and s are refined from
- * each other while that helps.
+ * The search minimizes the sum of h * (x - d * s)^2 over scale s and zero, where d = q - zero. For
+ * given d the best scale is s = sum(h*x*d) / sum(h*d^2), which leaves sum(h*x^2) - sum(h*x*d)^2 /
+ * sum(h*d^2). So values are quantized with several trial scales and zeros, the trial with the
+ * largest sum(h*x*d)^2 / sum(h*d^2) wins, its s is rounded to BF16, and q and s are refined
+ * alternately while that helps.
  *
- * Sums run in sixteen lanes in a fixed order, so every machine and instruction set finds the same
+ * Sums run in sixteen lanes in a fixed order, so all machines and instruction sets compute the same
  * bits. */
 #include <float.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 
 enum { LANES = 16, REFINE_STEPS = 4 };
 
-/* As in ref_linear.c: one source, the widest registers that the machine has. */
+/* As in ref_linear.c: one source, compiled for the widest registers of the machine. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__has_feature)
 #define WIDEST __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -30,16 +30,16 @@ enum { LANES = 16, REFINE_STEPS = 4 };
 
 #define MIN_NORMAL 0x1p-126f
 
-/* A trial scale is the group's range / t: beyond 15 clips its ends; below leaves some of the 16
- * values unused. The zero then balances both ends, or is next to that. */
+/* A trial scale is the group's range / t: t > 15 clips the ends, t < 15 leaves some of the 16
+ * values unused. The zero balances both ends, or is one of its neighbors. */
 static const float trial_ranges[] = {10.5f, 11.75f, 12.75f, 13.5f, 14.25f,
                                      15,    15.75f, 16.75f, 18,    19.75f};
 enum { TRIALS = sizeof(trial_ranges) / sizeof(trial_ranges[0]) };
 
-/* A group, times the reciprocal of its largest magnitude. */
+/* A group, divided by its largest magnitude. */
 struct int4_group_values {
     float x[INT4_MAX_GROUP], hx[INT4_MAX_GROUP], h[INT4_MAX_GROUP];
-    float low, high; /* least and largest of x, or 0 */
+    float low, high; /* smallest and largest of x and 0 */
     int n;
 };
 
@@ -51,7 +51,7 @@ INLINE float int4_lanes_sum(float part[LANES])
     return part[0];
 }
 
-/* d of a value, as a number: the nearest integer, to even, from -zero to 15 - zero. */
+/* Returns d as a float: the nearest integer, half to even, in -zero .. 15 - zero. */
 INLINE float round_to_int4(float v, float zero)
 {
     v = (v + 0x1.8p23f) - 0x1.8p23f;
@@ -59,7 +59,7 @@ INLINE float round_to_int4(float v, float zero)
     return v > 15 - zero ? 15 - zero : v;
 }
 
-/* sum(h*x*d) and sum(h*d^2) of the values that a scale and a zero give. */
+/* sum(h*x*d) and sum(h*d^2) for a scale and a zero. */
 struct least_squares {
     float xd, dd;
 };
@@ -93,7 +93,7 @@ static float round_to_bf16(float value)
     return bf16_to_f32(f32_to_bf16(value));
 }
 
-/* What is best so far; scales are those of the group as it is, BF16 numbers at the end. */
+/* The best choice so far. Scales are relative to the group as it is, and BF16 at the end. */
 struct scale_choice {
     float scale, zero, noise;
 };
@@ -150,7 +150,7 @@ struct int4_scale quantize_int4_group(uint8_t *quantized, double *noise, const f
     struct int4_group_values g = {.n = n};
     const float max_abs = max_magnitude(x, n);
     *noise = 0;
-    if (!(max_abs >= 0x1p-100f)) { /* nothing there */
+    if (!(max_abs >= 0x1p-100f)) { /* an all-zero group */
         for (int i = 0; i < n; i++)
             quantized[i] = MIDDLE;
         return (struct int4_scale){f32_to_bf16(MIN_NORMAL), MIDDLE};

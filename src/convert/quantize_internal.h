@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of one block or group. Private to src/convert. */
+/* Quantizes one block or group. Private to src/convert. */
 #ifndef EY_QUANTIZE_BLOCKS_H
 #define EY_QUANTIZE_BLOCKS_H
 
 #include "convert/quantize.h"
 
-/* A recipe that is being executed. */
+/* The execution of a recipe. */
 struct quantize_job {
     const struct tensor *source;
-    const float *importance; /* NULL: 1 */
+    const float *importance; /* per column; NULL: all 1 */
     int64_t rows, cols;
     int group_size;
     uint8_t *quantized;
@@ -19,8 +19,8 @@ struct quantize_job {
 
 /* ---- fp8.c ---- */
 
-/* Quantizes the 128 x 128 values (fewer at the edges) of block row `r`, block column `c`. False:
- * one is not finite. */
+/* Quantizes the 128 x 128 block (smaller at the edges) of block row r and block column c. Returns
+ * false if a value is not finite. */
 bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c);
 
 /* ---- int4.c ---- */
@@ -30,12 +30,13 @@ struct int4_scale {
     uint8_t zero;   /* 0 .. 15 */
 };
 
-/* Quantizes a group of x; *noise becomes the sum of h * (x - (q - zero) * scale)^2. h NULL: 1. */
+/* Quantizes x[n], one group. Sets *noise to the sum of h * (x - (q - zero) * scale)^2; h may be
+ * NULL for all 1. */
 struct int4_scale quantize_int4_group(uint8_t *quantized, double *noise, const float *x,
                                       const float *h, int n);
 
-/* Quantizes one row into quantized[cols/2] and out[cols/group]; adds its noise and signal. False: a
- * value is not finite. */
+/* Quantizes one row into quantized[cols/2] and out[cols/group], and adds to *error. Returns false
+ * if a value is not finite. */
 bool quantize_int4_row(const struct quantize_job *m, int64_t row, uint8_t *quantized,
                        struct int4_scale *out, struct quantize_error *error);
 

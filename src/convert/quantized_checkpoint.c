@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes what --quantize makes as a checkpoint: safetensors shards with quantized matrices in place
- * of the stored ones and every other tensor unchanged, config.json with a quantization_config, and
- * the small files. config.json comes last, so that half a checkpoint is none. */
+/* Writes a quantized checkpoint: safetensors shards with quantized matrices in place of the stored
+ * ones and all other tensors unchanged, config.json with a quantization_config, and the small
+ * files. config.json is written last, so that an incomplete checkpoint cannot be loaded. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,23 +26,24 @@ enum {
     MAX_FILES = 256
 };
 #define SHARD_BYTES ((uint64_t)4 << 30)
-#define SMALL_FILES_BYTES ((uint64_t)64 << 20) /* for the tokenizer and other small files */
+#define SMALL_FILES_BYTES \
+    ((uint64_t)64 << 20) /* estimate for the tokenizer and other small files */
 
-/* A tensor of the new checkpoint. */
+/* A tensor of the output. */
 struct output_tensor {
     char name[MAX_TENSOR_NAME];
     enum dtype dtype;
     int n_dims;
     int64_t shape[EY_MAX_DIMS];
-    uint64_t size, shard_offset; /* where its bytes begin in its shard's data */
+    uint64_t size, shard_offset; /* shard_offset: from the begin of the shard's data */
     int shard;
-    const void *data; /* as stored; NULL: part of a quantized matrix */
+    const void *data; /* stored bytes; NULL for a part of a quantized matrix */
 };
 
-/* What a stored tensor (one matrix, or the rows of several) becomes, and the output tensors that
- * hold the result: quantized values, scales, zeros, shape. */
+/* A stored tensor (one matrix, or several fused by rows), and the output tensors of its result:
+ * quantized values, scales, zeros, shape. */
 struct quantized_tensor {
-    const struct tensor *weights[MAX_FUSED]; /* in the order of their rows */
+    const struct tensor *weights[MAX_FUSED]; /* in row order */
     int n_weights;
     size_t tensor[MAX_QUANTIZED_TENSORS];
     int n_tensors;
@@ -56,14 +57,14 @@ struct checkpoint_writer {
     struct quantized_tensor *quantized;
     size_t n_quantized;
     int n_shards;
-    struct safetensors_writer file; /* the shard that is written now */
-    char file_name[MAX_FILES][64];  /* files that were created */
+    struct safetensors_writer file; /* the current shard */
+    char file_name[MAX_FILES][64];  /* files created so far */
     int n_files;
     bool created_dir;
     uint64_t bytes;
 };
 
-/* ---- what there will be ---- */
+/* ---- layout of the output ---- */
 
 static struct output_tensor *writer_add_tensor(struct checkpoint_writer *writer, enum dtype dtype,
                                                const void *data, uint64_t size, const char *fmt,
@@ -94,7 +95,7 @@ static int64_t ceil_div(int64_t n, int64_t block)
     return (n + block - 1) / block;
 }
 
-/* Rows of all quantized matrices that share one tensor. */
+/* Total rows of the matrices that are fused in one tensor. */
 static int64_t fused_rows(const struct quantized_tensor *m)
 {
     int64_t rows = 0;
@@ -129,7 +130,7 @@ static void add_quantized(struct checkpoint_writer *writer,
     }
 }
 
-/* Bytes of `rows` rows in one output tensor of a quantized matrix; the shape has no rows. */
+/* Bytes of `rows` rows of one output tensor of a matrix; weight_shape does not depend on rows. */
 static uint64_t quantized_part_bytes(const struct tensor *w, int part, int64_t rows)
 {
     const int64_t groups = w->group_size ? weight_groups(w) : 0,
@@ -147,7 +148,7 @@ static const uint8_t *source_data(const struct tensor *w)
     return w->recipe ? w->recipe->source.data : NULL;
 }
 
-/* By where their rows are. */
+/* Inserts a matrix in the order of its rows' addresses. */
 static void insert_by_address(struct quantized_tensor *out, const struct tensor *w)
 {
     int at = out->n_weights++;
@@ -166,7 +167,7 @@ static void collect_weights(struct quantized_tensor *out, const struct tensor_vi
     }
 }
 
-/* The matrices that a stored tensor is quantized into. */
+/* Collects the quantized matrices of a stored tensor. */
 static struct quantized_tensor quantized_from(const struct quantized_source *source,
                                               const struct tensor_view *t)
 {
@@ -179,7 +180,7 @@ static struct quantized_tensor quantized_from(const struct quantized_source *sou
     return out;
 }
 
-/* Checks that all rows of the tensor are quantized and each matrix begins at a block. */
+/* Checks that all rows are quantized and that each matrix begins at a block. */
 static bool check_quantized_rows(const struct quantized_tensor *m, const struct tensor_view *t,
                                  ey_err *e)
 {
@@ -199,11 +200,11 @@ static bool check_quantized_rows(const struct quantized_tensor *m, const struct 
     }
     return next == t->data + t->size ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "%s: only some of its rows would be made smaller; use --quantize while loading",
+                   "%s: only some of its rows would be quantized; use --quantize while loading",
                    t->name);
 }
 
-/* Scales of an FP8 matrix that becomes int4 are dropped. */
+/* The scales of an FP8 matrix that becomes int4 are dropped. */
 static bool is_replaced_scale(const struct checkpoint_writer *writer, const struct tensor_view *t)
 {
     char name[MAX_TENSOR_NAME];
@@ -220,7 +221,7 @@ static bool name_ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Other programs' layouts would stay beside a configuration that is no longer theirs. */
+/* Fails for other programs' quantized layouts, which the new config.json would not describe. */
 static bool check_source_layout(const struct tensor_view *t, ey_err *e)
 {
     static const char *const foreign[] = {".qweight", ".weight_packed", ".weight_scale"};
@@ -281,20 +282,20 @@ static bool plan_shards(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- files ---- */
 
-/* name: "" is the directory itself. */
+/* Fails with errno's text; name "" means the directory itself. */
 static bool fail_output_file(const struct checkpoint_writer *writer, const char *name, ey_err *e)
 {
     const char *slash = name[0] ? "/" : "";
     if (errno_is_disk_full())
         return ey_fail(e, EY_IO,
                        "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of "
-                       "it was kept: make room or name a directory on another disk, "
+                       "the checkpoint was kept: make room or name a directory on another disk, "
                        "then run the same again",
                        writer->out, slash, name, (double)writer->bytes / 1e9);
     return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", writer->out, slash, name, strerror(errno));
 }
 
-/* Before an hour's work, not after it. */
+/* Checks the disk space before the long work. */
 static bool check_output_space(const struct checkpoint_writer *writer, ey_err *e)
 {
     uint64_t free_bytes;
@@ -311,7 +312,7 @@ static int create_output_file(struct checkpoint_writer *writer, const char *name
 {
     char path[EY_MAX_PATH];
     if (writer->n_files == MAX_FILES || strlen(name) >= sizeof(writer->file_name[0])) {
-        ey_fail(e, EY_IO, "%s: too many files, or too long a name", name);
+        ey_fail(e, EY_IO, "%s: too many files, or the name is too long", name);
         return -1;
     }
     if (!path_join(path, writer->out, name, e)) return -1;
@@ -329,8 +330,8 @@ static bool fail_last_file(const struct checkpoint_writer *writer, ey_err *e)
     return fail_output_file(writer, writer->file_name[writer->n_files - 1], e);
 }
 
-/* Some file systems find out only now that the disk is full; and config.json must not be on it
- * before the rest is. */
+/* Syncs and closes a file. Some file systems report a full disk only now; and config.json must not
+ * reach the disk before the rest. */
 static bool finish_file(struct checkpoint_writer *writer, int fd, bool ok, ey_err *e)
 {
     if (ok && fdatasync(fd) != 0) ok = fail_last_file(writer, e);
@@ -394,7 +395,8 @@ static bool write_copied(struct checkpoint_writer *writer, size_t i, const void 
     return write_output(writer, data, t->size, t->shard_offset, e);
 }
 
-/* A matrix, whose rows begin at `row` of the tensors that hold it. */
+/* Quantizes one matrix and writes the parts in this shard. Its rows begin at `row` of the output
+ * tensors. */
 static bool write_matrix(struct checkpoint_writer *writer, const struct quantized_tensor *m,
                          const struct tensor *recipe, int64_t row, int shard, void *memory,
                          ey_err *e)
@@ -417,8 +419,8 @@ static bool write_matrix(struct checkpoint_writer *writer, const struct quantize
     return true;
 }
 
-/* A matrix's output tensors are adjacent, but a shard may end between them: it is quantized again
- * then. */
+/* Writes the matrices of one tensor. If a shard ends between their adjacent output tensors, they
+ * are quantized again for the next shard. */
 static bool write_quantized(struct checkpoint_writer *writer, const struct quantized_tensor *m,
                             int shard, void *memory, ey_err *e)
 {
@@ -454,7 +456,7 @@ static bool write_shards(struct checkpoint_writer *writer, ey_err *e)
 {
     const size_t max_bytes = writer->source->max_quantized_bytes;
     void *memory = aligned_alloc(64, max_bytes ? max_bytes : 64);
-    bool ok = memory || ey_fail_memory(e, "weights on their way", max_bytes);
+    bool ok = memory || ey_fail_memory(e, "a quantized matrix", max_bytes);
     for (int i = 0; ok && i < writer->n_shards; i++) {
         char name[SHARD_NAME_BYTES];
         shard_file_name(name, i, writer->n_shards);
@@ -484,7 +486,7 @@ static bool write_index(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- the small files ---- */
 
-/* Not weights in any format, nor what is written anew. */
+/* Whether a file is copied: not weights in any format, and not a file written anew. */
 static bool is_copied(const char *name)
 {
     static const char *const skipped[] = {".safetensors", ".safetensors.index.json",
@@ -523,7 +525,7 @@ static bool copy_files(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- config.json ---- */
 
-/* Modules whose matrices stay, as readers of such checkpoints want them listed. */
+/* Lists the modules that are not quantized, as readers of such checkpoints require. */
 static json_object *unquantized_modules(const struct checkpoint_writer *writer)
 {
     json_object *list = json_object_new_array();
@@ -605,7 +607,7 @@ static bool write_config(struct checkpoint_writer *writer, ey_err *e)
     return ok;
 }
 
-/* ---- all ---- */
+/* ---- write ---- */
 
 bool quantized_checkpoint_write(const struct quantized_source *source, const char *out,
                                 uint64_t *bytes, ey_err *e)

@@ -17,9 +17,9 @@ static const char *ending_of(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0 ? name + n - m : NULL;
 }
 
-/* ---- which tensors there are ---- */
+/* ---- enumeration ---- */
 
-/* What stands beside a matrix's codes. */
+/* Whether a tensor is an accessory of a quantized matrix (scales, zero points). */
 static bool is_part(const char *name)
 {
     static const char *const parts[] = {".weight_scale",
@@ -43,7 +43,8 @@ static bool is_part(const char *name)
     return false;
 }
 
-/* The matrix that a tensor has the codes of, by its name; false: it is another's part. */
+/* Derives the matrix's name from the name of the tensor with its quantized values. Returns false
+ * for an accessory. */
 static bool matrix_name(char out[SOURCE_MAX_NAME], const char *name)
 {
     static const char *const codes[] = {".weight_packed", ".qweight", ".weight"};
@@ -56,7 +57,7 @@ static bool matrix_name(char out[SOURCE_MAX_NAME], const char *name)
     return false;
 }
 
-/* Rows and columns of the text model's matrices; false: it is none of them. */
+/* The shape of a text model's matrix. Returns false if the name is not one. */
 static bool text_matrix_shape(int64_t shape[2], const struct text_shape *t, const char *name)
 {
     const int64_t q = text_q_width(t), kv = text_kv_width(t), hidden = t->hidden, mlp = t->mlp;
@@ -100,7 +101,7 @@ static bool describe_tensor(struct stored_tensor *t, const struct convert_source
     t->is_matrix = view->n_dims == 2 && dtype_is_gguf(view->dtype);
     return strcmp(t->name, view->name) == 0 ||
            ey_fail(e, EY_BAD_MODEL,
-                   "%s: tensor %s is quantized, and which matrix it is is not known; it cannot be "
+                   "%s: tensor %s is quantized, but belongs to no known matrix; it cannot be "
                    "converted",
                    view->file, view->name);
 }
@@ -124,7 +125,7 @@ void stored_tensors_free(struct stored_tensors *tensors)
     *tensors = (struct stored_tensors){0};
 }
 
-/* ---- one of them ---- */
+/* ---- loading ---- */
 
 static bool repack_loaded(struct loaded_tensor *out, const struct convert_source *source, ey_err *e)
 {

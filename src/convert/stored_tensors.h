@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a checkpoint one by one, whichever layout they have: a matrix, or a plain tensor.
- */
+/* Enumerates a checkpoint's tensors independently of their layout: matrices and plain tensors. */
 #ifndef EY_STORED_TENSORS_H
 #define EY_STORED_TENSORS_H
 
 #include "convert/convert_model.h"
 
 struct stored_tensor {
-    char name[SOURCE_MAX_NAME];     /* the model's */
-    const struct tensor_view *view; /* the one that it was found by */
+    char name[SOURCE_MAX_NAME];     /* the model's name for it */
+    const struct tensor_view *view; /* the view that led to it */
     int64_t shape[EY_MAX_DIMS];
     int n_dims;
-    bool is_matrix; /* of a linear layer, the embedding or the head */
+    bool is_matrix; /* a matrix of a linear layer, the embedding or the LM head */
 };
 
 struct stored_tensors {
@@ -19,12 +18,12 @@ struct stored_tensors {
     size_t n;
 };
 
-/* In the order of their names. A tensor that belongs to no matrix that is known is an error. */
+/* Lists the tensors, sorted by name. Fails if a quantized tensor belongs to no known matrix. */
 bool stored_tensors_list(struct stored_tensors *out, const struct convert_source *source,
                          ey_err *e);
 void stored_tensors_free(struct stored_tensors *tensors);
 
-/* One of them in memory, or mapped: rows in the model's order, codes in rows. */
+/* A tensor in memory or mapped, with rows in the model's order and quantized values in rows. */
 struct loaded_tensor {
     struct tensor w;
     struct arena arena;

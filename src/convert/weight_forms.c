@@ -9,9 +9,9 @@
 
 enum { BLOCK = 32, NVFP4_BLOCK = 64, MIDDLE_4 = 8, MIDDLE_8 = 128 };
 
-/* ---- numbers ---- */
+/* ---- exact narrowing ---- */
 
-/* The half that is this float; false: none is. */
+/* Converts to F16. Returns false if the value would change. */
 static bool exact_f16(float value, uint16_t *out)
 {
     uint32_t bits;
@@ -31,7 +31,7 @@ static bool exact_f16(float value, uint16_t *out)
     return f16_to_f32(*out) == value;
 }
 
-/* The same of either 16-bit type. */
+/* Like exact_f16(), for either 16-bit type. */
 static bool exact_half(float value, enum dtype type, uint16_t *out)
 {
     if (type == DTYPE_F16) return exact_f16(value, out);
@@ -79,7 +79,7 @@ static bool all_zeros_in_middle(const struct tensor *w)
     return true;
 }
 
-/* Whether all values are of the smaller type. */
+/* Whether all values fit the smaller type. */
 static bool fits_type(const struct tensor *w, enum dtype type)
 {
     const int64_t n = w->rows * w->cols;
@@ -97,13 +97,13 @@ static struct weight_plan plan_codes(int bits, int group, bool has_zeros, enum d
     return (struct weight_plan){FORM_CODES, scales, bits, group, has_zeros, NULL};
 }
 
-/* Codes that a checkpoint has already, in whichever order its program puts them. */
+/* Plans the form of stored integers, in any program's layout. */
 static struct weight_plan plan_packed(const struct tensor *w)
 {
     const int bits = w->dtype == DTYPE_INT4 ? 4 : 8;
     if (w->place)
-        return plan_float32("its columns are in groups by activation (act-order), which "
-                            "compressed-tensors does not write any more");
+        return plan_float32("its columns are grouped by activation (act-order), which "
+                            "compressed-tensors no longer writes");
     if (w->cols % (32 / bits)) return plan_float32("its rows do not fill words of 32 bits");
     return plan_codes(bits, w->group_size, !all_zeros_in_middle(w),
                       w->scale_dtype ? w->scale_dtype : DTYPE_BF16);
@@ -116,7 +116,7 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
     if (narrows && fits_type(w, main_type))
         return (struct weight_plan){FORM_NARROWED, main_type, 0, 0, false, NULL};
     if (is_plain_weight(w)) return plan_as_stored(w);
-    if (!linear) return plan_float32("transformers reads quantized weights of linear layers alone");
+    if (!linear) return plan_float32("transformers reads quantized weights only in linear layers");
     switch (w->dtype) {
     case DTYPE_Q8_0: return plan_codes(8, BLOCK, false, DTYPE_F16);
     case DTYPE_Q4_0: return plan_codes(4, BLOCK, false, DTYPE_F16);
@@ -128,7 +128,7 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
     return plan_float32("compressed-tensors has no form with its scales");
 }
 
-/* Whether scales, and with zeros -zero * scale, are halves. */
+/* Whether all scales are exact in F16, and with `minima` also -zero * scale. */
 static bool scales_are_f16(const struct tensor *w, bool minima)
 {
     uint16_t half;
@@ -148,20 +148,21 @@ static struct weight_plan plan_blocks(enum dtype type)
 
 static struct weight_plan plan_int_blocks(const struct tensor *w)
 {
-    if (w->place) return plan_float32("its columns are in groups by activation (act-order)");
-    if (w->group_size % BLOCK) return plan_float32("its groups are no multiples of 32 columns");
+    if (w->place) return plan_float32("its columns are grouped by activation (act-order)");
+    if (w->group_size % BLOCK) return plan_float32("its group size is not a multiple of 32");
     const bool symmetric = all_zeros_in_middle(w);
     if (!symmetric && w->dtype == DTYPE_UINT8)
         return plan_float32("GGUF has no 8-bit type with zero points");
     if (!scales_are_f16(w, !symmetric))
         return plan_float32(symmetric
-                                ? "its scales are no F16 numbers, which GGUF's are"
-                                : "its scales, or scale times zero point, are no F16 numbers");
+                                ? "its scales are not exact in F16, GGUF's type for them"
+                                : "its scales, or scale times zero point, are not exact in F16");
     if (w->dtype == DTYPE_UINT8) return plan_blocks(DTYPE_Q8_0);
     return plan_blocks(symmetric ? DTYPE_Q4_0 : DTYPE_Q4_1);
 }
 
-/* What all values of NVFP4 are multiplied with; 0: a division rounds otherwise. */
+/* The global multiplier of NVFP4, or 0 if the file has a divisor whose reciprocal would round
+ * differently. */
 static float nvfp4_factor(const struct tensor *w)
 {
     int exponent;
@@ -175,7 +176,7 @@ static struct weight_plan plan_fp4_blocks(const struct tensor *w)
     const bool micro = w->scale_dtype == DTYPE_F8_E8M0 && w->group_size == BLOCK;
     if (micro && w->multiplier == 0 && w->divisor == 0) return plan_blocks(DTYPE_GGUF_MXFP4);
     if (w->scale_dtype != DTYPE_F8_E4M3 || w->group_size != 16 || w->cols % NVFP4_BLOCK)
-        return plan_float32("its groups are not those of GGUF's NVFP4");
+        return plan_float32("its scales or groups are not those of GGUF's NVFP4");
     return nvfp4_factor(w) != 0
                ? plan_blocks(DTYPE_GGUF_NVFP4)
                : plan_float32("it divides by its global scale, where GGUF multiplies");
@@ -190,7 +191,7 @@ struct weight_plan plan_for_gguf(const struct tensor *w, bool is_matrix)
     return plan_float32("GGUF has no type with 8-bit floating-point values");
 }
 
-/* ---- forming ---- */
+/* ---- conversion ---- */
 
 static size_t row_bytes_of(enum dtype type, int64_t cols)
 {
@@ -203,7 +204,7 @@ static int64_t groups_of(const struct tensor *w, const struct weight_plan *plan)
     return w->cols / plan->group;
 }
 
-/* Words of 32 bits that hold the zeros of a column of groups. */
+/* 32-bit words for the zero points of one column of groups. */
 static int64_t zero_words(const struct tensor *w, int bits)
 {
     return (w->rows * bits + 31) / 32;
@@ -223,7 +224,7 @@ void formed_sizes(size_t out[FORM_PARTS], const struct tensor *w, const struct w
         out[2] = (size_t)(zero_words(w, plan->bits) * groups_of(w, plan)) * sizeof(uint32_t);
 }
 
-/* Codes of a row, one a byte. */
+/* Unpacks a row's quantized values, one per byte. */
 static void read_row_codes(uint8_t *out, const struct tensor *w, int64_t row)
 {
     const uint8_t *from = (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
@@ -252,7 +253,7 @@ static void pack_row(uint8_t *out, const uint8_t *codes, int64_t cols, int bits)
         out[c / 2] = (uint8_t)(codes[c] | codes[c + 1] << 4);
 }
 
-/* Scales as they are, of a GGUF block those in front of its codes. */
+/* Copies a row's scales; for GGUF blocks, those in front of the values. */
 static void copy_row_scales(uint8_t *out, const struct tensor *w, const struct weight_plan *plan,
                             int64_t row)
 {
@@ -285,7 +286,7 @@ static void put_half(uint8_t *out, uint16_t half)
     out[1] = (uint8_t)(half >> 8);
 }
 
-/* Codes e and e + half of each `2 * half` share a byte. */
+/* Packs values i and i + half of each 2 * half into one byte. */
 static void put_nibbles(uint8_t *out, const uint8_t *codes, int half)
 {
     for (int i = 0; i < half; i++)
@@ -375,7 +376,7 @@ static void form_row(const struct formed_weight *f, const struct tensor *w,
     }
 }
 
-/* The new form as a tensor, to be read back. */
+/* Wraps the converted parts in a tensor, to read them back. */
 static struct tensor formed_tensor(const struct formed_weight *f, const struct tensor *w,
                                    const struct weight_plan *plan)
 {
@@ -389,8 +390,9 @@ static struct tensor formed_tensor(const struct formed_weight *f, const struct t
     return t;
 }
 
-/* Every value by the book, of the old form and the new one. Zeros of codes lie in files otherwise
- * than in memory: where there are some, only their packing could be wrong, which tests see. */
+/* Compares every value of the old and the new form, dequantized by the reference code. FORM_CODES
+ * is not compared: zero points are packed differently in files than in memory, and tests check the
+ * packing. */
 static bool same_values(const struct formed_weight *f, const struct tensor *w,
                         const struct weight_plan *plan, float *was, float *is)
 {

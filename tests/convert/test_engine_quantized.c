@@ -327,12 +327,19 @@ static void damage(struct tensor_list *list, int how)
 static void damaged_ones_are_refused(void **state)
 {
     (void)state;
-    static const char *const says[] = {
-        "no finite number", "no finite number",  "no finite number",
-        "no finite number", "no finite number",  "_scale is missing",
-        "has shape",        "no width of codes", "which makes no group",
-        "must be F32",      "has shape",         "must be I32",
-        "has shape"};
+    static const char *const says[] = {"not a finite number",
+                                       "not a finite number",
+                                       "not a finite number",
+                                       "not a finite number",
+                                       "not a finite number",
+                                       "_scale is missing",
+                                       "has shape",
+                                       "no width of codes",
+                                       "not whole groups",
+                                       "must be F32",
+                                       "has shape",
+                                       "must be I32",
+                                       "has shape"};
     for (int how = 0; how < (int)(sizeof(says) / sizeof(says[0])); how++) {
         ey_engine *engine = NULL;
         ey_err e = {0};
