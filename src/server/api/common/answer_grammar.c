@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers held to a schema, a pattern, a choice or calls of tools. What costs more than a look
- * waits until all of the request was read and found good. */
+/* Constrains answers to a schema, a pattern, a choice or tool calls. Everything expensive waits
+ * until the whole request has been read and found valid. */
 #include "server/api/common/answer_grammar.h"
 
 #include <stdio.h>
@@ -13,18 +13,18 @@
 
 enum {
     MAX_GRAMMAR_KEY_BYTES = 1 << 20
-}; /* of what grammars are found by; longer ones are compiled each time */
+}; /* of a cache key; grammars with longer keys are not cached */
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* ---- what fields say ---- */
+/* ---- formats ---- */
 
 bool format_choose(const struct api_reading *r, struct answer_format *format,
                    enum answer_format_kind kind, const char *path, json_object *value)
 {
     if (format->kind)
         return api_fail(r->error, path,
-                        "%s and %s cannot both be given: an answer keeps to one of them",
+                        "%s and %s cannot both be given: an answer can have only one format",
                         format->path.text, path);
     format->kind = kind;
     format->path = field_root(path);
@@ -183,7 +183,7 @@ static bool compile_choice(const struct api_reading *r, const struct answer_form
 
 /* ---- calls ---- */
 
-/* It says of which types its values are, if not by `type`. */
+/* Whether the schema restricts its type by other means than `type`. */
 static bool says_otherwise(json_object *schema)
 {
     static const char *const names[] = {"$ref", "allOf", "anyOf", "oneOf", "enum", "const"};
@@ -193,7 +193,7 @@ static bool says_otherwise(json_object *schema)
     return found;
 }
 
-/* Arguments are an object, also where the schema does not say so. */
+/* Writes the schema of the arguments, with type "object" if it does not say so. */
 static bool read_parameters(const struct api_reading *r, const struct field_path *path,
                             json_object *schema, const char **out)
 {
@@ -213,7 +213,7 @@ static bool read_parameters(const struct api_reading *r, const struct field_path
     return field_copy_json(r, schema, out);
 }
 
-/* index[i] is where the grammar's tool i is among the request's. */
+/* Fails with the path of the tool. index[i]: the grammar's tool i among the request's. */
 static bool fail_calls(const struct api_reading *r, const struct api_tools *tools,
                        const size_t *index, const ey_err *e)
 {
@@ -241,9 +241,9 @@ static bool compile_calls(const struct api_reading *r, const struct answer_forma
            fail_calls(r, tools, index, &e);
 }
 
-/* ---- grammars of earlier requests ---- */
+/* ---- cache ---- */
 
-/* The JSON of the tools, names first. */
+/* Writes the part of the cache key for tools: names, then JSON. */
 static bool write_tools_key(const struct answer_format *f, const struct api_tools *tools,
                             struct buf *key)
 {
@@ -262,8 +262,8 @@ static bool write_tools_key(const struct answer_format *f, const struct api_tool
     return ok;
 }
 
-/* All that the grammar is made of: the kind, of calls which and in what format, and the field's
- * JSON. False: it has no key. */
+/* Writes the cache key: everything that determines the grammar: the kind, for calls the tools and
+ * their format, and the field's JSON. Returns false if there is no key. */
 static bool write_key(const struct api_reading *r, const struct answer_format *f,
                       const struct api_tools *tools, struct buf *key)
 {
@@ -290,9 +290,9 @@ static bool compile_in_turn(const struct api_reading *r, const struct answer_for
     return ok;
 }
 
-/* What compiling takes at most: 40 MiB were seen, of a class of 900 characters repeated 800 times;
- * and values of a schema's JSON, which is parsed anew. Half of what a small budget has is enough
- * for all but the worst. */
+/* Upper bound of the memory for compiling: the most measured was 40 MiB, for a class of 900
+ * characters repeated 800 times, plus the values of a schema's JSON, which is parsed again. At most
+ * half of a small budget, which is enough for all but the worst. */
 static uint64_t compiling_bytes(const struct api_reading *r, const struct buf *source)
 {
     enum { COMPILER_BYTES = 48 << 20 };
@@ -304,7 +304,7 @@ static uint64_t compiling_bytes(const struct api_reading *r, const struct buf *s
     return whole < left / 2 ? whole : left / 2;
 }
 
-/* Takes what compiling takes from the budget, and keeps what the grammar takes. */
+/* Charges compilation to the budget; afterwards only the grammar's own memory stays charged. */
 static bool compile_within(const struct api_reading *r, const struct answer_format *f,
                            const struct api_tools *tools, compile_fn *compile,
                            const struct buf *source, ey_grammar **out)
@@ -329,7 +329,7 @@ static bool find_or_compile(const struct api_reading *r, const struct answer_for
     ey_grammar_cache *cache = r->limits->grammars;
     struct buf key = buf_with_max(MAX_GRAMMAR_KEY_BYTES);
     bool has_key = cache &&
-                   write_key(r, f, tools, &key); /* before compiling, which may complete a schema */
+                   write_key(r, f, tools, &key); /* before compiling, which may modify the schema */
     *out = has_key ? ey_grammar_cache_find(cache, key.data, key.size) : NULL;
     r->out->grammar.from = r->limits->media ? r->limits->media->budget : NULL;
     bool ok = *out ? charge_found(r, *out) : compile_within(r, f, tools, compile, &key, out);
@@ -338,7 +338,7 @@ static bool find_or_compile(const struct api_reading *r, const struct answer_for
     return ok;
 }
 
-/* ---- the whole ---- */
+/* ---- compile ---- */
 
 bool format_compile(const struct api_reading *r, const struct answer_format *format,
                     const struct api_tools *tools)
@@ -351,6 +351,6 @@ bool format_compile(const struct api_reading *r, const struct answer_format *for
     if (format->kind == FORMAT_FREE) return true;
     if (format->kind != FORMAT_CALLS) r->out->tools_given = false;
     if (format->kind == FORMAT_CALLS && !r->limits->tool_format)
-        return true; /* the prompt will be refused, which says why */
+        return true; /* preparing the prompt will fail and say why */
     return find_or_compile(r, format, tools, compile[format->kind], &r->out->request.grammar);
 }

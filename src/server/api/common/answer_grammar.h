@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer must be, and the tools that it may call → a grammar. */
+/* Builds the grammar of an answer from its required format and the tools that it may call. */
 #ifndef EY_SERVER_ANSWER_GRAMMAR_H
 #define EY_SERVER_ANSWER_GRAMMAR_H
 
 #include "server/api/common/api_fields.h"
 
-/* The request's tools, in the order of request.tools as they were given. */
+/* A tool of the request, in the order in which request.tools was given. */
 struct api_tool {
     const char *name;
-    json_object *parameters; /* schema of the arguments; NULL: any object */
-    struct field_path path;  /* of the parameters */
+    json_object *parameters; /* schema of the arguments; NULL allows any object */
+    struct field_path path;  /* path of the parameters */
 };
 
 struct api_tools {
@@ -17,16 +17,16 @@ struct api_tools {
     size_t n;
 };
 
-/* The tools of the prompt and of the grammar: json[i] is tool[i] as the model is given it. */
+/* Sets the tools of the prompt and of the grammar: json[i] is the text of tool[i] for the model. */
 void tools_set(const struct api_reading *r, struct api_tools *tools, struct api_tool *tool,
                const char *const *json, size_t n);
-/* Reads a tool that is an object of a name, a description and, in the member `parameters`, a
- * schema. *json, in the passing arena, is as all models are given it: {"type": "function",
- * "function": {name, description, parameters}} without what the tool does not have. */
+/* Reads a tool: an object with a name, a description and a schema in the member `parameters`. Sets
+ * *json, in the passing arena, to the form that all models get: {"type": "function", "function":
+ * {name, description, parameters}}, without absent members. */
 bool tools_read_function(const struct api_reading *r, const struct field_path *path,
                          json_object *value, const char *parameters, struct api_tool *out,
                          const char **json);
-/* Leaves them out of the prompt: no call, and no text that was meant to be one. */
+/* Removes the tools from the prompt; the answer is not parsed for calls. */
 void tools_drop(const struct api_reading *r);
 bool tools_have(const struct api_tools *tools, const char *name);
 
@@ -39,28 +39,29 @@ enum answer_format_kind {
     FORMAT_CALLS,
 };
 
-/* What the request says of it; one of its fields may. The values stay the JSON's. */
+/* The required format. At most one field of the request may set it. Values are owned by the
+ * request's JSON. */
 struct answer_format {
     enum answer_format_kind kind;
-    struct field_path path; /* of the field that says it */
+    struct field_path path; /* path of the field that sets it */
     json_object *value;     /* schema, pattern or choices */
-    const char **names;     /* of CALLS: [n_names] tools that may be called; none: all of them */
+    const char **names;     /* FORMAT_CALLS: [n_names] callable tools; none means all */
     size_t n_names;
-    bool one_call; /* of CALLS: no more than one, whatever else the request says */
+    bool one_call; /* FORMAT_CALLS: at most one call, whatever other fields say */
 };
 
-/* An answer can keep to one thing only: an error where another field said something already. */
+/* Sets the format. Fails if another field set one already. */
 bool format_choose(const struct api_reading *r, struct answer_format *format,
                    enum answer_format_kind kind, const char *path, json_object *value);
-/* A schema, also as a string of JSON. */
+/* Reads a schema: an object, or a string of JSON. */
 bool format_read_schema(const struct api_reading *r, struct answer_format *format, const char *path,
                         json_object *value);
-/* Leaves the tools that are not among format->names out of the prompt. */
+/* Removes tools that are not in format->names from the prompt. */
 void format_keep_named_tools(const struct api_reading *r, const struct answer_format *format,
                              const struct api_tools *tools);
 
-/* Makes the grammar, which is the request's then. Where it is not of calls, the answer is no longer
- * looked through for calls: what spells one stands in a string. */
+/* Compiles the grammar, which the request then owns. With a format other than calls, the answer is
+ * no longer parsed for calls, because a call's text could only be inside a string. */
 bool format_compile(const struct api_reading *r, const struct answer_format *format,
                     const struct api_tools *tools);
 

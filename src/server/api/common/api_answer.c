@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all answers have: ids, a time, and how long they may become as JSON. */
+/* Common to all answers: ids, time, and upper bounds of their JSON's size. */
 #include "server/api/common/api_answer.h"
 
 #include <stdio.h>
@@ -14,7 +14,8 @@ void api_random_id(char out[48], const char *prefix)
 {
     unsigned char bytes[16] = {0};
     size_t n = (size_t)snprintf(out, 48, "%s", prefix);
-    if (getrandom(bytes, sizeof(bytes), 0) < 0) memset(bytes, 0, sizeof(bytes)); /* only an id */
+    if (getrandom(bytes, sizeof(bytes), 0) < 0)
+        memset(bytes, 0, sizeof(bytes)); /* not secret, so zeros are acceptable */
     for (size_t i = 0; i < sizeof(bytes) && n + 2 * i + 3 <= 48; i++)
         snprintf(out + n + 2 * i, 3, "%02x", bytes[i]);
 }
@@ -27,7 +28,7 @@ struct api_reply api_reply_start(const struct api_dialect *dialect, const char *
     return reply;
 }
 
-/* {"token": …, "logprob": …, "bytes": [one after the other]} */
+/* {"token": ..., "logprob": ..., "bytes": [one number per byte]} */
 static uint64_t logprob_bytes(const ey_logprob *candidate)
 {
     enum { NAMES_AND_NUMBER = 64, BYTE = 4 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An answer between the engine and a dialect: whole, as choices, or as the events of a stream. */
+/* Answers as the engine gives them to a dialect: whole choices, or events of a stream. */
 #ifndef EY_SERVER_API_ANSWER_H
 #define EY_SERVER_API_ANSWER_H
 
@@ -7,19 +7,19 @@
 #include "server/api/common/api_request.h"
 #include "server/api/common/api_usage.h"
 
-/* What all that is written of one exchange has in common. */
+/* Shared by everything that is written for one exchange. */
 struct api_reply {
-    int kind;                          /* the dialect's own */
-    const struct api_request *request; /* its prompts are gone */
+    int kind;                          /* defined by the dialect */
+    const struct api_request *request; /* prompts are already freed */
     char id[48];                       /* the dialect's prefix and 32 digits */
     int64_t created;                   /* seconds since 1970 */
-    const char *model;                 /* as the server calls it */
+    const char *model;                 /* the served name */
     int64_t prompt_tokens;             /* known before the first token */
     double requested_at;               /* when the request came; seconds_now() */
-    double load_seconds;               /* how long it waited for the model */
-    void *state;                       /* the dialect's own, of state_bytes, zero at first */
-    const struct api_prompt_logprobs *prompt_logprobs; /* told with what all choices share, or NULL
-                                                        */
+    double load_seconds;               /* time spent waiting for the model */
+    void *state;                       /* dialect state of state_bytes, zeroed at first */
+    const struct api_prompt_logprobs
+        *prompt_logprobs; /* sent with the fields common to all choices, or NULL */
 };
 
 struct api_tool_call {
@@ -31,31 +31,31 @@ struct api_tool_call {
 /* How an answer ended. */
 struct api_end {
     ey_finish finish;
-    bool called;              /* it stopped after tool calls, which some dialects tell apart */
-    const char *stop_text;    /* NULL: none of the request's stop texts */
-    int stop_id;              /* -1: none of its stop_token_ids */
-    ey_repetition repetition; /* copies 0: no loop ended it */
-    bool repetition_asked;    /* it was looked for at the client's wish */
+    bool called;              /* stopped after tool calls, which some dialects distinguish */
+    const char *stop_text;    /* the matched stop text of the request, or NULL */
+    int stop_id;              /* the matched stop_token_ids entry, or -1 */
+    ey_repetition repetition; /* copies is 0 unless a loop ended the answer */
+    bool repetition_asked;    /* the client enabled loop detection */
 };
 
-/* Log-probabilities of tokens[n]; those of a completion count characters from *offset on. NULL
- * tokens: none were requested. */
+/* Log-probabilities of tokens[n], or NULL if not requested. Completions count characters from
+ * *offset on. */
 struct api_logprobs {
     const ey_token_logprobs *tokens;
     size_t n;
     size_t *offset;
 };
 
-/* The same of the prompt, with ranks; an answer's own. NULL tokens: none were requested. */
+/* Log-probabilities and ranks of the prompt's tokens, or NULL if not requested. */
 struct api_prompt_logprobs {
-    const ey_token_logprobs *tokens; /* [n]; of the first nothing is known */
+    const ey_token_logprobs *tokens; /* [n]; the first has no values */
     const int *ranks;
     size_t n;
 };
 
 struct api_choice {
     int index;
-    const char *thinking; /* what came before it */
+    const char *thinking; /* the thought before the text */
     size_t n_thinking;
     const char *text; /* content */
     size_t n_text;
@@ -64,26 +64,26 @@ struct api_choice {
     struct api_logprobs logprobs;
     struct api_end end;
     struct api_prompt_logprobs prompt_logprobs;
-    ey_pooled pooled; /* of a request for vectors or scores, which has none of the above */
+    ey_pooled pooled; /* result of a pooling request, which has none of the above */
 };
 
-/* Bytes that they take in a reply, at most. */
+/* Upper bounds of their size in a reply, in bytes. */
 uint64_t api_logprobs_bytes(const struct api_logprobs *logprobs);
 uint64_t api_choice_bytes(const struct api_choice *choice);
 
-/* What a stream is told, in this order: OPEN; of each choice START, then THINKING, TEXT and CALL as
- * they come, and END; FINISH when all choices have ended. SILENCE may come anywhere before, ERROR
- * in the place of FINISH. */
+/* Events of a stream, in this order: OPEN; for each choice START, then THINKING, TEXT and CALL as
+ * they come, and END; FINISH after all choices. SILENCE may come anywhere before FINISH, ERROR
+ * replaces FINISH. */
 enum api_event_type {
-    API_EVENT_OPEN,     /* nothing was computed yet */
-    API_EVENT_START,    /* a choice begins: the role */
+    API_EVENT_OPEN,     /* before anything is computed */
+    API_EVENT_START,    /* a choice begins (role) */
     API_EVENT_THINKING, /* text[n_text] */
     API_EVENT_TEXT,     /* text[n_text]; logprobs */
-    API_EVENT_CALL,     /* a whole call, number call_index of its choice */
-    API_EVENT_END,      /* end; logprobs of tokens that came without text */
+    API_EVENT_CALL,     /* a complete call, number call_index of its choice */
+    API_EVENT_END,      /* end; logprobs of remaining tokens */
     API_EVENT_FINISH,   /* usage */
-    API_EVENT_ERROR,    /* the last event, too */
-    API_EVENT_SILENCE   /* nothing for long: text says what the server does */
+    API_EVENT_ERROR,    /* also a last event */
+    API_EVENT_SILENCE   /* a long pause: text says what the server is doing */
 };
 
 struct api_event {
@@ -93,22 +93,22 @@ struct api_event {
     size_t n_text;
     int call_index;
     const struct api_tool_call *call;
-    const struct api_logprobs *logprobs; /* NULL: none */
+    const struct api_logprobs *logprobs; /* may be NULL */
     const struct api_end *end;
     const struct api_usage *usage;
     const struct api_error *error;
 };
 
-/* prefix and 32 random hexadecimal digits. */
+/* Writes the prefix and 32 random hexadecimal digits. */
 void api_random_id(char out[48], const char *prefix);
 struct api_reply api_reply_start(const struct api_dialect *dialect, const char *model);
 
-/* JSON has no infinity; vLLM puts -9999 in its place. NaN becomes null. Nine digits give back the
- * same float. */
+/* Writes a log-probability with nine digits, which restore the same float. JSON has no infinity:
+ * -inf becomes -9999, as in vLLM, and NaN becomes null. */
 void api_write_logprob(struct json_writer *w, float logprob);
-/* Members of an object that is open: "token", "logprob" and "bytes". */
+/* Adds the members "token", "logprob" and "bytes" to an open object. */
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate);
-/* A member of an object that is open: what a loop that ended the answer was, if one did. */
+/* Adds a member about the loop that ended the answer, if one did. */
 void api_add_repetition(struct json_writer *w, const ey_repetition *repetition);
 
 #endif

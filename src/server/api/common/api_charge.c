@@ -53,7 +53,7 @@ uint64_t api_json_text_bytes(const char *text, size_t n)
         unsigned char c = (unsigned char)text[i];
         if (c < 0x20) bytes += 5; /* \u0000 */
         if (c == '"' || c == '\\') bytes++;
-        if (c >= 0x80) bytes += 2; /* what is no UTF-8 becomes U+FFFD */
+        if (c >= 0x80) bytes += 2; /* invalid UTF-8 becomes U+FFFD */
     }
     return bytes;
 }

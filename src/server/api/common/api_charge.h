@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that answering a request takes, out of the budget of all requests (--host-memory). */
+/* Charges the memory of an answer to the budget of all requests (--host-memory). */
 #ifndef EY_SERVER_API_CHARGE_H
 #define EY_SERVER_API_CHARGE_H
 
 #include "server/api/common/api_request.h"
 
-/* Takes n more bytes: waits for them a few seconds, or until the request's gone() says true. False
- * with *error: 503 where others hold them, 400 where they are more than there is beside what the
- * request holds. */
+/* Takes n more bytes from the budget. Waits a few seconds for them, or until the request's gone()
+ * returns true. Fails with 503 if others hold them, and with 400 if they can never fit next to what
+ * the request holds. */
 bool api_charge_take(struct api_charge *charge, uint64_t n, const ey_request *request,
                      struct api_error *error);
-/* Gives back all but so many. */
+/* Releases all but `kept` bytes. */
 void api_charge_keep(struct api_charge *charge, uint64_t kept);
 
-/* Bytes of a text as a JSON literal, at most. */
+/* Upper bound of a text's size as a JSON literal, in bytes. */
 uint64_t api_json_text_bytes(const char *text, size_t n);
 
 #endif

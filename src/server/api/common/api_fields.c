@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of a request: types, ranges, and errors that name the field. */
+/* Reads request fields: types, ranges, and errors that name the field. */
 #include "server/api/common/api_fields.h"
 
 #include <inttypes.h>
@@ -77,7 +77,7 @@ bool api_fail_value(struct api_error *error, const char *param, const char *fmt,
     return false;
 }
 
-/* A value as a message shows it: short, and a long one's kind. */
+/* A value for an error message: short ones in full, of long ones the kind. */
 static const char *shown(json_object *value, char out[64])
 {
     const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
@@ -120,8 +120,8 @@ const char *api_error_text(const struct api_error *error)
 
 /* ---- values ---- */
 
-/* An integer, also when spelled 16.0. json-c saturates beyond 64 bits: the ends are never what was
- * written. */
+/* Reads an integer, also if written 16.0. json-c saturates beyond 64 bits, so INT64_MIN and
+ * INT64_MAX are rejected. */
 static bool field_exact_int(json_object *value, int64_t *out)
 {
     if (json_object_is_type(value, json_type_double)) {
@@ -147,7 +147,7 @@ bool field_int(const struct api_reading *r, const char *path, json_object *value
 bool field_int64(const struct api_reading *r, const char *path, json_object *value, int64_t *out)
 {
     if (json_object_is_type(value, json_type_int) &&
-        json_object_get_uint64(value) <= INT64_MAX) { /* 0 of a negative one */
+        json_object_get_uint64(value) <= INT64_MAX) { /* 0 for negative values */
         *out = json_object_get_int64(value);
         return true;
     }
@@ -280,7 +280,7 @@ bool field_is_neutral(json_object *value)
 
 /* ---- unknown fields ---- */
 
-/* Names go into a header: what could end or split one becomes "?". */
+/* Copies a name for a header and replaces characters that could end or split it by "?". */
 static void printable_name(char out[96], const char *path)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request from its bytes to its end: how much memory its JSON takes, what a dialect reads of it,
- * and what is freed when. */
+/* The life of a request: the memory of its JSON, reading by the dialect, and when each part is
+ * freed. */
 #include "server/api/common/api_request.h"
 
 #include <stdlib.h>
@@ -16,9 +16,9 @@ struct request_memory {
     json_object *json;
 };
 
-/* ---- before it is parsed ---- */
+/* ---- before parsing ---- */
 
-/* Byte behind the string that opens at text[0]. */
+/* Returns the byte after the string that opens at text[0]. */
 static const char *request_string_end(const char *text, const char *end)
 {
     for (text++; text < end;) {
@@ -34,11 +34,11 @@ static const char *request_string_end(const char *text, const char *end)
 
 struct json_counts {
     size_t objects, arrays, members, values;
-    const char *single_quote; /* NULL: there is none */
+    const char *single_quote; /* the first single quote outside strings, or NULL */
 };
 
-/* What it has, without looking at what is right. json-c lets single quotes through around names, in
- * which brackets could hide. */
+/* Counts values without validating. json-c accepts names in single quotes, which could hide
+ * brackets, so single quotes are noted. */
 static struct json_counts count_json(const char *body, size_t n)
 {
     struct json_counts c = {.values = 1};
@@ -61,15 +61,16 @@ uint64_t api_json_bytes(const char *body, size_t n)
            VALUE * c.values;
 }
 
-/* Objects and arrays cost far more memory than their bytes: a body of brackets is refused before it
- * is parsed. */
+/* Limits the number of values before parsing: objects and arrays take far more memory than their
+ * bytes. */
 static bool check_json_size(struct api_error *error, const char *body, size_t n)
 {
     struct json_counts c = count_json(body, n);
     size_t containers = c.objects + c.arrays;
     if (c.single_quote)
-        return api_fail_value(error, "", "the request: not valid JSON at byte %zu: a single quote",
-                              (size_t)(c.single_quote - body));
+        return api_fail_value(
+            error, "", "the request: not valid JSON at byte %zu: single quote; use double quotes",
+            (size_t)(c.single_quote - body));
     if (containers > EY_MAX_REQUEST_CONTAINERS)
         return api_fail_value(error, "", "the request has %zu objects and arrays; the limit is %d",
                               containers, EY_MAX_REQUEST_CONTAINERS);
@@ -122,7 +123,7 @@ bool api_note_unknown_fields(struct api_parser *p, const struct api_field *field
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- request ---- */
 
 static struct api_parser make_parser(struct api_request *out, const struct api_limits *limits,
                                      struct api_error *error)
@@ -136,7 +137,7 @@ static struct api_parser make_parser(struct api_request *out, const struct api_l
                                .json = memory->json};
 }
 
-/* The model is read before the rest, whose limits are its. */
+/* Reads the model first, because it determines the limits of other fields. */
 static bool read_model_name(struct api_request *out, struct api_error *error)
 {
     struct api_parser p = make_parser(out, NULL, error);
@@ -180,14 +181,14 @@ bool api_parse(struct api_request *out, const struct api_dialect *dialect, const
     return api_open(out, dialect, body, n, error) && api_read(out, limits, error);
 }
 
-/* ---- messages that are left out ---- */
+/* ---- dropping old messages ---- */
 
 static bool has_role(const ey_message *message, const char *role)
 {
     return strcmp(message->role, role) == 0;
 }
 
-/* Where the last message begins, with the call that it is a result of. */
+/* Index of the last message, or of the call whose result it is. */
 static size_t last_exchange(const ey_message *messages, size_t n)
 {
     size_t at = n - 1;
@@ -207,7 +208,7 @@ static size_t count_message_images(const ey_message *message)
 size_t api_request_drop_oldest(struct api_request *request, size_t wanted)
 {
     ey_message *messages =
-        (ey_message *)(uintptr_t)request->request.messages; /* this request's own array */
+        (ey_message *)(uintptr_t)request->request.messages; /* owned by this request */
     size_t n = request->request.n_messages, kept = 0, dropped = 0;
     size_t last = n ? last_exchange(messages, n) : 0;
     bool dropping = false;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer cost, in tokens and seconds: counted by completion_choices.c, written by the API's
- * replies. */
+/* Tokens and seconds of an answer, counted by completion_choices.c and written by the dialects. */
 #ifndef EY_SERVER_API_USAGE_H
 #define EY_SERVER_API_USAGE_H
 
@@ -11,9 +10,9 @@ struct api_usage {
     int cached_tokens, image_tokens;
     const ey_image_usage *images; /* [n_images] */
     size_t n_images;
-    double vision_s, prefill_s, decode_s; /* of the first answer; all 0: not measured */
-    int64_t thinking_tokens;              /* of completion_tokens */
-    ey_repetition repetition;             /* the loop that ended the first answer that one ended */
+    double vision_s, prefill_s, decode_s; /* of the first answer; all 0 if not measured */
+    int64_t thinking_tokens;              /* part of completion_tokens */
+    ey_repetition repetition;             /* of the first answer that a loop ended */
 };
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a request, and waiting for its answers where they are not streamed. */
+/* Reads a request and, unless it streams, waits for its answers. */
 #include "server/api/common/completion.h"
 
 #include <malloc.h>
@@ -14,7 +14,7 @@
 #include "server/api/common/api_fields.h"
 #include "server/api/common/model_card.h"
 
-enum { WAIT_MS = 100, KEPT_SPARE_BYTES = 4 << 10 }; /* of members that a request leaves out */
+enum { WAIT_MS = 100, KEPT_SPARE_BYTES = 4 << 10 }; /* allowance for JSON members */
 
 /* ---- the request ---- */
 
@@ -35,7 +35,7 @@ struct media_policy media_policy_for(const struct server *server, struct exchang
                                  .own = exchange_budget_held(x)};
 }
 
-/* The token that begins a finished prompt of a model that embeds or reranks. */
+/* The first token of a rendered prompt of a pooling model. */
 static int turn_start_of(const ey_engine *engine)
 {
     static const char text[] = "<|im_start|>";
@@ -130,8 +130,9 @@ static bool read_request(struct completion *a, struct exchange *x)
     return true;
 }
 
-/* Before a reply is made, whose memory would come to lie behind that of the values and keep malloc
- * from giving it back. What has many small values leaves holes all the same. */
+/* Frees the parsed request before the reply is allocated: otherwise the reply could lie behind it
+ * in the heap and keep malloc from returning the memory. Many small values leave holes
+ * nevertheless. */
 static void drop_parsed(struct completion *a, struct exchange *x)
 {
     enum { TRIM_BYTES = 4 << 20 };
@@ -148,7 +149,7 @@ void completion_fail(struct completion *a, struct exchange *x)
     exchange_send_error(x, &a->error);
 }
 
-/* The parser's own copy of the longest string is gone when it is done. */
+/* Parses the request. The parser's copy of the longest string is freed afterwards. */
 static bool open_request(struct completion *a, struct exchange *x,
                          const struct api_dialect *dialect)
 {
@@ -259,7 +260,7 @@ bool completion_reply_input_tokens(struct completion *a, struct exchange *x, con
     return true;
 }
 
-/* ---- prompts that come back ---- */
+/* ---- echo ---- */
 
 static bool copy_prompt(struct echo_text *out, ey_engine *engine, const struct api_prompt *prompt,
                         ey_err *e)
@@ -273,7 +274,7 @@ static bool copy_prompt(struct echo_text *out, ey_engine *engine, const struct a
     return true;
 }
 
-/* Before the request's prompts are dropped. */
+/* Copies the prompts to return, before they are dropped. */
 static bool copy_echo_prompts(struct completion *a)
 {
     size_t n = a->request.echo ? a->request.n_prompts : 0;
@@ -294,9 +295,9 @@ struct echo_text completion_echo(const struct completion *a, int index)
     return prompt < a->n_echo ? a->echo[prompt] : (struct echo_text){0};
 }
 
-/* ---- an answer as a choice ---- */
+/* ---- choices ---- */
 
-/* A model's own stop token is no reason that a client has given. */
+/* Whether the client gave this stop token; a model's own stop token is not reported. */
 static bool is_requested_stop_id(const ey_request *request, int id)
 {
     for (size_t i = 0; i < request->n_stop_ids; i++)
@@ -315,7 +316,8 @@ struct api_end completion_finish(const struct completion *a, const ey_answer *an
                             .repetition_asked = a->request.loops_asked};
 }
 
-/* The text taken apart, and with an echo the log-probabilities of prompt and answer together. */
+/* An answer parsed into content and calls; with an echo, also the joined log-probabilities of
+ * prompt and answer. */
 struct parsed_answer {
     struct buf text;
     ey_token_logprobs *echoed; /* [n_echoed] */
@@ -456,7 +458,7 @@ static bool wait_for_all(struct completion *a, struct exchange *x)
     return true;
 }
 
-/* The reply's text, and the answers' texts once more, with their calls taken apart. */
+/* Upper bound of the reply's text, plus the parsed copies of the answers. */
 static uint64_t whole_reply_bytes(const struct completion *a)
 {
     enum { AROUND = 4 << 10, COPIES = 3 };
@@ -472,7 +474,7 @@ static uint64_t whole_reply_bytes(const struct completion *a)
                                     .pooled = ey_answer_pooled(answer),
                                     .logprobs = {answer->logprobs, answer->n_logprobs, NULL},
                                     .prompt_logprobs = prompt_logprobs_of(answer)};
-        if (echo.n) { /* the prompt's come twice */
+        if (echo.n) { /* the prompt's appear twice */
             const struct api_logprobs echoed = {answer->prompt_logprobs, answer->n_prompt_logprobs,
                                                 NULL};
             bytes += api_logprobs_bytes(&echoed);
@@ -483,14 +485,15 @@ static uint64_t whole_reply_bytes(const struct completion *a)
     return bytes;
 }
 
-/* Until the client has read it. False: the exchange is answered. Small ones are not charged. */
+/* Charges the reply until the client has read it; small ones are free. On an error, answers the
+ * exchange and returns false. */
 static bool charge_reply(struct exchange *x, uint64_t bytes)
 {
     enum { FREE_BYTES = 64 << 10 };
     return bytes <= FREE_BYTES || exchange_charge(x, bytes);
 }
 
-/* False: no memory. */
+/* Fails without memory. */
 static bool write_whole_reply(struct completion *a, struct buf *out)
 {
     size_t n = a->choices.n_slots;
@@ -525,10 +528,10 @@ static void reply_whole(struct completion *a, struct exchange *x)
     buf_free(&out);
 }
 
-/* ---- from the request to its reply ---- */
+/* ---- request to reply ---- */
 
-/* What was read of the request is not needed any more then, but for inputs: they are prepared as
- * they start, and may come back in the reply. */
+/* Prepares the choices and frees the parsed request, except for pooling inputs: they are prepared
+ * when they start and may be returned in the reply. */
 static bool prepare_choices(struct completion *a, struct exchange *x)
 {
     bool ok = completion_choices_prepare(&a->choices, a->server, &a->lease, &a->request,
@@ -543,11 +546,12 @@ void completion_answer(struct completion *a, struct exchange *x)
 {
     if (!copy_echo_prompts(a) || !prepare_choices(a, x) ||
         !completion_choices_start(&a->choices, &a->error)) {
-        completion_may_continue(a); /* decoding may have been ended because the server is */
+        completion_may_continue(
+            a); /* decoding may have stopped because the server is shutting down */
         completion_fail(a, x);
     } else if (a->request.stream) {
         completion_stream(a, x);
-        return; /* it is the stream's now */
+        return; /* owned by the stream now */
     } else if (wait_for_all(a, x)) {
         reply_whole(a, x);
     } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts and generations of one exchange. */
+/* Prepares the prompts of an exchange and runs its generations. */
 #include "server/api/common/completion_choices.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, MAX_RUNNING_INPUTS = 32, CHOICE_POL
 
 /* ---- errors ---- */
 
-/* The engine's sentence in the form that vLLM's clients look for. */
+/* Words the engine's error the way that vLLM's clients recognize. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
 {
     api_fail(error, "input_tokens",
@@ -36,8 +36,8 @@ bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *par
     return false;
 }
 
-/* vLLM refuses what cannot come to its end, rather than to cut it short; others' clients ask for
- * more than there is as a matter of course. */
+/* Like vLLM, refuses a request whose prompt and max_tokens exceed the context, unless the dialect
+ * clips: clients of other APIs routinely request more tokens than fit. */
 static bool check_length(const struct completion_choices *a, const ey_prompt *prompt,
                          struct api_error *error)
 {
@@ -58,8 +58,8 @@ static bool check_length(const struct completion_choices *a, const ey_prompt *pr
 
 /* ---- prompts ---- */
 
-/* Without the oldest messages where it may be: twice as many each time, so that a long history is
- * not tokenized too often. */
+/* Prepares the prompt, dropping the oldest messages if permitted. Doubles the number each time, so
+ * that a long history is not tokenized too often. */
 static bool prepare_fitting(struct completion_choices *a, struct api_request *whole,
                             ey_request *request, ey_prompt **prompt, ey_err *e)
 {
@@ -95,7 +95,8 @@ static void name_prompt(char param[API_PARAM_BYTES], const struct api_request *r
         snprintf(param, API_PARAM_BYTES, "%s", name);
 }
 
-/* The engine counts the images of one prompt: those of its query, then its own. */
+/* Maps the engine's image index, which counts the query's images and then the input's, to the
+ * request's. */
 static void find_input_image(ey_err *e, const struct api_prompt *prompt)
 {
     if (e->item_kind != EY_ITEM_IMAGE || e->item < 0) return;
@@ -136,7 +137,7 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
                                      .n_slots = n_choices,
                                      .answers = {.from = server->budget},
                                      .requested_at = requested_at};
-    a->prompt = calloc(n, sizeof(ey_prompt *)); /* the type is not known here */
+    a->prompt = calloc(n, sizeof(ey_prompt *)); /* incomplete type: no sizeof(*a->prompt[0]) */
     a->slot = calloc(n_choices, sizeof(*a->slot));
     if (!a->prompt || !a->slot) return api_fail_memory(error);
     for (size_t i = 0; i < n_choices; i++)
@@ -154,7 +155,7 @@ static bool start_choice(struct completion_choices *a, struct choice_slot *slot,
     size_t n = (size_t)a->request->n, p = (size_t)slot->index / n;
     ey_request request = a->request->request;
     request.sampling.seed += (size_t)slot->index %
-                             n; /* n times the same answer is not what is meant */
+                             n; /* the same seed would give n identical answers */
     if (!ey_generation_start(a->engine, a->prompt[p], &request, &slot->generation, e)) return false;
     slot->started = true;
     slot->n_prompt_tokens = ey_prompt_describe(a->prompt[p]).n_ids;
@@ -164,8 +165,8 @@ static bool start_choice(struct completion_choices *a, struct choice_slot *slot,
     return true;
 }
 
-/* Starts as many as may run. A full queue is no error while others of ours run, which will end, nor
- * after waiting for the model. */
+/* Starts as many choices as may run. A full queue is not an error while other choices of this
+ * exchange run, nor after the request waited for the model. */
 static bool start_choices(struct completion_choices *a, struct api_error *error)
 {
     const bool pools = a->request->request.pool;
@@ -186,7 +187,7 @@ bool completion_choices_start(struct completion_choices *a, struct api_error *er
     return start_choices(a, error);
 }
 
-/* Log-probabilities of n tokens, of `candidates` each. */
+/* Bytes of log-probabilities of n tokens with `candidates` each. */
 static uint64_t scores_bytes(size_t n, size_t candidates)
 {
     return candidates ? n * (sizeof(ey_token_logprobs) +
@@ -194,8 +195,8 @@ static uint64_t scores_bytes(size_t n, size_t candidates)
                       : 0;
 }
 
-/* Ids and text of n tokens, and log-probabilities, the prompt's too, of which some are copied;
- * small answers are not charged. */
+/* Bytes of an answer: ids and text of n tokens and log-probabilities, also of the prompt, some of
+ * which are copied. Small answers are not charged. */
 static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
 {
     enum { TOKEN_BYTES = 32 };
@@ -208,7 +209,7 @@ static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
            (prompt_top ? (n + n_prompt) * sizeof(ey_token_logprobs) : 0);
 }
 
-/* Before its answer, of n tokens, is made. */
+/* Charges an answer of n tokens before it is collected. */
 static bool charge_answer(struct completion_choices *a, size_t n, struct api_error *error)
 {
     enum { FREE_BYTES = 32 << 10 };
@@ -216,7 +217,8 @@ static bool charge_answer(struct completion_choices *a, size_t n, struct api_err
     return bytes <= FREE_BYTES || api_charge_take(&a->answers, bytes, &a->request->request, error);
 }
 
-/* The client did not cancel; the engine is closing. */
+/* Collects a finished answer. If it was cancelled, the engine is closing, because the client did
+ * not cancel. */
 static bool collect_choice(struct completion_choices *a, struct choice_slot *slot, size_t n_tokens,
                            struct api_error *error)
 {
@@ -231,7 +233,7 @@ static bool collect_choice(struct completion_choices *a, struct choice_slot *slo
     return ok || api_fail_engine(error, a->engine, "", &e);
 }
 
-/* The next event of those that run, asking each once; NULL: there is none. */
+/* Polls each running choice once. Returns the one with an event, or NULL. */
 static struct choice_slot *poll_choices(struct completion_choices *a, int timeout_ms,
                                         ey_event *event)
 {
@@ -239,7 +241,7 @@ static struct choice_slot *poll_choices(struct completion_choices *a, int timeou
         struct choice_slot *slot = &a->slot[(a->next_polled + k) % a->n_started];
         if (slot->done) continue;
         ey_generation_next(slot->generation, timeout_ms, event);
-        timeout_ms = 0; /* they run side by side: when one has news, so have the others */
+        timeout_ms = 0; /* choices advance together, so wait only for the first */
         if (event->type == EY_EVENT_NONE) continue;
         a->next_polled = (a->next_polled + k + 1) % a->n_started;
         return slot;
@@ -247,7 +249,8 @@ static struct choice_slot *poll_choices(struct completion_choices *a, int timeou
     return NULL;
 }
 
-/* Others fill the queue, and none of ours runs. */
+/* Sleeps for ms milliseconds, while other requests fill the queue and none of this exchange's
+ * choices runs. */
 static void wait_for_queue(int ms)
 {
     nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
@@ -304,7 +307,7 @@ void completion_choices_usage(const struct completion_choices *a, struct api_usa
         out->cached_tokens += answer->cached_tokens;
         out->image_tokens += answer->image_tokens;
         out->images = answer->images;
-        out->n_images = answer->n_images; /* only chats have them, whose prompt is one */
+        out->n_images = answer->n_images; /* only chats have images, and they have one prompt */
         if (i == 0) {
             out->vision_s = answer->vision_seconds;
             out->prefill_s = answer->prefill_seconds;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choices of one exchange: its prompts, their generations and their answers. A few run at a
- * time and the rest start as they end, so that one exchange does not fill the queue. */
+/* The choices of one exchange: prompts, generations and answers. A few run at a time and the others
+ * start as these end, so that one exchange does not fill the queue. */
 #ifndef EY_SERVER_COMPLETION_CHOICES_H
 #define EY_SERVER_COMPLETION_CHOICES_H
 
@@ -9,11 +9,11 @@
 #include "server/server_context.h"
 
 struct choice_slot {
-    int index;                 /* of the choice: answer i of prompt p is choice p · n + i */
-    size_t n_prompt_tokens;    /* of its prompt */
-    ey_generation *generation; /* while it runs */
+    int index;                 /* answer i of prompt p is choice p · n + i */
+    size_t n_prompt_tokens;    /* tokens of its prompt */
+    ey_generation *generation; /* set while it runs */
     bool started, done;
-    ey_answer answer; /* when it is over */
+    ey_answer answer; /* set when it is done */
     struct metrics_watch watch;
 };
 
@@ -21,37 +21,38 @@ struct completion_choices {
     struct server *server;
     ey_engine *engine;
     size_t model;
-    bool waited_for_load; /* for the model: a full queue does not reject it now */
+    bool waited_for_load; /* it waited while the model was loaded, so a full queue no longer rejects
+                             it */
     struct api_request *request;
-    ey_prompt **prompt; /* [n_prompts], each until its last answer was started; NULL before: of
-                           inputs, which are many, as many as run */
+    ey_prompt **prompt; /* [n_prompts], each until its last answer was started. Pooling inputs,
+                           which are many, are prepared only when they start (NULL before) */
     size_t n_prompts;
     struct choice_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_done;
-    struct api_charge answers; /* for those that are over */
-    size_t next_polled;        /* which slot is polled first */
-    double requested_at;       /* when the request came */
-    int64_t n_prompt_tokens;   /* of all prompts */
+    struct api_charge answers; /* charge of finished answers */
+    size_t next_polled;        /* slot to poll first */
+    double requested_at;       /* arrival time of the request */
+    int64_t n_prompt_tokens;   /* over all prompts */
 };
 
-/* Decodes the request's images and tokenizes its prompts, which are dropped then. Errors of the
- * request come from here. */
+/* Decodes the request's images and tokenizes its prompts, then drops them. Reports the request's
+ * errors. */
 bool completion_choices_prepare(struct completion_choices *a, struct server *server,
                                 const struct lease *lease, struct api_request *request,
                                 double requested_at, struct api_error *error);
-/* Starts the first of them; no more than that needs to go well. */
+/* Starts the first choices. Succeeds if at least one runs. */
 bool completion_choices_start(struct completion_choices *a, struct api_error *error);
-/* Waits for the next event of any of them, at most timeout_ms; *slot is whose it is, NULL where
- * nothing came. After DONE slot->answer is there. False: one failed, and with it all. */
+/* Waits up to timeout_ms for the next event. *slot is its choice, or NULL after a timeout. After
+ * DONE, slot->answer is set. If a choice fails, all fail. */
 bool completion_choices_next(struct completion_choices *a, int timeout_ms,
                              struct choice_slot **slot, ey_event *event, struct api_error *error);
-/* Ends what still runs and frees all; `hung_up`: because the client left. */
+/* Cancels running choices and frees everything. `hung_up`: the client disconnected. */
 void completion_choices_close(struct completion_choices *a, bool hung_up);
 
-/* What they cost together; each prompt counts once. */
+/* Total token usage; each prompt counts once. */
 void completion_choices_usage(const struct completion_choices *a, struct api_usage *out);
 
-/* What the API says of an error of the engine about the field `param` ("": it is about none). */
+/* Converts an error of the engine about the field `param` ("": about no field) to the API's. */
 bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *param,
                      const ey_err *e);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as the events of a stream, which the dialect writes as the engine gives them and the
- * client takes them. */
+/* Streams answers: events come from the engine, the dialect writes them, and the client's reading
+ * paces them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,28 +14,28 @@ enum { WAIT_MS = 100, SILENCE_SECONDS = 10 };
 /* One choice of the stream. */
 struct choice_state {
     bool begun;
-    ey_tool_parser *tools; /* NULL: the request has none */
+    ey_tool_parser *tools; /* NULL without tools */
     int n_calls;
-    int n_hidden;        /* tokens of a thought, which have none */
-    int n_logprobs_sent; /* tokens whose log-probabilities are out */
-    size_t offset;       /* of the next token in the text */
+    int n_hidden;        /* tokens of thoughts, which have no log-probabilities */
+    int n_logprobs_sent; /* tokens whose log-probabilities were sent */
+    size_t offset;       /* text offset of the next token */
 };
 
 struct completion_stream {
     struct completion *a;
     struct choice_state *choice_states; /* [n_slots] */
-    struct buf out;                     /* to be sent; `sent` bytes of it were */
+    struct buf out;                     /* output; `sent` bytes of it were sent */
     size_t sent;
-    double last_write,
-        last_check; /* when something was last written, when the client was last looked after */
-    ey_phase phase; /* what the engine is doing, `done` of `total` of it; total 0: not known */
+    double last_write, last_check; /* last_write: time of the last output; last_check: time of the
+                                      last check of the client */
+    ey_phase phase;                /* the engine's phase, `done` of `total` (0: unknown) */
     int done, total;
     bool ended;
 };
 
 /* ---- log-probabilities ---- */
 
-/* Those of tokens from..to-1 of an answer that still runs, without a thought's. */
+/* Log-probabilities of tokens from..to-1 of a running answer, without thoughts. */
 struct fetched_logprobs {
     ey_token_logprobs *token; /* [n] */
     size_t n;
@@ -70,7 +70,8 @@ static void emit_event(struct completion_stream *s, const struct api_event *even
     s->a->request.dialect->write_event(&s->out, &s->a->reply, event);
 }
 
-/* Those of a whole answer perhaps, or of a prompt, are written at once. */
+/* Charges log-probabilities that are written in one go, perhaps those of a whole answer or prompt.
+ */
 static bool charge_logprobs(struct completion_stream *s, const struct api_logprobs *logprobs)
 {
     enum { FREE_BYTES = 64 << 10 };
@@ -79,7 +80,7 @@ static bool charge_logprobs(struct completion_stream *s, const struct api_logpro
            api_charge_take(&s->a->choices.answers, bytes, &s->a->request.request, &s->a->error);
 }
 
-/* Of the slot's prompt, whose answer may be over. */
+/* Fetches the log-probabilities of the slot's prompt, also if the answer has finished. */
 static bool fetch_prompt_logprobs(struct fetched_logprobs *out, const struct completion *a,
                                   const struct choice_slot *slot, size_t n)
 {
@@ -96,7 +97,7 @@ static bool fetch_prompt_logprobs(struct fetched_logprobs *out, const struct com
     return true;
 }
 
-/* The prompt, and how likely its tokens are. */
+/* Writes the prompt and its log-probabilities. */
 static bool write_echo(struct completion_stream *s, const struct choice_slot *slot)
 {
     const ey_request *request = &s->a->request.request;
@@ -122,7 +123,7 @@ static bool write_echo(struct completion_stream *s, const struct choice_slot *sl
     return ok;
 }
 
-/* False with the error of the exchange. */
+/* Fails with the exchange's error. */
 static bool begin_choice(struct completion_stream *s, const struct choice_slot *slot)
 {
     struct choice_state *v = &s->choice_states[slot->index];
@@ -146,7 +147,7 @@ static void write_call_chunk(struct completion_stream *s, const struct choice_sl
     s->choice_states[slot->index].n_calls++;
 }
 
-/* Log-probabilities go with the first text that is written; until then they wait. */
+/* Writes a text chunk. Pending log-probabilities go with the first text written. */
 static void write_text_chunk(struct completion_stream *s, const struct choice_slot *slot,
                              const char *text, size_t n, struct api_logprobs *logprobs)
 {
@@ -250,8 +251,8 @@ static void note_phase(struct completion_stream *s, const struct choice_slot *sl
     s->total = event->total;
 }
 
-/* Keeps proxies and clients from giving up. Some clients take a comment for an event, so only a
- * long silence is broken by it. */
+/* Writes a keep-alive comment so that proxies and clients do not time out. Only after a long
+ * silence, because some clients treat comments as events. */
 static void break_silence(struct completion_stream *s)
 {
     char text[128] = "waiting";
@@ -278,7 +279,7 @@ static void finish_stream_with_error(struct completion_stream *s)
     s->ended = true;
 }
 
-/* Waits a moment for the next event and writes what it says. */
+/* Waits briefly for the next event and writes it. */
 static bool advance_stream(struct completion_stream *s)
 {
     struct completion_choices *choices = &s->a->choices;
@@ -330,7 +331,7 @@ static void close_choice_states(struct choice_state *states, size_t n)
     free(states);
 }
 
-/* NULL: no memory. */
+/* Fails with NULL without memory. */
 static struct choice_state *open_choice_states(const struct completion *a)
 {
     size_t n = a->choices.n_slots;
@@ -349,7 +350,7 @@ static void close_completion(void *state)
     struct completion_stream *s = state;
     close_choice_states(s->choice_states, s->a->choices.n_slots);
     buf_free(&s->out);
-    if (!s->ended) s->a->hung_up = true; /* the connection ended before the answers did */
+    if (!s->ended) s->a->hung_up = true; /* the client disconnected before the answers ended */
     completion_close(s->a);
     free(s);
 }
@@ -361,7 +362,7 @@ void completion_stream(struct completion *a, struct exchange *x)
     if (!s || !choice_states) {
         free(s);
         close_choice_states(choice_states, a->choices.n_slots);
-        exchange_fail(x, 503, NULL, NULL, "no memory for the answer; ask again later");
+        exchange_fail(x, 503, NULL, NULL, "no memory for the answer; try again later");
         completion_close(a);
         return;
     }

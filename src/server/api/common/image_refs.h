@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The images that a request's messages name: collected as they are read, fetched when all else in
- * the request was found valid. */
+/* The images named in a request, collected while it is read and fetched after everything else was
+ * found valid. */
 #ifndef EY_SERVER_IMAGE_REFS_H
 #define EY_SERVER_IMAGE_REFS_H
 
 #include "server/api/common/api_fields.h"
 
-/* An image that has not been fetched yet. */
+/* An image to be fetched. */
 struct image_ref {
     ey_part *part;
-    /* The object or the array that has the text, which is dropped once the image is there: a data:
+    /* The object or array that holds the URL text, which is freed once the image is loaded: a data:
      * URL is larger than its image. */
     json_object *holder;
-    const char *member; /* of an object */
-    size_t index;       /* of an array; member NULL */
+    const char *member; /* if holder is an object */
+    size_t index;       /* if holder is an array (member is NULL) */
     const char *url;    /* a data:, http: or file: URL, or bare base64 */
     size_t n_url;
-    bool base64;       /* bare */
-    bool detail_given; /* the part's detail is the client's */
+    bool base64;       /* bare base64 */
+    bool detail_given; /* the client set the part's detail */
     struct field_path path;
 };
 
@@ -26,24 +26,24 @@ struct image_refs {
     size_t n, max;
 };
 
-/* The request's own budget for its images (mm_processor_kwargs); 0: not said. */
+/* The request's pixel budget (mm_processor_kwargs); 0: not given. */
 struct pixel_budget {
     uint64_t min_pixels, max_pixels;
 };
 
-/* Makes room for as many as the limits allow. */
+/* Allocates as many entries as the limits allow. */
 bool image_refs_open(const struct api_reading *r, struct image_refs *images);
-/* For at most so many in the whole request, none where the limits have none. */
+/* Like image_refs_open(), for at most `max` images in the request (0 if the limits allow none). */
 bool image_refs_open_for(const struct api_reading *r, struct image_refs *images, size_t max);
-/* The next one, whose bytes `part` will have; the caller fills in where it is. NULL: there are more
- * than the limits allow. In the order of messages and parts. */
+/* Appends an image in the order of messages and parts. Its bytes will go to `part`; the caller
+ * fills in its source. Fails with NULL if there are more than the limits allow. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
-/* Fetches the images one after the other. */
+/* Fetches the images, one at a time. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget);
-/* Writes the path of the image that an error of the engine is about; leaves `param` alone after
- * other errors. The request has its prompts. */
+/* Writes the path of the image of an engine's error; leaves `param` unchanged for other errors. The
+ * request must still have its prompts. */
 void api_image_param(char param[API_PARAM_BYTES], const struct api_request *request,
                      const ey_err *e);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages whose parts lie behind one another in one array, as they come. */
+/* Builds messages whose parts are stored consecutively in one array, in order of arrival. */
 #include "server/api/common/message_list.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A separator and a text may come of each object, and some come of none. */
+/* Each object may yield a separator and a text. */
 enum { PARTS_OF_OBJECT = 2, SPARE_PARTS = 8 };
 
 size_t message_list_count(json_object *value)
@@ -46,7 +46,7 @@ void message_list_set_thought(struct message_list *list, const char *text, size_
     last->n_thought = n;
 }
 
-/* What waits is dropped where another speaks. */
+/* Gives the pending thought to an assistant message; another role drops it. */
 static void take_thought(struct message_list *list)
 {
     if (strcmp(message_list_last(list)->role, "assistant") == 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation as a dialect's reader makes it, where a message of ours comes from several items
- * of the client's, or one of the client's becomes several of ours. Parts and calls are those of the
- * message that was begun last. */
+/* Builds the internal conversation. One internal message may come from several of the client's
+ * items, or several from one. Parts and calls are added to the last message. */
 #ifndef EY_SERVER_MESSAGE_LIST_H
 #define EY_SERVER_MESSAGE_LIST_H
 
@@ -12,20 +11,20 @@ struct message_list {
     ey_part *part;
     ey_tool_call *call;
     size_t n, n_parts, n_calls;
-    size_t max;          /* of each */
-    const char *thought; /* [n_thought] for the assistant's message that comes next; NULL: none */
+    size_t max;          /* capacity of each array */
+    const char *thought; /* [n_thought] for the next assistant message; NULL: none */
     size_t n_thought;
 };
 
-/* As many objects as the value has in it, itself included. */
+/* Counts the objects in the value, itself included. */
 size_t message_list_count(json_object *value);
-/* Room for what n_objects of the client's become. */
+/* Allocates for n_objects of the client's objects. */
 bool message_list_open(const struct api_reading *r, struct message_list *list, size_t n_objects);
 
-/* Each returns false or NULL with an error about `path` when there are too many. */
+/* These fail with false or NULL and an error about `path` if there are too many. */
 bool message_list_begin(const struct api_reading *r, struct message_list *list, const char *path,
                         const char *role);
-/* Begins one unless the last message is of that role; then it goes on. */
+/* Begins a message unless the last one has the same role. */
 bool message_list_continue(const struct api_reading *r, struct message_list *list, const char *path,
                            const char *role);
 ey_part *message_list_add_part(const struct api_reading *r, struct message_list *list,
@@ -34,29 +33,28 @@ ey_tool_call *message_list_add_call(const struct api_reading *r, struct message_
                                     const char *path);
 bool message_list_add_bytes(const struct api_reading *r, struct message_list *list,
                             const char *path, const char *text, size_t n);
-/* A value that must be text; NULL: it is missing. */
+/* Adds a value that must be text; NULL means that it is missing. */
 bool message_list_add_text(const struct api_reading *r, struct message_list *list,
                            const struct field_path *path, json_object *value);
-/* A text, or an array whose items `read_part` takes; `parts` is what they are called. */
+/* Adds a text, or an array whose items `read_part` reads; messages call the items `parts`. */
 typedef bool message_part_fn(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *part);
 bool message_list_add_content(struct api_parser *p, struct message_list *list,
                               const struct field_path *path, json_object *content,
                               const char *parts, message_part_fn *read_part);
-/* Calls that an assistant made before, each read by `read_call`, in the member "tool_calls" of a
- * message whose role is known. NULL: it has none. */
+/* Reads the member "tool_calls" of an assistant's message with `read_call`; NULL if it has none. */
 typedef bool past_call_fn(const struct api_reading *r, const struct field_path *path,
                           json_object *value, ey_tool_call *out);
 bool message_read_calls(const struct api_reading *r, const struct field_path *message,
                         json_object *value, ey_message *out, past_call_fn *read_call);
-/* The last message's thought, unless it is empty; of several the last stays. */
+/* Sets the thought of the next assistant message, unless it is empty. The last of several wins. */
 void message_list_set_thought(struct message_list *list, const char *text, size_t n);
-/* An empty line between two texts of one message. */
+/* Adds an empty line between two texts of a message. */
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path);
 
-/* The last message; NULL: there is none. */
+/* The last message, or NULL. */
 ey_message *message_list_last(const struct message_list *list);
-/* The conversation is the request's. */
+/* Stores the conversation in the request. */
 void message_list_finish(const struct api_reading *r, const struct message_list *list);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json, generation_config.json, the chat template and the headers of safetensors files. */
+/* Reads config.json, generation_config.json, the chat template and safetensors headers. */
 #include "server/api/common/model_card.h"
 
 #include <dirent.h>
@@ -37,7 +37,7 @@ void model_cards_close(struct model_cards **out)
 
 /* ---- config.json ---- */
 
-/* Families, and whether their chat format has tools. */
+/* Families, and whether their chat format supports tools. */
 static const struct {
     const char *model_type, *family;
     bool tools;
@@ -72,7 +72,7 @@ static const char *dtype_quantization(const char *dtype)
     return strcmp(dtype, "float16") == 0 ? "F16" : strcmp(dtype, "float32") == 0 ? "F32" : "BF16";
 }
 
-/* The method's own word, or what compressed-tensors' groups have of bits. */
+/* The quantization method's name, or the bit width of compressed-tensors' groups. */
 static const char *config_quantization(json_object *config, const char *dtype)
 {
     json_object *quantized = json_member(config, "quantization_config");
@@ -163,7 +163,7 @@ static bool card_ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Scales and the like are no parameters. */
+/* Whether a tensor counts as parameters; scales and the like do not. */
 static bool is_parameter(const char *tensor)
 {
     static const char *const ends[] = {"scale",  "scale_inv", "scales", "zero_point",
@@ -179,7 +179,9 @@ static uint64_t count_parameters(json_object *header)
     json_object_object_foreach(header, name, tensor)
     {
         json_object *shape = json_member_of_type(tensor, "shape", json_type_array);
-        uint64_t n = strcmp(card_text(tensor, "dtype"), "I32") == 0 ? 8 : 1; /* of four bits each */
+        uint64_t n = strcmp(card_text(tensor, "dtype"), "I32") == 0
+                         ? 8
+                         : 1; /* eight 4-bit values per word */
         if (!shape || !is_parameter(name)) continue;
         for (size_t i = 0; i < json_object_array_length(shape); i++)
             n *= json_object_get_uint64(json_object_array_get_idx(shape, i));
@@ -188,7 +190,7 @@ static uint64_t count_parameters(json_object *header)
     return sum;
 }
 
-/* The header of a safetensors file: its length in 8 bytes, then JSON. */
+/* Reads a safetensors header: an eight-byte length, then JSON. */
 static json_object *read_safetensors_header(int fd)
 {
     enum { MAX_HEADER = 16 << 20 };
@@ -233,9 +235,10 @@ static void read_weights(struct model_card *card, const char *directory)
     if (dir) closedir(dir);
 }
 
-/* ---- the whole ---- */
+/* ---- card ---- */
 
-/* As the engine will find (models/pooling), which knows better once it is there. */
+/* The task that the engine will determine (models/pooling); once loaded, the engine's answer is
+ * used. */
 static ey_task card_task(const struct model_card *card, const char *directory)
 {
     char path[EY_MAX_PATH];
@@ -265,7 +268,7 @@ static bool read_card(struct model_card *card, const char *directory, const char
     return true;
 }
 
-/* False: it is not known yet. */
+/* Returns false if the directory is not known yet. */
 static bool model_folder(const struct server *server, size_t model, const struct model_info *info,
                          char out[EY_MAX_PATH])
 {
@@ -285,7 +288,7 @@ struct model_card server_model_card(struct server *server, size_t model)
         read_card(card, folder, server->options->engine.quantize);
     struct model_card copy = *card;
     pthread_mutex_unlock(&cards->lock);
-    if (info.loaded_once) { /* the engine knows better */
+    if (info.loaded_once) { /* prefer the engine's facts */
         copy.vision = info.reads_images;
         copy.tools = info.has_tools;
         copy.task = info.task;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint's files say of a model, for lists of models: read once, without loading it. */
+/* A model's facts from its checkpoint's files, for lists of models. Read once, without loading the
+ * model. */
 #ifndef EY_SERVER_MODEL_CARD_H
 #define EY_SERVER_MODEL_CARD_H
 
@@ -8,26 +9,26 @@
 struct model_card {
     bool known;           /* its files were read */
     char model_type[48];  /* "qwen3_vl" */
-    char family[32];      /* "qwen3vl", as llama.cpp and Ollama call it */
-    char format[16];      /* of the files: "safetensors" */
+    char family[32];      /* "qwen3vl", the name in llama.cpp and Ollama */
+    char format[16];      /* "safetensors" */
     char quantization[8]; /* "BF16", "F16", "FP8", "INT4" */
     bool vision, tools, thinking;
     ey_task task;
-    uint64_t parameters, bytes; /* bytes of the weights' files */
+    uint64_t parameters, bytes; /* bytes: size of the weight files */
     int hidden_size, n_layers, n_heads, n_kv_heads, context, vocab_size;
     int64_t modified; /* seconds since 1970 */
     double temperature, top_p;
     int top_k;
-    bool has_sampling; /* generation_config.json has the three */
+    bool has_sampling; /* generation_config.json has all three */
 };
 
 struct model_cards;
 bool model_cards_open(struct model_cards **cards, ey_err *e);
 void model_cards_close(struct model_cards **cards);
 
-/* Reads the files at the first call that finds the model's folder known. */
+/* Returns the card. Reads the files at the first call after the model's directory is known. */
 struct model_card server_model_card(struct server *server, size_t model);
-/* The checkpoint's chat template; the caller frees. NULL: it has none. */
+/* Returns the checkpoint's chat template, or NULL; the caller frees it. */
 char *server_model_template(struct server *server, size_t model);
 
 #endif

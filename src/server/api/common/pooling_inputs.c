@@ -58,7 +58,7 @@ static bool is_image_url(const char *text, size_t n)
     return false;
 }
 
-/* An image by URL or as bare base64, whose text is a member of `holder`. */
+/* Reads an image as a URL or bare base64, from a member of `holder`. */
 static bool read_image_of_input(struct api_parser *p, const struct field_path *path,
                                 json_object *holder, const char *member, ey_part *out)
 {
@@ -74,7 +74,7 @@ static bool read_image_of_input(struct api_parser *p, const struct field_path *p
     return true;
 }
 
-/* An image_url part has an object {url}, or the plain text that some clients send. */
+/* Reads an image_url part: an object {url}, or a string as some clients send. */
 static bool read_image_member(struct api_parser *p, const struct field_path *path,
                               json_object *part, const char *member, ey_part *out)
 {
@@ -87,7 +87,7 @@ static bool read_image_member(struct api_parser *p, const struct field_path *pat
     return api_fail_value(p->reading.error, url.text, "%s is missing", url.text);
 }
 
-/* Names that Jina, Voyage and vLLM have for the same. */
+/* Jina's, Voyage's and vLLM's names for an image. */
 static const char *const image_members[] = {"image_url", "image", "image_base64"};
 
 static bool read_part_of_input(struct api_parser *p, const struct field_path *path,
@@ -175,7 +175,7 @@ bool pooling_read_parts(struct api_parser *p, const struct field_path *path, jso
     return true;
 }
 
-/* Images that were read into a part fill the one that it was moved to. */
+/* Moves parts, and redirects their images to the new addresses. */
 static void move_parts(struct api_parser *p, ey_part *to, const ey_part *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -265,7 +265,8 @@ bool pooling_add_finished(struct api_parser *p, const char *text, size_t n)
     return true;
 }
 
-/* Ids of another model's tokenizer would become a vector that looks like any other. */
+/* Requires a rendered prompt, because ids from another model's tokenizer would yield a plausible
+ * but meaningless vector. */
 bool pooling_add_ids(struct api_parser *p, const struct field_path *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -274,7 +275,8 @@ bool pooling_add_ids(struct api_parser *p, const struct field_path *path, json_o
     if (first < 0 || !json_object_is_type(begin, json_type_int) ||
         json_object_get_int64(begin) != first)
         return api_fail(r->error, path->text,
-                        "%s: token ids are taken as a finished prompt, which begins with %d "
+                        "%s: token ids must be a complete prompt with the chat template applied, "
+                        "which begins with %d "
                         "(" IM_START "); send texts instead (LangChain: "
                         "check_embedding_ctx_length=False)",
                         path->text, first);
@@ -302,7 +304,7 @@ bool pooling_read_dimensions(struct api_parser *p, const char *path, json_object
     return true;
 }
 
-/* -1: as many as the model takes. */
+/* -1 means the model's maximum. */
 bool pooling_read_truncation(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;

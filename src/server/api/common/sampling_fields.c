@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields that APIs share. */
+/* Field readers that APIs share. */
 #include "server/api/common/sampling_fields.h"
 
 #include <float.h>
@@ -70,7 +70,7 @@ bool read_frequency_penalty(struct api_parser *p, const char *path, json_object 
                         &p->reading.out->request.sampling.frequency_penalty);
 }
 
-/* -1 asks for a new one, as in vLLM. */
+/* -1 requests a random seed, as in vLLM. */
 bool read_seed(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
@@ -118,8 +118,8 @@ static bool read_pixels(struct api_parser *p, const struct field_path *path, jso
     return true;
 }
 
-/* {"min_pixels", "max_pixels"}, or the processor's own spelling {"size": {"shortest_edge",
- * "longest_edge"}}, which are pixels too. */
+/* {"min_pixels", "max_pixels"}, or the processor's form {"size": {"shortest_edge",
+ * "longest_edge"}}, whose values are also pixels. */
 bool read_mm_processor(struct api_parser *p, const char *path, json_object *value)
 {
     static const char *const known[] = {"min_pixels", "max_pixels", "size"}, *const edges[] = {
@@ -141,9 +141,8 @@ bool read_mm_processor(struct api_parser *p, const char *path, json_object *valu
            api_fail_value(p->reading.error, path, "%s: min_pixels is larger than max_pixels", path);
 }
 
-/* ---- what is not there ---- */
+/* ---- unsupported fields ---- */
 
-/* Says something about the request, not about the answer. */
 bool accept_field(struct api_parser *p, const char *path, json_object *value)
 {
     (void)p;
@@ -152,7 +151,6 @@ bool accept_field(struct api_parser *p, const char *path, json_object *value)
     return true;
 }
 
-/* Asks for what is not there: an answer without it would not be what the client believes. */
 bool refuse_field(struct api_parser *p, const char *path, json_object *value)
 {
     if (field_is_neutral(value)) return true;

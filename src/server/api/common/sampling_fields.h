@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers of fields that APIs share: how tokens are drawn, how an answer ends. Each is of the type
- * that a dialect's table has. */
+/* Field readers that APIs share: sampling and the end of an answer. They fit into a dialect's
+ * table. */
 #ifndef EY_SERVER_SAMPLING_FIELDS_H
 #define EY_SERVER_SAMPLING_FIELDS_H
 
@@ -10,13 +10,13 @@ api_field_fn read_stream_flag;
 api_field_fn read_max_tokens;
 api_field_fn read_temperature, read_top_p, read_top_k, read_min_p;
 api_field_fn read_repetition_penalty, read_presence_penalty, read_frequency_penalty;
-api_field_fn read_seed;         /* -1 asks for a new one */
-api_field_fn read_stop;         /* a text or several */
+api_field_fn read_seed;         /* -1 requests a random seed */
+api_field_fn read_stop;         /* a string or an array of strings */
 api_field_fn read_mm_processor; /* the pixel budget of all images */
 
-/* Says something about the request, not about the answer. */
+/* Accepts a field that does not affect the answer. */
 api_field_fn accept_field;
-/* Asks for what is not there: an answer without it would not be what the client believes. */
+/* Refuses a field of a missing feature, because an answer without it would mislead the client. */
 api_field_fn refuse_field;
 api_field_fn only_true;
 

@@ -47,7 +47,7 @@ bool read_reasoning_effort(struct api_parser *p, const char *path, json_object *
         "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"", value);
 }
 
-/* ---- how much ---- */
+/* ---- budget ---- */
 
 bool read_thinking_budget(struct api_parser *p, const char *path, json_object *value)
 {
@@ -66,7 +66,7 @@ bool read_include_reasoning(struct api_parser *p, const char *path, json_object 
     return true;
 }
 
-/* ---- the template's switches ---- */
+/* ---- template options ---- */
 
 static bool read_vision_id(struct api_parser *p, const char *path, json_object *value)
 {
@@ -125,7 +125,7 @@ bool read_repetition_detection(struct api_parser *p, const char *path, json_obje
     return true;
 }
 
-/* A benchmark that wants answers of one length has said so. */
+/* The guard is off for ignore_eos: benchmarks request answers of a fixed length. */
 static void settle_loops(const struct api_reading *r)
 {
     ey_request *request = &r->out->request;
@@ -133,9 +133,9 @@ static void settle_loops(const struct api_reading *r)
         request->loop_guard = ey_loop_guard_cautious(r->limits->loop_tokens);
 }
 
-/* ---- the whole ---- */
+/* ---- resolution ---- */
 
-/* Where no number of tokens is given. */
+/* The thinking budget if no token count is given. */
 static int settled_budget(const struct api_parser *p)
 {
     const struct api_limits *limits = p->reading.limits;
