@@ -17,7 +17,12 @@
 #include "server/log_queue.h"
 
 #define FINAL_LINES_SECONDS 1.0
-enum { MAX_LOG_LINE = 16 << 10, MAX_LOGGED_BODY = 4096, QUEUE_BYTES = 256 << 10 };
+enum {
+    MAX_LOGGED_LINE = 32 << 10,
+    MAX_LOGGED_BODY = 4096,
+    STAMP_BYTES = 32,
+    QUEUE_BYTES = 256 << 10
+};
 
 static struct log_queue *queue; /* NULL: the caller writes its line itself */
 static char log_path[PATH_MAX]; /* path of the file that standard error is, or "" */
@@ -60,38 +65,35 @@ bool log_reopen(void)
     return true;
 }
 
-static struct buf start_line(void)
+static void put_stamp(char out[STAMP_BYTES])
 {
-    struct buf line = buf_with_max(MAX_LOG_LINE);
     time_t now = time(NULL);
     struct tm t;
-    char stamp[32];
     localtime_r(&now, &t);
-    strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S ", &t);
-    buf_add_text(&line, stamp);
-    return line;
+    strftime(out, STAMP_BYTES, "%Y-%m-%d %H:%M:%S ", &t);
 }
 
-static void write_line(struct buf *line)
+static void write_bytes(const char *line, size_t n)
 {
-    buf_add_text(line, "\n");
-    if (!line->failed && queue)
-        log_queue_add(queue, line->data, line->size);
-    else if (!line->failed)
-        (void)!file_write(STDERR_FILENO, line->data, line->size);
-    buf_free(line);
+    if (queue)
+        log_queue_add(queue, line, n);
+    else
+        (void)!file_write(STDERR_FILENO, line, n);
 }
 
+/* Allocates nothing, so that refused memory loses no line. */
 void log_line(const char *fmt, ...)
 {
-    char text[4096];
+    char line[4096];
+    put_stamp(line);
+    const size_t n_stamp = strlen(line), room = sizeof(line) - n_stamp - 1; /* 1: for the \n */
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    const int n = vsnprintf(line + n_stamp, room, fmt, args);
     va_end(args);
-    struct buf line = start_line();
-    buf_add_text(&line, text);
-    write_line(&line);
+    size_t end = n_stamp + (n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1);
+    line[end++] = '\n';
+    write_bytes(line, end);
 }
 
 void log_access(const char *peer, const char *method, const char *path, int status, double seconds,
@@ -110,8 +112,12 @@ void log_access(const char *peer, const char *method, const char *path, int stat
 
 void log_body(const char *path, const char *body, size_t n)
 {
-    struct buf line = start_line();
-    buf_printf(&line, "%s body of %zu bytes: ", path, n);
+    struct buf line = buf_with_max(MAX_LOGGED_LINE);
+    char stamp[STAMP_BYTES];
+    put_stamp(stamp);
+    buf_printf(&line, "%s%s body of %zu bytes: ", stamp, path, n);
     json_dump_string(&line, body, n < MAX_LOGGED_BODY ? n : MAX_LOGGED_BODY);
-    write_line(&line);
+    buf_add_text(&line, "\n");
+    if (!line.failed) write_bytes(line.data, line.size);
+    buf_free(&line);
 }

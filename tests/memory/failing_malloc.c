@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A shim (LD_PRELOAD) whose allocations fail when a test says so: a file that the test maps, too,
- * tells which. Children of the process share it. It is no part of eyelet. */
+ * tells which, and hears who made them. Children of the process share it. It is no part of eyelet.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -11,13 +12,19 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <unwind.h>
+
+enum { MAX_CALLERS = 1 << 16, MAX_FRAMES = 20 };
 
 /* As memory_sweep.py has it. */
 struct failing_control {
-    atomic_uint_fast64_t count;  /* allocations so far */
-    atomic_uint_fast64_t from;   /* the first that fails; 0: none does */
-    atomic_uint_fast64_t every;  /* then each so many-th one; 0: none after it */
-    atomic_uint_fast64_t failed; /* how many did */
+    atomic_uint_fast64_t count;                /* allocations so far */
+    atomic_uint_fast64_t from;                 /* the first that fails; 0: none does */
+    atomic_uint_fast64_t every;                /* then each so many-th one; 0: none after it */
+    atomic_uint_fast64_t failed;               /* how many did */
+    atomic_uint_fast64_t asks;                 /* whether callers are asked for */
+    atomic_uint_fast64_t callers[MAX_CALLERS]; /* a hash of each allocation's calls, from the first;
+                                                  within one process, equal calls have equal ones */
 };
 
 void *__libc_malloc(size_t n);
@@ -38,11 +45,36 @@ __attribute__((constructor)) static void map_failing_control(void)
     if (map != MAP_FAILED) control = map;
 }
 
+struct calls {
+    uint64_t hash;
+    int n;
+};
+
+static _Unwind_Reason_Code add_call(struct _Unwind_Context *context, void *user)
+{
+    struct calls *calls = user;
+    calls->hash = (calls->hash ^ _Unwind_GetIP(context)) * 0x100000001b3u;
+    return ++calls->n < MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+/* The unwinder may allocate itself, which has no callers then. */
+static void note_callers(uint64_t n)
+{
+    static _Thread_local int unwinds __attribute__((tls_model("initial-exec")));
+    struct calls calls = {.hash = 0xcbf29ce484222325u};
+    if (n > MAX_CALLERS || unwinds) return;
+    unwinds = 1;
+    _Unwind_Backtrace(add_call, &calls);
+    unwinds = 0;
+    atomic_store(&control->callers[n - 1], calls.hash);
+}
+
 static int is_to_fail(void)
 {
     if (!control) return 0;
     uint64_t n = atomic_fetch_add(&control->count, 1) + 1, from = atomic_load(&control->from),
              every = atomic_load(&control->every);
+    if (atomic_load(&control->asks)) note_callers(n);
     if (!from || n < from || (n > from && (!every || (n - from) % every))) return 0;
     atomic_fetch_add(&control->failed, 1);
     errno = ENOMEM;

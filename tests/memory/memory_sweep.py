@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refused memory: memory_sweep.py EYELET SHIM [all | SECONDS]. A server of the demo model, whose allocations fail one
-by one and each so many-th: over its start, and over requests with an image, a schema and log-probabilities. It ends in
-a clear error or a right answer, never in a crash. `all`: every allocation, or as many of the start's as 25 minutes hold;
-else a sample that takes so many seconds."""
+"""Refused memory: memory_sweep.py EYELET SHIM [all | start | SECONDS]. A server of the demo model, whose allocations
+fail one by one and each so many-th: over its start, and over requests with an image, a schema and log-probabilities. It
+ends in a clear error or a right answer, never in a crash. `all`: every allocation, or as many of the start's as 25
+minutes hold; `start`: only those, in 5 minutes; else a sample that takes so many seconds."""
 import http.client
 import json
 import mmap
@@ -26,9 +26,10 @@ EYELET, SHIM = sys.argv[1:3]
 SAMPLE = sys.argv[3] if len(sys.argv) > 3 else '10'
 KEY = 'sweep'
 DEMO = os.path.join(ROOT, 'models/demo')
-COUNT, FROM, EVERY, FAILED = range(4)  # failing_malloc.c
+COUNT, FROM, EVERY, FAILED, ASKS, CALLERS = range(6)  # failing_malloc.c
+MAX_CALLERS = 1 << 16
 START_SECONDS = REPLY_SECONDS = 30
-ALL_SECONDS = 25 * 60
+LIMITS = {'all': 25 * 60, 'start': 5 * 60}  # seconds
 checked, wrong = 0, []
 lock = threading.Lock()
 
@@ -38,11 +39,18 @@ class Control:
 
     def __init__(self):
         self.file = tempfile.NamedTemporaryFile()
-        self.file.truncate(4096)
-        self.map = mmap.mmap(self.file.fileno(), 4096)
+        self.file.truncate(8 * (CALLERS + MAX_CALLERS))
+        self.map = mmap.mmap(self.file.fileno(), 0)
 
     def get(self, field):
         return struct.unpack_from('<Q', self.map, 8 * field)[0]
+
+    def callers(self):
+        """Of each allocation until now, what stands for its calls."""
+        return struct.unpack_from(f'<{min(self.get(COUNT), MAX_CALLERS)}Q', self.map, 8 * CALLERS)
+
+    def ask_callers(self):
+        struct.pack_into('<Q', self.map, 8 * ASKS, 1)
 
     def set(self, fail_from, every):
         for field, value in ((FROM, 0), (COUNT, 0), (FAILED, 0), (EVERY, every), (FROM, fail_from)):
@@ -93,9 +101,11 @@ PATHS = {'ollama': '/api/chat'}
 
 
 class Server:
-    def __init__(self, fail_from=0, every=0):
+    def __init__(self, fail_from=0, every=0, asks_callers=False):
         self.control = Control()
         self.control.set(fail_from, every)
+        if asks_callers:
+            self.control.ask_callers()
         self.log = tempfile.NamedTemporaryFile('r')
         environment = dict(os.environ, LD_PRELOAD=SHIM, EY_FAILING_CONTROL=self.control.file.name)
         with open(self.log.name, 'w', encoding='utf-8') as out:
@@ -255,24 +265,48 @@ def in_threads(run, items):
         thread.join()
 
 
+def by_callers(callers):
+    """Numbers of the start's allocations, from 1: of each way to allocate the first one, then the last, then all
+    others, so that little is new when time is up."""
+    ways = {}
+    for number, calls in enumerate(callers, 1):
+        ways.setdefault(calls, []).append(number)
+    firsts = {numbers[0] for numbers in ways.values()}
+    lasts = {numbers[-1] for numbers in ways.values()} - firsts
+    others = set(range(1, len(callers) + 50)) - firsts - lasts  # another start may have a few more
+    return len(ways), [number for some in (firsts, lasts, others) for number in random.sample(sorted(some), len(some))]
+
+
+def sweep_start(order, n_ways):
+    tried = 0
+
+    def check(number):
+        nonlocal tried
+        check_start(number, 0, hello)
+        with lock:
+            tried += 1
+    in_threads(check, order)
+    print(f'the start makes {n_allocations} allocations in {n_ways} ways; {tried} of them failed, one in each run')
+
+
 began = time.monotonic()
-deadline = began + (ALL_SECONDS if SAMPLE == 'all' else float(SAMPLE))
-plain = Server()
+deadline = began + (LIMITS[SAMPLE] if SAMPLE in LIMITS else float(SAMPLE))
+plain = Server(asks_callers=True)
 hello = content(plain.post(body('Hello'))[1])
-total = plain.control.get(COUNT)
+n_allocations = plain.control.get(COUNT)
+n_ways, order = by_callers(plain.control.callers())
 plain.stop()
-if not total:
+if not n_allocations:
     sys.exit(f'{SHIM} counts no allocation')
 
-if SAMPLE == 'all':
-    for name in REQUESTS:
-        sweep_request(name, range(1, 100000), 0, None, hello)
-        for every in (2, 3, 5, 11, 23, 47, 97):
-            sweep_request(name, range(1, 8), every, None, hello)
+if SAMPLE in LIMITS:
+    if SAMPLE == 'all':
+        for name in REQUESTS:
+            sweep_request(name, range(1, 100000), 0, None, hello)
+            for every in (2, 3, 5, 11, 23, 47, 97):
+                sweep_request(name, range(1, 8), every, None, hello)
     in_threads(lambda k: check_start(k, k, hello), [1, 2, 3, 5, 10, 50, 200, 1000, 3000, 5000])
-    order = list(range(1, total + 50))
-    random.shuffle(order)  # time may be up before the last
-    in_threads(lambda n: check_start(n, 0, hello), order)
+    sweep_start(order, n_ways)
 else:
     chosen = random.Random(int(time.time()))
     seconds = float(SAMPLE)
@@ -280,9 +314,9 @@ else:
         deadline = time.monotonic() + seconds / 2 / len(REQUESTS)
         sweep_request(name, iter(lambda: chosen.randint(1, 60), 0), 0, None, hello)
     deadline = began + seconds
-    in_threads(lambda n: check_start(n, 0, hello), iter(lambda: chosen.randint(1, total), 0))
+    sweep_start(order, n_ways)
 for what in wrong:
     print('NOT HELD', what)
-print(f'{total} allocations until the first answer, {time.monotonic() - began:.0f} s')
+print(f'{time.monotonic() - began:.0f} s')
 print(f'{checked - len(wrong)} passed, {len(wrong)} failed')
 sys.exit(bool(wrong))
