@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """60 clients of one address at a time whose requests have grammars that take long to compile, then images that take
-long to decode, then long texts: /health answers another."""
+long to decode, then long texts: /health answers another. The clients are nice, as if they were on another machine."""
 import json
 import multiprocessing
+import os
 import threading
 import time
 
@@ -26,7 +27,7 @@ def grammar(i):
 def ask_until(end, server, k, body_of, statuses):
     i = 0
     while time.monotonic() < end:
-        status = server.post(body_of(1000 * k + i), max(end - time.monotonic(), 0.1), '127.0.0.2')[0]
+        status = server.post(body_of(1000 * k + i), max(end - time.monotonic(), 0.1), address='127.0.0.2')[0]
         statuses[status] = statuses.get(status, 0) + 1
         i += 1
 
@@ -34,6 +35,7 @@ def ask_until(end, server, k, body_of, statuses):
 def crowd(server, body_of, queue):
     """Puts what clients got, by status; 0: their time was over before."""
     statuses = {}
+    os.nice(19)
     end = time.monotonic() + SECONDS
     threads = [threading.Thread(target=ask_until, args=(end, server, k, body_of, statuses)) for k in range(CLIENTS)]
     for thread in threads:
@@ -44,7 +46,7 @@ def crowd(server, body_of, queue):
 
 
 def storm(server, body_of):
-    """Of a process of its own, so that who asks /health does not wait for its threads."""
+    """Of a process of its own."""
     queue = FORK.Queue()
     attacker = FORK.Process(target=crowd, args=(server, body_of, queue))
     server.health.clear()
@@ -59,10 +61,11 @@ text = chat('What a text this is! ' * 100000)
 image = chat_with_image(png(1000, 750, noise=True))
 with Server() as server:
     figures.append(server.at_rest())
-    for what, body_of in (('grammars', grammar), ('images', lambda i: image), ('texts', lambda i: text)):
+    for what, body_of, worked_on in (('grammars', grammar, 200), ('images', lambda i: image, 200),
+                                     ('texts', lambda i: text, 400)):
         statuses = storm(server, body_of)
         p99 = server.health_p99()
-        require(set(statuses) <= {0, 200, 400, 503}, f'{what}: {statuses}')
+        require(worked_on in statuses and set(statuses) <= {0, 200, 400, 503}, f'{what}: {statuses}')
         require(p99 < 1, f'{what}: p99 of /health {p99:.2f} s')
-        figures.append(f'{what} {statuses}: p99 of /health {1000 * p99:.0f} ms of {len(server.health)}')
+        figures.append(f'{what} {statuses}: {server.health_figures()}')
 held('; '.join(figures))

@@ -2,21 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """60 requests at once for images by http, of a host that sends without end, as fast as it is read; 128 MiB for requests.
 Images come from public addresses only: one is given to the loopback device of a network namespace of its own."""
-import fcntl
 import json
 import os
 import shutil
 import socket
-import struct
 import sys
 import threading
 import time
 from collections import Counter
 
-from abuse import CONSTANT, MIB, Server, chat, held, require
+from abuse import CONSTANT, MIB, Server, chat, held, require, set_loopback
 
 ADDRESS = '93.184.216.34'
-SET_FLAGS, SET_ADDRESS, UP = 0x8914, 0x8916, 1
 
 
 def enter_namespace():
@@ -28,12 +25,6 @@ def enter_namespace():
         sys.exit(0)
     os.environ['EY_IN_NAMESPACE'] = '1'
     os.execvp('unshare', ['unshare', '-rn', sys.executable, *sys.argv])
-
-
-def give_address():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        fcntl.ioctl(s, SET_FLAGS, struct.pack('16sH14x', b'lo', UP))
-        fcntl.ioctl(s, SET_ADDRESS, struct.pack('16sHH4s8x', b'lo:1', socket.AF_INET, 0, socket.inet_aton(ADDRESS)))
 
 
 def send_without_end(connection):
@@ -58,7 +49,7 @@ def listen():
 
 
 enter_namespace()
-give_address()
+set_loopback(True, ADDRESS)
 port = listen()
 content = [{'type': 'image_url', 'image_url': {'url': f'http://{ADDRESS}:{port}/a.png'}}] * 3
 body = json.dumps({'model': '', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': content}]}).encode()
@@ -69,4 +60,4 @@ with Server('--host-memory', '128M', '--allowed-media-domains', ADDRESS) as serv
     require(set(counts) <= {400, 502, 503}, f'replies {counts} {replies[0]}')
     status, text, _ = server.post(chat('Hello'))
     require(status == 200, f'a chat got {status} {text}')
-    held(f'{server.taken():.0f} MiB, replies {dict(counts)}, p99 of /health {1000 * server.health_p99():.0f} ms')
+    held(f'{server.taken():.0f} MiB, replies {dict(counts)}, /health {server.health_figures()}')

@@ -37,4 +37,4 @@ with Server('--host-memory', '256M') as server:
     require(set(counts) <= {200, 400, 503} and counts[200], f'replies {counts}')
     status, text, _ = server.post(chat('Hello'))
     require(status == 200, f'a chat got {status} {text}')
-    held(f'{server.taken():.0f} MiB, replies {dict(counts)}, p99 of /health {1000 * server.health_p99():.0f} ms')
+    held(f'{server.taken():.0f} MiB, replies {dict(counts)}, /health {server.health_figures()}')
