@@ -4,14 +4,15 @@
 # minutes on two cores and, when it passes, adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-parts="release asan tsan clang portable fuzz abi memory python clients newcomer soak scale"
+parts="release asan tsan clang portable fuzz abi memory python clients newcomer soak scale chaos"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 run_part() {
   case $1 in
     release) EY_ALL_TESTS=1 make --no-print-directory test ;; # all goldens, all of the emulated GPU
-    asan | tsan | clang) make --no-print-directory "$1" ;;
+    asan | clang) make --no-print-directory "$1" ;;
+    tsan) make --no-print-directory tsan && build-tsan/tests/load/load --short --requests 2000 build-tsan/eyelet ;;
     portable) make --no-print-directory portable && tools/compile_kernels.sh all ;;
     abi) tools/setup.sh abi && tools/abi_check.sh ;; # against the last tag
     memory) make --no-print-directory all && # each allocation of a server fails once
@@ -21,6 +22,7 @@ run_part() {
     newcomer) tools/newcomer.sh ;; # README on a bare Debian 12, as root
     soak) make --no-print-directory all && tests/soak/soak.py build/eyelet --seconds 1500 ;;
     scale) make --no-print-directory all wheel && tests/scale/nightly.sh build/eyelet dist ;; # Ray, LiteLLM, manifests
+    chaos) make --no-print-directory all && tests/soak/chaos.py build/eyelet ;; # kills, full disks, no network, attacks
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
     *) echo "nightly.sh: there is no part $1; parts: $parts" >&2; exit 2 ;;
   esac
