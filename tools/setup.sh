@@ -1,13 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
-# [install] [packages] [python] [real] [wheel] [abi] [newcomer]. Installs what is missing when root, else prints the
-# command that would. Silent when all are there; does nothing where there is no dpkg.
+# [install] [packages] [python] [real] [wheel] [abi] [newcomer] [fonts]. Installs what is missing when root, else prints
+# the command that would. Silent when all are there; does nothing where there is no dpkg. fonts: those of the demo
+# model's training, which it also copies into tools/demo-model/fonts.
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev
   libheif-dev libtiff-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libsqlite3-dev libcmocka-dev libedit-dev
   libyaml-dev libmicrohttpd-dev libcurl4-openssl-dev poppler-utils' # poppler-utils: for tests of PDF
+# The package with version 2 of these fonts, which had the number in its name until Debian 12.
+liberation() {
+  if apt-cache show fonts-liberation2 >/dev/null 2>&1; then echo fonts-liberation2; else echo fonts-liberation; fi
+}
+
+# What is to be done when all packages are there.
+finish() {
+  case " $* " in *" fonts "*) "$(dirname "$0")/demo-model/fonts.sh" ;; esac
+}
+
 for set in "$@"; do
   case $set in
     clang) packages="$packages clang libclang-rt-14-dev" ;;
@@ -20,6 +31,7 @@ for set in "$@"; do
     wheel) packages="$packages python3 python3-venv" ;;
     abi) packages="$packages abigail-tools git" ;;
     newcomer) packages="debootstrap git util-linux" ;;
+    fonts) packages="fonts-dejavu-core $(liberation) fonts-roboto-unhinted" ;;
     node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may have come from elsewhere
     clients) packages="$packages python3 python3-pil python3-yaml curl jq nginx-light" ;;
     ui) packages="$packages chromium" ;;
@@ -40,7 +52,10 @@ installed $package
     *) missing="$missing $package" ;;
   esac
 done
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+  finish "$@"
+  exit
+fi
 
 if [ "$(id -u)" -ne 0 ]; then
   echo "These packages are missing; this installs them:" >&2
@@ -57,3 +72,4 @@ then
   exit 1
 fi
 rm -f "$log"
+finish "$@"

@@ -21,10 +21,11 @@ COLORS = {
     'orange': (245, 140, 30), 'purple': (140, 60, 180), 'black': (20, 20, 20), 'white': (248, 248, 248),
     'gray': (130, 130, 130), 'pink': (250, 150, 190), 'brown': (120, 75, 40), 'cyan': (60, 200, 220)}
 SHAPES = ('circle', 'square', 'triangle', 'star', 'diamond', 'cross', 'ring', 'heart')
-FONT_FOLDER = os.environ.get('DEMO_FONTS', 'fonts')
+FONT_FOLDER = os.environ.get('DEMO_FONTS') or os.path.join(os.path.dirname(os.path.abspath(__file__)), 'fonts')
 SHAPE_CONTRAST = 120  # least sum of channel differences between a shape and the background
 TEXT_CONTRAST = 270
 JITTER = 16
+LARGE = 1500000  # pixels of an image that is not drawn finer first
 
 
 @dataclass
@@ -107,7 +108,7 @@ def outline(kind):
 def font_names():
     names = sorted(os.path.basename(path) for path in glob.glob(os.path.join(FONT_FOLDER, '*.ttf')))
     if not names:
-        raise SystemExit(f'no .ttf files in {FONT_FOLDER}: see README.md')
+        raise SystemExit(f'no .ttf files in {FONT_FOLDER}: tools/setup.sh fonts gets them')
     return names
 
 
@@ -329,7 +330,8 @@ def strange_image(rng, width, height):
 
 def training_image(rng, width, height, difficulty=1.0, kind=None, rows=None):
     """A scene and its image of width x height pixels, drawn larger or smaller first and then resized to that."""
-    scene = make_scene(rng, width * rng.uniform(0.95, 1.05), height * rng.uniform(0.95, 1.05), difficulty, kind, rows)
+    wide, high = width * rng.uniform(0.93, 1.07), height * rng.uniform(0.93, 1.07)
+    scene = make_scene(rng, wide, high, difficulty, kind, rows)
     image = degrade(rng, render(rng, scene, rng.uniform(0.8, 1.45)))
     return scene, image.resize((width, height), Image.BICUBIC)
 
@@ -353,4 +355,5 @@ def finished_image(rng, width, height, kind=None, rows=None):
     wide, high = model_size(width, height)
     ratio = math.sqrt(wide * high / (width * height))
     scene = make_scene(rng, width * ratio, height * ratio, 1.0, kind, rows)
-    return scene, render(rng, scene, 3 / ratio).resize((width, height), Image.LANCZOS)
+    finer = 3 if width * height < LARGE else 1
+    return scene, render(rng, scene, finer / ratio).resize((width, height), Image.LANCZOS)
