@@ -89,7 +89,7 @@ static void conversations(void **state)
                   "[" TEXT("e") "]}]")),
          "user: 'T' '\n' 'd' 'U' '\n' 'e'; max=9"},
         {ASK(USER("[{\"type\": \"web_search_tool_result\"}, " TEXT("a") "]")),
-         "user: 'a'; max=9 note=messages[0].content[0] (web_search_tool_result) was passed over"},
+         "user: 'a'; max=9 note=messages[0].content[0] (web_search_tool_result) was ignored"},
         {MORE("\"tools\": [" TOOL(
              "f") ", {\"type\": \"bash_20250124\", \"name\": \"bash\"}], "
                   "\"tool_choice\": {\"type\": \"any\", \"disable_parallel_tool_use\": true}"),

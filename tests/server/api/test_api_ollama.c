@@ -128,12 +128,12 @@ static void what_clients_send(void **state)
         {OLLAMA_GENERATE, "{\"model\": \"m\", \"prompt\": \"P\", \"raw\": true}",
          "raw 'P'; stream"},
         {OLLAMA_GENERATE, "{\"model\": \"m\", \"prompt\": \"P\", \"template\": \"T\"}",
-         "user: 'P'; stream note=template was passed over"},
+         "user: 'P'; stream note=template was ignored"},
         {OLLAMA_CHAT,
          "{" HI ", \"options\": {\"temperature\": 9, \"top_k\": -1, \"seed\": 7.0, \"stop\": "
          "\"x\", \"num_predict\": -1, \"num_ctx\": 8192, \"mirostat\": 2}}",
          "user: 'hi'; stream t=2 k=0 seed=7 stop='x' note=num_ctx is 2048 (--max-model-len); "
-         "temperature 9 was taken as 2; mirostat is not there"},
+         "temperature 9 was changed to 2; mirostat is not supported"},
         {OLLAMA_CHAT,
          "{" HI ", \"options\": {\"seed\": -1, \"repeat_penalty\": 1.5, "
          "\"repeat_last_n\": 0}}",
@@ -143,7 +143,7 @@ static void what_clients_send(void **state)
         {OLLAMA_CHAT,
          "{" HI ", \"format\": {\"type\": \"array\", \"items\": {\"type\": \"string\"}, "
          "\"uniqueItems\": true, \"maxItems\": 3}, \"think\": false}",
-         "user: 'hi'; stream grammar note=of the schema was left out: uniqueItems"},
+         "user: 'hi'; stream grammar note=keywords of the schema were ignored: uniqueItems"},
     };
     (void)state;
     struct api_limits l = ollama_limits();

@@ -107,7 +107,7 @@ static void what_items_become(void **state)
          "\"output\": \"o\"}], \"tools\": [{\"type\": \"web_search\"}, " TOOL("f") "]}",
          "tool: 'o'; {\"type\": \"function\", \"function\": {\"name\": \"f\"}}; max=0 "
          "note=tools[0] "
-         "(web_search) was left out; input[0] (web_search_call) was passed over"},
+         "(web_search) was left out; input[0] (web_search_call) was ignored"},
         {"{\"input\": \"a\", \"tools\": [" TOOL("f") ", " TOOL(
              "g") "], \"tool_choice\": {\"type\": \"allowed_tools\", \"mode\": \"auto\", "
                   "\"tools\": [" TOOL("g") "]}}",

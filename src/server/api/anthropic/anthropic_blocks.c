@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of a message → its parts, and tools. Text is borrowed from the JSON. */
+/* Reads the blocks of a message into its parts, and tools. Text is borrowed from the JSON. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -17,7 +17,7 @@ static bool fail_unsupported(const struct api_reading *r, const struct field_pat
 
 /* ---- images ---- */
 
-/* {"type": "base64", "data"} or {"type": "url", "url"}; the media type is what the bytes say. */
+/* Reads {"type": "base64", "data"} or {"type": "url", "url"}. The bytes decide the media type. */
 static bool read_image_block(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *block)
 {
@@ -101,7 +101,7 @@ static bool read_tool_reference(struct api_parser *p, struct message_list *list,
     return message_list_add_text(&p->reading, list, &name_path, json_member(block, "tool_name"));
 }
 
-/* `input` is an object; the model is given its JSON. */
+/* `input` is an object, which the model gets as JSON. */
 static bool read_tool_use(struct api_parser *p, struct message_list *list,
                           const struct field_path *path, json_object *block)
 {
@@ -118,7 +118,7 @@ static bool read_tool_use(struct api_parser *p, struct message_list *list,
                        field_copy_json(r, input, &call->arguments)));
 }
 
-/* Its signature is not looked at: a thought is as good as what the client says besides. */
+/* The signature is ignored: a thought needs no more trust than the client's other texts. */
 static bool read_thinking_block(struct api_parser *p, struct message_list *list,
                                 const struct field_path *path, json_object *block)
 {
@@ -133,7 +133,7 @@ static bool read_thinking_block(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Nothing in it can be read, or it is read already. */
+/* Accepts a block that is encrypted or was read before. */
 static bool skip_block(struct api_parser *p, struct message_list *list,
                        const struct field_path *path, json_object *block)
 {
@@ -144,12 +144,12 @@ static bool skip_block(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Of tools that Anthropic itself runs. */
+/* Blocks of tools that run at Anthropic. */
 static bool note_block(struct api_parser *p, struct message_list *list,
                        const struct field_path *path, json_object *block)
 {
     (void)list;
-    api_note(&p->reading, "%s (%.40s) was passed over", path->text,
+    api_note(&p->reading, "%s (%.40s) was ignored", path->text,
              json_object_get_string(json_member(block, "type")));
     return true;
 }
@@ -219,7 +219,7 @@ bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
 
 /* ---- tools ---- */
 
-/* Tools of Anthropic's own have a type with a date. */
+/* Anthropic's own tools have a type with a date. */
 static bool is_own_tool(json_object *tool)
 {
     json_object *type = json_member(tool, "type");
@@ -262,8 +262,8 @@ static bool choose_tool(struct api_parser *p, const char *path, json_object *val
     if (!field_name(r, "tool_choice.name", name, EY_MAX_NAME_BYTES, r->passing, &format->names[0]))
         return false;
     if (!tools_have(&p->tools, format->names[0]))
-        return api_fail(r->error, "tool_choice.name", "tool_choice.name: %s is none of the tools",
-                        format->names[0]);
+        return api_fail(r->error, "tool_choice.name",
+                        "tool_choice.name: %s is not one of the tools", format->names[0]);
     format->n_names = 1;
     format->one_call = true;
     return format_choose(r, format, FORMAT_CALLS, path, NULL);

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anthropic's Messages, and the count of their tokens. */
+/* Anthropic's Messages API and its token counting. */
 #ifndef EY_SERVER_ANTHROPIC_DIALECT_H
 #define EY_SERVER_ANTHROPIC_DIALECT_H
 
 #include "server/api/common/api_dialect.h"
 #include "server/api/common/message_list.h"
 
-/* The kinds: which route a request came by. */
+/* Kinds of requests, one per route. */
 enum anthropic_kind { ANTHROPIC_MESSAGES, ANTHROPIC_COUNT };
 
 extern const struct api_dialect anthropic_dialects[]; /* by kind */
 
-/* What the reader leaves for the answer (api_request.own). */
+/* State that the reader leaves for the answer (api_request.own). */
 struct anthropic_request {
-    bool omits_thoughts; /* their blocks are empty */
+    bool omits_thoughts; /* thinking blocks are sent empty */
 };
 
-/* A stream between its events. */
+/* The state of a stream between events. */
 struct anthropic_state {
     enum { ANTHROPIC_CLOSED, ANTHROPIC_TEXT, ANTHROPIC_THINKING } open;
-    int index; /* of the block that is open, or comes next */
+    int index; /* of the open block, or the next one */
     bool called;
-    struct api_end end;  /* of the answer, which is said behind it */
-    struct buf thinking; /* what its signature is of */
+    struct api_end end;  /* the choice's end, written when the stream finishes */
+    struct buf thinking; /* the thought so far, for its signature */
 };
 
 bool anthropic_read(struct api_parser *p);
-/* `system` and all messages. */
+/* Reads `system` and all messages. */
 bool anthropic_read_conversation(struct api_parser *p);
-/* The blocks of messages[i].content and of what holds blocks itself. */
+/* Reads the blocks of messages[i].content or of a block that contains blocks. */
 bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *blocks);
 bool anthropic_read_tools(struct api_parser *p, const char *path, json_object *value);

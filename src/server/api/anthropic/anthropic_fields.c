@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of /v1/messages: one table of all fields, in the order in which they are read. */
+/* Reads requests of /v1/messages: a table of all fields, in the order in which they are read. */
 #include "base/limits.h"
 #include "server/api/anthropic/anthropic_dialect.h"
 #include "server/api/common/sampling_fields.h"
@@ -7,7 +7,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum { DEFAULT_TOKENS = 4096 }; /* of an answer whose length is not given, as in llama.cpp */
+enum { DEFAULT_TOKENS = 4096 }; /* default length of an answer, as in llama.cpp */
 
 static bool is_any_of(json_object *value, const char *const *names, size_t n)
 {
@@ -19,7 +19,7 @@ static bool is_any_of(json_object *value, const char *const *names, size_t n)
 
 /* ---- thinking ---- */
 
-/* "omitted": that there was a thought is told, and not which. */
+/* "omitted" shows that there was a thought, without its text. */
 static bool read_thinking_display(struct api_parser *p, json_object *value)
 {
     struct anthropic_request *own = p->reading.out->own;
@@ -29,7 +29,7 @@ static bool read_thinking_display(struct api_parser *p, json_object *value)
                           value);
 }
 
-/* Claude Code asks for thoughts by itself: a model that has none answers without. */
+/* A model that does not think ignores the field, because Claude Code always enables thinking. */
 static bool read_thinking(struct api_parser *p, const char *path, json_object *value)
 {
     static const char *const types[] = {"enabled", "disabled", "adaptive", "between_tools"};
@@ -81,7 +81,7 @@ static bool read_output_config(struct api_parser *p, const char *path, json_obje
     return !format || read_output_format(p, format);
 }
 
-/* The older name of output_config.format. */
+/* The former name of output_config.format. */
 static bool read_bare_output_format(struct api_parser *p, const char *path, json_object *value)
 {
     (void)path;
@@ -92,7 +92,7 @@ static bool read_bare_output_format(struct api_parser *p, const char *path, json
 
 enum { ASK = 1 << ANTHROPIC_MESSAGES, BOTH = ASK | 1 << ANTHROPIC_COUNT };
 
-/* `system` and `messages` are read behind the table, together. */
+/* `system` and `messages` are read together, after the table's fields. */
 static const struct api_field fields[] = {
     {"model", BOTH, accept_field},
     {"stream", ASK, read_stream_flag},
@@ -134,6 +134,7 @@ bool anthropic_read(struct api_parser *p)
     if (!image_refs_open(&p->reading, &p->images) || !api_read_fields(p, fields, COUNT(fields)) ||
         !api_note_unknown_fields(p, fields, COUNT(fields)) || !anthropic_read_conversation(p))
         return false;
-    if (out->kind == ANTHROPIC_COUNT) p->format = (struct answer_format){0}; /* it has no answer */
+    if (out->kind == ANTHROPIC_COUNT)
+        p->format = (struct answer_format){0}; /* counting has no answer */
     return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers: one message, or the events of a stream that builds it block by block. */
+/* Writes answers: one message, or the events of a stream that builds it block by block. */
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* The end of the context is another thing than the length that was asked for. */
+/* Distinguishes the end of the context from the requested length. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
@@ -51,7 +51,7 @@ static void add_output_details(struct json_writer *w, int64_t thinking_tokens)
     json_close_object(w);
 }
 
-/* Tokens of the prompt that were cached are counted apart. */
+/* Cached prompt tokens are counted separately. */
 static void add_message_usage(struct json_writer *w, const struct api_usage *usage, bool whole)
 {
     json_write_key(w, "usage");
@@ -72,7 +72,7 @@ static void add_message_usage(struct json_writer *w, const struct api_usage *usa
 
 /* ---- blocks ---- */
 
-/* Clients drop thoughts without one. */
+/* Clients drop thoughts without a signature. */
 static void sign_thoughts(char out[33], const char *text, size_t n)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -106,7 +106,7 @@ static void add_text_block(struct json_writer *w, const char *text, size_t n)
     json_close_object(w);
 }
 
-/* The input is an object. What the model wrote and is none is given as a text in one. */
+/* Writes the input object. Arguments that are not an object are wrapped as a text in one. */
 static void write_input(struct json_writer *w, const struct api_tool_call *call)
 {
     ey_err e;
@@ -123,7 +123,7 @@ static void write_input(struct json_writer *w, const struct api_tool_call *call)
     json_object_put(parsed);
 }
 
-/* NULL arguments: a stream gives them afterwards. */
+/* NULL arguments: the stream sends them later. */
 static void add_tool_use(struct json_writer *w, const struct api_tool_call *call, bool with_input)
 {
     json_open_object(w);
@@ -142,7 +142,7 @@ void anthropic_write_whole(struct buf *out, struct api_reply *reply,
                            const struct api_choice *choices, size_t n,
                            const struct api_usage *usage)
 {
-    const struct api_choice *choice = choices; /* there is one */
+    const struct api_choice *choice = choices; /* exactly one */
     struct json_writer w = json_write_to(out, JSON_COMPACT);
     char signature[33];
     (void)n;
@@ -202,7 +202,7 @@ static void write_message_start(struct buf *out, const struct api_reply *reply)
     write_ping(out);
 }
 
-/* A block's event up to its member `key`, whose value the caller writes. */
+/* Begins a block's event up to the member `key`; the caller writes its value. */
 static struct json_writer open_block_event(struct buf *out, const struct anthropic_state *state,
                                            const char *name, const char *key)
 {
@@ -270,7 +270,7 @@ static bool is_white_text(const char *text, size_t n)
     return i == n;
 }
 
-/* Line breaks between calls are no text. */
+/* Line breaks between calls are not sent as text. */
 static void write_text_piece(struct buf *out, struct anthropic_state *state, const char *text,
                              size_t n)
 {
@@ -368,7 +368,7 @@ static const char *anthropic_error_type(int status)
     }
 }
 
-/* Claude Code takes these words as a sign to shorten its history. */
+/* Claude Code recognizes these words and shortens its history. */
 static void write_too_long(char *out, size_t size, const struct api_error *error)
 {
     size_t given;

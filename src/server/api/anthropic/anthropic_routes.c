@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /v1/messages, and how many tokens a request for it has. */
+/* /v1/messages and /v1/messages/count_tokens. */
 #include "server/api/anthropic/anthropic_routes.h"
 
 #include "base/text/json_writer.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /completion, and what is refused. */
+/* /completion, and routes that are refused. */
 #include "server/api/llamacpp/llamacpp_routes.h"
 
 #include "server/api/common/completion.h"

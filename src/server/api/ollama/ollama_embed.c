@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/embed, and /api/embeddings, which is older: one prompt, one vector. */
+/* /api/embed, and the older /api/embeddings: one prompt, one vector. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/text/json_writer.h"
@@ -18,7 +18,7 @@ static bool read_embed_truncate(struct api_parser *p, const char *path, json_obj
 
 enum { EMBED = 1 << OLLAMA_EMBED, OLD = 1 << OLLAMA_EMBEDDINGS, EITHER = EMBED | OLD };
 
-/* Input and images are read behind the table; `keep_alive` is the route's. */
+/* Input and images are read after the table's fields; the route reads `keep_alive`. */
 static const struct api_field fields[] = {
     {"model", EITHER, accept_field},
     {"name", EITHER, accept_field},
@@ -41,7 +41,7 @@ static bool read_embed_text(struct api_parser *p, const struct field_path *path,
     return pooling_read_parts(p, path, value, &parts) && pooling_add_input(p, &parts, NULL);
 }
 
-/* One input: its images, and the text if there is one. */
+/* Reads one input: its images and an optional text. */
 static bool read_embed_images(struct api_parser *p, const struct field_path *path,
                               json_object *value, json_object *images)
 {
@@ -66,7 +66,7 @@ static bool read_embed_list(struct api_parser *p, const struct field_path *path,
     return true;
 }
 
-/* "" and nothing are no input: the answer is empty. */
+/* An empty or absent input gives an empty answer. */
 static bool read_embed_input(struct api_parser *p)
 {
     const bool old = p->reading.out->kind == OLLAMA_EMBEDDINGS;

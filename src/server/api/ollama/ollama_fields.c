@@ -237,7 +237,7 @@ static bool read_suffix(struct api_parser *p, const char *path, json_object *val
 
 static bool note_field(struct api_parser *p, const char *path, json_object *value)
 {
-    if (!field_is_neutral(value)) api_note(&p->reading, "%s was passed over", path);
+    if (!field_is_neutral(value)) api_note(&p->reading, "%s was ignored", path);
     return true;
 }
 

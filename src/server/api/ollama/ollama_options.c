@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "options", "think" and "keep_alive". What a model recommends comes before Ollama's defaults. */
+/* Reads "options", "think" and "keep_alive". A model's recommendations take precedence over
+ * Ollama's defaults. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* ---- values, as Go's reader of Ollama takes them ---- */
+/* ---- values, as Ollama's Go parser accepts them ---- */
 
 static bool fail_option(const struct api_reading *r, const char *name, const char *type)
 {
@@ -30,7 +31,7 @@ static bool option_number(const struct api_reading *r, const char *name, json_ob
     return isfinite(*out) || fail_option(r, name, "float32");
 }
 
-/* Sliders of user interfaces send whole numbers as floats, which are cut. */
+/* Sliders of user interfaces send integers as floats, which are truncated. */
 static bool option_int(const struct api_reading *r, const char *name, json_object *value,
                        int64_t *out)
 {
@@ -42,14 +43,14 @@ static bool option_int(const struct api_reading *r, const char *name, json_objec
     return *out = (int64_t)number, true;
 }
 
-/* A number outside its range becomes the end that it is behind, which is said. */
+/* Clamps a number to its range and notes that. */
 static bool option_in_range(const struct api_reading *r, const char *name, json_object *value,
                             double lo, double hi, float *out)
 {
     double number = 0;
     if (!option_number(r, name, value, &number)) return false;
     if (number < lo || number > hi) {
-        api_note(r, "%s %g was taken as %g", name, number, number < lo ? lo : hi);
+        api_note(r, "%s %g was changed to %g", name, number, number < lo ? lo : hi);
         number = number < lo ? lo : hi;
     }
     *out = (float)number;
@@ -104,7 +105,7 @@ static bool set_frequency_penalty(struct api_parser *p, const char *name, json_o
                            &p->reading.out->request.sampling.frequency_penalty);
 }
 
-/* How far back the penalty looks: 0 is not at all. It looks at everything here. */
+/* The penalty's window: 0 disables it. Here the window is always the whole context. */
 static bool set_repeat_last_n(struct api_parser *p, const char *name, json_object *value)
 {
     float *penalty = &p->reading.out->request.sampling.repetition_penalty;
@@ -137,7 +138,7 @@ static bool set_num_predict(struct api_parser *p, const char *name, json_object 
     return true;
 }
 
-/* The plan has decided; a client that wants more is told. */
+/* The context is fixed by the plan; a client that requests more gets a note. */
 static bool set_num_ctx(struct api_parser *p, const char *name, json_object *value)
 {
     int most = p->reading.limits->max_model_len;
@@ -153,7 +154,7 @@ static bool set_stop(struct api_parser *p, const char *name, json_object *value)
     return read_stop(p, "options.stop", value);
 }
 
-/* langchaingo puts it here. */
+/* langchaingo sends it here. */
 static bool set_think(struct api_parser *p, const char *name, json_object *value)
 {
     return json_member(p->json, name) || ollama_read_think(p, name, value);
@@ -163,11 +164,11 @@ static bool note_sampler(struct api_parser *p, const char *name, json_object *va
 {
     double number = 0;
     if (!option_number(&p->reading, name, value, &number)) return false;
-    if (number != 0 && number != 1) api_note(&p->reading, "%s is not there", name);
+    if (number != 0 && number != 1) api_note(&p->reading, "%s is not supported", name);
     return true;
 }
 
-/* A penalty is before the window that it looks at. */
+/* The penalty precedes its window. */
 static const struct {
     const char *name;
     option_fn *set;
@@ -222,7 +223,7 @@ bool ollama_read_think(struct api_parser *p, const char *path, json_object *valu
 
 /* ---- keep_alive ---- */
 
-/* A unit of Go's durations in seconds; *n: its letters. 0: there is none. */
+/* A unit of Go's durations in seconds, 0 if there is none. *n: length of its name. */
 static double duration_unit(const char *text, size_t *n)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers: one object, or a line for each piece of it. */
+/* Writes answers: one object, or one line per piece. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/text/json_writer.h"
 #include "server/api/ollama/ollama_dialect.h"
 
-/* ---- what all objects have ---- */
+/* ---- common members ---- */
 
 void ollama_write_time(char out[40], int64_t seconds, long microseconds)
 {
@@ -35,8 +35,7 @@ static struct json_writer open_object(struct buf *out, const struct api_reply *r
     return w;
 }
 
-/* The arguments are an object here, not its text. What the model wrote and does not parse stays
- * text. */
+/* Arguments are an object here, not text. Text that does not parse stays text. */
 static void write_arguments(struct json_writer *w, const struct api_tool_call *call)
 {
     ey_err e;
@@ -69,7 +68,7 @@ static void write_ollama_calls(struct json_writer *w, const struct api_tool_call
     json_close_array(w);
 }
 
-/* What is new of the answer; empty texts are there too, which clients demand. */
+/* Writes the new part of the answer. Empty texts are written, too, because clients require them. */
 struct answer_piece {
     const char *text, *thinking;
     size_t n_text, n_thinking;
@@ -180,7 +179,7 @@ static void add_ollama_end(struct json_writer *w, const struct api_reply *reply,
 void ollama_write_whole(struct buf *out, struct api_reply *reply, const struct api_choice *choices,
                         size_t n, const struct api_usage *usage)
 {
-    const struct api_choice *choice = choices; /* there is one */
+    const struct api_choice *choice = choices; /* exactly one */
     struct answer_piece piece = {.text = choice->text,
                                  .n_text = choice->n_text,
                                  .thinking = choice->thinking,
@@ -230,7 +229,7 @@ static void write_end_event(struct buf *out, struct api_reply *reply, const stru
 {
     struct ollama_state *state = reply->state;
     state->finish = event->end->finish;
-    if (event->logprobs) /* of tokens without text */
+    if (event->logprobs) /* logprobs of tokens without text */
         write_answer_line(out, reply, &(struct answer_piece){.text = ""}, event->logprobs);
 }
 
@@ -256,7 +255,7 @@ void ollama_write_event(struct buf *out, struct api_reply *reply, const struct a
         write_ollama_error(out, event->error);
         buf_add_text(out, "\n");
         break;
-    case API_EVENT_SILENCE: /* an empty piece, which every client joins to nothing */
+    case API_EVENT_SILENCE: /* an empty piece, which does no harm in any client */
         write_answer_line(out, reply, &(struct answer_piece){.text = ""}, NULL);
         break;
     }
@@ -270,7 +269,7 @@ void ollama_write_unknown_model(char *out, size_t size, const char *asked, const
              names);
 }
 
-/* Ollama's own words where clients look for them. */
+/* Ollama's own messages, where clients look for them. */
 static const char *ollama_error_text(const struct api_error *error)
 {
     if (error->code == API_ERROR_TOO_LONG) return "the input length exceeds the context length";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "format": JSON or a schema. Keywords that only narrow a value and that grammars do not have are
- * dropped, since Ollama drops them and what makes these schemas relies on it. */
+/* Reads "format": JSON or a schema. Unsupported keywords that only narrow a value are dropped,
+ * because Ollama drops them and schema generators rely on it. */
 #include <string.h>
 
 #include "base/json.h"
@@ -49,7 +49,7 @@ static bool note_dropped(struct buf *dropped, const char *keyword)
     return buf_printf(dropped, "%s%s", dropped->size ? ", " : "", keyword);
 }
 
-/* Deleting while going through the members is not possible: names first. */
+/* Collects names first, because members cannot be deleted during iteration. */
 static bool drop_keywords(json_object *schema, struct buf *dropped)
 {
     for (bool again = true; again;) {
@@ -81,7 +81,7 @@ static bool drop_in_all(json_object *container, struct buf *dropped)
     return true;
 }
 
-/* The depth is that of the request, which is bounded. */
+/* Recursion is bounded by the request's nesting limit. */
 bool ollama_drop_narrowing(json_object *schema, struct buf *dropped)
 {
     static const char *const schemas[] = {"items", "additionalProperties", "additionalItems"},
@@ -101,7 +101,8 @@ static bool read_schema(struct api_parser *p, const char *path, json_object *val
 {
     struct buf dropped = buf_with_max(1024);
     bool ok = ollama_drop_narrowing(value, &dropped);
-    if (dropped.size) api_note(&p->reading, "of the schema was left out: %s", dropped.data);
+    if (dropped.size)
+        api_note(&p->reading, "keywords of the schema were ignored: %s", dropped.data);
     buf_free(&dropped);
     if (!ok) return api_fail_memory(p->reading.error);
     return format_choose(&p->reading, &p->format, FORMAT_SCHEMA, path, value);
@@ -109,7 +110,7 @@ static bool read_schema(struct api_parser *p, const char *path, json_object *val
 
 bool ollama_read_format(struct api_parser *p, const char *path, json_object *value)
 {
-    if (field_text_is(value, "")) return true; /* langchaingo's way of saying nothing */
+    if (field_text_is(value, "")) return true; /* sent by langchaingo for no format */
     if (field_text_is(value, "json"))
         return format_choose(&p->reading, &p->format, FORMAT_OBJECT, path, value);
     if (json_object_is_type(value, json_type_object)) return read_schema(p, path, value);

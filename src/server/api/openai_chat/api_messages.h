@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conversation of a chat request: messages and their parts, and tools. */
+/* Reads the conversation of a chat request: messages with their parts, and tools. */
 #ifndef EY_SERVER_API_MESSAGES_H
 #define EY_SERVER_API_MESSAGES_H
 

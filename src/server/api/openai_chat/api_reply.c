@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as the API's JSON. */
+/* Writes answers as the API's JSON. */
 #include "server/api/openai_chat/api_reply.h"
 
 #include <math.h>
@@ -52,7 +52,8 @@ static bool is_listed_token(const ey_logprob *candidates, size_t n, const char *
     return false;
 }
 
-/* {"token": logprob}, the chosen one too; of tokens that look the same the likelier. */
+/* Writes {"token": logprob}, including the chosen token. Of tokens with equal text the likelier is
+ * kept. */
 static void write_top_map(struct json_writer *w, const ey_token_logprobs *at)
 {
     json_open_object(w);
@@ -91,7 +92,7 @@ static void write_completion_logprobs(struct json_writer *w, const struct api_lo
     json_write_key(w, "top_logprobs");
     json_open_array(w);
     for (size_t i = 0; i < logprobs->n; i++)
-        if (isnan(logprobs->tokens[i].chosen.logprob)) /* a prompt's first token */
+        if (isnan(logprobs->tokens[i].chosen.logprob)) /* the first token of a prompt */
             json_write_null(w);
         else
             write_top_map(w, &logprobs->tokens[i]);
@@ -124,7 +125,7 @@ static void write_ranked_token(struct json_writer *w, const ey_logprob *token, i
     json_close_object(w);
 }
 
-/* As vLLM has it: null for the first token, then {"ID": {…}} of the token itself and the likeliest
+/* As in vLLM: null for the first token, then {"ID": {...}} of the token itself and the likeliest
  * others. */
 static void add_prompt_logprobs(struct json_writer *w, const struct api_prompt_logprobs *logprobs)
 {
@@ -146,9 +147,9 @@ static void add_prompt_logprobs(struct json_writer *w, const struct api_prompt_l
     json_close_array(w);
 }
 
-/* ---- pieces that objects and chunks share ---- */
+/* ---- shared by objects and chunks ---- */
 
-/* An object up to the first of its choices. */
+/* Writes an object up to its first choice. */
 static void open_reply(struct json_writer *w, const struct api_reply *reply, const char *object)
 {
     json_open_object(w);
@@ -162,7 +163,7 @@ static void open_reply(struct json_writer *w, const struct api_reply *reply, con
     json_open_array(w);
 }
 
-/* NULL: it goes on, and a choice that goes on has no stop_reason. */
+/* NULL while the choice continues; it has no stop_reason then. */
 static void add_finish_reason(struct json_writer *w, const struct api_end *end)
 {
     if (!end) {
@@ -254,7 +255,7 @@ struct json_writer reply_open(struct buf *out, const struct api_reply *reply)
     return w;
 }
 
-/* Clients look for one of two names. */
+/* Written under both names that clients read. */
 static void add_thinking(struct json_writer *w, const char *text, size_t n)
 {
     json_write_key(w, "reasoning_content");
@@ -263,7 +264,7 @@ static void add_thinking(struct json_writer *w, const char *text, size_t n)
     json_write_text(w, text, n);
 }
 
-/* Content is null where all of it was calls. */
+/* Content is null if the answer has only calls. */
 static void write_chat_message(struct json_writer *w, const struct api_choice *choice)
 {
     json_open_object(w);
@@ -333,7 +334,7 @@ static struct json_writer open_sse_event(struct buf *out, const struct api_reply
     return w;
 }
 
-/* A chunk up to what is new of its one choice. */
+/* Writes a chunk up to the new part of its only choice. */
 static struct json_writer open_chunk(struct buf *out, const struct api_reply *reply, int index)
 {
     struct json_writer w = open_sse_event(out, reply);
@@ -342,7 +343,7 @@ static struct json_writer open_chunk(struct buf *out, const struct api_reply *re
     return w;
 }
 
-/* `end` NULL: the choice goes on. */
+/* Ends a chunk; NULL for `end` means that the choice continues. */
 static void close_chunk(struct json_writer *w, const struct api_reply *reply,
                         const struct api_logprobs *logprobs, const struct api_end *end)
 {
@@ -355,7 +356,7 @@ static void close_chunk(struct json_writer *w, const struct api_reply *reply,
     buf_add_text(w->out, "\n\n");
 }
 
-/* A completion's text stands in the choice itself, a chat's in its delta. */
+/* A completion's text is in the choice itself, a chat's in its delta. */
 static void add_new_text(struct json_writer *w, const struct api_reply *reply, const char *text,
                          size_t n)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as the API's JSON: whole objects, and the chunks of a stream as server-sent events. Each
- * function appends; a buf remembers when it could not. */
+/* Writes answers as the API's JSON: whole objects, and stream chunks as server-sent events. Each
+ * function appends to a buf, which remembers a failed allocation. */
 #ifndef EY_SERVER_API_REPLY_H
 #define EY_SERVER_API_REPLY_H
 
 #include "base/text/json_writer.h"
 #include "server/api/common/api_answer.h"
 
-/* {"id", "object", …, "choices": [, then each choice, then }], "usage"}. */
+/* Write {"id", "object", ..., "choices": [choices], "usage"}: open, add each choice, close. */
 struct json_writer reply_open(struct buf *out, const struct api_reply *reply);
 void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
                       const struct api_choice *choice);
 void reply_close(struct json_writer *w, const struct api_usage *usage);
 
-/* Chunks: a choice begins, goes on with text or a tool call, and ends. A completion has no
- * beginning. */
+/* Chunks: the role begins a choice, text and calls follow, then its end. Completions have no role
+ * chunk. */
 void reply_chunk_role(struct buf *out, const struct api_reply *reply, int index);
 void reply_chunk_thinking(struct buf *out, const struct api_reply *reply, int index,
                           const char *text, size_t n);
@@ -27,12 +27,12 @@ void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
 void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
                        const struct api_usage *usage);
 void reply_done(struct buf *out);
-/* What went wrong after the stream had begun. */
+/* An error after the stream has begun. */
 void reply_chunk_error(struct buf *out, const struct api_error *error);
-/* A line that clients skip. */
+/* A comment line, which clients ignore. */
 void reply_comment(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Values of other replies: arrays. */
+/* Array values for other replies. */
 void reply_write_ids(struct json_writer *w, const int *ids, size_t n);
 void reply_write_images(struct json_writer *w, const ey_image_usage *images, size_t n);
 

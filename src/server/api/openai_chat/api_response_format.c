@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer must be, as chat says it. Values are checked where they are read; what costs more
- * waits until all of the request was read and found good. */
+/* Reads the fields of chat that constrain an answer. Values are checked here; everything expensive
+ * waits until the whole request was found valid. */
 #include "server/api/openai_chat/api_response_format.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool accept_member(const struct api_reading *r, struct answer_format *for
 
 /* ---- response_format ---- */
 
-/* {name, schema, strict, description}. An answer is always as strict as it can be. */
+/* Reads {name, schema, strict, description}. Answers are always strict. */
 static bool read_json_schema(const struct api_reading *r, struct answer_format *format,
                              const struct field_path *path, json_object *value)
 {
@@ -106,8 +106,8 @@ bool format_read_response(const struct api_reading *r, struct answer_format *for
 
 /* ---- structured_outputs ---- */
 
-/* White space is never more than one blank, and there is no second way of making an answer valid to
- * fall back to. */
+/* Ignores options about whitespace and fallbacks: whitespace is at most one blank, and there is no
+ * fallback. */
 static const struct {
     const char *name;
     bool (*read)(const struct api_reading *r, struct answer_format *format, const char *path,
@@ -164,7 +164,7 @@ static bool read_named(const struct api_reading *r, const struct field_path *who
                                                *out);
 }
 
-/* {"mode": "auto" or "required", "tools": [named functions]} */
+/* Reads {"mode": "auto" or "required", "tools": [named functions]}. */
 static bool read_allowed_tools(const struct api_reading *r, struct answer_format *format,
                                const char *path, json_object *value, const struct api_tools *tools)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer must be: response_format, structured_outputs, the guided_ fields that
- * came before it, and tool_choice where it asks for a call. */
+/* Readers of the fields that constrain an answer: response_format, structured_outputs, the older
+ * guided_ fields, and a tool_choice that requires a call. */
 #ifndef EY_SERVER_API_RESPONSE_FORMAT_H
 #define EY_SERVER_API_RESPONSE_FORMAT_H
 
@@ -14,8 +14,8 @@ bool format_read_regex(const struct api_reading *r, struct answer_format *format
                        json_object *value);
 bool format_read_choice(const struct api_reading *r, struct answer_format *format, const char *path,
                         json_object *value);
-/* "required", a named function or allowed_tools; `tools` are those that were read before. Tools
- * that are not allowed leave the prompt too. */
+/* Reads "required", a named function or allowed_tools. `tools` were read before; tools that are not
+ * allowed are also removed from the prompt. */
 bool format_read_tool_choice(const struct api_reading *r, struct answer_format *format,
                              const char *path, json_object *value, const struct api_tools *tools);
 

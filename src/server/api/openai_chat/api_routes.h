@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API's routes: what the engine is asked through. */
+/* Routes of OpenAI's API. */
 #ifndef EY_SERVER_API_ROUTES_H
 #define EY_SERVER_API_ROUTES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialect's table, and its events as chunks. */
+/* The dialect's table, and the conversion of events to chunks. */
 #include "server/api/openai_chat/openai_dialect.h"
 
 #include "server/api/openai_chat/api_reply.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routes that count and spell tokens, and generate none. */
+/* Routes that count and convert tokens without generating. */
 #include "server/api/openai_chat/api_routes.h"
 
 #include <stdlib.h>
@@ -56,8 +56,8 @@ static void reply_tokens(struct completion *a, struct exchange *x, const int *id
     buf_free(&out);
 }
 
-/* The engine refuses ids of image tokens; it looks at as many at a time as an answer's prompt
- * may have. */
+/* Checks given ids, because the engine refuses image tokens, in pieces of at most an answer's
+ * prompt. */
 static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err *e)
 {
     size_t most = (size_t)ey_engine_describe(engine).max_model_len - 1;
@@ -72,7 +72,7 @@ static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err 
     return true;
 }
 
-/* What is too long to be answered can still be counted. */
+/* A prompt that is too long for an answer can still be counted. */
 static bool tokenize_long(struct completion *a, struct exchange *x, const struct api_prompt *prompt)
 {
     int *ids = NULL;
@@ -85,8 +85,8 @@ static bool tokenize_long(struct completion *a, struct exchange *x, const struct
     return ok || api_fail_engine(&a->error, a->engine, "prompt", &e);
 }
 
-/* Of a text of n bytes, which is a token each at most: ids, their JSON, and what tokenizing keeps
- * of the text. Small ones are not charged. False: the exchange is answered. */
+/* Charges tokenizing n bytes, at most one token each: ids, their JSON, and the tokenizer's memory.
+ * Small texts are free. On an error, answers the exchange and returns false. */
 static bool charge_tokens(struct exchange *x, size_t n)
 {
     enum { TOKEN_BYTES = 24, FREE_BYTES = 64 << 10 };
@@ -170,7 +170,7 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
 
 /* ---- llama.cpp's forms ---- */
 
-/* Special tokens are no text to the detokenizer. */
+/* Whether the text is a special token, which the detokenizer drops. */
 static bool is_special_text(const char *text)
 {
     size_t n = strlen(text);
@@ -188,7 +188,7 @@ static bool add_detokenized(struct buf *out, ey_engine *engine, const int *ids, 
     return ok;
 }
 
-/* The prompt's text, special tokens as they are spelled. */
+/* Writes the prompt's text, with special tokens spelled out. */
 static bool spell_prompt(struct buf *out, ey_engine *engine, const int *ids, size_t n, ey_err *e)
 {
     size_t from = 0;

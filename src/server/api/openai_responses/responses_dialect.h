@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's Responses, and the count of their tokens. */
+/* OpenAI's Responses API and its token counting. */
 #ifndef EY_SERVER_RESPONSES_DIALECT_H
 #define EY_SERVER_RESPONSES_DIALECT_H
 
@@ -7,24 +7,24 @@
 #include "server/api/common/message_list.h"
 #include "server/api/openai_responses/responses_store.h"
 
-/* The type of an error that is told apart by its code. */
+/* The type of errors that clients distinguish by code. */
 #define RESPONSES_PREVIOUS_GONE "previous_response_not_found"
 
-/* The kinds: which route a request came by. */
+/* Kinds of requests, one per route. */
 enum responses_kind { RESPONSES_CREATE, RESPONSES_COUNT };
 
 extern const struct api_dialect responses_dialects[]; /* by kind */
 
-/* What the reader leaves for the answer (api_request.own). */
+/* State that the reader leaves for the answer (api_request.own). */
 struct responses_request {
-    const char *repeated; /* JSON members that the answer repeats: ,"instructions":… */
-    const char *input;    /* JSON array of what was asked, for the store; NULL: it is not kept */
+    const char *repeated; /* JSON members that the answer repeats: ,"instructions":... */
+    const char *input;    /* JSON array of the input items for the store; NULL: not stored */
     bool encrypted_thoughts;
 };
 
-/* An answer between its events. A whole one is made of the same. */
+/* The state of an answer between events. Whole answers are built from the same events. */
 struct responses_state {
-    struct responses_store *store; /* NULL: nothing is kept */
+    struct responses_store *store; /* NULL: nothing is stored */
     unsigned char owner[RESPONSES_OWNER_BYTES];
     char previous_id[RESPONSES_ID_BYTES]; /* "": none */
     int64_t sequence;
@@ -32,18 +32,18 @@ struct responses_state {
     char item_id[48];
     int n_items;
     bool called, any_text;
-    struct buf items;    /* those that are done, ',' between */
-    struct buf text;     /* of the open one */
-    struct buf logprobs; /* its tokens', ',' between */
+    struct buf items;    /* finished items, separated by ',' */
+    struct buf text;     /* text of the open item */
+    struct buf logprobs; /* log-probabilities of its tokens, separated by ',' */
     struct api_end end;
 };
 
 bool responses_read(struct api_parser *p);
-/* `instructions`, the items of the previous response, which its id was replaced by, and `input`. */
+/* Reads `instructions`, the items of the previous response (which replaced its id) and `input`. */
 bool responses_read_input(struct api_parser *p);
 bool responses_read_tools(struct api_parser *p, const char *path, json_object *value);
 bool responses_read_tool_choice(struct api_parser *p, const char *path, json_object *value);
-/* Texts of the request that the answer repeats and the store keeps. */
+/* Copies the texts of the request that the answer repeats and the store keeps. */
 bool responses_keep_request(struct api_parser *p, bool store);
 
 void responses_write_whole(struct buf *out, struct api_reply *reply,
@@ -52,7 +52,7 @@ void responses_write_whole(struct buf *out, struct api_reply *reply,
 void responses_write_event(struct buf *out, struct api_reply *reply, const struct api_event *event);
 void responses_close_state(void *state);
 
-/* Items as parts of an answer, each with what is done of it. */
+/* Append an item of an answer, with its status. */
 void responses_add_thought(struct buf *items, const char *id, const char *text, size_t n,
                            bool encrypted, const char *status);
 void responses_add_message(struct buf *items, const char *id, const struct buf *text,
@@ -63,7 +63,7 @@ struct json_writer;
 void responses_write_text_part(struct json_writer *w, const struct buf *text,
                                const struct buf *logprobs);
 void responses_add_logprobs(struct json_writer *w, const struct buf *logprobs);
-/* Appends items of logprobs, ',' between. */
+/* Appends log-probability items, separated by ','. */
 void responses_write_logprobs(struct buf *out, const struct api_logprobs *logprobs);
 const char *responses_error_code(const struct api_error *error); /* NULL: none */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of /v1/responses: one table of all fields, in the order in which they are read; tools;
- * what of the request the answer repeats. */
+/* Reads requests of /v1/responses: a table of all fields in reading order, tools, and the parts
+ * that the answer repeats. */
 #include <stdio.h>
 #include <string.h>
 
@@ -110,7 +110,7 @@ static bool read_text_options(struct api_parser *p, const char *path, json_objec
 
 /* ---- tools ---- */
 
-/* Flat, or with an inner `function` as chat has it. */
+/* A flat tool, or one with an inner `function` as in chat. */
 static bool read_function_tool(const struct api_reading *r, const struct field_path *path,
                                json_object *value, struct api_tool *out, const char **json)
 {
@@ -122,7 +122,7 @@ static bool read_function_tool(const struct api_reading *r, const struct field_p
     return tools_read_function(r, at, value, "parameters", out, json);
 }
 
-/* Codex and n8n always send tools that OpenAI itself runs: they are left out. */
+/* Ignores tools that run at OpenAI, which Codex and n8n always send. */
 bool responses_read_tools(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -163,11 +163,12 @@ static bool read_function_name(struct api_parser *p, const struct field_path *pa
     if (!name) return api_fail_value(r->error, name_path.text, "%s is missing", name_path.text);
     if (!field_name(r, name_path.text, name, EY_MAX_NAME_BYTES, r->passing, out)) return false;
     return tools_have(&p->tools, *out) ||
-           api_fail(r->error, name_path.text, "%s: %s is none of the tools", name_path.text, *out);
+           api_fail(r->error, name_path.text, "%s: %s is not one of the tools", name_path.text,
+                    *out);
 }
 
-/* Those that may not be called stay in the prompt, whose beginning is cached, where a grammar keeps
- * the answer from calling them. */
+/* Tools that may not be called stay in the prompt, whose prefix is cached; the grammar keeps the
+ * answer from calling them. */
 static bool read_allowed_functions(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -219,7 +220,8 @@ bool responses_read_tool_choice(struct api_parser *p, const char *path, json_obj
 
 enum { ASK = 1 << RESPONSES_CREATE, BOTH = ASK | 1 << RESPONSES_COUNT };
 
-/* `instructions`, `previous_response_id` and `input` are read behind the table, together. */
+/* `instructions`, `previous_response_id` and `input` are read together, after the table's fields.
+ */
 static const struct api_field fields[] = {
     {"model", BOTH, accept_field},
     {"stream", ASK, read_stream_flag},
@@ -266,7 +268,7 @@ static const struct api_field fields[] = {
     {"input", BOTH, accept_field},
 };
 
-/* `store` is true where it is not given. */
+/* `store` defaults to true. */
 bool responses_read(struct api_parser *p)
 {
     const struct api_reading *r = &p->reading;
@@ -277,15 +279,15 @@ bool responses_read(struct api_parser *p)
         !api_note_unknown_fields(p, fields, COUNT(fields)) || !responses_read_input(p))
         return false;
     if (r->out->kind == RESPONSES_COUNT) {
-        p->format = (struct answer_format){0}; /* it has no answer */
+        p->format = (struct answer_format){0}; /* counting has no answer */
         return true;
     }
     return responses_keep_request(p, !store || json_object_get_boolean(store));
 }
 
-/* ---- what is kept of it ---- */
+/* ---- repeated and stored parts ---- */
 
-/* Members of the answer that say what the request said, or its default. */
+/* Writes the members of the answer that repeat the request's values or defaults. */
 static const struct {
     const char *name, *otherwise;
 } repeated[] = {{"background", "false"},
@@ -303,7 +305,7 @@ static const struct {
                 {"truncation", "\"disabled\""},
                 {"user", "null"}};
 
-/* An object of two members, each given or its default. */
+/* Writes an object of two members, each as given or its default. */
 static void add_pair(struct json_writer *w, json_object *object, const char *first,
                      const char *first_otherwise, const char *second, const char *second_otherwise)
 {
@@ -343,7 +345,7 @@ static void write_repeated(struct buf *out, json_object *request, const ey_sampl
     json_close_object(&w);
 }
 
-/* An item as a list of input items has it: with an id. */
+/* Writes an item as the list of input items shows it: with an id. */
 static void write_kept_item(struct json_writer *w, json_object *item)
 {
     char id[48];
@@ -390,7 +392,7 @@ static void write_kept_input(struct buf *out, json_object *input)
     json_close_array(&w);
 }
 
-/* What is longer is not kept: the answer's `store` says so. */
+/* Longer requests are not stored; the answer's `store` says so. */
 static bool keep_input(struct api_parser *p)
 {
     const struct api_reading *r = &p->reading;
@@ -413,7 +415,7 @@ bool responses_keep_request(struct api_parser *p, bool store)
     r->out->kept_bytes += text.size;
     buf_free(&text);
     if (!copy) return api_fail_memory(r->error);
-    copy[0] = ','; /* members behind others, without the braces */
+    copy[0] = ','; /* appended to other members, without the braces */
     copy[strlen(copy) - 1] = 0;
     own_of(p)->repeated = copy;
     return !store || keep_input(p);

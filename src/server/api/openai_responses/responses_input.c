@@ -246,7 +246,7 @@ static bool read_foreign_item(struct api_parser *p, struct message_list *list,
 {
     if (json_object_is_type(json_member(item, "output"), json_type_string))
         return read_output_item(p, list, path, item);
-    api_note(&p->reading, "%s (%.40s) was passed over", path->text,
+    api_note(&p->reading, "%s (%.40s) was ignored", path->text,
              json_object_get_string(json_member(item, "type")));
     return true;
 }

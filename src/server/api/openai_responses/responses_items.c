@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items of an answer: thoughts, messages, calls. */
+/* Writes the items of an answer: thoughts, messages, calls. */
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static struct json_writer open_output_item(struct buf *items, const char *id, co
 
 /* ---- thoughts ---- */
 
-/* Nothing is secret in them: base64 of the text, which clients send back. */
+/* Thoughts are not secret: base64 of the text, which clients send back. */
 static void write_encrypted(struct json_writer *w, const char *text, size_t n)
 {
     unsigned char *out = malloc(4 * (n / 3 + 1) + 1);
@@ -29,7 +29,7 @@ static void write_encrypted(struct json_writer *w, const char *text, size_t n)
     free(out);
 }
 
-/* n 0: it begins. The whole text is one part of a summary, which all clients show. */
+/* n 0 begins the item. The whole text is one summary part, which all clients show. */
 void responses_add_thought(struct buf *items, const char *id, const char *text, size_t n,
                            bool encrypted, const char *status)
 {
@@ -54,7 +54,7 @@ void responses_add_thought(struct buf *items, const char *id, const char *text, 
 
 /* ---- messages ---- */
 
-/* NULL text: it begins, without content. */
+/* NULL text begins the item, without content. */
 void responses_add_message(struct buf *items, const char *id, const struct buf *text,
                            const struct buf *logprobs, const char *status)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as the events of a stream. A whole answer is what the last of them holds: it is made of
- * the same events, which nobody sees. */
+/* Writes answers as stream events. A whole answer is the content of the last event, built from the
+ * same events without sending them. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -46,7 +46,7 @@ static bool is_kept(const struct api_reply *reply)
     return own->input && responses_store_keeps(s->store, strlen(own->input));
 }
 
-/* NULL usage: it is not done. */
+/* NULL usage: not finished. */
 static void write_response(struct buf *out, const struct api_reply *reply, const char *status,
                            const struct api_usage *usage, const struct api_error *error)
 {
@@ -98,7 +98,7 @@ static void store_response(const struct api_reply *reply, char *response)
     const struct responses_request *own = reply->request->own;
     struct stored_response kept = {.response = response};
     if (!is_kept(reply)) return;
-    kept.input = (char *)(uintptr_t)own->input; /* the store copies it */
+    kept.input = (char *)(uintptr_t)own->input; /* copied by the store */
     snprintf(kept.id, sizeof(kept.id), "%s", reply->id);
     snprintf(kept.previous, sizeof(kept.previous), "%s", s->previous_id);
     responses_store_put(s->store, s->owner, &kept, seconds_now());
@@ -123,7 +123,7 @@ static void close_response_event(struct json_writer *w)
     buf_add_text(w->out, "\n\n");
 }
 
-/* An event about a part of the item that is open. */
+/* Writes an event about a part of the open item. */
 static struct json_writer open_part_event(struct buf *out, struct responses_state *s,
                                           const char *name)
 {
@@ -180,7 +180,7 @@ static void begin_item(struct responses_state *s, const char *prefix)
     buf_clear(&s->logprobs);
 }
 
-/* The item that was added to `items` from `at` on is done. */
+/* Writes the event that the item at items[at ..] is done. */
 static void finish_output_item(struct buf *out, struct responses_state *s, size_t at)
 {
     if (s->items.failed) {
@@ -278,7 +278,7 @@ static void close_open_item(struct buf *out, const struct api_reply *reply, cons
     if (s->open == RESPONSES_MESSAGE) close_text(out, s, status);
 }
 
-/* ---- pieces ---- */
+/* ---- deltas ---- */
 
 static void write_thought_piece(struct buf *out, const struct api_reply *reply, const char *text,
                                 size_t n)
@@ -304,7 +304,7 @@ static bool is_line_end(const char *text, size_t n)
     return i == n;
 }
 
-/* Line breaks between calls are no text. */
+/* Line breaks between calls are not sent as text. */
 static void write_answer_piece(struct buf *out, const struct api_reply *reply, const char *text,
                                size_t n, const struct api_logprobs *logprobs)
 {
@@ -354,7 +354,7 @@ static void write_call_events(struct buf *out, const struct api_reply *reply,
     finish_output_item(out, s, at);
 }
 
-/* An answer without text and calls has an empty message. */
+/* An answer without text or calls gets an empty message. */
 static void write_item_end(struct buf *out, const struct api_reply *reply,
                            const struct api_event *event)
 {
@@ -372,7 +372,7 @@ static void write_item_end(struct buf *out, const struct api_reply *reply,
 
 /* ---- the end ---- */
 
-/* `whole`: where the response goes by itself. */
+/* `whole`: receives the response alone, instead of an event. */
 static void write_end_of_response(struct buf *out, struct buf *whole, const struct api_reply *reply,
                                   const struct api_usage *usage, const struct api_error *error)
 {
@@ -420,7 +420,7 @@ void responses_write_whole(struct buf *out, struct api_reply *reply,
                            const struct api_choice *choices, size_t n,
                            const struct api_usage *usage)
 {
-    const struct api_choice *choice = choices; /* there is one */
+    const struct api_choice *choice = choices; /* exactly one */
     const struct api_event end = {.type = API_EVENT_END, .end = &choice->end};
     struct buf unseen = buf_with_max(EY_MAX_RESPONSE_BYTES);
     (void)n;

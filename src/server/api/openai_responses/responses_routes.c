@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /v1/responses: new ones, with what they refer to, and those that are kept. */
+/* /v1/responses: new responses with their references, and stored ones. */
 #include "server/api/openai_responses/responses_routes.h"
 
 #include <openssl/sha.h>
@@ -16,9 +16,9 @@
 #include "server/api/openai_responses/responses_dialect.h"
 #include "server/server.h"
 
-/* ---- whose they are ---- */
+/* ---- owners ---- */
 
-/* The digest of the key that the request came with; without keys they are everybody's. */
+/* The owner is the digest of the request's API key. Without keys all responses are shared. */
 static void find_owner(const struct server *server, struct exchange *x, unsigned char *owner)
 {
     const char *authorization = exchange_request_header(x, "Authorization"),
@@ -34,9 +34,9 @@ static void find_owner(const struct server *server, struct exchange *x, unsigned
     SHA256((const unsigned char *)key, n, owner);
 }
 
-/* ---- what a request refers to ---- */
+/* ---- references ---- */
 
-/* The items of a JSON array, or of a response's output, behind those of `out`. */
+/* Appends the items of a JSON array, or of a response's output, to `out`. */
 static bool append_stored(struct completion *a, struct exchange *x, json_object *out,
                           const char *text, bool is_response)
 {
@@ -67,7 +67,7 @@ static bool fail_gone(struct completion *a, struct exchange *x, const char *id)
     return false;
 }
 
-/* The oldest first. */
+/* Oldest first. */
 static bool append_conversation(struct completion *a, struct exchange *x, json_object *out,
                                 const struct stored_response *kept, size_t n)
 {
@@ -78,7 +78,7 @@ static bool append_conversation(struct completion *a, struct exchange *x, json_o
     return ok;
 }
 
-/* The response of that id and those before it, newest first. NULL: one is gone. */
+/* Collects the response and its predecessors, newest first. Fails with NULL if one is gone. */
 static size_t collect_kept(struct completion *a, const char *id, struct stored_response *kept)
 {
     const struct responses_state *s = a->reply.state;
@@ -92,7 +92,8 @@ static size_t collect_kept(struct completion *a, const char *id, struct stored_r
     return 0;
 }
 
-/* The id is replaced by the items that it stands for. False: the exchange is answered. */
+/* Replaces previous_response_id by the items that it stands for. On an error, answers the exchange
+ * and returns false. */
 static bool resolve_previous(struct completion *a, struct exchange *x)
 {
     struct responses_state *s = a->reply.state;
@@ -123,7 +124,7 @@ static bool is_reference(json_object *item)
     return json_member(item, "id") && !json_member(item, "role");
 }
 
-/* NULL: it is not there. */
+/* Finds a stored item. Returns NULL if there is none. */
 static json_object *find_kept_item(struct completion *a, const char *id)
 {
     const struct responses_state *s = a->reply.state;
@@ -144,8 +145,7 @@ static json_object *find_kept_item(struct completion *a, const char *id)
     return found;
 }
 
-/* References to items are replaced by them. Those that are not there stay, with 404 for an answer.
- */
+/* Replaces item references by the items. Unknown references stay, and the answer is 404. */
 static bool resolve_item_references(struct completion *a, struct exchange *x)
 {
     json_object *input = json_member(api_request_json(&a->request), "input");
@@ -173,7 +173,7 @@ static bool resolve_item_references(struct completion *a, struct exchange *x)
 
 /* ---- new responses ---- */
 
-/* NULL: the exchange is answered. */
+/* On an error, answers the exchange and returns NULL. */
 static struct completion *open_response(struct server *server, struct exchange *x,
                                         enum responses_kind kind)
 {
@@ -202,7 +202,7 @@ void route_responses_count(struct server *server, struct exchange *x)
     completion_close(a);
 }
 
-/* ---- kept responses ---- */
+/* ---- stored responses ---- */
 
 static void fail_not_kept(struct exchange *x, const char *id)
 {
@@ -228,7 +228,7 @@ static void reply_input_items(struct exchange *x, const char *items)
     json_open_object(&w);
     json_add_string(&w, "object", "list");
     json_write_key(&w, "data");
-    json_open_array(&w); /* the newest first */
+    json_open_array(&w); /* newest first */
     for (size_t i = n; i > 0; i--)
         json_write_value(&w, json_object_array_get_idx(list, i - 1));
     json_close_array(&w);
@@ -290,7 +290,7 @@ void route_delete_response(struct server *server, struct exchange *x)
     buf_free(&out);
 }
 
-/* POST below /v1/responses/ID. */
+/* Handles POST below /v1/responses/ID. */
 void route_responses_other(struct server *server, struct exchange *x)
 {
     const char *argument = exchange_argument(x), *rest = strchr(argument, '/');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of entries under one lock, the one used longest ago first. */
+/* A list of entries under one lock, sorted by last use, oldest first. */
 #include "server/api/openai_responses/responses_store.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ struct store_entry {
 
 struct responses_store {
     pthread_mutex_t lock;
-    struct store_entry *entry; /* [n], by `used` */
+    struct store_entry *entry; /* [n], sorted by `used` */
     size_t n, n_bytes, max_bytes;
 };
 
@@ -92,7 +92,7 @@ static bool is_owned(const struct store_entry *entry, const unsigned char *owner
     return memcmp(entry->owner, owner, RESPONSES_OWNER_BYTES) == 0;
 }
 
-/* s->n: it is not there. */
+/* Returns the index, or s->n if there is none. */
 static size_t find_entry(const struct responses_store *s, const unsigned char *owner,
                          const char *id)
 {
@@ -102,7 +102,8 @@ static size_t find_entry(const struct responses_store *s, const unsigned char *o
     return i;
 }
 
-/* The last one with such an item: ids are random, and a quote within a text has an escape. */
+/* Finds the last response that contains the item's id as a JSON string. Ids are random, and quotes
+ * within texts are escaped, so texts cannot match. */
 static size_t find_entry_of_item(const struct responses_store *s, const unsigned char *owner,
                                  const char *mark)
 {
@@ -128,7 +129,7 @@ static bool take_copy(struct responses_store *s, size_t i, double now, struct st
     return true;
 }
 
-/* ---- from outside ---- */
+/* ---- interface ---- */
 
 bool responses_store_put(struct responses_store *store, const unsigned char *owner,
                          const struct stored_response *response, double now)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors and scores as OpenAI, vLLM, llama.cpp, Cohere, Jina and TEI have them. */
+/* Embeddings and scores in the forms of OpenAI, vLLM, llama.cpp, Cohere, Jina and TEI. */
 #ifndef EY_SERVER_POOLING_DIALECTS_H
 #define EY_SERVER_POOLING_DIALECTS_H
 
 #include "server/api/common/api_dialect.h"
 
-/* The kinds: which route a request came by. */
+/* Kinds of requests, one per route. */
 enum embeddings_kind { EMBEDDINGS_OPENAI, EMBEDDINGS_LLAMACPP };
 enum scoring_kind { SCORING_RERANK, SCORING_SCORE };
 

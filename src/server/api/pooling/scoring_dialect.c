@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/rerank (Cohere's, Jina's and vLLM's form, or TEI's) and vLLM's /v1/score. A model that
- * embeds answers by cosines. */
+/* POST /v1/rerank (Cohere's, Jina's and vLLM's form, or TEI's) and vLLM's /v1/score. With an
+ * embedding model, scores are cosines. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 enum { MAX_DOCUMENTS = 1000 };
 
-/* One side of what is compared. */
+/* One side of a comparison. */
 struct scored_side {
     const char *name;
     struct pooling_parts *item; /* [n] */
@@ -23,9 +23,10 @@ struct scored_side {
 };
 
 struct scoring_form {
-    struct scored_side left, right; /* query and documents; left[n] or one for all of the right */
-    bool cosine;                    /* the first prompts are the left's, the others the right's */
-    bool tei;                       /* a bare list of "score" and "text" */
+    struct scored_side left,
+        right;   /* queries and documents; left[n], or one for all on the right */
+    bool cosine; /* embedding model: the left prompts come first, then the right ones */
+    bool tei;    /* TEI's form: a bare list of "score" and "text" */
     bool hides_documents;
     int64_t top_n; /* 0: all */
 };
@@ -77,7 +78,7 @@ static bool read_side(struct api_parser *p, const char *name, json_object *value
     return true;
 }
 
-/* The first of the names that the request has. */
+/* Finds the first of the names in the request. */
 static bool read_named_side(struct api_parser *p, const char *const *names, size_t n, size_t most,
                             struct scored_side *out)
 {
@@ -88,7 +89,7 @@ static bool read_named_side(struct api_parser *p, const char *const *names, size
     return api_fail_value(p->reading.error, names[0], "%s is missing", names[0]);
 }
 
-/* Left item i stands beside right item i, or all of the right beside one. */
+/* Pairs left item i with right item i, or one left item with all on the right. */
 static const struct pooling_parts *left_of(const struct scored_side *left, size_t i)
 {
     return &left->item[left->n == 1 ? 0 : i];
@@ -195,7 +196,7 @@ struct scored_item {
     double score;
 };
 
-/* Vectors have length 1. */
+/* The dot product; vectors have length 1. */
 static double cosine(ey_pooled a, ey_pooled b)
 {
     double sum = 0;
@@ -218,7 +219,7 @@ static int compare_scored_items(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The best first; NULL: no memory. */
+/* Sorts by descending score. Fails with NULL without memory. */
 static struct scored_item *ranked(const struct scoring_form *form, const struct api_choice *choices,
                                   size_t *n)
 {
@@ -232,7 +233,7 @@ static struct scored_item *ranked(const struct scoring_form *form, const struct 
 
 /* ---- answers ---- */
 
-/* Its first text; null where it has images alone. */
+/* Writes the first text, or null if there are only images. */
 static void add_document_text(struct json_writer *w, const struct pooling_parts *parts)
 {
     json_write_key(w, "text");
@@ -244,7 +245,7 @@ static void add_document_text(struct json_writer *w, const struct pooling_parts 
     json_write_null(w);
 }
 
-/* Images do not come back: they may be megabytes. */
+/* Images are not returned, because they may be megabytes. */
 static void write_document(struct json_writer *w, const struct pooling_parts *parts)
 {
     json_write_key(w, "document");
@@ -276,7 +277,7 @@ static void add_scoring_usage(struct json_writer *w, const struct api_usage *usa
     json_close_object(w);
 }
 
-/* Cohere's readers look for it. */
+/* Cohere's clients require it. */
 static void add_rerank_meta(struct json_writer *w)
 {
     json_write_key(w, "meta");
@@ -308,7 +309,7 @@ static void write_rerank(struct buf *out, struct api_reply *reply, const struct 
     struct json_writer w = json_write_to(out, JSON_COMPACT);
     size_t n;
     struct scored_item *items = ranked(form, choices, &n);
-    (void)n_choices; /* as many as were asked for */
+    (void)n_choices; /* as many as requested */
     if (!items) {
         buf_fail(out);
     } else if (form->tei) {
