@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan knows of the device: queried from a GPU, or simulated (eyelet plan --vram). */
+/* What a plan knows about the device: queried from a GPU, or simulated (eyelet plan --vram). */
 #ifndef EY_PLAN_FACTS_H
 #define EY_PLAN_FACTS_H
 
@@ -9,29 +9,28 @@
 struct backend;
 
 struct device_info {
-    const char *name; /* "cuda:0"; "host". Outlives the plan */
-    bool is_gpu;      /* memory of its own, that others use too */
-    bool wsl2;        /* the driver's word on free memory is worth less there */
+    const char *name; /* "cuda:0" or "host"; must outlive the plan */
+    bool is_gpu;      /* has memory of its own, shared with other processes */
+    bool wsl2;        /* the driver's free memory is less reliable */
     int sm_count;     /* multiprocessors of a GPU */
     uint64_t total;   /* a GPU's memory */
-    uint64_t free; /* what this process may still take, its context counted in; the host's available
-                      memory */
-    uint64_t
-        context; /* what the driver takes for this process: as measured, or gpu_context_bytes() */
-    const struct backend *cpu; /* with a GPU: what a vision encoder or layers that stay on the host
-                                  run on; NULL: none can. Outlives the plan */
+    uint64_t free; /* memory that this process may still take, including its context; the available
+                      memory of a host */
+    uint64_t context; /* memory of the process's CUDA context: measured, or gpu_context_bytes() */
+    const struct backend *cpu; /* with a GPU: runs a vision encoder or layers on the host; NULL if
+                                  none can; must outlive the plan */
     enum {
         PINNED_READS_UNKNOWN,
         PINNED_READS_ALLOWED,
         PINNED_READS_DENIED
-    } pinned_reads; /* a GPU: the model's file where it is mapped, from pages that the system pins
+    } pinned_reads; /* whether the GPU reads the mapped model file from pages that the system pins
                      */
-    uint64_t host_free; /* with a GPU: what the host has available; 0: not known */
+    uint64_t host_free; /* with a GPU: available host memory; 0 if unknown */
     double bandwidth,
-        cpu_bandwidth; /* bytes a second that the GPU and the CPU read at most; 0: not known */
+        cpu_bandwidth; /* read bandwidth of the GPU and the CPU in bytes a second; 0 if unknown */
 };
 
-/* As measured where a GPU was at hand (132 multiprocessors: 527 MiB). */
+/* Estimates the context's bytes from measurements (132 multiprocessors: 527 MiB). */
 static inline uint64_t gpu_context_bytes(int sm_count)
 {
     return (uint64_t)sm_count * 4 << 20;

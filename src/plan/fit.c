@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses what the caller left open: defaults, and on a GPU what fits a budget shared with a
- * desktop. */
+/* Chooses what the caller left open: defaults, and on a GPU what fits a budget that is shared with
+ * a desktop. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -9,24 +9,24 @@
 
 enum {
     CPU_MODEL_LEN = 8192,
-    GPU_MODEL_LEN = 16384, /* and the KV pool: more only on request */
-    MIN_AUTO_LEN = 1024,   /* half of it is an image of half a megapixel; with less one would have
-                                to ask for it */
+    GPU_MODEL_LEN = 16384, /* also of the KV pool; more only on request */
+    MIN_AUTO_LEN = 1024, /* half of it holds an image of half a megapixel; a shorter context must be
+                            requested */
     CPU_SEQS = 1,
     CPU_SERVED_SEQS = 4,
-    GPU_SEQS = 4,             /* at least, */
-    GPU_MAX_SEQS = 32,        /* and at most, as many as */
-    GPU_SEQ_TOKENS = 1024,    /* of the KV pool there are for each */
-    POOLED_SEQS = 16,         /* inputs whose rows share a step; they cost nothing but their keys */
-    RERANK_MODEL_LEN = 10240, /* as Qwen's own code */
+    GPU_SEQS = 4,             /* least requests of a GPU */
+    GPU_MAX_SEQS = 32,        /* most requests of a GPU */
+    GPU_SEQ_TOKENS = 1024,    /* KV pool tokens per request */
+    POOLED_SEQS = 16,         /* pooled inputs of a step; each costs only its keys and values */
+    RERANK_MODEL_LEN = 10240, /* as in Qwen's code */
     DEFAULT_IMAGES = 16,
     GPU_MAX_ROWS = 2048,
-    LARGE_GPU_ROWS = 4096, /* for several at once: images of a megapixel in one piece, or two */
+    LARGE_GPU_ROWS = 4096, /* for several images of a megapixel in one piece */
     GPU_MIN_ROWS = 512,
     MIN_ROWS = 64,
     MIB = 1 << 20,
 };
-#define DEFAULT_UTILIZATION 0.92 /* vLLM's */
+#define DEFAULT_UTILIZATION 0.92 /* vLLM's default */
 #define LARGE_GPU_BYTES ((uint64_t)32 << 30)
 
 /* ---- limits ---- */
@@ -53,7 +53,7 @@ static int usual_context(ey_task task, bool gpu)
     return gpu && task == EY_TASK_GENERATE ? GPU_MODEL_LEN : CPU_MODEL_LEN;
 }
 
-/* The wanted context, and a KV pool for one request of it. */
+/* Chooses the requested context or the default, and a KV pool for one request of it. */
 static bool choose_context(struct plan *p, const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
@@ -80,7 +80,7 @@ static int default_seqs(const struct plan *p, const struct plan_limits *l)
     return l->serving ? CPU_SERVED_SEQS : CPU_SEQS;
 }
 
-/* Where nothing else is wanted of the memory. */
+/* Returns the most rows of a prefill chunk, before memory limits them. */
 static int most_rows(const struct plan *p, const struct plan_limits *l)
 {
     if (!p->device->is_gpu) return CPU_MAX_ROWS;
@@ -93,7 +93,7 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
     const struct plan_limits *l = q->limits;
     const bool pools = q->model->task != EY_TASK_GENERATE;
     p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : pools ? POOLED_SEQS : default_seqs(p, l);
-    p->max_logits = pools ? 1 : p->max_num_seqs; /* a row of each sequence */
+    p->max_logits = pools ? 1 : p->max_num_seqs; /* one row of each sequence */
     p->n_layers = q->model->text.n_layers;
     p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
     p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens : most_rows(p, l);
@@ -105,8 +105,8 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
            choose_context(p, q, e);
 }
 
-/* The first layers take the DeepStack features, which are on one device: if any layer is on the
- * CPU, all of those are. */
+/* Returns the least number of CPU layers, if any: the first layers take the DeepStack features,
+ * which are on one device, so all of them move together. */
 static int min_cpu_layers(const struct model *m)
 {
     return m->vision.n_deepstack ? text_deepstack_layer(m->vision.n_deepstack - 1) + 1 : 1;
@@ -143,7 +143,7 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
 
 /* ---- budget ---- */
 
-/* What other processes may take first, and what cuMemGetInfo doesn't know; more under WSL2. */
+/* Returns the margin for other processes and for what cuMemGetInfo misses; larger under WSL2. */
 static uint64_t margin_of(const struct device_info *device)
 {
     uint64_t share = device->free / 100 * (device->wsl2 ? 6 : 4), min = (uint64_t)256 << 20;
@@ -202,8 +202,9 @@ static struct plan_knobs initial_knobs(const struct plan_knobs *given)
         given->vision ? given->vision : VISION_RESIDENT, given->lm_head_rows};
 }
 
-/* Turns a knob, cheapest first: an 8-bit head answers as BF16 does, streaming costs each image some
- * milliseconds, FP8 keys and values a little precision. False: it was given, or would not help. */
+/* Turns a knob, cheapest first: an 8-bit head does not change answers, streaming costs each image
+ * some milliseconds, FP8 keys and values cost a little precision. Returns false if the knob was
+ * given or would not help. */
 static bool turn_knob(struct plan_knobs *now, enum plan_knob knob, const struct plan_question *q)
 {
     const struct plan_knobs *given = &q->limits->knobs;
@@ -225,7 +226,7 @@ static bool turn_knob(struct plan_knobs *now, enum plan_knob knob, const struct 
 }
 
 /* Finds the largest row count that fits, before any knob is turned: 512 rows still keep the GPU
- * busy, and reading the weights four times as often costs a long prompt a few percent. */
+ * busy, and reading the weights four times as often costs a long prompt only a few percent. */
 static bool fit_rows(struct plan *p, const struct plan_question *q)
 {
     int given = q->limits->max_num_batched_tokens;
@@ -245,7 +246,7 @@ static bool fit_knobs(struct plan *p, const struct plan_question *q)
     return fits;
 }
 
-/* With a context, or a pool, of so many blocks. */
+/* Sizes the plan with a context (or only a pool) of this many blocks. */
 static void size_blocks(struct plan *p, const struct plan_question *q, bool context, int blocks)
 {
     if (context) p->max_model_len = blocks * KV_BLOCK;
@@ -253,8 +254,7 @@ static void size_blocks(struct plan *p, const struct plan_question *q, bool cont
     plan_size(p, q);
 }
 
-/* Finds the largest number of blocks from `min` to `max` with which the plan fits; `min` if none.
- */
+/* Finds the largest number of blocks from `min` to `max` for which the plan fits; `min` if none. */
 static void grow_blocks(struct plan *p, const struct plan_question *q, bool context, int min,
                         int max)
 {
@@ -277,8 +277,8 @@ static void shorten_context(struct plan *p, const struct plan_question *q)
     if (max > min) grow_blocks(p, q, true, min, max);
 }
 
-/* Grows the KV pool for several requests of the given context as far as memory allows; turns no
- * knob for it. */
+/* Returns the KV pool to grow to if memory allows: several requests of the given context. No knob
+ * is turned for it. */
 static int wanted_pool(const struct plan *p)
 {
     int64_t all = (int64_t)p->max_num_seqs * p->max_model_len;
@@ -395,7 +395,7 @@ static void explain_choices(struct plan *p, const struct plan_question *q, int w
                         p->kv_tokens, p->max_num_seqs, wanted_pool(p));
 }
 
-/* As many requests at once as the pool is for, where nothing else has to change for them. */
+/* Allows as many requests at a time as the pool holds, if nothing else must change for them. */
 static void fit_seqs(struct plan *p, const struct plan_question *q)
 {
     const int pool = p->kv_tokens / GPU_SEQ_TOKENS,
@@ -404,7 +404,7 @@ static void fit_seqs(struct plan *p, const struct plan_question *q)
     for (;; n--) {
         p->max_num_seqs = p->max_logits = n;
         plan_size(p, q);
-        if (p->fits || n == GPU_SEQS) break; /* it did with these */
+        if (p->fits || n == GPU_SEQS) break; /* GPU_SEQS fitted before */
     }
     if (n < wanted)
         plan_add_choice(p, "--max-num-seqs %d: what fits; the pool of %d tokens is for %d", n,
@@ -444,7 +444,7 @@ static void fit_host(struct plan *p, const struct plan_question *q)
                            "--gpu-memory-utilization, --gpu-memory: of a GPU, not used here");
 }
 
-/* With the vision encoder on the CPU, the GPU's kernels don't see its shapes. */
+/* With the vision encoder on the CPU, the GPU's kernels never get its shapes. */
 static bool check_shapes(const struct plan_question *q, ey_err *e)
 {
     static const struct vision_shape no_vision;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several models on one device: which stay resident, which take turns, and how memory is divided.
- */
+/* Plans several models on one device: which stay resident, which take turns, and how memory is
+ * divided. */
 #include "plan/plan_internal.h"
 
 enum {
-    MIN_SHARED_LEN = 4096,    /* tokens: rather than a shorter context a model takes turns, unless
-                                     one was given */
-    SHARE_STEP = 1 << 20,     /* bytes */
-    ARENA_ROUNDING = 2 << 20, /* what a driver may round an arena up by */
+    MIN_SHARED_LEN = 4096, /* tokens: a model takes turns rather than have a shorter context, unless
+                              one was given */
+    SHARE_STEP = 1 << 20,  /* bytes */
+    ARENA_ROUNDING = 2 << 20, /* a driver may round up an arena's size to a multiple */
 };
 
-/* What a model needs and what it would like; both without the CUDA context, which all share. */
+/* The minimum bytes of a model and what it would take alone; both exclude the CUDA context, which
+ * all models share. */
 struct memory_need {
     uint64_t min, max;
 };
 
-/* Plans one model within `bytes` of the GPU. */
+/* Plans one model within `bytes` of the GPU's memory. */
 static bool plan_member_within(struct plan *p, const struct plan_member *m,
                                const struct backend *be, const struct device_info *device,
                                uint64_t bytes)
@@ -32,7 +33,7 @@ static bool context_is_useful(const struct plan *p, const struct plan_member *m)
     return p->max_model_len >= min;
 }
 
-/* What a model needs with all knobs turned, and what it would take alone. */
+/* Returns a model's memory with all knobs turned, and what it would take alone. */
 static struct memory_need member_need(const struct plan_member *m, const struct backend *be,
                                       const struct device_info *device)
 {
@@ -51,7 +52,8 @@ static struct memory_need member_need(const struct plan_member *m, const struct 
                                 m->plan.allocated - device->context + ARENA_ROUNDING};
 }
 
-/* Resident models get their minimum, and the rest in proportion to what more each would take. */
+/* Gives resident models their minimum, and divides the rest in proportion to what more each would
+ * take. */
 static void divide_memory(struct plan_member *member, size_t n, const struct memory_need *need,
                           uint64_t capacity, const struct backend *be,
                           const struct device_info *device)
@@ -71,7 +73,7 @@ static void divide_memory(struct plan_member *member, size_t n, const struct mem
         const uint64_t share = device->context + need[i].min - ARENA_ROUNDING +
                                (uint64_t)part / SHARE_STEP * SHARE_STEP;
         if (!plan_member_within(&p, &member[i], be, device, share)) continue;
-        p.budget = member[i].plan.budget; /* of all together */
+        p.budget = member[i].plan.budget; /* the budget of all models */
         member[i].plan = p;
     }
 }
@@ -91,7 +93,8 @@ static void share_gpu(struct plan_member *member, size_t n, const struct backend
     divide_memory(member, n, need, capacity, be, device);
 }
 
-/* Weights that are read from the file stay in memory only if they fit. */
+/* Returns a member's host bytes, including mapped weights, which stay in memory only if they
+ * fit. */
 static uint64_t member_host_bytes(const struct plan_member *m)
 {
     return m->plan.allocated + m->plan.bytes[PLAN_WEIGHTS];
@@ -101,7 +104,7 @@ static void share_host(struct plan_member *member, size_t n)
 {
     uint64_t taken = 0;
     for (size_t i = 0; i < n; i++) {
-        /* alone a model may be larger: it is read from the disk again and again */
+        /* a single model may be larger: it is read from the disk again and again */
         member[i].resident = member[i].plan.fits && (!i || taken + member_host_bytes(&member[i]) <=
                                                                member[i].plan.budget.bytes);
         if (member[i].resident) taken += member_host_bytes(&member[i]);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of everything. */
+/* Computes the sizes of everything in a plan. */
 #include "plan/memory_plan.h"
 
 #include "plan/plan_internal.h"
 
 enum {
-    DEFAULT_DECODE_ROWS = 64, /* who answers, and a little of a prompt */
+    DEFAULT_DECODE_ROWS = 64, /* decoding requests, and a few rows of a prompt */
     MIN_PROMPT_ROWS = 16,
     BUFFER_ALIGNMENT = 64,  /* elements */
-    GPU_ALIGNMENT = 256,    /* bytes: where an allocation may begin */
-    BLOCK_TABLE_BYTES = 64, /* of one KV block in the pool's tables, about */
+    GPU_ALIGNMENT = 256,    /* bytes: alignment of allocations */
+    BLOCK_TABLE_BYTES = 64, /* approximate table entries of one KV block */
 };
 
-/* Visual tokens of one image. On a GPU no more than detail "high" gives it unless somebody asks:
- * the vision encoder keeps keys and values of all its patches. */
+/* Returns the most visual tokens of an image. On a GPU the default is what detail "high" needs,
+ * because the vision encoder keeps keys and values of all patches. */
 static int max_image_tokens_of(const struct plan_question *q, int max_visual)
 {
     enum { CARD_PIXELS = 4194304 };
@@ -39,7 +39,7 @@ static void choose_image_limits(struct plan *p, const struct plan_question *q)
                           : FEATURE_BLOCK;
 }
 
-/* The KV cache of the layers first .. end-1 that have one. */
+/* Returns the KV cache shape of the layers first .. end-1. */
 static struct kv_shape kv_shape_of(const struct model *m, int first, int end, int n_blocks,
                                    bool fp8)
 {
@@ -70,8 +70,8 @@ static int max_int(const int *values, int n)
     return max;
 }
 
-/* Of a backend that runs steps of `t`, the vision encoder `v`, or both; a shape without layers: not
- * this one. */
+/* Returns the limits of a backend that runs the text model `t`, the vision encoder `v`, or both; a
+ * shape without layers is one that it does not run. */
 static struct backend_limits backend_limits_of(const struct plan *p, int rows,
                                                const struct text_shape *t,
                                                const struct vision_shape *v)
@@ -192,17 +192,18 @@ static uint64_t host_buffer_bytes(const struct plan *p, const struct model *m)
     uint64_t images = (uint64_t)(p->feature_rows / FEATURE_BLOCK);
     uint64_t pixels = rows * ((uint64_t)vision_patch_width(&m->vision) * sizeof(float) +
                               3 * sizeof(int32_t));
-    uint64_t sampling = vocabulary * (2 * sizeof(float) + 16 +
-                                      seqs * (sizeof(int32_t) +
-                                              1)); /* logits, scores, candidates; counts of each */
+    uint64_t sampling = vocabulary *
+                        (2 * sizeof(float) + 16 +
+                         seqs * (sizeof(int32_t) +
+                                 1)); /* logits, scores, candidates; counts of each sequence */
     uint64_t tables = (uint64_t)p->kv.n_blocks * BLOCK_TABLE_BYTES +
                       images * images * sizeof(int32_t) +
                       2 * seqs * (uint64_t)p->max_blocks * sizeof(int32_t);
     return pixels + sampling + tables + rows * 7 * sizeof(int32_t);
 }
 
-/* Pins the rows unless the system forbids it or that would take more than half of free host memory.
- */
+/* Pins the rows unless the system forbids it or they would take more than half of free host
+ * memory. */
 static void choose_head_rows(struct plan *p, const struct plan_question *q, uint64_t bytes)
 {
     const struct device_info *f = q->device;
@@ -241,7 +242,7 @@ static void size_gpu_rows(struct plan *p, const struct plan_question *q)
         p->bytes[PLAN_FILE_WEIGHTS] += w->cpu_layers_file[p->cpu_layers] + w->embed_file;
 }
 
-/* What the CPU needs next to a GPU, for the vision encoder or for layers. */
+/* Sizes what the CPU needs next to a GPU for the vision encoder or for layers. */
 static void size_cpu_rows(struct plan *p, const struct plan_question *q)
 {
     const struct backend *cpu = q->device->cpu;
@@ -258,8 +259,8 @@ static void size_cpu_rows(struct plan *p, const struct plan_question *q)
                           p->bytes[PLAN_CPU_WORKSPACE];
 }
 
-/* A token reads the weights of all layers and the head, on one side after the other. Ignores KV
- * cache, bus and launches. */
+/* Predicts the speed: a token reads the weights of all layers and the head, first on one device,
+ * then on the other. Ignores KV cache, bus and launches. */
 static double predict_tokens_per_second(const struct plan *p, const struct plan_question *q)
 {
     const struct device_info *f = p->device;
@@ -276,11 +277,11 @@ static double predict_tokens_per_second(const struct plan *p, const struct plan_
 
 enum plan_row_location { ROW_ON_DEVICE, ROW_ON_HOST, ROW_IN_FILE };
 
-/* Where a row lies: on the host everything is in its memory, but for mapped weights. */
+/* Where a row lies. On the host everything is in host memory, except mapped weights. */
 static const struct {
     const char *name, *life;
     enum plan_row_location place;
-    bool on_host, on_card; /* the plan of which has it */
+    bool on_host, on_card; /* which plans have the row */
 } plan_rows[PLAN_ROWS] = {
     [PLAN_CONTEXT] = {"context", "always", ROW_ON_DEVICE, false, true},
     [PLAN_WEIGHTS] = {"weights", "always", ROW_IN_FILE, true, false},
@@ -372,7 +373,7 @@ bool plan_features_cross_devices(const struct plan *p)
     return plan_vision_on_cpu(p) != (p->cpu_layers > 0);
 }
 
-/* On the host no knob is turned except --head 8bit. */
+/* On the host only --head 8bit is turned. */
 bool plan_vision_on_cpu(const struct plan *p)
 {
     return p->knobs.vision == VISION_HOST;

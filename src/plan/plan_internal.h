@@ -5,9 +5,7 @@
 
 #include "plan/weight_sizes.h"
 
-enum {
-    CPU_MAX_ROWS = 512
-}; /* of a chunk or a tile on the CPU: enough to be bound by multiply-adds */
+enum { CPU_MAX_ROWS = 512 }; /* rows of a chunk or a tile on the CPU: enough to be compute-bound */
 
 /* A plan's inputs. */
 struct plan_question {
@@ -18,7 +16,7 @@ struct plan_question {
     struct weight_sizes weights;
 };
 
-/* From context, pool, sequences, images, rows and knobs: everything else. */
+/* Computes everything else from context, pool, sequences, images, rows and knobs. */
 void plan_size(struct plan *plan, const struct plan_question *question);
 
 static inline int plan_ceil_div(int n, int block)

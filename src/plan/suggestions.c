@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Suggestions for a plan that does not fit: each option change alone, with the open knobs turned as
- * it needs. */
+/* Suggestions for a plan that does not fit: each changes one option, and the open knobs are turned
+ * as it needs. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ struct suggestion_search {
     const struct plan *plan;
     const struct model *model;
     const struct backend *be;
-    struct plan_limits limits; /* of the change that is tried */
+    struct plan_limits limits; /* the limits with the change */
 };
 
 __attribute__((format(printf, 3, 4))) static void try_suggestion(struct suggestion_search *s,
@@ -92,7 +92,7 @@ static void try_one_sequence(struct suggestion_search *s, const struct plan_limi
     try_suggestion(s, s->model, "--max-num-seqs 1");
 }
 
-/* Knobs that the caller set otherwise. */
+/* Tries knobs that the caller set otherwise. */
 static void try_knobs(struct suggestion_search *s, const struct plan_limits *limits)
 {
     const struct plan_knobs *now = &s->plan->knobs;
@@ -112,7 +112,7 @@ static void try_knobs(struct suggestion_search *s, const struct plan_limits *lim
         try_suggestion(s, s->model, "--vision-weights host");
 }
 
-/* Some layers on the CPU: says how many, and the predicted speed. */
+/* Tries layers on the CPU; reports how many, and the predicted speed. */
 static void try_cpu_layers(struct suggestion_search *s, const struct plan_limits *limits)
 {
     struct plan p;
@@ -128,7 +128,7 @@ static void try_cpu_layers(struct suggestion_search *s, const struct plan_limits
                    s->model->text.n_layers - p.cpu_layers, s->model->text.n_layers, speed);
 }
 
-/* A larger share, where the share is what is short. */
+/* Tries a larger share if the share is the limit. */
 static void try_larger_share(struct suggestion_search *s, const struct plan_limits *limits)
 {
     const struct plan_budget *b = &s->plan->budget;

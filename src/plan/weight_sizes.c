@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of weights on a GPU, summed by what they are for. */
+/* Sums the sizes of weights on a GPU by their use. */
 #include "plan/weight_sizes.h"
 
 #include "convert/quantize.h"
@@ -21,7 +21,7 @@ static void sum_weights(struct weight_sum *s, const struct tensor *first, size_t
 
 #define ADD_WEIGHTS(sum, s) sum_weights(sum, TENSORS_OF(s))
 
-/* What weights of a layer take of the host: of the file, and of memory where they are quantized. */
+/* Adds the bytes of a layer's weights in the file, and in host memory if they are quantized. */
 static void add_host_weights(uint64_t *file_bytes, uint64_t *quantized, const struct tensor *w,
                              size_t n)
 {
@@ -53,7 +53,7 @@ static void add_text_sizes(struct weight_sizes *out, const struct model *m,
     out->text = s.bytes;
 }
 
-/* A tied head is the embedding too. */
+/* A tied head is also the embedding. */
 static void add_lm_head_sizes(struct weight_sizes *out, const struct model *m,
                               const struct backend *be)
 {
@@ -78,8 +78,8 @@ static void add_merger(struct weight_sum *s, const struct merger_tensors *m)
     ADD_WEIGHTS(s, m->fc2);
 }
 
-/* Blocks and mergers: all of the vision encoder but what makes rows of patches, which does not
- * stream. */
+/* Sums the streamed groups: blocks and mergers, which is all of the vision encoder but the patch
+ * embedding. */
 static struct weight_sum sum_streamed_groups(const struct model *m, const struct backend *be,
                                              enum placement placement)
 {

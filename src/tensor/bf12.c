@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 rows to BF12 blocks, and back (bf12.h). */
+/* Encodes BF16 rows as BF12 blocks and decodes them (bf12.h). */
 #include "tensor/bf12.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static int bf16_exponent(uint16_t word)
     return word >> 7 & 0xff;
 }
 
-/* The exponent that a row's number 0 would be, did it not stand for zero's. */
+/* Returns the exponent that a row's number 0 would have if it did not mean zero. */
 static int least_exponent(const uint8_t *row, size_t cols)
 {
     uint16_t max_exponent[BF12_COLUMNS] = {0}, words[BF12_COLUMNS], largest = 0;
@@ -30,8 +30,8 @@ static int least_exponent(const uint8_t *row, size_t cols)
                                                    : bf16_exponent(largest) - BF12_EXPONENTS + 1;
 }
 
-/* What 64 columns become: signs and fractions, and numbers of exponents. True: there are outliers
- * among them. */
+/* Encodes 64 columns as signs with fractions, and exponent numbers. Returns whether they have
+ * outliers. */
 static bool encode_columns(uint8_t bytes[BF12_COLUMNS], uint8_t numbers[BF12_COLUMNS],
                            const uint16_t words[BF12_COLUMNS], int least)
 {
@@ -46,7 +46,7 @@ static bool encode_columns(uint8_t bytes[BF12_COLUMNS], uint8_t numbers[BF12_COL
     return outliers != 0;
 }
 
-/* False: there are too many. */
+/* Returns false if there are too many outliers. */
 static bool add_outlier(struct bf12_block *s, const uint16_t words[BF12_COLUMNS], int least,
                         size_t k, int row)
 {
@@ -59,7 +59,7 @@ static bool add_outlier(struct bf12_block *s, const uint16_t words[BF12_COLUMNS]
     return true;
 }
 
-/* Columns go to their places in eights. */
+/* Stores the columns in their interleaved order, eight at a time. */
 static void bf12_put_columns(uint8_t *to, const uint8_t from[BF12_COLUMNS])
 {
     for (size_t c = 0; c < BF12_COLUMNS; c += 8)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF12: BF16 matrices in twelve bits a weight, without loss; a step reads three quarters of the
+/* BF12: BF16 matrices in 12 bits a weight without loss, so that a step reads three quarters of the
  * bytes.
  *
- * The weights of a row have few exponents. The row's 15 largest ones, and that of zero and
- * denormals, get a number of four bits; sign and fraction take a byte. The few weights with smaller
- * exponents are outliers, stored alongside with all their bits. A block of 16 rows with too many
- * outliers (rows of infinities, or of numbers of all sizes) is read uncompressed.
+ * The weights of a row have few exponents. The row's 15 largest exponents, and that of zero and
+ * denormals, are numbered with four bits; sign and fraction take a byte. The few weights with
+ * smaller exponents are outliers, stored separately with all their bits. A block of 16 rows with
+ * too many outliers (rows of infinities, or of numbers of all magnitudes) is read uncompressed.
  *
- * Blocks follow each other as steps of 64 columns: 16 rows of 64 bytes, then eight pairs of rows
- * with the first row's numbers in the low halves. Within 64 bytes column c is at bf12_column_at(c).
- */
+ * A block is a sequence of steps of 64 columns: 16 rows of 64 bytes, then eight pairs of rows with
+ * the first row's numbers in the low halves. Within 64 bytes column c is at bf12_column_at(c). */
 #ifndef EY_TENSOR_BF12_H
 #define EY_TENSOR_BF12_H
 
@@ -17,7 +16,7 @@
 
 enum {
     BF12_EXPONENTS = 16,
-    BF12_COLUMNS = 64,                          /* of a step */
+    BF12_COLUMNS = 64,                          /* columns of a step */
     BF12_SIGN_BYTES = BF12_ROWS * BF12_COLUMNS, /* signs and fractions of a step */
     BF12_STEP = BF12_SIGN_BYTES + BF12_SIGN_BYTES / 2,
     BF12_MAX_OUTLIERS = 63,
@@ -27,19 +26,19 @@ enum {
 
 struct bf12_block {
     struct {
-        uint8_t high[BF12_EXPONENTS],
-            low[BF12_EXPONENTS]; /* of each exponent's bits: the upper seven; the last, as bit 7 */
+        uint8_t high[BF12_EXPONENTS], low[BF12_EXPONENTS]; /* of each exponent's bits: the upper
+                                                              seven; the last one, as bit 7 */
     } row[BF12_ROWS];
-    uint32_t n_outliers, reserved; /* BF12_UNCOMPRESSED: all of them are read from the BF16 rows */
+    uint32_t n_outliers,
+        reserved; /* n_outliers is BF12_UNCOMPRESSED if the block is read from the BF16 rows */
     struct {
-        uint32_t at,
-            bits; /* column · BF12_ROWS + row of the block, ascending by steps of columns */
+        uint32_t at, bits; /* column · BF12_ROWS + row of the block, ascending by step */
     } outlier[BF12_MAX_OUTLIERS];
 };
 _Static_assert(sizeof(struct bf12_block) == 1024, "blocks of a matrix lie in an array");
 
-/* Byte lookups of 64 columns fill two vectors: byte `at` of both has this column. Interleaved int8
- * rows lie likewise. */
+/* Returns the column at byte `at` of 64: byte lookups of 64 columns fill two vectors in this order.
+ * Interleaved int8 rows use the same order. */
 static inline size_t bf12_column_at(size_t at)
 {
     return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
@@ -50,7 +49,7 @@ static inline size_t bf12_block_bytes(const struct tensor *w)
     return (size_t)w->cols / BF12_COLUMNS * BF12_STEP;
 }
 
-/* Steps begin with a page. */
+/* Returns the offset of the first step, which is page-aligned. */
 static inline size_t bf12_data_offset(const struct tensor *w)
 {
     return (weight_bf12_blocks(w) * sizeof(struct bf12_block) + BF12_PAGE - 1) / BF12_PAGE *
@@ -62,7 +61,7 @@ static inline size_t bf12_bytes(const struct tensor *w)
     return bf12_data_offset(w) + weight_bf12_blocks(w) * bf12_block_bytes(w);
 }
 
-/* Of the block that begins with `row`, in the form `bf12` of a matrix. */
+/* Returns the header of the block that begins with `row` in a matrix's BF12 form. */
 static inline const struct bf12_block *bf12_block_at(const void *bf12, int64_t row)
 {
     return (const struct bf12_block *)bf12 + row / BF12_ROWS;
@@ -74,16 +73,16 @@ static inline const uint8_t *bf12_steps(const void *bf12, const struct tensor *w
            (size_t)(row / BF12_ROWS) * bf12_block_bytes(w);
 }
 
-/* Any matrix of BF16 whose columns are whole steps. */
+/* Whether the matrix is BF16 with whole steps of columns. */
 static inline bool bf12_supports(const struct tensor *w)
 {
     return w->dtype == DTYPE_BF16 && !w->recipe && w->cols % BF12_COLUMNS == 0;
 }
 
-/* Writes the block that begins with `row`, a multiple of BF12_ROWS, of the matrix that begins at
- * `to`: bf12_bytes(w). */
+/* Encodes the block that begins with `row`, a multiple of BF12_ROWS. `to` is the beginning of the
+ * whole form, bf12_bytes(w). */
 void bf12_encode(void *to, const struct tensor *w, int64_t row);
-/* One row of a matrix whose form is `bf12` as float32. */
+/* Decodes one row of a matrix's BF12 form to float32. */
 void bf12_decode_row(float *out, const void *bf12, const struct tensor *w, int64_t row);
 
 #endif

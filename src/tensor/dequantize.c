@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stored element types → float32, exactly: every value of the narrow types is a float32. */
+/* Converts stored element types to float32, exactly: every value of the narrow types is a
+ * float32. */
 #include "tensor/dequantize.h"
 
 #include <assert.h>
@@ -7,7 +8,7 @@
 
 #include "tensor/gguf_blocks.h"
 
-/* e4m3fn (spec 2.5), all 256 quantized values: no infinities, 0x7f and 0xff are NaN. */
+/* Magnitudes of e4m3fn (spec 2.5) for all 256 bytes: no infinities, 0x7f and 0xff are NaN. */
 #define E4M3_MAGNITUDE(b)                                                                \
     (((b)&127) == 127  ? __builtin_nanf("")                                              \
      : ((b) >> 3 & 15) ? (float)(8 + ((b)&7)) * 0x1p-10f * (float)(1 << ((b) >> 3 & 15)) \
@@ -102,7 +103,7 @@ int weight_group_zero(const struct tensor *w, int64_t row, int64_t group)
     return (int)(word >> (row % 8 * 4) & 15);
 }
 
-/* What the columns of a row from `col` on have in common, up to column `end` of it. */
+/* Scale and zero of the columns from `col` to `end` of a row, which belong to one group. */
 struct group_part {
     float scale;
     int64_t end;
@@ -139,7 +140,7 @@ static void dequantize_uint8(float *out, const struct tensor *w, int64_t row, in
     }
 }
 
-/* The matrix's own factor comes last: values times scales are exact before. */
+/* Applies the matrix's own factor, after values times scales, which are exact. */
 static float whole_scaled(const struct tensor *w, float value)
 {
     if (w->divisor != 0) return value / w->divisor;

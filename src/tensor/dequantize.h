@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stored element types → float32, exactly; float32 → BF16. */
+/* Converts stored element types to float32, exactly, and float32 to BF16. */
 #ifndef EY_BACKEND_CONVERT_H
 #define EY_BACKEND_CONVERT_H
 
@@ -7,10 +7,10 @@
 
 #include "tensor/tensor.h"
 
-/* n elements of F32, BF16, F16 or F8_E4M3 (unscaled) at any alignment. */
+/* Converts n elements of F32, BF16, F16 or F8_E4M3 (unscaled) at any alignment. */
 void elements_to_f32(float *out, const void *in, enum dtype dtype, size_t n);
 
-/* To the nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t f32_to_bf16(float f)
 {
     uint32_t bits;
@@ -27,7 +27,7 @@ static inline float bf16_to_f32(uint16_t v)
     return f;
 }
 
-/* A half: every one is a float32. */
+/* Converts a half to float32, exactly. */
 static inline float f16_to_f32(uint16_t bits)
 {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
@@ -42,9 +42,9 @@ static inline float f16_to_f32(uint16_t bits)
     return f;
 }
 
-/* e4m3fn (spec 2.5) of any byte: no infinities, 0x7f and 0xff are NaN. */
+/* Converts any byte as e4m3fn (spec 2.5): no infinities, 0x7f and 0xff are NaN. */
 float e4m3_to_f32(uint8_t byte);
-/* 2^(e - 127); the lowest is a subnormal number, 255 is NaN. */
+/* Returns 2^(e - 127); 0 gives a subnormal number, 255 is NaN. */
 static inline float e8m0_to_f32(uint8_t e)
 {
     uint32_t bits = e == 255 ? 0x7fc00000 : e ? (uint32_t)e << 23 : 0x00400000;
@@ -53,11 +53,11 @@ static inline float e8m0_to_f32(uint8_t e)
     return f;
 }
 
-/* Columns first .. first+n-1 of a row of a matrix that is no recipe, not packed and not int8, with
- * its scales, multiplied in float32. For int4 `first` is even. */
+/* Dequantizes columns first .. first+n-1 of a row in float32. The matrix must not be a recipe,
+ * packed or int8. For int4 `first` must be even. */
 void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);
 
-/* Of a matrix in groups: the scale and the zero of one. */
+/* Return the scale and the zero point of a group of columns. */
 float weight_group_scale(const struct tensor *w, int64_t row, int64_t group);
 int weight_group_zero(const struct tensor *w, int64_t row, int64_t group);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What types.def says of types. */
+/* The table of types.def. */
 #include <stdio.h>
 #include <string.h>
 

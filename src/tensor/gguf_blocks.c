@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any columns of a row of GGUF blocks, in plain C. */
+/* Decodes any columns of a row of GGUF blocks in plain C. */
 #include "tensor/gguf_blocks.h"
 
 #include "tensor/gguf_units_tmpl.h"
@@ -27,7 +27,8 @@ void dequantize_gguf(float *out, const struct tensor *w, int64_t row, int64_t fi
     }
 }
 
-/* Where a block has halves, two at most; the rest have one float32, or bytes of exponents. */
+/* Offsets of a block's half-precision scales, at most two; other types have one float32, or
+ * exponent bytes. */
 struct scale_places {
     int n;
     uint8_t at[2];
@@ -52,12 +53,16 @@ static struct scale_places halves_of(enum dtype dtype)
 
 static bool is_finite_block(const uint8_t *block, enum dtype dtype, struct scale_places places)
 {
-    enum { LARGEST_EXPONENT = 252 /* of a power of two that six can be multiplied with */ };
+    enum {
+        LARGEST_EXPONENT =
+            252 /* of a power of two that can be multiplied with 6 without overflow */
+    };
     bool finite = true;
     for (int i = 0; i < places.n; i++)
         finite = finite && (block[places.at[i] + 1] & 0x7c) != 0x7c;
     if (dtype == DTYPE_GGUF_MXFP4) finite = block[0] <= LARGEST_EXPONENT;
-    if (dtype == DTYPE_Q8_K) finite = (block[3] & 0x7f) < 0x7c; /* below 2^121, times 128 */
+    if (dtype == DTYPE_Q8_K)
+        finite = (block[3] & 0x7f) < 0x7c; /* below 2^121, so that times 128 is finite */
     return finite;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 32 values of a GGUF block as float32, a function for each type: compiled once in plain C, and by
- * each tier of kernels with its own instructions. Nothing depends on which, as products and sums
- * are never fused. */
+/* Decodes 32 values of a GGUF block to float32, one function per type. Compiled in plain C, and by
+ * each tier of kernels with its instructions; all give the same bits, since products and sums are
+ * never fused. */
 #ifndef EY_TENSOR_GGUF_UNITS_TMPL_H
 #define EY_TENSOR_GGUF_UNITS_TMPL_H
 
@@ -39,7 +39,7 @@ GGUF_INLINE void gguf_unit_q4_1(float *out, const uint8_t *p)
         out[16 + i] = (float)(p[4 + i] >> 4) * d + m;
 }
 
-/* Bit i of the word is the fifth bit of value i. */
+/* Adds the fifth bits: bit i of the word belongs to value i. */
 GGUF_INLINE void gguf_five_bits(int *q, const uint8_t *bits, const uint8_t *nibbles)
 {
     uint32_t high;
@@ -75,10 +75,10 @@ GGUF_INLINE void gguf_unit_q8_0(float *out, const uint8_t *p)
         out[i] = (float)(int8_t)p[2 + i] * d;
 }
 
-/* Values that the codes of IQ4_NL and IQ4_XS stand for. */
+/* Values of the 4-bit codes of IQ4_NL and IQ4_XS. */
 static const float gguf_iq4_value[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                          1,    13,   25,  38,  53,  69,  89,  113};
-/* Twice the values of e2m1; zero has no sign in ggml either. */
+/* Twice the values of e2m1; without negative zero, as in ggml. */
 static const float gguf_e2m1_value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 GGUF_INLINE void gguf_nibble_values(float *out, const uint8_t *nibbles, const float *value, float d,
@@ -95,7 +95,7 @@ GGUF_INLINE void gguf_unit_iq4_nl(float *out, const uint8_t *p)
     gguf_nibble_values(out, p + 2, gguf_iq4_value, gguf_half_at(p), 16);
 }
 
-/* 2^(exponent - 128), of which the two least are subnormal. */
+/* Returns 2^(exponent - 128); the lowest two are subnormal. */
 GGUF_INLINE float gguf_half_power(uint8_t exponent)
 {
     const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (uint32_t)(exponent - 1) << 23;
@@ -111,8 +111,8 @@ GGUF_INLINE void gguf_unit_mxfp4(float *out, const uint8_t *p)
 
 /* ---- a block of 64 with four scales ---- */
 
-/* An unsigned e4m3 number, halved: twice e2m1 values go with it. 0x7f counts as 0, as ggml has it.
- */
+/* Returns half of an unsigned e4m3 number, to go with twice the values of e2m1. 0x7f counts as 0,
+ * as in ggml. */
 GGUF_INLINE float gguf_half_of_scale(uint8_t byte)
 {
     return (byte & 0x7f) == 0x7f ? 0 : e4m3_to_f32(byte & 0x7f) * 0.5f;
@@ -140,7 +140,8 @@ GGUF_INLINE void gguf_unit_q2_k(float *out, const uint8_t *p, int unit)
     }
 }
 
-/* Six bits, 0 .. 63, of which 32 is zero: four in the first eight bytes, two in the last four. */
+/* Returns a 6-bit scale minus its offset of 32: four bits are in the first eight bytes, two in the
+ * last four. */
 GGUF_INLINE int gguf_q3_k_scale(const uint8_t *scales, int at)
 {
     const int low = at < 8 ? scales[at] & 15 : scales[at - 8] >> 4;
@@ -159,7 +160,7 @@ GGUF_INLINE void gguf_unit_q3_k(float *out, const uint8_t *p, int unit)
     }
 }
 
-/* Scale and minimum of a unit, six bits each in twelve bytes. */
+/* Extracts scale and minimum of a unit, six bits each, from twelve bytes. */
 GGUF_INLINE void gguf_scale_and_minimum(const uint8_t *c, int unit, int *scale, int *minimum)
 {
     if (unit < 4) {

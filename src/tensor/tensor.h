@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tensor is to everyone: a dtype, a shape and a place in memory that somebody else owns. */
+/* A tensor: a dtype, a shape and memory that somebody else owns. */
 #ifndef EY_BACKEND_TENSOR_H
 #define EY_BACKEND_TENSOR_H
 
@@ -7,18 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a matrix or vector of a type can be in a checkpoint. */
+/* How a type may be used in a checkpoint. */
 enum weight_use {
     NO_WEIGHT,
-    PLAIN_WEIGHT,    /* its values are numbers as they are */
-    QUANTIZED_WEIGHT /* matrices alone */
+    PLAIN_WEIGHT,    /* its values are plain numbers */
+    QUANTIZED_WEIGHT /* for matrices only */
 };
 
-/* Scales that lie apart from the values. */
+/* Scales that are stored apart from the values. */
 enum scale_layout {
     NO_SCALES,
     BLOCK_SCALES, /* one for FP8_BLOCK x FP8_BLOCK values */
-    GROUP_SCALES  /* one, and maybe a zero point, for a group of columns in a row */
+    GROUP_SCALES  /* one, and maybe a zero point, per group of columns of a row */
 };
 
 /* DTYPE_NONE, DTYPE_F64 ...: the rows of types.def. */
@@ -29,21 +29,21 @@ enum dtype {
 };
 
 struct dtype_traits {
-    const char *name;       /* in safetensors files; NULL: none names it */
+    const char *name;       /* in safetensors files; NULL if it has none */
     const char *label;      /* for people */
-    uint16_t values, bytes; /* of a block */
+    uint16_t values, bytes; /* values and bytes of a block */
     enum weight_use use;
     enum scale_layout scales;
 };
 
 const struct dtype_traits *dtype_info(enum dtype d);
-/* The type that files call so; DTYPE_NONE: there is none. */
+/* Returns the type of this name in safetensors files, or DTYPE_NONE. */
 enum dtype dtype_from_name(const char *name);
-/* Adds the names of the types whose use is one of `uses` (bits 1 << use) to the list in `text`:
- * "A, B or C". */
+/* Appends the names of the types whose use is in `uses` (bits 1 << use) to the list in `text`: "A,
+ * B or C". */
 void dtype_append_names(char *text, size_t size, unsigned uses);
 
-/* Bytes of one value; 0 where a block has several. */
+/* Returns the bytes of one value; 0 if a block has several. */
 static inline size_t dtype_size(enum dtype d)
 {
     static const uint8_t size[] = {
@@ -54,7 +54,7 @@ static inline size_t dtype_size(enum dtype d)
     return (size_t)d < sizeof(size) ? size[d] : 0;
 }
 
-/* Whether its values lie in blocks of a GGUF file (tensor/gguf_blocks.h). */
+/* Whether the values are in blocks of a GGUF file (tensor/gguf_blocks.h). */
 static inline bool dtype_is_gguf(enum dtype d)
 {
     return d >= DTYPE_Q4_0 && d <= DTYPE_GGUF_NVFP4;
@@ -62,48 +62,49 @@ static inline bool dtype_is_gguf(enum dtype d)
 
 struct weight_recipe;
 
-/* A weight matrix [rows, cols], row-major, used as y = x · Wᵀ; a vector is [1, cols]. Data may lie
- * at any address (files give no alignment): read it with memcpy or unaligned loads. */
+/* A weight matrix [rows, cols], row-major, used as y = x · Wᵀ; a vector is [1, cols]. Data may have
+ * any alignment, as in files: read it with memcpy or unaligned loads. */
 struct tensor {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols;
-    const float *scale;     /* block FP8: [ceil(rows/128), ceil(cols/128)] scales; int8: [rows];
-                               NULL otherwise */
-    const float *row_scale; /* [rows] of block FP8, multiplied with what is above; NULL: none */
-    /* In groups of columns: weight = (code - zero) · scale for int4 and uint8, code · scale for FP4
-     * and MXFP8 (docs/guides/quantization.md); at any address, as files have them. */
-    int group_size; /* columns of a group, which divides cols; of int4 32, 64 or 128; 0 otherwise */
-    enum dtype scale_dtype;    /* of group scales: F16, BF16, F32, F8_E4M3, F8_E8M0; NONE: BF16 */
-    bool signed_scales;        /* some of them may be below 0 */
+    const float
+        *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)]; int8: [rows]; otherwise NULL */
+    const float *row_scale; /* [rows] of block FP8, applied in addition to scale; or NULL */
+    /* Groups of columns: weight = (value - zero) · scale for int4 and uint8, value · scale for FP4
+     * and MXFP8 (docs/guides/quantization.md); any alignment, as in files. */
+    int group_size; /* columns of a group, a divisor of cols; int4: 32, 64 or 128; 0 without groups
+                     */
+    enum dtype scale_dtype; /* of group scales: F16, BF16, F32, F8_E4M3, F8_E8M0; NONE means BF16 */
+    bool signed_scales;     /* some scales may be negative */
     const void *group_scale;   /* [rows, cols/group] */
     const void *group_zero;    /* int4: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
                                   [ceil(rows/8), cols/group]; uint8: bytes [rows, cols/group] */
-    float multiplier, divisor; /* of all values, in float32 (NVFP4 has one of them); 0: none */
-    /* [cols] where each column lies in a row and in its groups; NULL: in its own place */
+    float multiplier, divisor; /* of all values, in float32 (NVFP4 has one of them); 0 if none */
+    /* [cols] position of each column in a row and its groups; NULL if columns are in order */
     const int32_t *place;
-    const float *factor; /* of GGUF's NVFP4: one number that all values are multiplied with */
-    /* NULL, or what the matrix is made of when it is placed: dtype and group are then what it
-     * becomes, and data has no meaning but that it is there */
+    const float *factor; /* GGUF's NVFP4: a factor of all values; otherwise NULL */
+    /* On-load quantization recipe, or NULL. If set, dtype and group describe the result, and data
+     * only has to be non-NULL. */
     const struct weight_recipe *recipe;
-    int64_t recipe_row; /* its row 0 in what a recipe of another layout makes */
+    int64_t recipe_row; /* index of row 0 in the result of a layout recipe */
 };
 
 struct stored_weight;
 
-/* What a matrix is made of while it is loaded: quantised from `source`, or the same values in
- * another layout. */
+/* How a matrix is made while it is loaded: quantized from `source`, or converted from another
+ * layout with the same values. */
 struct weight_recipe {
     struct tensor source;
-    const struct stored_weight *stored; /* checkpoint/repack.h; NULL: it is quantised */
+    const struct stored_weight *stored; /* checkpoint/repack.h; NULL if it is quantized */
     const float
-        *importance; /* [cols] what an error in a column counts, squared; NULL: all the same */
+        *importance; /* [cols] weight of a squared error in each column; NULL if all are equal */
 };
 
 enum {
     FP8_BLOCK = 128,
-    ZEROS_PER_WORD = 8 /* rows whose four-bit zeros share a word */,
-    BF12_ROWS = 16 /* of a block of BF12 (tensor/bf12.h) */
+    ZEROS_PER_WORD = 8 /* rows whose 4-bit zeros share a word */,
+    BF12_ROWS = 16 /* rows of a BF12 block (tensor/bf12.h) */
 };
 
 static inline int64_t weight_groups(const struct tensor *w)
@@ -121,7 +122,7 @@ static inline bool weight_scales_are_bf16(const struct tensor *w)
     return w->scale_dtype == DTYPE_NONE || w->scale_dtype == DTYPE_BF16;
 }
 
-/* Bytes of the scales and zeros of a matrix in groups. */
+/* Returns the bytes of scales and zeros of a matrix in groups. */
 static inline size_t weight_group_scale_bytes(const struct tensor *w)
 {
     return (size_t)(w->rows * weight_groups(w)) * weight_scale_size(w);
@@ -135,37 +136,38 @@ static inline size_t weight_group_zero_bytes(const struct tensor *w)
            sizeof(uint32_t);
 }
 
-/* Blocks that cover n rows or columns. */
+/* Returns the FP8 blocks that cover n rows or columns. */
 static inline int64_t fp8_blocks(int64_t n)
 {
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
-/* Bytes of one float32 scale for each block of a matrix. */
+/* Returns the bytes of the float32 block scales of a matrix. */
 static inline size_t weight_block_scale_bytes(const struct tensor *w)
 {
     return (size_t)fp8_blocks(w->rows) * (size_t)fp8_blocks(w->cols) * sizeof(float);
 }
 
-/* Multipliers of the blocks of FP8 row `row`, or NULL. */
+/* Returns the block scales of FP8 row `row`, or NULL. */
 static inline const float *weight_row_scale(const struct tensor *w, int64_t row)
 {
     return w->scale ? w->scale + row / FP8_BLOCK * fp8_blocks(w->cols) : NULL;
 }
 
-/* Whether its blocks have scales, or will when it is made. */
+/* Whether the matrix has block scales, or will have them once made by its recipe. */
 static inline bool weight_has_block_scales(const struct tensor *w)
 {
     return w->scale || (w->recipe && dtype_info(w->dtype)->scales == BLOCK_SCALES);
 }
 
-/* Blocks of its BF12 form. */
+/* Returns the number of blocks of its BF12 form. */
 static inline size_t weight_bf12_blocks(const struct tensor *w)
 {
     return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;
 }
 
-/* Rows that share scales or a word of zeros: a part of a matrix begins at a multiple. */
+/* Returns how many rows share scales or a word of zeros: parts of a matrix must begin at a
+ * multiple. */
 static inline int weight_row_unit(const struct tensor *w)
 {
     if (w->recipe && w->recipe->stored) return 1;
@@ -173,22 +175,22 @@ static inline int weight_row_unit(const struct tensor *w)
     return w->dtype == DTYPE_INT4 ? ZEROS_PER_WORD : 1;
 }
 
-/* Whether kernels of CPUs and GPUs know the type only as numbers that are made of it on the way. */
+/* Whether kernels convert the type on the fly instead of multiplying it directly. */
 static inline bool dtype_is_rare(enum dtype d)
 {
     return d == DTYPE_UINT8 || d == DTYPE_FP4 || d == DTYPE_MXFP8;
 }
 
-/* Bytes of one row's values. */
+/* Returns the bytes of one row's values. */
 static inline size_t weight_row_bytes(const struct tensor *w)
 {
-    const size_t size = dtype_size(w->dtype); /* kernels ask for every few rows */
+    const size_t size = dtype_size(w->dtype); /* fast path: kernels call this for every few rows */
     if (size) return (size_t)w->cols * size;
     const struct dtype_traits *type = dtype_info(w->dtype);
     return (size_t)w->cols / type->values * type->bytes;
 }
 
-/* Bytes of all values, without scales that lie apart. */
+/* Returns the bytes of all values, without separate scales. */
 static inline size_t weight_data_bytes(const struct tensor *w)
 {
     return (size_t)w->rows * weight_row_bytes(w);

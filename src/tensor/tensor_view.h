@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tensor of a file: checked, and read in place. */
+/* A checked tensor of a file, read in place. */
 #ifndef EY_TENSOR_TENSOR_VIEW_H
 #define EY_TENSOR_TENSOR_VIEW_H
 
@@ -12,10 +12,10 @@ struct tensor_view {
     enum dtype dtype;
     int n_dims;
     int64_t shape[EY_MAX_DIMS];
-    const uint8_t *data; /* in the map; any alignment */
+    const uint8_t *data; /* in the mapped file; any alignment */
     size_t size;         /* bytes */
-    int64_t paired_rows; /* of a head, if its rows lie in pairs: 2i and 2i + 1 are rows i and
-                            i + paired_rows / 2 of the model; 0: all lie as they are */
+    int64_t paired_rows; /* if a head's rows are interleaved: file rows 2i and 2i + 1 are the
+                            model's rows i and i + paired_rows / 2; otherwise 0 */
 };
 
 #endif
