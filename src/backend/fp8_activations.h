@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations rounded to e4m3, as limits.fp8_prompts has it (backend.h), in plain arithmetic: what
- * a GPU's kernels are held to. */
+/* Rounds activations to e4m3 for limits.fp8_prompts (backend.h), in plain arithmetic: the reference
+ * for a GPU's kernels. */
 #ifndef EY_BACKEND_ACTIVATIONS_H
 #define EY_BACKEND_ACTIVATIONS_H
 
@@ -8,18 +8,20 @@
 
 #include "tensor/tensor.h"
 
-/* The e4m3 number nearest to f, to even; |f| is at most 448, its largest. */
+/* Returns the e4m3 number nearest to f, ties to even; |f| must be at most 448, the largest e4m3
+ * number. */
 static inline float nearest_e4m3(float f)
 {
     int exponent;
     frexpf(f, &exponent);
     const float step = ldexpf(
-        1, exponent < -5 ? -9 : exponent - 4); /* three bits behind the first, or those of 2^-6 */
+        1,
+        exponent < -5 ? -9 : exponent - 4); /* the leading bit and three more, or those of 2^-6 */
     return nearbyintf(f / step) * step;
 }
 
-/* A row of activations, in place, as limits.fp8_prompts has it: in each 128 columns multiples e4m3
- * of the largest magnitude over 448. */
+/* Rounds a row of activations in place as limits.fp8_prompts does: in each 128 columns to e4m3
+ * multiples of the largest magnitude / 448. */
 static inline void round_activations(float *row, size_t n)
 {
     for (size_t first = 0; first < n; first += FP8_BLOCK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backends in host memory: nothing is copied, nothing is waited for. */
+/* Operations of backends in host memory, which need no copies and no waiting. */
 #include "backend/host_ops.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backends share whose activations are float32 in host memory and whose weights stay in the
- * file: ref and cpu. As backend.h says. */
+/* Operations shared by backends whose activations are float32 in host memory and whose weights stay
+ * in the file: ref and cpu. See backend.h for each. */
 #ifndef EY_BACKEND_HOST_H
 #define EY_BACKEND_HOST_H
 
@@ -16,8 +16,8 @@ dev host_at(struct backend *be, dev p, enum element kind, size_t n);
 void host_add_features(struct backend *be, dev x, dev features, const struct step *step,
                        int hidden);
 
-/* Point i of torch.linspace(0, side - 1, n) in float32, split in table row and fraction (spec 4.3).
- */
+/* Splits point i of torch.linspace(0, side - 1, n) in float32 into table row and fraction (spec
+ * 4.3). */
 void host_aligned_corner(int i, int n, int side, int *low, int *high, float *fraction);
 
 #endif

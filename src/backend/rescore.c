@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rescore.h. The loops over partial sums are what a compiler makes vectors of. */
+/* See rescore.h. The loops over partial sums are written for the compiler to vectorize. */
 #include "backend/rescore.h"
 
 #include <math.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rescoring: top-k logits of an 8-bit head (PLACE_EIGHT_BIT), recomputed from the BF16 rows. The
- * host and the GPU (kernels/cuda/sampling/topk.cu) do it with the same bits, so that an answer does
- * not depend on which of them did: float32, every product and sum rounded by itself, and one order
- * of sums.
- *
- * tensor/rescore_order.h has the order. */
+/* Rescoring: recomputes the top-k logits of an 8-bit head (PLACE_EIGHT_BIT) from the BF16 rows.
+ * Host and GPU (kernels/cuda/sampling/topk.cu) give the same bits, so that an answer does not
+ * depend on which of them does it: float32, every product and sum rounded separately, and one
+ * summation order (tensor/rescore_order.h). */
 #ifndef EY_BACKEND_RESCORE_H
 #define EY_BACKEND_RESCORE_H
 
@@ -12,10 +10,10 @@
 
 #include "tensor/rescore_order.h"
 
-/* out[n] = x · (scale · norm), scale = 1 / sqrt(mean(x²) + eps): RMSNorm. out may be x. */
+/* RMSNorm: out[n] = x · (scale · norm), scale = 1 / sqrt(mean(x²) + eps). out may be x. */
 void rescore_norm(float *out, const float *x, const float *norm, size_t n, float eps);
 
-/* The product of a normed row and a BF16 row at any alignment, both [n]. */
+/* Returns the dot product of a normed row and a BF16 row at any alignment, both [n]. */
 float rescore_dot(const float *normed, const void *row, size_t n);
 
 #endif

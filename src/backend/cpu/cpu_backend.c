@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu backend: its memory and its table of steps. Weights stay where the checkpoint's map has
- * them, but for a head of 8 bits. */
+/* The cpu backend: its memory and its operation tables. Weights stay in the checkpoint's map,
+ * except an 8-bit head. */
 #include "backend/cpu/cpu_backend.h"
 
 #include <stdlib.h>
@@ -13,16 +13,17 @@
 #include "backend/cpu/cpu_roofline.h"
 #include "base/checked.h"
 
-enum { ALIGN = 64, SLACK = 1024 }; /* kernels read whole vectors past a buffer's last row */
+enum { ALIGN = 64, SLACK = 1024 }; /* kernels read whole vectors beyond a buffer's last row */
 
-/* Zeroed memory; zero pages cost nothing until they are written. */
+/* Returns zeroed memory; its pages are allocated when they are first written. */
 static void *zeroed(size_t bytes)
 {
     size_t whole;
     if (!checked_add(bytes, ALIGN + SLACK, &whole)) return NULL;
     char *raw = calloc(1, whole);
     if (!raw) return NULL;
-    char *p = raw + ALIGN - (uintptr_t)raw % ALIGN; /* at least 16 bytes on: malloc aligns to 16 */
+    char *p = raw + ALIGN -
+              (uintptr_t)raw % ALIGN; /* at least 16 bytes ahead, since malloc aligns to 16 */
     memcpy(p - sizeof(raw), &raw, sizeof(raw));
     return p;
 }
@@ -45,7 +46,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Rows for gemv(), a tile at most: remainders make two rows of one. */
+/* Returns the bytes of packed rows for gemv(), at most a tile; with remainders a row takes two. */
 static size_t gemv_scratch_bytes(const struct backend_limits *l)
 {
     return CPU_GEMV_MAX_ROWS * max_padded_width(l) * sizeof(uint16_t);
@@ -197,7 +198,7 @@ bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask
     struct cpu_isa most = mask ? cpu_isa_best() : cpu_fastest_isa();
     if (mask && !cpu_isa_by_name(mask, &most))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "there is no instruction set \"%s\"; use one of " CPU_MASK_NAMES, mask);
+                       "unknown instruction set \"%s\"; use one of " CPU_MASK_NAMES, mask);
     struct cpu *c = calloc(1, sizeof(*c));
     if (!c) return ey_fail_memory(e, "the cpu backend", sizeof(*c));
     c->base.ops = &cpu_ops;

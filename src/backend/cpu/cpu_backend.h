@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the cpu backend: its state, packed rows, and the one job that multiplies.
- * Activations are float32 in host memory; the KV cache is BF16. */
+/* Shared by the files of the cpu backend: its state, packed rows, and cpu_matmul(). Activations are
+ * float32 in host memory; the KV cache is BF16. */
 #ifndef EY_BACKEND_CPU_H
 #define EY_BACKEND_CPU_H
 
@@ -17,15 +17,16 @@ static inline size_t cpu_padded(size_t width)
 
 enum { CPU_VECTORS = 4 };
 
-/* struct placed of this backend. */
+/* This backend's struct placed. */
 struct cpu_weight {
     struct cpu_matrix m;
     enum weight_role role;
-    const struct matmul_kernels *matmul;       /* chosen by dtype, role and tier */
-    const struct matmul_kernels *matmul_int16; /* instead, if cpu_use_int16(); or NULL */
-    bool two_pass;                             /* matmul multiplies x's rounding errors, too */
-    const int32_t *place;    /* its columns' places, to which those of x go; NULL: their own */
-    struct cpu_weight *next; /* of struct cpu's list; NULL: the last, or none */
+    const struct matmul_kernels *matmul; /* chosen by dtype, role and tier */
+    const struct matmul_kernels
+        *matmul_int16;       /* used instead if cpu_use_int16() allows it; or NULL */
+    bool two_pass;           /* matmul also multiplies x's rounding errors */
+    const int32_t *place;    /* column order to which x is permuted; NULL for the usual order */
+    struct cpu_weight *next; /* next in struct cpu's list, or NULL */
 };
 
 static inline struct cpu_weight *cpu_weight_of(const struct placed *w)
@@ -44,22 +45,22 @@ struct cpu {
     const struct cpu_kernels *k;
     struct backend_limits limits;
     size_t stride;  /* elements of a packed row: max_width padded to CPU_K_STEP */
-    void *packed;   /* [max_rows, stride] of at most 4 bytes, and a tile of gemv(): the input of the
-                       next matmul */
+    void *packed;   /* packed input of the next matmul: [max_rows, stride] of at most 4 bytes, and a
+                       tile of gemv() */
     float *rows[2]; /* [max_rows, stride] intermediates */
-    float *placed_rows; /* [max_rows, stride] x in the order of a matrix's columns, or NULL */
+    float *placed_rows;          /* [max_rows, stride] x in a matrix's column order, or NULL */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;            /* [threads, scratch_size] */
     size_t scratch_size;
     void *int8_lm_head;              /* the head's quantized values and scales, or NULL */
-    struct cpu_hugepages *hugepages; /* NULL: refine() was not called */
+    struct cpu_hugepages *hugepages; /* NULL until refine() is called */
     struct arena placed;             /* the weights */
-    struct cpu_weight *weights;      /* what stays where it was given, in the order of place() */
+    struct cpu_weight *weights;      /* weights used in place, in the order of place() */
     struct cpu_weight *last_weight;
 };
 
-/* With the best kernels for what the machine has of what `mask` names (CPU_MASK_NAMES); NULL: the
- * fastest, cpu_fastest_isa(). */
+/* Creates the backend with the best kernels for the machine's instruction sets within `mask`
+ * (CPU_MASK_NAMES); NULL uses the fastest, cpu_fastest_isa(). */
 bool backend_cpu_create(struct backend **be, struct pool *pool, const char *mask, ey_err *e);
 
 static inline struct cpu *cpu_of(struct backend *be)
@@ -82,7 +83,7 @@ struct cpu_input {
     size_t x_stride;
     int n, width;
     enum cpu_norm norm;
-    const float *w, *b; /* of the norm */
+    const float *w, *b; /* weight and bias of the norm */
     float eps;
 };
 
@@ -92,8 +93,8 @@ enum cpu_epilogue {
     CPU_ADD,       /* y += sum + bias */
     CPU_GELU_TANH, /* y = gelu(sum + bias) */
     CPU_GELU_ERF,
-    CPU_SILU_MUL, /* y = silu(sum of the first) * sum of the second: outputs 0 and 1 of one product
-                   */
+    CPU_SILU_MUL, /* y = silu(sum of the first) * sum of the second: linears 0 and 1 form one
+                     product */
 };
 
 struct cpu_linear {
@@ -103,8 +104,8 @@ struct cpu_linear {
     size_t y_stride;
 };
 
-/* linears[n_linears] of the same input, in one run of the thread team. SILU_MUL: two matrices of
- * equal shape; the second's y is scratch. */
+/* Multiplies linears[n_linears] with the same input in one run of the thread pool. SILU_MUL takes
+ * two matrices of equal shape; the second's y is scratch. */
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);
 
@@ -142,12 +143,12 @@ void cpu_vision_project_add(struct backend *be, dev x, dev in, const struct affi
 void cpu_merge(struct backend *be, dev out, dev x, const struct merger *w,
                const struct vision_shape *shape, int n);
 
-/* Tiles of an image's queries that go through a head's keys and values together: each block of
- * these is read once for all of them. */
+/* Tiles of an image's queries that pass through a head's keys and values together, so that each
+ * block is read once for all of them. */
 enum { CPU_SHARED_TILES = 4 };
 
-/* Query rows of an attention tile; shared by text and vision. A thread's scratch has room for
- * CPU_SHARED_TILES. */
+/* Scratch of an attention tile's query rows, shared by text and vision. A thread's scratch has room
+ * for CPU_SHARED_TILES. */
 struct cpu_attention_scratch {
     uint16_t
         packed_q[(CPU_Q_PARTS * CPU_Q_ROWS + CPU_KEY_BLOCK) *
@@ -155,12 +156,11 @@ struct cpu_attention_scratch {
     float q[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
     float o[CPU_Q_ROWS * (EY_MAX_HEAD_DIM + CPU_HEAD_PAD)];
 };
-/* Starts a tile of n rows of `dim`: o zeroed, no maximum yet. q rows are to be filled by the
- * caller. */
+/* Starts a tile of n rows of `dim`: zeroes o and resets the maxima. The caller fills the q rows. */
 void cpu_attention_start(struct attention_tile *t, struct cpu_attention_scratch *s, int n, int dim);
-/* out[dim] = o of row r divided by its sum. */
+/* Writes out[dim] = o of row r divided by its sum. */
 void cpu_attention_finish(float *out, const struct attention_tile *t, int r);
-/* Turns pairs (i, i + n_pairs) of a head by table[n_pairs, 2]. */
+/* Rotates pairs (i, i + n_pairs) of a head by table[n_pairs, 2]. */
 void cpu_apply_rope(float *lm_head, const float *table, int n_pairs);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kernels this machine gets: the best it has, under a mask that the tests and --cpu-mask set.
- */
+/* Selects the kernels of this machine: the best that it supports, restricted by a mask from tests
+ * or --cpu-mask. */
 #include <string.h>
 
 #include "kernels/cpu/cpu_kernels.h"
 
-/* A tier's name stands for all of it that the machine has. */
+/* A tier's name includes all optional instructions of the tier that the machine has. */
 static const struct isa_name {
     const char *name;
     struct cpu_isa most;
@@ -16,7 +16,7 @@ static const struct isa_name {
     {"avx512", {CPU_AVX512, true, true}},
     {"avx512-nobf16", {CPU_AVX512, true, false}},
     {"amx", {CPU_AMX, true, true}},
-    /* what they were called before */
+    /* older names */
     {"avxvnni", {CPU_AVX2, true, false}},
     {"avx512vbmi", {CPU_AVX512, true, false}},
     {"avx512bf16", {CPU_AVX512, true, true}},
@@ -35,8 +35,9 @@ bool cpu_isa_by_name(const char *name, struct cpu_isa *isa)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* __builtin_cpu_supports covers what the operating system saves, too; BF16 has no name in older
- * compilers. */
+/* Checks for AVX-512 BF16 with CPUID, since older compilers have no name for it.
+ * __builtin_cpu_supports, used for the rest, also checks that the operating system saves the
+ * registers. */
 static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;
@@ -55,8 +56,8 @@ static bool has_gfni(void)
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 8 & 1);
 }
 
-/* Linux gives a process the tiles when it asks; their state makes signal frames larger by 8 KiB
- * from then on. */
+/* Requests the AMX tiles, which Linux grants on request; from then on signal frames are 8 KiB
+ * larger. */
 static bool has_amx(void)
 {
     enum {
@@ -75,7 +76,7 @@ static bool has_avx2(void)
     return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-/* Ice Lake, Zen 4 and later. */
+/* Whether the machine is Ice Lake, Zen 4 or later. */
 static bool has_avx512(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -84,7 +85,7 @@ static bool has_avx512(void)
            has_gfni();
 }
 
-/* Whether the machine has a tier, if it has those before it. */
+/* Whether the machine has a tier, given that it has the lower ones. */
 static bool machine_has(enum cpu_tier tier)
 {
     __builtin_cpu_init();

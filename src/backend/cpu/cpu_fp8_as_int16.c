@@ -6,17 +6,18 @@
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
-    MAX_E4M3 = 126, /* 448 */
+    MAX_E4M3 = 126, /* the byte of 448 */
     NAN_E4M3 = 127,
-    E4M3_PER_POWER = 16, /* four times as much */
-    MIN_BLOCK_MAX = 96   /* 32: with steps of 1/16 what rounding loses of normal weights, of which
-                             few are small, is less than what BF16 loses of activations */
+    E4M3_PER_POWER = 16, /* bytes per power of four */
+    MIN_BLOCK_MAX = 96   /* 32: with steps of 1/16, rounding loses less of normal weights, few of
+                            which are small, than BF16 loses of activations */
 };
 
 struct fp8_range_job {
     const struct tensor *w;
     uint8_t max[EY_MAX_THREADS],
-        min_block_max[EY_MAX_THREADS]; /* of blocks' largest magnitudes, but for blocks of zeros */
+        min_block_max[EY_MAX_THREADS]; /* least of the blocks' largest magnitudes, ignoring blocks
+                                          of zeros */
 };
 
 static uint8_t largest_e4m3(const uint8_t *quantized, size_t stride, size_t rows, size_t n)
@@ -32,7 +33,7 @@ static uint8_t largest_e4m3(const uint8_t *quantized, size_t stride, size_t rows
     return all;
 }
 
-/* Blocks of rows begin .. end-1. */
+/* Finds the magnitude range of row blocks begin .. end-1. */
 static void fp8_range_of_rows(void *context, size_t begin, size_t end, int thread)
 {
     struct fp8_range_job *j = context;

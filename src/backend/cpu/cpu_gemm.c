@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM: many rows of x, in blocks. A thread takes an N-group of weight rows, packs a panel of as
- * many columns as fit into the second-level cache, and multiplies it with all packed rows before it
- * goes on to the next columns; partial sums stay in its scratch. The epilogue is applied to a
- * tile's outputs while they are in a cache. */
+/* GEMM: matmuls of many rows of x, in blocks. A thread takes an N-group of weight rows, packs a
+ * panel of as many columns as fit into the L2 cache, and multiplies it with all packed rows before
+ * it packs the next columns; partial sums stay in its scratch. The epilogue is applied to a tile's
+ * outputs while they are in a cache. */
 #include <string.h>
 
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
-    MAX_N_BLOCKS = 2,     /* of a group, at most */
-    M_TILES = 16,         /* of packed rows, that wait together */
-    GROUPS_PER_THREAD = 4 /* at least, where there are as many: threads end together */
+    MAX_N_BLOCKS = 2, /* most N-blocks of a group */
+    M_TILES = 16,     /* tiles of packed rows whose partial sums are kept together */
+    GROUPS_PER_THREAD =
+        4 /* least groups per thread, if there are enough rows, so that threads finish together */
 };
 
 struct n_block {
@@ -20,11 +21,11 @@ struct n_block {
     uint8_t *panel;
 };
 
-/* The N-blocks of a group, and the columns that their panels hold now. */
+/* The N-blocks of a group, and the columns that their panels currently hold. */
 struct n_group {
     struct n_block block[MAX_N_BLOCKS];
     int n;
-    float *sums; /* [M_TILES, MAX_N_BLOCKS] of partial sums, or one */
+    float *sums; /* partial sums of [M_TILES, MAX_N_BLOCKS] tiles, or of one */
     size_t width, k0, k;
 };
 
@@ -38,7 +39,7 @@ static size_t panel_kc(const struct matmul_kernels *kernels, size_t width)
     return width <= kernels->whole_k ? width : kernels->kc;
 }
 
-/* Weight rows of an N-block, a part of CPU_N_BLOCK, where a group has n_blocks of them. */
+/* Returns the weight rows of an N-block, at most CPU_N_BLOCK, if a group has n_blocks of them. */
 static int n_block_rows(const struct matmul_kernels *kernels, size_t width, int n_blocks)
 {
     const size_t bytes = (size_t)n_blocks * panel_kc(kernels, width) * kernels->panel_element;
@@ -61,7 +62,8 @@ static size_t partial_sums_bytes(const struct matmul_kernels *kernels, size_t wi
            (width > panel_kc(kernels, width) ? M_TILES * MAX_N_BLOCKS : 1);
 }
 
-/* Of any width up to this one: narrower inputs may take more than the widest. */
+/* Returns the scratch bytes for any width up to this one: narrower inputs may need more than the
+ * widest. */
 size_t cpu_gemm_scratch_bytes(const struct matmul_kernels *kernels, size_t width)
 {
     const size_t row = MAX_N_BLOCKS * (width < kernels->whole_k ? width : kernels->whole_k) *
@@ -158,13 +160,14 @@ static void gemm_tile_epilogue(const struct cpu_matmul_job *j, const struct n_gr
                            rows_in_tile(j, tile));
 }
 
-/* All columns of some tiles. */
+/* Multiplies tiles begin .. end-1 over all columns. */
 static void gemm_m_tiles(const struct cpu_matmul_job *j, struct n_group *g, int begin, int end)
 {
     const size_t max = panel_kc(j->kernels, g->width), sums_size = j->kernels->gemm_sums(g->width);
     for (g->k0 = 0; g->k0 < g->width; g->k0 += g->k) {
         g->k = g->width - g->k0 < max ? g->width - g->k0 : max;
-        if (g->k < g->width || !begin) pack_panels(j, g); /* whole ones are still there */
+        if (g->k < g->width || !begin)
+            pack_panels(j, g); /* panels of the full width are still packed */
         for (int tile = begin; tile < end; tile++) {
             for (int s = 0; s < g->n; s++)
                 gemm_n_block(j, g, s, tile,
@@ -187,13 +190,14 @@ static void gemm_n_group(const struct cpu_matmul_job *j, struct n_group *g)
 
 /* ---- groups ---- */
 
-/* Where a second matrix belongs to the first, its rows are the second N-block. */
+/* Returns the N-blocks of a group: in SILU_MUL the rows of the second matrix are the second
+ * block. */
 static int n_group_blocks(const struct cpu_matmul_job *j)
 {
     return j->epilogue == CPU_SILU_MUL ? 2 : j->kernels->n_blocks;
 }
 
-/* Rows of one product. */
+/* Returns the weight rows of a group's product. */
 static int n_group_rows(const struct cpu_matmul_job *j)
 {
     return j->epilogue == CPU_SILU_MUL ? j->block_rows : n_group_blocks(j) * j->block_rows;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV: few rows of x, which take as long as reading the weights does. Weights are multiplied as
- * they lie in the file and read once for all rows (later passes read them from a cache),
- * in long runs of neighbouring rows: each thread reads a few streams. */
+/* GEMV: matmuls of few rows of x, limited by reading the weights. Weights are read from the file's
+ * pages, once for all rows (later passes read them from a cache), in long runs of adjacent rows:
+ * each thread reads a few streams. */
 #include "tensor/bf12.h"
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
     ROW_UNIT = 2 * CPU_N_ALIGN, /* weight rows */
-    RUN_BYTES = 64 << 10,       /* of weights that a thread takes at once, at least */
+    RUN_BYTES = 64 << 10,       /* least bytes of weights that a thread takes at a time */
     MAX_SUMS = CPU_GEMV_MAX_ROWS * CPU_SUMS_STRIDE,
     PACKED_AT_ONCE = 16 << 10 /* elements */
 };
@@ -18,7 +18,7 @@ static int rows_at_once(const struct cpu_matmul_job *j)
     return j->in->n < max_rows ? j->in->n : max_rows;
 }
 
-/* Those of a pass that begins with input row `first`. */
+/* Returns the rows of a pass that begins with input row `first`. */
 static int rows_from(const struct cpu_matmul_job *j, int first)
 {
     int left = j->in->n - first, rows = rows_at_once(j);
@@ -53,13 +53,13 @@ static size_t packed_tile_bytes(const struct cpu_matmul_job *j)
     return (size_t)j->kernels->gemv_rows * (size_t)j->in->width * j->kernels->x_element;
 }
 
-/* Of input rows from `first` on, which a tile's rows divide. */
+/* Returns the packed tile of input rows from `first` on, a multiple of a tile's rows. */
 static void *gemv_packed_tile(const struct cpu_matmul_job *j, int first)
 {
     return (uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * packed_tile_bytes(j);
 }
 
-/* Steps begin .. end-1 of all rows. */
+/* Packs steps begin .. end-1 of all rows. */
 static void pack_steps(void *context, size_t begin, size_t end, int thread)
 {
     const struct cpu_matmul_job *j = context;
@@ -72,7 +72,7 @@ static void pack_steps(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-/* Whether rows are packed again for each block of weight rows. */
+/* Whether rows are repacked for each block of weight rows. */
 static bool repacks_per_block(const struct cpu_matmul_job *j)
 {
     return j->block_fp8 && !j->kernels->scales_sums && !j->kernels->pack_gemv_columns;
@@ -91,7 +91,7 @@ static void pack_input(struct cpu_matmul_job *j)
     }
 }
 
-/* Input rows first .. first+n-1 for a tile of weight rows from `row` on. */
+/* Returns input rows first .. first+n-1 packed for a tile of weight rows from `row` on. */
 static const void *packed_rows(const struct cpu_matmul_job *j, const struct tensor *w, int64_t row,
                                int first, int n, int thread)
 {
@@ -109,7 +109,7 @@ static const uint8_t *row_at(const struct tensor *w, int64_t row)
     return (const uint8_t *)w->data + (size_t)row * weight_row_bytes(w);
 }
 
-/* Where reading a row begins. */
+/* Returns the address at which reading a row begins. */
 static const uint8_t *read_start(const struct cpu_matrix *w, int64_t row)
 {
     return w->bf12 ? bf12_steps(w->bf12, &w->tensor, row) : row_at(&w->tensor, row);
@@ -120,8 +120,8 @@ static size_t sums_stride(int64_t rows)
     return (size_t)rows + CPU_N_ALIGN;
 }
 
-/* Weight rows of a tile: those of a block of scales, or, where the kernel takes several blocks in
- * few places, as many as make these long. */
+/* Returns the weight rows of a tile: one block of scales, or, for kernels that take several blocks
+ * in few streams, enough to make the streams long. */
 static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
 {
     const int columns = j->two_pass ? 2 * rows_at_once(j) : rows_at_once(j);
@@ -135,7 +135,8 @@ static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
     return rows;
 }
 
-/* Weight rows begin .. end-1, a tile; `next` are probably read after them. */
+/* Multiplies weight rows begin .. end-1, a tile; `next` is probably read afterwards, so it is
+ * prefetched. */
 static void gemv_weight_tile(const struct cpu_matmul_job *j, const struct cpu_linear *p,
                              int64_t begin, int64_t end, const uint8_t *next, int thread)
 {
@@ -167,7 +168,8 @@ static int64_t tile_end(const struct cpu_matmul_job *j, int64_t row, int64_t end
     return tile < end ? tile : end;
 }
 
-/* Weight rows begin .. end-1 of matrix i, with those of the next where the two belong together. */
+/* Multiplies weight rows begin .. end-1 of matrix i, and of the second matrix if the two form one
+ * product (SILU_MUL). */
 static void gemv_run(const struct cpu_matmul_job *j, int i, int64_t begin, int64_t end, int thread)
 {
     const struct cpu_linear *p = j->linears + i,

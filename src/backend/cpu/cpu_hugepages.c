@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refines placed weights: copies those that every step reads from the mapped file into huge pages,
- * a few at a time, by all threads. Each matrix begins at a page: in files it begins anywhere, and
- * on some machines long streams that enter a page within a row are read a sixth slower. BF16
- * matrices become BF12, a quarter smaller without loss, where the kernels take it (tensor/bf12.h).
- * The vision encoder stays in the file's pages, as it is read once per image. */
+/* Refines placed weights: copies those that every step reads from the mapped file to huge pages, a
+ * few at a time with all threads. Each copy is page-aligned: matrices in files are not, and on some
+ * machines long streams that enter a page in the middle of a row are read a sixth slower. BF16
+ * matrices become BF12 (tensor/bf12.h), a quarter smaller without loss, if the kernels support it.
+ * The vision encoder stays in the file's pages, because it is read once per image. */
 #include "backend/cpu/cpu_hugepages.h"
 
 #include <stdlib.h>
@@ -17,16 +17,15 @@
 
 enum {
     PAGE = 4096,
-    HUGEPAGE_MIN_BYTES = 64 << 10, /* of a matrix, or of the scales of one */
-    COPY_CHUNK_BYTES = 32 << 20,   /* of a matrix, that is in memory twice while it is copied */
+    HUGEPAGE_MIN_BYTES = 64 << 10, /* least bytes of a matrix, or of its scales */
+    COPY_CHUNK_BYTES = 32 << 20,   /* bytes copied at a time, in memory twice meanwhile */
     WEIGHT_PARTS = 3
 };
 
 struct weight_copy {
-    const void **ref;        /* what points to it, or will */
-    const void **second_ref; /* the same of a tied embedding, or NULL */
-    const struct tensor
-        *bf12_source; /* NULL: bytes as they are; else the matrix that becomes BF12 */
+    const void **ref;                 /* the pointer to the weight, which will point to the copy */
+    const void **second_ref;          /* the same for a tied embedding, or NULL */
+    const struct tensor *bf12_source; /* the matrix to encode as BF12; NULL to copy bytes */
     const uint8_t *from;
     uint8_t *to;
     size_t size;
@@ -55,7 +54,8 @@ size_t cpu_bf12_bytes(const struct cpu *c, const struct tensor *w)
 {
     const struct cpu_kernels *k = c->k;
     const bool smaller = (k->low_precision ? k->low_precision : k->f32)->bf12 && bf12_supports(w) &&
-                         bf12_bytes(w) < weight_data_bytes(w); /* blocks have heads */
+                         bf12_bytes(w) <
+                             weight_data_bytes(w); /* block headers may make BF12 larger */
     return smaller ? bf12_bytes(w) : 0;
 }
 
@@ -95,8 +95,8 @@ static struct cpu_matrix *matrix_with_role(const struct cpu *c, enum weight_role
     return NULL;
 }
 
-/* The head comes first: it is the largest, and at first there are mostly no requests. A tied
- * embedding moves with it, or its pages would come back, token by token. */
+/* Lists the copies. The head comes first: it is the largest, and at first there are usually no
+ * requests. A tied embedding moves with it; otherwise lookups would load its file pages again. */
 static void list_copies(struct cpu_hugepages *h, const struct cpu *c)
 {
     struct cpu_matrix *head = matrix_with_role(c, ROLE_HEAD),
@@ -108,7 +108,8 @@ static void list_copies(struct cpu_hugepages *h, const struct cpu *c)
         if (w->role == ROLE_TEXT || w->role == ROLE_ATTENTION) add_weight_copies(h, c, &w->m);
 }
 
-/* The file's own pages count as available; an eighth stays free. */
+/* Whether memory for a copy is available. The file's pages count as available; an eighth of all
+ * memory stays free. */
 static bool hugepage_memory_available(size_t bytes)
 {
     return bytes >= HUGEPAGE_BYTES && bytes + bytes / 8 <= memory_available();
@@ -124,8 +125,8 @@ static void allocate_copies(struct cpu_hugepages *h)
     if (!to) h->n = 0;
 }
 
-/* The weights, of which none was quantized while loading; 0: some were, and have memory of their
- * own. */
+/* Returns the number of weights, or 0 if some were quantized while loading, because those are not
+ * in the file. */
 static size_t count_file_weights(const struct cpu *c)
 {
     size_t n = 0;
@@ -134,7 +135,7 @@ static size_t count_file_weights(const struct cpu *c)
     return n;
 }
 
-/* NULL: out of memory. */
+/* Returns NULL without memory. */
 static struct cpu_hugepages *hugepages_open(const struct cpu *c)
 {
     const size_t n = count_file_weights(c);
@@ -211,7 +212,7 @@ static void copy_as_bf12(const struct weight_copy *copy, struct pool *pool)
     }
 }
 
-/* Drops the file's pages from memory as their copies replace them. */
+/* Copies a weight and drops the file's pages that the copy replaces. */
 static void copy_weight(struct cpu_hugepages *h, const struct weight_copy *copy, struct pool *pool)
 {
     const struct tensor *w = copy->bf12_source;

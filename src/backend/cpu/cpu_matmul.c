@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of one input with one or several weights, in one run of the thread team. The input is
- * normed row by row; a few rows of it are multiplied with weights as they lie in the file
- * (cpu_gemv.c), more with panels of decoded weights that stay in a cache while the rows go by
- * (cpu_gemm.c). Few and many give the same bits. */
+/* Matmuls of one input with one or several weights, in one run of the thread pool. The input is
+ * normed row by row. Few rows are multiplied with weights as stored in the file (cpu_gemv.c); many
+ * rows with panels of decoded weights that stay in a cache while the rows pass (cpu_gemm.c). Both
+ * give the same bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu_matmul.h"
@@ -54,7 +54,7 @@ static void place_columns(void *context, size_t begin, size_t end, int thread)
     }
 }
 
-/* x as the columns of these weights lie. */
+/* Reorders x to the stored column order of these weights. */
 static void cpu_place_input(struct cpu_matmul_job *j, const int32_t *place)
 {
     struct place_job p = {j, place};
@@ -64,7 +64,7 @@ static void cpu_place_input(struct cpu_matmul_job *j, const int32_t *place)
     j->x_stride = j->c->stride;
 }
 
-/* sums times the scales of n weight rows. */
+/* Multiplies sums by the scales of n weight rows. */
 static void scale_rows(float *out, const float *sums, const float *remainders, const float *scale,
                        size_t n)
 {
@@ -105,8 +105,8 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
     }
 }
 
-/* Which of the kernels for weights in groups are those of a type; CPU_BLOCK_TYPES: none. Tiles
- * multiply four-bit weights in BF16. */
+/* Returns which of the kernels for weights in groups takes a type, or CPU_BLOCK_TYPES for none.
+ * Tiles multiply 4-bit weights in BF16. */
 static enum cpu_block_type block_type_of(const struct cpu_kernels *k, enum dtype dtype)
 {
     if (!k->blocks || (dtype == DTYPE_INT4 && k->isa.tier == CPU_AMX)) return CPU_BLOCK_TYPES;
@@ -119,8 +119,8 @@ static enum cpu_block_type block_type_of(const struct cpu_kernels *k, enum dtype
     }
 }
 
-/* FP8 weights always have scales here; int8 ones have values of at most 127 and meet few rows only.
- * F16 and F32 weights would lose bits in BF16 matmuls. */
+/* Selects the matmul kernels. FP8 weights always have scales here; int8 ones have values of at most
+ * 127 and are used with few rows only. F16 and F32 weights would lose bits in BF16 matmuls. */
 void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
 {
     const struct cpu_kernels *k = c->k;
@@ -136,7 +136,7 @@ void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
     if (dtype == DTYPE_BF16 && w->role == ROLE_VISION && k->vision) w->matmul = k->vision;
 }
 
-/* What linears share that are multiplied with the same packed rows. */
+/* The choice shared by linears that use the same packed rows. */
 struct matmul_choice {
     const struct matmul_kernels *kernels;
     bool two_pass, scaled, weights_8bit, rare;
@@ -144,7 +144,7 @@ struct matmul_choice {
     size_t place_bytes;
 };
 
-/* What was chosen when the weight was placed. */
+/* Returns the choice made when the weight was placed. */
 static struct matmul_choice matmul_choice_of(const struct cpu *c, struct cpu_weight *w)
 {
     const bool int16 = w->matmul_int16 && cpu_use_int16(c, &w->m);
@@ -169,7 +169,7 @@ static bool is_same_choice(const struct matmul_choice *a, const struct matmul_ch
            a->weights_8bit == b->weights_8bit && a->rare == b->rare && is_same_order(a, b);
 }
 
-/* Rows are packed once, in the form that these kernels take. */
+/* Multiplies linears of one choice: rows are packed once, in the form that these kernels take. */
 static void multiply_alike(const struct cpu_matmul_job *normed, const struct matmul_choice *choice,
                            const struct cpu_linear *linears, int n, enum cpu_epilogue epilogue)
 {
@@ -191,7 +191,7 @@ static void multiply_alike(const struct cpu_matmul_job *normed, const struct mat
 
 enum { MAX_LINEARS = 3 };
 
-/* Linears of different types: those that are alike together, gate and up one by one. */
+/* Multiplies linears of different types: equal ones together, gate and up separately. */
 static void multiply_groups(const struct cpu_matmul_job *normed,
                             const struct matmul_choice *choices, const struct cpu_linear *linears,
                             int n, enum cpu_epilogue epilogue)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's limits: loops that do nothing but read, or nothing but multiply and add. */
+/* Measures the machine's limits by loops that only read, or only multiply and add. */
 #include "backend/cpu/cpu_roofline.h"
 
 #include <pthread.h>
@@ -26,11 +26,11 @@ enum {
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* Some processors get most from one stream, others from several; without prefetching, cores wait
- * for what memory would give. */
+/* Some processors read fastest in one stream, others in several; without prefetching, cores wait on
+ * memory latency. */
 enum { MAX_STREAMS = 8 };
 static const struct stream_pattern {
-    size_t streams, prefetch_distance; /* bytes that are prefetched before they are read */
+    size_t streams, prefetch_distance; /* bytes ahead that are prefetched */
 } READ_PATTERNS[] = {
     {1, 4 * CPU_PREFETCH_BYTES}, {4, 4 * CPU_PREFETCH_BYTES}, {MAX_STREAMS, CPU_PREFETCH_BYTES}};
 
@@ -91,8 +91,8 @@ double cpu_measure_bandwidth(struct pool *pool, const void *data, size_t bytes)
 
 /* ---- multiplying ---- */
 
-/* Chains of multiply-adds that wait for themselves only, each in a register of its own; the empty
- * asm keeps them apart and alive. */
+/* Independent chains of multiply-adds, each in a register; the empty asm keeps the compiler from
+ * merging or removing them. */
 #define CHAINS(one) \
     one(0) one(1) one(2) one(3) one(4) one(5) one(6) one(7) one(8) one(9) one(10) one(11)
 #define DECLARE(u) chain acc##u = {0};
@@ -121,7 +121,7 @@ FMA_LOOP(fma_loop_generic, "sse2", __m128, _mm_set1_ps(0.5f))
 #define STEP(acc) _mm256_fmadd_ps(acc, factor, factor)
 FMA_LOOP(fma_loop_avx2, "avx2,fma", __m256, _mm256_set1_ps(0.5f))
 #undef STEP
-/* Two instructions for what others do in one. */
+/* A multiply-add by two instructions on machines without VNNI. */
 __attribute__((target("avx2"))) static inline __m256 advance_madd(__m256 acc, __m256 factor)
 {
     __m256 product;
@@ -152,7 +152,7 @@ FMA_LOOP(fma_loop_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f))
 #define STEP(acc) (__m512) _mm512_dpwssd_epi32((__m512i)acc, (__m512i)factor, (__m512i)factor)
 FMA_LOOP(fma_loop_int16, "avx512f,avx512vnni", __m512, _mm512_setzero_ps())
 
-/* Four tiles of sums and four of factors. */
+/* Uses four tiles of sums and four of factors. */
 __attribute__((target("amx-tile,amx-bf16"))) static void fma_loop_amx(void *context, size_t begin,
                                                                       size_t end, int thread)
 {
@@ -219,7 +219,7 @@ double cpu_measure_flops(struct pool *pool, struct cpu_isa isa, bool low_precisi
     return best;
 }
 
-/* Seconds a FLOP on the caller's core, or `best` if that is less. */
+/* Returns the seconds per FLOP on the caller's core, or `best` if that is less. */
 static double time_short_loop(struct cpu_isa isa, bool low_precision, double best)
 {
     double flops;
@@ -231,8 +231,8 @@ static double time_short_loop(struct cpu_isa isa, bool low_precision, double bes
     return seconds < best ? seconds : best;
 }
 
-/* Processors do BF16 pairs at half the rate of float32, or at twice: nothing lies near the limit.
- * By turns, because clocks vary. */
+/* Whether BF16 pairs are faster than float32. Processors do them at half or twice the rate, so a
+ * rough measurement suffices. Measured alternately, because clocks vary. */
 static bool bf16_is_faster(struct cpu_isa isa)
 {
     double f32 = 1, bf16 = 1;
@@ -265,8 +265,8 @@ bool cpu_measure_roofline(struct pool *pool, struct cpu_isa isa, bool low_precis
     const size_t bytes = (size_t)1 << 30;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return ey_fail_memory(e, "measuring how fast memory is read", bytes);
-    madvise(data, bytes, MADV_HUGEPAGE); /* or address translation is what is measured */
-    memset(data, 1, bytes);              /* real pages: the zero page is read from the cache */
+    madvise(data, bytes, MADV_HUGEPAGE); /* otherwise address translation is measured */
+    memset(data, 1, bytes); /* allocates real pages: the zero page would be read from the cache */
     roofline->bandwidth = cpu_measure_bandwidth(pool, data, bytes);
     munmap(data, bytes);
     roofline->flops = cpu_measure_flops(pool, isa, low_precision);

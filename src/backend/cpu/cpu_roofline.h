@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine can do at most, measured: figures are shares of these. */
+/* Measures the limits of the machine; figures are given as shares of these. */
 #ifndef EY_BACKEND_MACHINE_H
 #define EY_BACKEND_MACHINE_H
 
@@ -8,16 +8,17 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-/* What is fastest here: all that there is, but no BF16 vectors where float32 is faster. That takes
- * about a millisecond, once a process; it always finds the same on the same processor. */
+/* Returns the fastest instruction sets of this machine: all that it has, but no BF16 vectors if
+ * float32 is faster. Takes about a millisecond once per process; gives the same result on the same
+ * processor. */
 struct cpu_isa cpu_fastest_isa(void);
-/* Bytes a second that all threads read from `bytes` of memory, a MiB at least; the best of a few
- * rounds in one, four and eight streams a thread. */
+/* Returns the bytes a second at which all threads read `bytes` (at least 1 MiB) of memory: the best
+ * of a few rounds with one, four and eight streams per thread. */
 double cpu_measure_bandwidth(struct pool *pool, const void *data, size_t bytes);
-/* FLOP a second of multiply-adds from registers with these instructions, in 16 bits where
- * `low_precision`: int16 or BF16 pairs. */
+/* Returns the FLOP/s of multiply-adds from registers with these instructions; `low_precision`
+ * measures int16 or BF16 pairs. */
 double cpu_measure_flops(struct pool *pool, struct cpu_isa isa, bool low_precision);
-/* All of *limits, reading 1 GiB of its own. */
+/* Measures all of *roofline; reads 1 GiB that it allocates. */
 bool cpu_measure_roofline(struct pool *pool, struct cpu_isa isa, bool low_precision,
                           struct device_roofline *roofline, ey_err *e);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text model's steps on the cpu backend: fused matmuls, paged BF16 keys and values, attention
- * with an online softmax over blocks of 64 keys. */
+/* The text model's steps on the cpu backend: fused matmuls, a paged BF16 KV cache, attention with
+ * an online softmax over blocks of 64 keys. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -59,7 +59,8 @@ void cpu_apply_rope(float *head, const float *table, int n_pairs)
 
 /* ---- keys and values ---- */
 
-/* [layer, block, kv head] of keys and then values, as KV_BF16 says; head_dim is even */
+/* The cache is [layer, block, kv head] of keys and then values, in the layout of KV_BF16; head_dim
+ * must be even. */
 size_t cpu_kv_bytes(const struct backend *be, const struct kv_shape *s)
 {
     (void)be;
@@ -75,14 +76,14 @@ static uint16_t *cpu_kv_block(const struct kv_cache *kv, int layer, int block, i
     return (uint16_t *)kv->data + i * 2 * KV_BLOCK * (size_t)s->head_dim;
 }
 
-enum { QKV_PIECE = 16, QKV_LEAST = 2 }; /* items that a thread takes one after the other */
+enum { QKV_PIECE = 16, QKV_LEAST = 2 }; /* consecutive items of a thread */
 
 struct qkv_job {
     struct cpu *c;
     float *q, *k, *v;
-    const float *q_norm, *k_norm, *rope; /* norms NULL: none */
+    const float *q_norm, *k_norm, *rope; /* norms may be NULL */
     struct kv_cache *kv;
-    int layer, group; /* group: query heads of a KV head */
+    int layer, group; /* group: query heads per KV head */
     const struct text_shape *shape;
     const struct step *step;
 };
@@ -94,7 +95,7 @@ static void cpu_norm_and_rope(const struct qkv_job *j, float *head, const float 
     cpu_apply_rope(head, j->rope + (size_t)row * (size_t)dim, dim / 2);
 }
 
-/* Where a row's key and value of a head go: `slot` of the block's keys and of its values. */
+/* Destination of a row's key and value of a head: `index` is the slot in the block. */
 struct kv_slot {
     uint16_t *block;
     size_t index;
@@ -117,8 +118,8 @@ static uint16_t *value_pairs(const struct kv_slot *p, size_t dim)
     return p->block + dim * KV_BLOCK + p->index / 2 * 2 * dim;
 }
 
-/* Each pair of a key's columns lies in a line of its own, which no step since the last one has
- * touched. */
+/* Prefetches a slot: each pair of a key's columns is in a different cache line, last touched by the
+ * previous step. */
 static void prefetch_kv_slot(const struct kv_slot *p, size_t dim)
 {
     for (size_t d = 0; d < dim; d += 2)
@@ -140,8 +141,8 @@ static void append_head(const struct qkv_job *j, const struct kv_slot *p, const 
         values[2 * d] = packed[d];
 }
 
-/* An item is a KV head of a row, with its queries: as cpu_attention() deals them, so a key is where
- * it is read next. */
+/* Processes items: a KV head of a row with its queries. Items are dealt to threads as in
+ * cpu_attention(), so a key is written where it is read next. */
 static void qkv_items(void *context, size_t begin, size_t end, int thread)
 {
     const struct qkv_job *j = context;
@@ -227,7 +228,7 @@ void cpu_attention_finish(float *out, const struct attention_tile *t, int r)
         out[d] = o[d] / t->sum[r];
 }
 
-enum { ATTENTION_PIECE = 4 /* items that a thread takes one after the other */ };
+enum { ATTENTION_PIECE = 4 /* consecutive items of a thread */ };
 
 struct attention_job {
     struct cpu *c;
@@ -237,15 +238,15 @@ struct attention_job {
     int layer;
     const struct text_shape *shape;
     const struct step *step;
-    int group;         /* query heads of a KV head */
-    int rows_per_tile; /* rows of one tile: its queries are rows x group */
+    int group;         /* query heads per KV head */
+    int rows_per_tile; /* rows of a tile, which has rows x group queries */
     size_t n_items;
 };
 
-/* Queries of one KV head in a tile: query u of rows `first` .. (one sequence) is head u % group of
- * row u / group. */
+/* Queries of one KV head in a tile: query u of rows `first` .. (of one sequence) is head u % group
+ * of row u / group. */
 struct query_tile {
-    int first, head, first_query; /* the tile's first query is `from` */
+    int first, head, first_query; /* first_query: index of the tile's first query */
 };
 
 static int query_row(const struct attention_job *j, const struct query_tile *p, int r)
@@ -272,7 +273,7 @@ static const uint16_t *keys_of(const struct attention_job *j, const struct query
                         p->head);
 }
 
-/* Rows with a sliding window see a block's keys from some key on. */
+/* Attends to a block of keys; rows with a sliding window skip its first keys. */
 static void attend_kv_block(const struct attention_job *j, const struct query_tile *p,
                             struct attention_tile *t, int block)
 {
@@ -288,7 +289,7 @@ static void attend_kv_block(const struct attention_job *j, const struct query_ti
     j->c->k->attention(t, keys, keys + dim * KV_BLOCK, KV_LAYOUT_BF16);
 }
 
-/* `after`: keys that are probably read then, or NULL. */
+/* `after`: keys that are probably read next and so prefetched, or NULL. */
 static void attend_query_tile(const struct attention_job *j, const struct query_tile *p, int n,
                               const uint16_t *after, struct cpu_attention_scratch *scratch)
 {
@@ -314,8 +315,8 @@ static void attend_query_tile(const struct attention_job *j, const struct query_
         cpu_attention_finish(j->o + query_offset(j, p, r), &t, r);
 }
 
-/* Rows first .. end-1, tile by tile: a tile ends where the sequence does. A head's group that is
- * larger than a tile goes in several. */
+/* Processes rows first .. end-1 in tiles; a tile ends at the sequence's end. A head group larger
+ * than a tile is split. */
 static void attend_query_tiles(const struct attention_job *j, int first, int end, int head,
                                const uint16_t *after, struct cpu_attention_scratch *scratch)
 {
@@ -329,7 +330,7 @@ static void attend_query_tiles(const struct attention_job *j, int first, int end
     }
 }
 
-/* An item is a KV head of a tile's rows. */
+/* Returns the first tile of an item, which is a KV head of a tile's rows. */
 static struct query_tile first_query_tile(const struct attention_job *j, size_t item)
 {
     const size_t heads = (size_t)j->shape->n_kv_heads;
@@ -373,7 +374,7 @@ void cpu_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv, 
 void cpu_project_add(struct backend *be, dev x, dev in, const struct placed *w, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
-    (void)n_prompt; /* all rows alike */
+    (void)n_prompt; /* prompt rows are not special here */
     struct cpu_input input = {.x = in,
                               .x_stride = (size_t)cpu_tensor(w)->cols,
                               .n = n,
@@ -386,7 +387,7 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
                  const struct text_shape *shape, int n, int n_prompt)
 {
     struct cpu *c = cpu_of(be);
-    (void)n_prompt; /* all rows alike */
+    (void)n_prompt; /* prompt rows are not special here */
     size_t mlp = (size_t)shape->mlp;
     struct cpu_input in = rms_input(c, x, w->post_norm, n, shape->norm_eps);
     struct cpu_linear linears[2] = {{cpu_weight_of(w->gate), NULL, h, mlp},
@@ -394,7 +395,8 @@ void cpu_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
     cpu_matmul(c, &in, linears, 2, CPU_SILU_MUL);
 }
 
-/* As many rows at a time as are few anywhere; the scales of weight rows come last. */
+/* Computes as many rows at a time as GEMV takes on every tier; the scales of weight rows are
+ * applied last. */
 static void int8_lm_head(struct cpu *c, float *logits, const struct cpu_input *in,
                          const struct cpu_weight *head)
 {

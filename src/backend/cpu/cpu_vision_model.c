@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder's steps on the cpu backend. Queries, keys and values of all patches lie by
- * head: queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches, dim,
- * 64], values [head, patch, dim]; or keys and values as the kernels for images store them. */
+/* The vision encoder's steps on the cpu backend. Queries, keys and values of all patches are stored
+ * by head: queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches,
+ * dim, 64], values [head, patch, dim]; or keys and values in the layout of the image kernels. */
 #include <math.h>
 #include <string.h>
 
@@ -89,12 +89,12 @@ void cpu_patch_embed(struct backend *be, dev x, const float *pixels, const struc
 struct vision_layout {
     float *q;
     uint8_t *keys, *values;
-    size_t key_bytes, value_bytes; /* of a patch of a head */
-    size_t patches;                /* capacity, a multiple of CPU_KEY_BLOCK */
+    size_t key_bytes, value_bytes; /* bytes of one patch of one head */
+    size_t patches;                /* capacity in patches, a multiple of CPU_KEY_BLOCK */
 };
 
-/* The kernels that take this model's images in one piece: a patch's key and value must fit into two
- * float32 rows. */
+/* Returns the kernels for whole images, or NULL if this model does not suit them: a patch's key and
+ * value must fit into two float32 rows. */
 static const struct vision_attention_kernels *vision_attention_kernels_for(
     const struct cpu *c, const struct vision_shape *shape)
 {
@@ -121,7 +121,7 @@ static struct vision_layout layout_of(const struct cpu *c, dev qkv,
     return l;
 }
 
-/* Of a head, from a patch on. */
+/* Returns the keys of a head from a patch on. */
 static void *keys_at(const struct vision_layout *l, size_t head, size_t patch)
 {
     return l->keys + (head * l->patches + patch) * l->key_bytes;
@@ -141,7 +141,7 @@ struct qkv_split_job {
     int first, n;
 };
 
-/* A patch's key and value in its block, KV_LAYOUT_F32. */
+/* Stores a patch's key and value in its block as KV_LAYOUT_F32. */
 static void store_kv_f32(void *keys, void *values, const float *key, const float *value, size_t dim,
                          size_t slot)
 {
@@ -150,7 +150,7 @@ static void store_kv_f32(void *keys, void *values, const float *key, const float
     memcpy((float *)values + slot * dim, value, dim * sizeof(float));
 }
 
-/* The same, KV_LAYOUT_TWO_PASS, in no more space. */
+/* The same as KV_LAYOUT_TWO_PASS, which takes no more space. */
 static void store_kv_two_pass(void *keys, void *values, const float *key, const float *value,
                               size_t dim, size_t slot)
 {
@@ -164,8 +164,8 @@ static void store_kv_two_pass(void *keys, void *values, const float *key, const 
     }
 }
 
-/* Query and key of a patch are turned; where patches are stored one by one, its key and value are,
- * too. */
+/* Rotates query and key of a patch. If patches are stored one by one, also stores its key and
+ * value. */
 static void split_qkv_head(const struct qkv_split_job *j, size_t i, size_t head)
 {
     size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden,
@@ -187,7 +187,7 @@ static void split_qkv_head(const struct qkv_split_job *j, size_t i, size_t head)
             dim, patch % CPU_KEY_BLOCK);
 }
 
-/* Patches of groups of CPU_PATCH_GROUP, whose values are stored together. */
+/* Splits groups of CPU_PATCH_GROUP patches, whose values are stored together. */
 static void split_qkv_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct qkv_split_job *j = context;
@@ -270,7 +270,7 @@ static void attend_vision_tiles(const struct cpu_vision_attention_job *j, int ti
                 &t[i], r);
 }
 
-/* A tile in one piece. */
+/* Computes one tile over all keys in one call. */
 static void attend_image_tile(const struct cpu_vision_attention_job *j,
                               const struct vision_attention_kernels *k, int tile, size_t head,
                               void *scratch)
@@ -294,7 +294,7 @@ static size_t groups_of_head(const struct cpu_vision_attention_job *j)
     return ((size_t)j->tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES;
 }
 
-/* Groups of tiles, head after head. */
+/* Attends groups of tiles, head by head. */
 static void attend_vision_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct cpu_vision_attention_job *j = context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the CPU backend takes a weight: it stays where the file is mapped. Only the LM head, with
- * PLACE_EIGHT_BIT, is quantized while loading, to int8 rows with a scale each: a token reads half
- * as much of it. Its logits are approximate; the engine rescores the best of them from the BF16
+/* Places weights on the CPU: they stay where the file is mapped. Only an LM head with
+ * PLACE_EIGHT_BIT is quantized while loading, to int8 rows with a scale each, which halves its
+ * bytes per token. Its logits are approximate; the engine rescores the best of them from the BF16
  * rows (backend/rescore.h). */
 #include <string.h>
 
@@ -33,11 +33,11 @@ struct int8_job {
     const struct tensor *in;
     int8_t *quantized;
     float *scale;
-    bool interleaved; /* columns lie so that unpacked quantized values are in order */
+    bool interleaved; /* columns are ordered so that unpacked quantized values are in order */
 };
 
-/* The largest magnitude of CPU_K_STEP numbers, and `most`, as bits: they are in the same order.
- * Integer loops, which compilers vectorize. */
+/* Returns the largest magnitude of CPU_K_STEP numbers and `most`, as bits, which sort like the
+ * magnitudes. Integer loops, which compilers vectorize. */
 static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
 {
     for (int i = 0; i < CPU_K_STEP; i++) {
@@ -47,8 +47,7 @@ static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
     return most;
 }
 
-/* Numbers of at most INT8_LARGEST as the nearest integers: the low bits of their sum with 1.5 *
- * 2^23. */
+/* Rounds numbers of at most INT8_LARGEST to integers: the low bits of their sum with 1.5 * 2^23. */
 static void round_to_int8(int8_t *out, const uint16_t *x, float factor)
 {
     for (int i = 0; i < CPU_K_STEP; i++) {
@@ -84,7 +83,7 @@ static void quantize_int8_rows(void *context, size_t begin, size_t end, int thre
         quantize_int8_row(context, (int64_t)row);
 }
 
-/* An LM head as int8 rows, in memory of its own. */
+/* Quantizes an LM head to int8 rows in separate memory. */
 static bool cpu_place_int8_head(struct cpu *c, struct cpu_weight *out, const struct tensor *in,
                                 size_t bytes, ey_err *e)
 {
@@ -112,7 +111,7 @@ bool cpu_place(struct backend *be, struct placed **out, const struct tensor *in,
     struct cpu_weight *w = arena_alloc(&c->placed, sizeof(*w));
     if (!w) return ey_fail_memory(e, "a weight", sizeof(*w));
     *w = (struct cpu_weight){.m.tensor = *in, .role = role, .place = in->place};
-    w->m.tensor.place = NULL; /* kernels take columns as they lie */
+    w->m.tensor.place = NULL; /* kernels use the stored column order */
     if (bytes && !cpu_place_int8_head(c, w, in, bytes, e)) return false;
     if (!bytes) cpu_remember_weight(c, w);
     cpu_choose_matmul(c, w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backends that this program has, by name. */
+/* Opens the backends by name. */
 #include "backend/open/open_backend.h"
 
 #include <stddef.h>
@@ -50,7 +50,7 @@ bool backend_open(struct backend **be, const char *name, const struct backend_op
 {
     const struct backend_kind *kind = backend_kind_named(name);
     if (!kind)
-        return ey_fail(e, EY_BAD_REQUEST, "there is no device \"%s\"; use auto, cuda, cpu or ref",
+        return ey_fail(e, EY_BAD_REQUEST, "unknown device \"%s\"; use auto, cuda, cpu or ref",
                        name);
     return kind->create(be, options, e);
 }

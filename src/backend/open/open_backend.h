@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a backend by name. Only this folder knows which there are. */
+/* Opens a backend by name. Only this folder knows all backends. */
 #ifndef EY_OPEN_BACKEND_H
 #define EY_OPEN_BACKEND_H
 
@@ -7,24 +7,24 @@
 
 struct backend_options {
     struct pool *pool;    /* borrowed */
-    const char *cpu_mask; /* the best instruction set that "cpu" may use (CPU_MASK_NAMES); NULL: the
+    const char *cpu_mask; /* best instruction set that "cpu" may use (CPU_MASK_NAMES); NULL for the
                              fastest */
-    bool eager;           /* no graphs */
+    bool eager;           /* do not capture graphs */
 };
 
-/* Opens a backend by name: "ref" (plain C in float32, the truth of every test), "cpu" (x86 with the
- * machine's best instruction set) or "cuda" (a GPU, its context's memory included; EY_NO_DEVICE:
- * there is no usable one). The caller destroys it. */
+/* Opens "ref" (plain C in float32, the reference of all tests), "cpu" (x86 with the machine's best
+ * instruction set) or "cuda" (a GPU; creates its context, and fails with EY_NO_DEVICE if none is
+ * usable). The caller destroys it. */
 bool backend_open(struct backend **be, const char *name, const struct backend_options *options,
                   ey_err *e);
-/* Opens the GPU's backend, whatever its make. */
+/* Opens the GPU's backend, whatever its vendor. */
 bool backend_open_gpu(struct backend **be, const struct backend_options *options, ey_err *e);
-/* Tests a GPU's kernels against "ref", as struct device_ops says; on threads of `pool`. */
+/* Tests a GPU's kernels against "ref" on threads of `pool`; see struct device_ops. */
 bool backend_selftest(struct backend *gpu, struct pool *pool, bool again,
                       struct selftest_report *out, ey_err *e);
-/* A simulated GPU: it answers questions about sizes only, so that a plan needs no GPU. */
+/* Opens a simulated GPU, which only computes sizes, so that a plan needs no GPU. */
 bool backend_open_simulated_gpu(struct backend **be, ey_err *e);
-/* Whether a name (NULL and "auto" are none) is that of a GPU's backend. */
+/* Whether a name is that of a GPU backend; NULL and "auto" are not. */
 bool backend_name_is_gpu(const char *name);
 
 #endif

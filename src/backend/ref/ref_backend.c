@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference backend: its memory and its table of steps. Buffers are host memory, weights stay
- * where the checkpoint's map has them. */
+/* The reference backend: its memory and its operation tables. Buffers are host memory; weights stay
+ * in the checkpoint's map. */
 #include "backend/ref/ref_backend.h"
 
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static bool ref_supports_fp8_prompts(const struct backend *be, bool *slow, ey_er
     (void)be;
     (void)slow;
     (void)why;
-    return true; /* with the same rounding: to say what it does to answers, not to be fast */
+    return true; /* with the GPU's rounding, to show its effect on answers, not to be fast */
 }
 
 static bool ref_reserve(struct backend *be, const struct backend_limits *l, ey_err *e)

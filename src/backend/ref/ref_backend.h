@@ -25,22 +25,22 @@ static inline struct ref *ref_of(struct backend *be)
     return (struct ref *)be;
 }
 
-/* struct placed of this backend: the file's tensor as it is. */
+/* This backend's struct placed is the file's tensor. */
 static inline const struct tensor *ref_tensor(const struct placed *w)
 {
     return (const struct tensor *)(const void *)w;
 }
 
-/* Decodes one row of a weight to float32, times its scales. */
+/* Decodes one row of a weight to float32 with its scales applied. */
 void ref_weight_row(float *out, const struct placed *w, int64_t row);
 
-/* y[n, rows(w)] = x[n, cols(w)] · wᵀ + bias; y rows are `stride` floats apart. bias may be NULL. */
+/* y[n, rows(w)] = x[n, cols(w)] · wᵀ + bias. Rows of y are `stride` floats apart; bias may be
+ * NULL. */
 void ref_linear(struct ref *r, float *y, size_t stride, const float *x, const struct placed *w,
                 const struct placed *bias, int n);
 
-/* The loops where the time goes (ref_dot.c); strides in floats. Each sum runs in an order that n
- * alone decides. */
-/* sums[a][b] = w_a · x_b, of n each */
+/* The hot loops (ref_dot.c); strides in floats. The order of each sum depends on n alone. */
+/* sums[a][b] = w_a · x_b, each of n values */
 void ref_dot_tile(float sums[REF_WEIGHT_ROWS][REF_X_ROWS], const float *w, size_t w_stride,
                   const float *x, size_t x_stride, size_t n);
 /* out[n_rows] = x[n] · rows */
@@ -54,15 +54,16 @@ static inline float ref_dot(const float *a, const float *b, size_t n)
 /* out[n] += the sum of weight[j] * row j, one row after the other */
 void ref_add_rows(float *out, const float *weight, const float *rows, size_t stride, size_t n,
                   int n_rows);
-/* scores[n] become softmax weights. */
+/* Turns scores[n] into softmax weights in place. */
 void ref_softmax(float *scores, int n);
 
 void ref_rms_norm(float *y, const float *x, const float *w, int n, float eps);
 
-/* A vector weight (norm, bias) as float32, in r->vectors[slot] until that slot's next use. */
+/* Returns a vector weight (norm, bias) as float32 in r->vectors[slot], valid until the slot's next
+ * use. */
 const float *ref_vector(struct ref *r, int slot, const struct placed *w);
 
-/* Text (ref_text.c) and vision (ref_vision.c) steps, as backend.h says. */
+/* Text (ref_text_model.c) and vision (ref_vision_model.c) steps; see backend.h. */
 void ref_embed(struct backend *be, dev x, const struct placed *table, dev features,
                const struct step *step);
 void ref_rope_table(struct backend *be, dev table, const struct rope *rope, const int32_t *position,
@@ -79,7 +80,7 @@ void ref_gate_up(struct backend *be, dev h, dev x, const struct mlp *w,
 void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, int n,
                  const struct placed *norm, const struct placed *lm_head,
                  const struct text_shape *shape);
-/* Turns pairs (i, i + n_pairs) of one head by table[n_pairs, 2]. */
+/* Rotates pairs (i, i + n_pairs) of one head by table[n_pairs, 2]. */
 void ref_apply_rope(float *lm_head, const float *table, int n_pairs);
 
 void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
@@ -95,7 +96,8 @@ void ref_vision_project_add(struct backend *be, dev x, dev in, const struct affi
 void ref_merge(struct backend *be, dev out, dev x, const struct merger *w,
                const struct vision_shape *shape, int n);
 
-/* Plain C, float32, threads of `pool` (borrowed) over weight rows. */
+/* Creates the reference backend: plain C in float32, with threads of `pool` (borrowed) over weight
+ * rows. */
 bool backend_ref_create(struct backend **be, struct pool *pool, ey_err *e);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops where ref's time goes, once for each width of registers: lanes and their order are the
- * same in each, and without contraction
- * (-ffp-contract=off) so are the bits. They are chosen by hand because sanitizers do not support
- * resolvers, and clang 14 no target_clones. */
+/* The hot loops of ref, compiled for each register width. Lanes and their order are the same in
+ * each, and without contraction (-ffp-contract=off) so are the bits. Dispatch is by hand because
+ * sanitizers do not support resolvers, and clang 14 has no target_clones. */
 #include <string.h>
 
 #include "backend/ref/ref_backend.h"
@@ -41,7 +40,7 @@ typedef float lanes8 __attribute__((vector_size(8 * sizeof(float)))),
     }
 #endif
 
-/* Halves on halves. */
+/* Adds the upper half of the lanes to the lower half, repeatedly. */
 FORCE_INLINE float ref_sum_lanes(const lanes *v)
 {
     lanes8 eight = __builtin_shufflevector(*v, *v, 0, 1, 2, 3, 4, 5, 6, 7) +
@@ -113,7 +112,7 @@ FORCE_INLINE void ref_dots_body(float *out, const float *x, const float *rows, s
         some_dots(out + i, x, rows + (size_t)i * stride, stride, n, 1);
 }
 
-/* `count` times LANES columns. */
+/* Adds count · LANES columns. */
 FORCE_INLINE void add_columns(float *out, const float *weight, const float *rows, size_t stride,
                               int n_rows, int count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = x · Wᵀ in float32: weight rows are decoded once, four at a time, and each is multiplied with
- * all rows of x. Every product sum runs over k in the same order whatever else is in the call, so a
- * row's result never depends on the batch or on the number of threads. */
+ * all rows of x. Every dot product sums over k in the same order, so a row's result does not depend
+ * on the batch or on the number of threads. */
 #include "tensor/dequantize.h"
 #include "backend/ref/ref_backend.h"
 
@@ -20,8 +20,8 @@ struct ref_linear_job {
     int n;
 };
 
-/* Columns first .. first+count-1 of y, from decoded weight rows. Rows of x that do not fill a tile
- * go through the same tile with a stride of 0 rows repeated: their own sums are unchanged. */
+/* Computes columns first .. first+count-1 of y from decoded weight rows. A partial tile of x rows
+ * is filled by repeating a row with stride 0, which does not change the others' sums. */
 static void fill_columns(const struct ref_linear_job *l, const float *rows, int64_t first,
                          int count)
 {

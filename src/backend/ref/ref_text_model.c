@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text model's steps in float32, as spec 3 writes them. One loop over rows each; threads take
- * rows. */
+/* The text model's steps in float32, as in spec 3. Each step is one loop over rows, divided among
+ * threads. */
 #include <math.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ void ref_apply_rope(float *head, const float *table, int n_pairs)
     }
 }
 
-/* Each head of rows [n, heads·dim]: normed when the model has a norm for it, then turned. */
+/* Norms each head of rows [n, heads·dim] if the model has a norm for it, then rotates it. */
 static void ref_norm_and_rope_heads(struct ref *r, float *rows, const struct placed *norm,
                                     const float *rope, int n, int heads,
                                     const struct text_shape *shape)
@@ -76,7 +76,8 @@ static void ref_norm_and_rope_heads(struct ref *r, float *rows, const struct pla
     }
 }
 
-/* The cache is [layer, block, k or v, kv head, KV_BLOCK, head_dim] floats. */
+/* Returns a block of the cache, which is [layer, block, k or v, kv head, KV_BLOCK, head_dim]
+ * floats. */
 static float *ref_kv_block(const struct kv_cache *kv, int layer, int block, int which, int head)
 {
     const struct kv_shape *s = &kv->shape;
@@ -101,7 +102,7 @@ static void append_kv(struct kv_cache *kv, int layer, int which, const float *ro
     }
 }
 
-/* The last n_prompt of n rows that w is multiplied with, where limits.fp8_prompts is on. */
+/* Rounds the last n_prompt of n input rows of w if limits.fp8_prompts is on. */
 static void round_prompts(const struct ref *r, float *rows, const struct placed *w, int n,
                           int n_prompt)
 {
@@ -151,8 +152,8 @@ void ref_softmax(float *scores, int n)
         scores[i] /= sum;
 }
 
-/* Keys (0) or values (1) of a row's slots from `slot` on, as far as its block goes: `count` of
- * those before `end`. */
+/* Returns the keys (0) or values (1) of a row's slots from `slot` to the end of its block; `count`
+ * of them are before `end`. */
 static const float *ref_kv_rows(const struct ref_attention_job *a, int row, int which, int kv_head,
                                 int slot, int end, int *count)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder's steps in float32, as spec 4 writes them. */
+/* The vision encoder's steps in float32, as in spec 4. */
 #include <math.h>
 #include <string.h>
 
 #include "backend/host_ops.h"
 #include "backend/ref/ref_backend.h"
 
-/* Place of a patch row in its grid: merge-block order (spec 4.1). */
+/* Returns the grid position of a patch row in merge-block order (spec 4.1). */
 static void patch_position(int n, int cols, int merge, int *row, int *col)
 {
     int group = merge * merge, block = n / group, inside = n % group, blocks_across = cols / merge;
@@ -50,7 +50,7 @@ void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struc
     }
 }
 
-/* y[n, width] = LayerNorm of x[n, width]; population variance. */
+/* y[n, width] = LayerNorm(x[n, width]) with population variance. */
 static void ref_layer_norm_rows(struct ref *r, float *y, const float *x,
                                 const struct layer_norm *norm, int n, int width, float eps)
 {
