@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend's table of operations, its creation and destruction, and those operations that are
- * no step of a model: buffers, transfers, measurements. */
+/* The backend's operation tables, its creation and destruction, and operations that are no step of
+ * a model: buffers, transfers, measurements. */
 #include "backend/cuda/cuda_backend.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static bool reserve_scratch(struct cuda *c, const struct backend_limits *l, ey_e
     size_t bytes[SCRATCH_BUFFERS], sum = cuda_buffer_bytes(l);
     cuda_scratch_sizes(bytes, l);
     if (c->scratch_memory)
-        cuda_release(&c->base, c->scratch_memory); /* tests reserve again and again */
+        cuda_release(&c->base, c->scratch_memory); /* tests call reserve() repeatedly */
     c->scratch_memory = cuda_alloc(c, sum, "scratch space", e);
     char *at = c->scratch_memory;
     for (int i = 0; at && i < SCRATCH_BUFFERS; at += cuda_aligned(bytes[i++]))
@@ -66,8 +66,8 @@ static bool cuda_reserve(struct backend *be, const struct backend_limits *l, ey_
     return reserve_scratch(c, l, e) && cuda_steps_open(c, e);
 }
 
-/* GPUs of 9.x and 10.x have FP8 only in other instructions; there this one becomes conversions and
- * BF16 matmuls, hence slow. */
+/* GPUs of 9.x and 10.x have FP8 only in other instructions: there this one is emulated by
+ * conversions and BF16 matmuls, hence slow. */
 static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
     const struct cuda *c = (const struct cuda *)be;
@@ -107,7 +107,7 @@ static void cuda_read_elements(struct backend *be, float *out, dev in, enum elem
     size_t size = be->ops->memory->element_size[kind];
     memset(out, 0, n * sizeof(float));
     if (!cuda_fetch(c, out, in, n * size) || size == sizeof(float)) return;
-    for (size_t i = n; i--;) { /* in place, from the end */
+    for (size_t i = n; i--;) { /* converts in place, from the end */
         bf16 value;
         memcpy(&value, (const char *)out + i * sizeof(value), sizeof(value));
         out[i] = bf16_to_f32(value);
@@ -158,7 +158,7 @@ static bool timed_launch(struct cuda *c, const struct launch *l, const void *arg
     return ok && ms > 0;
 }
 
-/* The best of a few rounds of `work` each. */
+/* Returns the best rate of a few rounds of `work` each. */
 static double best_rate(struct cuda *c, const struct launch *l, const void *args, double work)
 {
     double best = 0, seconds;
@@ -167,7 +167,7 @@ static double best_rate(struct cuda *c, const struct launch *l, const void *args
     return best;
 }
 
-/* Reads the arena, which is there anyway. */
+/* Measures bandwidth by reading the arena, which exists anyway. */
 static bool cuda_measure_limits(struct backend *be, struct device_roofline *limits, ey_err *e)
 {
     struct cuda *c = cuda_of(be);
@@ -175,7 +175,7 @@ static bool cuda_measure_limits(struct backend *be, struct device_roofline *limi
     size_t bytes = c->arena_size < MEASURE_BYTES ? c->arena_size / 16 * 16 : MEASURE_BYTES;
     struct launch reading = read_memory_launch(c->sm_count), peak = mma_peak_launch(c->sm_count);
     if (!c->arena || !bytes || !out)
-        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the GPU yet");
+        return ey_fail(e, EY_INTERNAL, "the GPU has no memory to read yet");
     const struct read_memory_args r = {c->arena, out, (int64_t)bytes, MEASURE_TIMES};
     const struct mma_peak_args p = {out, PEAK_TIMES};
     limits->bandwidth = best_rate(c, &reading, &r, (double)bytes * MEASURE_TIMES);

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the CUDA backend, each in its file: operations of the table in cuda_backend.c, and
- * what the parts offer each other. */
+/* Declares the operations that cuda_backend.c lists in its tables, and the functions that the
+ * backend's files share. */
 #ifndef EY_CUDA_BACKEND_H
 #define EY_CUDA_BACKEND_H
 
 #include "backend/cuda/cuda_context.h"
 
-/* Opens the GPU, its context's memory included. `eager`: no graphs. EY_NO_DEVICE: no usable GPU. */
+/* Opens the GPU and creates its context. `eager`: capture no graphs. Fails with EY_NO_DEVICE if no
+ * GPU is usable. */
 bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_err *e);
-/* Takes over a driver that is open already. */
+/* The same with a driver that is already open, which the backend takes over. */
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
                             struct pool *pool, bool eager, ey_err *e);
 
-/* Gives back all memory that was taken since the GPU was opened, but for what uploads need. */
+/* Frees all GPU memory allocated since the GPU was opened, except what uploads need. */
 void cuda_release_memory(struct cuda *c);
 
 /* ---- cuda_pinned_rows.c ---- */
-/* Pins the rows that stay in the file so that the GPU reads them itself: all of them, or none and
- * c->pinned_rows_problem says why. */
+/* Pins the rows that stay in the file so that the GPU reads them itself: all of them, or none with
+ * the reason in c->pinned_rows_problem. */
 void cuda_pin_rows(struct cuda *c);
 void cuda_unpin_rows(struct cuda *c);
-/* The GPU's address of a pinned row, or of anything else in those pages; NULL: not pinned. */
+/* Returns the GPU's address of a pinned row, or of anything else in the pinned pages; NULL if it is
+ * not pinned. */
 const void *cuda_pinned_address(const struct cuda *c, const void *host);
-/* Looks up the rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
+/* Looks up rows of an embedding that stays in the file and uploads them to SCRATCH_WIDE, where
  * embed() reads them. */
 void cuda_look_up_embeddings(struct cuda *c, const struct step *step);
 bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const struct tensor *embed);
@@ -32,28 +34,29 @@ bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in,
                 enum weight_role role, enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
-/* Fills cuda_group_scale_bytes() of host memory with an int4 matrix' scales as abi.h lays them out;
+/* Writes cuda_group_scale_bytes() of an int4 matrix' scales to host memory in the layout of abi.h;
  * returns their global scale. */
 float cuda_make_group_scales(void *out, const struct tensor *w);
 /* ---- cuda_gguf.c ---- */
-/* Type and scales of a packed GGUF matrix. */
+/* Sets type and scales of a packed GGUF matrix. */
 void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in);
-/* Blocks of the file → packed at `to`, piece by piece through LOAD_STAGING bytes on the GPU. */
+/* Uploads the file's blocks and packs them at `to`, in pieces through LOAD_STAGING bytes on the
+ * GPU. */
 void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory);
 
 /* ---- cuda_weights.c ---- */
 bool cuda_finish_loading(struct cuda *c, ey_err *e);
-/* The matrix as kernels see it; uploads the group of a streamed one. */
+/* Returns the matrix for kernels; uploads the group of a streamed one if it is not in a buffer. */
 struct dev_matrix cuda_dev_matrix(struct cuda *c, const struct placed *w);
 
 /* ---- cuda_graphs.c ---- */
 bool cuda_steps_open(struct cuda *c, ey_err *e);
-/* The step on the GPU. */
+/* Returns the step's region on the GPU; uploads the step if it is not there yet. */
 const struct step_region *cuda_step(struct cuda *c, const struct step *step);
 struct dev_batch cuda_dev_batch(const struct step_region *r, const struct step *step);
-/* Tiles of attention's rows: each sequence's, cut at ATTENTION_ROWS. */
+/* Returns the number of attention tiles: each sequence's rows, cut at ATTENTION_ROWS. */
 int cuda_attention_tiles(const struct step *step);
-/* One row each of n sequences, few enough for the decode kernels. */
+/* Whether the step has one row for each sequence, and few enough for the decode kernels. */
 bool cuda_is_decode(const struct step *step);
 bool cuda_capture_begin(struct backend *be, const struct step_shape *shape);
 bool cuda_capture_end(struct backend *be, ey_err *e);

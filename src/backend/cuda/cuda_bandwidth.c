@@ -5,7 +5,8 @@
 #include "backend/cuda/cuda_context.h"
 #include "kernels/cuda/loading/roofline_launch.h"
 
-/* Made at the first look, which is while loading: later ones allocate nothing. */
+/* Creates the timer at the first measurement, which is during loading; later ones allocate
+ * nothing. */
 static bool open_read_timer(struct cuda *c, ey_err *e)
 {
     for (int i = 0; i < 2; i++)
@@ -27,8 +28,8 @@ size_t cuda_arena_bytes(const struct backend *be)
     return ((const struct cuda *)be)->arena_size;
 }
 
-/* The number that a read leaves goes where nothing is kept; before there is such a place, nothing
- * is in the arena at all. */
+/* Returns a word for the result of a read, in scratch whose contents do not matter. Before the
+ * scratch exists, the whole arena is unused. */
 static void *unused_word(const struct cuda *c)
 {
     return c->scratch_memory ? c->scratch[SCRATCH_TOPK_PART] : c->arena;
@@ -43,9 +44,10 @@ bool cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seco
     struct launch l = read_memory_launch(c->sm_count);
     float ms = 0;
     if (!c->arena || first > c->arena_size || bytes > c->arena_size - first)
-        return ey_fail(e, EY_INTERNAL, "there is nothing to read on the GPU");
+        return ey_fail(e, EY_INTERNAL, "the GPU has no memory to read");
     if (c->error.code != EY_OK)
-        return *e = c->error, false; /* of attach(), or of a step, which will tell it too */
+        return *e = c->error,
+               false; /* an error of attach(), or of a step, which will report it too */
     if (!open_read_timer(c, e) ||
         !cuda_ok(d, d->event_record(c->read_timer[0], c->stream), "timing", e))
         return false;
@@ -57,7 +59,7 @@ bool cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seco
     return ok;
 }
 
-/* GPU memory makes two transfers a clock. */
+/* GPU memory makes two transfers per clock. */
 double cuda_rated_bandwidth(const struct cuda *c)
 {
     int khz = 0, bits = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every part of the CUDA backend stands on: errors, the device and its context, the
- * kernels, launches, the arena. Knows none of the parts. */
+/* The base of the CUDA backend: errors, the device and its context, kernels, launches, the arena.
+ * Does not depend on the backend's other files. */
 #include "backend/cuda/cuda_context.h"
 
 #include <stdio.h>
@@ -25,13 +25,14 @@ bool cuda_take_error(struct cuda *c, ey_err *e)
     if (c->error.code == EY_OK) return true;
     if (e) *e = c->error;
     c->error = (ey_err){0};
-    c->group_in_buffer[0] = c->group_in_buffer[1] = -1; /* what came of them is not known */
+    c->group_in_buffer[0] = c->group_in_buffer[1] =
+        -1; /* the contents of the buffers are undefined now */
     return false;
 }
 
 /* ---- opening ---- */
 
-/* Callers that ask whether there is a GPU see one error code, whatever the reason. */
+/* Maps all reasons why a GPU is unusable to one error code, for callers that test for a GPU. */
 static bool device_usable(const struct cuda_driver *d, CUresult result, const char *what, ey_err *e)
 {
     if (cuda_ok(d, result, what, e)) return true;
@@ -58,7 +59,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
     c->sees_pinned = maps && unified;
     d->device_attribute(&c->sm_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
                         c->device);
-    c->sm_shared += 1 << 10; /* what a block cannot have is the system's */
+    c->sm_shared += 1 << 10; /* 1 KiB per block is reserved by the system */
     c->capability = major * 10 + minor;
     char name[96] = "an NVIDIA GPU";
     d->device_name(name, sizeof(name), c->device);
@@ -82,7 +83,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
     return true;
 }
 
-/* The context's own memory is taken here; a small stack and no device-side printf or malloc keep it
+/* Creates the context and its memory; a small stack and no device-side printf or malloc keep it
  * small. */
 static bool open_context(struct cuda *c, ey_err *e)
 {
@@ -105,16 +106,16 @@ static enum gpu_kernel kernel_named(const char *name)
     return kernel < GPU_KERNELS ? (enum gpu_kernel)kernel : GPU_NO_KERNEL;
 }
 
-/* Kernels of 9.0 use instructions that later GPUs have no more. */
+/* Kernels for 9.0 use instructions that later GPUs lack. */
 static bool kernel_fits_gpu(const struct cuda *c, enum gpu_kernel kernel)
 {
     int capability = gpu_kernel_info(kernel)->capability;
     return capability == 90 ? c->capability == 90 : c->capability >= capability;
 }
 
-enum { MAX_FUNCTIONS = 256 }; /* of a module */
+enum { MAX_FUNCTIONS = 256 }; /* kernels of a module */
 
-/* All at once: a kernel that is loaded at its first launch would take memory then. */
+/* Loads all kernels now: one that is loaded at its first launch would allocate memory then. */
 static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;
@@ -134,8 +135,8 @@ static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
     return true;
 }
 
-/* Kernels of one file for one capability are there together or not at all: a build may have none,
- * and the tests' emulator lacks some. */
+/* Checks that the required kernels exist. Those of a file for one capability are optional as a
+ * group: a build may lack them, and so does the tests' emulator. */
 static bool has_all_kernels(const struct cuda *c, ey_err *e)
 {
     for (int i = 1; i < GPU_KERNELS; i++) {
@@ -153,7 +154,8 @@ static bool has_all_kernels(const struct cuda *c, ey_err *e)
     return true;
 }
 
-/* A fatbin's name ends in _sm90 or _sm89 if it is for that capability alone, or from it on. */
+/* Whether the fatbin suits the GPU: a name ending in _sm90 is for that capability alone, _sm89 for
+ * that and later ones. */
 static bool fatbin_fits_gpu(const struct cuda *c, const struct cuda_fatbin *fatbin)
 {
     if (strstr(fatbin->name, "_sm89")) return c->capability >= FP8_CAPABILITY;
@@ -167,7 +169,7 @@ static bool load_kernels(struct cuda *c, ey_err *e)
         if (!fatbin_fits_gpu(c, fatbin)) continue;
         CUresult result = d->module_load(&c->module[c->n_modules], fatbin->data);
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && strstr(fatbin->name, "_sm89"))
-            continue; /* what it is for can be done without it */
+            continue; /* other kernels can replace it */
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
             return ey_fail(e, EY_NO_DEVICE,
                            "this build has kernels for sm_%s, and the GPU is sm_%d: build it "
@@ -185,8 +187,8 @@ static bool load_kernels(struct cuda *c, ey_err *e)
 
 /* ---- launching ---- */
 
-/* Of shared memory. A kernel's arrays of fixed size count in the 48 KiB that every launch may have,
- * and are well below the 16 KiB that are left to them here. */
+/* Dynamic shared memory that a launch may use without an attribute: static arrays also count
+ * towards the 48 KiB limit, and are well below the 16 KiB left for them. */
 enum { SHARED_WITHOUT_ASKING = 32 << 10 };
 
 struct planes_args cuda_take_pending(struct cuda *c)
@@ -227,9 +229,9 @@ void cuda_launch(struct cuda *c, const struct launch *l, const void *args)
         return;
     }
     c->launched[l->kernel] = true;
-    config.numAttrs = c->dependent_launch &&
-                      !c->weights_changed; /* every kernel waits itself, where it begins to need
-                                              what those before it write */
+    config.numAttrs =
+        c->dependent_launch &&
+        !c->weights_changed; /* every kernel waits itself before it reads what earlier ones write */
     c->weights_changed = false;
     if (l->shared > SHARED_WITHOUT_ASKING)
         cuda_check_call(c,
@@ -246,15 +248,15 @@ void *cuda_alloc(struct cuda *c, size_t bytes, const char *what, ey_err *e)
     CUdeviceptr p = 0;
     size_t size = cuda_aligned(bytes ? bytes : 1);
     if (c->loading && size > c->arena_size - LOAD_STAGING - c->arena_used)
-        c->loading = false; /* a small model: the staging is its own */
+        c->loading = false; /* a small model: staging is allocated separately */
     size_t end = c->arena_size - (c->loading ? LOAD_STAGING : 0);
     if (!c->arena)
         return cuda_ok(&c->driver, c->driver.memory_alloc(&p, size), what, e) ? (void *)(uintptr_t)p
                                                                               : NULL;
     if (size > end - c->arena_used) {
         ey_fail(e, EY_INTERNAL,
-                "the plan of the GPU's memory is too small: %s needs %zu bytes and %zu are left",
-                what, size, end - c->arena_used);
+                "the GPU memory plan is too small: %s needs %zu bytes and %zu are left", what, size,
+                end - c->arena_used);
         return NULL;
     }
     void *out = c->arena + c->arena_used;
@@ -274,7 +276,8 @@ bool cuda_finish(struct backend *be, ey_err *e)
     struct cuda *c = cuda_of(be);
     cuda_add_pending(c);
     cuda_check_call(c, c->driver.stream_sync(c->stream), "a step");
-    c->small.copied.n_rows = c->large.copied.n_rows = 0; /* the caller may change its arrays now */
+    c->small.copied.n_rows = c->large.copied.n_rows =
+        0; /* the caller may change its arrays from now on */
     return cuda_take_error(c, e);
 }
 

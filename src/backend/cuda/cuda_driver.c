@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the driver. Alone in its file, so that tests can open another one. */
+/* Opens the driver. In a separate file, so that tests can link another one. */
 #include "backend/cuda/cuda_driver.h"
 
 #include <dlfcn.h>

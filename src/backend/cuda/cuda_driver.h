@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of the CUDA driver's interface that the backend uses: types as cuda.h of CUDA 12 has
- * them, and a table of its functions, opened at run time, so that the program needs neither the
- * toolkit to be built nor the driver to start. Tests fill the table with functions of their own
- * (tests/cuda/fake_driver.h). */
+/* The part of the CUDA driver API that the backend uses: types of CUDA 12's cuda.h, and a table of
+ * functions opened at run time, so that eyelet builds without the toolkit and starts without the
+ * driver. Tests fill the table with functions of their own (tests/cuda/fake_driver.h). */
 #ifndef EY_CUDA_DRIVER_H
 #define EY_CUDA_DRIVER_H
 
@@ -12,7 +11,7 @@
 
 #include "base/err.h"
 
-typedef int CUresult; /* 0: success */
+typedef int CUresult; /* 0 is success */
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
@@ -85,7 +84,7 @@ typedef struct CUlaunchConfig_st {
     unsigned numAttrs;
 } CUlaunchConfig;
 
-/* Each: the member's name, the symbol in libcuda.so.1, its arguments. */
+/* Each entry: the member's name, the symbol in libcuda.so.1, its arguments. */
 #define CUDA_FUNCTIONS(F)                                                                         \
     F(init, cuInit, (unsigned flags))                                                             \
     F(driver_version, cuDriverGetVersion, (int *version))                                         \
@@ -149,16 +148,16 @@ struct cuda_driver {
 #define CUDA_MEMBER(member, symbol, args) CUresult(*member) args;
     CUDA_FUNCTIONS(CUDA_MEMBER)
 #undef CUDA_MEMBER
-    void *library; /* NULL: the table was filled by a test */
+    void *library; /* NULL if a test filled the table */
 };
 
-/* Opens libcuda.so.1 and fills the table. False: no driver, or one that lacks a function; *e says
- * which and what to do. */
+/* Opens libcuda.so.1 and fills the table. Fails without a driver, or if it lacks a function; *e
+ * says which and what to do. */
 bool cuda_driver_open(struct cuda_driver *driver, ey_err *e);
 void cuda_driver_close(struct cuda_driver *driver);
 
-/* True when the call went well; otherwise *e is EY_INTERNAL (EY_NO_MEMORY for a full GPU): "what:
- * the driver's words". */
+/* Whether the call succeeded. If not, *e is EY_INTERNAL (EY_NO_MEMORY for a full GPU) with "what:
+ * the driver's message". */
 bool cuda_ok(const struct cuda_driver *driver, CUresult result, const char *what, ey_err *e);
 
 #endif

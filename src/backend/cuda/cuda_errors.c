@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver's words in errors. */
+/* Turns driver errors into messages. */
 #include "backend/cuda/cuda_driver.h"
 
-/* What a person can do about it. */
+/* Returns what the user can do about it. */
 static const char *cuda_error_hint(CUresult result)
 {
     switch (result) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrices of GGUF's types on their way to the GPU: blocks as the file has them go into staging
- * memory, and kernels put them in the order of gguf_layout.h from there. */
+/* Uploads matrices of GGUF types: the file's blocks go to staging memory, and kernels repack them
+ * from there into the layout of gguf_layout.h. */
 #include <math.h>
 #include <string.h>
 
@@ -10,9 +10,10 @@
 
 /* ---- the largest value ---- */
 
-/* How large values of a type get: so many times d, and so many times its other half. */
+/* An upper bound of a type's values: `d` times the block's d, plus `other` times its second
+ * half. */
 struct gguf_bound {
-    uint8_t d_at, other_at; /* in a block; the same: there is no other */
+    uint8_t d_at, other_at; /* offsets in a block; equal if there is no second half */
     float d, other;
 };
 
@@ -34,13 +35,13 @@ static struct gguf_bound bound_of(enum dtype dtype)
     }
 }
 
-/* The bits of a float16 without its sign, which are in the order of what they stand for. */
+/* Returns the bits of a float16 without its sign; they sort like the magnitudes. */
 static uint16_t half_at(const uint8_t *p)
 {
     return (uint16_t)((p[0] | p[1] << 8) & 0x7fff);
 }
 
-/* No value of the blocks is larger. */
+/* Returns an upper bound of the magnitudes in the blocks. */
 static float largest_of_halves(const uint8_t *block, const uint8_t *end, enum dtype dtype)
 {
     const struct gguf_bound bound = bound_of(dtype);
@@ -65,7 +66,7 @@ static float largest_value(const uint8_t *rows, size_t bytes, enum dtype dtype)
     return ldexpf(6, most - 127);
 }
 
-/* A power of two that puts it at 2^14 to 2^15. */
+/* Returns the power of two that scales `largest` to 2^14 .. 2^15. */
 static float factor_for(float largest)
 {
     enum { MOST = 100 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step on the GPU, and CUDA graphs: one for each shape of step that was captured. */
+/* Steps on the GPU, and CUDA graphs: one for each captured shape of step. */
 #include <string.h>
 
 #include "backend/cuda/cuda_backend.h"
@@ -13,7 +13,7 @@ static size_t step_output_bytes(const struct cuda *c)
            cuda_aligned(cuda_step_output_layout(&c->limits).total);
 }
 
-/* Lays one turn's results out; returns what comes behind them. */
+/* Lays out one turn's results; returns the address after them. */
 static char *open_step_output(struct cuda *c, struct step_output *o, char *at)
 {
     o->small = (int32_t *)(void *)at;
@@ -27,7 +27,7 @@ static bool open_step_event(struct cuda *c, CUevent *event, ey_err *e)
            cuda_ok(&c->driver, c->driver.event_create(event, CU_EVENT_DISABLE_TIMING), "steps", e);
 }
 
-/* One pinned allocation: twins of both regions, and what comes back of a step. */
+/* Makes one pinned allocation for the copies of both regions and the results of steps. */
 bool cuda_steps_open(struct cuda *c, ey_err *e)
 {
     int rows = c->limits.max_rows > SMALL_ROWS ? c->limits.max_rows : SMALL_ROWS;
@@ -80,7 +80,7 @@ int cuda_attention_tiles(const struct step *step)
     return n;
 }
 
-/* Each sequence's rows, cut at ATTENTION_ROWS. */
+/* Lists the attention tiles: each sequence's rows, cut at ATTENTION_ROWS. */
 static void lay_out_attention_tiles(int32_t *tile, const struct step *step)
 {
     for (int s = 0; s < step->n_seqs; s++) {
@@ -114,7 +114,7 @@ const struct step_region *cuda_step(struct cuda *c, const struct step *step)
     struct step_region *r = step->n_rows <= SMALL_ROWS ? &c->small : &c->large;
     if (c->capturing || is_same(&r->copied, step)) return r;
     cuda_check_call(c, c->driver.stream_sync(c->stream),
-                    "a step"); /* the twin may still be on its way */
+                    "a step"); /* the pinned copy may still be in transfer */
     fill_region(r, step);
     cuda_check_call(c,
                     c->driver.to_device((CUdeviceptr)(uintptr_t)r->device, r->host,
@@ -131,13 +131,14 @@ struct dev_batch cuda_dev_batch(const struct step_region *r, const struct step *
 
 /* ---- captured steps ---- */
 
-/* One row each of n sequences, few enough for the decode kernels. */
+/* Whether the step has one row for each sequence, and few enough for the decode kernels. */
 bool cuda_is_decode(const struct step *step)
 {
     return step->n_rows == step->n_seqs && step->n_rows <= SMALL_ROWS;
 }
 
-/* The shape of a step whose sequences have equally many rows; of others no graph has. */
+/* Returns the shape of a step whose sequences have equally many rows; other steps match no
+ * graph. */
 static struct step_shape step_shape_of(const struct step *step)
 {
     for (int s = 0; s < step->n_seqs; s++)
@@ -145,7 +146,7 @@ static struct step_shape step_shape_of(const struct step *step)
     return (struct step_shape){step->n_seqs, step->n_seqs ? step->seq[0].n_rows : 0};
 }
 
-/* NULL: no step of this shape was captured. */
+/* Returns NULL if no step of this shape was captured. */
 static CUgraphExec captured_graph(const struct cuda *c, const struct step *step)
 {
     const struct step_shape shape = step_shape_of(step);
@@ -188,7 +189,7 @@ bool cuda_capture_end(struct backend *be, ey_err *e)
     return cuda_finish(be, e) && ok;
 }
 
-/* Copies a step's inputs or outputs between the GPU and pinned memory: by a kernel where it can,
+/* Copies a step's inputs or outputs between the GPU and pinned memory, if possible by a kernel,
  * which starts sooner than the copy engine. */
 static void copy_step_words(struct cuda *c, void *to, const void *from, size_t bytes, bool to_gpu)
 {
@@ -211,7 +212,7 @@ static void send_step_inputs(struct cuda *c, const struct step *step,
     struct step_region *r = &c->small;
     r->host = c->step_output[c->turn].small;
     fill_region(r, step);
-    r->copied.n_rows = 0; /* the arrays that it came from change from step to step */
+    r->copied.n_rows = 0; /* its source arrays change from step to step */
     for (int i = 0; draws && i < step->n_rows; i++) {
         const struct token_sampling *d = &draws[i];
         const struct sample_params params = {d->seed,  d->step,  d->temperature,
@@ -222,13 +223,13 @@ static void send_step_inputs(struct cuda *c, const struct step *step,
     copy_step_words(c, r->device, r->host, r->layout.total * sizeof(int32_t), true);
 }
 
-/* Which of the two turns a handle names. */
+/* Returns the output that a handle identifies. */
 static struct step_output *output_of(struct cuda *c, step_handle step)
 {
     return &c->step_output[step - 1];
 }
 
-/* Enqueues the step's results on their way to the host, into this turn's buffer. */
+/* Enqueues the copy of the step's results to the host, into this turn's buffer. */
 static step_handle send_step_output(struct cuda *c)
 {
     const int turn = c->turn;
@@ -262,7 +263,7 @@ step_handle cuda_launch_graph(struct backend *be, const struct step *step)
     return cuda_end_step(be);
 }
 
-/* Not where the host looks up embeddings or rescores: it has to know the token first. */
+/* Returns 0 if the host looks up embeddings or rescores, because it must know the token first. */
 step_handle cuda_enqueue_speculative(struct backend *be, const struct step *step,
                                      const struct token_sampling *draws)
 {
@@ -311,6 +312,6 @@ bool cuda_verify(struct backend *be, step_handle step)
 
 void cuda_drop(struct backend *be, step_handle step)
 {
-    (void)step; /* it is the last one */
+    (void)step; /* only the last step can be dropped */
     cuda_finish(be, NULL);
 }

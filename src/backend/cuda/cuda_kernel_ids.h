@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which family of kernels does a piece of work, and whether it may. A family that failed its
- * self-test is not used: a plainer one does its work. */
+/* Maps operations to families of kernels, and tells whether a family may be used. A family that
+ * failed its self-test is replaced by a simpler one. */
 #ifndef EY_CUDA_KERNEL_IDS_H
 #define EY_CUDA_KERNEL_IDS_H
 
@@ -59,7 +59,7 @@ static inline enum gpu_family cuda_attention_vision_family(int head_dim)
     return head_dim > 64 ? FAMILY_ATTENTION_VISION_80 : FAMILY_ATTENTION_VISION_64;
 }
 
-/* The wanted GEMM tile, or another one that passed; GEMM_TILES: none did. */
+/* Returns the wanted GEMM tile, or another one that passed, or GEMM_TILES if none did. */
 static inline enum gemm_tile_kind cuda_working_tile(const struct cuda *c, int dtype,
                                                     enum gemm_tile_kind wanted)
 {

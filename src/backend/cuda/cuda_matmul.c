@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the kernel of a matmul: GEMV for up to 8 rows (gemv_m1 for one row of FP8 or int4), which
- * norms its own input; matmul_small for up to 64 (on GPUs of compute capability 9.0 and with FP8
- * weights matmul_small_sm90 for 2 to 128); GEMM for more, after a norm kernel; matmul_fallback for
- * all else. A GEMM with int4 weights unpacks them to BF16, some rows at a time. Prompt rows may be
- * quantized for FP8 weights (gemm_w8a8). GGUF's types have gemv_m1_gguf and matmul_small_gguf. */
+/* Chooses the kernel of a matmul:
+ *
+ *   rows      kernel
+ *   1         gemv_m1 for FP8 and int4, gemv_m1_gguf for GGUF types; norm the input themselves
+ *   up to 8   GEMV; norms its input itself
+ *   2 to 128  matmul_small_sm90 for FP8 on compute capability 9.0
+ *   up to 64  matmul_small, matmul_small_gguf
+ *   more      GEMM after a norm kernel; int4 is unpacked to BF16, some rows at a time
+ *   prompts   gemm_w8a8 for FP8, if prompt rows are quantized
+ *   others    matmul_fallback */
 #include "backend/cuda/cuda_matmul.h"
 
 #include "backend/cuda/cuda_backend.h"
@@ -36,15 +41,14 @@ static struct matmul_args matmul_args_of(struct cuda *c, const struct cuda_matmu
     return a;
 }
 
-/* Whether GEMMs take it only as the BF16 that is made of it. */
+/* Whether GEMMs take the matrix only after it is unpacked to BF16. */
 static bool needs_unpacking(const struct dev_matrix *w)
 {
     return w->dtype == K_INT4 || w->dtype == K_UINT8 || w->dtype == K_FP4 || w->dtype == K_MXFP8 ||
            w->row_scale || (w->packed && kernel_dtype_is_gguf(w->dtype));
 }
 
-/* The fast kernels take packed matrices of one dtype, and rows that begin at multiples of 16 bytes.
- */
+/* Whether the fast kernels take it: packed matrices of one dtype, and rows aligned to 16 bytes. */
 static bool is_fast(const struct matmul_args *a)
 {
     for (int i = 0; i < a->n_segments; i++)
@@ -54,7 +58,7 @@ static bool is_fast(const struct matmul_args *a)
     return a->k % 8 == 0;
 }
 
-/* GEMV and matmul_small alone multiply FP8 rows with scales of their own. */
+/* Whether FP8 rows have scales of their own, which only GEMV and matmul_small support. */
 static bool has_row_scales(const struct matmul_args *a)
 {
     for (int i = 0; i < a->n_segments; i++)
@@ -104,7 +108,7 @@ static void launch_gemm(struct cuda *c, struct matmul_args *a)
     cuda_launch(c, &l, a);
 }
 
-/* Rows first .. first+rows-1 of a segment as a BF16 one, in place `at` of the scratch. */
+/* Unpacks rows first .. first+rows-1 of a segment to BF16 at offset `at` of the scratch. */
 static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, int first, int rows,
                            bool bf16_out)
 {
@@ -118,7 +122,7 @@ static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, i
     if (s->bias) s->bias += first;
 }
 
-/* `tiles` segments from the first one on, which belong together. */
+/* Multiplies `tiles` adjacent segments from `segment` on, unpacked. */
 static void matmul_unpacked(struct cuda *c, const struct matmul_args *a, int segment, int tiles)
 {
     const bool bf16_out = a->epilogue != EPI_F32 && a->epilogue != EPI_ADD;
@@ -156,7 +160,7 @@ static void norm_matmul_input(struct cuda *c, struct matmul_args *a)
     a->gather = NULL;
 }
 
-/* Few rows are multiplied element by element where the matrix is row-major: making BF16 of it moves
+/* Few rows with a row-major matrix are faster element by element, because unpacking to BF16 moves
  * more bytes. */
 static bool is_faster_unpacked(const struct matmul_args *a)
 {
@@ -166,7 +170,7 @@ static bool is_faster_unpacked(const struct matmul_args *a)
     return a->n > FEW_ROWS;
 }
 
-/* True: done. */
+/* Returns whether it did the matmul. */
 static bool matmul_int4(struct cuda *c, struct matmul_args *a)
 {
     const int together = a->epilogue == EPI_SILU ? a->n_segments : 1;
@@ -188,8 +192,8 @@ static bool matmul_int4(struct cuda *c, struct matmul_args *a)
     return true;
 }
 
-/* Segments of different dtypes, as q, k and v of a checkpoint may have, are multiplied one by one;
- * gate and up go through matmul_fallback then. */
+/* Whether segments have different dtypes, as q, k and v of a checkpoint may. They are multiplied
+ * one by one; gate and up then use matmul_fallback. */
 static bool is_mixed(const struct matmul_args *a)
 {
     for (int i = 1; i < a->n_segments; i++)
@@ -206,11 +210,12 @@ static bool uses_small(const struct cuda *c, const struct matmul_args *a)
         !(small_takes(a) || small_gguf_takes(a)) || a->n > cuda_few_rows(&c->limits) ||
         a->k > cuda_widest_text_input(&c->limits))
         return false;
-    if (kernel_dtype_is_gguf(dtype)) return true; /* no GEMV takes several rows */
+    if (kernel_dtype_is_gguf(dtype)) return true; /* no GEMV for these types takes several rows */
     return small_is_faster(a, c->sm_count) || cuda_family_failed(c, cuda_gemv_family(dtype));
 }
 
-/* As many parts as there is room for: the plan knows the text model's matrices alone. */
+/* Limits the number of parts to the room for them: the plan counts only the text model's
+ * matrices. */
 static void limit_parts(const struct cuda *c, struct launch *l, int tokens)
 {
     const size_t part = (size_t)l->grid[0] * (size_t)tokens * SMALL_TILE * sizeof(float);
@@ -221,7 +226,7 @@ static void limit_parts(const struct cuda *c, struct launch *l, int tokens)
 static void matmul_small(struct cuda *c, const struct matmul_args *a)
 {
     const bool gguf = kernel_dtype_is_gguf(a->segment[0].w.dtype);
-    const int dtype = gguf ? K_INT4 : a->segment[0].w.dtype; /* x lies as for int4 */
+    const int dtype = gguf ? K_INT4 : a->segment[0].w.dtype; /* x has the layout for int4 */
     float *scale = (float *)(void *)c->scratch[SCRATCH_X_SCALE];
     struct arrange_args x = {.y = (bf16 *)(void *)c->scratch[SCRATCH_ARRANGED],
                              .scale = dtype == K_INT8 || dtype == K_INT4 ? scale : NULL,
@@ -256,7 +261,8 @@ static bool uses_planes(const struct cuda *c, const struct matmul_args *a)
            a->k <= cuda_widest_text_input(&c->limits);
 }
 
-/* What makes planes of the matmul's x; sums that are pending for x are added up on the way. */
+/* Returns the arguments for making planes of the matmul's x, which also adds up sums pending for
+ * x. */
 static struct planes_args planes_of(struct cuda *c, const struct matmul_args *a)
 {
     struct planes_args x = {0};
@@ -278,7 +284,7 @@ static struct planes_args planes_of(struct cuda *c, const struct matmul_args *a)
     return x;
 }
 
-/* Sums that are added to x may wait for the kernel that reads x next. */
+/* Whether the sums may stay pending for the kernel that reads x next. */
 static bool keeps_parts(const struct matmul_args *a, const struct launch *l)
 {
     const struct matmul_segment *s = &a->segment[0];
@@ -306,7 +312,7 @@ static void matmul_planes(struct cuda *c, const struct matmul_args *a)
                                             (int)matmul.grid[1], x.tokens};
 }
 
-/* A BF16 head of some rows is a GEMM's on GPUs of compute capability 9.0. */
+/* Whether a BF16 head of several rows uses a GEMM, on GPUs of compute capability 9.0. */
 static bool is_head_for_gemm(const struct cuda *c, const struct matmul_args *a)
 {
     return c->has_gemm_sm90 && a->gather && a->n > SMALL_LEAST_ROWS && is_fast(a) &&
@@ -332,7 +338,7 @@ static void launch_matmul(struct cuda *c, struct matmul_args *a)
         if (!l.kernel) l = gemv_launch(a, c->sm_count, c->sm_shared);
     }
     if (!l.kernel && matmul_int4(c, a)) return;
-    /* gathered rows are normed for a GEMM alone */
+    /* gathered rows are normed only for a GEMM */
     if (!l.kernel && fast && gemm_takes(a) && (!a->gather || working_gemm(c, a).kernel)) {
         norm_matmul_input(c, a);
         l = working_gemm(c, a);
@@ -341,7 +347,7 @@ static void launch_matmul(struct cuda *c, struct matmul_args *a)
     cuda_launch(c, &l, a);
 }
 
-/* Rows first .. first+n-1 of a matmul. */
+/* Returns the arguments for rows first .. first+n-1 of a matmul. */
 static struct matmul_args matmul_rows(const struct matmul_args *a, int first, int n)
 {
     const size_t y_size = a->epilogue == EPI_F32 || a->epilogue == EPI_ADD ? sizeof(float)
@@ -359,8 +365,8 @@ static struct matmul_args matmul_rows(const struct matmul_args *a, int first, in
     return some;
 }
 
-/* Matrices that a GEMM would have to unpack: int4, int8, GGUF, FP8 with row scales. More rows than
- * matmul_small takes are read again for every so many: a GEMM would have to unpack them. */
+/* Returns the rows of one matmul_small call for matrices that a GEMM would have to unpack: int4,
+ * int8, GGUF, FP8 with row scales. For more rows, the matrix is read again. */
 static int small_rows_at_once(const struct cuda *c, const struct matmul_args *a)
 {
     const int dtype = a->segment[0].w.dtype;
@@ -371,7 +377,7 @@ static int small_rows_at_once(const struct cuda *c, const struct matmul_args *a)
     return halves && a->n > SMALL_MOST_TOKENS ? SMALL_MOST_TOKENS : a->n;
 }
 
-/* One row with GGUF's types, which may differ; true: done. */
+/* Multiplies one row with matrices of GGUF types, which may differ. Returns whether it did. */
 static bool matmul_gguf_row(struct cuda *c, const struct matmul_args *a)
 {
     const struct launch l = gemv_m1_gguf_launch(a);
@@ -406,7 +412,7 @@ static bool uses_w8a8(const struct cuda *c, const struct matmul_args *a)
            is_fast(a) && !has_row_scales(a) && a->segment[0].w.dtype == K_FP8 && !a->gather;
 }
 
-/* Of at most QUANTIZED_ROWS rows. */
+/* Multiplies at most QUANTIZED_ROWS quantized prompt rows. */
 static void matmul_w8a8(struct cuda *c, struct matmul_args *a)
 {
     float *scale = (float *)(void *)c->scratch[SCRATCH_X_FP8_SCALE];

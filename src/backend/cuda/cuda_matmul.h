@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls and the norm before them: chooses the kernel and launches it. */
+/* Chooses and launches the kernels of matmuls and of the norm before them. */
 #ifndef EY_CUDA_MATMUL_H
 #define EY_CUDA_MATMUL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that stay in the file: the BF16 rows of an 8-bit head, which rescore the top-k logits, and
- * the embedding. If the driver pins the file's pages the GPU reads them itself and a step needs
- * nothing of the host; otherwise the host reads them, once a token. */
+/* Rows that stay in the file: the BF16 rows of an 8-bit head, from which top-k logits are rescored,
+ * and the embedding. If the driver pins the file's pages, the GPU reads them itself and a step
+ * needs nothing from the host; otherwise the host reads them once per token. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "tensor/dequantize.h"
 #include "tensor/gguf_blocks.h"
 
-/* A stretch of whole pages. */
+/* A range of whole pages. */
 struct pages {
     uintptr_t first, end;
 };
@@ -27,7 +27,8 @@ static struct pages pages_of_weight(const struct tensor *w)
     return pages_of(w->data, weight_data_bytes(w));
 }
 
-/* As the kernels read them: rescore pieces of 8 bytes, embed elements. */
+/* Whether the alignment suits the kernels: rescoring reads 8 bytes at a time, embed single
+ * elements. */
 static bool head_is_readable(const struct tensor *head)
 {
     return head->dtype == DTYPE_BF16 && (uintptr_t)head->data % 8 == 0;
@@ -39,7 +40,7 @@ static bool table_is_readable(const struct tensor *embedding)
            (uintptr_t)embedding->data % dtype_size(embedding->dtype) == 0;
 }
 
-/* A mapping for reading alone is pinned for reading alone, where the driver knows of such. */
+/* Pins pages; a read-only mapping is pinned read-only if the driver supports that. */
 static CUresult pin_pages(const struct cuda *c, const struct pages *p)
 {
     int read_only = 0;
@@ -71,8 +72,7 @@ static bool register_span(struct cuda *c, const struct pages *p)
     return true;
 }
 
-/* A tied embedding is the head, and neighbors in the file may share a page: then they are one
- * span. */
+/* Returns the ranges to pin: one if the embedding is tied, or if both share a page of the file. */
 static int pinned_spans(const struct cuda *c, struct pages out[MAX_PINNED_RANGES])
 {
     out[0] = pages_of_weight(&c->bf16_head);
@@ -168,13 +168,13 @@ static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t to
     }
 }
 
-/* Rows of an embedding that stays in the file, to where embed() reads them; a few at a time. */
+/* Copies rows of an embedding in the file to where embed() reads them, a few at a time. */
 void cuda_look_up_embeddings(struct cuda *c, const struct step *step)
 {
     const struct tensor *table = &c->host_embedding;
     bf16 piece[EMBEDDING_LOOKUP_BYTES / sizeof(bf16)];
     int hidden = (int)table->cols, most = EMBEDDING_LOOKUP_BYTES / (int)sizeof(bf16) /
-                                          hidden; /* at least one: CUDA_MAX_HIDDEN */
+                                          hidden; /* at least one, by CUDA_MAX_HIDDEN */
     for (int first = 0, n; first < step->n_rows; first += n) {
         n = step->n_rows - first < most ? step->n_rows - first : most;
         for (int i = 0; i < n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of everything on the GPU. */
+/* Computes the sizes of everything on the GPU. */
 #include "backend/cuda/cuda_sizes.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ enum kernel_dtype cuda_gguf_dtype(enum dtype d)
 bool cuda_packs(const struct tensor *w)
 {
     bool matrix = w->rows > 1;
-    if (w->dtype == DTYPE_INT4) /* its columns are a multiple of 32 */
+    if (w->dtype == DTYPE_INT4) /* columns are a multiple of 32 */
         return !w->place && (weight_scales_are_bf16(w) || w->scale_dtype == DTYPE_F16);
     if (cuda_gguf_dtype(w->dtype) != K_F32) return matrix;
     return matrix && ((w->dtype == DTYPE_F8_E4M3 && w->cols % 16 == 0) ||
@@ -65,7 +65,7 @@ static size_t packed_matrix_bytes(int64_t rows, int64_t row_bytes)
 static size_t gguf_bytes(const struct tensor *w)
 {
     const int dtype = (int)cuda_gguf_dtype(w->dtype);
-    if (!cuda_packs(w)) /* as float32: no bit is lost */
+    if (!cuda_packs(w)) /* stored as float32 without loss */
         return (size_t)w->rows * (size_t)w->cols * sizeof(float);
     return (size_t)((w->rows + PACK_ROWS - 1) / PACK_ROWS) *
            (size_t)gguf_records(dtype, (int)w->cols) * (size_t)gguf_record_of(dtype).bytes;
@@ -132,14 +132,14 @@ struct step_layout cuda_step_layout(int n_rows, const struct backend_limits *l)
                             .logits_row = 7 * rows};
     b.tile = b.logits_row + logits;
     b.sample_params = (b.tile + 2 * (rows / ATTENTION_ROWS + seqs + 1) + 1) / 2 *
-                      2; /* has 64-bit members */
+                      2; /* aligned for 64-bit members */
     b.block_table = b.sample_params + seqs * sizeof(struct sample_params) / sizeof(int32_t);
     b.total = b.block_table + seqs * blocks;
     return b;
 }
 
-/* Bytes of one row of merge blocks of the widest image: the least that the upload buffer must
- * hold. */
+/* Returns the bytes of one row of merge blocks of the widest image, the least size of the upload
+ * buffer. */
 static size_t image_row_bytes(const struct vision_shape *v, int max_patches)
 {
     size_t blocks = (size_t)(max_patches / larger_int(vision_group(v), 1)),
@@ -169,7 +169,7 @@ int cuda_few_rows(const struct backend_limits *l)
     return rows <= LEAST ? LEAST : rows <= SMALL_MOST_TOKENS ? SMALL_MOST_TOKENS : SMALL_ROWS;
 }
 
-/* Tiles of a matmul of up to three matrices times the most splits of its columns. */
+/* Returns the tiles of a matmul of up to three matrices times the most splits of its columns. */
 static int small_parts_of(int64_t rows, int k)
 {
     const int64_t tiles = (rows + SMALL_TILE - 1) / SMALL_TILE + MAX_SEGMENTS,
@@ -184,14 +184,14 @@ static int most_small_parts(const struct text_shape *t)
                                               small_parts_of(t->hidden, q),
                                               small_parts_of(2 * (int64_t)t->mlp, t->hidden),
                                               small_parts_of(t->hidden, t->mlp)};
-    int most = t->hidden ? 0 : SMALL_MOST_PARTS; /* tests of single kernels say max_width alone */
+    int most = t->hidden ? 0 : SMALL_MOST_PARTS; /* tests of single kernels set only max_width */
     for (int i = 0; i < 4; i++)
         most = larger_int(most, parts[i]);
     return most;
 }
 
-/* Of decode attention, where each block of threads may leave parts of two KV heads behind; one
- * sequence's splits of all its KV heads are no more. */
+/* Returns the bytes of decode attention's parts: each block of threads may leave parts of two KV
+ * heads, and the splits of one sequence's KV heads are no more. */
 static size_t decode_parts_bytes(const struct text_shape *t)
 {
     const int kv_heads = larger_int(t->n_kv_heads, 1), heads = larger_int(t->n_heads / kv_heads, 1),
@@ -199,7 +199,7 @@ static size_t decode_parts_bytes(const struct text_shape *t)
     return (size_t)parts * (size_t)heads * (size_t)(t->head_dim + 2) * sizeof(float);
 }
 
-/* With more tokens tiles are split less. */
+/* Returns the bytes for any number of rows up to `rows`: with more tokens, tiles are split less. */
 static size_t parts_bytes(const struct text_shape *t, int rows)
 {
     const int64_t all = (int64_t)most_small_parts(t) * rows;
@@ -207,8 +207,8 @@ static size_t parts_bytes(const struct text_shape *t, int rows)
            sizeof(float);
 }
 
-/* Rows as matmul_small has them, BF16, or as matmul_small_sm90 has: planes, scales, and sums of
- * squares. */
+/* Returns the bytes of rows as matmul_small takes them (BF16) or as matmul_small_sm90 does: planes,
+ * scales, and sums of squares. */
 static size_t arranged_bytes(int width, int rows)
 {
     const size_t blocks = (size_t)((width + SCALE_BLOCK - 1) / SCALE_BLOCK),
@@ -231,7 +231,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
                                   : l->max_width);
     size_t wide = (size_t)(known ? v->hidden : l->max_width);
     size_t pixels = (size_t)vision_patch_width(v) * sizeof(float) /
-                    sizeof(bf16); /* on their way to BF16 */
+                    sizeof(bf16); /* being converted to BF16 */
     if (pixels > wide) wide = pixels;
     if ((size_t)t->hidden > wide) wide = (size_t)t->hidden;
     bytes[SCRATCH_NORMED] = rows * input * sizeof(bf16);
@@ -292,7 +292,7 @@ static bool simulated_takes_fp8_prompts(const struct backend *be, bool *slow, ey
     (void)be;
     (void)slow;
     (void)why;
-    return true; /* nothing is known of a simulated GPU: it is taken to work */
+    return true; /* a simulated GPU is assumed to work */
 }
 
 bool backend_cuda_create_simulated(struct backend **be, ey_err *e)

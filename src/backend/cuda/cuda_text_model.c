@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text model's steps as launches. */
+/* Launches the text model's steps. */
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ void cuda_embed(struct backend *be, dev x, const struct placed *table, dev featu
     cuda_launch(c, &l, &a);
 }
 
-/* The step's positions are on the GPU already; an image's come with the call. */
+/* Returns positions on the GPU: the step's are already there, an image's are uploaded. */
 static const int32_t *positions_on_gpu(struct cuda *c, const int32_t *position, int n)
 {
     const struct step_region *regions[] = {&c->small, &c->large};
@@ -73,8 +73,8 @@ static struct kv_layer kv_layer_of(const struct kv_cache *kv, int layer)
                              kv->shape.n_kv_heads, kv->shape.head_dim, kv->shape.fp8};
 }
 
-/* Raw q, k, v side by side, out f32[n, q + 2 kv], from the normed x. Float32: rounding before the
- * norms of q and k would round twice. */
+/* Computes raw q, k, v as out f32[n, q + 2 kv] from the normed x. Float32, because rounding before
+ * the norms of q and k would round twice. */
 static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct attention *w,
                        const struct text_shape *s, int n, int n_prompt)
 {
@@ -108,7 +108,7 @@ void cuda_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
         rows.index += first;
         rows.n = step->n_rows - first < RAW_ROWS ? step->n_rows - first : RAW_ROWS;
         int prompts = first + rows.n -
-                      (step->n_rows - step_prompt_rows(step)); /* of these rows and before */
+                      (step->n_rows - step_prompt_rows(step)); /* prompt rows among these rows */
         matmul_qkv(c, raw, (float *)x + at * (size_t)s->hidden, w, s, rows.n,
                    prompts < 0        ? 0
                    : prompts < rows.n ? prompts
@@ -149,8 +149,9 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
 
 _Static_assert((int)SMALL_ROWS <= (int)MANY_ROWS, "a decode step is one launch of attention");
 
-/* Of one sequence every block of threads has some latency to pay: as many as fill the GPU, and no
- * more. Several sequences may be of different lengths, so their keys are shared out together. */
+/* Divides decode attention among blocks of threads. With one sequence, each block has a fixed
+ * latency, so there are just enough to fill the GPU. Several sequences may differ in length, so
+ * their keys are divided together. */
 static struct launch share_decode(const struct cuda *c, struct attention_decode_args *a)
 {
     const int n_kv = a->kv.n_kv_heads, splits = c->sm_count / n_kv;
@@ -162,8 +163,8 @@ static struct launch share_decode(const struct cuda *c, struct attention_decode_
     return attention_decode_launch(a);
 }
 
-/* Several tokens of a sequence, or heads or a window that the decode kernel does not take: one step
- * after the other. */
+/* Runs qkv and attention as two operations if a sequence has several tokens, or if heads or a
+ * window do not suit the decode kernel. */
 void cuda_qkv_attention(struct backend *be, dev o, dev q, struct kv_cache *kv, int layer, dev x,
                         const struct attention *w, const struct text_shape *s, dev rope,
                         const struct step *step)
@@ -242,7 +243,7 @@ void cuda_add_features(struct backend *be, dev x, dev features, const struct ste
 
 /* ---- out ---- */
 
-/* Rescores the top-k logits of an 8-bit head from the BF16 rows that it was made of. */
+/* Rescores the top-k logits of an 8-bit head from its BF16 rows. */
 static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, int n,
                          const struct placed *norm, float eps)
 {
@@ -260,14 +261,15 @@ static void cuda_rescore(struct cuda *c, const float *x, const int32_t *rows, in
     cuda_launch(c, &l, &a);
 }
 
-/* Blocks of threads for a row: half as many where rows are enough to fill the GPU. */
+/* Returns the blocks of threads for a row of logits: half as many if the rows alone fill the
+ * GPU. */
 static int topk_parts(int n, int vocabulary)
 {
     enum { MANY_LOGITS = 16 };
     return n >= MANY_LOGITS && vocabulary <= CUDA_MAX_VOCABULARY / 2 ? TOPK_PARTS / 2 : TOPK_PARTS;
 }
 
-/* The best of each row. */
+/* Finds the top-k logits of each row. */
 static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary)
 {
     char *output = c->scratch[SCRATCH_STEP_OUTPUT];
@@ -284,8 +286,8 @@ static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary
     cuda_launch(c, &merge, &a);
 }
 
-/* Which rows: of a decode step all, in order, as they lie in its region; otherwise they are sent.
- */
+/* Returns row indices on the GPU: a decode step's are all rows in order, already in its region;
+ * others are uploaded. */
 static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
 {
     if (c->capturing) return c->small.device + c->small.layout.logits_row;
@@ -294,7 +296,7 @@ static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
     return device;
 }
 
-/* Rows for which the head is read once. */
+/* Returns the rows for which the head is read only once. */
 static int head_rows(const struct cuda *c, const struct placed *head)
 {
     const struct dev_matrix *w = &cuda_weight_of(head)->matrix;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uploads of all that is large: through a small ring of pinned buffers filled by several threads,
- * so that file reads, copies and the GPU's work overlap. Pinned memory is scarce under WSL2, hence
- * small. */
+/* Uploads large data through a small ring of pinned buffers that several threads fill, so that file
+ * reads, copies and GPU work overlap. The ring is small because pinned memory is scarce under
+ * WSL2. */
 #include <string.h>
 
 #include "backend/cuda/cuda_context.h"
@@ -45,7 +45,8 @@ static void copy_units(void *context, size_t begin, size_t end, int thread)
     memcpy(copy->to + first, copy->from + first, last - first);
 }
 
-/* A place of the ring with `bytes` of `from` in it, when its last contents have left it. */
+/* Returns a buffer of the ring filled with `bytes` of `from`, once its last contents were
+ * copied. */
 static int fill_upload_buffer(struct cuda *c, const void *from, size_t bytes)
 {
     int buffer = c->next_upload_buffer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder's steps as launches. */
+/* Launches the vision encoder's steps. */
 #include <math.h>
 
 #include "backend/cuda/cuda_backend.h"
@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
-/* Uploads pixels and converts them to BF16 patches, as many at a time as fit the scratch. */
+/* Uploads pixels and converts them to BF16 patches, as many at a time as fit into the scratch. */
 static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
 {
     float *f32 = (float *)(void *)c->scratch[SCRATCH_WIDE];
@@ -18,7 +18,7 @@ static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
     cuda_launch(c, &l, &a);
 }
 
-/* Uploads rows of merge blocks, as many at a time as fit the scratch, and cuts patches from
+/* Uploads rows of merge blocks, as many at a time as fit into the scratch, and cuts patches from
  * them. */
 static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vision_shape *s,
                      int first, int n)
@@ -122,7 +122,7 @@ void cuda_vision_qkv(struct backend *be, dev qkv, dev x, const struct vision_blo
     cuda_launch(c, &l, &a);
 }
 
-/* Rows first .. first+n-1 of a segment. */
+/* Attends from rows first .. first+n-1 of a segment. */
 static void attend_segment(struct cuda *c, bf16 *o, const bf16 *qkv, const struct vision_shape *s,
                            int first, int n, int n_keys)
 {
@@ -142,7 +142,7 @@ static void launch_vision_sm90(struct cuda *c, struct attention_vision_sm90_args
     a->n_segments = 0;
 }
 
-/* All segments in one launch, where the GPU and the heads are its kernel's. */
+/* Attends all segments in one launch, on GPUs and head sizes that the sm90 kernel supports. */
 static void attend_segments_sm90(struct cuda *c, dev o, dev qkv, const struct vision_shape *s,
                                  const struct vision_segment *segments, int n_segments, int first,
                                  int n)

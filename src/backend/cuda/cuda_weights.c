@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights, from the mapped file to the GPU in the kernels' order. A piece goes through the pinned
- * ring into staging memory on the GPU (while loading, the unused end of the arena) and is packed
- * from there; no second copy stays on the host. */
+/* Uploads weights from the mapped file to the GPU in the kernels' order. A piece passes through the
+ * pinned ring into staging memory on the GPU (during loading, the unused end of the arena) and is
+ * packed from there; no second copy stays on the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static enum kernel_dtype scale_dtype_of(const struct tensor *w)
                                            : kernel_dtype_of(w->scale_dtype);
 }
 
-/* Where pieces are put before they are packed. */
+/* Returns the staging memory for pieces before they are packed. */
 static char *staging(struct cuda *c, ey_err *e)
 {
     CUdeviceptr p = 0;
@@ -59,7 +59,7 @@ static bool grow_weight_list(void **list, int n, int *max, size_t size, ey_err *
 
 /* ---- matrices ---- */
 
-/* Row-major rows of the file → packed rows at `to`, piece by piece. */
+/* Uploads row-major rows of the file and packs them at `to`, piece by piece. */
 static void upload_packed(struct cuda *c, void *to, const struct tensor *in, uint32_t *found_nan,
                           char *staging_memory)
 {
@@ -97,7 +97,7 @@ static void upload_int8_head(struct cuda *c, void *to, float *scale, const struc
     }
 }
 
-/* A copy on the GPU; NULL: there is no room. */
+/* Returns a copy on the GPU, or NULL without room. */
 static void *placed_copy(struct cuda *c, const void *from, size_t bytes, const char *what,
                          ey_err *e)
 {
@@ -115,7 +115,7 @@ static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct te
                                                 "scales of rows", e)) != NULL;
 }
 
-/* A power of two that scales the largest group scale to 1 .. 2. */
+/* Returns the power of two that scales the largest group scale to 1 .. 2. */
 static float int4_global_scale(const struct tensor *w)
 {
     uint32_t most = 0x00800000;
@@ -124,7 +124,7 @@ static float int4_global_scale(const struct tensor *w)
             const float scale = fabsf(weight_group_scale(w, row, g));
             uint32_t bits;
             memcpy(&bits, &scale, sizeof(bits));
-            most = bits > most ? bits : most; /* positive numbers are in the order of their bits */
+            most = bits > most ? bits : most; /* positive numbers sort like their bits */
         }
     float largest;
     most &= 0x7f800000;
@@ -132,8 +132,8 @@ static float int4_global_scale(const struct tensor *w)
     return largest;
 }
 
-/* A number of at most 2 as a float16 without its last `cut` bits; only those below 2^-14 have any.
- */
+/* Returns a number of at most 2 as float16 without its last `cut` bits, which are only set below
+ * 2^-14. */
 static uint16_t short_f16(float value, int cut)
 {
     const float size = fabsf(value);
@@ -145,7 +145,7 @@ static uint16_t short_f16(float value, int cut)
     return (uint16_t)(sign | (uint32_t)(size * step + 0.5f) << cut);
 }
 
-/* The word of a group: 16 bits, or wide. */
+/* Returns the word of a group: 16 bits, or wide. */
 static uint32_t scale_word(const struct tensor *w, int64_t row, int64_t g, float global_scale)
 {
     const float scale = weight_group_scale(w, row, g) / global_scale;
@@ -199,7 +199,7 @@ static bool clear_flags(struct cuda *c, ey_err *e)
         "flags", e);
 }
 
-/* Notes the matrix among those that are looked at again when all is loaded. */
+/* Adds the matrix to those that are checked for NaN after loading. */
 static bool watch_for_nan(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                           ey_err *e)
 {
@@ -214,7 +214,8 @@ static bool watch_for_nan(struct cuda *c, struct cuda_weight *out, const struct 
     return true;
 }
 
-/* F16 becomes BF16 on its way: activations are BF16, and the fast matmuls take one dtype. */
+/* Returns the dtype after packing. F16 becomes BF16, because activations are BF16 and the fast
+ * matmuls take one dtype. */
 static enum dtype packed_dtype(const struct tensor *w)
 {
     return w->dtype == DTYPE_F16 ? DTYPE_BF16 : w->dtype;
@@ -227,7 +228,7 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
     void *to = staging_memory ? cuda_alloc(c, cuda_element_bytes(in), "weights", e) : NULL;
     uint32_t *found = NULL;
     if (!to) return false;
-    if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* what a recipe makes holds none */
+    if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* results of recipes hold none */
         if (!watch_for_nan(c, out, in, e)) return false;
         found = c->nan_found + c->n_packed - 1;
     }
@@ -242,7 +243,7 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
     return place_scale(c, out, in, e) && place_group_scales(c, out, in, e);
 }
 
-/* GGUF blocks that no kernel knows as float32 rows, some at a time. */
+/* Uploads GGUF types without kernels as float32 rows, some at a time. */
 static bool upload_gguf_as_f32(struct cuda *c, void *to, const struct tensor *in, ey_err *e)
 {
     const size_t row_bytes = (size_t)in->cols * sizeof(float),
@@ -259,7 +260,7 @@ static bool upload_gguf_as_f32(struct cuda *c, void *to, const struct tensor *in
     return true;
 }
 
-/* Scales, zeros and places of a row-major matrix in groups. */
+/* Places scales, zeros and column order of a row-major matrix in groups. */
 static bool place_row_groups(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                              ey_err *e)
 {
@@ -296,7 +297,7 @@ static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struc
 {
     if (in->dtype != DTYPE_BF16 || in->cols % 16)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "an 8-bit head is made of a BF16 one whose width is a multiple of 16");
+                       "an 8-bit head needs a BF16 head whose width is a multiple of 16");
     char *staging_memory = staging(c, e);
     size_t rows = (size_t)in->rows, packed = cuda_weight_bytes(&c->base, in, PLACE_EIGHT_BIT) -
                                              cuda_aligned(rows * sizeof(float));
@@ -312,7 +313,7 @@ static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struc
     return true;
 }
 
-/* Norms and biases, as float32. */
+/* Places a norm or bias as float32. */
 static bool place_vector(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                          ey_err *e)
 {
@@ -347,8 +348,8 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
     return true;
 }
 
-/* Its address in the group's place is known now, its bytes come when it is needed. Scales and
- * vectors stay. */
+/* Places a streamed matrix: assigns its address in the group's buffer; its bytes are uploaded when
+ * needed. Scales and vectors stay on the GPU. */
 static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                            ey_err *e)
 {
@@ -395,7 +396,7 @@ static void upload_group(struct cuda *c, int group)
 
 /* ---- all ---- */
 
-/* The embedding stays in the file, where the host looks rows up, or the GPU reads them. */
+/* Leaves the embedding in the file, where the host looks up rows or the GPU reads them. */
 static bool place_host_embedding(struct cuda *c, struct cuda_weight *out, const struct tensor *in)
 {
     c->host_embedding = *in;
@@ -430,7 +431,8 @@ bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in
     return place_by_kind(c, w, in, placement, e);
 }
 
-/* A packed matrix takes at least its row-major bytes, so it can be put back where it was. */
+/* Uploads matrices with NaN again, row-major. They fit in place, because packing never makes a
+ * matrix smaller. */
 static void unpack_nan_matrices(struct cuda *c, const uint32_t *found)
 {
     for (int i = 0; i < c->n_packed; i++) {
@@ -456,14 +458,14 @@ bool cuda_finish_loading(struct cuda *c, ey_err *e)
     bool ok = !bytes || clear_flags(c, e);
     free(found);
     c->n_packed = 0;
-    /* what streams needs the staging for ever */
+    /* streaming needs the staging permanently */
     if (c->loading && c->n_streamed) {
         c->staging = c->arena + c->arena_size - LOAD_STAGING;
         c->arena_size -= LOAD_STAGING;
     }
     c->loading = false;
     ok = cuda_finish(&c->base, e) && ok;
-    if (c->staging_own && !c->n_streamed) { /* it was outside the plan */
+    if (c->staging_own && !c->n_streamed) { /* separate staging is not in the plan */
         c->driver.memory_free((CUdeviceptr)(uintptr_t)c->staging);
         c->staging = NULL;
         c->staging_own = false;

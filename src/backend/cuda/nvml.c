@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who uses a GPU. */
+/* Lists the processes that use a GPU. */
 #include "backend/cuda/nvml.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static int larger_process_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* A program that computes and draws is in both lists. */
+/* A program that computes and draws appears in both lists. */
 static int add_processes(struct nvml_process *out, int n, const struct nvml_process *more,
                          unsigned n_more)
 {

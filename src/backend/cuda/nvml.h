@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's management library (NVML): tells who else holds a GPU's memory, which the driver does
+/* NVIDIA's management library (NVML), which lists other processes' GPU memory, as the driver does
  * not. Opened at run time; nothing depends on it. */
 #ifndef EY_CUDA_NVML_H
 #define EY_CUDA_NVML_H
@@ -11,13 +11,13 @@ typedef struct nvmlDevice_st *nvmlDevice_t;
 
 struct nvml_process {
     unsigned pid;
-    unsigned long long bytes; /* NVML_NOT_KNOWN: the system does not say */
+    unsigned long long bytes; /* NVML_NOT_KNOWN if the system does not tell */
     unsigned gpu_instance, compute_instance;
 };
 #define NVML_NOT_KNOWN (~0ull)
 
-/* Each: the member's name, its symbol, what it was called before, its arguments. All return 0 when
- * they did what they say. */
+/* Each entry: the member's name, its symbol, its older symbol, its arguments. All return 0 on
+ * success. */
 #define NVML_FUNCTIONS(F)                                                                        \
     F(init, nvmlInit_v2, nvmlInit, (void))                                                       \
     F(shutdown, nvmlShutdown, nvmlShutdown, (void))                                              \
@@ -35,17 +35,18 @@ struct nvml {
 #define NVML_MEMBER(member, symbol, older, args) int(*member) args;
     NVML_FUNCTIONS(NVML_MEMBER)
 #undef NVML_MEMBER
-    void *library; /* NULL: the table was filled by a test */
+    void *library; /* NULL if a test filled the table */
 };
 
-/* Opens the library, fills the table and starts it. False: it is not there, lacks something or does
- * not start. */
+/* Opens the library, fills the table and initializes it. Fails if the library or a function is
+ * missing, or if it does not start. */
 bool nvml_open(struct nvml *nvml);
 void nvml_close(struct nvml *nvml);
 
 enum { NVML_PROCESSES = 64 };
 
-/* The processes that use the GPU, each once, the largest first; -1: the library does not say. */
+/* Lists the processes that use the GPU, each once, largest first; returns -1 if the library does
+ * not tell. */
 int nvml_processes(const struct nvml *nvml, const char *bus,
                    struct nvml_process out[NVML_PROCESSES]);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens NVIDIA's management library. Alone in its file, so that tests can open another one. */
+/* Opens NVIDIA's management library. In a separate file, so that tests can link another one. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the self-test before anything else is on the GPU: in an arena of its own, which it gives
- * back. */
+/* Runs the self-test before anything else is on the GPU, in an arena of its own that it frees
+ * afterwards. */
 #include "backend/cuda/selftest.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 
 /* ---- verdicts ---- */
 
-#define MAX_ERROR                                                                               \
-    1e-2f /* relative, root mean square: several times what BF16 results have, far below what a \
-             wrong element makes */
+#define MAX_ERROR                                                                              \
+    1e-2f /* relative RMS error: several times that of BF16 results, far below that of a wrong \
+             element */
 
 void selftest_judge(struct selftest *t, enum gpu_family family, const float *got, const float *want,
                     size_t n)
@@ -19,7 +19,7 @@ void selftest_judge(struct selftest *t, enum gpu_family family, const float *got
     struct selftest_result *v = &t->report->kernel[family];
     double power = 0, error = 0;
     bool far = false;
-    if (!got || !want) return; /* no memory, which is not its fault */
+    if (!got || !want) return; /* without memory, the kernel is not judged */
     for (size_t i = 0; i < n; i++) {
         power += (double)want[i] * (double)want[i];
         error += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
@@ -33,7 +33,7 @@ void selftest_judge(struct selftest *t, enum gpu_family family, const float *got
     v->failed |= far || !(relative < MAX_ERROR);
 }
 
-/* gemv_m1 is asked for only where the GEMVs of these types work. */
+/* Families that must be on for a test: gemv_m1 is only used if the GEMVs of these types work. */
 static uint64_t families_on(enum gpu_family family)
 {
     uint64_t on = UINT64_C(1) << family;
@@ -50,7 +50,7 @@ bool selftest_begin(struct selftest *t, enum gpu_family family)
     return true;
 }
 
-/* Families of an FP8 cache have the kernels of the others. */
+/* Families of an FP8 cache share the kernels of the others. */
 static bool family_was_launched(const struct cuda *c, enum gpu_family family)
 {
     const enum gpu_family kernels = family == FAMILY_ATTENTION_64_FP8    ? FAMILY_ATTENTION_64
@@ -73,7 +73,7 @@ bool selftest_end(struct selftest *t, enum gpu_family family)
     v->failed = true;
     v->error = INFINITY;
     if (t->c->driver.stream_sync(t->c->stream) != CUDA_SUCCESS) return false;
-    t->c->error = (ey_err){0}; /* a launch that was refused, no more */
+    t->c->error = (ey_err){0}; /* only a refused launch: continue */
     return v->fallback != NULL;
 }
 
@@ -90,7 +90,7 @@ void selftest_spoil(struct selftest *t, dev p, size_t bytes)
                     "the self-test");
 }
 
-/* What of the scratch is not there for longer than a step. */
+/* Spoils the scratch that does not outlive a step. */
 void selftest_spoil_scratch(struct selftest *t)
 {
     static const enum cuda_scratch spoiled[] = {
@@ -118,13 +118,13 @@ static uint64_t families_to_test(const struct selftest_report *report)
     return todo;
 }
 
-/* What every step needs comes first; a part that ends early leaves the rest untested. */
+/* Runs the parts in order of dependence; a part that ends early leaves the rest untested. */
 static void selftest_parts(struct selftest *t)
 {
     if (!selftest_basic_matmuls(t) || !selftest_rows(t) || !selftest_fast_matmuls(t)) return;
     for (int i = FAMILY_GEMM_BF16_256x128; i < GPU_FAMILIES; i++)
         if (t->report->kernel[i].was_run && !t->report->kernel[i].failed)
-            t->helping |= UINT64_C(1) << i; /* many rows would take matmul_fallback long */
+            t->helping |= UINT64_C(1) << i; /* many rows would take long with matmul_fallback */
     if (selftest_vision_attention(t)) selftest_text_attention(t);
 }
 
@@ -137,13 +137,13 @@ static void release_reference(struct selftest *t)
         if (all[i]) be->ops->memory->release(be, all[i]);
 }
 
-/* False: the GPU does nothing any more, or there is no memory. */
+/* Fails if the GPU stopped working, or without memory. */
 static bool selftest_run_on(struct selftest *t, ey_err *e)
 {
     struct selftest_result *packing = &t->report->kernel[FAMILY_MATMUL_FALLBACK];
     if (!selftest_open_model(t, e)) {
         if (t->out_of_memory || e->code == EY_NO_MEMORY) return false;
-        packing->was_run = packing->failed = true; /* nothing else has been launched yet */
+        packing->was_run = packing->failed = true; /* nothing else was launched before it */
         packing->error = INFINITY;
         return t->c->driver.stream_sync(t->c->stream) == CUDA_SUCCESS;
     }
@@ -154,7 +154,7 @@ static bool selftest_run_on(struct selftest *t, ey_err *e)
     return false;
 }
 
-/* The same GPU with its kernels, and no memory taken yet. */
+/* Returns a second backend on the same GPU and kernels, with no memory taken. */
 static struct cuda *open_beside(const struct cuda *c)
 {
     struct cuda *own = malloc(sizeof(*own));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Self-test of attention: of the text model over a paged cache that kv_append fills, and of the
- * vision encoder. */
+/* Self-test of attention: the text model's over a paged cache filled by kv_append, and the vision
+ * encoder's. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 enum {
     BODY = 232,
     TEXT_ROWS = BODY + SELFTEST_SEQS
-}; /* the last token of each sequence is decoded, the BODY before goes through attention() */
+}; /* the last token of each sequence is decoded; the body before it goes through attention() */
 static const int sequence_lengths[SELFTEST_SEQS] = {150, 65, 20};
 
 struct text_selftest {
@@ -38,7 +38,7 @@ static void lay_out_text_rows(struct text_selftest *x)
         x->table[i] = (5 * i + 1) % (SELFTEST_SEQS * SELFTEST_BLOCKS);
 }
 
-/* Angles; with `exact` quarter turns. */
+/* Makes rotary angles; `exact` makes them quarter turns. */
 static float *make_rope(struct selftest *t, size_t pairs, bool exact)
 {
     static const float turn[4][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
@@ -51,8 +51,8 @@ static float *make_rope(struct selftest *t, size_t pairs, bool exact)
     return rope;
 }
 
-/* Keys of an FP8 cache are not normed and turn by quarters: e4m3 holds them as they are, so the
- * reference, whose cache is float32, has the same. */
+/* For an FP8 cache, keys are not normed and rotated by quarter turns: e4m3 holds them exactly, as
+ * does the reference's float32 cache. */
 static struct text_selftest *make_text_selftest(struct selftest *t, int wide, bool fp8)
 {
     struct text_selftest *x = selftest_alloc(t, sizeof(*x));
@@ -73,7 +73,7 @@ static struct text_selftest *make_text_selftest(struct selftest *t, int wide, bo
     return x->rope ? x : NULL;
 }
 
-/* The body, or the last rows. */
+/* Returns the step of the body, or of the last rows. */
 static struct step text_step(const struct text_selftest *x, bool last)
 {
     return (struct step){.n_rows = last ? SELFTEST_SEQS : BODY,
@@ -107,7 +107,7 @@ static void write_text_rows(struct selftest *t, enum selftest_side side,
                            (size_t)(n * x->shape.head_dim));
 }
 
-/* The body's q; its keys and values are in the cache then. */
+/* Returns the body's q and puts its keys and values into the cache. */
 static float *fill_cache(struct selftest *t, enum selftest_side side, const struct text_selftest *x)
 {
     struct backend *be = t->side[side];
@@ -129,7 +129,8 @@ static float *attend(struct selftest *t, enum selftest_side side, const struct t
     return read_heads(t, side, x, b->out, BODY);
 }
 
-/* The last rows of the first n sequences; after attend(), because q is lost. */
+/* Decodes the last rows of the first n sequences; call it after attend(), because q is
+ * overwritten. */
 static float *decode(struct selftest *t, enum selftest_side side, const struct text_selftest *x,
                      int n)
 {
@@ -157,7 +158,7 @@ static void compare_attention(struct selftest *t, enum gpu_family family,
     selftest_judge(t, family, attend(t, ON_GPU, x), want, n);
 }
 
-/* One sequence has a kernel of its own. */
+/* Also tests one sequence alone, which has a separate kernel. */
 static void compare_decode(struct selftest *t, enum gpu_family family,
                            const struct text_selftest *x, const float *want)
 {
@@ -168,8 +169,7 @@ static void compare_decode(struct selftest *t, enum gpu_family family,
     }
 }
 
-/* kv_append fills the cache; of what it makes q is judged here, keys and values by what is attended
- * to. */
+/* kv_append fills the cache; its q is judged here, its keys and values by attention's results. */
 static bool compare_append(struct selftest *t, const struct text_selftest *x, const float *want)
 {
     bool judged = selftest_begin(t, FAMILY_KV_APPEND);
@@ -180,7 +180,7 @@ static bool compare_append(struct selftest *t, const struct text_selftest *x, co
     return selftest_end(t, FAMILY_KV_APPEND);
 }
 
-/* With one size of heads and kind of cache. */
+/* Tests one head size and kind of cache. */
 static bool compare_text(struct selftest *t, int wide, bool fp8)
 {
     const struct kv_layer kv = {NULL, SELFTEST_KV_HEADS, wide ? 128 : 64, fp8};
@@ -216,7 +216,7 @@ bool selftest_text_attention(struct selftest *t)
 enum { VISION_FIRST = 10, VISION_N = 130, VISION_KEYS = 150 };
 static const struct vision_segment vision_segment = {0, 10, VISION_KEYS / 10};
 
-/* All rows of q, k and v, then what some of them attend to. */
+/* Computes q, k and v of all rows, then attention of some. */
 static float *run_vision(struct selftest *t, enum selftest_side side,
                          const struct vision_shape *shape, const struct vision_block *block,
                          const float *rope)
@@ -237,7 +237,7 @@ static float *run_vision(struct selftest *t, enum selftest_side side,
     return out;
 }
 
-/* With heads of 64, or of 72, which the kernel for 80 takes. */
+/* Tests heads of 64, or of 72, which the kernel for 80 takes. */
 static bool compare_vision(struct selftest *t, const enum gpu_family *families, int n_families,
                            int dim)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kernels may be used on this GPU: those that passed the self-test. It runs at the first
- * start of this build on such a GPU and its results are cached in the user's folder. A kernel that
- * crashes the GPU is cached too, so that the next start does without it. */
+/* Decides which kernels are used on this GPU: those that passed the self-test. It runs at the first
+ * start of a build on a kind of GPU, and its results are cached in the user's cache folder. A
+ * kernel that crashes the GPU is cached too, so that the next start avoids it. */
 #include "backend/cuda/selftest.h"
 
 #include <inttypes.h>
@@ -19,8 +19,7 @@
 #include "base/text/json_writer.h"
 #include "base/limits.h"
 
-/* A family lacks what one of its kernels lacks; those of two caches have their kernels in common.
- */
+/* Whether one of the family's kernels is missing; families of both caches share kernels. */
 static bool lacks_family(const struct cuda *c, enum gpu_family family)
 {
     for (int i = 1; i < GPU_KERNELS; i++)
@@ -47,7 +46,7 @@ static struct selftest_report untested_report(const struct cuda *c)
 
 /* ---- what it was found with ---- */
 
-/* Of the kernels' bytes: it names a build, nobody forges it. */
+/* Hashes the kernels' bytes to identify a build; needs no protection against forgery. */
 static uint64_t fatbins_hash(void)
 {
     uint64_t hash = FNV1A_64_START;
@@ -98,7 +97,7 @@ static void read_cached_result(struct selftest_result *v, const json_object *ker
         v->error = (float)json_object_get_double(error);
 }
 
-/* Of another key, or unreadable: nothing is known. */
+/* Fails for another key or an unreadable file: nothing is known then. */
 static bool read_cached_results(struct selftest_report *r, const char *key)
 {
     char path[EY_MAX_PATH];
@@ -150,7 +149,7 @@ static bool write_cache_file(const char *path, const struct buf *text)
     return ok;
 }
 
-/* A cache that cannot be written only costs another self-test at the next start. */
+/* Ignores errors: a cache that cannot be written only costs another self-test at the next start. */
 static void write_cached_results(const struct selftest_report *r, const char *key)
 {
     char path[EY_MAX_PATH], folder[EY_MAX_PATH];
@@ -188,7 +187,7 @@ static void disable_failed_kernels(struct cuda *c, struct selftest_report *r)
         }
 }
 
-/* False: a kernel failed that nothing can replace. */
+/* Fails if a failed kernel has no replacement. */
 static bool can_be_used(const struct selftest_report *r, ey_err *e)
 {
     for (int i = 0; i < r->n; i++)
@@ -209,7 +208,7 @@ static bool run_selftest(struct cuda *c, struct backend *reference, struct selft
     bool ok = cuda_selftest_run(c, reference, r, &died);
     r->seconds = seconds_now() - start;
     if (!ok && died.code == EY_NO_MEMORY)
-        return true; /* too full for the self-test: the plan will say so */
+        return true; /* GPU too full for the self-test: the plan will report it */
     write_cached_results(r, key);
     if (ok) return true;
     return ey_fail(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Self-test of matmuls, in the operations that consist of them: every GEMV and tile, each kind of
+/* Self-test of matmuls through the operations that use them: every GEMV and tile, each kind of
  * result, packed matrices of each dtype. On the reference a row's result does not depend on the
  * others, so it computes each operation once, with the most rows. */
 #include <string.h>
@@ -21,7 +21,7 @@ enum {
     DIM = 72,
     Q_WIDTH = SELFTEST_HEADS * DIM,
     VISION_WIDTH = SELFTEST_VISION_HEADS * DIM,
-    MATMUL_FEW_TOKENS = 48 /* results differ in a tile's end alone */
+    MATMUL_FEW_TOKENS = 48 /* differs from more tokens only in a partial tile */
 };
 
 static const struct text_shape matmul_text = {.hidden = SELFTEST_COLS,
@@ -43,10 +43,10 @@ struct matmul_case {
     enum matmul_op op;
     enum selftest_dtype dtype;
     int n;
-    bool prompt; /* rows are quantized where limits.fp8_prompts says so */
+    bool prompt; /* rows are quantized with limits.fp8_prompts */
 };
 
-/* What the reference made of each; NULL: nothing yet. */
+/* The reference's result of each operation; NULL if not computed yet. */
 struct matmul_selftest {
     float *want[MATMUL_OPS][SELFTEST_DTYPES][2];
     float *rope; /* quarter turns, which are exact */
@@ -93,7 +93,7 @@ static void write_inputs(struct selftest *t, enum selftest_side side, const stru
     memory->write(be, b->rope, rope, ELEMENT_ROPE, n * DIM);
 }
 
-/* q, and what attention makes of keys and values, side by side. */
+/* Computes q, and attention's result from keys and values, side by side. */
 static void run_qkv(struct selftest *t, enum selftest_side side, const struct matmul_selftest *m,
                     const struct matmul_case *q, float *out)
 {
@@ -129,7 +129,7 @@ static void run_head(struct selftest *t, enum selftest_side side, const struct m
     const struct selftest_buffers *b = &t->buffers[side];
     const struct placed *norm = t->model[side].text[OF_BF16].attention.input_norm;
     const int max_logits = t->c->limits.max_logits;
-    t->c->limits.max_logits = 0; /* no top-k logits: they have a test of their own */
+    t->c->limits.max_logits = 0; /* no top-k logits, which are tested separately */
     be->ops->compute->lm_head(be, b->logits, b->x, m->gather, n, norm, head, &matmul_text);
     t->c->limits.max_logits = max_logits;
     selftest_finish(t, side);
@@ -204,7 +204,8 @@ static void compare_matmul(struct selftest *t, enum gpu_family family, struct ma
 
 /* ---- families ---- */
 
-/* x[n, ROWS] += in[n, cols] · wᵀ with a matrix of other columns than the model's. */
+/* Tests x[n, ROWS] += in[n, cols] · wᵀ with a matrix of another number of columns than the
+ * model's. */
 static void compare_plain(struct selftest *t, enum gpu_family family, const struct placed *gpu,
                           const struct placed *reference, int n)
 {
@@ -224,7 +225,7 @@ static void compare_plain(struct selftest *t, enum gpu_family family, const stru
     selftest_judge(t, family, result[ON_GPU], result[ON_REFERENCE], results);
 }
 
-/* Only what takes no other kernel: norms are tested with it. */
+/* Tests only operations without other kernels: norms are tested with it. */
 static void compare_fallback(struct selftest *t, struct matmul_selftest *m)
 {
     static const struct matmul_case cases[] = {
@@ -237,7 +238,7 @@ static void compare_fallback(struct selftest *t, struct matmul_selftest *m)
     compare_plain(t, FAMILY_MATMUL_FALLBACK, gpu->plain_bf16, reference->plain_bf16, 3);
 }
 
-/* q alone: keys and values show in attention, which is not known to work yet. */
+/* Tests q alone: keys and values need attention, which is not tested yet. */
 static void compare_append_alone(struct selftest *t, struct matmul_selftest *m)
 {
     const struct matmul_case q = {OP_QKV, OF_BF16, 5, false};
@@ -273,7 +274,7 @@ static enum selftest_dtype dtype_of_small(enum gpu_family family)
                                                 : OF_INT4;
 }
 
-/* All that a GEMV of n rows does; of an 8-bit matrix there is but the head. */
+/* Tests all operations of a GEMV of n rows; the only 8-bit matrix is the head. */
 static void compare_gemvs(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                           enum selftest_dtype dtype, int n)
 {
@@ -282,7 +283,7 @@ static void compare_gemvs(struct selftest *t, enum gpu_family family, struct mat
         compare_matmul(t, family, m, &(struct matmul_case){ops[i], dtype, n, false});
 }
 
-/* The kernels of one row take no head, which gathers rows. */
+/* Tests the kernels of one row, which take no head, because it gathers rows. */
 static void compare_gemv_m1(struct selftest *t, struct matmul_selftest *m)
 {
     static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};
@@ -292,7 +293,7 @@ static void compare_gemv_m1(struct selftest *t, struct matmul_selftest *m)
                        &(struct matmul_case){ops[i % 3], dtypes[i / 3], 1, false});
 }
 
-/* Of each of its kernels; of an 8-bit matrix there is but the head. */
+/* Tests each of the family's kernels; the only 8-bit matrix is the head. */
 static void compare_small(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                           enum selftest_dtype dtype)
 {
@@ -305,7 +306,7 @@ static void compare_small(struct selftest *t, enum gpu_family family, struct mat
                                &(struct matmul_case){ops[i], dtype, counts[n], false});
 }
 
-/* The widest has rows enough in one operation. */
+/* The widest kernel gets enough rows in only one operation. */
 static void compare_small_sm90(struct selftest *t, struct matmul_selftest *m)
 {
     static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};
@@ -327,7 +328,7 @@ static void compare_tile(struct selftest *t, enum gpu_family family, struct matm
                        &(struct matmul_case){ops[i], dtype, rows_of_op(ops[i]), false});
 }
 
-/* Rows of prompts; it also shows errors of the kernel that makes them e4m3. */
+/* Tests quantized prompt rows; also detects errors of the kernel that quantizes them. */
 static void compare_w8a8(struct selftest *t, struct matmul_selftest *m)
 {
     static const enum matmul_op ops[] = {OP_QKV, OP_ADD, OP_SILU};
@@ -336,7 +337,7 @@ static void compare_w8a8(struct selftest *t, struct matmul_selftest *m)
                        &(struct matmul_case){ops[i], OF_FP8, rows_of_op(ops[i]), true});
 }
 
-/* Through matmul_fallback, which reads what was unpacked. */
+/* Tests unpacking through matmul_fallback, which reads the unpacked matrix. */
 static void compare_unpacked(struct selftest *t, struct matmul_selftest *m)
 {
     static const enum matmul_op ops[] = {OP_ADD, OP_QKV, OP_SILU};
@@ -344,8 +345,8 @@ static void compare_unpacked(struct selftest *t, struct matmul_selftest *m)
         compare_matmul(t, FAMILY_UNPACK_INT4, m, &(struct matmul_case){ops[i], OF_INT4, 3, false});
 }
 
-/* GGUF's types: each, and where a kernel has more than one, the model's. `counts`: of
- * rows; 0 ends them. */
+/* Tests each GGUF type, and the model's mix if a kernel takes several. `counts`: numbers of rows,
+ * ended by 0. */
 static void compare_gguf(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                          const int *counts)
 {
@@ -362,7 +363,7 @@ static void compare_gguf(struct selftest *t, enum gpu_family family, struct matm
     }
 }
 
-/* Rows that each of the kernels takes. */
+/* Returns numbers of rows that each of the kernels takes. */
 static const int *gguf_counts(enum gpu_family family)
 {
     static const int one[] = {1, 0}, some[] = {13, SELFTEST_FEW, MATMUL_FEW_TOKENS, 0},
@@ -419,7 +420,7 @@ static struct matmul_selftest *make_matmul_selftest(struct selftest *t)
     return m;
 }
 
-/* In this order: each stands on those before it alone. */
+/* Tests families in order: each depends only on earlier ones. */
 static bool compare_families(struct selftest *t, const enum gpu_family *families, int n)
 {
     struct matmul_selftest *m = make_matmul_selftest(t);

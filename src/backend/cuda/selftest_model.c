@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The self-test's weights and buffers, on both sides. Random numbers are such that what both sides
- * round they round alike: results then differ by rounding sums alone. */
+/* The self-test's weights and buffers on both sides. Random numbers are chosen so that both sides
+ * round inputs alike, and results differ only by the rounding of sums. */
 #include <math.h>
 #include <string.h>
 
@@ -38,8 +38,8 @@ static float *random_bf16_values(struct selftest *t, size_t n)
     return p;
 }
 
-/* Rows whose RMSNorm has few bits, so that BF16 and e4m3 hold it: of each eight elements the
- * squares' mean is 64. */
+/* Makes rows whose RMSNorm has few bits, so that BF16 and e4m3 hold it exactly: the mean square of
+ * each eight elements is 64. */
 static float *make_norm_input(struct selftest *t, size_t n)
 {
     static const float magnitude[8] = {0, 3, 4, 5, 7, 10, 12, 13};
@@ -47,7 +47,8 @@ static float *make_norm_input(struct selftest *t, size_t n)
     for (size_t first = 0; p && first < n; first += 8) {
         uint32_t bits = selftest_random_bits(t);
         for (uint32_t i = 0; i < 8; i++) {
-            uint32_t at = (i * (bits & 6) + i + (bits >> 3)) % 8; /* an odd step reaches all */
+            uint32_t at = (i * (bits & 6) + i + (bits >> 3)) %
+                          8; /* an odd step reaches all eight */
             p[first + i] = bits >> (8 + i) & 1 ? -magnitude[at] : magnitude[at];
         }
     }
@@ -56,7 +57,7 @@ static float *make_norm_input(struct selftest *t, size_t n)
 
 /* ---- tensors, as a file would have them ---- */
 
-/* Results of COLS columns are about 1. */
+/* Makes an FP8 matrix whose results over COLS columns are about 1. */
 static struct tensor fp8_tensor(struct selftest *t, int rows, int cols)
 {
     size_t n = (size_t)rows * (size_t)cols,
@@ -65,7 +66,7 @@ static struct tensor fp8_tensor(struct selftest *t, int rows, int cols)
     uint8_t *data = selftest_alloc(t, n);
     for (size_t i = 0; data && i < n; i++) {
         data[i] = (uint8_t)selftest_random_bits(t);
-        if ((data[i] & 0x7f) == 0x7f) data[i] ^= 1; /* no NaN */
+        if ((data[i] & 0x7f) == 0x7f) data[i] ^= 1; /* avoids NaN */
     }
     return (struct tensor){.data = data,
                            .dtype = DTYPE_F8_E4M3,
@@ -116,13 +117,14 @@ static struct tensor int4_tensor(struct selftest *t, int rows, int cols)
     return w;
 }
 
-/* Results of COLS columns are about 1: float16 scales of that size in blocks of any codes. */
+/* Makes a GGUF matrix whose results over COLS columns are about 1: float16 scales of that size in
+ * blocks of arbitrary codes. */
 static struct tensor gguf_tensor(struct selftest *t, enum dtype dtype, int rows, int cols)
 {
     static const struct {
         enum dtype dtype;
-        uint8_t half[2]; /* where halves have their upper byte; 0: there is none */
-        uint8_t size;    /* the exponent's bits of it */
+        uint8_t half[2]; /* offsets of the halves' upper bytes; 0 if there is none */
+        uint8_t size;    /* its exponent bits */
     } halves[] = {
         {DTYPE_Q4_0, {1}, 0x20},    {DTYPE_Q4_1, {1, 3}, 0x20}, {DTYPE_Q5_0, {1}, 0x1c},
         {DTYPE_Q5_1, {1, 3}, 0x1c}, {DTYPE_Q8_0, {1}, 0x10},    {DTYPE_Q2_K, {81, 83}, 0x18},
@@ -148,8 +150,8 @@ static struct tensor gguf_tensor(struct selftest *t, enum dtype dtype, int rows,
     return w;
 }
 
-/* Each row picks a column of x, or its negative: keys and values have as few bits as x, and a cache
- * of e4m3 holds them as they are. */
+/* Makes a matrix whose rows pick a column of x, or its negative: keys and values have as few bits
+ * as x, so an e4m3 cache holds them exactly. */
 static struct tensor picking_tensor(struct selftest *t, int rows, int cols)
 {
     uint16_t *data = selftest_alloc(t, (size_t)rows * (size_t)cols * sizeof(*data));
@@ -167,7 +169,7 @@ static struct tensor vector_tensor(struct selftest *t, int n, float low, float h
                            .cols = n};
 }
 
-/* Weights of norms that cost no bits. */
+/* Makes norm weights that add no bits to products. */
 static struct tensor norm_tensor(struct selftest *t, int n)
 {
     float *p = selftest_alloc(t, (size_t)n * sizeof(float));
@@ -206,7 +208,7 @@ static void place_on_both(struct placing *p, struct placed **gpu, struct placed 
     }
 }
 
-/* A member of both sides' models. */
+/* Places a member of both sides' models. */
 #define PLACE_AS(member, tensor, placement)                                                  \
     place_on_both(p, &p->t->model[ON_GPU].member, &p->t->model[ON_REFERENCE].member, tensor, \
                   placement)
@@ -242,7 +244,8 @@ static void place_patch_merger(struct placing *p, enum selftest_dtype d)
     PLACE(merger[d].fc2.b, vector_tensor(t, SELFTEST_ROWS, -1, 1));
 }
 
-/* The norm over all patches of a token; the matrices are those of the other merger. */
+/* Places a merger with the norm over all patches of a token; its matrices are the other
+ * merger's. */
 static void place_deepstack(struct placing *p)
 {
     enum { WIDE = 4 * SELFTEST_VISION_HEADS * 72 };
@@ -292,7 +295,7 @@ static void place_attention_layer(struct placing *p, int wide)
     PLACE(attention[wide].k_norm, vector_tensor(t, dim, 0.5f, 1.5f));
 }
 
-/* Rows that stand there several times: many logits are equal. */
+/* Makes a matrix of repeated rows, so that many logits are equal. */
 static struct tensor repeating_tensor(struct selftest *t)
 {
     enum { DIFFERENT = 700 };
@@ -332,8 +335,8 @@ static bool place_all(struct selftest *t, ey_err *e)
 /* ---- buffers ---- */
 
 enum {
-    SELFTEST_ARENA = LOAD_STAGING + (24 << 20) /* once loaded, the staging is what int4 matrices
-                                                  are unpacked in */
+    SELFTEST_ARENA = LOAD_STAGING +
+                     (24 << 20) /* after loading, int4 matrices are unpacked into the staging */
 };
 
 static bool alloc_buffers(struct selftest *t, enum selftest_side side, ey_err *e)

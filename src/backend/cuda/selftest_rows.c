@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Self-test of what is neither a matmul nor attention: the embedding, top-k logits, and their
+/* Self-test of kernels other than matmuls and attention: the embedding, top-k logits, and
  * rescoring. */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { EMBEDDED = 5 };
 
-/* Of the packed BF16 matrix and of features, which are then added once more. */
+/* Tests embeddings of the packed BF16 matrix and of features, which are then added once more. */
 static void compare_embeddings(struct selftest *t)
 {
     static const int32_t token[EMBEDDED] = {3, -1, SELFTEST_ROWS - 1, 0, -1},
@@ -56,7 +56,7 @@ static int higher_logit_first(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Logits of LOGIT_ROWS rows of x on the side. */
+/* Computes the logits of LOGIT_ROWS rows of x on one side. */
 static float *head_logits(struct selftest *t, enum selftest_side side, const struct placed *head,
                           int cols, int vocabulary)
 {
@@ -78,7 +78,8 @@ static float *head_logits(struct selftest *t, enum selftest_side side, const str
     return logits;
 }
 
-/* Against the same logits, sorted; ids are compared as numbers: a wrong one is far off. */
+/* Judges top-k logits against the sorted logits; ids are compared as numbers, so a wrong one is far
+ * off. */
 static void judge_topk(struct selftest *t, const float *logits, const struct topk_logits *got)
 {
     enum { N = 2 * TOPK_LOGITS + 1 };
@@ -117,8 +118,8 @@ static void compare_topk(struct selftest *t)
 
 /* ---- rescored top-k logits ---- */
 
-/* The best in order, with the logits that the reference has of the head that the 8-bit one was made
- * of; which are the best, the 8-bit one says. */
+/* Judges rescored logits: the 8-bit head selects the tokens, and the reference has the logits of
+ * the BF16 head. */
 static void judge_rescored(struct selftest *t, const float *logits, const struct topk_logits *got)
 {
     float got_numbers[2 * TOPK_LOGITS], want[2 * TOPK_LOGITS];
@@ -136,7 +137,7 @@ static void judge_rescored(struct selftest *t, const float *logits, const struct
     selftest_judge(t, FAMILY_RESCORE, got_numbers, want, 2 * TOPK_LOGITS);
 }
 
-/* A copy on the GPU stands for the file's pinned rows. */
+/* A copy on the GPU replaces the file's pinned rows. */
 static void compare_rescored(struct selftest *t)
 {
     struct backend *be = t->side[ON_GPU];
