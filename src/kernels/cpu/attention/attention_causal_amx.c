@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention in BF16 with tiles (AMX).
  *
- * Scores are sharp, so queries are sums of BF16 parts: three, against keys that are BF16 (every bit
- * of both counts), or two, against keys of two parts, without the product of the remainders.
- * Weights of values are of two parts. */
+ * Scores need precision, so queries are sums of BF16 parts: three against BF16 keys (exact products
+ * of both), or two against keys of two parts, without the product of the remainders. Weights of
+ * values have two parts. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 #include "kernels/cpu/attention/online_softmax_tmpl.h"
 
 enum { KEY_GROUPS = CPU_KEY_BLOCK / AMX_ROWS, KEY_ROW = 2 * CPU_KEY_BLOCK, SOFTMAX_PARTS = 2 };
 
-/* Tiles have `rows`, but for 6, which has keys or values; so has 7 where all have 16. */
+/* Configures tiles of `rows` rows, except tile 6, which holds keys or values, and tile 7 if all
+ * have 16. */
 static void configure_attention(int rows)
 {
     struct {
@@ -49,15 +50,15 @@ static void amx_pack_queries(struct attention_tile *t)
     t->q_is_packed = true;
 }
 
-/* Attention of a few queries is mostly reading. The next block is prefetched between the tile
- * products, a few lines at a time, because processors drop bursts of prefetches, and keys together
- * with values, because two streams get more of the memory's bandwidth. */
+/* Attention of a few queries is mostly reading. The next block is prefetched between tile products,
+ * a few lines at a time, because processors drop bursts of prefetches; keys together with values,
+ * because two streams get more memory bandwidth. */
 struct kv_prefetch {
-    const char *at;     /* of keys; NULL: of nothing */
-    size_t half, lines; /* bytes from keys to values; lines of each that are left */
+    const char *at;     /* next line of keys; NULL for no prefetch */
+    size_t half, lines; /* half: bytes from keys to values; lines: left of each */
 };
-/* Lines of each with so many columns of 16 keys, or half as many of values; an eighth with the
- * softmax. */
+/* Lines of keys and of values prefetched per step of scores, of values, and of the softmax (an
+ * eighth). */
 enum { PREFETCH_WITH_SCORES = 6, PREFETCH_WITH_VALUES = 8, PREFETCH_WITH_WEIGHTS = 8 };
 
 INLINE void prefetch_kv(struct kv_prefetch *a, size_t lines)
@@ -84,7 +85,8 @@ INLINE void prefetch_kv(struct kv_prefetch *a, size_t lines)
         }                                                           \
     } while (0)
 
-/* 32 columns of queries with all keys of the block; `rest`: remainders of the keys, or NULL. */
+/* Multiplies 32 columns of queries with all keys of the block; `rest`: remainders of the keys, or
+ * NULL. */
 INLINE void score_step(const struct attention_tile *t, int first, size_t d, const uint16_t *keys,
                        const uint16_t *rest, struct kv_prefetch *next)
 {
@@ -98,7 +100,7 @@ INLINE void score_step(const struct attention_tile *t, int first, size_t d, cons
     SCORE_GROUP(3, 3);
 }
 
-/* What there is of the last 32 columns of keys, zeros after it. */
+/* Returns the last columns of keys, padded with zeros to 32. */
 INLINE const uint16_t *last_columns(uint16_t buffer[AMX_ROWS * KEY_ROW], const uint16_t *keys,
                                     size_t d, size_t dim)
 {
@@ -108,7 +110,7 @@ INLINE const uint16_t *last_columns(uint16_t buffer[AMX_ROWS * KEY_ROW], const u
     return buffer;
 }
 
-/* scores[rows of a tile][CPU_KEY_BLOCK] of rows first .. */
+/* Computes scores[rows of a tile][CPU_KEY_BLOCK] of rows from `first` on. */
 INLINE void score_tile(float (*scores)[CPU_KEY_BLOCK], const struct attention_tile *t, int first,
                        const uint16_t *keys, bool two_pass, struct kv_prefetch *next)
 {
@@ -136,8 +138,8 @@ struct softmax_weights {
     uint16_t part[SOFTMAX_PARTS][AMX_ROWS][CPU_KEY_BLOCK] __attribute__((aligned(64)));
 };
 
-/* Softmax of `rows` rows, first .. ; rows that see nothing, and those that are not there, weigh
- * nothing. */
+/* Softmax of `rows` rows from `first` on; rows that attend to nothing, and padding rows, get weight
+ * 0. */
 INLINE void softmax_tile(struct softmax_weights *w, struct attention_tile *t, int first, int rows,
                          float (*scores)[CPU_KEY_BLOCK], struct kv_prefetch *next)
 {
@@ -158,7 +160,7 @@ INLINE void softmax_tile(struct softmax_weights *w, struct attention_tile *t, in
     }
 }
 
-/* Both parts of the weights of 32 keys with 16 columns of their values, or 32. */
+/* Multiplies both parts of the weights of 32 keys with 16 or 32 columns of their values. */
 #define ADD_VALUES(high, low, from, two)                     \
     do {                                                     \
         _tile_loadd(6, from, row);                           \
@@ -169,8 +171,8 @@ INLINE void softmax_tile(struct softmax_weights *w, struct attention_tile *t, in
         if (two) _tile_dpbf16ps(1, low, 7);                  \
     } while (0)
 
-/* o[rows of a tile, o_stride] += weights · values; 16 rows: two sums at once, so that they need not
- * wait for themselves */
+/* o[rows of a tile, o_stride] += weights · values. With 16 rows, two independent sums hide
+ * latency. */
 INLINE void add_tile(float *o, const struct attention_tile *t, const struct softmax_weights *w,
                      const uint16_t *values, int rows, struct kv_prefetch *next)
 {
@@ -203,7 +205,8 @@ INLINE void add_tile(float *o, const struct attention_tile *t, const struct soft
     amx_memory(o);
 }
 
-/* A copy of the first n values, zeros after them: what lies there may be anything. */
+/* Returns a copy of the first n values followed by zeros, because unused slots may hold
+ * anything. */
 static const uint16_t *first_values(const struct attention_tile *t, const uint16_t *values, int n)
 {
     uint16_t *copy = query_part(t, CPU_Q_PARTS);
@@ -223,8 +226,8 @@ static bool all_finite(const uint16_t *values, size_t n)
     return !found;
 }
 
-/* Zero times what is no number is no number: a value that only some rows of the tile see is kept
- * from the others. */
+/* Adds row by row: 0 times NaN is NaN, so a value that only some rows attend to is kept from the
+ * others. */
 static void add_row_by_row(float *o, const struct attention_tile *t, int first, int rows,
                            const struct softmax_weights *w, const uint16_t *values)
 {
@@ -241,7 +244,8 @@ static void add_row_by_row(float *o, const struct attention_tile *t, int first, 
     configure_attention(rows);
 }
 
-/* Keys that some row sees, and, in *all, that all rows see which see any. */
+/* Returns the number of keys that some row attends to; *all: those that all attending rows
+ * share. */
 static int seen_keys(const struct attention_tile *t, int *all)
 {
     int most = 0;
@@ -253,7 +257,7 @@ static int seen_keys(const struct attention_tile *t, int *all)
     return most;
 }
 
-/* Many queries take longer than reading does. */
+/* Returns what to prefetch: nothing for many queries, which take longer than reading. */
 static struct kv_prefetch next_kv(const struct attention_tile *t, bool few)
 {
     const size_t half = (size_t)t->dim * CPU_KEY_BLOCK * sizeof(uint16_t);

@@ -2,8 +2,8 @@
 /* Causal attention of a few queries over a block of keys. */
 #include "kernels/cpu/attention/online_softmax_tmpl.h"
 
-/* LANES floats of place i of row `row`, rows `stride` apart; BF16 rows lie in pairs, element by
- * element. */
+/* Loads LANES floats at column i of row `row`, rows `stride` apart; BF16 rows are interleaved in
+ * pairs. */
 INLINE vf load_kv(const void *base, size_t row, size_t stride, size_t i, bool bf16)
 {
     vu pair;
@@ -12,7 +12,7 @@ INLINE vf load_kv(const void *base, size_t row, size_t stride, size_t i, bool bf
     return (vf)(row % 2 ? pair & 0xffff0000 : pair << 16);
 }
 
-/* Rows that share a load of keys or values, with as many vectors as registers hold sums for. */
+/* Rows that share a load of keys or values, and the vectors whose sums fit into registers. */
 enum { ROWS_PER_LOAD = LANES == 16 ? 4 : 2, VECTORS_AT_ONCE = 4 };
 
 /* scores[rows][CPU_KEY_BLOCK] = q · keys */
@@ -38,8 +38,7 @@ INLINE void causal_scores(float (*scores)[CPU_KEY_BLOCK], const float *const *q,
     }
 }
 
-/* o[rows] += weights[rows] · values of the keys from .. to-1, a few vectors of the head at a time
- */
+/* o[rows] += weights[rows] · values of keys from .. to-1, a few vectors of the head at a time. */
 INLINE void causal_add_values(float *o, size_t o_stride, float (*weights)[CPU_KEY_BLOCK],
                               const void *values, size_t v_stride, int from, int to, bool bf16,
                               int rows)
@@ -71,7 +70,7 @@ INLINE void causal_attention_rows(struct attention_tile *t, int first, int rows,
                                   const void *values, size_t v_stride, bool bf16)
 {
     float scores[ROWS_PER_LOAD][CPU_KEY_BLOCK], *o = t->o + (size_t)first * t->o_stride;
-    int all = CPU_KEY_BLOCK; /* keys that all rows see */
+    int all = CPU_KEY_BLOCK; /* keys that all rows attend to */
     causal_scores(scores, t->q + first, keys, t->dim, bf16, rows);
     for (int r = 0; r < rows; r++) {
         all = t->end_key[first + r] < all ? t->end_key[first + r] : all;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of an image's patches to all of them, with tiles (AMX). Scores are computed with keys
- * as rows and queries as columns, so that a row of 16 queries is a vector and the softmax needs no
- * sums across lanes; so are the values' sums, [dim, queries].
+/* Attention among an image's patches with tiles (AMX). Scores are computed with keys as rows and
+ * queries as columns, so that a row of 16 queries is a vector and the softmax needs no sums across
+ * lanes; the sums of values are [dim, queries], too.
  *
- * Scores are sharp: queries and keys are sums of two BF16 parts, multiplied without the product of
- * the remainders. Values and their weights are BF16. */
+ * Scores need precision: queries and keys are sums of two BF16 parts, multiplied without the
+ * product of the remainders. Values and their weights are BF16. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 enum {
-    HALVES = CPU_Q_ROWS / AMX_ROWS, /* of a tile of queries */
-    KEY_STEP = 128,                 /* keys between two looks at the maximum */
+    HALVES = CPU_Q_ROWS / AMX_ROWS, /* halves of a tile of queries */
+    KEY_STEP = 128,                 /* keys between updates of the maximum */
     KEY_STEP_STRIPS = KEY_STEP / AMX_ROWS,
     MAX_STEPS = (CPU_VISION_MAX_DIM + AMX_K - 1) / AMX_K,
     MAX_STRIPS = (CPU_VISION_MAX_DIM + AMX_ROWS - 1) / AMX_ROWS,
@@ -17,11 +17,11 @@ enum {
 };
 
 struct amx_vision_state {
-    uint16_t q[HALVES][MAX_STEPS + 1][2][AMX_TILE]; /* parts of 32 columns; packing goes by 64 */
+    uint16_t q[HALVES][MAX_STEPS + 1][2][AMX_TILE]; /* parts of 32 columns; packed 64 at a time */
     float scores[KEY_STEP_STRIPS][HALVES][CELLS];
     uint16_t weights[KEY_STEP / AMX_K][HALVES][AMX_TILE];
     float o[MAX_STRIPS][HALVES][CELLS];
-    uint16_t last[MAX_STRIPS][AMX_TILE]; /* values of 32 keys of which some are not there */
+    uint16_t last[MAX_STRIPS][AMX_TILE]; /* values of the last, incomplete 32 keys */
     __m512 max[HALVES], sum[HALVES];
 } __attribute__((aligned(64)));
 
@@ -52,7 +52,7 @@ static size_t amx_value_bytes(int dim)
     return value_strips(dim) * AMX_ROWS * sizeof(uint16_t);
 }
 
-/* [16 patches, part, 32 columns][16][32] */
+/* Stores a key in the layout [16 patches, part, 32 columns][16][32]. */
 static void amx_store_key(void *keys, size_t patch, const float *key, int dim)
 {
     size_t steps = key_steps(dim);
@@ -66,7 +66,7 @@ static void amx_store_key(void *keys, size_t patch, const float *key, int dim)
     }
 }
 
-/* [64 patches, 16 columns, 32 patches][16 columns][32 patches] */
+/* Stores values in the layout [64 patches, 16 columns, 32 patches][16 columns][32 patches]. */
 static void amx_store_values(void *values, size_t patch, const float *in, size_t stride, int n,
                              int dim)
 {
@@ -90,7 +90,7 @@ static void amx_store_values(void *values, size_t patch, const float *in, size_t
 
 /* ---- scores ---- */
 
-/* Queries times log2(e): the softmax is one of powers of two. */
+/* Packs queries times log2(e), because the softmax uses powers of two. */
 static void amx_pack_vision_queries(struct amx_vision_state *r,
                                     const struct vision_attention_tile *t)
 {
@@ -120,7 +120,7 @@ static void amx_pack_vision_queries(struct amx_vision_state *r,
     _tile_dpbf16ps(2, 4, 7); \
     _tile_dpbf16ps(3, 5, 7)
 
-/* Two strips of 16 keys from `keys` on. */
+/* Scores two strips of 16 keys from `keys` on. */
 INLINE void score_strips(struct amx_vision_state *r, size_t strip, const uint16_t *keys,
                          size_t steps)
 {
@@ -150,11 +150,11 @@ INLINE void score_strips(struct amx_vision_state *r, size_t strip, const uint16_
 
 /* ---- softmax ---- */
 
-/* 2^x for x <= 0, relative error below 4e-6: a weight keeps 8 bits. 1 for 0; no denormal, which
- * takes a hundred times as long; NaN stays NaN. */
+/* 2^x for x <= 0, relative error below 4e-6: a weight keeps 8 bits. 0 gives 1; no result is
+ * denormal, which is a hundred times slower; NaN stays NaN. */
 INLINE __m512 amx_exp2(__m512 x)
 {
-    x = _mm512_max_ps(_mm512_set1_ps(-126), x); /* NaN where x is */
+    x = _mm512_max_ps(_mm512_set1_ps(-126), x); /* NaN stays NaN */
     __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
            f = _mm512_sub_ps(x, n);
     __m512 p = _mm512_set1_ps(9.78291255e-3f);
@@ -170,7 +170,7 @@ INLINE __m512 score_row(const struct amx_vision_state *r, int key, int half)
     return _mm512_load_ps(r->scores[key / AMX_ROWS][half] + key % AMX_ROWS * AMX_ROWS);
 }
 
-/* What there is so far becomes relative to a new maximum. */
+/* Rescales the sums so far to a new maximum. */
 static void amx_rescale(struct amx_vision_state *r, int half, __m512 max, size_t strips)
 {
     __m512 keep = amx_exp2(_mm512_sub_ps(r->max[half], max));
@@ -181,7 +181,7 @@ static void amx_rescale(struct amx_vision_state *r, int half, __m512 max, size_t
             _mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), keep));
 }
 
-/* n keys' scores become weights; pairs of keys lie side by side. */
+/* Turns the scores of n keys into weights; pairs of keys are adjacent. */
 INLINE void amx_softmax(struct amx_vision_state *r, int half, int n, size_t strips)
 {
     static const uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -209,8 +209,8 @@ INLINE void amx_softmax(struct amx_vision_state *r, int half, int n, size_t stri
 
 /* ---- values ---- */
 
-/* Values of 32 keys from `key` on: zeros where there is none, because what lies there may be
- * anything. */
+/* Returns the values of 32 keys from `key` on, with zeros for missing keys, because unused slots
+ * may hold anything. */
 INLINE const uint16_t *values_of(struct amx_vision_state *r, const struct vision_attention_tile *t,
                                  int key, size_t strips, size_t *step)
 {
@@ -229,7 +229,7 @@ INLINE const uint16_t *values_of(struct amx_vision_state *r, const struct vision
     return r->last[0];
 }
 
-/* o of one or two strips of columns += weights of n keys times their values. */
+/* Adds weights of n keys times their values to one or two strips of columns of o. */
 INLINE void amx_add_values(struct amx_vision_state *r, const struct vision_attention_tile *t,
                            size_t strip, int first, int n, size_t strips, bool two)
 {

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Image attention with values and their weights in BF16 (AVX512-BF16: 32 products an
- * instruction); scores come from int16 (attention_vision_scores_tmpl.h).
+/* Image attention with values and their weights in BF16 (AVX512-BF16: 32 products per instruction);
+ * scores come from int16 (attention_vision_scores_tmpl.h).
  *
- * A block's values are [CPU_KEY_BLOCK / 2, dim rounded up to LANES, 2] BF16: two patches side by
- * side, as dot products read them. Of an odd number of patches the last one's neighbour is zero. */
+ * A block's values are [CPU_KEY_BLOCK / 2, dim rounded up to LANES, 2] BF16: two patches
+ * interleaved, as dot products read them. With an odd number of patches the last one is paired with
+ * zeros. */
 #define LANES 16
 #include "kernels/cpu/common/simd_tmpl.h"
 
 #include "kernels/cpu/attention/attention_vision_scores_tmpl.h"
 
-enum { PATCHES_PER_WORD = 2 }; /* of a word */
+enum { PATCHES_PER_WORD = 2 }; /* patches per word */
 
 static size_t value_bytes_bf16(int dim)
 {
     return padded_dim(dim) * sizeof(uint16_t);
 }
 
-/* 16 numbers from `d` on as BF16, in words; zeros after their end. */
+/* Converts 16 numbers from `d` on to BF16 in words, with zeros after their end. */
 INLINE __m512i value_words(const float *in, size_t d, size_t dim)
 {
     return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(load_padded(in, d, dim)));
@@ -27,8 +28,7 @@ static void store_values_bf16(void *values, size_t patch, const float *in, size_
 {
     const size_t padded = padded_dim(dim);
     for (size_t i = patch; i < patch + (size_t)n; i++, in += stride) {
-        uint32_t *pair = (uint32_t *)values +
-                         i / 2 * padded; /* pairs of a head lie one after the other */
+        uint32_t *pair = (uint32_t *)values + i / 2 * padded; /* pairs of a head are consecutive */
         for (size_t d = 0; d < padded; d += LANES) {
             const __m512i words = value_words(in, d, (size_t)dim);
             _mm512_storeu_si512(pair + d, i % 2 ? _mm512_or_si512(_mm512_loadu_si512(pair + d),

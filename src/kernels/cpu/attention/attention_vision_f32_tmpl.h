@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Image attention with values in float32 and scores from int16 (attention_vision_scores_tmpl.h);
- * included by a small file for each way of multiplying pairs, which sets LANES and VISION_ATTENTION
- * (the table's name).
+/* Image attention with float32 values and scores from int16 (attention_vision_scores_tmpl.h).
+ * Included by a small file for each kind of pair multiplication, which sets LANES and
+ * VISION_ATTENTION (the table's name).
  *
  * Values are [patches, dim rounded up to LANES]. */
 #include "kernels/cpu/common/simd_tmpl.h"
 
 #include "kernels/cpu/attention/attention_vision_scores_tmpl.h"
 
-enum { PATCHES_PER_WORD = 1 }; /* of a word */
+enum { PATCHES_PER_WORD = 1 }; /* patches per word */
 
 static size_t value_bytes_f32(int dim)
 {

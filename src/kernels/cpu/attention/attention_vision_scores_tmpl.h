@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Image attention: scores from int16 numbers (int16_tmpl.h) and their softmax; a part of
- * kernels for images, whose values are narrower. Scores are sharp: a softmax of large ones would
- * turn what narrow numbers lose into answers. With queries and keys in steps of a 46300th of their
- * lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 3e-4 (64 columns).
+/* Image attention: scores from int16 numbers (int16_tmpl.h), and their softmax. Scores need
+ * precision, because softmax amplifies the errors of large ones. With queries and keys in steps of
+ * 1/46300 of their lengths a score is off by 9e-6 of |q| |k|; with BF16 it would be 3e-4 (64
+ * columns).
  *
  * A block is CPU_KEY_BLOCK patches; its keys are [pairs of columns, CPU_KEY_BLOCK, 2] int16, then a
  * step for each patch. */
@@ -11,14 +11,14 @@
 enum {
     ROWS_PER_LOAD = LANES == 16 ? 4 : 2, /* queries that share a load of keys */
     KEY_BLOCK_VECTORS = CPU_KEY_BLOCK / LANES,
-    VECTORS_AT_ONCE = 4, /* vectors of keys whose sums stay in registers together */
+    VECTORS_AT_ONCE = 4, /* vectors of keys whose sums stay in registers */
     QK_LENGTH =
-        46300, /* of a query and of a key in steps, rounding not counted in: squared below 2^31 */
+        46300, /* length of a query and of a key in steps before rounding: squared below 2^31 */
     QK_MAX_PAIRS = CPU_VISION_MAX_DIM / 2
 };
 
-/* How far scores may be above the row's maximum, in powers of two, before that is raised: most
- * blocks do not, and then nothing waits for a look across lanes. */
+/* How far scores may exceed the row's maximum, in powers of two, before it is raised: most blocks
+ * stay below, and need no maximum across lanes. */
 #define MAX_GROWTH 11.5f
 
 INLINE size_t pairs_of(int dim)
@@ -37,7 +37,7 @@ static size_t vision_key_bytes(int dim)
     return pairs_of(dim) * sizeof(uint32_t) + sizeof(float);
 }
 
-/* in[dim] in steps, zeros up to a multiple of LANES. Returns the step. */
+/* Quantizes in[dim] in steps, with zeros up to a multiple of LANES. Returns the step. */
 INLINE float quantize_int16(int16_t *out, const float *in, int dim)
 {
     const size_t n = (size_t)dim;
@@ -64,16 +64,16 @@ static void store_vision_key(void *keys, size_t patch, const float *key, int dim
 struct vision_queries {
     uint32_t words[CPU_Q_ROWS][QK_MAX_PAIRS];
     float step[CPU_Q_ROWS], max[CPU_Q_ROWS];
-    vf sum[CPU_Q_ROWS]; /* lane by lane */
-    float *o;           /* [CPU_Q_ROWS, o_stride] unnormalised */
+    vf sum[CPU_Q_ROWS]; /* sums per lane */
+    float *o;           /* [CPU_Q_ROWS, o_stride] not normalized */
     size_t o_stride;
 };
 
-/* What outputs begin with instead of zero, too little to be seen: the products of small weights
- * alone would be denormal, which takes Intel's processors a hundred times as long. */
+/* Initial value of outputs instead of zero, too small to matter: products of small weights alone
+ * would be denormal, which Intel's processors compute a hundred times slower. */
 #define O_INIT 1e-30f
 
-/* Before a tile's first block. Steps are of scores in powers of two. */
+/* Starts a tile before its first block. Steps are in units of scores as powers of two. */
 INLINE void start_vision_rows(struct vision_queries *s, float *o, size_t o_stride,
                               const struct vision_attention_tile *t)
 {
@@ -90,13 +90,13 @@ INLINE void start_vision_rows(struct vision_queries *s, float *o, size_t o_strid
     }
 }
 
-/* Patches of the block that begins with `key`. */
+/* Returns the patches of the block that begins with `key`. */
 INLINE int patches_of_block(const struct vision_attention_tile *t, int key)
 {
     return t->n_keys - key < CPU_KEY_BLOCK ? t->n_keys - key : CPU_KEY_BLOCK;
 }
 
-/* A very low score from lane `there` on. */
+/* Sets scores from lane n_valid on to a very low value. */
 INLINE vf mask_scores(vf scores, int n_valid)
 {
 #if LANES == 16
@@ -113,7 +113,7 @@ INLINE vf mask_scores(vf scores, int n_valid)
 #endif
 }
 
-/* Scores of WIDE vectors of patches from vector `begin` on. */
+/* Computes the scores of WIDE vectors of patches from vector `begin` on. */
 INLINE void vision_score_vectors(vf (*scores)[KEY_BLOCK_VECTORS], const struct vision_queries *s,
                                  const uint32_t *keys, size_t pairs, int first, int rows, int begin)
 {
@@ -143,8 +143,8 @@ INLINE void vision_score_vectors(vf (*scores)[KEY_BLOCK_VECTORS], const struct v
     }
 }
 
-/* scores[rows] of queries first .. against a block of n patches; a very low one where there is no
- * patch. */
+/* Computes scores[rows] of queries first .. against a block of n patches; missing patches get a
+ * very low score. */
 INLINE void vision_scores(vf (*scores)[KEY_BLOCK_VECTORS], const struct vision_queries *s,
                           const void *block, int dim, int n, int first, int rows)
 {
@@ -159,10 +159,10 @@ INLINE void vision_scores(vf (*scores)[KEY_BLOCK_VECTORS], const struct vision_q
             n - i % KEY_BLOCK_VECTORS * LANES);
 }
 
-/* 2^x for x below 126, off by 4e-6 of it at most (weights are rounded to fewer bits): 2^n, n the
- * nearest whole number, times the polynomial of degree 4 through the Chebyshev points of -1/2 ..
- * 1/2. Nearly 0 below -100: what weights are multiplied with may be small, too, before float32 ends
- * at 2^-126. NaN stays NaN. */
+/* 2^x for x below 126, relative error at most 4e-6 (weights are rounded to fewer bits): 2^n, n the
+ * nearest integer, times the polynomial of degree 4 through the Chebyshev points of -1/2 .. 1/2.
+ * Nearly 0 below -100, since products with weights may be small before float32 ends at 2^-126. NaN
+ * stays NaN. */
 INLINE vf exp2_vf(vf x)
 {
     const vf near = max_vf(splat(-100.0f), x), shifted = near + 12582912.0f,
@@ -175,7 +175,7 @@ INLINE vf exp2_vf(vf x)
     return (vf)((vi)p + ((vi)shifted << 23)); /* n is in the low bits of `shifted` */
 }
 
-/* What the row has so far becomes relative to a new maximum. */
+/* Rescales the row's sums so far to a new maximum. */
 static __attribute__((noinline)) void rescale_vision_row(struct vision_queries *s, int r, float max)
 {
     const float factor = exp2_vf(splat(s->max[r] - max))[0];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile of queries of image attention, where values lie as words of PATCHES_PER_WORD patches each,
- * [words, padded_dim()], as their weights do; a part of kernels for images. What includes it
- * has FMA_VALUES(), which adds a vector of values times a word of weights, and STORE_WEIGHTS(),
- * which makes words of a block's. */
+/* Image attention of a tile of queries with values in words of PATCHES_PER_WORD patches each,
+ * [words, padded_dim()], as are their weights. The including file defines FMA_VALUES(), which adds
+ * a vector of values times a word of weights, and STORE_WEIGHTS(), which makes words of a block's
+ * weights. */
 
 /* ---- a tile ---- */
 
@@ -42,7 +42,7 @@ INLINE void vision_add_values(float *o, const float *v, size_t stride,
         store_vf(o + (size_t)(i / width) * stride + i % width * LANES, acc[i / width][i % width]);
 }
 
-/* Queries first .. first+rows-1 against a block of n patches. */
+/* Computes queries first .. first+rows-1 against a block of n patches. */
 INLINE void vision_attention_rows(struct vision_state *state, const struct vision_attention_tile *t,
                                   const void *keys, const float *values, int n, int first, int rows)
 {

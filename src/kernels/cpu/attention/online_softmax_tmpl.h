@@ -7,11 +7,11 @@
 
 enum { KEY_BLOCK_VECTORS = CPU_KEY_BLOCK / LANES };
 
-/* How far scores may be above the row's maximum before that is raised: most blocks do not, and then
- * nothing waits for a look across lanes. */
+/* How far scores may exceed the row's maximum before it is raised: most blocks stay below, and need
+ * no maximum across lanes. */
 #define MAX_GROWTH 8.0f
 
-/* What the row has so far becomes relative to a new maximum. */
+/* Rescales the row's sums so far to a new maximum. */
 static __attribute__((noinline)) void rescale_row(struct attention_tile *t, int r, float max)
 {
     float factor = exp_vf(splat(t->max[r] - max))[0], *o = t->o + (size_t)r * t->o_stride;

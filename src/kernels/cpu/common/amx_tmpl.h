@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files with tile instructions share: weights as tiles, sums from tiles. A tile of weights
+/* Shared by the files with tile instructions: weights as tiles, sums from tiles. A tile of weights
  * is 16 rows of 32 columns. */
 #ifndef EY_KERNELS_CPU_AMX_TMPL_H
 #define EY_KERNELS_CPU_AMX_TMPL_H
@@ -10,8 +10,8 @@
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
-/* What is in memory is read or written by a tile instruction next: some compilers do not see that.
- */
+/* Tells the compiler that a tile instruction reads or writes this memory next; some do not see
+ * that. */
 INLINE void amx_memory(const void *p)
 {
     __asm__ volatile("" : : "r"(p) : "memory");
@@ -25,14 +25,14 @@ INLINE __m512i load_and_prefetch(__m512i v, const void *line)
     return v;
 }
 
-/* The same without a load. */
+/* Prefetches one line without a load. */
 INLINE void prefetch_line(const void *line)
 {
     __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
 }
 
-/* Tiles of 16 rows of 64 bytes, but for those in `narrow`, a bit each: they have a column for each
- * of n_x packed rows. */
+/* Configures tiles of 16 rows of 64 bytes, except those in the bit set `narrow`, which have a
+ * column for each of n_x packed rows. */
 INLINE void amx_configure(int n_x, unsigned low_precision)
 {
     struct {
@@ -48,7 +48,7 @@ INLINE void amx_configure(int n_x, unsigned low_precision)
     _tile_loadconfig(&config);
 }
 
-/* 32 floats as BF16; they become what that leaves of them. */
+/* Rounds 32 floats to BF16 and leaves the remainders in v. */
 INLINE __m512i split_off_bf16(__m512 v[2])
 {
     __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
@@ -59,7 +59,7 @@ INLINE __m512i split_off_bf16(__m512 v[2])
     return high;
 }
 
-/* 64 columns of n <= 16 rows, of which `cols` may be there only, as two tiles, `apart` elements
+/* Loads 64 columns of n <= 16 rows (only `cols` of them may exist) as two tiles, `apart` elements
  * from each other. */
 INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype,
                        size_t cols, const struct byte_tables *t, size_t apart)
@@ -72,7 +72,7 @@ INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, en
     }
 }
 
-/* The same of four-bit rows, which know their groups. */
+/* A strip of 4-bit rows with their groups. */
 struct int4_strip {
     struct int4_row row[AMX_ROWS];
     __m512i table[AMX_ROWS];
@@ -80,7 +80,7 @@ struct int4_strip {
     int n;
 };
 
-/* n rows from `row` on, `apart` from each other. */
+/* Sets up n rows from `row` on, `apart` from each other. */
 INLINE void int4_strip_at(struct int4_strip *s, const struct cpu_matrix *w, int64_t row, int n,
                           int apart)
 {
@@ -92,7 +92,7 @@ INLINE void int4_strip_at(struct int4_strip *s, const struct cpu_matrix *w, int6
     }
 }
 
-/* Where column k is not a group's first. */
+/* Enters the group of column k, which is not the group's first. */
 INLINE void int4_strip_enter(struct int4_strip *s, size_t k)
 {
     for (int a = 0; a < s->n; a++) {
@@ -112,8 +112,8 @@ INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_
     }
 }
 
-/* 64 columns of a BF12 block as two tiles, `apart` elements from each other, but for outliers;
- * prefetches what is `ahead` from there on. */
+/* Decodes 64 columns of a BF12 block, without outliers, to two tiles, `apart` elements from each
+ * other; prefetches what is `ahead` bytes further. */
 INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_block *s, const uint8_t *step,
                             const uint8_t *ahead, size_t apart)
 {
@@ -127,8 +127,8 @@ INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_block *s, const uin
     }
 }
 
-/* Odd ones of 64 columns from k on, from number `odd` on; returns the number of the first one after
- * them. */
+/* Stores the outliers of 64 columns from k on, beginning with number `odd`; returns the number of
+ * the first one after them. */
 INLINE uint32_t patch_outlier_tiles(uint16_t *out, const struct bf12_block *s, uint32_t odd,
                                     size_t k, size_t apart)
 {
@@ -140,7 +140,7 @@ INLINE uint32_t patch_outlier_tiles(uint16_t *out, const struct bf12_block *s, u
     return odd;
 }
 
-/* Sums of 16 weight rows with n packed rows, to out[x][w]. */
+/* Stores the sums of 16 weight rows with n packed rows to out[x][w]. */
 INLINE void store_amx_tile(float *out, size_t out_stride, const float sums[AMX_ROWS][AMX_ROWS],
                            int n)
 {

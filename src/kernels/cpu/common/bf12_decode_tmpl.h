@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of BF12 blocks (bf12.h) as BF16 words. */
+/* Decodes rows of BF12 blocks (bf12.h) to BF16 words. */
 #ifndef EY_KERNELS_CPU_BF12_DECODE_TMPL_H
 #define EY_KERNELS_CPU_BF12_DECODE_TMPL_H
 
@@ -15,20 +15,21 @@ typedef __m256i bf12_vector;
 #endif
 enum { BF12_VECTORS = CPU_K_STEP * sizeof(uint16_t) / sizeof(bf12_vector) };
 
-/* Bytes from what is read to what is prefetched into the second-level cache: blocks lie one after
- * the other. No processor prefetches this order of reads by itself, and software prefetch into the
- * first-level cache reached 24 GB/s instead of 47 (two cores of a Zen 4, best of 5 s). */
+/* Prefetch distance in bytes, into the L2 cache; blocks are consecutive. No hardware prefetcher
+ * follows this order of reads, and software prefetch into the L1 cache reached 24 GB/s instead of
+ * 47 (two cores of a Zen 4, best of 5 s). */
 enum { BF12_PREFETCH_BYTES = 16 * BF12_STEP };
 
-/* Where a column's word is among 64: in order, or as words become float32 with least work, of
- * sixteen columns the first and third four, then the others. */
+/* Returns the index of a column's word among 64: in order, or in the order in which words become
+ * float32 with the fewest instructions (of sixteen columns the first and third four, then the
+ * others). */
 INLINE size_t bf12_word_at(size_t column)
 {
     return LANES == 16 ? column
                        : column / 16 * 16 + column / 4 % 2 * 8 + column / 8 % 2 * 4 + column % 4;
 }
 
-/* 64 columns of row a of a strip, but for outliers. */
+/* Decodes 64 columns of row a of a strip, without outliers. */
 #if LANES == 16
 INLINE void bf12_to_words(__m512i out[2], const struct bf12_block *s, const uint8_t *step, int a)
 {
@@ -79,7 +80,7 @@ INLINE void bf12_to_words(__m256i out[BF12_VECTORS], const struct bf12_block *s,
 }
 #endif
 
-/* The first odd weight after 64 columns from k on, from number `odd` on. */
+/* Returns the first outlier after 64 columns from k on, searching from number `odd`. */
 INLINE uint32_t next_outlier(const struct bf12_block *s, uint32_t odd, size_t k)
 {
     while (odd < s->n_outliers && s->outlier[odd].at < (k + CPU_K_STEP) * BF12_ROWS)
@@ -87,8 +88,8 @@ INLINE uint32_t next_outlier(const struct bf12_block *s, uint32_t odd, size_t k)
     return odd;
 }
 
-/* Rows first .. first+count-1 of a strip get their outliers number `odd` .. end-1, of 64 columns
- * from k on. */
+/* Stores outliers `odd` .. end-1, of 64 columns from k on, to rows first .. first+count-1 of a
+ * strip. */
 static __attribute__((noinline, unused)) void patch_outliers(bf12_vector (*rows)[BF12_VECTORS],
                                                              const struct bf12_block *s,
                                                              uint32_t odd, uint32_t end, size_t k,

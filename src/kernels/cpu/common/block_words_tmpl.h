@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that share a scale in groups, as int16: blocks of GGUF files, and four-bit weights whose
- * scales lie apart.
+/* Weights with scales in groups as int16: GGUF blocks, and 4-bit weights with separate scales.
  *
- * Rows are taken 256 columns at a time, a block of K types and eight of 32. The codes of a block
- * times the whole numbers that scale each 16 or 32 of them (of K types), or less their zero (of
- * others), are int16 words: what scales remain is one float a group, 256 columns of K types and
- * 32 to 128 of others. Sums of a group are whole numbers, exact in any order. A row of activations
- * has a step for each 256 columns: 256 words of a weight row are no longer than 65536, so columns
- * may be 26000 steps long (int16_tmpl.h).
+ * Rows are processed 256 columns at a time, which is one block of a K type or eight blocks of 32.
+ * Codes are multiplied by the integer scales of each 16 or 32 of them (K types), or their zero is
+ * subtracted (other types), which gives int16 words. What remains is one float scale per group: 256
+ * columns of K types, 32 to 128 of others. Sums of a group are integers, exact in any order. A row
+ * of activations has a step for each 256 columns: the length of 256 words of a weight row is at
+ * most 65536, so columns may be 26000 steps long (int16_tmpl.h).
  *
- * A load is a vector of bytes, of which each 16 (a lane) hold codes of 32 columns, `sub`. It
- * becomes four vectors of words, and a lane of those has every second or fourth column of a sub:
- * rows of x are packed in that order. */
+ * A load is a vector of bytes; each 16 of them (a lane) hold the codes of 32 columns, a `sub`. It
+ * becomes four vectors of words, and each of their lanes has every second or fourth column of a
+ * sub: rows of x are packed in that order. */
 #ifndef EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
 #define EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of every dtype as float32: vectors of a row for matmul kernels, whole rows for
- * embeddings, norms and biases. Also float32 rows to BF16. */
+/* Converts weights of every dtype to float32: vectors of a row for matmul kernels, whole rows for
+ * embeddings, norms and biases. Also converts float32 rows to BF16. */
 #ifndef EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 #define EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 
@@ -27,9 +27,9 @@ INLINE vf f16_to_vf(const uint8_t *bits)
 }
 #endif
 
-/* Two vectors of e4m3 values as float32 times 2^-8: their bits moved into a half's fields,
- * subnormals included. What they are multiplied with carries the unit, 2^8. The NaNs come out
- * as 480 · 2^-8: see has_nan_e4m3(). */
+/* Loads two vectors of e4m3 values as float32 times 2^-8: their bits moved into a half's fields,
+ * subnormals included. The other factor carries the 2^8. NaNs come out as 480 · 2^-8: see
+ * has_nan_e4m3(). */
 enum { FP8_LOAD_FACTOR = 256 };
 
 INLINE void load_fp8_pair(vf out[2], const uint8_t *quantized)
@@ -52,7 +52,7 @@ INLINE void load_fp8_pair(vf out[2], const uint8_t *quantized)
 #endif
 }
 
-/* Two vectors of int8 values. */
+/* Loads two vectors of int8 values. */
 INLINE void load_int8_pair(vf out[2], const uint8_t *quantized)
 {
 #if LANES == 16
@@ -94,7 +94,7 @@ INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
 
 enum { STEP = 2 * LANES };
 
-/* The largest magnitudes of CPU_K_STEP quantized values, lane by lane, joined to `most`. */
+/* The largest magnitudes of CPU_K_STEP quantized values per lane, combined with `most`. */
 typedef uint8_t magnitudes __attribute__((vector_size(4 * LANES)));
 
 INLINE magnitudes max_magnitudes(magnitudes most, const uint8_t *quantized)
@@ -129,7 +129,7 @@ INLINE bool has_nan_e4m3(magnitudes most)
 #endif
 }
 
-/* n quantized values as float32 times `unit` / FP8_LOAD_FACTOR, without scales. */
+/* Converts n quantized values to float32 times `unit` / FP8_LOAD_FACTOR, without scales. */
 static __attribute__((unused)) void fp8_to_f32(float *out, const uint8_t *quantized, size_t n,
                                                float unit)
 {

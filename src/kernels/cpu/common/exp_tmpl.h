@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* p · 2^n where x is at least -87 or NaN, else 0. n is in the low bits of `shifted`. */
+/* Returns p · 2^n if x is at least -87 or NaN, otherwise 0. n is in the low bits of `shifted`. */
 INLINE vf scale_by_power(vf p, vf shifted, vf x)
 {
     vi scaled = (vi)p + ((vi)shifted << 23);
@@ -17,9 +17,8 @@ INLINE vf scale_by_power(vf p, vf shifted, vf x)
 #endif
 }
 
-/* e^x for x <= 88, relative error below 2e-7: 2^n, n = round(x/ln 2), times the polynomial of
- * degree 6 with the least relative error up to ln(2)/2. 1 for 0; below -87, where float32 ends, 0;
- * NaN stays NaN. */
+/* e^x for x <= 88, relative error below 2e-7: 2^n, n = round(x/ln 2), times the minimax polynomial
+ * of degree 6 up to ln(2)/2. 0 gives 1; below -87, the end of float32, 0; NaN stays NaN. */
 INLINE vf exp_vf(vf x)
 {
     vf near = max_vf(splat(-87.0f), x), shifted = near * 1.44269504f + 12582912.0f,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FP8 weights as float32 by lookup, in half the instructions of load_fp8_pair(), and NaNs come out
- * as NaN. Their columns are in an order of their own, 64 by
- * 64, and so is what they are multiplied with (packing_args.fp8_order). */
+/* Converts FP8 weights to float32 by lookup, in half the instructions of load_fp8_pair(), and NaNs
+ * come out as NaN. Columns come permuted within each 64, so x is packed in the same order
+ * (packing_args.fp8_order). */
 #ifndef EY_KERNELS_CPU_FP8_LUT_F32_TMPL_H
 #define EY_KERNELS_CPU_FP8_LUT_F32_TMPL_H
 
 #include "kernels/cpu/common/fp8_lut_tmpl.h"
 
-/* BF16 bits divided by FP8_LOAD_FACTOR: what is packed for FP8 weights is multiplied by that. */
+/* BF16 bits divided by FP8_LOAD_FACTOR, with which inputs packed for FP8 weights are multiplied. */
 #define SCALED_HIGH_BYTE(bits) \
     HIGH_BYTE((bits) == 0 || (bits) == 0x7fc0 ? (bits) : (bits) - (8 << 7))
 static const uint8_t scaled_fp8_low[128] = {MAGNITUDES(LOW_BYTE)},
@@ -20,14 +20,15 @@ INLINE struct byte_tables scaled_fp8_tables_load(void)
         {_mm512_loadu_si512(scaled_fp8_high), _mm512_loadu_si512(scaled_fp8_high + 64)}};
 }
 
-/* Every first or every second BF16 of 16 words, as float32. */
+/* Returns every first or every second BF16 of 16 words as float32. */
 INLINE vf bf16_half_to_f32(__m512i words, int second)
 {
     return (vf)(second ? _mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000))
                        : _mm512_slli_epi32(words, 16));
 }
 
-/* 64 quantized values as float32 divided by FP8_LOAD_FACTOR, in the order of f32_in_fp8_order(). */
+/* Converts 64 quantized values to float32 divided by FP8_LOAD_FACTOR, in the order of
+ * f32_in_fp8_order(). */
 INLINE void fp8_lut_to_f32(vf out[4], const uint8_t *p, const struct byte_tables *t)
 {
     __m512i words[2];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of weights looked up, 64 at a time, with AVX-512's byte permutes (VBMI). */
+/* Looks up bytes of weights, 64 at a time, with AVX-512's byte permutes (VBMI). */
 #ifndef EY_KERNELS_CPU_FP8_LUT_TMPL_H
 #define EY_KERNELS_CPU_FP8_LUT_TMPL_H
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* BF16 bits of e4m3 magnitudes (spec 2.5), every one exact: subnormals m · 2^-9, then (8 + m) ·
- * 2^(e-10); 0x7f is NaN. In two tables of bytes, because that is what a byte permute looks up. */
+/* BF16 bits of e4m3 magnitudes (spec 2.5), all exact: subnormals m · 2^-9, then (8 + m) · 2^(e-10);
+ * 0x7f is NaN. In two tables of bytes for byte permutes. */
 #define SUBNORMALS(F)                                                                \
     F(0), F(118 << 7), F(119 << 7), F(119 << 7 | 64), F(120 << 7), F(120 << 7 | 32), \
         F(120 << 7 | 64), F(120 << 7 | 96)
@@ -25,9 +25,9 @@ struct byte_tables {
     __m512i low[2], high[2];
 };
 
-/* 64 quantized values → 64 BF16. Unpacking works within quarters, so the first vector has quantized
- * values 0-7, 16-23, 32-39 and 48-55, the second the rest; what they are multiplied with lies
- * likewise: bf16_in_fp8_order(), f32_in_fp8_order(). */
+/* Converts 64 quantized values to 64 BF16. Unpacking works within quarters, so the first vector has
+ * values 0-7, 16-23, 32-39 and 48-55, the second the rest; the other factor has the same order:
+ * bf16_in_fp8_order(), f32_in_fp8_order(). */
 INLINE void bytes_to_bf16(__m512i out[2], __m512i quantized, __m512i index,
                           const struct byte_tables *t)
 {
@@ -45,7 +45,7 @@ INLINE void fp8_to_bf16(__m512i out[2], const uint8_t *p, const struct byte_tabl
     bytes_to_bf16(out, quantized, quantized, t);
 }
 
-/* 64 floats in four vectors. Words of two BF16 become float32 by their halves: vector 2h + o has
+/* Permutes 64 floats in four vectors. Words of two BF16 become float32 by halves: vector 2h + o has
  * element o of every word of out[h]. */
 INLINE void f32_in_fp8_order(vf x[4])
 {

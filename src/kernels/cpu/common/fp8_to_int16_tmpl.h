@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FP8 weights as int16, and rows that they are multiplied with.
+/* Converts FP8 weights and rows of x to int16.
  *
- * An e4m3 value becomes itself times 16 and as many powers of four as the matrix has room for
- * (cpu_fp8_as_int16.c), to the nearest whole number: where the largest one is 448, all from 1/2 on
- * are exact, and a smaller one is off by 1/32 at most. A block of scales of a row of activations
- * has steps of its own: 128 weights are no longer than 448 sqrt(128), so a row's 128 columns may be
- * 26000 steps long. Scales multiply the sums of blocks, so that a row is packed once for all
- * weights. */
+ * An e4m3 value is multiplied by 16 and as many powers of four as fit for the whole matrix
+ * (cpu_fp8_as_int16.c), and rounded: if the largest value is 448, all from 1/2 on are exact, and
+ * smaller ones are off by at most 1/32. Each block of scales of a row of activations has its own
+ * step: 128 weights have a length of at most 448 sqrt(128), so a row's 128 columns may be 26000
+ * steps long. Scales multiply the sums of blocks, so a row is packed once for all weights. */
 #ifndef EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 #define EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 
@@ -24,8 +23,8 @@ struct e4m3_tables {
 
 #if LANES == 16
 /* An int16 is the product of two bytes: one is looked up by all bits but the sign, the other by the
- * sign and the exponent's upper three bits, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers of
- * four raise exponents by two: then the lookups begin so much later. */
+ * sign and the upper three bits of the exponent, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers
+ * of four raise exponents by two, which shifts the lookups. */
 #define LEFT(e) ((e) >= 8 ? 2 + (e) % 2 : (e) / 7)
 #define RIGHT(e) ((e) < 6 ? 6 - (e) : 0)
 #define FIRST_BYTE(eighths, e) ((((eighths) << LEFT(e)) + (1 << RIGHT(e) >> 1)) >> RIGHT(e))
@@ -60,7 +59,7 @@ INLINE struct e4m3_tables e4m3_tables_load(int powers)
         _mm512_broadcast_i32x4(_mm_unpacklo_epi64(plus, _mm_sub_epi8(_mm_setzero_si128(), plus)))};
 }
 
-/* 64 quantized values → 64 int16, every second one from the first on, then the others. */
+/* Converts 64 quantized values to int16, even positions first, then odd ones. */
 INLINE void e4m3_to_int16(__m512i out[2], __m512i quantized, const struct e4m3_tables *t)
 {
     const __m512i upper = _mm512_gf2p8affine_epi64_epi8(
@@ -71,18 +70,17 @@ INLINE void e4m3_to_int16(__m512i out[2], __m512i quantized, const struct e4m3_t
     out[1] = _mm512_maddubs_epi16(_mm512_andnot_si512(_mm512_set1_epi16(0x00ff), first), second);
 }
 
-/* 32 numbers as e4m3_to_int16() puts them: those of even columns in the lower half, then the
- * others. */
+/* Permutes 32 numbers like e4m3_to_int16(): even columns in the lower half, then odd ones. */
 INLINE __m512i even_before_odd(__m512i words)
 {
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(words)),
                               _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)), 1);
 }
 #else
-/* An e4m3 value is its four leading bits, 1 and three of the fraction (0 before those of a
- * subnormal), times two to the power of its exponent. Multiplied as 2^11 times the former and 4
- * times the latter, of whose product the upper half is kept, rounded. Both are looked up by the
- * exponent; what has less than half a unit has 0. */
+/* An e4m3 value is its significand (1, or 0 for a subnormal, and three fraction bits) times a power
+ * of two by its exponent. It is computed as the rounded upper half of 2^11 times the former
+ * multiplied with 4 times the latter. Both are looked up by the exponent; values below half a unit
+ * get 0. */
 #define POWER(e) ((e) < 16 ? 1 << (e) >> 2 : 0)
 #define POWERS_FROM(e, shift)                                                             \
     {                                                                                     \
@@ -117,7 +115,7 @@ INLINE struct e4m3_tables e4m3_tables_load(int powers)
                                 table_of(upper_bytes[powers])};
 }
 
-/* 32 quantized values → 32 int16: the first eight of either half, then the others. */
+/* Converts 32 quantized values to int16: the first eight of either half, then the others. */
 INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_tables *t)
 {
     const __m256i exponent = _mm256_and_si256(_mm256_srli_epi16(quantized, 3),
@@ -126,7 +124,7 @@ INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_t
                                               _mm256_set1_epi8(0x38));
     const __m256i digits = _mm256_sign_epi8(
         _mm256_or_si256(fraction, _mm256_shuffle_epi8(t->leading, exponent)),
-        quantized); /* -0 is 0, too */
+        quantized); /* -0 becomes 0 */
     const __m256i lower = _mm256_shuffle_epi8(t->lower, exponent),
                   upper = _mm256_shuffle_epi8(t->upper, exponent), none = _mm256_setzero_si256();
     out[0] = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(none, digits),
@@ -136,7 +134,7 @@ INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_t
 }
 #endif
 
-/* What sums are multiplied with for the quantized values' unit. */
+/* Returns the factor of sums for the unit of the quantized values. */
 INLINE float e4m3_int16_scale(int powers)
 {
     return 1.0f / (float)(E4M3_UNIT << 2 * powers);
@@ -144,7 +142,7 @@ INLINE float e4m3_int16_scale(int powers)
 
 enum { BLOCK_VECTORS = FP8_BLOCK / (2 * LANES) };
 
-/* A block of a row, of which n columns are there, in steps of a part of its length. Returns the
+/* Quantizes a block of a row with n columns in steps of 1/length of its length. Returns the
  * step. */
 INLINE float quantize_block(int_vector words[BLOCK_VECTORS], const float *x, size_t n, float length)
 {
@@ -156,7 +154,7 @@ INLINE float quantize_block(int_vector words[BLOCK_VECTORS], const float *x, siz
     return step;
 }
 
-/* The same columns in the order in which quantized values of CPU_K_STEP columns come. */
+/* Permutes the columns to the order of unpacked quantized values of CPU_K_STEP columns. */
 INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
 {
 #if LANES == 16
@@ -176,8 +174,8 @@ INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
 #endif
 }
 
-/* The same where e4m3_to_int16() is given INT16_COLUMNS columns of a weight row, or of each of two:
- * those of a row lie together. */
+/* The same if e4m3_to_int16() gets INT16_COLUMNS columns of one or two weight rows: columns of a
+ * row are adjacent. */
 INLINE void words_in_gemv_order(int_vector words[BLOCK_VECTORS])
 {
 #if LANES == 16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF blocks as float32, 32 values at a time: codes of one byte each by bit operations, widened,
- * times the scale of their sixteen, plus its minimum. Products of codes and scales are exact, so
- * the fused sum has the bits of tensor/gguf_units_tmpl.h. */
+/* Converts GGUF blocks to float32, 32 values at a time: codes of one byte each by bit operations,
+ * widened, times the scale of their sixteen, plus its minimum. Products of codes and scales are
+ * exact, so the fused sum has the bits of tensor/gguf_units_tmpl.h. */
 #ifndef EY_KERNELS_CPU_GGUF_TMPL_H
 #define EY_KERNELS_CPU_GGUF_TMPL_H
 
@@ -12,7 +12,7 @@ enum { GGUF_VECTORS = GGUF_UNIT / LANES };
 
 #if LANES >= 8
 
-/* Codes of a unit, and for each half of them what they are multiplied with and what is added. */
+/* Codes of a unit, with scale and offset of each half. */
 struct gguf_codes {
     __m256i q; /* signed bytes */
     float scale[2], offset[2];
@@ -30,21 +30,21 @@ INLINE __m256i gguf_load_32(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Low halves of sixteen bytes, then high halves. */
+/* Returns the low nibbles of sixteen bytes, then the high ones. */
 INLINE __m256i gguf_nibbles(const uint8_t *p)
 {
     const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(b, 4), b), _mm256_set1_epi8(15));
 }
 
-/* `mask` of each byte after a shift to the right, shifted to the left by `left`. */
+/* Returns (byte >> right & mask) << left of each byte. */
 INLINE __m256i gguf_bits(const uint8_t *p, int right, int mask, int left)
 {
     const __m256i v = _mm256_srl_epi16(gguf_load_32(p), _mm_cvtsi32_si128(right));
     return _mm256_slli_epi16(_mm256_and_si256(v, _mm256_set1_epi8((char)mask)), left);
 }
 
-/* 16 in each byte whose bit of the word is set. */
+/* Returns 16 in each byte whose bit of the word is set, else 0. */
 INLINE __m256i gguf_fifth_bits(const uint8_t *p)
 {
     int32_t word;
@@ -98,7 +98,7 @@ INLINE struct gguf_codes gguf_codes_q2_k(const uint8_t *p, int unit)
 INLINE struct gguf_codes gguf_codes_q3_k(const uint8_t *p, int unit)
 {
     const float d = gguf_half(p + 108);
-    /* without its bit of the mask a code is four less */
+    /* a code whose mask bit is 0 is four less */
     const __m256i high = gguf_bits(p, unit, 1, 2),
                   low = gguf_bits(p + 32 + unit / 4 * 32, unit % 4 * 2, 3, 0);
     struct gguf_codes c = {.q = _mm256_sub_epi8(_mm256_add_epi8(low, high), _mm256_set1_epi8(4))};
@@ -182,14 +182,14 @@ INLINE struct gguf_codes gguf_codes_of(enum dtype dtype, const uint8_t *p, int u
     }
 }
 
-/* Whether a minimum is added; without one a zero keeps its sign. */
+/* Whether a minimum is added; without it a zero keeps its sign. */
 INLINE bool gguf_has_offset(enum dtype dtype)
 {
     return dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q2_K ||
            dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
 }
 
-/* LANES codes from the i-th LANES on. */
+/* Widens codes i · LANES .. +LANES-1 to float32. */
 INLINE vf gguf_widen(__m256i q, int i)
 {
 #if LANES == 16
@@ -224,7 +224,7 @@ INLINE void gguf_load_unit(vf out[GGUF_VECTORS], enum dtype dtype, const uint8_t
 
 #endif
 
-/* n columns of a row from k on, whole units, of a type that is a constant. */
+/* Converts n columns (whole units) of a row from k on; the type is a compile-time constant. */
 INLINE void gguf_row_of(float *out, enum dtype dtype, const uint8_t *data, size_t values,
                         size_t bytes, size_t k, size_t n)
 {
@@ -236,7 +236,7 @@ INLINE void gguf_row_of(float *out, enum dtype dtype, const uint8_t *data, size_
     }
 }
 
-/* Values and bytes of a block, as constants: as tensor/types.def says. */
+/* Values and bytes of a block as constants, as in tensor/types.def. */
 #define FOR_GGUF_TYPES(X) \
     X(Q4_0, 32, 18)       \
     X(Q4_1, 32, 20)       \
@@ -254,7 +254,8 @@ INLINE void gguf_row_of(float *out, enum dtype dtype, const uint8_t *data, size_
     X(GGUF_MXFP4, 32, 17) \
     X(GGUF_NVFP4, 64, 36)
 
-/* n columns of a row from k on: whole units. Not inline: fifteen types are many instructions. */
+/* Converts n columns (whole units) of a row from k on. Not inline: fifteen types are many
+ * instructions. */
 static __attribute__((noinline, unused)) void gguf_to_f32(float *out, const struct tensor *w,
                                                           int64_t row, size_t k, size_t n)
 {

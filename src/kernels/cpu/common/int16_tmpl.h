@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as int16, all of a row in steps of a part of its length. A sum of products of two such
- * rows is at most the product of their lengths (Cauchy and Schwarz), so where these are chosen for
- * it no int32 overflows, whatever the numbers are; sums are exact and come out alike in any order.
- * VNNI multiplies and adds twice as many an instruction as float32 has lanes, as many as BF16; AVX2
- * alone takes two instructions, of which more go at once, for one and a half times float32's rate.
- * What is lost is a small part of what BF16 loses: that keeps 8 bits of each number, of 128 in
- * steps of a 26000th of their length most keep 11. */
+/* Quantizes rows to int16 in steps of a fraction of the row's length. A sum of products of two such
+ * rows is at most the product of their lengths (Cauchy-Schwarz), so with lengths chosen for it no
+ * int32 overflows, whatever the numbers; sums are exact and equal in any order. VNNI does twice as
+ * many multiply-adds per instruction as float32 has lanes, as many as BF16; AVX2 needs two
+ * instructions, of which more run in parallel, for one and a half times float32's rate. The loss is
+ * a small part of BF16's: that keeps 8 bits of each number; of 128 numbers in steps of 1/26000 of
+ * their length most keep 11. */
 #ifndef EY_KERNELS_CPU_INT16_TMPL_H
 #define EY_KERNELS_CPU_INT16_TMPL_H
 

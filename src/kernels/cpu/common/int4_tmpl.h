@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of four-bit weights, group by group. */
+/* Reads rows of 4-bit weights group by group. */
 #ifndef EY_KERNELS_CPU_INT4_TMPL_H
 #define EY_KERNELS_CPU_INT4_TMPL_H
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* A row and, of the group that it is in now, scale and -zero · scale. Values times scale, and that
- * added, are exact: few bits meet. */
+/* A row, with scale and -zero · scale of the current group. Value times scale, plus that, is exact,
+ * because few bits are involved. */
 struct int4_row {
     const uint8_t *nibbles;
     const uint8_t *scales;
@@ -29,7 +29,7 @@ INLINE struct int4_row int4_row_at(const struct cpu_matrix *w, int64_t row)
                              0};
 }
 
-/* BF16, F16 or F32. */
+/* Returns a group's scale, stored as BF16, F16 or F32. */
 INLINE float int4_group_scale(const struct int4_row *r, size_t group)
 {
     uint16_t bits;

@@ -16,7 +16,7 @@ static void accumulate(float *y, const float *sums, const float *more, const flo
     }
 }
 
-/* Four sums side by side, so that the adds do not wait for each other. */
+/* Uses four independent sums to hide the latency of adds. */
 static float sum_shifted(const float *x, size_t n, float minus, bool squares)
 {
     vf acc[4] = {{0}, {0}, {0}, {0}}, shift = splat(minus);
@@ -53,7 +53,7 @@ INLINE vf abs_vf(vf x)
     return (vf)((vi)x & 0x7fffffff);
 }
 
-/* 1 / (1 + e^-x) without overflow: e^-|x| on both sides. */
+/* 1 / (1 + e^-x) without overflow, by e^-|x| for both signs. */
 INLINE vf sigmoid(vf x)
 {
     vf e = exp_vf(-abs_vf(x)), one = splat(1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of LANES floats, their sums and maxima, transposition. What includes it sets LANES to 4,
- * 8 or 16, once a translation unit. */
+/* Vectors of LANES floats, their sums and maxima, transposition. The including file sets LANES to
+ * 4, 8 or 16, once per translation unit. */
 #ifndef EY_KERNELS_CPU_SIMD_TMPL_H
 #define EY_KERNELS_CPU_SIMD_TMPL_H
 
@@ -16,8 +16,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Sums are in registers only if every loop over them is unrolled, and nobody is given their
- * address. */
+/* Sums stay in registers only if every loop over them is unrolled and their address is never
+ * taken. */
 #define UNROLL _Pragma("GCC unroll 32")
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
@@ -42,7 +42,7 @@ INLINE void store_vf(float *p, vf v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* The first n lanes. */
+/* Stores the first n lanes. */
 INLINE void store_first(float *p, vf v, int n)
 {
 #if LANES == 16
@@ -64,7 +64,7 @@ INLINE vf load_bf16(const uint8_t *p)
     return (vf)(__builtin_convertvector(bits, vu) << 16);
 }
 
-/* Lanes are added in halves, then quarters …: one order for every caller. */
+/* Adds lanes in halves, then quarters, and so on: the same order for every caller. */
 INLINE float sum_lanes(vf v)
 {
 #if LANES == 16
@@ -84,9 +84,9 @@ INLINE float sum_lanes(vf v)
 #endif
 }
 
-/* Sums of the lanes of several vectors, side by side: halves of two vectors are added in one step,
- * then quarters of four …, in sum_lanes()'s order. The first `count` lanes are the sums; v is used
- * up. */
+/* Sums the lanes of several vectors: halves of two vectors are added in one step, then quarters of
+ * four, and so on, in sum_lanes()'s order. The first `count` lanes are the sums; v is
+ * overwritten. */
 #if LANES == 16
 #define EIGHTS(a, b)                                                                            \
     __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),      \
@@ -188,7 +188,7 @@ INLINE bool any_above(vf v, float limit)
 }
 
 #if LANES == 16
-/* LANES numbers from i on, zeros from n on. */
+/* Loads LANES numbers from i on, with zeros from n on. */
 INLINE __m512 load_padded(const float *x, size_t i, size_t n)
 {
     if (i + LANES <= n) return _mm512_loadu_ps(x + i);
@@ -275,7 +275,7 @@ INLINE void transpose_floats(vf v[LANES])
 }
 #endif
 
-/* LANES columns of a row from k on, zeros after its end. */
+/* Loads LANES columns of a row from k on, with zeros after its end. */
 INLINE vf x_lanes(const struct packing_args *p, int row, size_t k)
 {
     const float *x = p->x + (size_t)row * p->x_stride;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights and activations as BF16, with AVX-512 and byte permutes (VBMI); shared by matmuls with
- * vectors and with tiles. */
+/* Converts weights and activations to BF16 with AVX-512 and byte permutes (VBMI); shared by matmuls
+ * with vectors and with tiles. */
 #ifndef EY_KERNELS_CPU_TO_BF16_TMPL_H
 #define EY_KERNELS_CPU_TO_BF16_TMPL_H
 
@@ -36,8 +36,8 @@ INLINE struct byte_tables byte_tables_load(enum dtype dtype)
         {_mm512_loadu_si512(integer_high), _mm512_loadu_si512(integer_high + 64)}};
 }
 
-/* From 64 on the exponent is 133, so twice the magnitude is the lower byte; those below are looked
- * up in the first halves of the tables. */
+/* From 64 on the exponent is 133, so the lower byte is twice the magnitude; smaller magnitudes are
+ * looked up in the first halves of the tables. */
 INLINE void int8_to_bf16(__m512i out[2], __m512i quantized, const struct byte_tables *t)
 {
     const __m512i index = _mm512_abs_epi8(quantized), sign = _mm512_set1_epi8((char)0x80);
@@ -57,7 +57,7 @@ INLINE void bf16_in_fp8_order(__m512i v[2])
     v[0] = first;
 }
 
-/* 64 weights from column k on, of which n < 64 may be there only; zeros after them. */
+/* Loads 64 weights from column k on, only n < 64 of which may exist, with zeros after them. */
 INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
                            const struct byte_tables *t, size_t n)
 {
@@ -73,7 +73,8 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
     }
 }
 
-/* The BF16 of all sixteen quantized values of the row's group, as a table for 16-bit permutes. */
+/* Returns the BF16 of all sixteen quantized values of the row's group, as a table for 16-bit
+ * permutes. */
 INLINE __m512i int4_table(const struct int4_row *r)
 {
     const __m512 quantized = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -89,8 +90,8 @@ INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
     return _mm512_permutexvar_epi16(q, table);
 }
 
-/* 64 weights from column k, a multiple of 64, on, of which the last 32 may not be there; zeros for
- * them. *table is of the group before. */
+/* Loads 64 weights from column k on, a multiple of 64, with zeros for the last 32 if they do not
+ * exist. *table must hold the previous group's values. */
 INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t group, size_t k,
                       size_t n)
 {
@@ -108,7 +109,8 @@ INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t
     out[1] = int4_to_bf16(r->nibbles + k / 2 + 16, *table);
 }
 
-/* 32 columns of a row from k on, times their scale, as BF16. `low`: what the nearest BF16 leave. */
+/* Converts 32 columns of a row from k on, times their scale, to BF16. `low`: returns the rounding
+ * remainders instead. */
 INLINE __m512i bf16_half_step(const struct packing_args *p, const float *x, size_t k, __m512 factor,
                               bool low)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls with BF16 dot products (AVX512-BF16): what GEMV (gemv_words_tmpl.h) and GEMM
- * (gemm_words_tmpl.h) do with weights as BF16. A word is two of them. */
+/* Matmuls with BF16 dot products (AVX512-BF16): the parts of GEMV (gemv_words_tmpl.h) and GEMM
+ * (gemm_words_tmpl.h) for weights as BF16. A word is two BF16. */
 #ifndef EY_KERNELS_CPU_WORDS_BF16_TMPL_H
 #define EY_KERNELS_CPU_WORDS_BF16_TMPL_H
 
@@ -9,22 +9,22 @@
 #include "kernels/cpu/common/to_bf16_tmpl.h"
 #include "kernels/cpu/gemv/gemv_streams_tmpl.h"
 
-/* How the templates name what is here. */
+/* The templates add this suffix to names. */
 #define WORDS(name) name##_bf16
 
 enum {
     WORD_COLUMNS = 2,
-    STEP_VECTORS = CPU_K_STEP / (WORD_COLUMNS * LANES), /* of words */
-    ROWS_DECODED = 4,                                   /* in registers */
+    STEP_VECTORS = CPU_K_STEP / (WORD_COLUMNS * LANES), /* vectors of words of a step */
+    ROWS_DECODED = 4,                                   /* weight rows decoded into registers */
     BF12_ROWS_AT_ONCE = ROWS_DECODED,
-    GEMV_TO_L2 = 1, /* where weights are prefetched */
+    GEMV_TO_L2 = 1, /* weights are prefetched into the L2 cache */
     SCALED_WORD_FLOATS = 2,
     MAX_PANEL_BYTES = 768 << 10
 };
 
 /* ---- x ---- */
 
-/* CPU_K_STEP columns of a row times their scale, in the order of the weights, as words. */
+/* Stores CPU_K_STEP columns of a row times their scale, in the order of the weights, as words. */
 INLINE void store_x_words_bf16(float *out, const struct packing_args *p, int row, size_t k)
 {
     __m512i words[STEP_VECTORS];
@@ -51,7 +51,7 @@ INLINE size_t decoded_columns_bf16(enum dtype dtype)
     return CPU_K_STEP;
 }
 
-/* NaNs of FP8 come out as such. */
+/* Nothing to check: decoding keeps FP8 NaNs. */
 INLINE void look_for_nan_bf16(struct decoder_bf16 *d, enum dtype dtype, const uint8_t *const *w,
                               int n, size_t k)
 {
@@ -80,8 +80,8 @@ INLINE vf dot_bf16(vf acc, __m512i w, const uint16_t *x)
     return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)_mm512_loadu_si512(x));
 }
 
-/* acc[n, streams] += CPU_K_STEP columns of the n rows of x from k on times those of `count` weight
- * rows, which are from stream `first` on. */
+/* acc[n, streams] += CPU_K_STEP columns from k on of the n rows of x times those of `count` weight
+ * rows, beginning with stream `first`. */
 INLINE void gemv_bf12_step_bf16(vf *acc, const decoded *wv, const struct gemv_args *t, size_t k,
                                 const struct weight_streams *p, int first, int count, int n)
 {
@@ -108,7 +108,7 @@ INLINE void gemv_step_bf16(vf *acc, const decoded *wv, enum dtype dtype, const s
 
 struct int4_stream_bf16 {
     struct int4_row row;
-    __m512i table; /* of its group */
+    __m512i table; /* values of the current group */
 };
 
 INLINE struct int4_stream_bf16 int4_stream_at_bf16(const struct cpu_matrix *w, int64_t row)
@@ -116,14 +116,14 @@ INLINE struct int4_stream_bf16 int4_stream_at_bf16(const struct cpu_matrix *w, i
     return (struct int4_stream_bf16){int4_row_at(w, row), _mm512_setzero_si512()};
 }
 
-/* Columns of a step. */
+/* Returns the columns of a step. */
 INLINE size_t int4_columns_bf16(size_t group)
 {
     (void)group;
     return CPU_K_STEP;
 }
 
-/* int4_step() does. */
+/* int4_step() enters groups itself. */
 INLINE void int4_enter_step_bf16(struct int4_stream_bf16 *s, size_t group, size_t k)
 {
     (void)s;
@@ -179,7 +179,7 @@ INLINE void x_packed_words_bf16(vf out[MAX_PACKED_VECTORS], const struct packing
     f32_in_fp8_order(out);
 }
 
-/* n words of two float32 each, times a factor. */
+/* Converts n words of two float32 each, times a factor. */
 INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, size_t n,
                        float factor)
 {
@@ -196,7 +196,7 @@ INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, s
             out + i, there, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
     }
 }
-/* Words at .. at+n-1 of all, times their scale. */
+/* Converts words at .. at+n-1 of all, times their scale. */
 INLINE void scale_words_bf16(uint32_t *out, const float *x, size_t all, size_t at, size_t n,
                              float scale)
 {
@@ -210,7 +210,7 @@ INLINE vf fma_word_bf16(vf sum, vf w, const uint32_t *x)
 
 /* ---- GEMM: panels ---- */
 
-/* 64 columns of a weight row from column k on, zeros after its end. */
+/* Loads 64 columns of a weight row from k on, with zeros after its end. */
 INLINE void panel_bf16_step(__m512i out[2], const struct cpu_matrix *w, int64_t row, size_t k,
                             const struct byte_tables *tables)
 {
@@ -220,12 +220,12 @@ INLINE void panel_bf16_step(__m512i out[2], const struct cpu_matrix *w, int64_t 
     load_bf16_step(out, w->tensor.dtype, in, tables, (size_t)w->tensor.cols - k);
 }
 
-/* What a panel's LANES rows are read from. */
+/* The source of a panel's LANES rows. */
 struct panel_rows_bf16 {
     const struct cpu_matrix *w;
     int64_t row;
-    size_t n;                       /* of them that are there */
-    const struct bf12_block *strip; /* NULL: they are read where they are stored */
+    size_t n;                       /* rows that exist */
+    const struct bf12_block *strip; /* the BF12 block, or NULL to read the stored rows */
     uint32_t outlier;
     struct int4_row int4[LANES];
     __m512i table[LANES];
@@ -254,7 +254,7 @@ static void panel_rows_enter_bf16(struct panel_rows_bf16 *r, int64_t row, size_t
         r->outlier++;
 }
 
-/* 64 columns of all rows from k on, zeros where there are none. */
+/* Loads 64 columns of all rows from k on, with zeros for missing ones. */
 INLINE void panel_words_bf16(float (*words)[LANES * STEP_VECTORS], struct panel_rows_bf16 *r,
                              size_t k)
 {

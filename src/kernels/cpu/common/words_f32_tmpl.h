@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls in float32: what GEMV (gemv_words_tmpl.h) and GEMM (gemm_words_tmpl.h) do with weights of
- * any dtype as float32. A word is one of them. */
+/* Matmuls in float32: the parts of GEMV (gemv_words_tmpl.h) and GEMM (gemm_words_tmpl.h) for
+ * weights of any dtype as float32. A word is one float32. */
 #ifndef EY_KERNELS_CPU_WORDS_F32_TMPL_H
 #define EY_KERNELS_CPU_WORDS_F32_TMPL_H
 
@@ -13,22 +13,22 @@
 #include "kernels/cpu/common/bf12_decode_tmpl.h"
 #endif
 
-/* How the templates name what is here. */
+/* The templates add this suffix to names. */
 #define WORDS(name) name##_f32
 
 enum {
     WORD_COLUMNS = 1,
-    STEP_VECTORS = CPU_K_STEP / LANES,  /* of words */
-    ROWS_DECODED = LANES == 16 ? 4 : 2, /* in registers */
+    STEP_VECTORS = CPU_K_STEP / LANES,  /* vectors of words of a step */
+    ROWS_DECODED = LANES == 16 ? 4 : 2, /* weight rows decoded into registers */
     BF12_ROWS_AT_ONCE = 1,
-    GEMV_TO_L2 = 0, /* where weights are prefetched */
+    GEMV_TO_L2 = 0, /* weights are prefetched into the L1 cache */
     SCALED_WORD_FLOATS = 1,
     MAX_PANEL_BYTES = 3 << 20
 };
 
 /* ---- x ---- */
 
-/* CPU_K_STEP columns of a row, in the order of the weights. */
+/* Loads CPU_K_STEP columns of a row in the order of the weights. */
 INLINE void x_unscaled_words(vf out[STEP_VECTORS], const struct packing_args *p, int row, size_t k)
 {
     for (size_t i = 0; i < STEP_VECTORS; i++)
@@ -56,7 +56,7 @@ INLINE void store_x_words_f32(float *out, const struct packing_args *p, int row,
 #define IS_LUT(dtype) ((void)(dtype), false)
 #endif
 
-/* What decoding needs, and what FP8 rows without lookups are like: NaNs do not come out of it. */
+/* State of decoding. Without lookups, FP8 NaNs are lost in decoding, so they are recorded here. */
 struct decoder_f32 {
     magnitudes most;
 #ifdef HAVE_VBMI
@@ -81,7 +81,7 @@ INLINE size_t decoded_columns_f32(enum dtype dtype)
     return IS_LUT(dtype) ? CPU_K_STEP : STEP;
 }
 
-/* Looks at columns k .. k + CPU_K_STEP - 1 of n rows. */
+/* Checks columns k .. k + CPU_K_STEP - 1 of n rows for NaN. */
 INLINE void look_for_nan_f32(struct decoder_f32 *d, enum dtype dtype, const uint8_t *const *w,
                              int n, size_t k)
 {
@@ -113,7 +113,7 @@ INLINE void decode_columns_f32(decoded out, enum dtype dtype, const uint8_t *p,
 }
 
 #ifdef HAVE_VBMI
-/* For several FMAs: compilers would rather read it once for each. */
+/* Loads once for several FMAs: compilers would load again for each. */
 INLINE vf load_once(const float *p)
 {
     vf x = load_vf(p);
@@ -141,8 +141,8 @@ INLINE void gemv_lut_step(vf *acc, const decoded *wv, const struct gemv_args *t,
 }
 #endif
 
-/* acc[n, streams] += decoded_columns_f32() of the n rows of x from k on times those of `count`
- * weight rows, which are from stream `first` on. */
+/* acc[n, streams] += decoded_columns_f32() columns from k on of the n rows of x times those of
+ * `count` weight rows, beginning with stream `first`. */
 INLINE void gemv_step_f32(vf *acc, const decoded *wv, enum dtype dtype, const struct gemv_args *t,
                           size_t k, const struct weight_streams *p, int first, int count, int n)
 {
@@ -170,7 +170,7 @@ INLINE void gemv_step_f32(vf *acc, const decoded *wv, enum dtype dtype, const st
 
 #if LANES >= 8
 
-/* Vector i of 64 columns. */
+/* Returns vector i of 64 columns. */
 INLINE vf bf16_words_to_f32(const bf12_vector *words, int i)
 {
 #if LANES == 16
@@ -186,7 +186,7 @@ INLINE vf bf16_words_to_f32(const bf12_vector *words, int i)
 }
 
 /* acc[n, streams] += columns k .. k + CPU_K_STEP - 1 of the n rows of x times those of `count`
- * weight rows, which are from stream `first` on. */
+ * weight rows, beginning with stream `first`. */
 INLINE void gemv_bf12_step_f32(vf *acc, const bf12_vector (*wv)[BF12_VECTORS],
                                const struct gemv_args *t, size_t k, const struct weight_streams *p,
                                int first, int count, int n)
@@ -211,7 +211,7 @@ INLINE void gemv_bf12_step_f32(vf *acc, const bf12_vector (*wv)[BF12_VECTORS],
 
 /* ---- GEMV: four-bit weights ---- */
 
-/* LANES four-bit values as numbers. */
+/* Loads LANES 4-bit values as float32. */
 INLINE vf load_int4(const uint8_t *p)
 {
 #if LANES == 16
@@ -241,7 +241,7 @@ INLINE struct int4_stream_f32 int4_stream_at_f32(const struct cpu_matrix *w, int
     return (struct int4_stream_f32){int4_row_at(w, row)};
 }
 
-/* Columns of a step: a group's. */
+/* Returns the columns of a step, which is a group. */
 INLINE size_t int4_columns_f32(size_t group)
 {
     return group;
@@ -323,7 +323,8 @@ INLINE vf fma_word_f32(vf sum, vf w, const uint32_t *x)
 
 #if LANES >= 8
 
-/* 64 columns of LANES rows, of which n are there; false: they are read where they are stored. */
+/* Decodes 64 columns of LANES rows, n of which exist; returns false if the block is
+ * uncompressed. */
 static bool unpack_bf12_rows(float (*out)[CPU_K_STEP], const struct cpu_matrix *w, int64_t row,
                              size_t n, size_t k)
 {
@@ -349,7 +350,8 @@ static bool unpack_bf12_rows(float (*out)[CPU_K_STEP], const struct cpu_matrix *
 #endif
 
 #ifdef HAVE_VBMI
-/* 64 columns of LANES rows, of which n are there, as `cols` columns are; zeros for the others. */
+/* Decodes 64 columns of LANES rows, n rows and `cols` columns of which exist, with zeros for the
+ * others. */
 INLINE void unpack_fp8_step(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride, size_t n,
                             size_t cols)
 {
@@ -366,7 +368,7 @@ INLINE void unpack_fp8_step(float (*out)[CPU_K_STEP], const uint8_t *in, size_t 
 }
 #endif
 
-/* 64 columns of a weight row from k on, without their scales, zeros after its end. */
+/* Decodes 64 columns of a weight row from k on without scales, with zeros after its end. */
 static void unpack_weights(float *out, const struct cpu_matrix *w, int64_t row, size_t k)
 {
     const size_t cols = (size_t)w->tensor.cols,
@@ -386,8 +388,7 @@ static void unpack_weights(float *out, const struct cpu_matrix *w, int64_t row, 
     memset(out + n, 0, (CPU_K_STEP - n) * sizeof(float));
 }
 
-/* The same of LANES rows, all of which are there, as all columns are; false: there is a NaN among
- * them. */
+/* The same for LANES complete rows; returns false if there is a NaN among them. */
 INLINE bool unpack_full_rows(float (*out)[CPU_K_STEP], const uint8_t *in, size_t stride,
                              enum dtype dtype)
 {
@@ -405,7 +406,7 @@ INLINE bool unpack_full_rows(float (*out)[CPU_K_STEP], const uint8_t *in, size_t
     return dtype != DTYPE_F8_E4M3 || !has_nan_e4m3(most);
 }
 
-/* 64 columns of LANES rows, of which n are there. */
+/* Decodes 64 columns of LANES rows, n of which exist. */
 INLINE void unpack_step(float (*out)[CPU_K_STEP], const struct cpu_matrix *w, int64_t row, size_t n,
                         size_t k)
 {
@@ -414,7 +415,7 @@ INLINE void unpack_step(float (*out)[CPU_K_STEP], const struct cpu_matrix *w, in
                         k * dtype_size(w->tensor.dtype);
 #if LANES >= 8
     if (w->bf12 && n && unpack_bf12_rows(out, w, row, n, k))
-        return; /* without a row there may be no strip */
+        return; /* without a row there may be no block */
 #endif
 #ifdef HAVE_VBMI
     if (w->tensor.dtype == DTYPE_F8_E4M3) {
@@ -436,11 +437,11 @@ INLINE void unpack_step(float (*out)[CPU_K_STEP], const struct cpu_matrix *w, in
     }
 }
 
-/* What a panel's LANES rows are read from. */
+/* The source of a panel's LANES rows. */
 struct panel_rows_f32 {
     const struct cpu_matrix *w;
     int64_t row;
-    size_t n; /* of them that are there */
+    size_t n; /* rows that exist */
 };
 
 INLINE struct panel_rows_f32 panel_rows_of_f32(const struct cpu_matrix *w)

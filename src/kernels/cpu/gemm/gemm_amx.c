@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMM in BF16 with tiles (AMX). A tile product adds 32 products to each of 16 x 16 sums.
  *
- * Weights are the rows of the first factor, so that rows in place and decoded ones are the same;
- * packed rows of the input are the columns of the second, whose layout wants pairs of elements: [32
+ * Weights are the rows of the first factor, so stored and decoded rows have the same layout. Packed
+ * rows of the input are the columns of the second factor, which needs pairs of elements: [32
  * columns of k][16 rows, or twice 16][16 pairs of columns][16 rows][2]. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 /* ---- packing ---- */
 
-/* Columns of the second factor: remainders make two of one row. */
+/* Returns the columns of the second factor: with remainders a row takes two. */
 static int packed_columns_of(const struct packing_args *p)
 {
     return p->two_pass ? 2 * p->n : p->n;
 }
 
-/* Rows first .. first+15 of values and then remainders, zeros after them; from 32 columns of k to
- * the next are `step` elements. */
+/* Packs rows first .. first+15 of values and then remainders, with zeros after them; each 32
+ * columns of k are `step` elements apart. */
 INLINE void pack_columns(uint16_t *out, const struct packing_args *p, int first, size_t step)
 {
     int n = packed_columns_of(p);
@@ -44,12 +44,12 @@ void cpu_pack_gemm_amx(void *out, const struct packing_args *p)
 
 /* ---- matmul ---- */
 
-/* Columns of k that are multiplied with all weights of a panel before the next ones are: packed
- * rows stay in the first-level cache. */
+/* Columns of k that are multiplied with all weights of a panel before the next ones, so that packed
+ * rows stay in the L1 cache. */
 enum {
     L1_KC = 512,
     SCALE_STEPS = FP8_BLOCK / AMX_K,
-    NR = 2 * AMX_ROWS, /* a pair of strips, whose sums with CPU_AMX_MR rows of x are four tiles */
+    NR = 2 * AMX_ROWS, /* a pair of strips, whose sums with CPU_AMX_MR rows of x fill four tiles */
     PAIR_SUMS = NR * CPU_AMX_MR
 };
 
@@ -58,7 +58,7 @@ static size_t l1_kc_columns(size_t k, size_t k0)
     return k - k0 < L1_KC ? k - k0 : L1_KC;
 }
 
-/* Columns k0 .. of one strip, a step at a time; what is beyond the last column is zero. */
+/* Packs columns from k0 on of one strip, a step at a time, with zeros beyond the last column. */
 INLINE void panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
                         size_t k, enum dtype dtype, const struct byte_tables *tables)
 {
@@ -78,7 +78,7 @@ static void int4_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t 
         load_int4_tiles(out, &s, i, (size_t)w->tensor.cols - i, 2 * AMX_TILE);
 }
 
-/* A BF12 block; false: it is read where it is stored. */
+/* Decodes a BF12 block; returns false if it is uncompressed. */
 static bool bf12_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, size_t k0,
                              size_t k)
 {
@@ -95,7 +95,8 @@ static bool bf12_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t 
     return true;
 }
 
-/* As gemm() goes by: [blocks of k][pairs of strips][32 columns of k][2 strips][16 rows][32]. */
+/* Packs a panel in the order in which gemm() reads it: [blocks of k][pairs of strips][32 columns of
+ * k][2 strips][16 rows][32]. */
 void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t begin,
                         size_t k)
 {
@@ -117,21 +118,21 @@ void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int 
     }
 }
 
-/* Sums of a pair of strips with up to 16, or up to 32 packed rows: tiles 0 and 1, 2 and 3. */
-#define TILE_STEP(w, x)                                                                       \
-    do {                                                                                      \
-        _tile_stream_loadd(                                                                   \
-            4, w,                                                                             \
-            64); /* used once: it leaves its place in the first-level cache to packed rows */ \
-        _tile_loadd(6, x, 64);                                                                \
-        _tile_dpbf16ps(0, 4, 6);                                                              \
-        _tile_stream_loadd(5, (w) + AMX_TILE, 64);                                            \
-        _tile_dpbf16ps(1, 5, 6);                                                              \
-        if (wide) {                                                                           \
-            _tile_loadd(7, (x) + AMX_TILE, 64);                                               \
-            _tile_dpbf16ps(2, 4, 7);                                                          \
-            _tile_dpbf16ps(3, 5, 7);                                                          \
-        }                                                                                     \
+/* Computes sums of a pair of strips with up to 16 or up to 32 packed rows: tiles 0 and 1, 2 and
+ * 3. */
+#define TILE_STEP(w, x)                                                                         \
+    do {                                                                                        \
+        _tile_stream_loadd(                                                                     \
+            4, w, 64); /* used once, so it should not displace packed rows from the L1 cache */ \
+        _tile_loadd(6, x, 64);                                                                  \
+        _tile_dpbf16ps(0, 4, 6);                                                                \
+        _tile_stream_loadd(5, (w) + AMX_TILE, 64);                                              \
+        _tile_dpbf16ps(1, 5, 6);                                                                \
+        if (wide) {                                                                             \
+            _tile_loadd(7, (x) + AMX_TILE, 64);                                                 \
+            _tile_dpbf16ps(2, 4, 7);                                                            \
+            _tile_dpbf16ps(3, 5, 7);                                                            \
+        }                                                                                       \
     } while (0)
 
 INLINE void store_sum_tiles(float *sums, bool wide)
@@ -159,9 +160,9 @@ INLINE void gemm_strip_pair(float *sums, const uint16_t *w, const uint16_t *x, s
     store_sum_tiles(sums, wide);
 }
 
-/* Sums of one block of scales, which are to be added to those of all, times their scale. */
+/* Sums of one block of scales, which are still to be scaled and added. */
 struct pending_scale {
-    float *to; /* NULL: none */
+    float *to; /* NULL if nothing is pending */
     const float *sums;
     float scale;
 };
@@ -176,7 +177,7 @@ INLINE void add_quarter(const struct pending_scale *p, int quarter, bool wide)
                                                     _mm512_loadu_ps(p->to + i)));
 }
 
-/* Tiles work on one block of scales while vectors add the sums of the one before. */
+/* Tiles work on one block of scales while vectors add the sums of the previous one. */
 INLINE void gemm_strip_pair_scaled(struct pending_scale *last, float (*buffer)[PAIR_SUMS],
                                    float *sums, const uint16_t *w, const uint16_t *x, size_t k,
                                    const float *scale, bool wide)
@@ -252,7 +253,7 @@ void cpu_gemm_amx(float *sums, const struct gemm_args *b)
 void cpu_store_gemm_amx(float *out, size_t out_stride, const float *sums, int n_w, int first,
                         int n_x)
 {
-    (void)first; /* all of a tile */
+    (void)first; /* stores all rows of a tile */
     for (int row = 0; row < n_w; row += AMX_ROWS)
         for (int at = 0; at < n_x; at += AMX_ROWS) {
             const float *tile = sums + row / NR * PAIR_SUMS + at / AMX_ROWS * 512 +

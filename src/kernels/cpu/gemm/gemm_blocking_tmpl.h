@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How GEMM kernels block their operands: micro-panels of NR weight rows, M-blocks of MR rows of x;
- * gemm_words_tmpl.h says why. */
+ * gemm_words_tmpl.h explains why. */
 #ifndef EY_KERNELS_CPU_GEMM_BLOCKING_TMPL_H
 #define EY_KERNELS_CPU_GEMM_BLOCKING_TMPL_H
 
@@ -13,13 +13,13 @@ enum {
     NR = 2 * LANES, /* weight rows whose sums with MR rows of x stay in registers */
     MR = LANES == 16  ? 12
          : LANES == 8 ? 6
-                      : 4,           /* of the input, at most */
-    M_TILE_ROWS = CPU_GEMM_MAX_ROWS, /* of a packed tile: they share what is read of a panel */
+                      : 4,           /* most rows of x */
+    M_TILE_ROWS = CPU_GEMM_MAX_ROWS, /* rows of a packed tile, which share reads of a panel */
     TILE_SUMS = M_TILE_ROWS * CPU_N_BLOCK
 };
 
-/* The phase that does what lane l of gemv() does, and the reverse: the bits of one are the reversed
- * bits of the other. */
+/* Returns the phase that corresponds to lane l of gemv(), or the reverse: their bits are
+ * reversed. */
 INLINE size_t phase_of_lane(size_t lane)
 {
     size_t phase = 0;
@@ -28,7 +28,7 @@ INLINE size_t phase_of_lane(size_t lane)
     return phase;
 }
 
-/* n rows in as few M-blocks as possible, of about the same size. */
+/* Returns the fewest M-blocks for n rows; they have about the same size. */
 INLINE int n_m_blocks(int n)
 {
     return (n + MR - 1) / MR;
@@ -39,21 +39,20 @@ INLINE int m_block_begin(int n, int m_block)
     return n * m_block / n_m_blocks(n);
 }
 
-/* Sums of a tile on all levels, and a phase of its rows. */
+/* Returns the floats for sums of a tile on all levels, and a phase of its rows. */
 static inline size_t gemm_sums_size(size_t width)
 {
     return DEPTH * TILE_SUMS + M_TILE_ROWS * width / LANES;
 }
 
-/* What is prefetched, so many bytes for two steps: the M-block's next phase and the next
- * micro-panel. */
+/* Prefetch pointers and bytes per two steps: the M-block's next phase and the next micro-panel. */
 struct gemm_prefetch {
     const char *from[2];
     size_t step[2];
 };
 
-/* One instance of `call` for each number of rows of an M-block, so that its sums stay in registers.
- */
+/* One instance of `call` for each number of rows of an M-block, so that its sums stay in
+ * registers. */
 #define MR_CASE(call, rows) \
     case rows: call((rows < MR ? rows : MR)); break;
 /* clang-format off */

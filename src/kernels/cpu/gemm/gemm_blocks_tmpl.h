@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM (many rows of x) with weights that share scales in groups, as int16 (block_words_tmpl.h).
- * Sums of a group are exact and are added in the order of gemv_blocks_tmpl.h.
+/* GEMM (many rows of x) with weights with scales in groups, as int16 (block_words_tmpl.h). Sums of
+ * a group are exact, and are added in the order of gemv_blocks_tmpl.h.
  *
- * Of each 256 columns a packed tile has [M-block]([pairs of columns and of sums of 32 columns]
- * [rows of the M-block, 2] int16), then a step for each row; a panel [micro-panel]([pairs of a
- * group][NR, 2] int16, then a scale for each weight row) of each group, and of minima the same as
- * of a group of eight pairs. Pairs of a sub of 32 columns come as its lanes do. */
+ * For each 256 columns a packed tile has [M-block]([pairs of columns and of sums of 32 columns]
+ * [rows of the M-block, 2] int16), then a step for each row. A panel has for each group
+ * [micro-panel]([pairs of the group][NR, 2] int16, then a scale for each weight row); minima are
+ * stored like a group of eight pairs. Pairs of a sub of 32 columns have the order of its lanes. */
 #ifndef EY_KERNELS_CPU_GEMM_BLOCKS_TMPL_H
 #define EY_KERNELS_CPU_GEMM_BLOCKS_TMPL_H
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM (many rows of x) in int16 (int16_tmpl.h), with FP8 weights or, for images, with BF16 ones.
- * Block by block of scales the sums are exact, so they are those of few rows in whatever order they
- * come, and blocks are added in theirs.
+/* GEMM (many rows of x) in int16 (int16_tmpl.h), with FP8 weights or, for images, BF16 ones. Sums
+ * of a block of scales are exact in any order, and blocks are added in the order of GEMV, so the
+ * bits are the same.
  *
  * A packed tile is, block by block, [M-block][pairs of columns][rows of the M-block, 2] int16, then
- * a step for each row; a panel [block][micro-panel]([pairs of columns][NR, 2] int16, then a step
- * for each weight row). Pairs come in the order in which quantized values are unpacked. */
+ * a step for each row. A panel is [block][micro-panel]([pairs of columns][NR, 2] int16, then a step
+ * for each weight row). Pairs have the order of unpacked quantized values. */
 #ifndef EY_KERNELS_CPU_GEMM_INT16_TMPL_H
 #define EY_KERNELS_CPU_GEMM_INT16_TMPL_H
 
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
-enum { W_BLOCK_LENGTH = 80000 /* of a block of a weight row: times X_BLOCK_LENGTH below 2^31 */ };
+enum {
+    W_BLOCK_LENGTH = 80000 /* steps of a block of a weight row: times X_BLOCK_LENGTH below 2^31 */
+};
 
 INLINE size_t block_pairs(size_t k, size_t padded)
 {
@@ -21,14 +23,14 @@ INLINE size_t block_pairs(size_t k, size_t padded)
 
 /* ---- packing ---- */
 
-/* Of the block that begins with column k in a tile of n rows: bytes. */
+/* Returns the byte offset of the block that begins with column k in a tile of n rows. */
 static size_t x_offset_int16(size_t k, int n)
 {
     return k / FP8_BLOCK * (size_t)n * (FP8_BLOCK * sizeof(uint16_t) + sizeof(float));
 }
 
-/* LANES rows' words from column LANES · i on become columns, each of which goes to n places of
- * `out`, `stride` apart. */
+/* Transposes LANES rows' words from column LANES · i on and stores each column n times in `out`,
+ * `stride` apart. */
 INLINE void store_int16_columns(uint32_t *out, size_t stride, int_vector (*words)[BLOCK_VECTORS],
                                 size_t i, int n)
 {
@@ -40,7 +42,7 @@ INLINE void store_int16_columns(uint32_t *out, size_t stride, int_vector (*words
         store_first((float *)(void *)(out + l * stride), column[l], n);
 }
 
-/* The rows of an M-block become columns. */
+/* Packs an M-block: its rows become columns. */
 static void pack_int16_m_block(uint32_t *out, float *steps, const struct packing_args *p, size_t k,
                                int begin, int n)
 {
@@ -73,15 +75,15 @@ static void pack_gemm_int16(void *out, const struct packing_args *p)
 
 /* ---- panels ---- */
 
-/* Where LANES rows from `at` on of block k of a panel begin; their steps follow the strip's last
- * pair. */
+/* Returns the address of LANES rows from `at` on of block k of a panel; their steps follow the
+ * strip's last pair. */
 INLINE uint32_t *panel_offset(void *panel, size_t k, size_t pairs, size_t strips, size_t at)
 {
     const size_t before = (k / 2 + k / FP8_BLOCK) * strips + at / NR * (pairs + 1);
     return (uint32_t *)panel + before * NR + at % NR;
 }
 
-/* 2 · LANES quantized values of a weight row from column k on, zeros after its end. */
+/* Loads 2 · LANES quantized values of a weight row from k on, with zeros after its end. */
 INLINE int_vector load_fp8_padded(const struct cpu_matrix *w, int64_t row, size_t k)
 {
     uint8_t some[sizeof(int_vector)] = {0};
@@ -96,12 +98,12 @@ INLINE int_vector load_fp8_padded(const struct cpu_matrix *w, int64_t row, size_
     else if (k % CPU_K_STEP == 0) {
         __builtin_prefetch(in + CPU_PREFETCH_BYTES);
         __builtin_prefetch(in + LANES * cols, 0, 2);
-    } /* too many places for processors to read ahead in */
+    } /* too many streams for hardware prefetchers */
     memcpy(&quantized, in, sizeof(quantized));
     return quantized;
 }
 
-/* A block of a weight row of FP8 as int16. */
+/* Converts a block of an FP8 weight row to int16. */
 INLINE void fp8_block_words(int_vector words[BLOCK_VECTORS], const struct cpu_matrix *w,
                             int64_t row, size_t k, size_t pairs, const struct e4m3_tables *tables)
 {
@@ -109,7 +111,7 @@ INLINE void fp8_block_words(int_vector words[BLOCK_VECTORS], const struct cpu_ma
         e4m3_to_int16(words + i, load_fp8_padded(w, row, k + i * 2 * LANES), tables);
 }
 
-/* The same of BF16, whose steps are its own. Returns the step. */
+/* Converts a block of a BF16 weight row, which has its own step. Returns the step. */
 INLINE float bf16_block_words(int_vector words[BLOCK_VECTORS], const struct cpu_matrix *w,
                               int64_t row, size_t k)
 {
@@ -228,7 +230,7 @@ static void gemm_int16(float *sums, const struct gemm_args *b)
     for (size_t k = 0, pairs; k < b->k; k += 2 * pairs, x += (pairs + 1) * n) {
         pairs = block_pairs(k, b->k);
         const float *steps = (const float *)(const void *)(x + pairs * n);
-        /* what is prefetched: a share of the next block's rows, and of the next micro-panel */
+        /* prefetches a share of the next block's rows and of the next micro-panel */
         struct gemm_prefetch next = {
             {(const char *)(x + (pairs + 1) * n), NULL},
             {2 * n * sizeof(uint32_t) / (strips * m_blocks), 2 * NR * sizeof(uint32_t) / m_blocks}};

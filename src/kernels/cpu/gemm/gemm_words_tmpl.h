@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM (many rows of x) in float32, or with pairs of BF16 where HAVE_BF16, with panels of decoded
+/* GEMM (many rows of x) in float32, or with pairs of BF16 if HAVE_BF16, with panels of decoded
  * weights.
  *
  * GEMV has columns in lanes: lane l adds every LANES-th word of two rows, and the lanes are added
  * at the end. Here the lanes are weight rows, and a lane of GEMV becomes a k-phase: LANES phases,
  * whose sums are added in the order of sum_lanes_of(). Nothing is added across lanes, and a phase
- * reads a LANES-th of the rows, which fits into the first-level cache. Phases run in the order of
- * that tree of sums, so that at most DEPTH sums are pending. A word is a float32, or two BF16.
+ * reads a LANES-th of the rows, which fits into the L1 cache. Phases run in the order of that
+ * summation tree, so at most DEPTH sums are pending. A word is a float32, or two BF16.
  *
  * Packed rows are [M-block][phase][steps][rows of the M-block] words, panels are
- * [phase][micro-panel][steps][NR] words. Rows whose weights have scales are packed as float32 and
- * scaled a phase at a time, before they are rounded, as GEMV does. */
+ * [phase][micro-panel][steps][NR] words. Rows for weights with scales are packed as float32 and
+ * scaled a phase at a time before rounding, as in GEMV. */
 #ifndef EY_KERNELS_CPU_GEMM_WORDS_TMPL_H
 #define EY_KERNELS_CPU_GEMM_WORDS_TMPL_H
 
@@ -23,8 +23,8 @@
 
 /* ---- packing ---- */
 
-/* LANES words of each row of an M-block, rows as columns: what each phase reads of them at `step`.
- */
+/* Stores LANES words of each row of an M-block, transposed: what each phase reads of them at
+ * `step`. */
 INLINE void store_phases(float *m_block, vf words[LANES], size_t step, size_t steps, int n)
 {
     transpose_floats(words);
@@ -77,7 +77,7 @@ static void pack_panel_words(void *out, const struct cpu_matrix *w, int64_t row,
     }
 }
 
-/* A phase of an M-block, n words, times the scales of `block` words each. */
+/* Multiplies a phase of an M-block, n words, by its scales, one per `block` words. */
 INLINE void scale_phase(uint32_t *out, const float *x, size_t n, size_t block, const float *scale)
 {
     for (size_t at = 0, many; at < n; at += many, scale++) {
@@ -88,18 +88,18 @@ INLINE void scale_phase(uint32_t *out, const float *x, size_t n, size_t block, c
 
 /* ---- matmul ---- */
 
-/* The same address, but compilers do not know: what is read there once more goes into a product
- * without a load of its own. */
+/* Returns the same address, hidden from the compiler, so that a repeated read becomes a memory
+ * operand and not a shared load. */
 INLINE const uint32_t *same_address(const uint32_t *x)
 {
     __asm__("" : "+r"(x));
     return x;
 }
 
-/* acc[n][2] += a step of a micro-panel times those of n rows. Where FMAs take a word of memory for
- * all lanes, nearly every row's word is read in that way, from `again`, the same place, for the
- * second product: few instructions are left besides the FMAs. Every sixth row's is not: there is
- * time for as many reads as there are FMAs. */
+/* acc[n][2] += a step of a micro-panel times those of n rows. If FMAs can broadcast a word from
+ * memory, the second product of nearly every row reads its word through `again`, the same address,
+ * which leaves few instructions besides the FMAs. Every sixth row loads it to a register, because
+ * there are only as many reads as FMAs. */
 INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n)
 {
     vf w0 = load_vf(w), w1 = load_vf(w + LANES);
@@ -109,8 +109,8 @@ INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uin
     }
 }
 
-/* One phase of a micro-panel with n packed rows. sums: of level 0; pending sums of lower levels are
- * added to it. Steps are even. */
+/* Computes one phase of a micro-panel with n packed rows. sums: of level 0; pending sums of lower
+ * levels are added to it. Steps are even. */
 INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint32_t *x,
                          size_t steps, int n, const struct gemm_prefetch *next)
 {
@@ -148,7 +148,7 @@ INLINE void gemm_m_block_of(float *sums, unsigned phase, const float *w, const u
 /* A tile's rows, M-block by M-block. */
 struct m_block {
     size_t begin, n;
-    const uint32_t *x; /* of this phase, scaled */
+    const uint32_t *x; /* words of this phase, scaled */
     struct gemm_prefetch next;
 };
 
@@ -172,7 +172,7 @@ static void gemm_words(float *sums, const struct gemm_args *b)
     const size_t steps = b->k / (WORD_COLUMNS * LANES), strips = ((size_t)b->n_w + NR - 1) / NR;
     const size_t n = (size_t)n_m_blocks(b->n_x),
                  share = 2 * NR * sizeof(float) /
-                         n; /* of the next micro-panel, which each M-block prefetches */
+                         n; /* bytes of the next micro-panel that each M-block prefetches */
     struct m_block m_blocks[M_TILE_ROWS / MR + 1] = {{0}};
     const float *w = b->w;
     for (int i = 0; i < (int)n; i++) {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (few rows of x) with weights as they lie in the file, with tiles (AMX). Tiles load from
- * memory only, so FP8 and four-bit rows are unpacked into the first-level cache, a step or two of
- * 64 columns ahead: a load right after the store would stall.
+/* GEMV (few rows of x) with stored weights and tiles (AMX). Tiles load only from memory, so FP8 and
+ * 4-bit rows are unpacked into the L1 cache, a step or two of 64 columns ahead: a load right after
+ * the store would stall.
  *
- * A strip of 16 weight rows is read column by column, 16 streams at once. Hardware prefetchers
- * follow long streams, and one stream a page, so the rows of a strip are as far apart as there are
- * rows: the rows between them, of the next strips, continue each stream.
+ * A strip of 16 weight rows is read column by column, in 16 streams. Hardware prefetchers follow
+ * long streams, one per page, so the rows of a strip are as far apart as possible: the rows between
+ * them, of the next strips, continue each stream.
  *
- * Packed rows lie [columns of k, two by two][rows][2]: as narrow as they are few. */
+ * Packed rows are [columns of k, in pairs][rows][2], only as wide as the number of rows. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 enum {
     STEP_WEIGHTS = AMX_ROWS * CPU_K_STEP,
     MAX_BLOCKS_BESIDE = 4,
-    STREAM_PREFETCH_BYTES = 3200,      /* bytes, of rows in few places */
-    BF12_STREAM_PREFETCH_BYTES = 3072, /* of BF12 blocks */
+    STREAM_PREFETCH_BYTES = 3200,      /* prefetch distance of rows in few streams */
+    BF12_STREAM_PREFETCH_BYTES = 3072, /* prefetch distance of BF12 blocks */
     HEAD_LINES = offsetof(struct bf12_block, outlier) / 64 +
-                 1 /* of such a strip, and its first outliers */
+                 1 /* lines of a block's header and its first outliers */
 };
 
 /* ---- packed rows ---- */
 
-/* Pairs of columns of one row, `columns` pairs apart. */
+/* Stores pairs of columns of one row, `columns` pairs apart. */
 INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
 {
     uint32_t pairs[CPU_K_STEP / 2], *to = (uint32_t *)(void *)out;
@@ -30,7 +30,7 @@ INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
         to[i * columns] = pairs[i];
 }
 
-/* Blocks that a tile has side by side, for rows of k bytes against n packed ones. */
+/* Returns the blocks that a tile has side by side for rows of k bytes against n packed ones. */
 static size_t blocks_beside(size_t k, int n)
 {
     size_t most = 1;
@@ -42,7 +42,8 @@ static size_t blocks_beside(size_t k, int n)
 
 void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, size_t end)
 {
-    size_t n = (size_t)p->n, columns = p->two_pass ? 2 * n : n; /* remainders make two of one row */
+    size_t n = (size_t)p->n,
+           columns = p->two_pass ? 2 * n : n; /* with remainders a row takes two */
     size_t beside = p->weights_8bit ? blocks_beside(p->width, (int)columns) : 1;
     for (size_t i = 0; i < columns; i++)
         for (size_t k = begin; k < end; k += CPU_K_STEP) {
@@ -58,16 +59,16 @@ void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, si
 
 /* ---- weights ---- */
 
-/* n of the weight rows from w on, every `stride` bytes. */
+/* A strip: n weight rows from w on, `stride` bytes apart. */
 struct weight_strip {
-    const uint8_t *w, *next; /* next: of the strip that comes then; NULL: not known */
+    const uint8_t *w, *next; /* next: the following strip; NULL if unknown */
     size_t stride, row_bytes;
     int n;
-    const float *scale[AMX_ROWS]; /* of rows of FP8 */
+    const float *scale[AMX_ROWS]; /* block scales of FP8 rows */
     struct int4_strip int4;
 };
 
-/* Rows from one of a strip to the next, when `left` rows are left. */
+/* Returns the distance between a strip's rows, when `left` rows are left. */
 static int rows_apart(int left, int rows)
 {
     int apart = 1;
@@ -76,8 +77,8 @@ static int rows_apart(int left, int rows)
     return apart;
 }
 
-/* At most `rows` of the tile's, from `row` on; strips begin with rows first .. first + apart - 1,
- * and then after all of theirs. */
+/* Sets up a strip of at most `rows` rows from `row` on; strips begin with rows first .. first +
+ * apart - 1, and then after all of theirs. */
 INLINE void weight_strip_at(struct weight_strip *s, const struct gemv_args *t, int first, int row,
                             int apart, int rows)
 {
@@ -90,7 +91,7 @@ INLINE void weight_strip_at(struct weight_strip *s, const struct gemv_args *t, i
     s->next = next < t->n_w ? t->w + (size_t)next * t->w_stride : t->next;
 }
 
-/* Prefetches what is some way on in each place. */
+/* Prefetches a fixed distance ahead in each stream. */
 INLINE void prefetch_strip(const struct weight_strip *s, size_t at, size_t lines)
 {
     const uint8_t *ahead = s->w + at + CPU_PREFETCH_BYTES;
@@ -121,8 +122,8 @@ INLINE void decode_strip_step(uint16_t *out, struct weight_strip *s, size_t k, e
 
 /* ---- matmul ---- */
 
-/* Tile 0 += 64 columns of weights, `row` bytes from row to row, the second 32 at w + half, times
- * packed rows. */
+/* Tile 0 += 64 columns of weights times packed rows; weight rows are `row` bytes apart, the second
+ * 32 columns at w + half. */
 INLINE void amx_step(const void *w, size_t half, size_t row, const uint16_t *x, int n_x)
 {
     const size_t x_row = 4 * (size_t)n_x;
@@ -148,7 +149,7 @@ INLINE void gemv_strip_decoded(const struct gemv_args *t, struct weight_strip *s
     amx_step(decoded[turn], AMX_TILE * sizeof(uint16_t), 64, x, t->n_x);
 }
 
-/* 16 rows of BF16 as they lie. */
+/* Multiplies 16 stored rows of BF16. */
 INLINE void gemv_strip_bf16(const struct gemv_args *t, const struct weight_strip *s)
 {
     const uint16_t *x = t->x;
@@ -158,7 +159,7 @@ INLINE void gemv_strip_bf16(const struct gemv_args *t, const struct weight_strip
     }
 }
 
-/* The sums of a strip's n rows, `stride` apart, to out[x][rows, `apart` from each other]. */
+/* Stores the sums of a strip's n rows, `stride` apart, to out[x][rows, `apart` from each other]. */
 INLINE void store_strip(float *out, size_t out_stride, const float *sums, int stride, int n_x,
                         int apart, int n)
 {
@@ -167,7 +168,7 @@ INLINE void store_strip(float *out, size_t out_stride, const float *sums, int st
             out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * stride + b];
 }
 
-/* Rows of any dtype but those of bytes. */
+/* Multiplies rows of any dtype but 8-bit ones. */
 INLINE void gemv_strips(float *out, size_t out_stride, const struct gemv_args *t)
 {
     struct byte_tables tables = byte_tables_load(t->dtype);
@@ -194,8 +195,8 @@ INLINE void gemv_strips(float *out, size_t out_stride, const struct gemv_args *t
 
 /* ---- BF12 blocks (bf12.h) ---- */
 
-/* Sums of n <= 2 strips from `row` of the matrix on, [strip][row][n_x]: two are read in two
- * streams. */
+/* Computes sums of n <= 2 strips from `row` of the matrix on, [strip][row][n_x]: two are read in
+ * two streams. */
 INLINE void gemv_bf12_blocks_amx(float sums[][AMX_ROWS * AMX_ROWS], const struct gemv_args *t,
                                  int64_t row, const int n)
 {
@@ -212,7 +213,7 @@ INLINE void gemv_bf12_blocks_amx(float sums[][AMX_ROWS * AMX_ROWS], const struct
         const uint8_t *ahead = step + BF12_STREAM_PREFETCH_BYTES < end
                                    ? step + BF12_STREAM_PREFETCH_BYTES
                                    : step + BF12_STREAM_PREFETCH_BYTES + (size_t)(n - 1) * strip;
-        const size_t line = k / CPU_K_STEP; /* of the heads of the strips that come then */
+        const size_t line = k / CPU_K_STEP; /* line of the next strips' headers */
         if (line < 2 * HEAD_LINES)
             __builtin_prefetch((const char *)(s + n + line / HEAD_LINES) + line % HEAD_LINES * 64);
         if (k) {
@@ -246,7 +247,7 @@ INLINE void gemv_bf12_blocks_amx(float sums[][AMX_ROWS * AMX_ROWS], const struct
     amx_memory(sums);
 }
 
-/* One that is read where it is stored. */
+/* Multiplies a block that is stored uncompressed. */
 static void gemv_uncompressed_amx(float *sums, const struct gemv_args *t, int row, int n)
 {
     const struct byte_tables tables = byte_tables_load(DTYPE_BF16);
@@ -282,27 +283,28 @@ INLINE void gemv_bf12_amx(float *out, size_t out_stride, const struct gemv_args 
     }
 }
 
-/* ---- rows of bytes: FP8 and int8 ----
+/* ---- 8-bit rows: FP8 and int8 ----
  *
- * Memory gives most to few long streams, so where there are few packed rows a tile has only some
- * weight rows, and of each several blocks of columns side by side: row (j, i) of it is block j of
- * weight row i, column (j, x) of what it meets is block j of packed row x. Of their products only
- * those of equal blocks are wanted. Of each block a row is read two lines at a time, as they lie.
- * Blocks are those of FP8's scales; int8 rows, whose scale comes last, have as many, with 1
- * for a scale. */
+ * Memory bandwidth is highest with few long streams, so with few packed rows a tile has only some
+ * weight rows, and several blocks of columns of each side by side: tile row (j, i) is block j of
+ * weight row i, and column (j, x) of the other factor is block j of packed row x. Only products of
+ * equal blocks are used. Of each block a row is read two lines at a time in stored order. Blocks
+ * are those of FP8's scales; int8 rows, whose scale is applied last, use the same blocks with scale
+ * 1. */
 
 enum {
     GROUP_WEIGHTS = AMX_ROWS * FP8_BLOCK,
-    GROUP_ROW = FP8_BLOCK, /* elements from row to row of decoded tiles: 64 columns' two and the
-                              next 64 columns' lie side by side */
+    GROUP_ROW = FP8_BLOCK, /* elements between rows of decoded tiles: two tiles of 64 columns and
+                              those of the next 64 columns */
     FOLD_LANES = 8
 };
 
-/* What unusual quantized values become, by their low six bits: subnormals, and NaN. */
+/* Results for unusual quantized values (subnormals and NaN), by their low six bits. */
 #define UNUSUAL(F) SUBNORMALS(F), [63] = F(0x7fc0)
 static const uint8_t unusual_low[64] = {UNUSUAL(LOW_BYTE)}, unusual_high[64] = {UNUSUAL(HIGH_BYTE)};
 
-/* Magnitudes below 8, and 127: an affine map takes those, and no others, to 0xee and above. */
+/* Finds magnitudes below 8, and 127: an affine map takes those, and no others, to 0xee and
+ * above. */
 INLINE __mmask64 unusual_e4m3(__m512i quantized)
 {
     const __m512i ranked = _mm512_gf2p8affine_epi64_epi8(
@@ -310,10 +312,10 @@ INLINE __mmask64 unusual_e4m3(__m512i quantized)
     return _mm512_cmpgt_epu8_mask(ranked, _mm512_set1_epi8((char)0xed));
 }
 
-/* fp8_to_bf16() of 64 quantized values without turns of the port that looks bytes up, but for
- * unusual ones: bits of normal numbers are XORs of bits of their values. BF16's exponent is e4m3's
- * plus 120, so of its upper seven bits the first is e's first, the next four are the contrary of
- * that, then come the second and third of e; the fourth and m lead the other byte. */
+/* fp8_to_bf16() of 64 quantized values without use of the byte-permute port, except for unusual
+ * values: bits of normal numbers are XORs of bits of their values. BF16's exponent is e4m3's plus
+ * 120, so of its upper seven bits the first is e's first, the next four its inverse, then come the
+ * second and third of e; the fourth and m lead the other byte. */
 INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
 {
     const __m512i high = _mm512_gf2p8affine_epi64_epi8(quantized,
@@ -324,8 +326,8 @@ INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
     out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* The same of any quantized values. Of weights that are spread like a bell and fill the range one
- * in ten thousand is unusual. */
+/* The same for any quantized values. Of normally distributed weights that use the range, one in ten
+ * thousand is unusual. */
 static __attribute__((noinline, cold)) void any_e4m3_to_bf16(uint16_t *first, uint16_t *second,
                                                              const uint8_t *p)
 {
@@ -342,7 +344,7 @@ static __attribute__((noinline, cold)) void any_e4m3_to_bf16(uint16_t *first, ui
     _mm512_store_si512(second, _mm512_unpackhi_epi8(low, high));
 }
 
-/* n lines, 64 quantized values each, of a row; prefetches as many `ahead`. */
+/* Decodes n lines of 64 quantized values of a row; prefetches as many `ahead`. */
 INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, const int n,
                          enum dtype dtype, const struct byte_tables *tables)
 {
@@ -366,16 +368,16 @@ INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, 
                              w + i * CPU_K_STEP);
 }
 
-/* The columns of `beside` blocks of AMX_ROWS / beside weight rows, from `at` on; prefetches the
- * lines some way on in every place. */
+/* Decodes the columns of `beside` blocks of AMX_ROWS / beside weight rows from `at` on; prefetches
+ * a fixed distance ahead in every stream. */
 INLINE void decode_fp8_group(uint16_t *out, const struct weight_strip *s, size_t at,
                              const int beside, enum dtype dtype, const struct byte_tables *tables)
 {
     const int rows = AMX_ROWS / beside;
     const int halves = beside > 1 || at + CPU_K_STEP < s->row_bytes ? 2 : 1;
     const bool last = at + CPU_PREFETCH_BYTES >= s->row_bytes;
-    /* in few places that is of the rows that follow there, so at their ends of what is there
-     * already */
+    /* with few streams the following rows continue each stream, so the end prefetches data that is
+     * already there */
     const uint8_t *ahead = beside > 1 ? s->w + STREAM_PREFETCH_BYTES
                            : !last    ? s->w + CPU_PREFETCH_BYTES
                            : s->next  ? s->next + CPU_PREFETCH_BYTES - s->row_bytes
@@ -389,7 +391,7 @@ INLINE void decode_fp8_group(uint16_t *out, const struct weight_strip *s, size_t
     amx_memory(out);
 }
 
-/* The sums of a block of scales are added to those of all, [row][n_x], and begin again. */
+/* Adds the sums of a block of scales to the totals [row][n_x] and resets them. */
 INLINE void fold_sums(float *sums, float scale, int n_x)
 {
     float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
@@ -402,9 +404,9 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
     _tile_zero(0);
 }
 
-/* Sums of two blocks of scales from number `at` on, [block, row][block, x], times the scales of
- * each row are added to sums[row][FOLD_LANES]. Only what is wanted is touched: what lies next to it
- * may be numbers that take a hundred times as long to add. */
+/* Adds sums of two blocks of scales from number `at` on, [block, row][block, x], times the scales
+ * of each row, to sums[row][FOLD_LANES]. Touches only wanted sums: the others may be denormals,
+ * which take a hundred times as long to add. */
 INLINE void fold_two(float *sums, const float *block, const float *const *scale, size_t at, int n_x)
 {
     const int rows = AMX_ROWS / 2, row = 2 * n_x;
@@ -419,7 +421,7 @@ INLINE void fold_two(float *sums, const float *block, const float *const *scale,
         }
 }
 
-/* Four floats of each of four rows. */
+/* Loads four floats of each of four rows. */
 INLINE __m512 four_by_four(const float *a, const float *b, const float *c, const float *d)
 {
     const __m512 first = _mm512_insertf32x4(_mm512_castps128_ps512(_mm_loadu_ps(a)),
@@ -427,7 +429,7 @@ INLINE __m512 four_by_four(const float *a, const float *b, const float *c, const
     return _mm512_insertf32x4(_mm512_insertf32x4(first, _mm_loadu_ps(c), 2), _mm_loadu_ps(d), 3);
 }
 
-/* Of block j, a constant; four rows lie side by side, so those of one packed row are whole. */
+/* Folds block j, a constant; four rows are side by side, so those of one packed row are whole. */
 #define FOLD_BLOCK(j)                                                                              \
     do {                                                                                           \
         const float *from = block + (j) * (4 * row + n_x);                                         \
@@ -437,7 +439,7 @@ INLINE __m512 four_by_four(const float *a, const float *b, const float *c, const
         total = _mm512_mask3_fmadd_ps(all, _mm512_permute_ps(factors, (j)*0x55), total, wanted);   \
     } while (0)
 
-/* The same of four blocks, added to total[row][four x]. */
+/* The same for four blocks, added to total[row][four x]. */
 INLINE __m512 fold_four(__m512 total, const float *block, const float *const *scale, size_t at,
                         int n_x)
 {
@@ -460,12 +462,12 @@ INLINE __m512 fold_beside(__m512 total, float *sums, const float *block, const f
     return total;
 }
 
-/* Sums to [row][4] of four blocks side by side, [row][FOLD_LANES] of two, [row][n_x] of one. They
- * are folded a turn later, when they have reached the cache. */
+/* Stores sums to [row][4] of four blocks side by side, [row][FOLD_LANES] of two, [row][n_x] of one.
+ * They are folded one iteration later, when they have reached the cache. */
 INLINE void gemv_8bit_strip(float *sums, const struct gemv_args *t, const struct weight_strip *s,
                             const int beside, enum dtype dtype, const struct byte_tables *tables)
 {
-    const size_t blocks = dtype == DTYPE_I8 ? 0 : 1; /* from one block's scale to the next one's */
+    const size_t blocks = dtype == DTYPE_I8 ? 0 : 1; /* distance between block scales */
     uint16_t decoded[2][GROUP_WEIGHTS] __attribute__((aligned(64)));
     float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
     const int columns = beside * t->n_x;
@@ -498,7 +500,7 @@ INLINE void gemv_8bit_strip(float *sums, const struct gemv_args *t, const struct
     if (beside == 4) _mm512_store_ps(sums, total);
 }
 
-/* Multipliers of rows `apart` from each other, the first of them row `row` of the tile. */
+/* Sets the scales of rows `apart` from each other, beginning with row `row` of the tile. */
 INLINE void strip_scales(struct weight_strip *s, const struct gemv_args *t, int row, int apart)
 {
     static const float ones[MAX_BLOCKS_BESIDE] = {1, 1, 1, 1};
@@ -534,7 +536,7 @@ INLINE void gemv_8bit_beside(float *out, size_t out_stride, const struct gemv_ar
     }
 }
 
-/* A block of scales after the other. */
+/* Multiplies one block of scales after the other. */
 INLINE void gemv_8bit_blocks(float *out, size_t out_stride, const struct gemv_args *t,
                              enum dtype dtype)
 {

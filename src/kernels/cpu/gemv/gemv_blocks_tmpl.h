@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (few rows of x) with weights that share scales in groups (block_words_tmpl.h).
+/* GEMV (few rows of x) with weights with scales in groups (block_words_tmpl.h).
  *
  * Eight weight rows at a time, 256 columns of one after the other: a vector of sums for each row,
- * or each row and load where lanes are groups. Then sums of the eight rows lie side by side, become
- * floats and are multiplied with their scales.
+ * or for each row and load if lanes are groups. Then the sums of the eight rows are placed side by
+ * side, converted to float and multiplied by their scales.
  *
- * Packed rows lie one after the other, as [columns] int16, then as a step for each row and block,
- * then as the sums of 32 columns in three bytes each, which minima are multiplied with. */
+ * Packed rows are consecutive: [columns] int16, then a step for each row and block, then the sums
+ * of 32 columns in three bytes each, with which minima are multiplied. */
 #ifndef EY_KERNELS_CPU_GEMV_BLOCKS_TMPL_H
 #define EY_KERNELS_CPU_GEMV_BLOCKS_TMPL_H
 

@@ -2,9 +2,9 @@
 /* GEMV (few rows of x) with FP8 weights in int16 (fp8_to_int16_tmpl.h).
  *
  * A vector holds 32 columns of each of INT16_VECTOR_ROWS weight rows, and so does a vector of their
- * sums: with AVX-512 half as many have to be added across lanes at the end of a block. Packed rows
- * lie one after the other, as [padded] int16 in the order in which quantized values are unpacked,
- * then as [blocks, SUM_VECTORS] steps. */
+ * sums: with AVX-512 only half as many must be added across lanes at the end of a block. Packed
+ * rows are consecutive: [padded] int16 in the order of unpacked quantized values, then [blocks,
+ * SUM_VECTORS] steps. */
 #ifndef EY_KERNELS_CPU_GEMV_INT16_TMPL_H
 #define EY_KERNELS_CPU_GEMV_INT16_TMPL_H
 
@@ -13,13 +13,13 @@
 
 enum {
     INT16_VECTOR_ROWS = LANES / 8,
-    INT16_VECTORS_DECODED = LANES / 8, /* whose weights are in registers */
-    INT16_COLUMNS = CPU_K_STEP / 2,    /* of a row that are unpacked together */
+    INT16_VECTORS_DECODED = LANES / 8, /* vectors decoded into registers */
+    INT16_COLUMNS = CPU_K_STEP / 2,    /* columns of a row unpacked together */
     SUM_VECTORS = 8,                   /* vectors that are added up together */
-    X_VECTOR = 16                      /* columns of x against half of an unpacked vector */
+    X_VECTOR = 16                      /* columns of x per half of an unpacked vector */
 };
 
-/* Weight rows whose sums with n rows of x leave registers for what is decoded: NR. */
+/* NR: weight rows whose sums with n rows of x leave enough registers for decoding. */
 #define GEMV_INT16_NR(n) (LANES == 16 ? (n) <= 4 ? 8 : 4 : (n) <= 2 ? 4 : 2)
 
 static void pack_gemv_int16(void *out, const struct packing_args *p)
@@ -27,7 +27,7 @@ static void pack_gemv_int16(void *out, const struct packing_args *p)
     float *steps = (float *)(void *)((uint16_t *)out + (size_t)p->n * p->padded);
     memset(steps, 0,
            (p->padded + FP8_BLOCK - 1) / FP8_BLOCK * SUM_VECTORS *
-               sizeof(*steps)); /* lanes nobody wants are multiplied, too, and slow where they hold
+               sizeof(*steps)); /* unused lanes are multiplied too, which is slow if they hold
                                    denormals */
     for (int i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->padded; k += FP8_BLOCK) {
@@ -45,8 +45,8 @@ static void pack_gemv_int16(void *out, const struct packing_args *p)
 
 #if LANES == 16
 
-/* Sums of the halves of up to SUM_VECTORS vectors of whole numbers, side by side: of the lower
- * halves of the first four, of their upper ones, then of the others. v is used up. */
+/* Sums the halves of up to SUM_VECTORS integer vectors: the lower halves of the first four, their
+ * upper halves, then the others. v is overwritten. */
 INLINE __m512i sum_int_lanes(__m512i *v, int count)
 {
 #define PAIR_UP_INTS(first, second)                                               \
@@ -62,7 +62,7 @@ INLINE __m512i sum_int_lanes(__m512i *v, int count)
     return v[0];
 }
 
-/* Of the sums: which of SUM_VECTORS vectors a lane is of, and which of its rows. */
+/* Return the vector among SUM_VECTORS, and the row, to which a lane of the sums belongs. */
 INLINE int vector_of_lane(int lane)
 {
     return lane / 8 * 4 + lane % 4;
@@ -73,7 +73,7 @@ INLINE int row_of_lane(int lane)
     return lane / 4 % 2;
 }
 
-/* The steps of the rows of x that lanes are of, from vector `first` on, where a row has 2^shift. */
+/* Returns the steps of x for the lanes of vectors from `first` on, if a row has 2^shift vectors. */
 INLINE vf lane_steps(const float *steps, int first, int shift)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7);
@@ -96,7 +96,7 @@ INLINE __m512i load_x_vector(const uint16_t *x)
 
 #else
 
-/* Sums of the lanes of up to SUM_VECTORS vectors, side by side; v is used up. */
+/* Sums the lanes of up to SUM_VECTORS vectors; v is overwritten. */
 INLINE __m256i sum_int_lanes(__m256i *v, int count)
 {
     UNROLL
@@ -144,7 +144,7 @@ INLINE __m256i load_x_vector(const uint16_t *x)
 /* ---- matmul ---- */
 
 /* acc[n, vectors] += INT16_COLUMNS columns from k on of the n rows times those of
- * INT16_VECTORS_DECODED vectors of weight rows, from vector `first` on. */
+ * INT16_VECTORS_DECODED vectors of weight rows, beginning with vector `first`. */
 INLINE void gemv_int16_step(int_vector *acc, const int_vector (*wv)[2], const struct gemv_args *t,
                             size_t k, int vectors, int first, int n)
 {
@@ -163,7 +163,7 @@ INLINE void gemv_int16_step(int_vector *acc, const int_vector (*wv)[2], const st
     }
 }
 
-/* The same of all `vectors` of weight rows. */
+/* The same for all `vectors` of weight rows. */
 INLINE void gemv_int16_columns(int_vector *acc, const uint8_t *const *w, const struct gemv_args *t,
                                size_t k, int vectors, int n, const struct e4m3_tables *tables)
 {
@@ -177,7 +177,7 @@ INLINE void gemv_int16_columns(int_vector *acc, const uint8_t *const *w, const s
     }
 }
 
-/* Of vectors `first` and following, `all` in total; `vectors` are of a row of x. */
+/* Stores the sums of vectors from `first` on, `all` in total; `vectors` belong to each row of x. */
 INLINE void store_int16_sums(float *out, size_t out_stride, vf sums, int first, int all,
                              int vectors, const struct weight_streams *p, const struct gemv_args *t)
 {
@@ -229,7 +229,7 @@ INLINE void gemv_int16_streams(float *out, size_t out_stride, const struct gemv_
         store_int16_sums(out, out_stride, sums[i / SUM_VECTORS], i, all, vectors, &p, t);
 }
 
-/* All weight rows, in so many streams. */
+/* Multiplies all weight rows in the given number of streams. */
 INLINE void gemv_int16_tile(float *out, size_t out_stride, const struct gemv_args *t, int n,
                             bool to_l2)
 {
@@ -246,7 +246,7 @@ static void gemv_int16(float *out, size_t out_stride, const struct gemv_args *t)
 }
 
 #if LANES == 16
-/* Weights are prefetched into the second-level cache. */
+/* Prefetches weights into the L2 cache. */
 static void gemv_int16_to_l2(float *out, size_t out_stride, const struct gemv_args *t)
 {
 #define GEMV_INT16_TO_L2(rows) gemv_int16_tile(out, out_stride, t, rows, true)

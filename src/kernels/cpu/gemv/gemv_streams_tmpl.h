@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How GEMV kernels stream weights in place.
  *
- * A block of weight rows is read by several streams, each of which walks its share of the rows, one
- * after the other: hardware prefetchers follow a few long streams by themselves, but a single
- * stream does not saturate memory, and two in one page defeat them. Software prefetch covers the
- * rest. */
+ * A block of weight rows is read in several streams, each of which reads its share of the rows, one
+ * after the other: hardware prefetchers follow a few long streams, but a single stream does not
+ * saturate memory, and two in one page defeat them. Software prefetch covers the rest. */
 #ifndef EY_KERNELS_CPU_GEMV_STREAMS_TMPL_H
 #define EY_KERNELS_CPU_GEMV_STREAMS_TMPL_H
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
 enum {
-    GEMV_MR = LANES == 16 ? 8 : 4,    /* rows of x, at most */
-    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* weight rows whose sums with them stay in registers */
+    GEMV_MR = LANES == 16 ? 8 : 4,    /* most rows of x */
+    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* most weight rows whose sums with them stay in registers */
 };
 
-/* NR for n rows of x, a stream each, which leaves registers for what is decoded. */
+/* NR for n rows of x, one stream each, which leaves registers for decoding. */
 #define GEMV_NR(n)                 \
     (LANES == 4   ? GEMV_MAX_NR    \
      : LANES == 8 ? (n == 1   ? 8  \
@@ -25,9 +24,9 @@ enum {
      : n <= 5     ? 4              \
                   : 2)
 
-/* AMD's processors, which BF16 vectors are for, have few lines on their way to the first-level
- * cache: prefetched into the second-level one, earlier, weights arrive at 36 instead of 31 GB/s
- * (two cores of a Zen 4). Intel's lose a tenth by that. */
+/* AMD's processors, for which the BF16 kernels are, have few line fill buffers of the L1 cache:
+ * prefetched earlier into the L2 cache, weights arrive at 36 instead of 31 GB/s (two cores of a Zen
+ * 4). Intel's lose a tenth by that. */
 INLINE void prefetch_weights(const uint8_t *p, bool to_l2)
 {
     if (to_l2)
@@ -36,8 +35,8 @@ INLINE void prefetch_weights(const uint8_t *p, bool to_l2)
         __builtin_prefetch(p + CPU_PREFETCH_BYTES);
 }
 
-/* The weight rows that are read now: one every `stride`, from `row` on. Rows past the last one are
- * the last one again. */
+/* The weight rows being read: one every `stride`, from `row` on. Rows past the end repeat the last
+ * one. */
 struct weight_streams {
     int row, stride, n;
 };
@@ -65,8 +64,8 @@ INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t l
         prefetch_weights(w[a] + at + 64 * i, to_l2);
 }
 
-/* LANES rows of a panel are read side by side, too many streams for hardware prefetchers.
- * Prefetches what comes next in a row, and the same columns of the row that follows it. */
+/* Prefetches the next part of a row and the same columns of the row that follows it: LANES rows of
+ * a panel are read side by side, too many streams for hardware prefetchers. */
 INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) {
@@ -75,7 +74,7 @@ INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
     }
 }
 
-/* Adds lanes [n][streams] and stores them to out[n][rows]; v is used up. */
+/* Adds lanes [n][streams] and stores the sums to out[n][rows]; v is overwritten. */
 static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t out_stride, vf *v,
                                                               const struct weight_streams *p,
                                                               const struct gemv_args *t, int n)
@@ -92,7 +91,7 @@ static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t
     }
 }
 
-/* `call` with the number of rows as a constant, from 1 to GEMV_MR. */
+/* Calls `call` with the number of rows as a constant, from 1 to GEMV_MR. */
 #if LANES == 16
 #define FOR_GEMV_ROWS(n, call) \
     switch (n) {               \
@@ -115,7 +114,7 @@ static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t
     }
 #endif
 
-/* One instance a number of rows, so that the sums stay in registers. */
+/* One instance per number of rows, so that the sums stay in registers. */
 #define GEMV_INSTANCE(body, dtype, rows)                                                          \
     for (int stride = (t->n_w + GEMV_NR(rows) - 1) / GEMV_NR(rows), row = 0; row < stride; row++) \
         body(out, out_stride, t, (struct weight_streams){row, stride, GEMV_NR(rows)}, dtype,      \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV in float32, or with pairs of BF16 where HAVE_BF16: few rows of x against weights in place,
- * which takes as long as reading the weights. Packed rows lie one after the other. */
+/* GEMV in float32, or with pairs of BF16 if HAVE_BF16: few rows of x against stored weights,
+ * limited by reading the weights. Packed rows are consecutive. */
 #ifndef EY_KERNELS_CPU_GEMV_WORDS_TMPL_H
 #define EY_KERNELS_CPU_GEMV_WORDS_TMPL_H
 
@@ -10,7 +10,7 @@
 #include "kernels/cpu/common/words_f32_tmpl.h"
 #endif
 
-enum { LINE_NIBBLES = 128 }; /* four-bit values of 64 bytes */
+enum { LINE_NIBBLES = 128 }; /* 4-bit values of 64 bytes */
 
 static void pack_gemv_words(void *out, const struct packing_args *p)
 {
@@ -23,7 +23,7 @@ static void pack_gemv_words(void *out, const struct packing_args *p)
 
 /* ---- the end: sums to the output ---- */
 
-/* Makes sums NaN where their rows have NaNs. */
+/* Sets the sums of rows with NaNs to NaN. */
 static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w,
                                                const struct weight_streams *p,
                                                const struct gemv_args *t, int n)
@@ -37,7 +37,7 @@ static __attribute__((noinline)) void mark_nan(vf *sums, const uint8_t *const *w
     }
 }
 
-/* nan_codes: rows of FP8 of which some have NaNs; NULL: there are none. */
+/* nan_codes: FP8 rows some of which have NaNs, or NULL. */
 INLINE void store_streams(float *out, size_t out_stride, const vf *acc,
                           const uint8_t *const *nan_codes, const struct weight_streams *p,
                           const struct gemv_args *t, int n)
@@ -52,7 +52,7 @@ INLINE void store_streams(float *out, size_t out_stride, const vf *acc,
 
 /* ---- rows of any dtype ---- */
 
-/* acc[n, streams] += decoded_columns() from k on. */
+/* acc[n, streams] += decoded_columns() columns from k on. */
 INLINE void gemv_columns(vf *acc, const uint8_t *const *w, const struct WORDS(decoder) * d,
                          enum dtype dtype, const struct gemv_args *t, size_t k,
                          const struct weight_streams *p, int n)
@@ -123,10 +123,10 @@ static void gemv_bf16_rows(float *out, size_t out_stride, const struct gemv_args
 
 #if LANES >= 8
 
-/* Steps of a block that stay in the first-level cache while its rows are taken a few at a time. */
+/* Steps of a block that stay in the L1 cache while its rows are processed a few at a time. */
 enum { STEPS_PER_CHUNK = 8 };
 
-/* 64 columns of `count` rows of a strip; prefetches as many of the step that is `ahead`. */
+/* Decodes 64 columns of `count` rows of a strip; prefetches as many of the step that is `ahead`. */
 INLINE void bf12_decode_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_block *s,
                              const uint8_t *step, const uint8_t *ahead, uint32_t outlier,
                              uint32_t end, size_t k, int first, int count)
@@ -149,7 +149,7 @@ INLINE void bf12_decode_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_
         wv[i / BF12_VECTORS][i % BF12_VECTORS] = rows[i / BF12_VECTORS][i % BF12_VECTORS];
 }
 
-/* The strip that begins with row p.row of the tile, p.n rows at a time. */
+/* Multiplies the strip that begins with row p.row of the tile, p.n rows at a time. */
 INLINE void gemv_bf12_block(float *out, size_t out_stride, const struct gemv_args *t,
                             struct weight_streams p, int n)
 {
@@ -226,7 +226,7 @@ static void gemv_bf12(float *out, size_t out_stride, const struct gemv_args *t)
 /* ---- all ---- */
 
 #ifndef HAVE_BF16
-/* Of weights that few models have: 4, 2 or 1 rows at once. What is read again is near. */
+/* Multiplies weights of rare dtypes, 4, 2 or 1 rows of x at a time; repeated reads hit a cache. */
 INLINE void gemv_rare_dtype(float *out, size_t out_stride, const struct gemv_args *all,
                             enum dtype dtype)
 {
@@ -258,7 +258,7 @@ INLINE void gemv_gguf_unit(vf *acc, const vf w[GGUF_VECTORS], const struct gemv_
 }
 
 #if LANES == 8
-/* Of GGUF blocks: each unit becomes float32, and is multiplied as such rows are. */
+/* Multiplies GGUF blocks: each unit is converted to float32 and multiplied like float32 rows. */
 INLINE void gemv_gguf_streams(float *out, size_t out_stride, const struct gemv_args *t,
                               struct weight_streams p, enum dtype dtype, size_t values,
                               size_t bytes, int n)
@@ -286,12 +286,12 @@ INLINE void gemv_gguf_streams(float *out, size_t out_stride, const struct gemv_a
 
 enum { GGUF_CHUNK = 256, CHUNK_UNITS = GGUF_CHUNK / GGUF_UNIT };
 
-/* Of the units of a chunk of a row. */
+/* Scales of the units of a chunk of a row. */
 struct gguf_scales {
     float scale[CHUNK_UNITS], offset[CHUNK_UNITS];
 };
 
-/* Halves `at` bytes into each of n blocks. */
+/* Converts the halves at offset `at` of each of n blocks. */
 INLINE void gguf_halves(float out[CHUNK_UNITS], const uint8_t *p, size_t bytes, size_t at, int n)
 {
     uint16_t half[CHUNK_UNITS] = {0};
@@ -300,7 +300,7 @@ INLINE void gguf_halves(float out[CHUNK_UNITS], const uint8_t *p, size_t bytes, 
     _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)half)));
 }
 
-/* Unit u of a chunk: codes are looked up in a table that has their scale, and minimum, already. */
+/* Converts unit u of a chunk: codes are looked up in a table that includes scale and minimum. */
 INLINE void gguf_scaled_unit(vf out[GGUF_VECTORS], const uint8_t *p, size_t bytes,
                              const struct gguf_scales *s, int u)
 {
@@ -345,7 +345,7 @@ INLINE void gemv_scaled_streams(float *out, size_t out_stride, const struct gemv
 }
 #endif
 
-/* The same by way of memory, which takes one instance for all types. */
+/* The same through memory, which needs only one instance for all types. */
 INLINE void gemv_gguf_by_rows(float *out, size_t out_stride, const struct gemv_args *t,
                               struct weight_streams p, enum dtype dtype, int n)
 {
@@ -382,7 +382,7 @@ INLINE void gemv_gguf_by_rows(float *out, size_t out_stride, const struct gemv_a
 #else
 #define GEMV_Q4_1 gemv_gguf_streams
 #endif
-/* The type that files have much of and that has no int16 kernels. */
+/* Multiplies Q4_1, the most frequent type without int16 kernels. */
 static void gemv_q4_1(float *out, size_t out_stride, const struct gemv_args *t)
 {
     switch (t->n_x) {
@@ -402,7 +402,7 @@ static void gemv_gguf_any(float *out, size_t out_stride, const struct gemv_args 
     }
 }
 
-/* 4, 2 or 1 rows at once: what is read again is near. */
+/* Multiplies 4, 2 or 1 rows of x at a time; repeated reads hit a cache. */
 static void gemv_gguf(float *out, size_t out_stride, const struct gemv_args *all)
 {
     struct gemv_args t = *all;

@@ -4,9 +4,9 @@
 
 enum {
     AMX_GEMV_TILE_BYTES = 2 << 20,
-    AMX_PANEL_BYTES = 3 << 20, /* of both N-blocks */
-    AMX_WHOLE_K = 2048,        /* up to so many columns a panel has all; gemm_amx.c has the KC of */
-    AMX_KC = 1024              /* the first-level cache */
+    AMX_PANEL_BYTES = 3 << 20, /* bytes of both N-blocks' panels */
+    AMX_WHOLE_K = 2048,        /* up to this width panels have all columns, else AMX_KC */
+    AMX_KC = 1024              /* columns of a panel then; gemm_amx.c has the KC of the L1 cache */
 };
 
 static const struct matmul_kernels matmul_amx = {

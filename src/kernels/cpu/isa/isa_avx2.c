@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The AVX2 tier: AVX2 with FMA and F16C. AVX-VNNI changes how int16 pairs are multiplied, which has
- * files of its own (*_vnni.c). */
+/* The AVX2 tier: AVX2 with FMA and F16C. AVX-VNNI changes how int16 pairs are multiplied; kernels
+ * with it are in separate files (*_vnni.c). */
 #define LANES 8
 #define MATMUL cpu_matmul_f32_avx2
 #include "kernels/cpu/isa/matmul_words_tmpl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The AVX-512 tier: AVX-512 with byte permutes (VBMI), integer dot products (VNNI) and GFNI. Where
- * there are BF16 dot products, matmuls and image attention take them (*_avx512_bf16.c). */
+/* The AVX-512 tier: AVX-512 with byte permutes (VBMI), integer dot products (VNNI) and GFNI. With
+ * BF16 dot products, matmuls and image attention use them (*_avx512_bf16.c). */
 #define LANES 16
 #define HAVE_VBMI
 #define MATMUL cpu_matmul_f32_avx512

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The int16 matmul kernels of a tier for weights that share scales in groups, a set for each type.
- * What includes it sets LANES and MATMUL_BLOCKS, their name. */
+/* The int16 matmul kernels of a tier for weights with scales in groups, one set per type. The
+ * including file sets LANES and MATMUL_BLOCKS, their name. */
 #include "kernels/cpu/gemm/gemm_blocks_tmpl.h"
 
 enum {
     BLOCKS_PANEL_BYTES = 768 << 10,
-    /* scales of a panel: of eight groups, or of one, and minima, in 256 columns */
+    /* scales of a panel in 256 columns: of eight groups, or of one with minima */
     BLOCKS_PANEL_END = CPU_N_BLOCK * (CPU_INT16_KC / BLOCK) * (SUBS + 2) * 4
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The int16 matmul kernels of a tier. What includes it sets LANES and their names: MATMUL_FP8 for
- * FP8 weights, MATMUL_VISION for rows of an image and BF16 weights, which have no GEMV. */
+/* The int16 matmul kernels of a tier. The including file sets LANES and their names: MATMUL_FP8 for
+ * FP8 weights, MATMUL_VISION for rows of an image and BF16 weights, which has no GEMV. */
 #include "kernels/cpu/gemm/gemm_int16_tmpl.h"
 #include "kernels/cpu/gemv/gemv_int16_tmpl.h"
 

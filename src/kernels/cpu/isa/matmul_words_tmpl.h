@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The matmul kernels of a tier in float32, or with pairs of BF16. What includes it sets LANES,
- * HAVE_VBMI where bytes can be looked up, HAVE_BF16 for BF16, and MATMUL, the name of the kernels.
- */
+/* The matmul kernels of a tier in float32, or with pairs of BF16. The including file sets LANES,
+ * HAVE_VBMI if byte permutes exist, HAVE_BF16 for BF16, and MATMUL, the name of the kernels. */
 #include "kernels/cpu/gemm/gemm_words_tmpl.h"
 #include "kernels/cpu/gemv/gemv_words_tmpl.h"
 
-/* Panels have all columns: where those are many, fewer weight rows. */
+/* Panels have all columns, and fewer weight rows if there are many columns. */
 const struct matmul_kernels MATMUL = {
     .x = WORD_COLUMNS == 2 ? X_BF16 : X_F32,
     .bf12 = LANES >= 8,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of every tier that are not matmuls: rows of weights and activations, and causal
- * attention. What includes it sets LANES and has a struct row_kernels of ROW_KERNELS. */
+ * attention. The including file sets LANES and defines a struct row_kernels by ROW_KERNELS. */
 #ifndef EY_KERNELS_CPU_ROW_KERNELS_TMPL_H
 #define EY_KERNELS_CPU_ROW_KERNELS_TMPL_H
 
