@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of one new token a sequence over the paged KV cache, in one launch: norms, RoPE and the
- * cache entry of the new token, scores, softmax and the sum of values, keys split over blocks.
+/* Attention of one new token per sequence over the paged KV cache, in one launch: norms, RoPE and
+ * the cache entry of the new token, scores, softmax and the sum of values, with keys split over
+ * blocks.
  *
- * A block of 8 warps takes a part of the keys of one KV head of one sequence for all query heads of
- * it. A warp takes 16 keys at once, straight from memory into the operands of mma_bf16: scoresᵀ[16
+ * A block of 8 warps takes a part of the keys of one KV head of one sequence for all its query
+ * heads. A warp takes 16 keys at a time, loaded directly into the operands of mma_bf16: scoresᵀ[16
  * keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ. Lane 4g + t
- * reads of keys g and g + 8 the columns 8t + 32j .. +7, and of values 2t, 2t+1, 2t+8, 2t+9 the
- * columns 8g + 64j .. +7; a matmul does not depend on the order of columns, so each matrix step
- * takes what the lanes happen to have. The first keys and values are on their way before the kernel
- * in front has ended; while they come, each warp norms and rotates one head. */
+ * reads columns 8t + 32j .. +7 of keys g and g + 8, and columns 8g + 64j .. +7 of values 2t, 2t+1,
+ * 2t+8, 2t+9. A matmul does not depend on the order of columns, so each matrix step takes the
+ * columns that the lanes hold. The first keys and values are loaded before the previous kernel has
+ * ended; meanwhile each warp norms and rotates one head. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
-template <bool FP8> struct kv_eight; /* values of the cache as they lie there */
+template <bool FP8> struct kv_eight; /* eight values of the cache as stored */
 template <> struct kv_eight<false> {
     uint4 bits;
 
@@ -54,7 +55,7 @@ template <> struct kv_eight<true> {
     }
 };
 
-/* Value i of each of two rows, as a BF16 pair. */
+/* Returns value i of two rows as a BF16 pair. */
 EY_DEVICE uint32_t interleaved_pair(const struct kv_eight<false> &a,
                                     const struct kv_eight<false> &b, int i)
 {
@@ -68,32 +69,32 @@ EY_DEVICE uint32_t interleaved_pair(const struct kv_eight<true> &a, const struct
         __byte_perm(a.word(i / 4), b.word(i / 4), (unsigned)((i % 4) << 4 | (i % 4 + 4) << 12)));
 }
 
-/* What a lane has of 16 keys and their values. */
+/* A lane's part of 16 keys and their values. */
 template <int DIM, bool FP8> struct decode_chunk {
     struct kv_eight<FP8> key[2][DIM / 32], value[4][DIM / 64];
 };
 
-/* A lane's share of the results: of heads 2t and 2t + 1. */
+/* A lane's part of the results, for heads 2t and 2t + 1. */
 template <int DIM> struct decode_sums {
     float o[DIM / 64][4][4]; /* o[j][m]: columns 8g + 64j + 2m (head 2t, head 2t + 1), then the same
                                 of the column after */
-    float best[2], sum[2];   /* to base 2; the sum over this lane's keys */
+    float best[2], sum[2];   /* maximum in base 2; sum over this lane's keys */
 };
 
-/* Keys of a block: equal parts of whole chunks, not so small that adding them up costs more than
- * reading them. */
+/* Returns the keys of a block: equal parts of whole chunks, large enough that adding up the parts
+ * does not cost more than reading them. */
 EY_DEVICE int decode_part(int n_keys, int splits)
 {
     int chunks = (n_keys + DECODE_CHUNK - 1) / DECODE_CHUNK;
     return max((chunks + splits - 1) / splits, (int)DECODE_PART_MIN) * DECODE_CHUNK;
 }
 
-/* Where the block stands. */
+/* The work of a block. */
 struct decode_place {
-    int row, kv_head, heads; /* query heads of this KV head */
+    int row, kv_head, heads; /* heads: query heads of this KV head */
     int index;               /* the new token's slot: the last key */
     int first, end;          /* keys of this block */
-    int used;                /* blocks that have keys: the others leave at once */
+    int used;                /* blocks that have keys; the others return immediately */
     const int32_t *blocks;
 };
 
@@ -117,7 +118,7 @@ EY_DEVICE struct decode_place decode_place(const struct attention_decode_args &a
     return p;
 }
 
-/* The 16 keys from slot `first` on; what is not before the new token is zero. */
+/* Loads the 16 keys from slot `first` on, with zeros from the new token on. */
 template <int DIM, bool FP8>
 EY_DEVICE void load_keys(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
                          const struct decode_place &p, int first)
@@ -158,15 +159,15 @@ EY_DEVICE void load_values(struct decode_chunk<DIM, FP8> &c, const struct kv_lay
         }
 }
 
-/* Shared memory of the beginning: queries as BF16, and the new key and value as the cache has them.
- */
+/* Shared memory of the first phase: queries as BF16, and the new key and value in the cache's
+ * format. */
 template <int DIM> struct decode_fresh {
     bf16 q[DECODE_HEADS][DIM + FLASH_PAD];
     uint4 kv[2][DIM * sizeof(bf16) / sizeof(uint4)];
-    int used; /* of decode_place: kept here while registers are full */
+    int used; /* decode_place.used, kept here to save registers */
 };
 
-/* Norms and rotates a head, as far as it is to be. */
+/* Norms and rotates a head, if it has a norm and is rotated. */
 template <int DIM>
 EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm,
                                             bool normed, const float *rope, float eps) {
@@ -193,10 +194,10 @@ EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_
     return h;
 }
 
-/* One head that a block begins with: a query, or where it has the new token's slot its key or
- * value. */
+/* One head of the first phase: a query, or the new token's key or value in the block that has its
+ * slot. */
 struct fresh_item {
-    const float *raw, *norm, *rope; /* norm, rope: NULL where it has none */
+    const float *raw, *norm, *rope; /* norm and rope may be NULL */
     int which;                      /* -1: query, 0: key, 1: value */
 };
 
@@ -213,8 +214,8 @@ EY_DEVICE struct fresh_item fresh_item(const struct attention_decode_args &a,
     return f;
 }
 
-/* Queries into shared memory, key and value there and into the cache; warp i makes items i and 8 +
- * i. `mine`, `norm`: the warp's first. */
+/* Stores queries in shared memory, and key and value there and in the cache; warp i makes items i
+ * and 8 + i. `mine`, `norm`: the warp's first item. */
 template <int DIM, bool FP8>
 EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct attention_decode_args &a,
                           const struct decode_place &p, struct fresh_item mine,
@@ -237,8 +238,8 @@ EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct attentio
     }
 }
 
-/* The new token's key and value into the place that load_keys() and load_values() left free; row:
- * its slot in the chunk. */
+/* Puts the new token's key and value into the gap left by load_keys() and load_values(); row: its
+ * slot in the chunk. */
 template <int DIM, bool FP8>
 EY_DEVICE void put_fresh(struct decode_chunk<DIM, FP8> &c, const struct decode_fresh<DIM> &fresh,
                          int row)
@@ -259,14 +260,14 @@ EY_DEVICE void put_fresh(struct decode_chunk<DIM, FP8> &c, const struct decode_f
                 memcpy(&c.value[i][j], value + (8 * g + 64 * j) * SIZE, 8 * SIZE);
 }
 
-/* scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay in
- * shared memory: registers are full. */
+/* Computes scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay
+ * in shared memory, since registers are full. */
 template <int DIM, bool FP8>
 EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c,
                             const struct decode_fresh<DIM> &fresh)
 {
     const bf16 *q = fresh.q[lane_index() / 4] + lane_index() % 4 * 8;
-    __syncwarp(); /* so that the compiler does not move the loads out of the loop over chunks */
+    __syncwarp(); /* keeps the compiler from moving the loads out of the loop over chunks */
 #pragma unroll
     for (int i = 0; i < 4; i++)
         s[i] = 0;
@@ -282,7 +283,7 @@ EY_DEVICE void decode_score(float s[4], const struct decode_chunk<DIM, FP8> &c,
     }
 }
 
-/* Scores become weights: s in, s out; earlier sums are brought to the new reference. */
+/* Turns scores s into weights in place and rescales earlier sums to the new maximum. */
 template <int DIM> EY_DEVICE void decode_weigh(struct decode_sums<DIM> &r, float s[4], float scale)
 {
     float factor[2];
@@ -325,7 +326,8 @@ EY_DEVICE void decode_add_values(struct decode_sums<DIM> &r, const struct decode
         }
 }
 
-/* A warp's results into shared memory: [warp, head, DIM + 2], maximum and sum of weights last. */
+/* Stores a warp's results in shared memory: [warp, head, DIM + 2], maximum and sum of weights
+ * last. */
 template <int DIM>
 EY_DEVICE void decode_put_sums(float *shared, const struct decode_sums<DIM> &r, int heads)
 {
@@ -351,7 +353,7 @@ EY_DEVICE void decode_put_sums(float *shared, const struct decode_sums<DIM> &r, 
     }
 }
 
-/* The warps' columns d and d + 1 of a head. */
+/* Merges the warps' columns d and d + 1 of a head. */
 template <int DIM>
 EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, int d)
 {
@@ -368,8 +370,8 @@ EY_DEVICE struct merged merge_warps(const float *shared, int heads, int head, in
     return m;
 }
 
-/* Columns d and d + 1 of a head of which `parts` blocks have written what they have; several loads
- * are under way at once. */
+/* Merges columns d and d + 1 of a head from the parts of `parts` blocks, with several loads in
+ * flight. */
 template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, int parts, int d)
 {
     enum { AT_ONCE = 16 };
@@ -398,8 +400,8 @@ template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, in
     return m;
 }
 
-/* Whether this block is the last of those of its KV head and sequence; all that they wrote is seen
- * then. */
+/* Whether this block is the last one of its KV head and sequence; it sees everything that the
+ * others wrote then. */
 EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
 {
     __shared__ uint32_t before;
@@ -412,8 +414,8 @@ EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
     return before == (uint32_t)blocks - 1;
 }
 
-/* The warps' sums become the result, or this block's part of it; the last block adds the parts up.
- * A thread has two columns at a time, so that all of four heads are one turn. */
+/* Turns the warps' sums into the result, or into this block's part of it; the last block adds up
+ * the parts. A thread has two columns at a time, so one iteration covers four heads. */
 template <int DIM>
 EY_DEVICE void decode_end(const struct attention_decode_args &a, const struct decode_place &p,
                           const float *shared, int used)

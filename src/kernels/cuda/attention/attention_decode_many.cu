@@ -2,53 +2,53 @@
 /* Attention of one new token each of many sequences over the paged KV cache, in one launch: norms,
  * RoPE and the cache entry of the new token, scores, softmax and the sum of values.
  *
- * The chunks of keys of all pairs (a sequence and a KV head) form one line, of which every block
- * takes an equal share wherever pairs begin and end: lengths may differ, and the grid does not
- * depend on them. A pair that lies in several blocks leaves parts behind, which the last of them
- * adds up.
+ * The chunks of keys of all pairs (a sequence and a KV head) form one line, which is divided
+ * equally among blocks wherever pairs begin and end: lengths may differ, and the grid does not
+ * depend on them. If a pair is divided among several blocks, each leaves a part, and the last one
+ * adds them up.
  *
- * A block's 8 warps take its chunks in turn, straight from memory into the operands of mma_bf16,
- * 16 keys by 16 keys: scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim,
- * 16 keys] · weightsᵀ. Lane 4g + t reads of keys g and g + 8 the pieces of 16 bytes t, t + 4, ..,
- * and of values 2t, 2t+1, 2t+8, 2t+9 the pieces g, g + 8, ..; a matmul does not depend on the order
- * of columns, so each matrix step takes what the lanes happen to have. A warp asks for its next
- * chunk before it is done with the one before, of the next pair too. The first keys and values are
- * on their way before the kernel in front has ended; while they come, warps norm and rotate heads.
- */
+ * A block's 8 warps take its chunks in turn, loaded directly into the operands of mma_bf16, 16 keys
+ * at a time: scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] ·
+ * weightsᵀ. Lane 4g + t reads the 16-byte pieces t, t + 4, .. of keys g and g + 8, and the pieces
+ * g, g + 8, .. of values 2t, 2t+1, 2t+8, 2t+9. A matmul does not depend on the order of columns, so
+ * each matrix step takes the columns that the lanes hold. A warp prefetches its next chunk, also of
+ * the next pair, before it finishes the current one. The first keys and values are loaded before
+ * the previous kernel has ended; meanwhile warps norm and rotate heads. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
 /* ---- who does what ---- */
 
 /* The rows of the launch, in shared memory. */
 struct decode_rows {
-    int cost_before[MANY_ROWS + 1]; /* chunks of one KV head of the rows in front, and for each
-                                         of these rows pair_cost */
+    int cost_before[MANY_ROWS + 1]; /* chunks of one KV head of the preceding rows, plus pair_cost
+                                       for each of them */
     int index[MANY_ROWS], seq[MANY_ROWS];
-    int pair_cost; /* what beginning a pair costs, in chunks */
+    int pair_cost; /* cost of starting a pair, in chunks */
 };
 
-/* A pair, as far as it is the block's. */
+/* A block's part of a pair. */
 struct decode_pair {
-    int row, kv_head, keys; /* keys: all of them, the new token's too */
-    int end;                /* chunks of it before the block's end */
-    bool begins, ends;      /* in this block; who has its end has the new token's slot */
+    int row, kv_head, keys; /* keys: all of the pair, including the new token's */
+    int end;                /* its chunks before the block's end */
+    bool begins, ends; /* whether the pair begins and ends in this block; the new token's slot is at
+                          its end */
 };
 
-/* How blocks share the line: equal parts, so that where pairs are equally long and blocks a
- * multiple of them or the other way round, blocks end where pairs do. */
+/* How blocks divide the line: into equal parts, so that with pairs of equal length, and blocks a
+ * multiple of pairs or the reverse, blocks end where pairs do. */
 struct decode_shares {
     int units, blocks;
 };
 
-/* What a block does, in shared memory. */
+/* A block's plan, in shared memory. */
 struct decode_plan {
-    int first, last; /* pairs; first > last: nothing */
-    int begin, end;  /* from a chunk of the first pair on, up to a chunk of the last */
+    int first, last; /* pairs; first > last if there are none */
+    int begin, end;  /* from this chunk of the first pair up to this chunk of the last */
     int last_at;     /* packed_pair() */
     struct decode_shares shares;
-    int part_block[2], parts[2];                 /* the first block of those that have chunks of the
-                                                    first pair and of the last, and their number */
-    struct decode_pair pair[MANY_HEADS_AT_ONCE]; /* some of them: a turn */
+    int part_block[2], parts[2]; /* first block with chunks of the first and of the last pair, and
+                                    the number of such blocks */
+    struct decode_pair pair[MANY_HEADS_AT_ONCE]; /* the pairs of one turn */
 };
 
 EY_DEVICE int warp_prefix_sum(int v)
@@ -60,7 +60,7 @@ EY_DEVICE int warp_prefix_sum(int v)
     return v;
 }
 
-/* By one warp, of up to 32 * TURNS rows. */
+/* Run by one warp for up to 32 * TURNS rows. */
 template <int TURNS>
 EY_DEVICE void lay_out_rows(struct decode_rows &rows, const struct dev_batch &batch, int chunk_keys,
                             int pair_cost)
@@ -88,7 +88,7 @@ EY_DEVICE void lay_out_rows(struct decode_rows &rows, const struct dev_batch &ba
     }
 }
 
-/* A row and a KV head in one register. */
+/* Packs a row and a KV head into one register. */
 EY_DEVICE int packed_pair(int row, int kv_head)
 {
     return row << 16 | kv_head;
@@ -104,7 +104,8 @@ EY_DEVICE int chunks_of_row(const struct decode_rows &rows, int row)
     return cost_of_row(rows, row) - rows.pair_cost;
 }
 
-/* Where a unit of the line lies; units that beginning a pair costs are its first chunk. */
+/* Locates a unit of the line; the units that stand for the cost of starting a pair count as its
+ * first chunk. */
 EY_DEVICE int2 decode_cut(const struct decode_rows &rows, int n_kv_heads, int n_rows, int unit)
 {
     int row = 0;
@@ -119,7 +120,7 @@ EY_DEVICE int share_begin(const struct decode_shares &s, int block)
     return s.units / s.blocks * block + s.units % s.blocks * block / s.blocks;
 }
 
-/* The block that has a unit. */
+/* Returns the block of a unit. */
 EY_DEVICE int block_of_unit(const struct decode_shares &s, int unit)
 {
     int block = min((int)((float)unit / (float)s.units * (float)s.blocks), s.blocks - 1);
@@ -144,7 +145,7 @@ EY_DEVICE struct decode_pair decode_pair(const struct decode_plan &plan,
     return p;
 }
 
-/* Pairs of a turn, whose queries are in shared memory at once. */
+/* Plans the pairs of a turn, whose queries are in shared memory together. */
 EY_DEVICE void plan_turn(struct decode_plan &plan, const struct decode_rows &rows, int n_kv_heads,
                          int first, int pairs)
 {
@@ -153,7 +154,7 @@ EY_DEVICE void plan_turn(struct decode_plan &plan, const struct decode_rows &row
         plan.pair[i] = decode_pair(plan, rows, n_kv_heads, first + i);
 }
 
-/* Blocks that have chunks of the first pair and of the last, by two lanes of a warp. */
+/* Finds the blocks with chunks of the first and of the last pair, by two lanes of a warp. */
 EY_DEVICE void plan_parts(struct decode_plan &plan, const struct decode_rows &rows, int n_kv_heads)
 {
     int which = lane_index(), pair = which ? plan.last : plan.first, row = pair / n_kv_heads,
@@ -166,8 +167,9 @@ EY_DEVICE void plan_parts(struct decode_plan &plan, const struct decode_rows &ro
     if (which && plan.first == plan.last) plan.parts[which] = 1;
 }
 
-/* Blocks that get something to do: fewer parts are sooner added up. Several of a pair are a
- * multiple of the pairs, so that they end where pairs of equal length do. */
+/* Returns the number of blocks that get work: fewer parts are added up sooner. If a pair takes
+ * several blocks, their number is a multiple of the pairs, so that blocks end where pairs of equal
+ * length do. */
 EY_DEVICE int blocks_wanted(int units, int pairs, int chunks_min)
 {
     int wanted = (units + chunks_min - 1) / chunks_min;
@@ -175,7 +177,7 @@ EY_DEVICE int blocks_wanted(int units, int pairs, int chunks_min)
     return min(wanted, (int)gridDim.x);
 }
 
-/* By one warp. */
+/* Run by one warp. */
 EY_DEVICE void many_make_plan(struct decode_plan &plan, const struct decode_rows &rows,
                               int n_kv_heads, int n_rows, int chunks_min, int pairs)
 {
@@ -204,7 +206,7 @@ EY_DEVICE void many_make_plan(struct decode_plan &plan, const struct decode_rows
 
 /* ---- chunks ---- */
 
-/* What a lane has of a chunk: 16 keys and their values, GROUPS times. */
+/* A lane's part of a chunk: 16 keys and their values, GROUPS times. */
 template <int DIM, bool FP8> struct many_chunk {
     enum {
         ROW = DIM * (FP8 ? 1 : 2), /* bytes of a key */
@@ -236,14 +238,14 @@ template <int WORDS> EY_DEVICE void many_load_piece(uint32_t *to, const uint8_t 
     to[1] = v.y;
 }
 
-/* The next chunk that a warp asks for. */
+/* The next chunk that a warp loads. */
 struct decode_loader {
     int at; /* packed_pair() */
     int chunk;
-    int chunks; /* of the pair, before the block's share ends; 0: none is left */
+    int chunks; /* left in the pair before the block's part ends; 0 if there are none */
 };
 
-/* `ahead` chunks on, in the pairs after this one if need be. */
+/* Moves the loader `ahead` chunks on, into following pairs if necessary. */
 EY_DEVICE void move_loader(struct decode_loader &l, const struct decode_plan &plan,
                            const struct decode_rows &rows, int n_kv_heads, int ahead)
 {
@@ -268,7 +270,7 @@ EY_DEVICE const uint8_t *chunk_rows(const struct decode_loader &l,
            first % KV_TOKENS * many_chunk<DIM, FP8>::ROW;
 }
 
-/* The loader's keys; what is not before the new token is zero. */
+/* Loads the loader's keys, with zeros from the new token on. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_load_keys(struct many_chunk<DIM, FP8> &c, const struct decode_loader &l,
                               const struct attention_decode_args &a, const struct decode_rows &rows)
@@ -315,15 +317,17 @@ template <int DIM> struct many_fresh {
     float *sums; /* [pairs, warps, heads, DIM + 2]: sum of values, maximum and sum of weights */
 };
 
-/* One head that a block needs: a query, or where the pair ends in it its new key or value. */
+/* One head that a block needs: a query, or the new key or value of a pair that ends in the
+ * block. */
 struct many_fresh_item {
-    int which;                      /* -1: query, 0: key, 1: value */
-    int to;                         /* query: the row of many_fresh.q, otherwise of many_fresh.kv */
-    const float *raw, *norm, *rope; /* norm, rope: NULL where it has none */
-    uint8_t *cached;                /* a new key's or value's place */
+    int which; /* -1: query, 0: key, 1: value */
+    int to;    /* row of many_fresh.q for a query, otherwise of many_fresh.kv */
+    const float *raw, *norm, *rope; /* norm and rope may be NULL */
+    uint8_t *cached;                /* cache address of a new key or value */
 };
 
-/* Item i of a turn: queries of all its pairs, then keys and values of those that end here. */
+/* Returns item i of a turn: queries of all its pairs, then keys and values of those that end
+ * here. */
 EY_DEVICE struct many_fresh_item many_fresh_item(const struct attention_decode_args &a,
                                                  const struct decode_plan &plan,
                                                  const struct decode_rows &rows, int pairs, int dim,
@@ -348,7 +352,7 @@ EY_DEVICE struct many_fresh_item many_fresh_item(const struct attention_decode_a
     return f;
 }
 
-/* Norms and rotates a head, as far as it is to be, and puts it where it belongs. */
+/* Norms and rotates a head, if it has a norm and is rotated, and stores it. */
 template <int DIM, bool FP8>
 EY_DEVICE void make_fresh_head(const struct many_fresh<DIM> &fresh, const struct many_fresh_item &f,
                                const struct head_pairs<DIM> &norm, float eps)
@@ -386,7 +390,8 @@ EY_DEVICE int fresh_items(const struct decode_plan &plan, int pairs, int heads)
     return pairs * heads + 2 * (plan.pair[pairs - 1].ends ? pairs : pairs - 1);
 }
 
-/* All heads of a turn. The first of a warp is found before the kernel in front has ended. */
+/* Processes all heads of a turn. A warp's first head is loaded before the previous kernel has
+ * ended. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_make_fresh(const struct many_fresh<DIM> &fresh,
                                const struct attention_decode_args &a,
@@ -407,8 +412,8 @@ EY_DEVICE void many_make_fresh(const struct many_fresh<DIM> &fresh,
     } while (i < items);
 }
 
-/* The new token's key and value into the place that many_load_keys() and many_load_values() left
- * free; row: its slot in the chunk. */
+/* Puts the new token's key and value into the gap left by many_load_keys() and many_load_values();
+ * row: its slot in the chunk. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_put_fresh(struct many_chunk<DIM, FP8> &c, const struct many_fresh<DIM> &fresh,
                               int pair, int row)
@@ -433,14 +438,14 @@ EY_DEVICE void many_put_fresh(struct many_chunk<DIM, FP8> &c, const struct many_
 
 /* ---- scores and sums ---- */
 
-/* A lane's share of the results: of heads 2t and 2t + 1. */
+/* A lane's part of the results, for heads 2t and 2t + 1. */
 template <int DIM> struct many_sums {
     float o[DIM / 16][4];  /* o[m]: a column (head 2t, head 2t + 1), then the same of the column
                               after (decode_column) */
-    float best[2], sum[2]; /* to base 2; the sum over this lane's keys */
+    float best[2], sum[2]; /* maximum in base 2; sum over this lane's keys */
 };
 
-/* The first column of o[m]. */
+/* Returns the first column of o[m]. */
 template <int DIM, bool FP8> EY_DEVICE int decode_column(int m)
 {
     enum { COLUMNS = many_chunk<DIM, FP8>::VALUE_COLUMNS };
@@ -458,7 +463,7 @@ template <int DIM> EY_DEVICE void many_clear_sums(struct many_sums<DIM> &r)
     r.sum[0] = r.sum[1] = 0;
 }
 
-/* Eight columns of keys g and g + 8 times those of the queries. */
+/* Multiplies eight columns of keys g and g + 8 with those of the queries. */
 EY_DEVICE void score_columns(float s[4], const uint32_t *a, const uint32_t *b, uint4 q, bool fp8)
 {
     if (fp8) {
@@ -475,14 +480,14 @@ EY_DEVICE void score_columns(float s[4], const uint32_t *a, const uint32_t *b, u
     }
 }
 
-/* scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay in
- * shared memory: registers are full. */
+/* Computes scoresᵀ: s[0], s[1] of key g and heads 2t, 2t + 1; s[2], s[3] of key g + 8. Queries stay
+ * in shared memory, since registers are full. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_score(float s[][4], const struct many_chunk<DIM, FP8> &c, const bf16 *q)
 {
     typedef many_chunk<DIM, FP8> chunk;
     enum { PARTS = chunk::KEY_COLUMNS / 8, WORDS = 4 / PARTS };
-    __syncwarp(); /* so that the compiler does not move the loads out of the loop over chunks */
+    __syncwarp(); /* keeps the compiler from moving the loads out of the loop over chunks */
 #pragma unroll
     for (int i = 0; i < 4 * chunk::GROUPS; i++)
         s[i / 4][i % 4] = 0;
@@ -495,7 +500,7 @@ EY_DEVICE void many_score(float s[][4], const struct many_chunk<DIM, FP8> &c, co
     }
 }
 
-/* Scores become weights: s in, s out; earlier sums are brought to the new reference. */
+/* Turns scores s into weights in place and rescales earlier sums to the new maximum. */
 template <int DIM, int GROUPS>
 EY_DEVICE void many_weigh(struct many_sums<DIM> &r, float s[GROUPS][4], float scale)
 {
@@ -526,7 +531,7 @@ EY_DEVICE void many_weigh(struct many_sums<DIM> &r, float s[GROUPS][4], float sc
             r.o[m][i] *= factor[i % 2];
 }
 
-/* Columns 2m and 2m + 1 of two values as BF16 pairs. */
+/* Returns columns 2m and 2m + 1 of two values as BF16 pairs. */
 template <bool FP8>
 EY_DEVICE void interleave(uint32_t out[2], const uint32_t *a, const uint32_t *b, int m)
 {
@@ -560,7 +565,8 @@ EY_DEVICE void many_add_values(struct many_sums<DIM> &r, const struct many_chunk
     }
 }
 
-/* A chunk that has come, and the next one into its place. left: keys from its first on. */
+/* Processes a loaded chunk and loads the next one in its place. left: keys from the chunk's first
+ * on. */
 template <int DIM, bool FP8>
 EY_DEVICE void add_chunk(struct many_sums<DIM> &r, struct many_chunk<DIM, FP8> &c,
                          struct decode_loader &l, const struct attention_decode_args &a,
@@ -581,7 +587,7 @@ EY_DEVICE void add_chunk(struct many_sums<DIM> &r, struct many_chunk<DIM, FP8> &
     many_load_values(c, l, a, rows);
 }
 
-/* A warp's sums into shared memory; those of one that had no chunk are left out. */
+/* Stores a warp's sums in shared memory; a warp without chunks is left out. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_put_sums(float *to, const struct many_sums<DIM> &r, int heads, bool any)
 {
@@ -605,7 +611,7 @@ EY_DEVICE void many_put_sums(float *to, const struct many_sums<DIM> &r, int head
 
 /* ---- parts become results ---- */
 
-/* The warps' columns d and d + 1 of a head. */
+/* Merges the warps' columns d and d + 1 of a head. */
 template <int DIM>
 EY_DEVICE struct merged many_merge_warps(const float *sums, int heads, int head, int d)
 {
@@ -626,8 +632,8 @@ EY_DEVICE struct merged many_merge_warps(const float *sums, int heads, int head,
     return m;
 }
 
-/* A block's part of a head: of the pair that began before it, or of the one that goes on after
- * it. */
+/* Returns the address of a block's part of a head: of the pair that began before the block, or of
+ * the one that continues after it. */
 template <int DIM>
 EY_DEVICE float *many_part(const struct attention_decode_args &a, int block, int begins, int head)
 {
@@ -635,8 +641,8 @@ EY_DEVICE float *many_part(const struct attention_decode_args &a, int block, int
     return a.partial + (((int64_t)block * 2 + begins) * heads + head) * (DIM + 2);
 }
 
-/* Columns d and d + 1 of a head of which `blocks` blocks from `first` on have written what they
- * have; several loads are under way at once. */
+/* Merges columns d and d + 1 of a head from the parts of `blocks` blocks from `first` on, with
+ * several loads in flight. */
 template <int DIM>
 EY_DEVICE struct merged merge_parts(const struct attention_decode_args &a, int first, int blocks,
                                     int head, int d)
@@ -667,8 +673,8 @@ EY_DEVICE struct merged merge_parts(const struct attention_decode_args &a, int f
     return m;
 }
 
-/* The warps' sums become results of a turn's pairs, or this block's parts of them. A thread has two
- * columns at a time. */
+/* Turns the warps' sums into results of a turn's pairs, or into this block's parts of them. A
+ * thread has two columns at a time. */
 template <int DIM>
 EY_DEVICE void many_end_turn(const struct attention_decode_args &a, const struct decode_plan &plan,
                              int pairs, const float *sums)
@@ -690,7 +696,7 @@ EY_DEVICE void many_end_turn(const struct attention_decode_args &a, const struct
     }
 }
 
-/* Whether this block is the last of those of a pair; all that they wrote is seen then. */
+/* Whether this block is the last one of a pair; it sees everything that the others wrote then. */
 EY_DEVICE bool many_last_to_arrive(uint32_t *counter, int blocks)
 {
     if (count_arrival(counter) != (uint32_t)blocks - 1) return false;
@@ -698,7 +704,7 @@ EY_DEVICE bool many_last_to_arrive(uint32_t *counter, int blocks)
     return true;
 }
 
-/* Adds the parts of the block's first and last pair up, where it is the last of theirs. */
+/* Adds up the parts of the block's first and last pair if this block is the last one of theirs. */
 template <int DIM>
 EY_DEVICE void many_add_parts(const struct attention_decode_args &a, const struct decode_plan &plan)
 {

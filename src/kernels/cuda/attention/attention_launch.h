@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the attention kernels are launched: names, grids, threads and shared memory from their
- * arguments, and which shapes the fast ones take. Shared by the host and the kernels. */
+/* Launches of the attention kernels: names, grids, threads and shared memory from their arguments,
+ * and the shapes that the fast ones take. Shared by the host and the kernels. */
 #ifndef EY_CUDA_ATTENTION_LAUNCH_H
 #define EY_CUDA_ATTENTION_LAUNCH_H
 
@@ -11,8 +11,8 @@
 #include "kernels/cuda/common/launch.h"
 
 enum {
-    HEAD_DIM_MAX = 256,        /* what the plain kernels take */
-    WARP_KERNEL_THREADS = 128, /* threads of the kernels that give a warp a row of a head */
+    HEAD_DIM_MAX = 256,        /* limit of the fallback kernels */
+    WARP_KERNEL_THREADS = 128, /* threads of kernels that have one warp per row of a head */
 
     /* flash.cuh: keys of a tile, tiles of keys and of values in shared memory, padding of a row */
     FLASH_THREADS = 128,
@@ -21,31 +21,31 @@ enum {
     FLASH_VALUE_TILES = 2,
     FLASH_PAD = 8,
 
-    VISION_ROWS = 128, /* of a block of threads */
+    VISION_ROWS = 128, /* query rows of a block of threads */
 
-    /* attention_vision_sm90.cu: warpgroups of 64 rows, and two warps that bring keys and values */
+    /* attention_vision_sm90.cu: warpgroups of 64 rows, and two warps that load keys and values */
     VISION_SM90_TEAMS = 3,
     VISION_SM90_ROWS = 64 * VISION_SM90_TEAMS,
     VISION_SM90_THREADS = 128 * VISION_SM90_TEAMS + 128,
     VISION_SM90_KEYS = 96,
-    VISION_SM90_STAGES = 4, /* of so many keys, and their values */
+    VISION_SM90_STAGES = 4, /* stages of VISION_SM90_KEYS keys and their values */
     VISION_SM90_SHARED = VISION_SM90_STAGES * (2 * VISION_SM90_KEYS * 128 + 32),
 
     DECODE_WARPS = 8,
-    DECODE_CHUNK = 16,              /* keys that a warp takes at once */
-    DECODE_PART_MIN = DECODE_WARPS, /* chunks of a block at least: one for each warp; fewer parts
-                                       are sooner added up */
-    DECODE_HEADS = 8,               /* query heads of a KV head at most */
+    DECODE_CHUNK = 16, /* keys that a warp takes at a time */
+    DECODE_PART_MIN =
+        DECODE_WARPS, /* least chunks of a block: one per warp; fewer parts are added up sooner */
+    DECODE_HEADS = 8, /* most query heads of a KV head */
 
     /* attention_decode_many.cu */
     MANY_WARPS = 6,
-    MANY_ROWS = 128,           /* sequences of a launch at most */
-    MANY_SM_BLOCKS = 2,        /* of threads that run on an SM at once */
-    MANY_BLOCKS = 384,         /* at most */
-    MANY_PAIR_COST = 16 << 10, /* what beginning a pair of a sequence and a KV head costs, in bytes
-                                  of keys that could be read meanwhile */
+    MANY_ROWS = 128,           /* most sequences of a launch */
+    MANY_SM_BLOCKS = 2,        /* blocks of threads that run on an SM at once */
+    MANY_BLOCKS = 384,         /* most blocks of threads */
+    MANY_PAIR_COST = 16 << 10, /* cost of starting a pair of a sequence and a KV head, in bytes of
+                                  keys that could be read meanwhile */
     MANY_HEADS_AT_ONCE = 8,    /* queries that a block has in shared memory */
-    MANY_PAD = 8,              /* of a query there */
+    MANY_PAD = 8,              /* padding of a query there */
 };
 
 static inline unsigned flash_shared(int dim)
@@ -59,7 +59,7 @@ static inline unsigned ceil_quotient(int64_t a, int64_t b)
     return (unsigned)((a + b - 1) / b);
 }
 
-/* One warp for each of `units`. */
+/* Launches one warp per unit. */
 static inline struct launch warp_launch(enum gpu_kernel kernel, int64_t units)
 {
     struct launch l = {
@@ -72,7 +72,7 @@ static inline struct launch kv_append_launch(const struct kv_append_args *a)
     return warp_launch(GPU_kv_append, (int64_t)a->batch.n * (a->n_heads + 2 * a->kv.n_kv_heads));
 }
 
-/* Rows are read in pieces of 16 bytes. */
+/* Whether rows suit the fast kernels, which read pieces of 16 bytes. */
 static inline int attention_is_fast(const struct kv_layer *kv)
 {
     return kv->head_dim <= 128 && kv->head_dim % (kv->fp8 ? 16 : 8) == 0;
@@ -93,13 +93,14 @@ static inline struct launch attention_launch(const struct attention_args *a)
     return attention_is_fast(&a->kv) ? l : attention_fallback_launch(a);
 }
 
-/* Otherwise: kv_append, then attention with a tile a row. */
+/* Whether the decode kernels take these shapes; otherwise kv_append and attention with one-row
+ * tiles are used. */
 static inline int attention_decode_supports(const struct kv_layer *kv, int n_heads)
 {
     return (kv->head_dim == 64 || kv->head_dim == 128) && n_heads <= DECODE_HEADS * kv->n_kv_heads;
 }
 
-/* The warps' results, before they are added up. */
+/* Returns the shared memory for the warps' results before they are added up. */
 static inline unsigned attention_decode_shared(int head_dim, int heads)
 {
     return DECODE_WARPS * (unsigned)heads * (unsigned)(head_dim + 2) * (unsigned)sizeof(float);
@@ -118,7 +119,7 @@ static inline struct launch attention_decode_launch(const struct attention_decod
     return l;
 }
 
-/* Pairs of a turn, whose queries and sums are in shared memory at once. */
+/* Returns the pairs of a turn, whose queries and sums are in shared memory together. */
 #ifdef __CUDACC__
 __host__ __device__
 #endif
@@ -128,7 +129,7 @@ __host__ __device__
     return MANY_HEADS_AT_ONCE / heads > 2 ? MANY_HEADS_AT_ONCE / heads : 2;
 }
 
-/* Their new keys and values, queries, and the warps' results before they are added up. */
+/* Returns the shared memory for a turn's new keys and values, queries, and the warps' results. */
 static inline unsigned decode_many_shared(int dim, int heads)
 {
     return (unsigned)(many_turn(heads) *
@@ -136,8 +137,8 @@ static inline unsigned decode_many_shared(int dim, int heads)
                        MANY_WARPS * heads * (dim + 2) * (int)sizeof(float)));
 }
 
-/* Blocks of threads for `pairs` of a sequence and a KV head: what a GPU runs at once, or little
- * less so that pairs of equal length end where blocks do. */
+/* Returns the blocks of threads for `pairs` of a sequence and a KV head: as many as a GPU runs at
+ * once, or slightly fewer so that blocks end where pairs of equal length do. */
 static inline int decode_many_blocks(int pairs, int sm_count)
 {
     const int all = MANY_SM_BLOCKS * sm_count, most = all < MANY_BLOCKS ? all : (int)MANY_BLOCKS,
@@ -173,7 +174,7 @@ static inline struct launch attention_vision_launch(const struct attention_visio
     return fast ? l : attention_vision_fallback_launch(a);
 }
 
-/* Adds a segment, for which there is room. */
+/* Adds a segment; there must be room. */
 static inline void attention_vision_sm90_add(struct attention_vision_sm90_args *a,
                                              struct attention_vision_segment segment)
 {
@@ -195,7 +196,7 @@ static inline struct launch attention_vision_sm90_launch(const struct attention_
     return l;
 }
 
-/* A thread turns 8 pairs of a head, or one where head_dim is no multiple of 16. */
+/* A thread rotates 8 pairs of a head, or one if head_dim is no multiple of 16. */
 static inline struct launch vision_rope_launch(const struct vision_rope_args *a)
 {
     int pairs = a->head_dim % 16 ? 1 : 8;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of prompt chunks over the paged KV cache: in tiles of rows by flash attention
+/* Causal attention of prompt chunks over the paged KV cache: flash attention in tiles of rows
  * (attention_64, attention_128), and row by row for any shape (attention_fallback). */
 #include "kernels/cuda/attention/flash_attention.cuh"
 #include "kernels/cuda/attention/kv_cache.cuh"
@@ -50,7 +50,7 @@ template <int DIM> EY_DEVICE void attention_prefill(const struct attention_args 
     EY_DYNAMIC_SHARED(shared);
     wait_for_previous();
     let_next_start();
-    /* a prompt's last tiles have most keys: they begin first */
+    /* a prompt's last tiles have the most keys, so they start first */
     int tile = a.n_tiles - 1 - (int)blockIdx.y, head = (int)blockIdx.x, dim = a.kv.head_dim;
     int first = a.tile[2 * tile], rows = a.tile[2 * tile + 1], in_tile = warp_index() * 16,
         index = a.batch.index[first];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of the vision encoder: every patch of an image sees all of them. qkv bf16[*,
+/* Attention of the vision encoder: every patch of an image attends to all of them. qkv bf16[*,
  * 3·heads·head_dim] holds queries, keys and values side by side. */
 #include "kernels/cuda/attention/flash_attention.cuh"
 
@@ -93,7 +93,7 @@ EY_DEVICE uint32_t rotated_second(uint32_t x, uint32_t y, const float4 &angles)
                      bf16_high(y) * angles.z + bf16_high(x) * angles.w);
 }
 
-/* Turns 8 pairs: x and y are 16 bytes each, angles 8 times cosine and sine. */
+/* Rotates 8 pairs: x and y are 16 bytes each, angles are 8 times cosine and sine. */
 EY_DEVICE void rotate_eight(bf16 *x_at, bf16 *y_at, const float *angles)
 {
     uint4 x = *(const uint4 *)x_at, y = *(const uint4 *)y_at, u, v;
@@ -110,7 +110,7 @@ EY_DEVICE void rotate_eight(bf16 *x_at, bf16 *y_at, const float *angles)
     *(uint4 *)y_at = v;
 }
 
-/* Where a thread's PAIRS pairs begin. */
+/* The position of a thread's PAIRS pairs. */
 struct vision_rope_place {
     bf16 *x;
     const float *angles;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of the vision encoder with heads of 64, of several images in one launch, on GPUs of
+/* Attention of the vision encoder with heads of 64, over several images in one launch, on GPUs of
  * compute capability 9.0.
  *
- * A block of threads has 192 query rows, 64 for each of three warpgroups. Two more warps bring
- * tiles of keys and of their values into a ring. The warpgroups go through it on their own, so
- * that one makes exponentials, which take as long as the products here, while the matrix unit works
- * for the others. Weights are made as in flash_attention.cuh: a row's reference seldom moves.
+ * A block of threads has 192 query rows, 64 for each of three warpgroups. Two more warps load tiles
+ * of keys and values into a ring. The warpgroups read the ring independently, so that one computes
+ * exponentials, which take as long as the matmuls here, while the matrix unit works for the others.
+ * Weights are computed as in flash_attention.cuh: a row's reference seldom changes.
  *
- * The emulator has no such barriers: attention_vision.cu stands for this one there. */
+ * The emulator has no such barriers: it runs attention_vision.cu instead. */
 #ifndef EY_EMULATE
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/common/bulk_copy.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
 
-#define VISION_LAG 8.0f /* as flash_attention.cuh has it, as are the next two */
+#define VISION_LAG 8.0f /* as in flash_attention.cuh, as the next two */
 #define VISION_BELOW (-3e38f)
 #define VISION_LOG2_E 1.4426950408889634f
 
 enum {
     VISION_DIM = 64,
-    VISION_KEYS = VISION_SM90_KEYS,  /* of a tile */
+    VISION_KEYS = VISION_SM90_KEYS,  /* keys of a tile */
     VISION_TILE = VISION_KEYS * 128, /* bytes of their keys, or values: 128 a row */
     VISION_STAGE = 2 * VISION_TILE,
-    VISION_WARPS = 4 * VISION_SM90_TEAMS /* that multiply */
+    VISION_WARPS = 4 * VISION_SM90_TEAMS /* warps that multiply */
 };
 
-/* The block's shared memory; barriers of a stage: [keys, values] have come, have been read. */
+/* The block's shared memory; each stage has barriers for [keys, values] loaded, and for read. */
 struct vision_ring {
     unsigned char *memory;
     uint32_t full, empty; /* addresses */
@@ -36,7 +36,8 @@ EY_DEVICE uint32_t vision_barrier(uint32_t barriers, int slot, int which)
     return barriers + (uint32_t)(slot * 2 + which) * 8;
 }
 
-/* A tile's rows, 16-byte units where wgmma.cuh wants them; beyond the last key zeros. */
+/* Loads a tile's rows with 16-byte units in the order of wgmma.cuh, and zeros beyond the last
+ * key. */
 EY_DEVICE void vision_bring_tile(unsigned char *to, const bf16 *rows, int64_t stride, int n)
 {
     const int lane = lane_index();
@@ -48,8 +49,8 @@ EY_DEVICE void vision_bring_tile(unsigned char *to, const bf16 *rows, int64_t st
     }
 }
 
-/* One warp brings all keys (which 0) or all values (1) of a head. A tile is said to be there when
- * the next is on its way. */
+/* One warp loads all keys (which 0) or all values (1) of a head. A tile is signaled when the load
+ * of the next one was started. */
 EY_DEVICE void vision_bring(const struct vision_ring &ring, const bf16 *rows, int64_t stride,
                             int n_keys, int which)
 {
@@ -71,14 +72,14 @@ EY_DEVICE void vision_bring(const struct vision_ring &ring, const bf16 *rows, in
     barrier_arrive(vision_barrier(ring.full, (n - 1) % VISION_SM90_STAGES, which));
 }
 
-/* A warp's 16 rows; lane 4g + t has rows g and g + 8, columns as the matrix unit has them. */
+/* A warp's 16 rows; lane 4g + t has rows g and g + 8, columns in the matrix unit's layout. */
 struct vision_rows {
     uint32_t q[VISION_DIM / 16][4];
     float o[VISION_DIM / 8][4];
     float reference[2], sum[2], scale;
 };
 
-/* Of a tile: they make way for its weights. */
+/* Scores of a tile, replaced by its weights. */
 struct vision_scores {
     float at[VISION_KEYS / 8][4];
 };
@@ -109,7 +110,7 @@ EY_DEVICE void vision_begin(struct vision_rows &r, const bf16 *q, int64_t stride
     }
 }
 
-/* Keys from `n` on of the tile are none. */
+/* Masks the tile's keys from `n` on. */
 EY_DEVICE void vision_mask(struct vision_scores &s, int n)
 {
     const int t = lane_index() % 4;
@@ -120,7 +121,7 @@ EY_DEVICE void vision_mask(struct vision_scores &s, int n)
             if (8 * j + 2 * t + i % 2 >= n) s.at[j][i] = bits_float(0xff800000u);
 }
 
-/* Moves the rows' references to where the weights of these scores are in range. */
+/* Raises the rows' references if necessary, so that the weights of these scores are in range. */
 EY_DEVICE void vision_follow(struct vision_rows &r, const struct vision_scores &s)
 {
     float factor[2];
@@ -147,7 +148,7 @@ EY_DEVICE void vision_follow(struct vision_rows &r, const struct vision_scores &
         r.o[i / 4][i % 4] *= factor[i % 4 / 2];
 }
 
-/* Scores become weights, as the matrix unit takes them. */
+/* Turns scores into weights in the matrix unit's layout. */
 EY_DEVICE void vision_weigh(struct vision_tile_weights &out, struct vision_rows &r,
                             const struct vision_scores &s)
 {
@@ -171,14 +172,14 @@ template <int n> EY_DEVICE void vision_pin(float (&sums)[n][4])
         pin_register(sums[i / 4][i % 4]);
 }
 
-/* The warp has read a tile's keys or values. */
+/* Signals that the warp has read a tile's keys or values. */
 EY_DEVICE void vision_release(const struct vision_ring &ring, int slot, int which)
 {
     __syncwarp();
     if (lane_index() == 0) barrier_arrive(vision_barrier(ring.empty, slot, which));
 }
 
-/* q · keysᵀ of a tile; under way. */
+/* Starts q · keysᵀ of a tile. */
 EY_DEVICE void vision_score(struct vision_scores &s, const struct vision_rows &r,
                             const struct vision_ring &ring, int slot)
 {
@@ -188,7 +189,7 @@ EY_DEVICE void vision_score(struct vision_scores &s, const struct vision_rows &r
         wgmma(s.at, r.q[d], wgmma_further(keys, d), d > 0);
 }
 
-/* o += weights · values of a tile; under way. */
+/* Starts o += weights · values of a tile. */
 EY_DEVICE void vision_add_weighted(struct vision_rows &r, const struct vision_tile_weights &weights,
                                    const struct vision_ring &ring, int slot)
 {
@@ -198,7 +199,7 @@ EY_DEVICE void vision_add_weighted(struct vision_rows &r, const struct vision_ti
         wgmma_transposed(r.o, weights.at[part], wgmma_operand(values + part * 16 * 128));
 }
 
-/* Where in the ring: a slot, and the parity of its round. */
+/* A position in the ring: a slot, and the parity of its round. */
 struct vision_turn {
     int slot, phase;
 };
@@ -210,8 +211,8 @@ EY_DEVICE struct vision_turn vision_next(struct vision_turn t)
     return next;
 }
 
-/* What is under way ends; the keys of this tile have been read then, and the values of the one
- * before. */
+/* Waits for started matmuls; the keys of this tile and the values of the previous one have been
+ * read then. */
 EY_DEVICE void vision_finish(struct vision_rows &r, struct vision_scores &s,
                              const struct vision_ring &ring, int slot, int before)
 {
@@ -222,7 +223,7 @@ EY_DEVICE void vision_finish(struct vision_rows &r, struct vision_scores &s,
     if (before >= 0) vision_release(ring, before, 1);
 }
 
-/* A tile's scores are made together with the sums of the one before. */
+/* Computes a tile's scores together with the sums of the previous one. */
 EY_DEVICE void vision_attend(struct vision_rows &r, const struct vision_ring &ring, int n_keys)
 {
     struct vision_turn turn = {0, 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the decode attention of one sequence and that of many have in common: heads as a warp norms
- * and rotates them, weights as the second operand of a matmul, and the adding up of parts. */
+/* Shared by the decode attention of one sequence and of many: norms and rotation of heads by a
+ * warp, weights as the second operand of a matmul, and adding up parts. */
 #ifndef EY_CUDA_DECODE_HEADS_CUH
 #define EY_CUDA_DECODE_HEADS_CUH
 
@@ -35,9 +35,9 @@ template <int DIM> EY_DEVICE void put_head(void *row, const struct head_pairs<DI
     }
 }
 
-/* Weights by keys in rows become weights by heads in columns: the second operand of a matmul over
- * the keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and shall have keys 2t, 2t +
- * 1, and + 8, of head g. */
+/* Transposes weights from keys in rows to heads in columns: the second operand of a matmul over the
+ * keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and gets keys 2t, 2t + 1, and + 8,
+ * of head g. */
 EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)
 {
     int g = lane_index() / 4, t = lane_index() % 4;
@@ -46,7 +46,7 @@ EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)
     return __byte_perm(even, odd, g % 2 ? 0x7632 : 0x5410);
 }
 
-/* Two columns of a head, added up over several parts. */
+/* Two columns of a head, merged over several parts. */
 struct merged {
     float value[2], best, sum;
 };

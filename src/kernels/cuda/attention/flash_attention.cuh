@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of blocks of query rows over many keys, scores never leaving registers: what text
- * prefill and the vision encoder share.
+/* Attention of blocks of query rows over many keys, with scores kept in registers; shared by text
+ * prefill and the vision encoder.
  *
- * A block of 4 warps walks over its keys in tiles of 64; a warp has TILES times 16 rows. All is
- * done in steps of 32 keys, so arranged that the score matmuls of a step stand among the
- * exponentials of the step before: neither waits for the other. Keys and values come into shared
- * memory one tile ahead, by cp.async. Since scores run half a tile ahead of the values, three tiles
- * of keys and two of values are held. A row of shared memory is padded by 16 bytes, so that eight
- * rows at one column lie in different banks.
+ * A block of 4 warps processes its keys in tiles of 64; a warp has TILES times 16 rows. Work is in
+ * steps of 32 keys, ordered so that the score matmuls of a step are interleaved with the
+ * exponentials of the previous step: neither waits for the other. Keys and values are loaded into
+ * shared memory one tile ahead by cp.async. Since scores run half a tile ahead of the values, three
+ * tiles of keys and two of values are held. A row of shared memory is padded by 16 bytes, so that
+ * eight rows at one column are in different banks.
  *
- * Weights are 2^(score - reference); a row's reference follows its maximum only when that has grown
- * by FLASH_LAG, which is rare: what the row has so far is then scaled. This depends on the row
- * alone, so rows do not see their neighbours. */
+ * Weights are 2^(score - reference). A row's reference follows its maximum only when that has grown
+ * by FLASH_LAG, which is rare; the row's sums are rescaled then. This depends on the row alone, so
+ * rows do not affect each other. */
 #ifndef EY_CUDA_FLASH_ATTENTION_CUH
 #define EY_CUDA_FLASH_ATTENTION_CUH
 
@@ -20,23 +20,23 @@
 
 enum { FLASH_STEP = FLASH_KEYS / 2, FLASH_COLUMNS = FLASH_STEP / 8 };
 #define FLASH_LAG 8.0f         /* weights up to 2^8 */
-#define FLASH_ALL (-(1 << 30)) /* as `before`: all keys from 0 on */
-#define FLASH_BELOW                                                                                \
-    (-3e38f) /* a reference before any score: no infinity, from which the distance of a key that a \
-                row does not see would be NaN */
+#define FLASH_ALL (-(1 << 30)) /* value of `before` that includes all keys from 0 on */
+#define FLASH_BELOW                                                                              \
+    (-3e38f) /* initial reference: finite, because the distance of a masked key from an infinity \
+                would be NaN */
 #define LOG2_E 1.4426950408889634f
 #define EY_MEMBER __device__ __forceinline__
 #define MINUS_INFINITY bits_float(0xff800000u)
 
-/* A warp's rows: lane 4g + t has of tile i rows 16i + g and 16i + g + 8, columns as mma_bf16 wants
- * or gives them. */
+/* A warp's rows: lane 4g + t has rows 16i + g and 16i + g + 8 of tile i, columns in the layout of
+ * mma_bf16. */
 template <int DIM, int TILES> struct flash_rows {
     uint32_t q[TILES][DIM / 16][4];
     float o[TILES][DIM / 8][4];
     float reference[TILES][2], sum[TILES][2]; /* sum: of this lane's columns */
-    float scale;                              /* of scores, and to base 2 */
-    int last, before, growth; /* row r sees keys before + growth · r + 1 .. last + growth · r, r
-                                 from 0 in the warp */
+    float scale;                              /* scale of scores, including log2(e) */
+    int last, before, growth; /* row r attends to keys before + growth · r + 1 .. last + growth · r,
+                                 with r from 0 in the warp */
 };
 
 template <int TILES> struct flash_scores {
@@ -54,8 +54,8 @@ template <int DIM> EY_DEVICE bf16 *flash_value_tile(unsigned char *shared, int t
            (FLASH_KEY_TILES + tile % FLASH_VALUE_TILES) * (FLASH_KEYS * (DIM + FLASH_PAD));
 }
 
-/* Brings a tile: `n` rows of `dim` values, `stride` apart, and zeros for what lacks. Every thread
- * of the block takes its part: eight side by side a row, or two where rows are no multiple of eight
+/* Loads a tile: `n` rows of `dim` values, `stride` apart, and zeros for missing rows. Every thread
+ * of the block takes part: eight adjacent ones per row, or two if a row is no multiple of eight
  * pieces. */
 template <int DIM>
 EY_DEVICE void flash_load(bf16 *to, const bf16 *rows, int64_t stride, int n, int dim)
@@ -74,14 +74,14 @@ EY_DEVICE void flash_load(bf16 *to, const bf16 *rows, int64_t stride, int n, int
     }
 }
 
-/* Two values of row `row`, zero outside of rows and dim. */
+/* Returns two values of row `row`, zero outside of rows and dim. */
 EY_DEVICE uint32_t flash_query_pair(const bf16 *q, int64_t stride, int row, int rows, int column,
                                     int dim)
 {
     return row < rows && column < dim ? *(const uint32_t *)(q + row * stride + column) : 0;
 }
 
-/* Begins with no key seen. q: the warp's first row, of which `rows` exist; dim a multiple of 8. */
+/* Starts without keys. q: the warp's first row, of which `rows` exist; dim is a multiple of 8. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_begin(struct flash_rows<DIM, TILES> &r, const bf16 *q, int64_t stride,
                            int rows, int dim)
@@ -119,7 +119,7 @@ template <int TILES> EY_DEVICE void flash_clear(struct flash_scores<TILES> &s)
                 s.at[tile][j][i] = 0;
 }
 
-/* Adds to the scores of 32 keys what columns 16d .. 16d+15 make. */
+/* Adds the products of columns 16d .. 16d+15 to the scores of 32 keys. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_score(struct flash_scores<TILES> &s, const struct flash_rows<DIM, TILES> &r,
                            const bf16 *keys, int d)
@@ -138,7 +138,7 @@ EY_DEVICE void flash_score(struct flash_scores<TILES> &s, const struct flash_row
     }
 }
 
-/* Keys that a row may not see, of the 32 from `key` on. */
+/* Masks keys that a row must not attend to among the 32 from `key` on. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_mask(struct flash_scores<TILES> &s, const struct flash_rows<DIM, TILES> &r,
                           int key)
@@ -156,7 +156,7 @@ EY_DEVICE void flash_mask(struct flash_scores<TILES> &s, const struct flash_rows
             }
 }
 
-/* Moves the rows' references to where the weights of these scores are in range. */
+/* Raises the rows' references if necessary, so that the weights of these scores are in range. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_follow(struct flash_rows<DIM, TILES> &r, const struct flash_scores<TILES> &s)
 {
@@ -192,7 +192,7 @@ EY_DEVICE void flash_follow(struct flash_rows<DIM, TILES> &r, const struct flash
     }
 }
 
-/* Scores of eight keys become weights. */
+/* Turns the scores of eight keys into weights. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_weigh(struct flash_scores<TILES> &s, struct flash_rows<DIM, TILES> &r, int j)
 {
@@ -206,7 +206,7 @@ EY_DEVICE void flash_weigh(struct flash_scores<TILES> &s, struct flash_rows<DIM,
     }
 }
 
-/* o += weights · values, 32 keys. */
+/* o += weights · values of 32 keys. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_add_values(struct flash_rows<DIM, TILES> &r,
                                 const struct flash_scores<TILES> &s, const bf16 *values)
@@ -235,7 +235,8 @@ EY_DEVICE void flash_add_values(struct flash_rows<DIM, TILES> &r,
     }
 }
 
-/* Finishes the 32 keys from `key` on, whose scores are `s`, and makes the scores of the next 32. */
+/* Finishes the 32 keys from `key` on, whose scores are `s`, and computes the scores of the next
+ * 32. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_step(struct flash_rows<DIM, TILES> &r, struct flash_scores<TILES> &s, int key,
                           const bf16 *values, struct flash_scores<TILES> &next,
@@ -252,9 +253,9 @@ EY_DEVICE void flash_step(struct flash_rows<DIM, TILES> &r, struct flash_scores<
     flash_add_values(r, s, values);
 }
 
-/* All of it, but for the division by the sums, from tile `begin` on: in it the first row sees a
- * key. `from` loads tiles: load(to, tile, 0 for keys or 1 for values), all threads of the block;
- * what lies beyond its last key it fills with zeros. */
+/* Runs all of it except the division by the sums, from tile `begin` on, in which the first row
+ * attends to a key. `from` loads tiles: load(to, tile, 0 for keys or 1 for values) by all threads
+ * of the block; it fills rows beyond its last key with zeros. */
 template <int DIM, int TILES, typename source>
 EY_DEVICE void flash_attend(struct flash_rows<DIM, TILES> &r, const source &from, int begin,
                             int n_keys, unsigned char *shared)
@@ -282,7 +283,7 @@ EY_DEVICE void flash_attend(struct flash_rows<DIM, TILES> &r, const source &from
                    *keys = flash_key_tile<DIM>(shared, tile);
         flash_step(r, first, FLASH_KEYS * tile, values, second,
                    keys + FLASH_STEP * (DIM + FLASH_PAD));
-        /* behind the last tile these scores are of nothing, and nobody reads them */
+        /* after the last tile these scores are unused */
         flash_step(r, second, FLASH_KEYS * tile + FLASH_STEP,
                    values + FLASH_STEP * (DIM + FLASH_PAD), first,
                    flash_key_tile<DIM>(shared, tile + 1));
@@ -317,8 +318,8 @@ EY_DEVICE void flash_end(const struct flash_rows<DIM, TILES> &r, bf16 *o, int64_
 
 /* ---- the plain way: a warp for a row of a head, a lane for a key ---- */
 
-/* Keys begin .. end_key - 1. from.key(slot), from.value(slot): rows, of which from.element(row,
- * column) reads. Any dim up to 256. */
+/* Attends to keys begin .. end_key - 1 for any dim up to 256. from.key(slot) and from.value(slot)
+ * return rows, of which from.element(row, column) reads an element. */
 template <typename source>
 EY_DEVICE void fallback_attend(bf16 *o, const bf16 *q, const source &from, int begin, int n_keys,
                                int dim, float scale)

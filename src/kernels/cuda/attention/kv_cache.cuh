@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The paged KV cache as the attention kernels address it: a layer is [block, KV head, keys or
+/* Addressing of the paged KV cache in the attention kernels: a layer is [block, KV head, keys or
  * values, KV_TOKENS, head_dim] of BF16 or e4m3 (abi.h). */
 #ifndef EY_CUDA_KV_CACHE_CUH
 #define EY_CUDA_KV_CACHE_CUH
@@ -16,14 +16,14 @@ EY_DEVICE const int32_t *block_table_row(const struct dev_batch &batch, int row)
     return batch.block_table + (int64_t)batch.seq[row] * batch.max_blocks;
 }
 
-/* Keys (0) or values (1) of a head in a KV block. */
+/* Returns the keys (0) or values (1) of a head in a KV block. */
 EY_DEVICE uint8_t *kv_cache_rows(const struct kv_layer &kv, int block, int head, int which)
 {
     return (uint8_t *)kv.data + (((int64_t)block * kv.n_kv_heads + head) * 2 + which) * KV_TOKENS *
                                     kv.head_dim * kv_element_size(kv);
 }
 
-/* Two values of 4 e4m3 values as BF16: 0 and 1 of them, or 2 and 3. */
+/* Return two of four e4m3 values as BF16: 0 and 1, or 2 and 3. */
 EY_DEVICE uint32_t e4m3_lower_pair(uint32_t four)
 {
     return e4m3_pair(__byte_perm(four, 0, 0x1404));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host and the CUDA kernels agree on: how weights, activations and the KV cache lie in GPU
- * memory, and the arguments of every kernel, a struct by value each (names and grids: *_launch.h).
- * Read by gcc as C, by nvcc and the tests' emulator as C++.
+/* The interface between host and CUDA kernels: the layout of weights, activations and the KV cache
+ * in GPU memory, and the arguments of every kernel, a struct by value each (names and grids:
+ * *_launch.h). Read by gcc as C, by nvcc and the tests' emulator as C++.
  *
- * Activations are row-major: `f32` is float32, `bf16` BF16 in uint16_t. The residual stream is
- * float32, all that enters a matrix unit is BF16. Pointers are GPU addresses. */
+ * Activations are row-major: `f32` is float32, `bf16` is BF16 in uint16_t. The residual stream is
+ * float32; inputs of the matrix unit are BF16. Pointers are GPU addresses. */
 #ifndef EY_CUDA_ABI_H
 #define EY_CUDA_ABI_H
 
@@ -37,7 +37,7 @@ typedef uint16_t bf16;
  * matmul_fallback, or are made BF16 for a GEMM. */
 enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
 
-/* E8M0 is of scales alone; what follows it are GGUF's types, which lie as gguf_layout.h says. */
+/* E8M0 is only for scales; the types after it are GGUF's, in the layout of gguf_layout.h. */
 enum kernel_dtype {
     K_F32,
     K_F16,
@@ -57,22 +57,22 @@ enum kernel_dtype {
 
 struct dev_matrix {
     const void *data;
-    const float *scale; /* FP8: [ceil(rows/128), ceil(cols/128)]; int8: [rows]; NULL: none */
+    const float *scale; /* FP8: [ceil(rows/128), ceil(cols/128)]; int8: [rows]; otherwise NULL */
     int32_t rows, cols;
     int32_t dtype; /* enum kernel_dtype */
     int32_t packed;
-    const void *group_scales; /* int4, else NULL */
-    int32_t groups_per_128;   /* of them for 128 columns of a row: 1, 2 or 4 */
-    float global_scale;       /* GGUF, too: of the whole matrix */
-    float f16_factor; /* GGUF: a power of two that puts the largest value below float16's end */
-    const float *row_scale; /* FP8: [rows], times what is above; NULL: none */
+    const void *group_scales; /* int4; otherwise NULL */
+    int32_t groups_per_128;   /* group scales per 128 columns of a row: 1, 2 or 4 */
+    float global_scale;       /* int4 and GGUF: a factor of the whole matrix */
+    float f16_factor;         /* GGUF: a power of two that keeps the largest value within float16 */
+    const float *row_scale;   /* FP8: [rows], applied in addition to scale; or NULL */
     /* ---- of row-major matrices in groups, as in struct tensor ---- */
     const void *row_group_scale; /* [rows, cols / group_size] of scale_dtype */
-    const void *row_group_zero;  /* int4: words for 8 rows; uint8: bytes; NULL: none */
-    const int32_t *place;        /* where a column lies; NULL: in its own place */
+    const void *row_group_zero;  /* int4: words for 8 rows; uint8: bytes; or NULL */
+    const int32_t *place;        /* position of each column; NULL if columns are in order */
     int32_t group_size, scale_dtype;
-    int32_t wide_scales;       /* of packed int4: words of 32 bits */
-    float multiplier, divisor; /* of all; 0: none */
+    int32_t wide_scales;       /* packed int4: scale words have 32 bits */
+    float multiplier, divisor; /* of all values; 0 if none */
 };
 
 #ifdef __CUDACC__
@@ -84,19 +84,19 @@ __host__ __device__
     return (row_bytes + PACK_BYTES - 1) / PACK_BYTES;
 }
 
-/* Row-major src[rows, row_bytes] → packed dst: rows first_row .. first_row + rows - 1 of the
- * matrix, first_row a multiple of 16. */
+/* Repacks row-major src[rows, row_bytes] to rows first_row .. first_row + rows - 1 of the matrix at
+ * dst; first_row is a multiple of 16. */
 struct repack_args {
     const uint8_t *src;
-    uint8_t *dst; /* of the whole matrix */
+    uint8_t *dst; /* the whole packed matrix */
     int32_t first_row, rows;
     int64_t row_bytes;
-    uint32_t *found_nan; /* FP8: set to 1 when a value is NaN (the fast kernels read it as 480);
-                            NULL: not looked for */
-    int32_t from_f16;    /* values are F16, and rounded to BF16 */
+    uint32_t *found_nan; /* FP8: set to 1 if a value is NaN (the fast kernels read it as 480); may
+                            be NULL */
+    int32_t from_f16;    /* values are F16 and are rounded to BF16 */
 };
 
-/* Rows of GGUF blocks as a file has them → dst, as gguf_layout.h has them; rows as above. */
+/* Repacks rows of a file's GGUF blocks to the layout of gguf_layout.h; rows as above. */
 struct repack_gguf_args {
     const uint8_t *src;
     uint8_t *dst;
@@ -105,7 +105,7 @@ struct repack_gguf_args {
     int64_t row_bytes;
 };
 
-/* int8 rows of a BF16 matrix: value ≈ int8 · scale[row], scale = max|row| / 127; packed as above.
+/* Quantizes a BF16 matrix to packed int8 rows: value ≈ int8 · scale[row], scale = max|row| / 127.
  * rows as in repack_args. */
 struct quantize_int8_args {
     const bf16 *src;
@@ -114,8 +114,8 @@ struct quantize_int8_args {
     int32_t first_row, rows, cols;
 };
 
-/* Rows first_row .. first_row + rows - 1 of any matrix → a packed BF16 matrix of that many rows;
- * first_row is a multiple of 16. */
+/* Unpacks rows first_row .. first_row + rows - 1 of any matrix to a packed BF16 matrix of that many
+ * rows; first_row is a multiple of 16. */
 struct unpack_args {
     struct dev_matrix w;
     uint8_t *dst;
@@ -141,38 +141,36 @@ enum cuda_epilogue {
 struct matmul_segment {
     struct dev_matrix w;
     const float *bias; /* [w.rows], or NULL */
-    void *y;           /* row i begins ldy · i elements on */
+    void *y;           /* row i begins at element ldy · i */
     int32_t ldy;
 };
 
-/* How a gemv kernel shares its work out among warps, and lays out its shared memory
- * (gemv_launch.h).
- */
+/* How a gemv kernel divides its work among warps, and its shared memory layout (gemv_launch.h). */
 struct gemv_layout {
-    int32_t n_blocks;   /* of 16 rows, of all segments; of gate and up together */
-    int32_t n_chunks;   /* of a row block */
-    int32_t rounds;     /* in which a warp goes through its chunks, GEMV_DEPTH at a time */
-    int32_t log_ahead;  /* 2^log_ahead chunks of a warp have x in shared memory at once */
-    int32_t warp_bytes; /* all of a warp: x, and then the sums over it */
+    int32_t n_blocks;   /* row blocks of 16 rows of all segments; gate and up together */
+    int32_t n_chunks;   /* chunks of a row block */
+    int32_t rounds;     /* rounds of a warp over its chunks, GEMV_DEPTH at a time */
+    int32_t log_ahead;  /* 2^log_ahead chunks of a warp have x in shared memory at a time */
+    int32_t warp_bytes; /* shared memory of a warp: x, later overwritten by sums */
     float one_over_k;
 };
 
-/* The same of the head kernels (head_shape.h). Two chunks are a unit. A share of a row block is its
- * units share, share + shares, share + 2 shares .. */
+/* The same for the head kernels (lm_head_launch.h). Two chunks are a unit. A share of a row block
+ * is its units share, share + shares, share + 2 shares .. */
 struct lm_head_layout {
     int32_t n_blocks; /* of 16 rows, of all segments */
     int32_t n_chunks; /* of a row block */
-    int32_t shares; /* of a row block; a block of threads has a warp for each, or fewer, which take
-                       several one after the other */
-    int32_t each;   /* units of a share */
-    int32_t slots;  /* units that a warp has on the way */
-    int32_t staged; /* units of a share that have x in shared memory at once */
-    int32_t log_ahead; /* to base 2, rounded up */
-    int32_t kept;      /* x stays there for all row blocks */
+    int32_t shares;   /* shares of a row block; a block of threads has one warp per share, or fewer,
+                         which take several shares one after the other */
+    int32_t each;     /* units of a share */
+    int32_t slots;    /* units of a warp in flight */
+    int32_t staged;   /* units of a share that have x in shared memory at a time */
+    int32_t log_ahead; /* log2(staged), rounded up */
+    int32_t kept;      /* x stays in shared memory for all row blocks */
     int32_t x_at, x_bytes, sums_at,
-        squares_at;     /* in shared memory; x_bytes: of a share if kept, otherwise of a warp */
-    int32_t sums_bytes; /* row blocks have their sums by turns in two places, so far apart; 0: in
-                           one, and the next must wait */
+        squares_at; /* offsets in shared memory; x_bytes: of a share if kept, otherwise of a warp */
+    int32_t sums_bytes; /* distance of two buffers that row blocks use alternately for sums; 0 if
+                           there is one, and the next block must wait */
     float one_over_k;
 };
 
@@ -180,23 +178,23 @@ struct matmul_args {
     struct matmul_segment segment[MAX_SEGMENTS];
     int32_t n_segments; /* EPI_SILU: 2, of which segment[0].y is written */
     int32_t n, k;       /* rows of x; columns of every w */
-    const void *x; /* gemm and gemv_act: bf16; gemv_rms: f32; plain: x_f32 says; gemm_w8a8: e4m3 */
+    const void *x; /* gemm and gemv_act: bf16; gemv_rms: f32; fallback: by x_f32; gemm_w8a8: e4m3 */
     int32_t ldx;
-    const int32_t *gather; /* gemv and plain: row i of x is row gather[i]; NULL: i */
+    const int32_t *gather; /* gemv and fallback: row i of x is row gather[i]; NULL for row i */
     /* RMSNorm of x's rows before the matmul (gemv_rms and fallback): x · norm / sqrt(mean(x²) +
-     * eps); NULL: none */
+     * eps); or NULL. */
     const float *norm;
     float eps;
-    int32_t epilogue; /* enum cuda_epilogue: for the host, gemm and matmul_fallback; gemv has it in
-                    its kernel's name */
-    int32_t x_f32;    /* matmul_fallback alone */
-    struct gemv_layout layout;     /* gemv alone: gemv_launch() fills it in … */
-    struct lm_head_layout lm_head; /* … or this, for the head kernels */
+    int32_t epilogue; /* enum cuda_epilogue, used by the host, gemm and matmul_fallback; gemv
+                         kernels have it in their names */
+    int32_t x_f32;    /* only for matmul_fallback */
+    struct gemv_layout layout;     /* for gemv, filled by gemv_launch() */
+    struct lm_head_layout lm_head; /* for the head kernels */
 };
 
-/* Rows of activations as e4m3: x bf16[n, k] ≈ y[n, k] · scale, which is max|x| / 448 of each row
- * and SCALE_BLOCK columns: [ceil(k/SCALE_BLOCK), scale_rows], scale_rows a multiple of 4 and at
- * least n. A NaN makes its scale one. */
+/* Quantizes rows of activations to e4m3: x bf16[n, k] ≈ y[n, k] · scale. The scale of each row and
+ * SCALE_BLOCK columns is max|x| / 448: [ceil(k/SCALE_BLOCK), scale_rows], scale_rows a multiple of
+ * 4 and at least n. A NaN makes its scale NaN. */
 struct quantize_rows_args {
     const bf16 *x;
     uint8_t *y;
@@ -211,33 +209,34 @@ struct w8a8_args {
     int32_t scale_rows;
 };
 
-/* Rows of x as matmul_small takes them for weights of a dtype: x[n, k], bf16 or, where there is a
- * norm, f32 → y bf16[k in 64s, tokens, 64], an order that matmul_small.cu tells; or float16, of
- * which `scale` is what they have to be multiplied by. */
+/* Arranges rows of x for matmul_small and a weight dtype: x[n, k], bf16 or, with a norm, f32,
+ * becomes y[k / 64, tokens, 64] in the order that matmul_small.cu describes. y is bf16, or float16
+ * with a factor in `scale`. */
 struct arrange_args {
     bf16 *y;
-    float *scale; /* [tokens]; NULL: y is bf16 */
+    float *scale; /* [tokens]; NULL if y is bf16 */
     const void *x;
     const float *norm; /* as in matmul_args */
     const int32_t *gather;
     float eps;
-    int32_t n, k, ldx, tokens; /* tokens: n rounded up to what the kernel has */
+    int32_t n, k, ldx, tokens; /* tokens: n rounded up to the kernel's number of tokens */
     int32_t dtype;
 };
 
 /* A matmul of such rows (matmul.x is arranged) and packed matrices. */
 struct small_matmul_args {
     struct matmul_args matmul;
-    const float *x_scale; /* as arrange_args' scale */
-    float *partial;    /* [tiles, splits, tokens, rows of a tile], where there are several splits */
-    uint32_t *arrived; /* [tiles] zero before and after */
-    int32_t keeps_parts; /* partial is the result: what reads y next adds it up */
+    const float *x_scale; /* see arrange_args.scale */
+    float *partial;       /* [tiles, splits, tokens, rows of a tile] if there are several splits */
+    uint32_t *arrived;    /* [tiles] zero before and after */
+    int32_t keeps_parts;  /* partial is the result: the next reader of y adds it up */
 };
 
-/* Rows of x as matmul_small_sm90 takes them: x[row gather[i]] or, without gather, x[i], bf16 or, by
- * x_f32, f32 → y, two planes of e4m3 and their scales, as matmul_small_sm90.cu tells. With a norm
- * they are x · norm, and squares f32[ceil(k/SCALE_BLOCK), tokens] the sums of x². Where splits is
- * not 0 x gets the sums that a matmul with keeps_parts left, first; y NULL: that alone. */
+/* Converts rows of x for matmul_small_sm90: row gather[i] of x, or row i without gather, bf16 or
+ * (x_f32) f32, becomes two planes of e4m3 and their scales in y, as matmul_small_sm90.cu describes.
+ * With a norm the planes are of x · norm, and squares f32[ceil(k/SCALE_BLOCK), tokens] receives the
+ * sums of x². If splits is not 0, the sums left by a matmul with keeps_parts are first added to x.
+ * If y is NULL, that is all. */
 struct planes_args {
     uint8_t *y;
     float *squares;
@@ -252,14 +251,14 @@ struct planes_args {
 /* A matmul of such rows (matmul.x is y) and packed FP8 matrices. */
 struct planes_matmul_args {
     struct small_matmul_args small;
-    const float *squares; /* NULL: no norm */
-    int32_t stages;       /* of the ring in shared memory */
+    const float *squares; /* NULL without a norm */
+    int32_t stages;       /* stages of the ring in shared memory */
 };
 
 /* ---- rows ---- */
 
-/* y bf16[n, width] = RMSNorm(x f32[*, width]) · w, or LayerNorm with bias b when b is given (then
- * mean-centered). Row i is of x's row gather[i]; NULL: i. */
+/* y bf16[n, width] = RMSNorm(x f32[*, width]) · w, or LayerNorm with bias b if b is given (then
+ * mean-centered). Row i is row gather[i] of x, or row i without gather. */
 struct norm_args {
     bf16 *y;
     const float *x, *w, *b;
@@ -268,9 +267,9 @@ struct norm_args {
     float eps;
 };
 
-/* The merger's norm: tokens of `group` consecutive rows of x f32[n·group, width] → y bf16[n,
- * group·width]; LayerNorm of each row alone, or of the whole group together (w, b then
- * [group·width]). */
+/* The merger's norm: tokens of `group` consecutive rows of x f32[n·group, width] become y bf16[n,
+ * group·width] by LayerNorm of each row, or of the whole group together (w, b are [group·width]
+ * then). */
 struct merge_norm_args {
     bf16 *y;
     const float *x, *w, *b;
@@ -280,10 +279,10 @@ struct merge_norm_args {
 
 struct embed_args {
     float *x;                /* [n, hidden] */
-    struct dev_matrix table; /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 when it
-                                is the head too; data NULL: `rows` */
+    struct dev_matrix table; /* row-major BF16, F16 or F32 [vocabulary, hidden]; packed BF16 if it
+                                is also the head; data is NULL if host_rows is used */
     const bf16
-        *host_rows; /* [n, hidden] rows looked up by the host, where the table is not on the GPU */
+        *host_rows; /* [n, hidden] rows looked up by the host if the table is not on the GPU */
     const bf16 *features;
     const int32_t *token, *feature;
     int32_t n, hidden;
@@ -308,8 +307,8 @@ struct add_features_args {
     int32_t n, hidden;
 };
 
-/* Pixels of patches → x f32[n, hidden] = bias + the position table, bilinear with aligned corners,
- * at patches first .. first+n-1 (merge-block order) of a grid of rows x cols. */
+/* Initializes x f32[n, hidden] = bias + the position table, interpolated bilinearly with aligned
+ * corners, at patches first .. first+n-1 (merge-block order) of a grid of rows x cols. */
 struct position_args {
     float *x;
     const float *bias;       /* [hidden] */
@@ -317,9 +316,9 @@ struct position_args {
     int32_t side, rows, cols, merge, first, n, hidden;
 };
 
-/* Patches first .. first+n-1 (merge-block order, `cols` of them a row) of an image → y bf16[n,
+/* Cuts patches first .. first+n-1 (merge-block order, `cols` per row) of an image to y bf16[n,
  * 3·temporal·side²]: (byte - offset) / scale by channel, [channel, temporal, side, side], every
- * temporal slice the same. rgb is the byte row with which patch row `first_row` begins. */
+ * temporal slice equal. rgb is the byte row with which patch row `first_row` begins. */
 struct patchify_args {
     bf16 *y;
     const uint8_t *rgb;
@@ -334,8 +333,8 @@ struct convert_bf16_args {
     int64_t n;
 };
 
-/* q and k of vision qkv bf16[*, 3·width] turned in place, rows first .. first+n-1; rope f32[n,
- * head_dim/2, 2] belongs to them. */
+/* Rotates q and k of vision qkv bf16[*, 3·width] in place, rows first .. first+n-1; rope f32[n,
+ * head_dim/2, 2] belongs to these rows. */
 struct vision_rope_args {
     bf16 *qkv;
     const float *rope;
@@ -352,15 +351,15 @@ struct kv_layer {
     int32_t n_kv_heads, head_dim, fp8;
 };
 
-/* Rows of one step on the GPU; what they mean is in backend/step.h. */
+/* Rows of one step on the GPU; see backend/step.h. */
 struct dev_batch {
     const int32_t *seq, *index; /* [n] */
     const int32_t *block_table; /* [n_seqs, max_blocks] */
     int32_t n, max_blocks;
 };
 
-/* From raw q, k and v qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim] (q, k, v): per-head RMSNorm of
- * q and k where the norms are given, rotation, q bf16[n, n_heads·head_dim], k and v into the cache
+/* Processes raw q, k and v in qkv f32[n, (n_heads + 2·n_kv_heads)·head_dim]: RMSNorm of each head
+ * of q and k if norms are given, rotation, q to bf16[n, n_heads·head_dim], k and v into the cache
  * at each row's slot. */
 struct kv_append_args {
     bf16 *q;
@@ -373,8 +372,8 @@ struct kv_append_args {
 };
 
 /* Causal attention of a prefill chunk. A tile is up to ATTENTION_ROWS consecutive rows of one
- * sequence: tile i is rows tile[2i] .. tile[2i] + tile[2i+1] - 1. Row r sees slots 0..index[r] of
- * its sequence; within a tile index grows by one a row. */
+ * sequence: tile i is rows tile[2i] .. tile[2i] + tile[2i+1] - 1. Row r attends to slots
+ * 0..index[r] of its sequence; within a tile index grows by one per row. */
 enum { ATTENTION_ROWS = 64 };
 
 struct attention_args {
@@ -385,23 +384,24 @@ struct attention_args {
     const int32_t *tile;
     int32_t n_tiles, n_heads;
     float scale;    /* 1/sqrt(head_dim) */
-    int32_t window; /* keys that a row sees, its own the last; 0: all before it */
+    int32_t window; /* keys that a row attends to, its own last; 0 for all before it */
 };
 
-/* One token each of n sequences: norms and rotates q and k, puts k and v into the cache, attends,
- * all from raw q, k and v. Keys of each KV head of a sequence are split over up to `splits` blocks
- * of threads, or (attention_decode_many) those of all sequences over `splits` in all; the last to
- * arrive merges. `arrived` is zero before and after. batch, norms and old keys and values are read
- * before the kernel in front has ended: what writes them must be further back. */
+/* Decode attention of one token each of n sequences: norms and rotates q and k, stores k and v in
+ * the cache, and attends, all from raw q, k and v. Keys of each KV head of a sequence are split
+ * over up to `splits` blocks of threads, or (attention_decode_many) those of all sequences over
+ * `splits` blocks; the last block to arrive merges. `arrived` is zero before and after. Batch,
+ * norms and old keys and values are read before the previous kernel has ended, so an earlier kernel
+ * must have written them. */
 struct attention_decode_args {
     bf16 *o;          /* [n, n_heads·head_dim] */
     const float *qkv; /* [n, (n_heads + 2·n_kv_heads)·head_dim] raw q, k and v */
     const float *q_norm, *k_norm, *rope;
     struct kv_layer kv;
     struct dev_batch batch;
-    float *partial; /* sum of values, maximum, sum of weights: [n, n_heads, splits, head_dim + 2],
-                       or (many) of the KV head that began in an earlier block and of the one that
-                       goes on in a later one [splits, 2, n_heads / n_kv_heads, head_dim + 2] */
+    float *partial; /* sum of values, maximum, sum of weights: [n, n_heads, splits, head_dim + 2];
+                       (many) [splits, 2, n_heads / n_kv_heads, head_dim + 2]: of the KV head that
+                       began in an earlier block, and of the one that continues in a later block */
     uint32_t *arrived; /* [n, n_kv_heads] */
     int32_t n_heads, splits;
     float scale, eps;
@@ -416,9 +416,9 @@ struct attention_vision_args {
     float scale;
 };
 
-/* The same of several images: rows first_row .. first_row+n-1 of qkv attend to its rows first_key
- * .. first_key+n_keys-1; what comes of them goes to o from row first_out on. A segment's blocks of
- * threads begin with first_tile. */
+/* The same for several images: rows first_row .. first_row+n-1 of qkv attend to its rows first_key
+ * .. first_key+n_keys-1; results go to o from row first_out on. A segment's blocks of threads begin
+ * with first_tile. */
 enum { VISION_SM90_SEGMENTS = 32 };
 struct attention_vision_segment {
     int32_t first_row, n, first_key, n_keys, first_out, first_tile;
@@ -452,50 +452,50 @@ struct topk_args {
     int32_t n, vocabulary, parts;
 };
 
-/* Rescoring for an 8-bit head: the top-k logits of n rows computed again from its BF16 rows in host
- * memory, as backend/rescore.h does, and sorted. A block, which is one warp, for each logit. */
+/* Rescores the top-k logits of n rows of an 8-bit head from its BF16 rows in host memory, as
+ * backend/rescore.h does, and sorts them. A block is one warp, for one logit. */
 struct rescore_args {
     struct topk_logit *best; /* [n, TOPK], in and out */
     uint32_t *arrived;       /* [n] zero before and after */
     const bf16 *rows; /* [vocabulary, cols] row-major, aligned to 8 bytes; cols a multiple of 4 */
     const float *x, *norm; /* [*, cols], [cols] */
-    const int32_t *gather; /* row i is of x's row gather[i] */
+    const int32_t *gather; /* row i belongs to row gather[i] of x */
     int32_t n, cols;
     float eps;
 };
 
-/* The draws of n rows from their top-k logits, as the engine's sampler makes them when nothing but
- * temperature, top_k, top_p and min_p is asked (src/engine/sample/sampler.c): token[i] is what row
- * i goes on with. One warp a row. */
+/* Samples tokens of n rows from their top-k logits as the engine's sampler does when only
+ * temperature, top_k, top_p and min_p are set (src/engine/sample/sampler.c): token[i] continues row
+ * i. One warp per row. */
 struct sample_params {
     uint64_t seed, step;
-    float temperature, top_p, min_p; /* temperature 0: the best */
+    float temperature, top_p, min_p; /* temperature 0 takes the best */
     int32_t top_k;                   /* 1 .. TOPK */
 };
 
 struct sample_args {
     const struct topk_logit *best;      /* [n, TOPK] */
     const struct sample_params *params; /* [n] */
-    int32_t *token, *sampled; /* [n] each the same: the next step's input, and for the host */
+    int32_t *token, *sampled; /* [n] equal: the next step's input, and a copy for the host */
     int32_t n;
 };
 
-/* A few words, between the GPU's memory and pinned memory of the host in either direction: quicker
- * between two kernels than the copy engine. */
+/* Copies a few words between GPU memory and pinned host memory in either direction: between two
+ * kernels it is faster than the copy engine. */
 struct copy_words_args {
     uint32_t *to;
     const uint32_t *from;
     int32_t n;
 };
 
-/* `times` rounds of matrix instructions by every warp. */
+/* Runs `times` rounds of matrix instructions in every warp. */
 struct mma_peak_args {
     uint32_t *out;
     int32_t times;
 };
 
-/* Reads `bytes` (a multiple of 16) `times` times and leaves one number, so that nothing is left
- * out: the GPU's read bandwidth. */
+/* Reads `bytes` (a multiple of 16) `times` times to measure read bandwidth, and writes one number,
+ * so that the loads are not optimized away. */
 struct read_memory_args {
     const void *data;
     uint32_t *out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bulk copies into shared memory, and the barriers there that count what has come (sm_90). The
- * emulator has none: kernels that use them are not for it. */
+/* Bulk copies into shared memory, and barriers that count the bytes that arrived (sm_90). The
+ * emulator lacks them and runs other kernels. */
 #ifndef EY_CUDA_BULK_COPY_CUH
 #define EY_CUDA_BULK_COPY_CUH
 
@@ -11,21 +11,21 @@ EY_DEVICE uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* A barrier's phase is over when so many have arrived and all bytes that they announced have come.
- */
+/* Initializes a barrier: its phase ends when `arrivals` threads have arrived and all announced
+ * bytes are there. */
 EY_DEVICE void barrier_init(uint64_t *barrier, int arrivals)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                  : "memory");
 }
 
-/* After the last barrier_init, before the block's first __syncthreads(). */
+/* Call after the last barrier_init(), before the block's first __syncthreads(). */
 EY_DEVICE void barriers_are_made(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Arrives, and announces bytes. */
+/* Arrives and announces bytes. */
 EY_DEVICE void barrier_expect(uint32_t barrier, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -37,7 +37,7 @@ EY_DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Until the phase of this parity is over. */
+/* Waits until the phase of this parity ends. */
 EY_DEVICE void barrier_wait(uint32_t barrier, int parity)
 {
     asm volatile("{.reg .pred over;\n"
@@ -49,8 +49,7 @@ EY_DEVICE void barrier_wait(uint32_t barrier, int parity)
                  : "memory");
 }
 
-/* A warpgroup's registers a thread from here on: as many as a block of threads has is divided anew.
- */
+/* Sets the registers per thread of a warpgroup; the block's registers are divided anew. */
 template <int n> EY_DEVICE void take_registers(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
@@ -61,7 +60,7 @@ template <int n> EY_DEVICE void give_registers(void)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
 }
 
-/* Bytes are a multiple of 16, as both addresses are. */
+/* Copies bytes; their number and both addresses are multiples of 16. */
 EY_DEVICE void bulk_copy(uint32_t to, const void *from, int bytes, uint32_t barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
@@ -70,7 +69,7 @@ EY_DEVICE void bulk_copy(uint32_t to, const void *from, int bytes, uint32_t barr
                  : "memory");
 }
 
-/* Of what nobody reads again soon. */
+/* Returns the cache policy for data that is not read again soon. */
 EY_DEVICE uint64_t evict_first_policy(void)
 {
     uint64_t policy;

@@ -23,16 +23,16 @@
 
 enum gguf_code_kind { GGUF_NUMBERS, GGUF_IQ4, GGUF_E2M1 };
 
-/* Of 32 columns of a row, or of its first and last 16 where there are two. */
+/* Scales of 32 columns of a row, or of its first and last 16 for the types with two. */
 enum gguf_scale_kind {
     GGUF_HALF,            /* float16 */
-    GGUF_HALF_MINIMUM,    /* and float16 that is added */
-    GGUF_NIBBLES_MINIMUM, /* twice four bits times d, four bits times dmin are taken off */
-    GGUF_BYTE_MINIMUM,    /* a byte times d, a byte times dmin is taken off */
-    GGUF_TWO_BYTES,       /* twice a signed byte times d */
+    GGUF_HALF_MINIMUM,    /* float16, and a float16 that is added */
+    GGUF_NIBBLES_MINIMUM, /* two 4-bit scales times d; minus 4-bit minima times dmin */
+    GGUF_BYTE_MINIMUM,    /* a byte times d, minus a byte times dmin */
+    GGUF_TWO_BYTES,       /* two signed bytes times d */
     GGUF_BYTE,            /* a signed byte times d */
-    GGUF_E8M0,            /* half a power of two */
-    GGUF_TWO_E4M3         /* twice half of an e4m3 number */
+    GGUF_E8M0,            /* half of a power of two */
+    GGUF_TWO_E4M3         /* two halves of e4m3 numbers */
 };
 
 /* Bytes of a unit of one row. */
@@ -87,7 +87,7 @@ EY_GGUF_BOTH static inline struct gguf_record gguf_record_of(int dtype)
     return r;
 }
 
-/* Of a block of 16 rows. */
+/* Returns the records of a block of 16 rows. */
 EY_GGUF_BOTH static inline int gguf_records(int dtype, int cols)
 {
     const int columns = GGUF_CHUNK_COLUMNS * gguf_record_of(dtype).chunks;

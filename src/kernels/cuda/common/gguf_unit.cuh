@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lane's share of a chunk of GGUF codes, and what it stands for: for all kernels that read
- * matrices of these types (gguf_layout.h). */
+/* A lane's part of a chunk of GGUF codes and its decoding, for all kernels that read matrices of
+ * these types (gguf_layout.h). */
 #ifndef EY_CUDA_GGUF_UNIT_CUH
 #define EY_CUDA_GGUF_UNIT_CUH
 
@@ -39,11 +39,11 @@ template <int dtype> struct gguf_form;
 
 /* ---- loads ---- */
 
-/* Of rows g and g + 8. */
+/* A lane's unit of rows g and g + 8. */
 template <int dtype> struct gguf_unit {
     uint4 low[2][gguf_form<dtype>::parts];
     uint32_t high[2][2];
-    uint32_t scale[2]; /* as they lie there: both rows in one word, or a word each */
+    uint32_t scale[2]; /* as stored: both rows in one word, or one word each */
 };
 
 template <int dtype>
@@ -80,7 +80,7 @@ EY_DEVICE void gguf_fetch_unit(struct gguf_unit<dtype> &u, const uint8_t *chunk)
     }
 }
 
-/* d, and dmin above it, of 256 columns: both rows in one word, or a word each. */
+/* Loads d, with dmin in the upper half, of 256 columns: both rows in one word, or one word each. */
 template <int dtype> EY_DEVICE void gguf_fetch_d(uint32_t d[2], const uint8_t *record)
 {
     typedef struct gguf_form<dtype> form;
@@ -102,7 +102,7 @@ EY_DEVICE uint32_t gguf_word(const uint4 &v, int q)
     return q == 0 ? v.x : q == 1 ? v.y : q == 2 ? v.z : v.w;
 }
 
-/* What four nibbles stand for, as signed bytes; e2m1 twice its value. */
+/* Returns the values of four nibbles as signed bytes; for e2m1 twice the values. */
 template <int codes> EY_DEVICE uint32_t gguf_table_bytes(uint32_t four)
 {
     const bool iq4 = codes == GGUF_IQ4;
@@ -118,8 +118,8 @@ EY_DEVICE uint32_t gguf_shift(uint32_t v, int left)
     return left >= 0 ? v << left : v >> -left;
 }
 
-/* Words 2j and 2j + 1 of a unit: `low` has their low bits, or the first of them and `next` the
- * other; `high` the high bits of words 4 (j / 2) .., `odd` is j % 2. */
+/* Decodes words 2j and 2j + 1 of a unit: `low` has their low bits, or the first word's with the
+ * second's in `next`; `high` has the high bits of words 4 (j / 2) .., `odd` is j % 2. */
 template <int dtype>
 EY_DEVICE uint2 gguf_code_words(uint32_t low, uint32_t next, uint32_t high, int odd)
 {
@@ -140,7 +140,7 @@ EY_DEVICE uint2 gguf_code_words(uint32_t low, uint32_t next, uint32_t high, int 
     return w;
 }
 
-/* The same of a unit, of row g + 8·half. */
+/* The same for a unit of row g + 8·half. */
 template <int dtype>
 EY_DEVICE uint2 gguf_words_of(const struct gguf_unit<dtype> &u, int half, int j)
 {
@@ -155,7 +155,7 @@ EY_DEVICE uint2 gguf_words_of(const struct gguf_unit<dtype> &u, int half, int j)
 
 /* ---- scales ---- */
 
-/* value = code · times + plus, of the first and the last 16 columns of a unit. */
+/* value = code · times + plus, for the first and the last 16 columns of a unit. */
 struct gguf_factors {
     float times[2], plus[2];
 };
@@ -175,19 +175,19 @@ EY_DEVICE float gguf_signed_byte(uint32_t word, int at)
     return (float)(int8_t)(word >> (8 * at));
 }
 
-/* 2^(exponent - 128). */
+/* Returns 2^(exponent - 128). */
 EY_DEVICE float gguf_half_of_power(uint32_t exponent)
 {
     return bits_float(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
 }
 
-/* Without a sign; NaN counts as 0. */
+/* Returns half of an unsigned e4m3; NaN counts as 0. */
 EY_DEVICE float gguf_half_of_e4m3(uint32_t byte)
 {
     return (byte & 0x7fu) == 0x7fu ? 0.0f : e4m3_value((uint8_t)(byte & 0x7fu)) * 0.5f;
 }
 
-/* Of row g + 8·half. */
+/* Returns the factors of row g + 8·half. */
 template <int dtype>
 EY_DEVICE struct gguf_factors gguf_unit_scales(const uint32_t scale[2], const uint32_t d[2],
                                                int half)
@@ -226,7 +226,7 @@ EY_DEVICE struct gguf_factors gguf_unit_scales(const uint32_t scale[2], const ui
     return s;
 }
 
-/* What byte b of a word of codes stands for, before scales. */
+/* Returns the value of byte b of a word of codes before scales. */
 template <int dtype> EY_DEVICE float gguf_code_value(uint32_t word, int b)
 {
     typedef struct gguf_form<dtype> form;

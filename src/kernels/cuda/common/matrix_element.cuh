@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element of a matrix as float32, whatever its dtype and layout: for kernels that read few of
- * them, or need not be fast. */
+/* Reads one element of a matrix as float32, whatever its dtype and layout: for kernels that read
+ * few elements or need not be fast. */
 #ifndef EY_CUDA_MATRIX_ELEMENT_CUH
 #define EY_CUDA_MATRIX_ELEMENT_CUH
 
@@ -11,7 +11,7 @@ EY_DEVICE int matrix_element_bytes(int dtype)
     return dtype == K_F32 ? 4 : dtype == K_F16 || dtype == K_BF16 ? 2 : 1;
 }
 
-/* What an FP8 row is multiplied with; 1 where there is nothing, or no such row. */
+/* Returns the row scale of an FP8 row, or 1 without one. */
 EY_DEVICE float row_scale_of(const struct dev_matrix &w, int row)
 {
     return w.row_scale && row < w.rows ? w.row_scale[row] : 1.0f;
@@ -19,13 +19,13 @@ EY_DEVICE float row_scale_of(const struct dev_matrix &w, int row)
 
 /* ---- packed int4 ---- */
 
-/* Scale and zero of rows g and g + 8 for a lane's columns, as a load brings them. */
+/* Loads scale and zero of rows g and g + 8 for a lane's columns in one load. */
 EY_DEVICE uint2 load_scale_zero(const uint32_t *words, bool wide)
 {
     return wide ? load_weight_8(words) : make_uint2(load_weight_4(words), 0);
 }
 
-/* One row's, as a float16 with the zero point above it. */
+/* Returns one row's scale as float16 with the zero point in the upper half. */
 EY_DEVICE uint32_t scale_zero_of_row(uint2 loaded, int half, bool wide)
 {
     const uint32_t word = half ? loaded.x >> 16 : loaded.x;
@@ -85,7 +85,7 @@ EY_DEVICE float grouped_element(const struct dev_matrix &w, int row, int column)
 
 /* ---- any ---- */
 
-/* Where element (row, column) lies, in bytes. */
+/* Returns the byte offset of element (row, column). */
 EY_DEVICE int64_t matrix_element_offset(const struct dev_matrix &w, int row, int column)
 {
     int64_t row_bytes = (int64_t)w.cols * matrix_element_bytes(w.dtype),

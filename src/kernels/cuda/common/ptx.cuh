@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine instructions that the kernels are written in, one small function each. Under nvcc
- * they are inline PTX; the tests' emulator (tests/cuda/emulator.h), which runs a block's threads as
- * fibers on the CPU, has its own of the same meaning. Nothing else in the kernels is PTX, and
- * nothing of the CUDA runtime or its headers is used beyond the language itself.
+/* The machine instructions used by the kernels, one small function each. Under nvcc they are inline
+ * PTX; the tests' emulator (tests/cuda/emulator.h), which runs a block's threads as fibers on the
+ * CPU, implements the same functions. Nothing else in the kernels is PTX, and nothing of the CUDA
+ * runtime or its headers is used beyond the language itself.
  *
  * All collective functions (shuffles, mma, syncs) are called by whole warps. */
 #ifndef EY_CUDA_PTX_CUH
@@ -14,7 +14,7 @@
 #include "cuda/emulator.h"
 #else
 
-/* A kernel: its name, its arguments' type, threads of a block, and blocks that shall fit an SM. */
+/* A kernel: name, type of its arguments, threads of a block, and least blocks per SM. */
 #define EY_KERNEL(name, args_type, threads, blocks)               \
     extern "C" __global__ void __launch_bounds__(threads, blocks) \
         name(const __grid_constant__ args_type a)
@@ -25,9 +25,9 @@
 
 /* ---- loads and stores ---- */
 
-/* 16 bytes of a weight: read once, so kept out of L1. Not by the read-only path (.nc): the
- * assembler moves such loads behind wait_for_previous(), and they are to be on their way before it.
- */
+/* Loads 16 bytes of weights, which are read once and so bypass L1. Not through the read-only path
+ * (.nc): the assembler moves such loads behind wait_for_previous(), and they should be in flight
+ * before it. */
 EY_DEVICE uint4 load_weight(const void *p)
 {
     uint4 v;
@@ -38,7 +38,8 @@ EY_DEVICE uint4 load_weight(const void *p)
     return v;
 }
 
-/* A word that belongs to weights, the same but for L1: others of the block read its neighbours. */
+/* Loads a word next to weights, such as a scale. Cached in L1, because other threads of the block
+ * read its neighbours. */
 EY_DEVICE uint32_t load_weight_4(const uint32_t *p)
 {
     uint32_t v;
@@ -62,7 +63,8 @@ EY_DEVICE uint32_t load_weight_2(const void *p)
     return v;
 }
 
-/* 16 bytes that another kernel of the same step wrote: from L2, never from a stale L1 line. */
+/* Loads 16 bytes that another kernel of the same step wrote: from L2, never from a stale L1
+ * line. */
 EY_DEVICE uint4 load_fresh(const void *p)
 {
     uint4 v;
@@ -87,8 +89,8 @@ EY_DEVICE float2 load_fresh_pair(const float *p)
     return v;
 }
 
-/* y[0..3] += v, in memory and without waiting: where no other thread does anything with them. GPUs
- * before sm_90 have it one by one. */
+/* y[0..3] += v by the memory itself, without waiting; no other thread may access y. GPUs before
+ * sm_90 add one by one. */
 EY_DEVICE void add_in_memory(float *y, float4 v)
 {
 #if __CUDA_ARCH__ >= 900
@@ -109,8 +111,8 @@ EY_DEVICE void add_in_memory(float *y, float v)
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(y), "f"(v) : "memory");
 }
 
-/* 16 bytes global → shared, asynchronously; of them `bytes` (0..16) are read, the rest is zero.
- * Both addresses aligned to 16. */
+/* Copies 16 bytes from global to shared memory asynchronously; `bytes` (0..16) of them are read,
+ * the rest is zero. Both addresses are aligned to 16. */
 EY_DEVICE void copy_async(void *shared, const void *global, int bytes)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
@@ -118,7 +120,7 @@ EY_DEVICE void copy_async(void *shared, const void *global, int bytes)
                  : "memory");
 }
 
-/* The same where `wanted`, without a branch. */
+/* The same if `wanted`, without a branch. */
 EY_DEVICE void copy_async_if(bool wanted, void *shared, const void *global, int bytes)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
@@ -133,14 +135,14 @@ EY_DEVICE void copy_commit(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until at most `pending` of this thread's groups are under way. */
+/* Waits until at most `pending` of this thread's groups are in flight. */
 template <int pending> EY_DEVICE void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-/* Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8. Lane
- * 4g + t gets columns 2t, 2t+1 of row g of each; transposed: rows 2t, 2t+1 of column g. */
+/* Loads four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
+ * Lane 4g + t gets columns 2t, 2t+1 of row g of each; transposed: rows 2t, 2t+1 of column g. */
 EY_DEVICE void load_matrices(uint32_t out[4], const void *shared_row)
 {
     uint32_t from = (uint32_t)__cvta_generic_to_shared(shared_row);
@@ -218,7 +220,7 @@ EY_DEVICE void mma_e4m3(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b
                    "r"((uint32_t)UNIT_UE8M0), "f"(0.f));
 }
 
-/* The same of signed bytes, exact: c[16, 8] += a[16, 32] · b[32, 8], in 32 bits. */
+/* The same for signed bytes, exact in 32 bits: c[16, 8] += a[16, 32] · b[32, 8]. */
 EY_DEVICE void mma_s8(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -229,7 +231,7 @@ EY_DEVICE void mma_s8(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 
 /* ---- numbers ---- */
 
-/* The larger one; NaN where either is. */
+/* Returns the larger one; NaN if either is NaN. */
 EY_DEVICE float max_or_nan(float a, float b)
 {
     float out;
@@ -237,7 +239,7 @@ EY_DEVICE float max_or_nan(float a, float b)
     return out;
 }
 
-/* Two BF16 in one register, `low` in the lower half, rounded to nearest even. */
+/* Returns two BF16 in one register, `low` in the lower half, rounded to nearest even. */
 EY_DEVICE uint32_t bf16_pair(float low, float high)
 {
     uint32_t out;
@@ -245,7 +247,7 @@ EY_DEVICE uint32_t bf16_pair(float low, float high)
     return out;
 }
 
-/* Two float16, the same. */
+/* The same for two float16. */
 EY_DEVICE uint32_t f16_pair(float low, float high)
 {
     uint32_t out;
@@ -255,7 +257,7 @@ EY_DEVICE uint32_t f16_pair(float low, float high)
     return out;
 }
 
-/* Two products of BF16 pairs, each rounded once. */
+/* Returns the products of BF16 pairs, each rounded once. */
 EY_DEVICE uint32_t bf16_pair_mul(uint32_t a, uint32_t b)
 {
     uint32_t out;
@@ -265,7 +267,7 @@ EY_DEVICE uint32_t bf16_pair_mul(uint32_t a, uint32_t b)
     return out;
 }
 
-/* Two sums of float16, each rounded once. */
+/* Returns the sums of float16 pairs, each rounded once. */
 EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
 {
     uint32_t out;
@@ -273,7 +275,7 @@ EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
     return out;
 }
 
-/* Two products of float16, each rounded once. */
+/* Returns the products of float16 pairs, each rounded once. */
 EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
 {
     uint32_t out;
@@ -281,7 +283,7 @@ EY_DEVICE uint32_t f16_pair_mul(uint32_t a, uint32_t b)
     return out;
 }
 
-/* a · b + c of two float16, each rounded once. */
+/* Returns a · b + c of float16 pairs, each rounded once. */
 EY_DEVICE uint32_t f16_pair_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t out;
@@ -289,7 +291,7 @@ EY_DEVICE uint32_t f16_pair_fma(uint32_t a, uint32_t b, uint32_t c)
     return out;
 }
 
-/* Four e4m3 as two float16 pairs, exact; NaNs give NaN, or 480 on GPUs before sm_89. */
+/* Converts four e4m3 to two float16 pairs, exactly; NaNs give NaN, or 480 on GPUs before sm_89. */
 EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
 {
 #if __CUDA_ARCH__ >= 890
@@ -298,7 +300,7 @@ EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
         : "=r"(out[0]), "=r"(out[1])
         : "r"(four));
 #else
-    /* sign and seven bits in their places in float16 make 2^-8 of the value, subnormals included */
+    /* sign and seven bits moved to float16's fields are 2^-8 of the value, subnormals included */
     for (int i = 0; i < 2; i++) {
         uint32_t high = __byte_perm(four, 0, i ? 0x3424 : 0x1404);
         uint32_t bits = (high & 0x80008000u) | ((high & 0x7f007f00u) >> 1);
@@ -309,7 +311,7 @@ EY_DEVICE void e4m3_f16_pairs(uint32_t out[2], uint32_t four)
 #endif
 }
 
-/* The e4m3 nearest to each, ties to even, beyond ±448 that; from sm_89 on. */
+/* Converts to the nearest e4m3, ties to even, saturating at ±448; from sm_89 on. */
 EY_DEVICE uint32_t e4m3_codes(float4 v)
 {
     uint32_t out;
@@ -320,8 +322,8 @@ EY_DEVICE uint32_t e4m3_codes(float4 v)
     return out;
 }
 
-/* Bytes 2·half and 2·half + 1 as two 16-bit integers, widened with their signs. (__byte_perm cannot
- * spread signs.) */
+/* Widens bytes 2·half and 2·half + 1 to two signed 16-bit integers. (__byte_perm cannot spread
+ * signs.) */
 template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
 {
     uint32_t out;
@@ -337,7 +339,7 @@ template <int i> EY_DEVICE uint32_t widen_bytes_of_two(uint32_t a, uint32_t b)
     return out;
 }
 
-/* a · b, rounded: never one with a sum that follows. */
+/* Returns a · b rounded, never fused with a following sum. */
 EY_DEVICE float product_rounded(float a, float b)
 {
     return __fmul_rn(a, b);
@@ -359,9 +361,9 @@ EY_DEVICE float exp2_fast(float x)
 
 /* ---- order ---- */
 
-/* Programmatic dependent launch: every kernel calls wait_for_previous(); what comes before
- * wait_for_previous() may not touch what the kernel before writes. Both do nothing on GPUs that
- * lack it, and where the launch does not ask for it. */
+/* Programmatic dependent launch: every kernel calls wait_for_previous(), before which it must not
+ * access what the previous kernel writes. Both functions do nothing on GPUs without it, or if the
+ * launch does not request it. */
 EY_DEVICE void wait_for_previous(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -376,8 +378,8 @@ EY_DEVICE void let_next_start(void)
 #endif
 }
 
-/* Adds 1 and gives the value before; what this thread wrote before is seen by who reads a later
- * value. */
+/* Adds 1 and returns the previous value; threads that read a later value see what this thread wrote
+ * before. */
 EY_DEVICE uint32_t count_arrival(uint32_t *counter)
 {
     uint32_t before;
@@ -428,8 +430,8 @@ EY_DEVICE int warp_index(void)
     return (int)(threadIdx.x / 32);
 }
 
-/* This thread among all of the launch (a grid and block of one dimension), and how many there are.
- */
+/* Return this thread's index among all threads of the launch (a grid and block of one dimension),
+ * and their number. */
 EY_DEVICE int64_t global_thread(void)
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -480,19 +482,19 @@ EY_DEVICE bf16 bf16_of(float v)
     return (bf16)(bf16_pair(v, 0) & 0xffffu);
 }
 
-/* e4m3 bytes 0 and 1 (or 2 and 3) of `four` as a BF16 pair, exact for every code but NaN (0x7f and
- * 0xff give ±480): sign and the seven bits go to their places in BF16, which makes 2^-120 of the
- * value, subnormals included. */
+/* Converts e4m3 bytes 0 and 1 (or 2 and 3) of `four` to a BF16 pair, exact except for NaN (0x7f and
+ * 0xff give ±480): sign and seven bits move to BF16's fields, which gives 2^-120 of the value,
+ * subnormals included. */
 EY_DEVICE uint32_t e4m3_pair(uint32_t two_high_bytes)
 {
-    /* bytes of interest are the high ones of each half */
+    /* the bytes to convert are the high ones of each half */
     uint32_t bits = (two_high_bytes & 0x80008000u) | ((two_high_bytes & 0x7f007f00u) >> 4);
     return bf16_pair_mul(bits, 0x7b807b80u); /* 2^120 */
 }
 
-/* e4m3 bytes 2·half and 2·half + 1 of `four` as a BF16 pair, as above; `factor` is 2^120 twice
- * (E4M3_FACTOR), or 0 for two zeros. The bytes are widened with their signs, so that one shift
- * brings sign and code near their places and one mask takes the copies of the sign off. */
+/* Converts e4m3 bytes 2·half and 2·half + 1 of `four` to a BF16 pair, as above; `factor` is 2^120
+ * twice (E4M3_FACTOR), or 0 for two zeros. Bytes are widened with their signs, so that one shift
+ * moves sign and code near their fields and one mask removes the copies of the sign. */
 enum { E4M3_FACTOR = 0x7b807b80 };
 
 template <int half> EY_DEVICE uint32_t e4m3_widened(uint32_t four, uint32_t factor)
@@ -500,7 +502,7 @@ template <int half> EY_DEVICE uint32_t e4m3_widened(uint32_t four, uint32_t fact
     return bf16_pair_mul(widen_bytes<half>(four) << 4 & 0x87f087f0u, factor);
 }
 
-/* Byte `i` of each, as a pair. */
+/* The same for byte `i` of each. */
 template <int i> EY_DEVICE uint32_t e4m3_interleaved(uint32_t a, uint32_t b)
 {
     return bf16_pair_mul(widen_bytes_of_two<i>(a, b) << 4 & 0x87f087f0u, E4M3_FACTOR);
@@ -512,8 +514,8 @@ EY_DEVICE float e4m3_value(uint8_t v)
     return (v & 0x7f) == 0x7f ? bits_float(0x7fc00000u) : f;
 }
 
-/* The e4m3 value nearest to v, ties to even; beyond ±448 that. Done in integers: not every GPU can
- * convert. */
+/* Converts to the nearest e4m3, ties to even, saturating at ±448. Uses integers, since not every
+ * GPU can convert. */
 EY_DEVICE uint8_t e4m3_of(float v)
 {
     float size = fminf(fabsf(v), 448.0f);
@@ -525,8 +527,8 @@ EY_DEVICE uint8_t e4m3_of(float v)
     return (uint8_t)(sign | ((bits >> 20) - (120u << 3)));
 }
 
-/* Four int8 as two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the sign
- * turned. */
+/* Converts four int8 to two float16 pairs: 1024 + 128 + v is exact, and its low byte is v with the
+ * sign inverted. */
 EY_DEVICE void int8_f16_pairs(uint32_t out[2], uint32_t four)
 {
     four ^= 0x80808080u;

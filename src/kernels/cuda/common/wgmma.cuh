@@ -19,7 +19,8 @@
 /* The block's dynamic shared memory, 1024-byte aligned. */
 #define EY_DYNAMIC_SHARED_1024(name) extern __shared__ __align__(1024) unsigned char name[]
 
-/* b for wgmma(): from its first row's 32 bytes on; groups of 8 rows are 1024 bytes apart. */
+/* Returns operand b of wgmma(), beginning with the first row's 32 bytes; groups of 8 rows are 1024
+ * bytes apart. */
 EY_DEVICE uint64_t wgmma_operand(const void *shared)
 {
     uint32_t from = (uint32_t)__cvta_generic_to_shared(shared);
@@ -27,20 +28,20 @@ EY_DEVICE uint64_t wgmma_operand(const void *shared)
            (from & 0x3ffffu) >> 4;
 }
 
-/* The same 16 columns on, `steps` times, within the first row's 128 bytes. */
+/* Advances by steps · 16 columns within the first row's 128 bytes. */
 EY_DEVICE uint64_t wgmma_further(uint64_t operand, int steps)
 {
     return operand + (uint64_t)(steps * 2);
 }
 
-/* What this thread wrote to shared memory (and what cp.async brought for it) is seen by the matrix
+/* Makes this thread's writes to shared memory (and its cp.async copies) visible to the matrix
  * unit. */
 EY_DEVICE void fence_shared(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Before the first wgmma after registers of a or c were written. */
+/* Call before the first wgmma after registers of a or c were written. */
 EY_DEVICE void wgmma_begin(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -51,14 +52,14 @@ EY_DEVICE void wgmma_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until at most `pending` of the warpgroup's groups are under way. */
+/* Waits until at most `pending` of the warpgroup's groups are in flight. */
 template <int pending> EY_DEVICE void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/* The compiler knows nothing of the above: it may not move what is done with these registers across
- * this place. */
+/* Keeps the compiler, which does not know of the asynchronous use, from moving accesses of this
+ * register across this point. */
 EY_DEVICE void pin_register(float &v)
 {
     asm volatile("" : "+f"(v)::"memory");
@@ -197,8 +198,8 @@ EY_DEVICE void pin_register(uint32_t &v)
 #define EY_SUMS_31 EY_SUMS_30, EY_SUMS_OF(30)
 #define EY_SUMS_32 EY_SUMS_31, EY_SUMS_OF(31)
 
-/* Issued by all four warps; !add: c is set, whatever it was. Columns are 8·tiles, and then the
- * operands' numbers: 4·tiles and those that follow. */
+/* Issued by all four warps; without `add`, c is overwritten. Arguments: columns (8·tiles), then the
+ * operands' numbers, 4·tiles and the following ones. */
 #define EY_WGMMA(tiles, columns, a0, a1, a2, a3, operand, more)                                \
     EY_DEVICE void wgmma(float(&c)[tiles][4], const uint32_t a[4], uint64_t b, bool add)       \
     {                                                                                          \

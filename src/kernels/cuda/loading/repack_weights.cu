@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repacks weights while a model loads: row-major matrices → the packed order of abi.h (F16 becomes
- * BF16), GGUF blocks → the order of
- * gguf_layout.h, BF16 → int8 rows, and what is packed → BF16 before a GEMM. Any number of blocks
- * shares the work. */
+/* Repacks weights while a model loads: row-major matrices to the packed order of abi.h (F16 becomes
+ * BF16), GGUF blocks to that of gguf_layout.h, BF16 to int8 rows. Also unpacks matrices to BF16
+ * before a GEMM. Any number of blocks shares the work. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/loading/repack_weights_launch.h"
 
-/* Bytes from..from+15 of a row of row_bytes; zeros beyond its end. */
+/* Returns bytes from..from+15 of a row of row_bytes, with zeros beyond its end. */
 EY_DEVICE uint4 row_bytes_at(const uint8_t *row, int64_t from, int64_t row_bytes)
 {
     uint32_t word[4] = {0, 0, 0, 0};
@@ -25,7 +24,7 @@ EY_DEVICE bool packed_has_nan(uint32_t quantized)
     return ((quantized & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
 }
 
-/* 8 values of F16 as BF16. */
+/* Converts 8 values of F16 to BF16. */
 EY_DEVICE uint4 bf16_of_f16(uint4 v)
 {
     uint32_t word[4] = {v.x, v.y, v.z, v.w};
@@ -36,8 +35,7 @@ EY_DEVICE uint4 bf16_of_f16(uint4 v)
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Where in the packed matrix the 16 bytes lie that begin at byte 16·quarter of chunk `chunk` in row
- * `row`. */
+/* Returns the packed offset of the 16 bytes at byte 16·quarter of chunk `chunk` in row `row`. */
 EY_DEVICE int64_t packed_offset(int64_t row, int64_t chunk, int quarter, int64_t n_chunks)
 {
     int in_block = (int)(row % PACK_ROWS);
@@ -51,7 +49,7 @@ EY_KERNEL(repack, struct repack_args, REPACK_THREADS, 4)
     int64_t rows = (a.rows + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
     uint32_t nan = 0;
     for (int64_t i = global_thread(); i < rows * quarters; i += global_threads()) {
-        /* a warp takes what is 512 packed bytes in a row: 8 rows of 64 bytes */
+        /* a warp takes 512 consecutive packed bytes: 8 rows of 64 bytes */
         int64_t chunk = i / 64 % n_chunks, block = i / 64 / n_chunks;
         int row = (int)(block * PACK_ROWS) + (int)(i % 64) / 4, quarter = (int)(i % 4);
         uint4 v = make_uint4(0, 0, 0, 0);
@@ -67,7 +65,7 @@ EY_KERNEL(repack, struct repack_args, REPACK_THREADS, 4)
     if (nan) *a.found_nan = 1;
 }
 
-/* Columns from..from+15 of a BF16 row as float32. */
+/* Converts columns from..from+15 of a BF16 row to float32. */
 EY_DEVICE void row_values(float v[16], const bf16 *row, int from, int cols)
 {
 #pragma unroll
@@ -95,7 +93,7 @@ EY_DEVICE float row_maximum(const bf16 *row, int cols)
     return warp_max(most);
 }
 
-/* 4 values as int8 values, the first in the lowest byte. */
+/* Quantizes 4 values to int8, the first in the lowest byte. */
 EY_DEVICE uint32_t int8_quantized(const float v[4], float inverse)
 {
     uint32_t quantized = 0;
@@ -106,7 +104,7 @@ EY_DEVICE uint32_t int8_quantized(const float v[4], float inverse)
     return quantized;
 }
 
-/* A warp a row. */
+/* One warp per row. */
 EY_KERNEL(quantize_int8, struct quantize_int8_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
@@ -114,7 +112,7 @@ EY_KERNEL(quantize_int8, struct quantize_int8_args, REPACK_THREADS, 4)
     int rows = (a.rows + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
     for (int row = (int)(global_thread() / 32); row < rows; row += (int)(global_threads() / 32)) {
         const bf16 *src = a.src + (int64_t)row * a.cols;
-        int cols = row < a.rows ? a.cols : 0; /* rows of the padding are empty */
+        int cols = row < a.rows ? a.cols : 0; /* padding rows are empty */
         float most = row_maximum(src, cols), inverse = most > 0 ? 127.f / most : 0.f, v[16];
         for (int quarter = lane_index(); quarter < n_chunks * 4; quarter += 32) {
             row_values(v, src, quarter * 16, cols);
@@ -127,7 +125,7 @@ EY_KERNEL(quantize_int8, struct quantize_int8_args, REPACK_THREADS, 4)
     }
 }
 
-/* Any matrix: a thread takes eight columns of a row. */
+/* Unpacks any matrix: a thread takes eight columns of a row. */
 EY_DEVICE void unpack_elements(const struct unpack_args &a)
 {
     const int64_t n_chunks = packed_chunks((int64_t)a.w.cols * 2),
@@ -149,7 +147,7 @@ EY_DEVICE void unpack_elements(const struct unpack_args &a)
     }
 }
 
-/* A thread takes 32 columns of a row, which are the four lanes' of a row in one BF16 chunk. */
+/* A thread takes 32 columns of a row, which belong to the four lanes of a row in one BF16 chunk. */
 EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
@@ -194,7 +192,7 @@ EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
 
 /* ---- GGUF ---- */
 
-/* Value i of 32 that lie as the lower and then the upper nibbles of 16 bytes. */
+/* Returns value i of 32 stored in the lower and then the upper nibbles of 16 bytes. */
 EY_DEVICE uint32_t gguf_nibble(const uint8_t *p, int i)
 {
     return p[i % 16] >> (i / 16 * 4) & 15u;
@@ -205,7 +203,7 @@ EY_DEVICE uint32_t gguf_bit(const uint8_t *p, int i)
     return p[i / 8] >> (i % 8) & 1u;
 }
 
-/* Code i of unit `unit` of a block as a file has it. */
+/* Returns code i of unit `unit` of a file's block. */
 EY_DEVICE uint32_t gguf_code_of(const uint8_t *p, int dtype, int unit, int i)
 {
     const int four = unit % 4 * 2, two = unit % 2 * 4;
@@ -234,7 +232,7 @@ EY_DEVICE uint32_t gguf_half_bits(const uint8_t *p)
     return p[0] | (uint32_t)p[1] << 8;
 }
 
-/* Scale and minimum of a unit, six bits each in twelve bytes. */
+/* Extracts scale and minimum of a unit, six bits each, from twelve bytes. */
 EY_DEVICE uint32_t gguf_scale_minimum(const uint8_t *c, int unit)
 {
     if (unit < 4) return (c[unit] & 63u) | (c[unit + 4] & 63u) << 8;
@@ -242,14 +240,14 @@ EY_DEVICE uint32_t gguf_scale_minimum(const uint8_t *c, int unit)
            (c[unit + 4] >> 4 | (uint32_t)(c[unit] >> 6) << 4) << 8;
 }
 
-/* Six bits of which 32 is zero. */
+/* Returns a 6-bit scale with offset 32. */
 EY_DEVICE uint32_t gguf_q3_scale(const uint8_t *c, int at)
 {
     const uint32_t low = at < 8 ? c[at] & 15u : c[at - 8] >> 4;
     return ((low | (c[8 + at % 4] >> (at / 4 * 2) & 3u) << 4) - 32) & 255u;
 }
 
-/* A unit's scales as a lane has them, and what its block has of 256 columns. */
+/* Returns a unit's scales in a lane's layout, and the block's scales of 256 columns. */
 EY_DEVICE uint2 gguf_scale_and_d(const uint8_t *p, int dtype, int unit)
 {
     switch (dtype) {
@@ -284,7 +282,8 @@ EY_DEVICE void gguf_put_bytes(uint8_t *to, uint32_t value, int bytes)
         to[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* Where byte b of word k of codes has its low bits; tables have words in halves of one. */
+/* Stores the bits of code i: its byte and word have their low bits in the layout of gguf_layout.h;
+ * types with tables use halves of one word. */
 template <int dtype> EY_DEVICE void gguf_put_code(uint32_t *low, uint32_t *high, int i, uint32_t c)
 {
     typedef struct gguf_form<dtype> form;
@@ -298,7 +297,7 @@ template <int dtype> EY_DEVICE void gguf_put_code(uint32_t *low, uint32_t *high,
     if (form::bits == 6) high[k / 4] |= c >> 4 << (8 * b + 2 * (k % 4));
 }
 
-/* Rows of the file → units, a thread each; those that are not there are zeros. */
+/* Repacks rows of the file to units, one thread per unit; missing rows are zeros. */
 template <int dtype> EY_DEVICE void repack_gguf_as(const struct repack_gguf_args &a)
 {
     typedef struct gguf_form<dtype> form;
@@ -356,7 +355,7 @@ EY_KERNEL(repack_gguf, struct repack_gguf_args, REPACK_THREADS, 2)
     }
 }
 
-/* A thread takes a unit of a row, which is the four lanes' of a row in one BF16 chunk. */
+/* A thread takes a unit of a row, which belongs to the four lanes of a row in one BF16 chunk. */
 template <int dtype> EY_DEVICE void unpack_gguf_as(const struct unpack_args &a)
 {
     typedef struct gguf_form<dtype> form;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the kernels of repack_weights.cu are launched. Blocks share the work whatever their number,
- * so the counts only bound the grid. */
+/* Launches the kernels of repack_weights.cu. Any number of blocks shares the work, so the counts
+ * only limit the grid. */
 #ifndef EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
 #define EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
 

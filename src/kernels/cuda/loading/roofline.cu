@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the GPU can do at most: reading memory, and multiply-adds by the matrix unit. Figures are
- * shares of these. */
+/* Measures the GPU's limits: reading memory, and multiply-adds of the matrix unit. Figures are
+ * given as shares of these. */
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/loading/roofline_launch.h"
 
-/* Eight sums a warp that do not wait for each other; what they come to is of no interest, but has
- * to be written. */
+/* Uses eight independent sums per warp; the result is meaningless but must be written. */
 EY_KERNEL(mma_peak, struct mma_peak_args, ROOFLINE_THREADS, 2)
 {
     float c[PEAK_CHAINS][4] = {};
@@ -26,7 +25,7 @@ EY_KERNEL(mma_peak, struct mma_peak_args, ROOFLINE_THREADS, 2)
 EY_KERNEL(read_memory, struct read_memory_args, ROOFLINE_THREADS, 4)
 {
     wait_for_previous();
-    enum { AT_ONCE = 8 }; /* loads of a thread under way */
+    enum { AT_ONCE = 8 }; /* loads of a thread in flight */
     int64_t n = a.bytes / 16, step = global_threads();
     const uint4 *data = (const uint4 *)a.data;
     uint32_t sum = 0;
@@ -48,6 +47,5 @@ EY_KERNEL(read_memory, struct read_memory_args, ROOFLINE_THREADS, 4)
     }
     for (int mask = 16; mask; mask /= 2)
         sum ^= shuffle_xor(sum, mask);
-    if (sum == 0x5eed5eedu || global_thread() == 0)
-        *a.out = sum; /* which number it is does not matter */
+    if (sum == 0x5eed5eedu || global_thread() == 0) *a.out = sum; /* any thread's sum will do */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the kernels of roofline.cu and read_memory are launched. */
+/* Launches the kernels of roofline.cu and read_memory. */
 #ifndef EY_CUDA_ROOFLINE_LAUNCH_H
 #define EY_CUDA_ROOFLINE_LAUNCH_H
 
@@ -14,7 +14,7 @@ static inline struct launch mma_peak_launch(int sm_count)
     return l;
 }
 
-/* Of a launch: a product of 16 by 16 with 16 by 8 is 4,096 operations. */
+/* Returns the FLOPs of a launch: a product of 16 by 16 with 16 by 8 is 4,096 operations. */
 static inline double mma_peak_flops(const struct launch *l, int times)
 {
     return 4096.0 * PEAK_CHAINS * times * (double)l->grid[0] * (l->block / 32);

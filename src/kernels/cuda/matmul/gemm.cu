@@ -56,16 +56,17 @@ template <class S> EY_DEVICE int x_offset(int token, int unit)
 
 /* ---- global → shared ---- */
 
-/* What one thread brings of each stage. Blocks of rows beyond the last are the last once more: what
- * comes of them is never stored. Columns beyond the last have to be zeros, and tokens may be: were
- * they the last one too, all who read that one would have to queue for it. */
+/* A thread's part of each stage. Row blocks beyond the last repeat it; their results are never
+ * stored. Columns beyond the last must be zeros, and tokens may be: if they repeated the last
+ * token, all their loads would queue for its lines. */
 struct gemm_share {
-    const uint8_t *w[2]; /* its bytes of the matrices' first chunk; a thread of a large group has to
-                            do with w[0] alone */
-    const bf16 *x;       /* its columns of x's first row */
+    const uint8_t *
+        w[2]; /* its bytes of the matrices' first chunk; a thread of a large group uses only w[0] */
+    const bf16 *x; /* its columns of x's first row */
 };
 
-/* The thread's i-th unit of a stage's weights: which block of rows, and where in the chunk. */
+/* Return the row block, and the unit in its chunk, of the thread's i-th unit of a stage's
+ * weights. */
 template <class S> EY_DEVICE int share_block(int thread, int i)
 {
     return S::group == 32 ? i / 2 : thread / 64 + i * (S::group / 64);
@@ -82,7 +83,7 @@ EY_DEVICE struct gemm_share gemm_find_share(const struct matmul_args &a, const s
 {
     struct gemm_share share;
     int odd = S::group != 32 &&
-              thread / 64 % 2; /* its blocks' parity, which is that of the matrix */
+              thread / 64 % 2; /* parity of its blocks, which selects the matrix */
     share.w[0] = (odd ? p.w[1] : p.w[0]) + share_unit<S>(thread, 0) * 16;
     share.w[1] = p.w[1] + share_unit<S>(thread, 0) * 16;
     share.x = (const bf16 *)a.x + thread % S::x_units * 8;
@@ -120,8 +121,8 @@ EY_DEVICE void gemm_copy_x(const struct matmul_args &a, const struct gemm_place 
     }
 }
 
-/* A group's i-th chunk: groups take blocks of two chunks in turns, so that 128 columns of one scale
- * stay together. */
+/* Returns a group's i-th chunk: groups take blocks of two chunks in turns, so that 128 columns of
+ * one scale stay together. */
 template <class S> EY_DEVICE int gemm_chunk(int i, int group)
 {
     return S::k_warps == 1 ? i : (i / 2 * S::k_warps + group) * 2 + i % 2;
@@ -146,8 +147,8 @@ template <class S> EY_DEVICE void group_sync(void)
 
 /* ---- shared → registers ---- */
 
-/* Weights of 16 rows on their way to the matrix unit, two steps of them. FP8: the lane's quantized
- * values in rows 0..7, then rows 8..15. BF16: the operands themselves. */
+/* Weights of 16 rows for two steps of the matrix unit. FP8: the lane's quantized values in rows
+ * 0..7, then rows 8..15. BF16: the operands themselves. */
 struct two_steps {
     uint32_t v[2][4];
 };
@@ -187,7 +188,7 @@ EY_DEVICE void gemm_left_operands(uint32_t a[2][4], const struct two_steps &w, u
         }
 }
 
-/* Right operands of 8 tokens for two steps: words 0, 1 and words 2, 3. */
+/* Loads the right operands of 8 tokens for two steps: words 0, 1 and words 2, 3. */
 template <class S>
 EY_DEVICE void load_tokens(uint32_t x[4], const unsigned char *stage, int first_token, int pair)
 {
@@ -205,7 +206,7 @@ EY_DEVICE void load_tokens(uint32_t x[4], const unsigned char *stage, int first_
 
 /* ---- the sums of one warp ---- */
 
-/* The ring of a group of threads and where it stands. */
+/* The ring of a group of threads and its state. */
 struct gemm_ring {
     unsigned char *memory;
     struct gemm_share share;
@@ -214,8 +215,8 @@ struct gemm_ring {
     int filled;        /* chunks prefetched so far */
 };
 
-/* Prefetches the group's next chunk into the stage that is free now. Commits a group of copies each
- * time, even an empty one: waits count them. */
+/* Prefetches the group's next chunk into the free stage. Commits a group of copies each time, even
+ * an empty one, because waits count groups. */
 template <class S>
 EY_DEVICE void fill_next(const struct matmul_args &a, const struct gemm_place &p,
                          struct gemm_ring *ring, int stage)
@@ -231,7 +232,7 @@ EY_DEVICE void fill_next(const struct matmul_args &a, const struct gemm_place &p
     copy_commit();
 }
 
-/* The first stages: their weights before the kernel that makes x has ended. */
+/* Prefetches the first stages; their weights before the kernel that makes x has ended. */
 template <class S>
 EY_DEVICE void fill_first(const struct matmul_args &a, const struct gemm_place &p,
                           struct gemm_ring *ring)
@@ -252,7 +253,7 @@ EY_DEVICE void fill_first(const struct matmul_args &a, const struct gemm_place &
     ring->filled = S::stages;
 }
 
-/* A warp without rows or tokens of its own still brings its share. */
+/* A warp without rows or tokens of its own still loads its part. */
 template <class S>
 EY_DEVICE void only_fill(const struct matmul_args &a, const struct gemm_place &p,
                          struct gemm_ring *ring)
@@ -330,8 +331,8 @@ EY_DEVICE void gemm_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct 
                           last = last_block && pair == S::pairs - 1;
                 uint32_t left[2][4];
                 gemm_left_operands<S>(left, w[i % 2], S::fp8 ? scale[i % 2].factor : 0);
-                if (last) { /* all of this stage is in registers; from here on the next one must
-                               have come, and this one's place is free */
+                if (last) { /* all of this stage is in registers: wait for the next one, and free
+                               this one */
                     copy_wait<S::stages - 2>();
                     group_sync<S>();
                 }

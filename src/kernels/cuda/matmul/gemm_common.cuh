@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the GEMM kernels have in common (gemm.cu, gemm_w8a8_sm89.cu, gemm_wgmma_sm90.cu): where a
- * tile lies, the block scales, and how sums that lie in shared memory become results. S is a
- * kernel's shape: fp8, rows and tokens of a tile, warp_rows and warp_tokens of what is staged
- * together, staged_row floats apart; adds_in_memory: whether a sum is added to what y holds by the
- * memory itself. */
+/* Shared by the GEMM kernels (gemm.cu, gemm_w8a8_sm89.cu, gemm_wgmma_sm90.cu): positions of tiles,
+ * block scales, and turning sums in shared memory into results. S is a kernel's shape: fp8, rows
+ * and tokens of a tile, warp_rows and warp_tokens of what is staged together, staged_row floats
+ * apart; adds_in_memory: whether the memory itself adds sums to y. */
 #ifndef EY_CUDA_GEMM_COMMON_CUH
 #define EY_CUDA_GEMM_COMMON_CUH
 
 #include "kernels/cuda/matmul/gemm_launch.h"
 #include "kernels/cuda/common/ptx.cuh"
 
-/* Where a tile lies: its matrices (two of them taken in turns for gate and up, otherwise twice the
- * same), and its first row in blocks of 16 and first token. */
+/* The position of a tile: its matrices (gate and up alternate, otherwise the same twice), and its
+ * first row in blocks of 16 and first token. */
 struct gemm_place {
     const uint8_t *w[2];
     const float *scale[2];
@@ -51,8 +50,8 @@ template <class S> EY_DEVICE struct gemm_place gemm_place_of(const struct matmul
  * enough, and they are multiplied by before / next at each 128 columns. A block whose scale is
  * (nearly) zero counts as zeros and leaves the unit as it was. */
 struct running_scale {
-    float current, next; /* next: of the block to come, read early */
-    uint32_t factor;     /* of the weights of this block */
+    float current, next; /* next: of the following block, read early */
+    uint32_t factor;     /* factor of this block's weights */
 };
 
 EY_DEVICE float scale_at(const float *row, int block, int n_blocks)
@@ -60,7 +59,7 @@ EY_DEVICE float scale_at(const float *row, int block, int n_blocks)
     return block < n_blocks ? __ldg(row + block) : 0.f;
 }
 
-/* Enters the next block; what the sums have to be multiplied by. */
+/* Enters the next block; returns the factor of the sums. */
 EY_DEVICE float next_block_scale(struct running_scale *s)
 {
     float before = s->current;
@@ -100,17 +99,17 @@ EY_DEVICE float gemm_activation(float v, int out)
 
 /* ---- results: shared → global, 4 consecutive rows of a token at a time ---- */
 
-/* Where a team of threads finds sums of warp_rows rows, from row `first_row` of the matrix on, of
- * `n_tokens` tokens from `first_token_time` on. Gate and up are staged in turns of 16 rows and make
- * half as many results. */
+/* The sums of warp_rows rows, from row `first_row` of the matrix on, and of `n_tokens` tokens, as a
+ * team of threads finds them. Gate and up are staged alternately by 16 rows and give half as many
+ * results. */
 struct gemm_staged {
     float *sums;
     int copies, first_row, first_token, n_tokens;
 };
 
-/* A thread's part of them: always the same rows, every `step`-th token. */
+/* A thread's part of the sums: always the same rows, every `step`-th token. */
 struct gemm_quads {
-    int token, step, row, n; /* n: rows that there are, 4 but at the matrix's end */
+    int token, step, row, n; /* n: rows that exist, 4 except at the matrix's end */
 };
 
 template <class S>
@@ -170,8 +169,8 @@ EY_DEVICE void store_bf16(bf16 *y, const float v[4], int n)
         if (e < n) y[e] = (bf16)((e < 2 ? pairs.x : pairs.y) >> (e % 2 * 16));
 }
 
-/* Adds what y held before to the sums: many loads under way at once, since the warps are too few to
- * hide one each. */
+/* Adds the old values of y to the sums, with many loads in flight, since there are too few warps to
+ * hide their latency. */
 template <class S>
 EY_DEVICE void add_before(const struct matmul_args &a, const struct matmul_segment &segment,
                           const struct gemm_staged &s, const struct gemm_quads &q)
@@ -197,7 +196,7 @@ EY_DEVICE void add_before(const struct matmul_args &a, const struct matmul_segme
     }
 }
 
-/* 4 sums of one token, added up over the copies. */
+/* Returns 4 sums of one token, added up over the copies. */
 template <class S>
 EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, int row)
 {
@@ -213,7 +212,7 @@ EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, i
     v[3] = sum.w;
 }
 
-/* What y gets of 4 rows of one token. */
+/* Writes 4 rows of one token to y. */
 template <class S, int out>
 EY_DEVICE void gemm_results(float v[4], const struct gemm_staged &s, int token, int row,
                             const float bias[4])
@@ -284,7 +283,7 @@ EY_DEVICE void write_staged(const struct matmul_args &a, const struct gemm_place
 
 /* ---- results: registers → shared ---- */
 
-/* One token tile's sums of the warp, turned: a token's rows become neighbours. */
+/* Stores the warp's sums of one token tile transposed: a token's rows become adjacent. */
 template <class S>
 EY_DEVICE void stage_tokens(float *staged, const float sum[S::m_tiles][S::n_tiles][4], int j)
 {
@@ -307,8 +306,8 @@ template <class S> EY_DEVICE void clear_sums(float sum[S::m_tiles][S::n_tiles][4
                 sum[i][j][e] = 0;
 }
 
-/* Each warp by itself writes its sums, as many tokens at a time as there is room for in its part of
- * the staging. */
+/* Each warp writes its sums separately, as many tokens at a time as fit into its part of the
+ * staging. */
 template <class S>
 EY_DEVICE void write_warp(const struct matmul_args &a, const struct gemm_place &p,
                           const float sum[S::m_tiles][S::n_tiles][4], float *shared,
@@ -318,7 +317,7 @@ EY_DEVICE void write_warp(const struct matmul_args &a, const struct gemm_place &
 #pragma unroll 1
     for (int from = 0; from < S::warp_tokens; from += S::staged_tokens) {
 #pragma unroll
-        for (int j = 0; j < S::n_tiles; j++) /* j is known to the compiler, `from` is not */
+        for (int j = 0; j < S::n_tiles; j++) /* j is a compile-time constant, `from` is not */
             if (8 * j / S::staged_tokens * S::staged_tokens == from)
                 stage_tokens<S>(staged + (8 * j - from) * S::staged_row, sum, j);
         __syncwarp();

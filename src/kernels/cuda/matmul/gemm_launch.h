@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiles of gemm.cu, and which of them a GEMM uses. C for the host, C++ for the kernels.
+/* The tiles of gemm.cu, and the choice among them. C for the host, C++ for the kernels.
  *
  * A tile is rows of w times tokens (rows of x): `row_warps` x `token_warps` warps of m_tiles·16
  * rows by n_m_tiles·8 tokens each share a ring of `stages` pieces of w and x, one chunk of columns
  * each. The narrow tile has k_warps instead: each warp has the whole tile, a ring of its own and
- * every k_warps-th block of columns, and the sums meet at the end. It is for few tokens, where all
- * that counts is to have many weights on their way at the same time. All rings are within 99 KB. */
+ * every k_warps-th block of columns, and the sums are added at the end. It is for few tokens, where
+ * only the number of weights in flight counts. All rings are within 99 KB. */
 #ifndef EY_CUDA_GEMM_LAUNCH_H
 #define EY_CUDA_GEMM_LAUNCH_H
 
@@ -14,16 +14,16 @@
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"
 
-/* T(name, row_warps, token_warps, k_warps, m_tiles, n_m_tiles, stages of FP8, of BF16, blocks of
- * threads that shall fit an SM) */
+/* T(name, row_warps, token_warps, k_warps, m_tiles, n_m_tiles, stages of FP8, of BF16, least blocks
+ * of threads per SM) */
 #define EY_GEMM_TILES(T)               \
     T(256x128, 4, 2, 1, 4, 8, 3, 4, 1) \
     T(128x128, 2, 2, 1, 4, 8, 3, 4, 2) \
     T(128x64, 4, 1, 1, 2, 8, 3, 4, 3)  \
     T(32x64, 1, 1, 4, 2, 8, 2, 4, 1)
 
-/* The tiles of GPUs of compute capability 9.0 (gemm_wgmma_sm90.cu): T(name, tiles of 64 rows of
- * each of two warpgroups, tiles of 8 tokens). Their rings take what a block may have there. */
+/* The tiles for compute capability 9.0 (gemm_wgmma_sm90.cu): T(name, tiles of 64 rows per
+ * warpgroup, tiles of 8 tokens). Their rings use all shared memory that a block may have there. */
 #define EY_GEMM_SM90_TILES(T) \
     T(128x256, 1, 32)         \
     T(128x224, 1, 28)         \
@@ -61,7 +61,7 @@ struct gemm_tile {
 
 enum {
     GEMM_BAND = 16
-}; /* tiles of tokens that take turns with the same weights before the next tile of rows */
+}; /* tiles of tokens that use the same weights before the next tile of rows */
 
 static inline const struct gemm_tile *gemm_tile(enum gemm_tile_kind kind)
 {
@@ -98,8 +98,8 @@ static inline const struct gemm_tile *gemm_tile(enum gemm_tile_kind kind)
     return &tiles[kind];
 }
 
-/* Tiles of rows of the whole GEMM: of each matrix apart, but gate and up share theirs half and
- * half. */
+/* Returns the tiles of rows of the whole GEMM: separate for each matrix, except that gate and up
+ * share theirs equally. */
 static inline int gemm_row_tiles(const struct matmul_args *a, int tile_rows)
 {
     int n = 0;
@@ -127,10 +127,10 @@ static inline struct launch gemm_launch_tile(const struct matmul_args *a, enum g
     return launch;
 }
 
-/* The tile whose busiest SM is done first. What an SM does in a given time grows with the tile,
- * because its shared memory serves fewer products a byte in a small one; the start and end of a
- * tile cost about as much as 256 columns. Up to 64 tokens a GEMM waits for its weights instead:
- * then the narrow tile, where wide ones would leave a third of the SMs without work. */
+/* Returns the tile with which the busiest SM finishes first. An SM's throughput grows with the
+ * tile, because a small one does fewer products per byte of shared memory; the start and end of a
+ * tile cost about as much as 256 columns. With up to 64 tokens a GEMM is limited by weights: then
+ * the narrow tile, if wide ones would leave a third of the SMs idle. */
 static inline enum gemm_tile_kind gemm_choose_portable(const struct matmul_args *a, int sm_count)
 {
     static const double speed[] = {1.0, 0.92, 0.75};
@@ -150,7 +150,7 @@ static inline enum gemm_tile_kind gemm_choose_portable(const struct matmul_args 
     return best;
 }
 
-/* Microseconds that a GEMM takes on an H200, roughly, as measured: each wave of tiles has a
+/* Returns the approximate microseconds of a GEMM, measured on an H200: each wave of tiles has a
  * start and an end, and its stages of 64 columns. */
 static inline double gemm_sm90_cost(const struct matmul_args *a, const struct gemm_tile *tile,
                                     int sm_count)
@@ -163,7 +163,7 @@ static inline double gemm_sm90_cost(const struct matmul_args *a, const struct ge
            (0.5 + 0.036 * tile->tokens + stages * stage);
 }
 
-/* The same of the narrow tile, which is the better one while a GEMM waits for its weights. */
+/* The same for the narrow tile, which is better while a GEMM is limited by weights. */
 static inline double gemm_narrow_cost(const struct matmul_args *a, int sm_count)
 {
     const struct gemm_tile *tile = gemm_tile(GEMM_32x64);
@@ -186,14 +186,15 @@ static inline enum gemm_tile_kind gemm_choose_sm90(const struct matmul_args *a, 
     return best;
 }
 
-/* wide: the kernels of gemm_wgmma_sm90.cu are there, and the GPU is theirs. */
+/* wide: the kernels of gemm_wgmma_sm90.cu are loaded and suit the GPU. */
 static inline enum gemm_tile_kind gemm_choose(const struct matmul_args *a, int sm_count,
                                               bool has_sm90)
 {
     return has_sm90 ? gemm_choose_sm90(a, sm_count) : gemm_choose_portable(a, sm_count);
 }
 
-/* Every pointer of `a` may be anything; out, n, k and the matrices' rows and dtype count. */
+/* Computes the launch. Does not use pointers of `a`, only out, n, k and the matrices' rows and
+ * dtype. */
 static inline struct launch gemm_launch(const struct matmul_args *a, int sm_count, bool has_sm90)
 {
     return gemm_launch_tile(a, gemm_choose(a, sm_count, has_sm90));

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (up to 8 tokens): every weight is read once, so only that read should cost time.
+/* GEMV (up to 8 tokens), limited by reading every weight once.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. Warps of a
- * block share out the chunks of a row block (16 rows); each holds its chunks in registers, all of
- * them requested before wait_for_previous(), so that they stream in while the kernel before still
- * runs. A warp brings the columns of x that belong to its chunks into shared memory of its own: no
- * other warp of the block needs them. Then the warps' sums meet. Norms cost no further pass: x goes
- * in as x · norm, and the row's 1/rms multiplies the sum.
+ * block divide the chunks of a row block (16 rows); each loads its chunks into registers, all
+ * before wait_for_previous(), so that they stream in while the previous kernel still runs. A warp
+ * loads the columns of x for its chunks into shared memory of its own: no other warp of the block
+ * needs them. Then the warps' sums are added. Norms need no separate pass: x is multiplied by the
+ * norm's weights, and the sum by the row's 1/rms.
  *
- * FP8 weights become float16, exactly, and x float16 too: each token's values of a chunk times a
- * power of two that puts the largest just below float16's end, so nothing overflows and eleven bits
- * remain. Int4 weights become float16 too, with their scales in them, each rounded once; a register
- * has quantized values i and i + 4 of eight columns, and x lies likewise. BF16 weights meet x in
- * BF16.
+ * FP8 weights become float16 exactly, and so does x: each token's values of a chunk are multiplied
+ * by a power of two that puts the largest just below float16's limit, so nothing overflows and
+ * eleven bits remain. Int4 weights become float16 including their scales, each rounded once; a
+ * register has quantized values i and i + 4 of eight columns, and x has the same order. BF16
+ * weights are multiplied with x in BF16.
  *
- * Which chunk a warp adds when follows from k alone, so a token's result is the same whatever other
- * tokens are in the call, as long as they are few: more go through matmul_small.cu or a GEMM, one
- * alone through gemv_m1, and their sums round differently. */
+ * The order in which a warp adds chunks depends only on k, so a token's result does not depend on
+ * the other tokens of the call, as long as they are few: more tokens use matmul_small.cu or a GEMM,
+ * a single one gemv_m1, and their sums round differently. */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row kernels: norms, embedding, RoPE tables, patches and their positions. All are bound by
- * memory. */
+/* Row kernels: norms, embedding, RoPE tables, patches and their positions. All are limited by
+ * memory bandwidth. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
 /* ---- sums over a block of threads ---- */
 
-/* The sum of every thread's v, in an order that depends on the block's size alone; all threads get
- * it. */
+/* Returns the sum of all threads' v to all of them, in an order that depends only on the block's
+ * size. */
 EY_DEVICE float block_sum(float v, float *shared)
 {
     v = warp_sum(v);
-    __syncthreads(); /* shared may still be read from the last time */
+    __syncthreads(); /* shared may still be in use by the last call */
     if (lane_index() == 0) shared[warp_index()] = v;
     __syncthreads();
     float sum = 0;
@@ -51,7 +51,7 @@ struct norm_row {
     float eps;
 };
 
-/* The same of a row that its threads have in registers, four columns each in turn. */
+/* The same for a row that its threads hold in registers, four columns each in turn. */
 EY_DEVICE struct moments moments_of_quads(const float4 v[NORM_QUADS], int width, bool centered,
                                           float eps, float *shared)
 {
@@ -124,8 +124,8 @@ EY_KERNEL(norm_rows, struct norm_args, NORM_BLOCK, 2)
     norm_row(r, a.layer != 0, shared);
 }
 
-/* Row by row with the same weights, or a token's rows together. Rows of a token follow each other,
- * so the output's layout is the input's. */
+/* Norms row by row with the same weights, or a token's rows together. Rows of a token are
+ * consecutive, so the output's layout is the input's. */
 EY_KERNEL(merge_norm, struct merge_norm_args, NORM_BLOCK, 2)
 {
     __shared__ float shared[NORM_BLOCK / 32];
@@ -165,8 +165,8 @@ EY_KERNEL(add_features, struct add_features_args, ROW_BLOCK, 2)
         a.x[row * a.hidden + i] += bf16_value(a.features[(int64_t)feature * a.hidden + i]);
 }
 
-/* Angles are float32 products, as the reference has them; sine and cosine reduce them with care:
- * positions go far. */
+/* Angles are float32 products, as in the reference; sine and cosine need exact range reduction
+ * because positions are large. */
 EY_KERNEL(rope_table, struct rope_args, ROW_BLOCK, 2)
 {
     wait_for_previous();
@@ -179,7 +179,7 @@ EY_KERNEL(rope_table, struct rope_args, ROW_BLOCK, 2)
     a.table[2 * i + 1] = sinf(angle);
 }
 
-/* x and y aligned to 16 bytes. */
+/* x and y are aligned to 16 bytes. */
 EY_KERNEL(convert_bf16, struct convert_bf16_args, ROW_BLOCK, 4)
 {
     wait_for_previous();
@@ -198,8 +198,8 @@ EY_KERNEL(convert_bf16, struct convert_bf16_args, ROW_BLOCK, 4)
 
 /* ---- patches ---- */
 
-/* A block of threads a patch, a thread for pixels of its row in turn: bytes of a row of a patch lie
- * together, and so do results. */
+/* One block of threads per patch; threads take the pixels of a row in turn, since bytes of a patch
+ * row are adjacent, and so are results. */
 EY_KERNEL(patchify, struct patchify_args, ROW_BLOCK, 2)
 {
     wait_for_previous();
@@ -220,7 +220,7 @@ EY_KERNEL(patchify, struct patchify_args, ROW_BLOCK, 2)
     }
 }
 
-/* Where coordinate i of n falls on the table's side, corners on corners. */
+/* The position of coordinate i of n on the table's side with aligned corners. */
 struct lerp {
     int low, high;
     float weight; /* of high */
@@ -229,8 +229,7 @@ struct lerp {
 EY_DEVICE struct lerp lerp_on_side(int i, int n, int side)
 {
     float last = (float)(side - 1), step = n > 1 ? last / (float)(n - 1) : 0;
-    float at = i < n / 2 ? step * (float)i
-                         : last - step * (float)(n - 1 - i); /* as linspace has it */
+    float at = i < n / 2 ? step * (float)i : last - step * (float)(n - 1 - i); /* as in linspace */
     struct lerp b = {(int)at, 0, 0};
     if (b.low > side - 1) b.low = side - 1;
     b.high = b.low + 1 < side ? b.low + 1 : side - 1;

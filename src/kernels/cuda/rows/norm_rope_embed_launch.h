@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the kernels of norm_rope_embed.cu, repack_weights.cu, matmul_fallback.cu and topk.cu are
- * launched. */
+/* Launches the kernels of norm_rope_embed.cu, repack_weights.cu, matmul_fallback.cu and topk.cu. */
 #ifndef EY_CUDA_NORM_ROPE_EMBED_LAUNCH_H
 #define EY_CUDA_NORM_ROPE_EMBED_LAUNCH_H
 
@@ -9,7 +8,7 @@
 
 enum {
     NORM_BLOCK = 256,
-    NORM_QUADS = 4, /* of columns that a thread of it has in registers */
+    NORM_QUADS = 4, /* quads of columns that a norm thread holds in registers */
     ROW_BLOCK = 256
 };
 
@@ -26,7 +25,7 @@ static inline struct launch merge_norm_launch(const struct merge_norm_args *a)
     return l;
 }
 
-/* A thread for each element of rows. */
+/* One thread per element of rows. */
 static inline struct launch rows_launch(enum gpu_kernel kernel, int n, int width)
 {
     struct launch l = {
@@ -60,7 +59,7 @@ static inline struct launch patchify_launch(const struct patchify_args *a)
     return l;
 }
 
-/* Blocks share the work whatever their number. */
+/* Any number of blocks shares the work. */
 static inline struct launch convert_launch(const struct convert_bf16_args *a)
 {
     int64_t blocks = (a->n / 8 + ROW_BLOCK - 1) / ROW_BLOCK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rescoring: the top-k logits of an 8-bit head computed again from its BF16 rows, bit for bit as
- * backend/rescore.h does on the host, and put back in order. */
+/* Rescoring: recomputes the top-k logits of an 8-bit head from its BF16 rows, bit for bit as
+ * backend/rescore.h does on the host, and sorts them. */
 #include "tensor/rescore_order.h"
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/sampling/rescore_launch.h"
@@ -8,7 +8,7 @@
 
 enum {
     ROW_LOADS = 32
-}; /* pieces of a row that a thread has on their way at once: over the bus, a long one */
+}; /* pieces of a row that a thread has in flight: the bus has a long latency */
 
 struct rescore_float4 {
     float v[RESCORE_NEIGHBORS];
@@ -27,7 +27,7 @@ EY_DEVICE float rescore_lane_sum(const struct rescore_float4 &f)
     return warp_sum((f.v[0] + f.v[1]) + (f.v[2] + f.v[3]));
 }
 
-/* Of RMSNorm, of x[cols]. */
+/* Returns the scale of RMSNorm of x[cols]. */
 EY_DEVICE float rescore_norm_scale(const float *x, int cols, float eps)
 {
     struct rescore_float4 sum = {};
@@ -63,7 +63,7 @@ EY_DEVICE float rescore_logit(const bf16 *row, const float *x, const struct resc
             if (first + i * RESCORE_STRIDE < a.cols)
                 piece[i] = load_weight_8(row + first + i * RESCORE_STRIDE);
         if (first < RESCORE_STRIDE)
-            scale = rescore_norm_scale(x, a.cols, a.eps); /* while they come */
+            scale = rescore_norm_scale(x, a.cols, a.eps); /* computed while they are loaded */
 #pragma unroll
         for (int i = 0; i < ROW_LOADS; i++) {
             int at = first + i * RESCORE_STRIDE;
@@ -87,7 +87,7 @@ EY_DEVICE void put_in_order(struct topk_logit *best, uint64_t sortable[TOPK])
         for (int k = 0; k < TOPK; k++)
             rank += sortable[k] > sortable[i];
         best[sortable[i] ? rank : i] = topk_logit_of(
-            sortable[i]); /* those that are none are the last already */
+            sortable[i]); /* empty entries are last already */
     }
 }
 
@@ -107,7 +107,7 @@ EY_KERNEL(rescore, struct rescore_args, 32, 8)
     }
     if (lane_index() == 0) before = count_arrival(a.arrived + row);
     if (shuffle(before, 0) != TOPK - 1) return;
-    __syncwarp(); /* all lanes see what lane 0 may */
+    __syncwarp(); /* all lanes see lane 0's writes */
     put_in_order(best, sortable);
     if (lane_index() == 0) a.arrived[row] = 0;
 }

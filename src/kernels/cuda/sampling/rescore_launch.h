@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the kernel of rescore.cu is launched. */
+/* Launches the kernel of rescore.cu. */
 #ifndef EY_CUDA_RESCORE_LAUNCH_H
 #define EY_CUDA_RESCORE_LAUNCH_H
 
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"
 
-/* A block, which is one warp, for each of a row's top-k logits. */
+/* One block of one warp for each of a row's top-k logits. */
 static inline struct launch rescore_launch(const struct rescore_args *a)
 {
     struct launch l = {GPU_rescore, {TOPK, (unsigned)a->n, 1}, 32, 0};

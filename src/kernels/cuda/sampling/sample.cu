@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples the next token on the GPU, so that the next step can start before the host has seen the
- * logits, and copies a step's inputs and outputs. The host samples too, and its token counts: a
+ * logits, and copies a step's inputs and outputs. The host samples too, and its token is final: a
  * different rounding of exp here costs a step, never an answer. */
 #include "kernels/cuda/sampling/sample_launch.h"
 #include "kernels/cuda/common/ptx.cuh"
@@ -13,7 +13,7 @@ EY_KERNEL(copy_words, struct copy_words_args, COPY_WORDS_THREADS, 1)
         a.to[i] = a.from[i];
 }
 
-/* As the sampler's: uniform in [0, 1) from seed and step (splitmix64). */
+/* Returns a uniform number in [0, 1) from seed and step (splitmix64), as the sampler does. */
 EY_DEVICE double sample_uniform(uint64_t seed, uint64_t step)
 {
     uint64_t z = seed + (step + 1) * 0x9e3779b97f4a7c15u;
@@ -22,7 +22,7 @@ EY_DEVICE double sample_uniform(uint64_t seed, uint64_t step)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* How many logits remain after top_k (ties of the k-th kept), top_p and min_p. */
+/* Returns how many logits remain after top_k (ties with the k-th kept), top_p and min_p. */
 EY_DEVICE int n_kept_logits(const double *weight, const float *score, int n,
                             const struct sample_params *d)
 {

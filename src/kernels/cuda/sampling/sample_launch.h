@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the kernels of sample.cu are launched. */
+/* Launches the kernels of sample.cu. */
 #ifndef EY_CUDA_SAMPLE_LAUNCH_H
 #define EY_CUDA_SAMPLE_LAUNCH_H
 

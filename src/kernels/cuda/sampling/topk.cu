@@ -11,12 +11,12 @@
 
 enum {
     WARPS = TOPK_THREADS / 32,
-    FROM_WARP = TOPK / WARPS, /* of each warp's lanes so many reach the first bound */
+    FROM_WARP = TOPK / WARPS, /* lanes of each warp that reach the first bound */
     KEPT = TOPK_THREADS / 2,
     DIGIT = 11,
     BINS = 1 << DIGIT,
     THREAD_BINS = BINS / TOPK_THREADS,
-    AT_ONCE = 8 /* numbers of a thread that are on their way */
+    AT_ONCE = 8 /* numbers of a thread in flight */
 };
 
 /* ---- what a block shares ---- */
@@ -24,7 +24,7 @@ enum {
 struct selection {
     uint64_t kept[KEPT];
     uint32_t histogram[BINS];
-    uint32_t warp[WARPS]; /* one number a warp */
+    uint32_t warp[WARPS]; /* one number per warp */
     uint32_t n_kept;
     uint32_t bin, above,
         in; /* where the 64th is: its bin, how many are in higher ones, and in this one */
@@ -39,8 +39,8 @@ EY_DEVICE uint32_t warp_max_bits(uint32_t v)
     return v;
 }
 
-/* A number that at least TOPK of items[n] reach, if there are so many: the lowest of the keys that
- * FROM_WARP lanes of a warp reach. */
+/* Returns a number that at least TOPK of items[n] reach, if there are so many: the lowest of the
+ * keys that FROM_WARP lanes of a warp reach. */
 EY_DEVICE uint64_t first_bound(struct selection *s, const uint64_t *items, int n)
 {
     uint32_t key = 0, highest = 0;
@@ -87,7 +87,7 @@ EY_DEVICE void find_bin(struct selection *s, uint32_t need)
     __syncthreads();
 }
 
-/* A bound that between TOPK and KEPT of items[n] reach; more than KEPT reach `bound`. */
+/* Returns a bound that between TOPK and KEPT of items[n] reach; more than KEPT reach `bound`. */
 EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int n, uint64_t bound)
 {
     uint64_t prefix = 0;
@@ -134,7 +134,7 @@ EY_DEVICE void write_in_order(struct topk_logit *out, const struct selection *s)
     for (uint32_t i = threadIdx.x % 2; sortable && i < n; i += 2)
         rank += s->kept[i] > sortable;
     rank += shuffle_xor(rank, 1);
-    if (!sortable) rank = mine; /* none: the places after the last */
+    if (!sortable) rank = mine; /* no key: a slot after the last one */
     if (threadIdx.x % 2 == 0 && rank < TOPK) out[rank] = topk_logit_of(sortable);
 }
 
@@ -153,7 +153,7 @@ struct exp_sum {
     float max, sum; /* of exp(logit - max) */
 };
 
-/* exp(v - max); 1 at the maximum, also an infinite one. */
+/* Returns exp(v - max); 1 at the maximum, even an infinite one. */
 EY_DEVICE float weight_of(float v, float max)
 {
     return v == max ? 1.0f : exp2_fast((v - max) * 1.44269504f);
@@ -166,7 +166,7 @@ EY_DEVICE struct exp_sum warp_exp_sum(struct exp_sum of)
     return all;
 }
 
-/* Of items[n]; the threads of warp 0 get it. NaN adds nothing. */
+/* Returns the sum over items[n] to the threads of warp 0. NaN adds nothing. */
 EY_DEVICE struct exp_sum block_exp_sum(struct exp_sum warps[WARPS], const uint64_t *items, int n)
 {
     struct exp_sum mine = {bits_float(0xff800000u), 0};
@@ -186,7 +186,7 @@ EY_DEVICE struct exp_sum block_exp_sum(struct exp_sum warps[WARPS], const uint64
 
 /* ---- kernels ---- */
 
-/* Block (p, row) looks through one part of a row. */
+/* Block (p, row) searches one part of a row. */
 EY_KERNEL(topk_part, struct topk_args, TOPK_THREADS, 1)
 {
     __shared__ struct selection s;
@@ -221,8 +221,8 @@ EY_KERNEL(topk_part, struct topk_args, TOPK_THREADS, 1)
     select_best(a.part + part * TOPK, &s, items, n);
 }
 
-/* Block `row` puts a row's parts together. Items are dealt out so that each warp has good and bad
- * ones of many parts. */
+/* Block `row` merges a row's parts. Items are distributed so that each warp has good and bad ones
+ * of many parts. */
 EY_KERNEL(topk_merge, struct topk_args, TOPK_THREADS, 1)
 {
     __shared__ struct selection s;

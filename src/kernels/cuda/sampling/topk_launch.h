@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the kernels of topk.cu are launched. */
+/* Launches the kernels of topk.cu. */
 #ifndef EY_CUDA_TOPK_LAUNCH_H
 #define EY_CUDA_TOPK_LAUNCH_H
 
