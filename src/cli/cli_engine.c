@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options → engine and requests; events → standard output and the progress line. */
+/* Makes engine and requests from options, and shows events on standard output and the progress
+ * line. */
 #include "cli/cli_engine.h"
 
 #include <math.h>
@@ -32,8 +33,8 @@ static void show_loading(void *user, ey_phase phase, uint64_t done, uint64_t tot
     progress_phase(user, ey_phase_text(phase), done, total);
 }
 
-/* What the plan did to fit, for somebody who wonders why an answer is less exact or a context
- * shorter. */
+/* Prints what the plan chose to make the model fit, because that may shorten the context or make
+ * answers less exact. */
 static void print_plan_choices(void *user, const ey_plan *plan)
 {
     struct cli_engine *s = user;
@@ -49,7 +50,8 @@ static void print_notice(void *user, const char *text)
     fprintf(stderr, "eyelet: %s\n", text);
 }
 
-/* 0: one on a CPU, several on a GPU. */
+/* Returns --max-num-seqs, or 0, by which the engine runs one sequence on a CPU and several on a
+ * GPU. */
 static int sequences_wanted(const struct cli_engine *s)
 {
     if (s->at_once) return (int)s->options->max_num_seqs;
@@ -76,7 +78,7 @@ static bool open_engine(struct cli_engine *s, ey_err *e)
     return ey_engine_open(&s->engine, &engine, e);
 }
 
-/* Options that shape an engine, which is the server's own affair. */
+/* Fails for options that shape an engine, because with --server the server decides those. */
 static bool check_server_options(const struct options *o, ey_err *e)
 {
     const struct {
@@ -108,7 +110,7 @@ static bool check_server_options(const struct options *o, ey_err *e)
                    o->server);
 }
 
-/* EYELET_MODEL says what to load here; of a server's models --model alone tells one. */
+/* EYELET_MODEL names a model to load here, so only --model selects one of a server's models. */
 static bool open_remote(struct cli_engine *s, ey_err *e)
 {
     const struct options *o = s->options;
@@ -147,7 +149,7 @@ int cli_engine_context_length(const struct cli_engine *s)
 void cli_engine_close(struct cli_engine *s)
 {
     progress_clear(&s->progress);
-    /* for a person who wants that answer again; programs read it in --json */
+    /* lets the user repeat this answer; programs read the seed in --json */
     if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json &&
         isatty(STDERR_FILENO))
         fprintf(stderr, "eyelet: seed %llu\n", (unsigned long long)s->seed);
@@ -173,14 +175,14 @@ ey_part cli_engine_image_part(const struct cli_engine *s, const struct input *im
     return part;
 }
 
-/* Returns whether to go on. */
+/* Shows an event. Returns whether the request should go on. */
 static bool on_answer_event(void *user, const ey_event *event)
 {
     const struct answer_sink *sink = user;
     struct cli_engine *s = sink->cli;
     if (s->shared) return !cancel_requested() && !s->out.closed;
     if (event->type == EY_EVENT_PHASE && event->phase == EY_PHASE_QUEUE)
-        return !cancel_requested(); /* it begins at once */
+        return !cancel_requested(); /* no phase precedes it */
     bool shows_itself = sink->stream && event->phase == EY_PHASE_DECODE;
     if (event->type == EY_EVENT_PHASE) {
         if (!shows_itself)
@@ -193,7 +195,7 @@ static bool on_answer_event(void *user, const ey_event *event)
     return !cancel_requested() && !s->out.closed;
 }
 
-/* Errors number the images; people know them by name. */
+/* Replaces the number of the image in an error by its name. */
 static void name_failed_image(ey_err *e, const struct question *question)
 {
     if (e->item_kind != EY_ITEM_IMAGE || !e->detail || (size_t)e->item >= question->n_images)
@@ -230,7 +232,7 @@ ey_sampling cli_engine_sampling(const struct cli_engine *s, bool greedy)
     return x;
 }
 
-/* Whether Ctrl-C was pressed, while an image is decoded. */
+/* Returns whether Ctrl-C was pressed while an image is decoded. */
 static bool on_decoding(void *unused)
 {
     (void)unused;
@@ -260,7 +262,7 @@ ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, 
     request.on_event = on_answer_event;
     request.event_user = sink;
     request.gone = on_decoding;
-    /* A server's own temperature is taken to be above 0. */
+    /* A temperature that is left to the server is assumed to be above 0. */
     if (!s->sampled && !(request.sampling.temperature <= 0)) s->sampled = true;
     return request;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands that answer share: an engine opened as the options say, or a server that has
- * one, and questions about images put to it. */
+/* The commands' common way to ask: opens an engine by the options, or connects to a server, and
+ * puts questions about images to it. */
 #ifndef EY_CLI_SESSION_H
 #define EY_CLI_SESSION_H
 
@@ -18,21 +18,22 @@ struct cli_engine {
     ey_engine *engine;     /* NULL until cli_engine_load … */
     struct remote *remote; /* … and with --server, where this is there instead */
     char model[4096];      /* EY_MAX_PATH */
-    uint64_t seed;         /* of all answers of this run: --seed, else random */
-    int loop_tokens;       /* of --loop-guard; 0: off */
-    bool sampled;          /* an answer was drawn with it */
-    bool ignore_eos;       /* answers go on to their longest */
+    uint64_t seed;         /* of all answers of this run: --seed, or random */
+    int loop_tokens;       /* of --loop-guard; 0 is off */
+    bool sampled;          /* an answer was sampled with the seed */
+    bool ignore_eos;       /* answers continue to max_tokens */
     int max_images;        /* images of one request; 1 unless set before cli_engine_load */
-    bool embeds;           /* set before cli_engine_load: a model that does is wanted */
-    bool at_once;          /* set before cli_engine_load: as many sequences as the device likes */
-    bool shared;           /* several threads ask: no progress line, Ctrl-C is watched outside */
+    bool embeds;           /* set before cli_engine_load to get a model that embeds */
+    bool at_once; /* set before cli_engine_load to run as many sequences as suit the device */
+    bool shared;  /* several threads ask, so there is no progress line and the caller watches Ctrl-C
+                   */
 };
 
 void cli_engine_init(struct cli_engine *s, const struct options *options);
-/* Loads the model, or finds the server's, unless that was done. */
+/* Loads the model, or finds the server's, unless that is done. */
 bool cli_engine_load(struct cli_engine *s, ey_err *e);
-/* Facts of the loaded model: the seconds that loading took, and its context, 0 where a server does
- * not say. */
+/* Properties of the loaded model: the seconds that loading took, and its context length, 0 if a
+ * server does not say. */
 double cli_engine_load_seconds(const struct cli_engine *s);
 int cli_engine_context_length(const struct cli_engine *s);
 void cli_engine_close(struct cli_engine *s);
@@ -41,17 +42,17 @@ struct question {
     const struct input *images; /* in order, before the text */
     size_t n_images;
     const char *text;
-    bool stream; /* print the answer as it grows */
-    bool greedy; /* the likeliest tokens, whatever the model recommends */
-    const struct cli_response_format *format; /* that the answer keeps to; NULL: it is free */
+    bool stream; /* print the answer while it is generated */
+    bool greedy; /* take the most likely tokens, whatever the model recommends */
+    const struct cli_response_format *format; /* of the answer; NULL if it is unconstrained */
 };
 
-/* How answers are drawn: the model's recommendation, with what the options say instead; a server is
- * left to it (NaN, top_k -1). `greedy`: the likeliest token unless the options say otherwise. Needs
- * a loaded model. */
+/* Returns the sampling parameters: the model's recommendation, or the most likely token if
+ * `greedy`, overridden by the options. Values that a server decides are NaN, and -1 for top_k.
+ * Needs a loaded model. */
 ey_sampling cli_engine_sampling(const struct cli_engine *s, bool greedy);
-/* The request's fields that every command sets alike: sampling, stop texts, lengths,
- * log-probabilities, events. `listener` must outlive the request. */
+/* Sets the request's fields that are the same in every command: sampling, stop texts, lengths,
+ * log-probabilities and events. `listener` must outlive the request. */
 struct answer_sink {
     struct cli_engine *cli;
     bool stream;
@@ -59,16 +60,17 @@ struct answer_sink {
 ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, size_t n,
                               bool greedy, struct answer_sink *sink);
 
-/* An image as a part of a message, at the size that the options say; borrows its bytes. */
+/* Returns the image as a part of a message, with the size limits of the options. Borrows its bytes.
+ */
 ey_part cli_engine_image_part(const struct cli_engine *s, const struct input *image);
 
-/* Puts a request to the engine or the server; Ctrl-C and a reader that went away cancel it.
+/* Sends a request to the engine or the server. Ctrl-C and a closed standard output cancel it.
  * `format` is the question's. */
 bool cli_engine_send(struct cli_engine *s, const ey_request *request,
                      const struct cli_response_format *format, ey_answer *answer, ey_err *e);
 
-/* Puts one question; Ctrl-C and a reader that went away cancel it. The answer is the caller's, also
- * after an error. */
+/* Asks one question. Ctrl-C and a closed standard output cancel it. The caller frees the answer,
+ * also after an error. */
 bool cli_engine_ask(struct cli_engine *s, const struct question *question, ey_answer *answer,
                     ey_err *e);
 

@@ -26,7 +26,7 @@ static const struct document_wait wait_for_pages = {was_cancelled, NULL};
 
 /* ---- which pages ---- */
 
-/* "3", "1-3" or "5-" at *text; moves behind it. */
+/* Reads "3", "1-3" or "5-" at *text and moves past it. */
 static bool read_range(const char **text, int *first, int *last)
 {
     char *end;
@@ -44,7 +44,8 @@ static bool read_range(const char **text, int *first, int *last)
     return from >= 1 && to >= from;
 }
 
-/* Calls nothing for pages beyond n_pages; false: the list is none. pages may be NULL. */
+/* Writes the pages of the list that exist, up to n_pages, to pages[*n]. Returns false if it is not
+ * a list of pages. `pages` may be NULL, to check only. */
 static bool read_page_list(const char *list, int n_pages, int *pages, size_t *n)
 {
     int first, last;
@@ -81,7 +82,8 @@ static bool choose_pages(struct input_document *d, const char *list, ey_err *e)
                            n_pages, n_pages == 1 ? "" : "s", list);
 }
 
-/* Where "#page=N" begins in a name that no file has; NULL: nowhere. */
+/* Returns where "#page=N" begins in the name, or NULL if it does not, or if a file has this name.
+ */
 static const char *page_mark_of(const char *name)
 {
     const char *mark = strstr(name, page_mark);
@@ -114,7 +116,7 @@ bool input_document_take(struct input_document *d, struct input *file, const str
     return open_pages(d, o, NULL, e);
 }
 
-/* The name without its page; what is an image has the page 1 alone. */
+/* Opens the document under its name without the page. An image has only page 1. */
 static bool open_marked(struct input_document *d, const char *name, const char *mark,
                         const struct options *o, ey_err *e)
 {

@@ -12,7 +12,8 @@
 #include "hub/hub.h"
 #include "hub/official_models.h"
 
-/* In memory where that is possible: some disks take half a second to remove a hole of 10 GB. */
+/* Prefers a file system in memory, because some disks take half a second to remove a sparse file of
+ * 10 GB. */
 bool temporary_directory_make(char *out, ey_err *e)
 {
     const char *temporary = getenv("TMPDIR");
@@ -32,7 +33,7 @@ static bool headers_should_stop(void *user)
     return cancel_requested();
 }
 
-/* By range requests, some kilobytes of gigabytes. */
+/* Downloads the headers by range requests: some kilobytes instead of gigabytes. */
 static bool fetch_headers(struct model_headers *out, const struct repository *repository, ey_err *e)
 {
     const struct hub_options options = {.stop = headers_should_stop};
@@ -67,7 +68,8 @@ bool model_headers_official(struct model_headers *out, const char *repository, e
     return out->temporary && official_model_write_headers(repository, out->directory, e);
 }
 
-/* Names with "/" alone can be the hub's; what is a path of this machine is left to be refused. */
+/* Only names with one "/" can be the hub's. Paths of this machine are left to planning, which
+ * refuses them. */
 static bool is_repository(struct repository *out, const char *name)
 {
     return strchr(name, '/') && name[0] != '.' && name[0] != '/' && !path_is_file(name) &&
@@ -83,7 +85,7 @@ bool model_headers_find(struct model_headers *out, const char *name, const struc
     bool here = model_directory_find(out->directory, name, &missing);
     if (here || !is_repository(&repository, name)) {
         snprintf(out->directory, sizeof(out->directory), "%s", name);
-        return true; /* planning says what is wrong with it */
+        return true; /* planning reports what is wrong */
     }
     bool plain = !repository.revision_given && !repository.tag[0];
     if (plain && official_model_is(repository.name))

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's headers for a plan, wherever they come from: the model is here, its shapes are built
- * in, or the hub is asked for some kilobytes. */
+/* Finds a model's headers for a plan: in the model itself if it is here, among the shapes that are
+ * built in, or by downloading some kilobytes from the hub. */
 #ifndef EY_CLI_MODEL_HEADERS_H
 #define EY_CLI_MODEL_HEADERS_H
 
 #include "cli/options/options.h"
 
 struct model_headers {
-    char
-        directory[EY_MAX_PATH]; /* or a file, or a name that is found in the cache: to be planned */
-    bool temporary;             /* the directory is ours */
-    bool official;              /* built in, not asked for */
-    uint64_t bytes;             /* of the download that was left out; 0: it is here */
+    char directory[EY_MAX_PATH]; /* what to plan: a directory, a file, or a name in the cache */
+    bool temporary;              /* the directory is ours and will be removed */
+    bool official;               /* built in, not downloaded */
+    uint64_t bytes;              /* of the whole model's download; 0 if the model is here */
 };
 
-/* What `name` means, as model_choose() gives it. Remove the headers also after an error. */
+/* Finds the headers of `name`, as model_choose() returns it. The caller removes the headers, also
+ * after an error. */
 bool model_headers_find(struct model_headers *out, const char *name, const struct options *o,
                         ey_err *e);
-/* Of an official model, whether it is here or not. */
+/* Finds the built-in headers of an official model, whether or not the model is here. */
 bool model_headers_official(struct model_headers *out, const char *repository, ey_err *e);
 void model_headers_remove(struct model_headers *headers);
 
-/* An empty directory for headers, in out[EY_MAX_PATH]. */
+/* Makes an empty directory for headers and writes its path to out[EY_MAX_PATH]. */
 bool temporary_directory_make(char *out, ey_err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hub's answers and a download's progress as lines on standard error. */
+/* Downloads a model with its progress on standard error, and asks first where it will not run. */
 #include "cli/pull_model.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void pull_print_plan(const struct pull_state *p, const ey_plan *plan)
     buf_free(&text);
 }
 
-/* What the program says of a directory that is gone by the time it is read would only confuse. */
+/* Removes the temporary directory's name from an error: the reader would not find it any more. */
 static void drop_directory(ey_err *e, const char *directory)
 {
     size_t n = strlen(directory);
@@ -81,7 +81,8 @@ static void drop_directory(ey_err *e, const char *directory)
     memmove(at, at + n, strlen(at + n) + 1);
 }
 
-/* Returns false with EY_OK if it does not fit, which was reported: the person decides. */
+/* Plans the model. Returns false with EY_OK if it does not fit: that was printed, and the user
+ * decides. */
 static bool will_run(struct pull_state *p, ey_err *e)
 {
     ey_plan plan;
@@ -185,7 +186,7 @@ static bool pull_snapshot(struct pull_state *p, char *out, const struct reposito
     return p->options->dry_run || download(p, out, e);
 }
 
-/* What is here is as good as pulled. */
+/* Offline, a model that is in the cache counts as pulled. */
 static bool find_in_cache_offline(char *out, const struct repository *r, ey_err *e)
 {
     char name[REPOSITORY_NAME_BYTES + REPOSITORY_REVISION_BYTES + REPOSITORY_TAG_BYTES + 3];

@@ -18,7 +18,7 @@ static const char *const candidates[] = {"Qwen/Qwen3-VL-8B-Instruct-FP8",
 enum { N_CANDIDATES = sizeof(candidates) / sizeof(candidates[0]) };
 
 struct candidate {
-    ey_plan *plan; /* ours */
+    ey_plan *plan; /* owned */
     uint64_t bytes;
     bool runs;
 };
@@ -37,7 +37,8 @@ static bool plan_candidate(struct candidate *c, const char *repository, ey_err *
     return ok;
 }
 
-/* On a CPU the weights are read for every token: they have to stay in memory, too. */
+/* Returns the bytes that must stay in memory. On a CPU this includes the weights, which are read
+ * for every token. */
 static uint64_t memory_needed(const ey_plan *p)
 {
     return p->total_bytes + (p->on_gpu ? 0 : p->file_bytes);
@@ -49,11 +50,11 @@ static bool runs_well(const ey_plan *p)
            (!p->on_gpu || p->max_model_len >= LEAST_CONTEXT);
 }
 
-/* "--head 8bit" of "--head 8bit: half of …" for each choice. */
+/* Appends the option of each choice, such as "--head 8bit" of "--head 8bit: half of …". */
 static void add_choices(struct buf *out, const ey_plan *p)
 {
     for (size_t i = 0; i < p->n_choices; i++) {
-        if (strncmp(p->choices[i], "--head-rows", 11) == 0) continue; /* gives nothing up */
+        if (strncmp(p->choices[i], "--head-rows", 11) == 0) continue; /* costs no accuracy */
         buf_add_text(out, ", ");
         buf_add(out, p->choices[i], strcspn(p->choices[i], ":"));
     }
@@ -76,7 +77,8 @@ static void add_candidate(struct buf *out, const struct candidate *c, const char
     buf_add_text(out, "\n");
 }
 
-/* The first that runs on a GPU, the last on a CPU; N_CANDIDATES: none. */
+/* Returns the first candidate that runs on a GPU, or the last one that runs on a CPU, or
+ * N_CANDIDATES if there is none. */
 static size_t best_candidate(const struct candidate *c)
 {
     size_t best = N_CANDIDATES;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output of many answers, and going on where an earlier run stopped. */
+/* Writes the answers about many images, and resumes an earlier run. */
 #include "cli/batch/batch_output.h"
 
 #include <errno.h>
@@ -33,7 +33,8 @@ void batch_add_cell(struct buf *line, const char *text, size_t n)
     buf_add_text(line, "\"");
 }
 
-/* The first cell of the row at text, copied; *end is behind the row. NULL: no memory. */
+/* Returns a copy of the first cell of the CSV row at `text`, or NULL if memory runs out. *end is
+ * set past the row. */
 static char *read_first_cell(const char *text, const char *limit, const char **end)
 {
     struct buf cell = buf_with_max(EY_MAX_PATH);
@@ -79,7 +80,7 @@ static bool note_done(struct batch_output *b, char *name, ey_err *e)
     return true;
 }
 
-/* A line of JSON whose image has no error. */
+/* Notes the image of a JSON line as done, unless the line has an error. */
 static bool note_json_line(struct batch_output *b, const char *line, size_t n, ey_err *e)
 {
     json_object *object = json_parse(line, n, "a line", EY_BAD_REQUEST, NULL);
@@ -108,7 +109,7 @@ static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err
     return true;
 }
 
-/* The end of the last whole line: what follows was cut when the earlier run was killed. */
+/* Returns the length of the complete lines. A rest was cut when the earlier run was killed. */
 static size_t whole_lines(const struct batch_output *b, const char *text, size_t n)
 {
     const char *limit = text + n, *end;
@@ -189,7 +190,8 @@ bool batch_output_close(struct batch_output *b)
 
 /* ---- files beside images ---- */
 
-/* "photo.jpg" → "photo.txt", "scan.pdf#page=2" → "scan.page2.txt", in out[EY_MAX_PATH]. */
+/* Writes the sidecar's path to out[EY_MAX_PATH]: "photo.txt" for "photo.jpg", "scan.page2.txt" for
+ * "scan.pdf#page=2". */
 static bool sidecar_path(char *out, const struct batch_output *b, const char *image, ey_err *e)
 {
     static const char mark[] = "#page=";

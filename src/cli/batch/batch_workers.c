@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that ask; a ring of items keeps answers in order and bounds what waits to be printed. */
+/* Worker threads ask. A ring of items keeps the answers in order and bounds how many wait to be
+ * printed. */
 #include "cli/batch/batch_workers.h"
 
 #include <pthread.h>
@@ -18,13 +19,13 @@ struct workers {
     const struct batch_work *work;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct slot *slots; /* [n_slots] image i is in slot i % n_slots */
+    struct slot *slots; /* [n_slots]; image i is in slot i % n_slots */
     size_t n_slots;
-    size_t next, taken; /* images that were begun; that were taken */
+    size_t next, taken; /* number of images that were started, and that were taken */
     bool stop;
 };
 
-/* The next image to ask about, once its slot is free; work->n: none is left. */
+/* Waits for a free slot and returns the next image to ask about, or work->n if none is left. */
 static size_t begin_next(struct workers *w)
 {
     pthread_mutex_lock(&w->lock);
@@ -59,7 +60,7 @@ void batch_item_free(struct batch_item *item)
     *item = (struct batch_item){0};
 }
 
-/* Takes the images in order; false when take() stopped it. */
+/* Takes the images in order. Returns false if take() stopped it. */
 static bool take_all(struct workers *w)
 {
     for (size_t i = 0; i < w->work->n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several images asked about at once, answers in their order. */
+/* Asks about several images at the same time and delivers the answers in order. */
 #ifndef EY_CLI_BATCH_WORKERS_H
 #define EY_CLI_BATCH_WORKERS_H
 
@@ -7,13 +7,14 @@
 #include "cli/cli_engine.h"
 #include "cli/input_document.h"
 
-/* An image, or a document's pages, between being asked about and being printed. */
+/* An image, or a document's pages, from asking until printing. */
 struct batch_item {
     struct input_document document;
-    struct input_images pages; /* that were asked about together; of one by one, the first */
-    struct input image;        /* the first page under the document's name; borrowed */
-    size_t n_pages;            /* that the answer is about */
-    struct buf joined;         /* the text of the answer, where it is put together of several */
+    struct input_images
+        pages; /* asked about together, or the first of those that are asked about one by one */
+    struct input image; /* the first page, under the document's name; borrowed */
+    size_t n_pages;     /* pages that the answer is about */
+    struct buf joined;  /* the answer's text, if it was joined from several */
     ey_answer answer;
     ey_err error;
     bool ok;
@@ -23,15 +24,15 @@ void batch_item_free(struct batch_item *item);
 
 struct batch_work {
     size_t n;      /* images */
-    int n_threads; /* of them at once, 2 or more */
-    void *user;    /* of both functions */
-    /* Asks about image i, on some thread. Fills item. */
+    int n_threads; /* images at the same time, 2 or more */
+    void *user;    /* passed to both functions */
+    /* Asks about image i and fills *item, on any thread. */
     void (*ask)(void *user, size_t i, struct batch_item *item);
-    /* Takes image i, on the caller's thread, in order. False: stop. */
+    /* Takes image i, in order and on the caller's thread. Returns false to stop. */
     bool (*take)(void *user, size_t i, struct batch_item *item);
 };
 
-/* Runs until all images are taken or take() stops it; items that were not taken are freed. */
+/* Runs until all images are taken or take() returns false. Frees the items that were not taken. */
 bool batch_work_run(const struct batch_work *work, ey_err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many images: the list, the engine, the questions, the output. */
+/* Runs a batch: makes the list of images, loads the engine, asks, and writes the answers. */
 #include "cli/batch/image_batch.h"
 
 #include <stdio.h>
@@ -21,10 +21,10 @@ struct batch_run {
     struct cli_engine cli;
     struct batch_output output;
     struct image_list list;
-    size_t first; /* of the list, that is asked about; the ones before it could not be read */
-    struct input_document first_document; /* its file, until it is asked about */
+    size_t first;                         /* the first image that could be read */
+    struct input_document first_document; /* its file, kept until it is asked about */
     size_t done, failed, skipped;
-    bool loaded; /* the first line says how long loading took */
+    bool loaded; /* whether the time to load was written, which the first line has */
 };
 
 bool batch_wanted(const struct options *o, char *const *args, size_t n)
@@ -101,7 +101,7 @@ static bool print_csv(struct batch_run *r, const struct batch_answer *a, ey_err 
     return ok;
 }
 
-/* A heading, the text, an empty line. */
+/* Prints a heading, the text and an empty line. */
 static void print_text(struct batch_run *r, const struct batch_answer *a)
 {
     size_t n = a->answer->n_text;
@@ -180,8 +180,8 @@ static void print_error(struct batch_run *r, const char *name, const ey_err *e)
     struct buf line = buf_with_max(MAX_LINE);
     progress_clear(&r->cli.progress);
     term_add_name(&line, name);
-    bool named = line.data &&
-                 strncmp(e->text, line.data, line.size) == 0; /* as errors of files are */
+    bool named = line.data && strncmp(e->text, line.data, line.size) ==
+                                  0; /* errors about files begin like this */
     fprintf(stderr, "eyelet: %s%s%s\n", named || line.failed ? "" : line.data, named ? "" : ": ",
             e->text);
     buf_free(&line);
@@ -198,7 +198,7 @@ static void report_failure(struct batch_run *r, const char *name, const ey_err *
 
 /* ---- asking ---- */
 
-/* The first image was read before the model was loaded. */
+/* Opens image i; the first one was read before the model was loaded. */
 static bool open_batch_image(struct batch_run *r, size_t i, struct input_document *d, ey_err *e)
 {
     if (i) return input_document_open(d, r->list.names[r->first + i], r->cli.options, e);
@@ -207,7 +207,7 @@ static bool open_batch_image(struct batch_run *r, size_t i, struct input_documen
     return true;
 }
 
-/* Puts one question about images; the answer is the caller's. */
+/* Asks one question about images. The caller frees the answer. */
 static bool ask_once(struct batch_run *r, const struct input *images, size_t n, ey_answer *answer,
                      ey_err *e)
 {
@@ -217,7 +217,7 @@ static bool ask_once(struct batch_run *r, const struct input *images, size_t n, 
            (!batch->check || batch->check(&r->cli, answer, e));
 }
 
-/* One question about all pages that are meant. */
+/* Asks one question about all chosen pages. */
 static bool ask_together(struct batch_run *r, struct batch_item *item, ey_err *e)
 {
     item->n_pages = item->document.n;
@@ -225,7 +225,7 @@ static bool ask_together(struct batch_run *r, struct batch_item *item, ey_err *e
            ask_once(r, item->pages.images, item->pages.n, &item->answer, e);
 }
 
-/* Adds the text and the figures of a further page's answer. */
+/* Adds text and usage of a further page's answer. */
 static bool join_answer(struct batch_item *item, const ey_answer *page, ey_err *e)
 {
     ey_answer *a = &item->answer;
@@ -261,7 +261,7 @@ static bool ask_page(struct batch_run *r, struct batch_item *item, size_t i, ey_
     return ok;
 }
 
-/* A question a page, drawn when its turn comes. */
+/* Asks about each page, and renders a page only when its turn comes. */
 static bool ask_page_by_page(struct batch_run *r, struct batch_item *item, ey_err *e)
 {
     for (size_t i = 0; i < item->document.n && !cancel_requested(); i++) {
@@ -305,7 +305,7 @@ static bool take_item(void *user, size_t i, struct batch_item *item)
     return !r->output.out->closed;
 }
 
-/* One after the other, with the phases of each on the progress line. */
+/* Asks about one image after the other and shows the phases of each. */
 static void ask_in_turn(struct batch_run *r, size_t n)
 {
     for (size_t i = 0; i < n && !cancel_requested(); i++) {
@@ -328,7 +328,8 @@ static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
     return ok;
 }
 
-/* Some question may be about several pages. Standard input is known only when it is read. */
+/* Whether a question may be about several pages. Standard input counts, as it has not been read
+ * yet. */
 static bool asks_about_pages(const struct batch_run *r)
 {
     bool pages = r->first_document.n > 1;
@@ -337,7 +338,8 @@ static bool asks_about_pages(const struct batch_run *r)
     return pages && r->batch->pages == PAGES_TOGETHER && !r->cli.options->each;
 }
 
-/* Images that cannot be read do not load the model: the first one that can does. */
+/* Loads the model for the first image that can be read; a batch of unreadable ones loads nothing.
+ */
 static bool load_for_first(struct batch_run *r, ey_err *e)
 {
     for (; r->first < r->list.n; r->first++) {
@@ -369,7 +371,7 @@ static bool ask_all(struct batch_run *r, ey_err *e)
 
 /* ---- the run ---- */
 
-/* Takes out of the list what an earlier run has done. */
+/* Removes the images that an earlier run has done from the list. */
 static void leave_out_done(struct batch_run *r)
 {
     size_t kept = 0;
@@ -396,7 +398,7 @@ static void say_what_is_left_out(const struct batch_run *r)
                 r->list.n + r->skipped);
 }
 
-/* Puts a document's pages where its name stands; standard input is read once, as it is. */
+/* Replaces a document by its pages, except standard input, which can be read only once. */
 static bool expand_documents(struct batch_run *r, ey_err *e)
 {
     struct image_list whole = r->list;

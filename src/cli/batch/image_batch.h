@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question about each of many images: one load, several at once on a GPU, answers in order; an
- * image that fails does not stop the rest. */
+/* Asks one question about each of many images. The model is loaded once, a GPU runs several images
+ * at the same time, answers come in order, and a failing image does not stop the others. */
 #ifndef EY_CLI_IMAGE_BATCH_H
 #define EY_CLI_IMAGE_BATCH_H
 
@@ -16,37 +16,38 @@ struct batch_answer {
     struct cli_engine *cli;
     const struct input *image;
     const ey_answer *answer;
-    size_t n_pages; /* of a document, that the answer is about; 1: an image */
-    bool many;      /* there are other images */
+    size_t n_pages; /* of a document that the answer is about; 1 for an image */
+    bool many;      /* the answer is one of several */
 };
 
-/* A document of several pages gets one answer, about its pages together or put together of answers
- * about each; or one answer a page. --each means the last. */
+/* How a document of several pages is answered: once about all pages, once with the answers about
+ * each page joined, or with an answer for each page (--each). */
 enum batch_pages { PAGES_TOGETHER, PAGES_JOINED, PAGES_EACH };
 
 struct image_batch {
     const char *command; /* as typed, for messages */
     const char *prompt;
-    const struct cli_response_format *format; /* NULL: answers are free */
+    const struct cli_response_format *format; /* NULL if answers are unconstrained */
     bool greedy;
     enum batch_pages pages;
     const char *field;   /* the answer's name in JSON and CSV */
     const char *sidecar; /* ending of files beside images */
-    bool lines_only;     /* without --csv or --sidecar, JSON lines whatever the options say */
-    /* Each of these may be NULL. False: the answer is none, which *e says. */
+    bool lines_only;     /* always JSON lines unless --csv or --sidecar is given */
+    /* Each of these may be NULL. `check` fails for an answer that is not valid. */
     bool (*check)(const struct cli_engine *cli, const ey_answer *answer, ey_err *e);
     bool (*add_json)(struct json_writer *w, const struct batch_answer *a, ey_err *e);
-    /* What a file beside the image has; NULL: the answer's text. */
+    /* Appends the content of the sidecar; NULL writes the answer's text. */
     bool (*add_sidecar)(struct buf *text, const struct batch_answer *a, ey_err *e);
-    const char *csv_columns; /* behind "image"; NULL: the field */
+    const char *csv_columns; /* that follow "image"; NULL for the field's name */
     bool (*add_csv)(struct buf *line, const struct batch_answer *a, ey_err *e); /* whole rows */
     void (*print_text)(struct term *out, const struct batch_answer *a);
 };
 
-/* More than one image, a folder, a document, or an option that only makes sense for many. */
+/* Returns whether the arguments are a batch: several images, a folder, a document, or an option
+ * that only makes sense for many images. */
 bool batch_wanted(const struct options *o, char *const *args, size_t n);
 
-/* Asks about each of the images that args[n] name. Returns the exit status. */
+/* Asks about each image that args[n] name and returns the exit status. */
 int image_batch_run(const struct options *o, char *const *args, size_t n,
                     const struct image_batch *batch);
 

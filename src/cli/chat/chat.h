@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet chat: what its loop, its messages and its slash commands share. */
+/* The state that eyelet chat's loop, messages and slash commands share. */
 #ifndef EY_CLI_CHAT_H
 #define EY_CLI_CHAT_H
 
@@ -12,16 +12,16 @@ struct chat {
     struct cli_engine cli;
     struct options options; /* a copy that /set changes; its lists and arguments are borrowed */
     struct conversation conversation;
-    struct arena memory; /* values of /set */
+    struct arena memory; /* owns values of /set */
     struct buf line;
-    struct line_editor *editor; /* NULL: lines are read as they come */
-    char *saved;                /* the file of the last /save, which may be written again */
-    bool interactive;           /* someone types */
+    struct line_editor *editor; /* NULL if lines are read as they come */
+    char *saved;                /* the file of the last /save, which may be overwritten */
+    bool interactive;           /* input comes from a user at a terminal */
     bool leaving;
-    bool failed; /* a line, of which a script must hear */
+    bool failed; /* a line failed, which the exit status reports to scripts */
 };
 
-/* Says what went wrong, on standard error, and remembers it for the exit status. */
+/* Prints the error on standard error and sets `failed`. */
 void chat_complain(struct chat *c, const ey_err *e);
 
 /* What chat_add_image added: images or pages, and the upright size of the last one. */
@@ -30,16 +30,16 @@ struct chat_images {
     int width, height;
 };
 
-/* Decodes the image, or the pages of a document, once to check them, and adds them to the next
- * message. */
+/* Adds the image, or the pages of a document, to the next message after decoding them as a check.
+ */
 bool chat_add_image(struct chat *c, const char *path, struct chat_images *added, ey_err *e);
 
-/* Asks and prints the answer. */
+/* Sends the text with the draft's images and prints the answer. */
 void chat_send(struct chat *c, const char *text, size_t n);
-/* Asks the last question again, with another seed. */
+/* Asks the last question again with another seed. */
 void chat_send_again(struct chat *c);
 
-/* A line that begins with a slash. */
+/* Runs a line that begins with a slash. */
 void chat_run_slash_command(struct chat *c, const char *line);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines of a conversation that begin with a slash. */
+/* The slash commands of a conversation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 /* ---- paths ---- */
 
-/* A path as terminals paste and people type it: blanks and a pair of quotes round it go, ~/ is the
- * home. NULL: no memory, or nothing there. The caller frees. */
+/* Returns a path as terminals paste and users type it, without surrounding blanks and quotes and
+ * with ~/ expanded. The caller frees it. Returns NULL if it is empty or memory runs out. */
 static char *typed_path(const char *text)
 {
     const char *home = getenv("HOME");
@@ -81,7 +81,7 @@ static void chat_system_command(struct chat *c, const char *argument)
     if (ok && c->interactive) fprintf(stderr, drops ? "no system prompt\n" : "system prompt set\n");
 }
 
-/* What can change between two answers. */
+/* The options that may change between two answers. */
 static const char *const settings[] = {
     "temperature",       "top-p", "top-k",      "min-p",  "repetition-penalty", "presence-penalty",
     "frequency-penalty", "seed",  "max-tokens", "detail", "thinking",
@@ -99,7 +99,8 @@ static void print_settings(const struct chat *c)
     }
 }
 
-/* The setting that is called so, max_tokens for max-tokens too; fails where there is none. */
+/* Returns the setting of this name, with either max_tokens or max-tokens. Fails if there is none.
+ */
 static const char *find_setting(const char *typed, size_t n, ey_err *e)
 {
     char name[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages to the model, and its answers, as they grow. */
+/* Sends messages to the model and streams its answers. */
 #include <string.h>
 
 #include "cli/chat/chat.h"
@@ -7,7 +7,7 @@
 #include "cli/input_document.h"
 #include "image/image.h"
 
-/* What is said to the person goes to standard error: answers stay alone on standard output. */
+/* Messages go to standard error, so that standard output has answers only. */
 void chat_complain(struct chat *c, const ey_err *e)
 {
     progress_clear(&c->cli.progress);
@@ -25,7 +25,7 @@ static bool chat_add_page(struct chat *c, struct input_document *document, size_
               image_decode(&seen, page.bytes, page.size, page.name, e) &&
               conversation_add_image(&c->conversation, cli_engine_image_part(&c->cli, &page),
                                      page.name, e);
-    if (ok) page.bytes = NULL; /* the conversation's now */
+    if (ok) page.bytes = NULL; /* the conversation owns it now */
     added->width = seen.width;
     added->height = seen.height;
     input_free(&page);
@@ -45,7 +45,7 @@ bool chat_add_image(struct chat *c, const char *path, struct chat_images *added,
     return ok;
 }
 
-/* The engine may stop before the model does. */
+/* Prints why the engine ended the answer before the model did. */
 static void print_stop_reason(const struct chat *c, const ey_answer *answer)
 {
     int context = cli_engine_context_length(&c->cli);
@@ -57,8 +57,7 @@ static void print_stop_reason(const struct chat *c, const ey_answer *answer)
                 answer->completion_tokens, c->interactive ? ", or /set max-tokens N" : "");
 }
 
-/* An answer that was stopped stays as far as it came; one that had not begun takes its question
- * with it. */
+/* Keeps the text of an answer that was stopped. If there is none, the question is removed too. */
 static bool keep_answer(struct chat *c, const ey_answer *answer, ey_err *e)
 {
     if (cancel_requested() && !answer->n_text) {
@@ -82,7 +81,7 @@ static bool chat_generate(struct chat *c, ey_answer *answer, ey_err *e)
     return ok;
 }
 
-/* The question is the conversation's last message. */
+/* Answers the conversation's last message. */
 static bool answer_question(struct chat *c, ey_err *e)
 {
     ey_answer answer = {0};
@@ -111,7 +110,7 @@ void chat_send_again(struct chat *c)
     ey_err e;
     bool ok = conversation_reopen(&c->conversation);
     if (!ok) ey_fail(&e, EY_BAD_REQUEST, "nothing was answered yet that could be tried again");
-    c->cli.seed++; /* the same one would give the same answer */
+    c->cli.seed++; /* the same seed would give the same answer */
     ok = ok && answer_question(c, &e);
     if (!ok) chat_complain(c, &e);
 }

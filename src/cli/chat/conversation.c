@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of messages. Parts are owned, though the engine's structs call them const. */
+/* A list of messages that owns its parts, although the engine's structs declare them const. */
 #include "cli/chat/conversation.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ const char *conversation_system(const struct conversation *c)
 
 bool conversation_set_system(struct conversation *c, const char *text, ey_err *e)
 {
-    if (text && !c->has_system) { /* it is appended, and then goes to the front */
+    if (text && !c->has_system) { /* it is appended and then moved to the front */
         if (c->n + 2 > EY_MAX_MESSAGES)
             return ey_fail(e, EY_TOO_LONG, "the conversation is too long for a system prompt");
         if (!conversation_append(c, "system", NULL, 0, text, strlen(text), e)) return false;
@@ -109,7 +109,7 @@ bool conversation_set_system(struct conversation *c, const char *text, ey_err *e
 
 bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e)
 {
-    if (c->n + 3 > EY_MAX_MESSAGES) /* it, its answer, and a place to change the system prompt */
+    if (c->n + 3 > EY_MAX_MESSAGES) /* the message, its answer, and space for a system prompt */
         return ey_fail(e, EY_TOO_LONG,
                        "the conversation has %zu messages, and more do not go in one", c->n);
     if (!conversation_append(c, "user", c->draft, c->n_draft, text, n, e)) return false;
@@ -129,7 +129,7 @@ bool conversation_reopen(struct conversation *c)
     return true;
 }
 
-/* Of images that came just before the draft's. */
+/* Removes the names of the n images before the draft's. */
 static void forget_names_before_draft(struct conversation *c, size_t n)
 {
     size_t first = c->n_images - c->n_draft - n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation as a file: Markdown to read, or JSON in the shape of the API's messages. Images
- * are named, not copied. */
+/* Saves a conversation as Markdown, or as JSON in the form of the API's messages. Images are named,
+ * not copied. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question about images, as ask, scene and read put it: read them, load, stream the answer or
- * print JSON. */
+/* Asks one question about images, for ask, scene and read: reads them, loads the model, and streams
+ * the answer or prints JSON. */
 #include "cli/commands/ask_images.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     if (s->sampled)
         json_add_uint(&w, "seed", answer->seed);
     else
-        json_add_null(&w, "seed"); /* nothing was drawn */
+        json_add_null(&w, "seed"); /* nothing was sampled */
     answer_add_usage_and_timings(&w, answer, cli_engine_load_seconds(s));
     json_write_key(&w, "logprobs");
     answer_write_logprobs(&w, answer, s->options->logprobs >= 0);
@@ -43,7 +43,7 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     return ok;
 }
 
-/* To standard error: the answer itself stays alone on standard output. */
+/* Prints log-probabilities to standard error, so that standard output has the answer only. */
 static void print_logprobs(const ey_answer *answer)
 {
     for (size_t i = 0; i < answer->n_logprobs; i++) {
@@ -60,14 +60,14 @@ static void print_logprobs(const ey_answer *answer)
     }
 }
 
-/* The text was streamed; what is missing is the end of its last line. */
+/* Ends the last line of the text, which was streamed before. */
 static void finish_text(struct cli_engine *s, const ey_answer *answer)
 {
     if (!answer->n_text || answer->text[answer->n_text - 1] != '\n') term_write(&s->out, "\n", 1);
     print_logprobs(answer);
 }
 
-/* A constrained answer that was cut does not match its format. */
+/* Reports a constrained answer that was cut, because it does not match its format. */
 static int print_incomplete(const ey_answer *answer)
 {
     fprintf(stderr,
@@ -105,7 +105,7 @@ static bool read_question_images(struct image_question *a, char *const *names, s
     return ok;
 }
 
-/* photo.jpg piped into a question that names no image. */
+/* Reads an image from standard input if the question names none. */
 static bool read_sent_image(struct image_question *a, ey_err *e)
 {
     bool found = false;
@@ -136,9 +136,9 @@ int ask_about_images(const struct options *o, size_t n_images, const char *text,
     bool ok = read_question_images(&a, o->args, n_images, &e);
     if (a.images.n > 1) a.cli.max_images = (int)a.images.n;
     if (!n_images && input_stdin_is_sent())
-        a.cli.max_images = EY_MAX_IMAGES; /* a document, maybe */
+        a.cli.max_images = EY_MAX_IMAGES; /* it may be a document */
     ok = ok && cli_engine_load(&a.cli, &e) &&
-         read_sent_image(&a, &e); /* last, so that a pipe has had time to fill */
+         read_sent_image(&a, &e); /* last, so that a pipe has time to fill */
     struct question question = {a.images.images, a.images.n, text, !o->json, greedy, format};
     if (ok && cli_engine_ask(&a.cli, &question, &answer, &e)) {
         status = print_answer(&a.cli, &answer, format != NULL);

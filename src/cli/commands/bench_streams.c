@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All prompts are put to the engine at once; what counts is the time between the last one's first
- * token and the first one's last, in which all of them decode. */
+/* Starts all prompts together. The rate is taken from the last stream's first token to the first
+ * stream's last one, while all of them decode. */
 #include "cli/commands/bench_streams.h"
 
 #include <stdlib.h>
@@ -17,15 +17,16 @@ struct bench_stream {
     int tokens;
 };
 
-/* How many tokens there were at what time. */
+/* The number of tokens over time. */
 struct token_history {
     double time[MAX_SAMPLES];
     uint64_t tokens[MAX_SAMPLES];
     int n;
 };
 
-/* Ids that differ from prompt to prompt, so that nothing is shared; of the lower half, since tokens
- * of images are among the last of a vocabulary and may not be in a prompt. */
+/* Fills a prompt with ids that differ between streams, so that no prefix is shared. They come from
+ * the lower half of the vocabulary: image tokens, which are not allowed in a prompt, are near its
+ * end. */
 static void fill_ids(int *ids, int depth, int stream, int vocab_size)
 {
     const int first = vocab_size < MIN_VOCAB_SIZE ? 0 : FIRST_ID, n_distinct = vocab_size / 2;
@@ -50,7 +51,7 @@ static bool start_bench_stream(ey_engine *engine, struct bench_stream *s, const 
     return ok;
 }
 
-/* Fetches what there is; true: some go on. */
+/* Fetches the events that are there. Returns whether some streams are still running. */
 static bool poll_bench_streams(struct bench_stream *s, int n)
 {
     bool more = false;
@@ -72,7 +73,7 @@ static void sample_bench_streams(const ey_engine *engine, struct bench_stream *s
     while (poll_bench_streams(s, n)) {
         double now = seconds_now(),
                rest = (now - start) /
-                      1000; /* looking more often would take the engine's processors from it */
+                      1000; /* polling more often would take CPU time from the engine */
         const struct timespec pause = {0, (long)(1e9 * (rest < 0.0002 ? 0.0002
                                                         : rest < 0.02 ? rest
                                                                       : 0.02))};
@@ -94,7 +95,7 @@ static double tokens_at(const struct token_history *h, double time)
     return h->n ? (double)h->tokens[h->n - 1] : 0;
 }
 
-/* Ends all of them; false: one failed. */
+/* Ends all streams. Returns false if one failed. */
 static bool collect_bench_streams(struct bench_stream *s, int n, double *prefill, ey_err *e)
 {
     bool ok = true;

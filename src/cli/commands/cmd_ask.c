@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet ask [IMAGE...] QUESTION: an answer, streamed, or one JSON object. */
+/* eyelet ask [IMAGE...] QUESTION streams an answer, or prints it as a JSON object. */
 #include <string.h>
 
 #include "base/file.h"
@@ -10,7 +10,7 @@
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
 
-/* Once for each image, instead of one question about all. */
+/* Whether the question is asked once for each image, instead of once about all. */
 static bool asks_each(const struct options *o)
 {
     bool folder = false;
@@ -20,7 +20,7 @@ static bool asks_each(const struct options *o)
            o->output;
 }
 
-/* Checks everything that can be checked without reading an image or loading a model. */
+/* Checks what can be checked without reading an image or loading a model. */
 static bool ask_check_arguments(const struct options *o, ey_err *e)
 {
     static const char example[] = "eyelet ask photo.jpg \"What is this?\"";
@@ -50,7 +50,7 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
            (asks_each(o) || input_check_images(o->args, o->n_args - 1, "ask", e));
 }
 
-/* An answer is one line, so choices are. */
+/* Choices must be single lines, as answers are. */
 static bool ask_check_format(const struct options *o, ey_err *e)
 {
     if (o->choices.n && o->schema)
@@ -71,7 +71,7 @@ static bool ask_open_format(struct cli_response_format *format, const struct opt
     return !o->choices.n || response_format_open_choices(format, o->choices.item, o->choices.n, e);
 }
 
-/* A constrained answer that was cut does not match its format. */
+/* Fails if a constrained answer was cut, because it does not match its format. */
 static bool ask_check_whole(const struct cli_engine *cli, const ey_answer *answer, ey_err *e)
 {
     (void)cli;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet bench: load, vision, prefill and decode on an image of its own, or a text for a model
- * that reads text only, each as a share of what the machine can do at most, measured in the same
- * run; and decoding held to a schema. Random or toy weights cost what real ones of their shape
- * cost. */
+/* eyelet bench measures load, vision, prefill and decode on a generated image (a text for text-only
+ * models), and decode with a schema. Each is also given as a share of the machine's limits,
+ * measured in the same run. Speed depends on the weights' shapes only, so random weights will do.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 
 enum { MAX_RUNS = 1000 };
 
-/* What `detect` asks for, with more items than there are tokens: the answer never ends by itself.
- */
+/* The schema of detect's answers, with more items than tokens, so that the answer never ends by
+ * itself. */
 static const char boxes_schema[] =
     "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"object\", "
     "\"properties\": {\"bbox_2d\": {\"type\": \"array\", \"items\": {\"type\": \"integer\","
@@ -31,7 +31,7 @@ static const char boxes_schema[] =
 struct bench_phase {
     double seconds[MAX_RUNS];
     int n;
-    double bytes, flops, tokens; /* of one run; 0: does not apply */
+    double bytes, flops, tokens; /* of one run; 0 if not applicable */
 };
 
 struct bench {
@@ -39,11 +39,11 @@ struct bench {
     struct input image_file;
     struct cli_response_format boxes;
     struct bench_phase vision, prefill, decode, constrained, streams;
-    ey_mask_stats masks;    /* of the constrained ones */
+    ey_mask_stats masks;    /* of the constrained runs */
     bool reads_images;      /* the model takes images */
     int width, height;      /* of the image */
-    double huge_page_bytes; /* of weights, to huge pages */
-    double first_token;     /* seconds of the first run until then */
+    double huge_page_bytes; /* of weights that were copied to huge pages */
+    double first_token;     /* seconds until the first token of the first run */
     ey_roofline roofline;
     ey_image_usage image_usage;
     int prompt_tokens;
@@ -53,7 +53,7 @@ struct bench {
 
 /* ---- an image ---- */
 
-/* Smooth colors: the vision encoder's time does not depend on the content. */
+/* Draws smooth colors. The vision encoder's time does not depend on the content. */
 static bool bench_draw_image(struct image *image, int width, int height, ey_err *e)
 {
     size_t bytes = (size_t)width * (size_t)height * 3;
@@ -69,7 +69,7 @@ static bool bench_draw_image(struct image *image, int width, int height, ey_err 
     return true;
 }
 
-/* As a file's bytes, because that is what a request carries. */
+/* Encodes the image as a file, because requests carry files. */
 static bool bench_make_image(struct input *out, int width, int height, ey_err *e)
 {
     const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
@@ -94,7 +94,8 @@ static bool bench_make_image(struct input *out, int width, int height, ey_err *e
 
 enum { TEXT_BYTES = 4096 };
 
-/* A token has at least a byte, so as many bytes as half the context has tokens always fit. */
+/* Makes a text with a byte for each token of half the context. It always fits, because a token has
+ * at least one byte. */
 static void make_bench_text(char out[TEXT_BYTES + 1], int context)
 {
     static const char words[] =
@@ -107,7 +108,7 @@ static void make_bench_text(char out[TEXT_BYTES + 1], int context)
 
 /* ---- facts of the machine ---- */
 
-/* The value of a "key : value" line of a file in /proc; false when there is none. */
+/* Reads the value of a "key : value" line of a file in /proc. Returns false if there is none. */
 static bool proc_value(const char *path, const char *key, char *out, size_t size)
 {
     char line[512];
@@ -143,7 +144,7 @@ static void name_machine(struct bench *b)
 
 /* ---- measuring ---- */
 
-/* An answer of two tokens or more, which is the caller's also after an error. */
+/* Generates an answer of at least two tokens. The caller frees it, also after an error. */
 static bool answer_once(struct bench *b, const struct cli_response_format *format,
                         ey_answer *answer, ey_err *e)
 {
@@ -171,13 +172,14 @@ static bool run_once(struct bench *b, ey_err *e)
     b->decode.seconds[b->decode.n++] = answer.decode_seconds;
     if (b->reads_images) b->image_usage = answer.images[0];
     b->prompt_tokens = answer.prompt_tokens;
-    b->decode.tokens = answer.completion_tokens - 1; /* the first comes from the prefill's logits */
+    b->decode.tokens = answer.completion_tokens -
+                       1; /* the first token comes from the prefill's logits */
     ey_answer_free(&answer);
     return true;
 }
 
-/* The same answers held to a schema: what that costs. By turns with the free ones, so that both see
- * the same machine. */
+/* Measures the same answers with a schema, to find its cost. They alternate with unconstrained
+ * ones, so that both run under the same conditions. */
 static bool run_constrained(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
@@ -214,7 +216,8 @@ static bool bench_read_size(struct bench *b, ey_err *e)
     return ey_fail(e, EY_BAD_REQUEST, "--picture %.40s: a size is like 1024x768", text);
 }
 
-/* Decoding of several at once at a depth: weights are read once a step, keys and values of each. */
+/* Measures the decoding of several streams at a depth. A step reads the weights once, and the keys
+ * and values of each stream. */
 static bool run_bench_streams(struct bench *b, ey_err *e)
 {
     const struct options *o = b->cli.options;
@@ -231,13 +234,13 @@ static bool run_bench_streams(struct bench *b, ey_err *e)
                            "the answers are too short to time; use more --max-tokens");
         b->streams.seconds[b->streams.n++] = rate.seconds / rate.tokens;
     }
-    b->streams.tokens = 1; /* seconds are of one token of all */
+    b->streams.tokens = 1; /* seconds are those of one token of the total */
     b->streams.bytes = (weights.decode_bytes + n * (each.decode_bytes - weights.decode_bytes)) / n;
     return true;
 }
 
-/* Times are those of weights in their place. The limits come last: what measuring them takes is not
- * the model's memory. */
+/* Runs everything once the weights are in place. The limits come last, so that the memory for
+ * measuring them is not counted as the model's. */
 static bool bench_measure(struct bench *b, ey_err *e)
 {
     if (!bench_read_size(b, e) || !bench_make_image(&b->image_file, b->width, b->height, e) ||
@@ -279,7 +282,7 @@ static double share_of_roofline(const struct bench *b, const struct bench_phase 
     return work / seconds;
 }
 
-/* Of what vectors could do, where tiles do more. */
+/* Prints the share of what vector instructions can do, if tile instructions can do more. */
 static void print_vector_share(const struct bench *b, const struct bench_phase *p, double seconds)
 {
     if (p->flops > 0 && b->roofline.vector_flops_per_second > 0)
@@ -322,7 +325,7 @@ static void print_gpu(struct bench *b)
            (double)used / (1 << 20), (double)total / (1 << 20));
 }
 
-/* Who rescores the candidates of an 8-bit LM head. */
+/* Prints what rescores the candidates of an 8-bit LM head. */
 static void print_lm_head(struct bench *b)
 {
     const char *rows = ey_engine_describe(b->cli.engine).lm_head_rows;
@@ -332,7 +335,7 @@ static void print_lm_head(struct bench *b)
                                        : "by the host, one round trip a token");
 }
 
-/* For layers split between GPU and CPU: expected and measured speed. */
+/* Prints expected and measured speed if layers are split between GPU and CPU. */
 static void print_gpu_layers(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->cli.engine);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet caption IMAGE...: one load, a sentence for each image; a bad one is reported and the
- * rest go on. */
+/* eyelet caption IMAGE... prints a sentence for each image. A bad image is reported, and the others
+ * go on. */
 #include <unistd.h>
 
 #include "cli/commands/commands.h"
@@ -15,7 +15,7 @@ static bool caption_check_arguments(const struct options *o, ey_err *e)
     return true;
 }
 
-/* A sentence is one line: line ends inside of it become spaces, blanks round it go. */
+/* Adds the sentence as one line: line ends become spaces, and surrounding blanks are removed. */
 static void add_sentence(struct buf *line, const ey_answer *answer)
 {
     size_t n = answer->n_text, first = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet chat [IMAGE...]: a conversation, a line a message. On a terminal with a prompt and an
- * editor; from a pipe the same without. */
+/* eyelet chat [IMAGE...] holds a conversation with a message per line. A terminal gets a prompt and
+ * a line editor, a pipe neither. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 /* ---- lines ---- */
 
-/* The next line without its end, in c->line; one that is too long is read to its end and refused.
- * False: no more lines, or Ctrl-C, which cancel_requested() tells. */
+/* Reads the next line into c->line, without its end. A line that is too long is skipped and sets
+ * *too_long. Returns false at the end of input, or after Ctrl-C (cancel_requested()). */
 static bool chat_read_line(struct chat *c, bool *too_long)
 {
     int byte;
@@ -36,7 +36,8 @@ static bool chat_read_line(struct chat *c, bool *too_long)
 
 static const char text_mark[] = "\"\"\"";
 
-/* From a line that begins with """ to one that ends with it. False: the input ended, or Ctrl-C. */
+/* Reads on from a line that begins with """ to one that ends with it. Returns false at the end of
+ * input or after Ctrl-C. */
 static bool read_marked_text(struct chat *c)
 {
     const size_t mark = strlen(text_mark);
@@ -67,7 +68,7 @@ static bool chat_edit_line(struct chat *c, bool *too_long)
     return got;
 }
 
-/* With a prompt, where Ctrl-C gives a new one. */
+/* Reads a line with a prompt. Ctrl-C starts a new line. */
 static bool read_typed_line(struct chat *c, bool *too_long)
 {
     bool got = false;

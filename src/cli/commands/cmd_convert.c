@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet convert MODEL OUT: the same model in another format. */
+/* eyelet convert MODEL OUT writes the model in another format. */
 #include "cli/commands/commands.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/model_default.h"

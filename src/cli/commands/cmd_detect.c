@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet detect IMAGE WHAT: where things are, as JSON in pixels of the upright original, painted
- * too when --draw asks. */
+/* eyelet detect IMAGE WHAT prints the boxes of things as JSON, in pixels of the upright original.
+ * --draw also draws them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static bool same_file(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
-/* By trying: rights, full paths and read-only disks are known to the system alone. What was there
- * stays as it is. */
+/* Checks by opening the file, because only the system knows about permissions and read-only disks.
+ * An existing file is not changed. */
 static bool check_writable(const char *path, ey_err *e)
 {
     bool there = access(path, F_OK) == 0;
@@ -84,7 +84,7 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
 
 /* ---- asking ---- */
 
-/* Of the upright image. A server that is not eyelet's does not tell it. */
+/* Writes the size of the upright image, which servers other than eyelet do not report. */
 static bool image_size(const struct detection *d, int *width, int *height, ey_err *e)
 {
     struct image image = {0};
@@ -155,7 +155,7 @@ static void write_boxes(struct json_writer *w, const struct detection *d)
     json_close_array(w);
 }
 
-/* For a person: a row a box. */
+/* Prints a row for each box. */
 static void print_box_table(struct detection *d)
 {
     struct buf table = buf_with_max((size_t)16 << 20);
@@ -190,7 +190,7 @@ static bool print_boxes(struct detection *d, ey_err *e)
     return ok;
 }
 
-/* Boxes may be missing: worth a word, no failure. */
+/* Notes that boxes may be missing, which is not an error. */
 static void print_missing_boxes(const struct detection *d)
 {
     if (d->cli.options->quiet) return;
@@ -213,7 +213,7 @@ static bool detect_draw(struct detection *d, const char *path, ey_err *e)
     return ok;
 }
 
-/* The JSON comes first: an image that cannot be written does not cost the boxes. */
+/* Prints the JSON first, so that the boxes are not lost if the image cannot be written. */
 static bool detect_print(struct detection *d, const struct options *o, ey_err *e)
 {
     progress_clear(&d->cli.progress);
@@ -238,7 +238,8 @@ static void detection_close(struct detection *d)
 
 /* ---- many images ---- */
 
-/* Boxes of one of many answers; *d borrows the image and the answer. Free with found_close. */
+/* Reads the boxes of one answer of a batch. *d borrows image and answer; the caller frees it with
+ * found_close. */
 static bool found_open(struct detection *d, const struct batch_answer *a, ey_err *e)
 {
     const struct options *o = a->cli->options;
@@ -276,7 +277,7 @@ static bool detect_add_sidecar(struct buf *text, const struct batch_answer *a, e
     return ok;
 }
 
-/* A row a box; of an image without any, a row without a label. */
+/* Adds a row for each box, or a row without a label if there are none. */
 static bool detect_add_csv(struct buf *line, const struct batch_answer *a, ey_err *e)
 {
     struct detection d;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet doctor: what was found, a line each, with what helps. */
+/* eyelet doctor prints each finding in a line, with its remedy. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static void doctor_add_json(struct buf *out, const ey_diagnosis *d)
     buf_add_text(out, "\n");
 }
 
-/* The model that was named; none is looked for. */
+/* Uses the model of the options only; without one, none is searched for. */
 static bool doctor_read_options(ey_engine_options *engine, char *model, const struct options *o,
                                 ey_err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet extract IMAGE... --schema FILE: one load, and from each image the fields of a JSON
- * schema as a line of JSON. */
+/* eyelet extract IMAGE... --schema FILE prints a line of JSON with the schema's fields for each
+ * image. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,10 @@
 #include "cli/batch/batch_output.h"
 #include "eyelet/tasks.h"
 
-enum { MAX_JSON_LINE = 64 << 20, SHOWN_BYTES = 200 }; /* of an answer that is no JSON */
+enum {
+    MAX_JSON_LINE = 64 << 20,
+    SHOWN_BYTES = 200
+}; /* SHOWN_BYTES: of an answer that is not JSON */
 
 static bool extract_check_arguments(const struct options *o, ey_err *e)
 {
@@ -45,7 +48,8 @@ static bool fail_incomplete(const struct cli_engine *s, const ey_answer *answer,
                                : "--max-model-len");
 }
 
-/* Our engine writes nothing else; a server may not know what a schema is. */
+/* Fails if the answer is not JSON. Our engine always writes JSON; a server may ignore the schema.
+ */
 static bool check_json(const ey_answer *answer, ey_err *e)
 {
     json_object *value = json_parse(answer->text, answer->n_text, "the answer", EY_BAD_MODEL, NULL);
@@ -56,7 +60,7 @@ static bool check_json(const ey_answer *answer, ey_err *e)
                    SHOWN_BYTES, answer->text);
 }
 
-/* On one line: line ends are white space between values, never inside of a string. */
+/* Writes the data on one line. Line ends can be dropped: in JSON they stand between values only. */
 static void write_data(struct json_writer *w, const ey_answer *answer)
 {
     struct buf data = buf_with_max(MAX_JSON_LINE);
@@ -89,7 +93,8 @@ static json_object *properties_of(json_object *schema)
     return json_member_of_type(schema, "properties", json_type_object);
 }
 
-/* The schema's properties as columns. NULL: it has none, so that an answer is one cell. */
+/* Returns the schema's properties as CSV columns, or NULL if it has none and an answer is one cell.
+ */
 static char *columns_of_schema(const char *schema)
 {
     struct buf line = buf_with_max(MAX_JSON_LINE);
@@ -108,7 +113,8 @@ static char *columns_of_schema(const char *schema)
     return line.data;
 }
 
-/* Text and numbers as they are; objects and lists as JSON; null as nothing. */
+/* Adds a value as a cell: text and numbers unchanged, objects and lists as JSON, null as an empty
+ * cell. */
 static void add_value_cell(struct buf *line, json_object *value)
 {
     const char *text = !value ? ""

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet list: the models of the Hugging Face cache. */
+/* eyelet list prints the models in the Hugging Face cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@
 
 /* ---- whether they fit ---- */
 
-/* "yes", "no", "incomplete", or "-" for what eyelet does not run. `why` says more of the middle
- * two. */
+/* Returns "yes", "no", "incomplete", or "-" for a model that eyelet does not run. *why explains
+ * "no" and "incomplete". */
 static const char *listing_fits(const struct model_listing *m, ey_err *why)
 {
     ey_plan plan;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet plan [MODEL...]: what would be allocated where, before anything is. */
+/* eyelet plan [MODEL...] prints what would be allocated where, without allocating it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void write_suggestion(struct json_writer *w, const ey_plan *p, size_t i)
     json_close_object(w);
 }
 
-/* An object, its end left to the caller. */
+/* Writes a plan as an object, which the caller closes. */
 static void open_plan(struct json_writer *w, const ey_plan *p)
 {
     json_open_object(w);
@@ -140,7 +140,7 @@ struct plan_command {
     size_t n;
 };
 
-/* What is not here is planned from its shapes, and shown under its name. */
+/* Gives plans of models that are not here the models' names; their directories are temporary. */
 static void name_missing_models(struct plan_command *p, const struct options *o)
 {
     for (size_t i = 0; i < p->n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet pull MODEL: a model of the hub into the Hugging Face cache. */
+/* eyelet pull MODEL downloads a model from the hub into the Hugging Face cache. */
 #include <string.h>
 
 #include "cli/terminal/cancel.h"
@@ -10,8 +10,8 @@
 #include "cli/options/repository_option.h"
 #include "cli/terminal/term.h"
 
-/* Without a name: says which model is the best here, and pulls it if the person, or --yes, agrees.
- */
+/* Without a name, suggests the best model for this machine and downloads it if the user agrees or
+ * --yes was given. */
 static int pull_suggested(const struct options *o)
 {
     ey_err e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet quantize MODEL OUT: what --quantize makes while loading, kept as a checkpoint. */
+/* eyelet quantize MODEL OUT saves what --quantize computes while loading as a checkpoint. */
 #include <string.h>
 
 #include "cli/output/answer_json.h"

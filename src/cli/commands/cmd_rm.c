@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet rm MODEL: a model out of the Hugging Face cache. */
+/* eyelet rm MODEL removes a model from the Hugging Face cache. */
 #include <string.h>
 
 #include "cli/commands/commands.h"

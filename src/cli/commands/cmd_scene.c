@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet scene IMAGE... and eyelet read IMAGE...: the two questions that people put most, ready
- * made. */
+/* eyelet scene IMAGE... and eyelet read IMAGE...: the two most common questions, ready to use. */
 #include <string.h>
 
 #include "cli/commands/ask_images.h"
@@ -34,7 +33,7 @@ int cmd_scene(const struct options *o)
     return ask_ready_made(o, "scene", ey_scene_prompt(), false, PAGES_TOGETHER);
 }
 
-/* The questions of --as; the first is the one that the models answer best. */
+/* Returns the question of --as. The models answer the first form best. */
 static const char *prompt_of_form(const char *as)
 {
     if (strcmp(as, "markdown") == 0)
@@ -47,7 +46,7 @@ static const char *prompt_of_form(const char *as)
     return ey_read_prompt();
 }
 
-/* Greedy: what is written does not depend on luck. */
+/* Decodes greedily, because the text in an image should not depend on chance. */
 int cmd_read(const struct options *o)
 {
     return ask_ready_made(o, "read", prompt_of_form(o->as), true, PAGES_JOINED);

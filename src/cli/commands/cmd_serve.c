@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet serve [MODEL...]: options, as vLLM's users write them, into those of the server. */
+/* eyelet serve [MODEL...] turns options, written as for vLLM, into those of the server. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct serve_setup {
     struct server_options server;
     const char *names[SERVER_MAX_NAMES]; /* --served-model-name */
     size_t n_names;
-    struct arena memory; /* of texts out of JSON, names and paths */
+    struct arena memory; /* owns names, paths and texts from JSON */
 };
 
 /* ---- numbers with units ---- */
@@ -50,7 +50,7 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
 
 /* ---- JSON ---- */
 
-/* The words of a list, one of which may be a JSON list of more, as vLLM has it. */
+/* Reads the words of a list. As in vLLM, a word may be a JSON list of several. */
 static bool read_list(struct serve_setup *s, const char **out, size_t *n, size_t most,
                       const char *name, const struct text_list *list, ey_err *e)
 {
@@ -92,11 +92,11 @@ static bool read_count(int *out, const char *digits, const char *text, ey_err *e
     long count = n && n < 6 && !digits[n] ? strtol(digits, NULL, 10) : -1;
     if (count < 0) return fail_limit(text, e);
     *out = count < EY_MAX_IMAGES ? (int)count
-                                 : EY_MAX_IMAGES; /* 999 is vLLM's way to say any number */
+                                 : EY_MAX_IMAGES; /* vLLM users write 999 for any number */
     return true;
 }
 
-/* {"image": 4}, {"image": {"count": 4, "width": 512}}, image=4 or image=4,video=0, or 4. */
+/* Reads {"image": 4}, {"image": {"count": 4, "width": 512}}, image=4, image=4,video=0 or 4. */
 static bool read_image_limit(int *out, const char *text, ey_err *e)
 {
     if (!text) return true;
@@ -116,7 +116,7 @@ static bool read_image_limit(int *out, const char *text, ey_err *e)
         return ok;
     }
     const char *image = strstr(text, "image=");
-    if (!image && strchr(text, '=')) return true; /* of other media only */
+    if (!image && strchr(text, '=')) return true; /* it limits other media only */
     char digits[16];
     image = image ? image + 6 : text;
     size_t n = strcspn(image, ",");
@@ -126,8 +126,7 @@ static bool read_image_limit(int *out, const char *text, ey_err *e)
     return read_count(out, digits, text, e);
 }
 
-/* {"max_pixels": N}, or {"size": {"longest_edge": N}}, which is what Qwen3-VL's processor calls the
- * same. */
+/* Reads {"max_pixels": N} or {"size": {"longest_edge": N}}, the name in Qwen3-VL's processor. */
 static bool serve_read_processor_kwargs(uint64_t *max_pixels, const char *text, ey_err *e)
 {
     if (!text) return true;
@@ -166,8 +165,7 @@ static bool read_keys(struct serve_setup *s, ey_err *e)
 
 /* ---- the models ---- */
 
-/* What a model that was found in the Hugging Face cache is called there: models--A--B/snapshots/…
- * is A/B. */
+/* Writes the repository name A/B of a path models--A--B/snapshots/… in the Hugging Face cache. */
 static bool cache_name(char *out, const char *path)
 {
     const char *folder = strstr(path, "/models--"),
@@ -200,8 +198,8 @@ static const char *serve_copy_text(struct serve_setup *s, const char *text)
     return copy ? copy : "";
 }
 
-/* Its id: as the cache has it, else the folder's name. It is called as it was asked for, else by
- * its id; the other is understood too. */
+/* Adds a model. Its id is its name in the cache, or else the folder's name. The API reports it as
+ * it was requested, or else by its id, and accepts both names. */
 static bool serve_add_model(struct serve_setup *s, const char *requested, ey_err *e)
 {
     char path[EY_MAX_PATH], id[EY_MAX_PATH];
@@ -216,7 +214,7 @@ static bool serve_add_model(struct serve_setup *s, const char *requested, ey_err
     return true;
 }
 
-/* Of one model all are its names; several have one each. */
+/* Assigns --served-model-name: all names to a single model, or one to each of several. */
 static void serve_assign_names(struct serve_setup *s)
 {
     struct server_options *v = &s->server;
@@ -231,7 +229,8 @@ static void serve_assign_names(struct serve_setup *s)
     }
 }
 
-/* Names that are told have to be different; a folder's name that two have is the first one's. */
+/* Fails if two models are reported under the same name. An id that two models share selects the
+ * first one. */
 static bool serve_check_names(const struct server_options *v, ey_err *e)
 {
     for (size_t i = 0; i < v->n_models; i++)
@@ -251,7 +250,7 @@ static bool read_models(struct serve_setup *s, ey_err *e)
                        "serve takes at most %d models, not %zu; each --api-key has its own value",
                        SERVER_MAX_MODELS, o->n_args);
     if (o->n_args > 1 && s->n_names &&
-        s->n_names != o->n_args) /* before one of them is looked for, or pulled */
+        s->n_names != o->n_args) /* checked before a model is searched for or downloaded */
         return ey_fail(e, EY_BAD_REQUEST,
                        "--served-model-name has %zu names for %zu models; several models have one "
                        "each, in their order",
@@ -288,7 +287,7 @@ static bool read_engine(struct serve_setup *s, ey_err *e)
     return true;
 }
 
-/* [ADDRESS:]PORT; an IPv6 address stands in brackets. */
+/* Reads [ADDRESS:]PORT, with an IPv6 address in brackets. */
 static bool read_ollama(struct serve_setup *s, const char *text, ey_err *e)
 {
     struct server_options *v = &s->server;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet tokenize TEXT: ids and pieces as the model's tokenizer makes them. */
+/* eyelet tokenize TEXT prints the model's token ids and their texts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void write_token(struct json_writer *w, const ey_engine *engine, int id)
     json_close_object(w);
 }
 
-/* One token a line: its text is quoted, because it may be a line end. */
+/* Adds a line for a token. Its text is quoted, because it may be a line end. */
 static void add_token_line(struct buf *out, const ey_engine *engine, int id)
 {
     const char *text = ey_token_text(engine, id);

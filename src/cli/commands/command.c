@@ -13,7 +13,7 @@
 #include "cli/terminal/term.h"
 #include "eyelet/engine.h"
 
-/* Other programs' words for what a command does. */
+/* What other programs call our commands. */
 static const char *const other_names[][2] = {
     {"describe", "scene"}, {"ocr", "read"},    {"remove", "rm"},     {"delete", "rm"},
     {"ls", "list"},        {"models", "list"}, {"download", "pull"}, {"server", "serve"},
@@ -101,7 +101,7 @@ static int report_invalid_call(const ey_err *e, const char *command)
     return ey_code_exit_status(e->code);
 }
 
-/* What does not exist here, but a word for it elsewhere. */
+/* Returns a hint for a command that other programs have and eyelet does not, or NULL. */
 static const char *hint_for(const char *name)
 {
     static const char *const hints[][2] = {
@@ -139,7 +139,8 @@ static int unknown_command(const char *name)
                 name, name);
     else if (hint)
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; %s", name, hint);
-    else if (suggestion.best && strcmp(suggestion.best, "rm") != 0) /* by spelling alone, never */
+    else if (suggestion.best &&
+             strcmp(suggestion.best, "rm") != 0) /* never suggested for a typo: it deletes */
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name,
                 suggestion.best);
     else
@@ -180,7 +181,7 @@ int cli_run(int argc, char **argv)
 {
     file_open_standard();
     mapped_files_watch();
-    signal(SIGPIPE, SIG_IGN); /* writing to a reader that has gone fails instead */
+    signal(SIGPIPE, SIG_IGN); /* writing to a closed pipe fails with EPIPE instead */
     if (argc < 2) {
         print_overview(stderr);
         return 2;

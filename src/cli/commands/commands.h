@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands, one file each. Each takes its parsed options and returns the exit status. */
+/* The commands, each in a file of its own. A command takes its parsed options and returns the exit
+ * status. */
 #ifndef EY_CLI_COMMANDS_COMMANDS_H
 #define EY_CLI_COMMANDS_COMMANDS_H
 

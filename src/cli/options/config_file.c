@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One map of a YAML document → options. libyaml parses; what is true, a number or a list follows
- * PyYAML, which reads such files for vLLM. */
+/* Sets options from the top-level map of a YAML document. libyaml parses it; booleans, numbers and
+ * lists are recognized as PyYAML does, which reads these files for vLLM. */
 #include "cli/options/config_file.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static bool is_yaml_word(const char *text, const char *const *words, size_t n)
     return false;
 }
 
-/* 1, 0, or -1: not a boolean. */
+/* Returns 1 or 0, or -1 if the node is not a boolean. */
 static int boolean_of(const yaml_node_t *node)
 {
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
@@ -80,7 +80,7 @@ static void write_json_scalar(struct json_writer *w, const yaml_node_t *node)
         json_write_text(w, text, node->data.scalar.length);
 }
 
-/* False: it is nested too deep, or too long. */
+/* Returns false if the node is nested too deeply or is too long. */
 static bool write_json_node(struct json_writer *w, struct config_reader *r, int index, int depth)
 {
     yaml_node_t *node = yaml_document_get_node(&r->document, index);
@@ -106,14 +106,15 @@ static bool write_json_node(struct json_writer *w, struct config_reader *r, int 
     return true;
 }
 
-/* A value as the command line would have it, in the options' memory; a map or list is JSON. */
+/* Returns the value as it would stand on the command line, with maps and lists as JSON. It lives in
+ * the options' memory. */
 static const char *config_value(struct config_reader *r, int index, ey_err *e)
 {
     yaml_node_t *node = yaml_document_get_node(&r->document, index);
     struct buf text = buf_with_max(MAX_VALUE_BYTES);
     bool ok = true;
     if (node->type == YAML_SCALAR_NODE) {
-        ok = strlen(scalar_text(node)) == node->data.scalar.length; /* no NUL in it */
+        ok = strlen(scalar_text(node)) == node->data.scalar.length; /* else it contains a NUL */
         buf_add(&text, scalar_text(node), node->data.scalar.length);
     } else {
         struct json_writer w = json_write_to(&text, JSON_COMPACT);
@@ -150,7 +151,7 @@ static bool set_list(struct config_reader *r, const char *name, int index, ey_er
     return true;
 }
 
-/* An option of vLLM that has no effect here is listed and ignored, as on the command line. */
+/* Lists and ignores an option of vLLM that has no effect here, as on the command line. */
 static bool pass_vllm_flag(struct config_reader *r, const char *name, int index, ey_err *e)
 {
     yaml_node_t *node = yaml_document_get_node(&r->document, index);
@@ -193,7 +194,7 @@ static bool same_key(const char *a, const char *b)
     return *a == *b;
 }
 
-/* The line of an earlier pair with this key; -1: there is none. */
+/* Returns the line of an earlier pair with this key, or -1. */
 static long line_of_key_before(struct config_reader *r, const yaml_node_t *map,
                                const yaml_node_pair_t *last, const char *name)
 {
@@ -251,7 +252,7 @@ bool config_file_apply(struct options *o, enum command_bit command, ey_err *e)
         ok = set_document(&r, &parser, e);
         yaml_parser_delete(&parser);
     }
-    explicit_bzero(text, n); /* it may have had API keys */
+    explicit_bzero(text, n); /* it may contain API keys */
     free(text);
     return ok;
 }

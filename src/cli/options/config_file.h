@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --config FILE: options in YAML, as vLLM takes them. */
+/* --config FILE: options in YAML, in vLLM's format. */
 #ifndef EY_CLI_CONFIG_FILE_H
 #define EY_CLI_CONFIG_FILE_H
 
 #include "cli/options/options.h"
 
-/* Sets what the file of o->config says, but not what the command line said already. Keys are names
- * of long options; a list is an option that is given several times, a map becomes JSON. Errors name
- * file and line. */
+/* Sets the options in the file o->config that the command line has not set. Keys are names of long
+ * options. A list gives an option several times, and a map becomes JSON. Errors name the file and
+ * the line. */
 bool config_file_apply(struct options *o, enum command_bit command, ey_err *e);
 
 #endif

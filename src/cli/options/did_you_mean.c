@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nearness of names: edits (insert, delete, replace, swap neighbours) up to a third of the length;
- * a beginning counts as near too. */
+/* A name is near if at most a third of its characters must be inserted, deleted, replaced or
+ * swapped with a neighbor, or if what was typed is its beginning. */
 #include "cli/options/did_you_mean.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static size_t min_of_three(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* Optimal string alignment over three rolling rows. */
+/* The optimal string alignment distance, computed with three rolling rows. */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
 {
     size_t row[3][LONGEST + 1];

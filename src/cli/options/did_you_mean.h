@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The known name that a mistyped one is nearest to: "did you mean …?". */
+/* Finds the known name that is nearest to a mistyped one, for "did you mean …?". */
 #ifndef EY_CLI_NEAREST_H
 #define EY_CLI_NEAREST_H
 
@@ -8,12 +8,12 @@
 struct did_you_mean {
     const char *typed;
     size_t n;
-    const char *best; /* NULL: nothing offered is near */
-    size_t distance;  /* only nearer ones are taken */
+    const char *best; /* NULL if no name that was offered is near */
+    size_t distance;  /* of `best`; only a smaller one replaces it */
 };
 
 struct did_you_mean did_you_mean_start(const char *typed, size_t n);
-/* `name` lives as long as the answer is used. */
+/* Offers a name, which must live as long as `best` is used. */
 void did_you_mean_add(struct did_you_mean *suggestion, const char *name);
 
 #endif

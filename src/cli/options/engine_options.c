@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 
-/* vLLM's names of the same. */
+/* Maps vLLM's names of the data types to ours. */
 static const char *kv_dtype_of(const char *name)
 {
     if (name && strcmp(name, "bfloat16") == 0) return "bf16";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders → the images in them. */
+/* Expands folders into the images in them. */
 #include "cli/options/image_list.h"
 
 #include <dirent.h>
@@ -48,7 +48,7 @@ bool image_list_add(struct image_list *list, char *name, ey_err *e)
     return true;
 }
 
-/* "FOLDER/NAME" with one slash between; NULL: no memory. */
+/* Returns "FOLDER/NAME" with one slash between, or NULL if memory runs out. */
 static char *join_path(const char *folder, const char *name)
 {
     size_t n = strlen(folder);
@@ -73,7 +73,8 @@ static int by_name(const void *a, const void *b)
 static bool add_folder(struct image_list *list, const char *folder, bool recursive, int depth,
                        ey_err *e);
 
-/* Takes `path`. A folder behind a symbolic link is not entered: it may lead back. */
+/* Adds an image or a folder and takes ownership of `path`. Symbolic links to folders are not
+ * followed, because they may form a loop. */
 static bool add_entry(struct image_list *list, struct image_list *folders, char *path,
                       const char *name, bool recursive, ey_err *e)
 {

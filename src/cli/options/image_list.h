@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command line names → the images that are meant: files, the images of folders. */
+/* Expands the files and folders of a command line into a list of images. */
 #ifndef EY_CLI_IMAGE_LIST_H
 #define EY_CLI_IMAGE_LIST_H
 
@@ -8,18 +8,19 @@
 struct image_list {
     char **names; /* [n], ours; as typed, or FOLDER/FILE */
     size_t n;
-    bool from_folder;       /* a folder was named: there may be many */
-    size_t skipped_folders; /* folders beside files, or inside folders, without `recursive` */
-    char *first_skipped;    /* one of them, for a message; NULL: none */
+    bool from_folder;       /* a folder was named, so there may be many images */
+    size_t skipped_folders; /* folders that were left out because `recursive` was not set */
+    char *first_skipped;    /* one of them, for a message, or NULL */
 };
 
-/* args[n] of `command`: a folder stands for the images in it, by their names' endings, sorted; with
- * `recursive` also for those below its folders. Folders among files, as * gives them, are skipped
- * without it. Fails when nothing is left or standard input ("-") is named twice. Free the list also
- * after an error. */
+/* Lists the images that args[n] of `command` name. A folder stands for the files in it whose names
+ * end like an image's, sorted, and with `recursive` also for those in the folders below. Without
+ * `recursive`, folders that stand among files (as a shell's * gives them) are skipped. Fails if no
+ * image is left or if standard input ("-") is named twice. The caller frees the list, also after an
+ * error. */
 bool image_list_open(struct image_list *list, char *const *args, size_t n, bool recursive,
                      const char *command, ey_err *e);
-/* Adds a name, which it takes; NULL: no memory. */
+/* Appends `name` and takes ownership of it; NULL means that its allocation failed. */
 bool image_list_add(struct image_list *list, char *name, ey_err *e);
 void image_list_free(struct image_list *list);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading what the command line names. */
+/* Reads files, URLs and standard input. */
 #include "cli/options/input.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@
 #include "media/media.h"
 #include "base/utf8.h"
 
-/* first[n_first] was read before. */
+/* Reads the rest of standard input; first[n_first] are bytes that were read before. */
 static bool read_stdin(struct input *in, const char *first, size_t n_first, size_t max, ey_err *e)
 {
     struct buf all = buf_with_max(max);
@@ -96,7 +96,8 @@ static bool fetch(struct input *in, const char *url, size_t max, ey_err *e)
     return true;
 }
 
-/* "C:\\x\\y" → "/mnt/c/x/y" in out[EY_MAX_PATH]; false where that is not meant, or not there. */
+/* Converts "C:\\x\\y" to "/mnt/c/x/y" in out[EY_MAX_PATH]. Returns false if the name is not such a
+ * path, or if there is no such file. */
 static bool wsl_path(char *out, const char *name)
 {
     struct stat st;

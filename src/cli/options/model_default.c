@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The default model: the largest one in the cache that runs, else the demo next to the program. */
+/* The default model is the largest one in the cache that runs, or else the demo model that lies
+ * next to the program. */
 #include "cli/options/model_default.h"
 
 #include <stdio.h>
@@ -35,7 +36,8 @@ static bool program_directory(char *out)
     return slash != NULL;
 }
 
-/* In the release's folder, in the source tree (the program is in build/), installed. */
+/* Looks in the release's folder, in the source tree (the program is in build/), and where `make
+ * install` puts it. */
 static bool find_demo(char *out)
 {
     static const char *const places[] = {"models/demo", "../models/demo",
@@ -49,7 +51,8 @@ static bool find_demo(char *out)
     return false;
 }
 
-/* Models that embed or rerank have the architecture of those that answer, and other names. */
+/* Models that embed or rerank share the architecture of those that answer; only their names differ.
+ */
 static bool is_wanted(const struct model_listing *model, bool embeds)
 {
     const bool does_embed = strcasestr(model->name, "embedding") != NULL,
@@ -66,7 +69,7 @@ static struct model_listing *largest_listing(struct model_listing *list, size_t 
     return best;
 }
 
-/* Whether its files are whole, by their headers. */
+/* Whether the model's files are complete, judged by their headers. */
 static bool is_whole(const struct model_listing *model, bool quiet)
 {
     struct checkpoint *ckpt = NULL;
@@ -78,8 +81,8 @@ static bool is_whole(const struct model_listing *model, bool quiet)
     return ok;
 }
 
-/* The largest model of the cache that eyelet runs, skipping incomplete ones; false when
- * there is none. */
+/* Finds the largest complete model in the cache that eyelet runs. Returns false if there is none.
+ */
 static bool find_in_cache(char *out, bool embeds, bool quiet, ey_err *e)
 {
     struct model_listing *list = NULL, *best;
@@ -99,7 +102,8 @@ bool model_name_expand(char *out, const char *asked, ey_err *e)
     for (size_t i = 0; i < n; i++)
         if (model_directory_find(directory, repositories[i], NULL))
             return copy_path(out, repositories[i], e);
-    bool elsewhere = n && model_directory_find(directory, asked, NULL); /* Ollama's, by this name */
+    bool elsewhere = n && model_directory_find(directory, asked,
+                                               NULL); /* Ollama has a model of this name */
     return copy_path(out, n && !elsewhere ? repositories[0] : asked, e);
 }
 

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which model a command uses. */
+/* Chooses the model that a command uses. */
 #ifndef EY_CLI_MODEL_DEFAULT_H
 #define EY_CLI_MODEL_DEFAULT_H
 
 #include "base/err.h"
 
-/* Writes to out[EY_MAX_PATH] what to open: `asked` as it is or as a
- * short name means it, the bundled demo for "demo"; when
- * nothing is asked, the largest Qwen3-VL of the Hugging Face cache, else the demo with a remark on
- * standard error unless `quiet`. */
+/* Writes the model to open to out[EY_MAX_PATH]: `asked` itself, the repository that a short name
+ * stands for, or the bundled model for "demo". If `asked` is NULL, it is the largest Qwen3-VL in
+ * the Hugging Face cache, or else the demo model, with a note on standard error unless `quiet`. */
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e);
 
-/* The same for a model that embeds; there is no demo of one. */
+/* The same for an embedding model. There is no demo model of this kind. */
 bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e);
 
-/* The repository that a short name (qwen3-vl:2b) means: the first of them that is in the cache,
- * else the first. Anything else stays as it is. */
+/* Writes the repository that a short name (qwen3-vl:2b) stands for to `out`: of several, the first
+ * that is in the cache, or else the first. Other names are copied unchanged. */
 bool model_name_expand(char *out, const char *asked, ey_err *e);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments → struct options, by the table in options.def. Knows no command but by its bit. */
+/* Parses arguments into struct options by the table in options.def. Commands are known here by
+ * their bits only. */
 #include "cli/options/options.h"
 
 #include <ctype.h>
@@ -75,7 +76,7 @@ unsigned option_commands(const char *name, size_t n)
     return commands;
 }
 
-/* As vLLM, serve takes --a_b for --a-b. */
+/* Like vLLM, serve accepts --a_b for --a-b. */
 static bool option_is_named(const struct option_row *row, const char *name, size_t n,
                             enum command_bit command)
 {
@@ -111,7 +112,7 @@ static bool fail_unknown_option(const char *name, size_t n, enum command_bit com
 
 /* ---- values ---- */
 
-/* Digits with at most one '-' before them: no blanks, no '+', nothing after. */
+/* Accepts digits with at most one '-' before them; blanks, '+' and trailing text are errors. */
 static bool option_read_number(const char *text, int64_t *out)
 {
     const char *digits = text + (text[0] == '-');
@@ -134,7 +135,7 @@ static bool set_number(int64_t *field, const struct option_row *row, const char 
                    row->type == PIXELS ? " or native" : "", value);
 }
 
-/* A decimal number without blanks, hexadecimal, infinity or NaN. */
+/* Accepts a decimal number; blanks, hexadecimal digits, infinity and NaN are errors. */
 static bool set_real(double *field, const struct option_row *row, const char *value, ey_err *e)
 {
     char *end;
@@ -157,7 +158,7 @@ bool option_read_amount(const char *text, double *number, const char **unit)
     return isfinite(*number);
 }
 
-/* 4096, 4k (4000), 4K (4096), 25.6k; auto and -1 are 0. */
+/* Accepts 4096, 4k (4000), 4K (4096) and 25.6k; auto and -1 are stored as 0. */
 static bool set_tokens(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
 {
     double number = 0;
@@ -178,7 +179,7 @@ static bool set_tokens(int64_t *field, const struct option_row *row, const char 
     return true;
 }
 
-/* 512M, 2G, 8151MiB, 1073741824: units are powers of 1024. */
+/* Accepts 512M, 2G, 8151MiB and 1073741824; units are powers of 1024. */
 static bool set_size(int64_t *field, const struct option_row *row, const char *value, ey_err *e)
 {
     static const char units[] = "KMGT";
@@ -223,7 +224,7 @@ static bool is_choice(const char *choices, const char *value)
     return false;
 }
 
-/* Puts a value, checked, where the row says; a FLAG has none. */
+/* Checks a value and stores it in the row's field. `value` is NULL for a FLAG. */
 static bool option_set_value(struct options *o, const struct option_row *row, const char *value,
                              ey_err *e)
 {
@@ -254,7 +255,7 @@ static bool option_set_value(struct options *o, const struct option_row *row, co
     return true;
 }
 
-/* Defaults may lie outside of the range that a person may type (-1: none). */
+/* A default may lie outside of the range that users may type; -1, for one, stands for none. */
 static bool option_set_default(struct options *o, const struct option_row *row, ey_err *e)
 {
     const char *value = row->environment ? getenv(row->environment) : NULL;
@@ -279,8 +280,8 @@ static bool option_set_defaults(struct options *o, enum command_bit command, ey_
 
 /* ---- the command line ---- */
 
-/* The value of an option without '=': the next argument, unless that is an option itself. NULL:
- * there is none. */
+/* Returns the value of an option without '=': the next argument, or NULL if there is none or if it
+ * is an option itself. */
 static const char *next_value(const struct option_row *row, char **next)
 {
     int64_t number;
@@ -289,7 +290,7 @@ static const char *next_value(const struct option_row *row, char **next)
     return strncmp(*next, "--", 2) == 0 ? NULL : *next;
 }
 
-/* The words after a list's option, up to the next option. */
+/* Adds the words that follow a list's option, up to the next option. */
 static bool add_words(struct options *o, const struct option_row *row, char **at, int *used,
                       ey_err *e)
 {
@@ -304,7 +305,8 @@ static void mark_given(struct options *o, const struct option_row *row)
     o->given[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-/* Reads the option at at[0], whose value may be at[1]; says in *used how many arguments it took. */
+/* Reads the option at at[0], whose value may be at[1], and writes the number of arguments that it
+ * took to *used. */
 static bool options_read_option(struct options *o, enum command_bit command, char **at, int *used,
                                 ey_err *e)
 {
@@ -335,7 +337,7 @@ static bool options_read_option(struct options *o, enum command_bit command, cha
     return true;
 }
 
-/* "-r" is "--recursive" where the command has that. NULL: not one of these. */
+/* Returns the long name of a short option that the command has, "--recursive" for "-r", or NULL. */
 static const char *long_name(const char *arg, enum command_bit command)
 {
     static const char *const names[][2] = {{"-r", "--recursive"}, {"-o", "--output"}};
@@ -462,7 +464,7 @@ bool options_value(char out[256], const struct options *o, enum command_bit comm
     return true;
 }
 
-/* Arguments are ours to write to; what is const is our view of them. */
+/* Overwrites an argument. The arguments are writable, although the options declare them const. */
 static void wipe_text(const char *text)
 {
     explicit_bzero((char *)(uintptr_t)text, strlen(text));
@@ -482,7 +484,7 @@ bool options_hide_keys(struct options *o, ey_err *e)
     if (!hide_key(&o->api_key, e)) return false;
     for (size_t i = 0; i < o->api_keys.n; i++) {
         if (hide_key(&o->api_keys.item[i], e)) continue;
-        o->api_keys.n = i; /* those that are ours */
+        o->api_keys.n = i; /* only these are copies */
         o->keys_are_ours = true;
         return false;
     }
@@ -536,7 +538,7 @@ bool option_info(struct option_info *out, size_t i)
 
 enum { LEFT_COLUMN = 26, LEAST_HELP_COLUMNS = 30, MOST_HELP_COLUMNS = 70 };
 
-/* Words of text in lines of at most `columns`, the second and later ones indented. */
+/* Prints text folded at `columns`, with all lines but the first indented. */
 static void print_folded(FILE *out, const char *text, size_t columns)
 {
     size_t used = 0;
@@ -575,7 +577,7 @@ static void print_option(FILE *out, const struct option_info *row, size_t column
     fputc('\n', out);
 }
 
-/* What a person asks for first. */
+/* Whether the option is among those that help lists first. */
 static bool is_common(const char *name)
 {
     static const char *const common[] = {

@@ -10,8 +10,8 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-/* X(constant, bit, name): a bit per command, for the column of options.def that says which commands
- * take an option. */
+/* X(constant, bit, name): each command has a bit; options.def combines the bits of the commands
+ * that take an option. */
 #define EY_COMMANDS(X)            \
     X(ASK, 1, "ask")              \
     X(CAPTION, 2, "caption")      \
@@ -38,10 +38,11 @@ enum command_bit {
     EY_COMMANDS(COMMAND_BIT)
 #undef COMMAND_BIT
 };
-/* The name of the command with this bit. */
+/* Returns the name of the command with this bit. */
 const char *command_name(unsigned bit);
 
-/* Commands that answer questions about images; the ones that sample as the model recommends. */
+/* Commands that answer questions about images, and those of them that sample as the model
+ * recommends. */
 enum {
     ANSWERS = ASK | CAPTION | SCENE | READ | DETECT | CHAT | EXTRACT,
     SAMPLED = ASK | CAPTION | SCENE | CHAT
@@ -102,7 +103,7 @@ struct options {
     struct text_list names, api_keys, origins, hosts, media_domains, proxies;
     bool language_only, insecure, ollama_insecure, strict, log_requests, allow_core_dumps,
         thinking_reserve, effort_budgets;
-    const char *ignored_flags[64]; /* options of vLLM that have no effect here */
+    const char *ignored_flags[64]; /* options of vLLM that were given and have no effect here */
     size_t n_ignored_flags;
     bool kernels;         /* doctor */
     const char *revision; /* pull, rm */
@@ -111,48 +112,49 @@ struct options {
     bool recursive, each, jsonl, csv, sidecar, resume, overwrite; /* many images */
     const char *output, *fields, *as, *pages;
     int64_t dpi; /* of a PDF's pages */
-    char **args; /* what is no option, in order; points into argv, the array is ours */
+    char **
+        args; /* [n_args] arguments that are not options; the array is ours, the texts are argv's */
     size_t n_args;
     bool keys_are_ours;                   /* api_key and api_keys are copies */
     uint64_t given[MAX_OPTION_ROWS / 64]; /* rows of the table that the command line had */
     struct arena memory;                  /* texts that came from the file of --config */
 };
 
-/* Reads the arguments after the command's name. Errors have code EY_BAD_REQUEST. */
+/* Parses the arguments that follow the command's name. Errors have the code EY_BAD_REQUEST. */
 bool options_parse(struct options *o, enum command_bit command, int argc, char **argv, ey_err *e);
-/* Sets one option, as `--name value` does; `value` must live as long as *o. A flag
- * takes no value (NULL). */
+/* Sets one option, as `--name value` does. `value` must live as long as *o, and is NULL for a flag.
+ */
 bool options_set(struct options *o, enum command_bit command, const char *name, const char *value,
                  ey_err *e);
-/* The value that an option has, as text; "" where the model or the machine decides. Not for lists.
- * False: there is no such option. */
+/* Writes an option's value as text, or "" if the model or the machine decides it. Returns false if
+ * the command has no such option. Lists are not supported. */
 bool options_value(char out[256], const struct options *o, enum command_bit command,
                    const char *name);
-/* Whether the command line had this option of the command; lists and all. */
+/* Returns whether the command line has this option of the command, lists included. */
 bool options_was_given(const struct options *o, enum command_bit command, const char *name);
-/* How an option of the command takes values; OPTION_UNKNOWN: there is no such option. */
+/* How an option of the command takes values. OPTION_UNKNOWN means that there is no such option. */
 enum option_shape { OPTION_UNKNOWN, OPTION_FLAG, OPTION_VALUE, OPTION_LIST };
 enum option_shape option_shape_of(enum command_bit command, const char *name);
-/* Fails with what was meant instead of an option that the command does not have. */
+/* Fails for an option that the command does not have, with a suggestion if one is near. */
 bool options_fail_unknown(enum command_bit command, const char *name, ey_err *e);
-/* Takes API keys out of the arguments, which everybody can see, into memory of our own. */
+/* Moves API keys from the arguments, which every user can see, into memory of our own. */
 bool options_hide_keys(struct options *o, ey_err *e);
-/* They are not needed any more. */
+/* Overwrites the API keys once they are no longer needed. */
 void options_wipe_keys(const struct options *o);
 void options_free(struct options *o);
-/* The options of a command, the common ones first, folded at so many columns. */
+/* Prints the options of a command, the common ones first, folded at terminal_columns. */
 void options_print(FILE *out, enum command_bit command, int terminal_columns);
 /* A row of the table, for manuals and completions. */
 struct option_info {
-    const char *name, *value, *help;          /* value: as help shows it, NULL: a flag */
-    const char *fallback, *environment;       /* where the default comes from; NULL: not shown */
+    const char *name, *value, *help;    /* value: as help shows it, or NULL for a flag */
+    const char *fallback, *environment; /* the default and its variable; NULL if help shows none */
     bool is_choice, is_optional, is_repeated; /* one of the words in `value`; may stand without it;
                                                  may be given several times */
     unsigned commands;
 };
-/* False: there are no rows at i and beyond. */
+/* Fills *out with row i. Returns false if there are not that many rows. */
 bool option_info(struct option_info *out, size_t i);
-/* Bits of the commands that take the option `name` of n bytes; 0: there is no such option. */
+/* Returns the bits of the commands that take the option name[n], or 0 if there is none. */
 unsigned option_commands(const char *name, size_t n);
 
 /* Reads a decimal number and returns what follows it in *unit. Returns false if there is none, or

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MODEL and --revision → a repository. */
+/* Parses MODEL and --revision into a repository. */
 #include "cli/options/repository_option.h"
 
 #include <stdio.h>

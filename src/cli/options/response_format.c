@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schemas, patterns and choices → grammars. */
+/* Compiles schemas, patterns and choices into grammars. */
 #include "cli/options/response_format.h"
 
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "base/text/json_writer.h"
 #include "cli/options/input.h"
 
-/* Takes `text`; `name` says in errors where it came from. */
+/* Takes ownership of `text`. Errors name its source, `name`. */
 static bool open_schema_text(struct cli_response_format *format, char *text, size_t n,
                              const char *name, ey_err *e)
 {
-    *format = (struct cli_response_format){.text = text}; /* a NUL in it is no JSON */
+    *format = (struct cli_response_format){.text = text}; /* the JSON parser refuses a NUL */
     format->remote.schema = format->text;
     return ey_grammar_of_schema(&format->grammar, format->text, n, e) ||
            ey_fail_within(e, "%s", name);
@@ -79,7 +79,7 @@ static bool add_field(struct json_writer *w, const char *field, size_t n, ey_err
     return true;
 }
 
-/* Calls add_field for each, or writes their names. */
+/* Writes each field's schema, or with `names` only the names. */
 static bool write_fields(struct json_writer *w, const char *fields, bool names, ey_err *e)
 {
     for (const char *at = fields; at;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer must be: a schema, a regular expression or a list of choices, compiled for our
- * engine and as it stands for a server's. */
+/* The format that an answer must have: a schema, a regular expression or a list of choices. It is
+ * kept as a grammar for our engine, and as text to be sent to a server. */
 #ifndef EY_CLI_FORM_H
 #define EY_CLI_FORM_H
 
@@ -9,18 +9,18 @@
 #include "eyelet/grammar.h"
 
 struct cli_response_format {
-    ey_grammar *grammar; /* NULL: the answer is free */
+    ey_grammar *grammar; /* NULL if the answer is unconstrained */
     struct remote_response_format remote;
     char *text; /* of the schema */
 };
 
-/* A schema from a file, "-" for standard input, or as it stands, where `path` begins with a brace.
- * What is wrong with it is said with the file's name. */
+/* Reads a schema from the file `path`, or from standard input if that is "-", or takes `path`
+ * itself as the schema if it begins with a brace. Errors name the file. */
 bool response_format_open_schema(struct cli_response_format *format, const char *path, ey_err *e);
-/* A schema of "shop, date, total:number": names, each with a type (string, the default, number,
- * integer, boolean, list). */
+/* Makes a schema from a list of names such as "shop, date, total:number". The type after the colon
+ * is string (the default), number, integer, boolean or list. */
 bool response_format_open_fields(struct cli_response_format *format, const char *fields, ey_err *e);
-/* Borrow what they are given. */
+/* These two borrow their arguments. */
 bool response_format_open_regex(struct cli_response_format *format, const char *pattern, ey_err *e);
 bool response_format_open_choices(struct cli_response_format *format, const char *const *choices,
                                   size_t n, ey_err *e);

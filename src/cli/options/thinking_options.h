@@ -6,9 +6,10 @@
 #include "cli/options/options.h"
 #include "eyelet.h"
 
-/* "auto" is AUTO. */
+/* Returns what --thinking says; "auto" is EY_THINKING_AUTO. */
 ey_thinking option_thinking(const struct options *o);
-/* Tokens of the cautious guard; 0: off. */
+/* Writes the least number of tokens after which the loop guard ends an answer, or 0 if it is off.
+ */
 bool option_loop_tokens(int *out, const struct options *o, ey_err *e);
 
 #endif

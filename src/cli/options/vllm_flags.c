@@ -18,7 +18,7 @@ const struct vllm_flag *vllm_flag_at(size_t i)
     return i < N_FLAGS ? &flags[i] : NULL;
 }
 
-/* vLLM takes --a_b for --a-b. */
+/* Compares names as vLLM does, which accepts --a_b for --a-b. */
 static bool is_vllm_flag_name(const char *typed, size_t n, const char *name)
 {
     if (strlen(name) != n) return false;
@@ -53,7 +53,8 @@ static bool is_boolean(const char *text)
     return strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
 }
 
-/* Length of the flag's name: up to a value (=), a member of its value (.), or a level (-O3). */
+/* Returns the length of the flag's name, which ends before a value (=), a member of a value (.) or
+ * a level (-O3). */
 static size_t name_length(const char *name)
 {
     size_t n = strcspn(name, "=.");

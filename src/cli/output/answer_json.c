@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ey_answer → JSON text. */
+/* Writes an ey_answer as JSON. */
 #include "cli/output/answer_json.h"
 
 static void write_image(struct json_writer *w, const ey_image_usage *image)
@@ -53,7 +53,7 @@ void answer_add_usage_and_timings(struct json_writer *w, const ey_answer *answer
     answer_write_timings(w, answer, load_seconds);
 }
 
-/* Nine digits give back the same float. */
+/* Writes nine digits, from which the same float can be read back. */
 static void add_logprob(struct json_writer *w, const ey_logprob *logprob)
 {
     json_add_string(w, "token", logprob->token);

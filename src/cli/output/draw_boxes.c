@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes, and letters from a font of five by seven dots and a row for descenders. */
+/* Draws boxes, and labels in a font of 5 x 7 dots with an eighth row for descenders. */
 #include "cli/output/draw_boxes.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { FONT_FIRST = 0x20, FONT_LAST = 0x7e, GLYPH_WIDTH = 5, GLYPH_HEIGHT = 8, ADVANCE = 6 };
 
-/* ASCII from space to '~'; a byte is a column, its lowest bit the top row. */
+/* ASCII from space to '~'. Each byte is a column, with the top row in its lowest bit. */
 static const uint8_t font[FONT_LAST - FONT_FIRST + 1][GLYPH_WIDTH] = {
     {0x00, 0x00, 0x00, 0x00, 0x00}, {0x00, 0x00, 0x5f, 0x00, 0x00},
     {0x00, 0x07, 0x00, 0x07, 0x00}, /*   ! " */
@@ -77,7 +77,7 @@ static const uint8_t font[FONT_LAST - FONT_FIRST + 1][GLYPH_WIDTH] = {
 
 static const uint8_t black[3] = {0, 0, 0}, white[3] = {255, 255, 255};
 
-/* Colors that most people can distinguish, adjacent ones best. */
+/* Colors that most people can tell apart, most easily the adjacent ones. */
 static const uint8_t palette[][3] = {
     {230, 25, 75},  {60, 180, 75},  {0, 130, 200}, {255, 225, 25}, {145, 30, 180}, {245, 130, 48},
     {70, 240, 240}, {240, 50, 230}, {128, 128, 0}, {0, 0, 128},    {210, 245, 60}, {170, 110, 40}};
@@ -90,7 +90,7 @@ static int clip(int v, int most)
     return v < 0 ? 0 : v > most ? most : v;
 }
 
-/* From x1, y1 up to, not including, x2, y2. */
+/* Fills a rectangle that excludes column x2 and row y2. */
 static void fill_rect(struct image *image, int x1, int y1, int x2, int y2, const uint8_t color[3])
 {
     x1 = clip(x1, image->width);
@@ -102,7 +102,7 @@ static void fill_rect(struct image *image, int x1, int y1, int x2, int y2, const
             memcpy(image->rgb + 3 * ((size_t)y * (size_t)image->width + (size_t)x), color, 3);
 }
 
-/* Lines of width t inside of the rectangle's edge. */
+/* Draws lines of width t along the inside of the rectangle's edges. */
 static void draw_frame(struct image *image, int x1, int y1, int x2, int y2, int t,
                        const uint8_t color[3])
 {
@@ -114,7 +114,7 @@ static void draw_frame(struct image *image, int x1, int y1, int x2, int y2, int 
 
 /* ---- letters ---- */
 
-/* The glyph of the character at s, and in *used its bytes. */
+/* Returns the glyph of the character at s and writes its length in bytes to *used. */
 static const uint8_t *glyph_at(const char *s, size_t n, size_t *used)
 {
     uint32_t cp;
@@ -140,7 +140,7 @@ static void draw_text(struct image *image, int x, int y, int scale, const uint8_
         draw_glyph(image, x, y, scale, color, glyph_at(text + i, n - i, &used));
 }
 
-/* Bytes of the text that fit into `most` pixels; *width: the pixels that they take. */
+/* Returns how many bytes of the text fit into `most` pixels, and writes their width to *width. */
 static size_t fitting_bytes(const char *text, int scale, int most, int *width)
 {
     size_t n = strlen(text), i = 0, used;
@@ -153,8 +153,8 @@ static size_t fitting_bytes(const char *text, int scale, int most, int *width)
 
 /* ---- boxes ---- */
 
-/* Lines of a two-hundredth of the smaller side, letters of a fortieth, neither ever too small to be
- * seen. */
+/* Line width and letter size: a two-hundredth and a fortieth of the smaller side, with a minimum
+ * that can still be seen. */
 struct pen {
     int line, scale;
 };
@@ -171,7 +171,7 @@ static const uint8_t *readable_on(const uint8_t color[3])
     return 299 * color[0] + 587 * color[1] + 114 * color[2] > 140 * 1000 ? black : white;
 }
 
-/* A thin line round the outside keeps a box visible on its own color. */
+/* Draws a box, with a thin outline that keeps it visible on its own color. */
 static void draw_box(struct image *image, const struct drawn_box *box, struct pen pen,
                      const uint8_t color[3])
 {
@@ -181,15 +181,15 @@ static void draw_box(struct image *image, const struct drawn_box *box, struct pe
     draw_frame(image, box->x1, box->y1, box->x2, box->y2, pen.line, color);
 }
 
-/* The label on a ground of the box's color: above the box, else inside at its top; moved left to
- * end in the image. */
+/* Draws the label on a background of the box's color, above the box or, without space there, inside
+ * its top. It is moved left so that it ends within the image. */
 static void draw_label(struct image *image, const struct drawn_box *box, struct pen pen,
                        const uint8_t color[3])
 {
     int margin = 2 * pen.scale, height = GLYPH_HEIGHT * pen.scale + 2 * margin, width;
     size_t n = fitting_bytes(box->label, pen.scale, image->width - 2 * margin, &width);
     int x = box->x1, y = box->y1 - height >= 0 ? box->y1 - height : box->y1;
-    if (!n) return; /* no label, or an image narrower than a letter */
+    if (!n) return; /* there is no label, or the image is narrower than a letter */
     width += 2 * margin;
     if (x + width > image->width) x = image->width - width;
     if (x < 0) x = 0;
@@ -208,7 +208,7 @@ static void choose_colors(struct drawn_box *boxes, size_t n)
     }
 }
 
-/* Labels last: no line crosses a letter. */
+/* Draws the labels last, so that no line crosses a letter. */
 void draw_boxes(struct image *image, struct drawn_box *boxes, size_t n)
 {
     struct pen pen = pen_for(image);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fits or not, for people. */
+/* Describes in words whether a plan fits. */
 #include "cli/output/fit_message.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet embed: a line of JSON with a vector for each text and image. */
+/* eyelet embed prints a line of JSON with a vector for each text and image. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,9 @@ struct embed_run {
     struct term file;
     struct embed_input *inputs; /* [n] */
     size_t n, capacity, failed;
-    struct image_list images; /* whose names inputs have */
-    struct input lines;       /* whose texts inputs have */
-    struct arena memory;      /* of texts that JSON lines spell */
+    struct image_list images; /* owns names in `inputs` */
+    struct input lines;       /* owns texts in `inputs` */
+    struct arena memory;      /* owns texts that were decoded from JSON lines */
 };
 
 /* ---- inputs ---- */
@@ -48,7 +48,7 @@ static bool is_image_address(const char *text)
     return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
 }
 
-/* What is a file or a folder is an image or those in it; anything else is a text. */
+/* An argument that names a file or a folder stands for images; any other is a text. */
 static bool is_image_argument(const char *arg)
 {
     return is_image_address(arg) || path_is_file(arg) || path_is_directory(arg);
@@ -74,7 +74,7 @@ static bool add_texts(struct embed_run *r, char *const *args, size_t n, ey_err *
     return true;
 }
 
-/* Images first: their list is made at once. */
+/* Adds the images first, because their list is made in one call. */
 static bool add_arguments(struct embed_run *r, ey_err *e)
 {
     const struct options *o = r->cli.options;
@@ -104,7 +104,7 @@ static bool is_text_or_nothing(json_object *value)
     return !value || json_object_is_type(value, json_type_string);
 }
 
-/* {"text", "image", "instruction"}, or a text in quotes. */
+/* Adds a line: an object {"text", "image", "instruction"}, or a JSON string. */
 static bool add_json_line(struct embed_run *r, json_object *json, size_t number, ey_err *e)
 {
     struct embed_input input = {0};

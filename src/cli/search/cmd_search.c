@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet search FOLDER [QUERY]: the images that fit a text, or are like an image. */
+/* eyelet search FOLDER [QUERY] prints the images that match a text or are similar to an image. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@ struct found_image {
 };
 
 struct search_run {
-    struct options options; /* with the index's model, where none is named */
+    struct options options; /* a copy, with the index's model if none was named */
     struct cli_engine cli;
     struct embedder embedder;
     struct search_index *index;
     struct index_kind kind;
     const char *folder, *query;
-    struct found_image *found; /* [n_found] the best first */
+    struct found_image *found; /* [n_found], best first */
     size_t n_found, n_most, n_searched;
     const float *wanted; /* [kind.dimensions] */
     bool no_memory;
@@ -41,8 +41,8 @@ static bool index_path(char *out, const struct search_run *r, ey_err *e)
     return true;
 }
 
-/* What an index is made with is a model's name, so that a moved cache does not matter; a folder's
- * is its whole path. */
+/* Writes the name by which an index knows its model: the repository, so that the cache may move, or
+ * the full path of a folder. */
 static void name_model(char out[EY_MAX_PATH], const char *model)
 {
     char *whole = path_is_directory(model) ? realpath(model, NULL) : NULL;
@@ -58,7 +58,7 @@ static bool fail_other_model(const struct index_kind *kind, const char *model, e
                    kind->model, model);
 }
 
-/* An index's model and dimensions are those of its vectors; a new one has the options'. */
+/* Takes model and dimensions from the index, or from the options if the index is new. */
 static bool settle_kind(struct search_run *r, ey_err *e)
 {
     char chosen[EY_MAX_PATH];
@@ -80,8 +80,7 @@ static bool settle_kind(struct search_run *r, ey_err *e)
     return true;
 }
 
-/* The first image says how long vectors are: shorter than was asked for where the model has no
- * more. */
+/* Starts a new index. Its vectors are shorter than --dimensions if the model's are. */
 static bool begin_index(struct search_run *r, ey_err *e)
 {
     struct index_kind now;
@@ -103,7 +102,7 @@ static void say_updated(const struct search_run *r, const struct index_update *u
 static bool update_index(struct search_run *r, ey_err *e)
 {
     struct index_update update = {.index = r->index, .embedder = &r->embedder, .folder = r->folder};
-    r->embedder.instruction = NULL; /* images are described by the model's own */
+    r->embedder.instruction = NULL; /* images are embedded with the model's own */
     r->embedder.dimensions = 0;
     if (!begin_index(r, e)) return false;
     r->embedder.dimensions = r->kind.dimensions;
@@ -114,7 +113,7 @@ static bool update_index(struct search_run *r, ey_err *e)
 
 /* ---- looking ---- */
 
-/* Partial sums are what a compiler makes vectors of. */
+/* Independent partial sums let the compiler vectorize the loop. */
 static float similarity(const float *a, const float *b, int n)
 {
     enum { LANES = 16 };
@@ -130,7 +129,7 @@ static float similarity(const float *a, const float *b, int n)
     return sum;
 }
 
-/* Puts it where it belongs among the best so far. */
+/* Inserts an image into the sorted list of the best so far. */
 static bool keep_found(struct search_run *r, const char *path, float score)
 {
     size_t at = r->n_found;
@@ -170,7 +169,8 @@ static bool search_folder(struct search_run *r, ey_err *e)
     const struct embed_input input = {
         .text = r->query, .n_text = r->query ? strlen(r->query) : 0, .image = r->options.like};
     struct batch_item item;
-    r->embedder.instruction = r->query ? r->options.instruction : NULL; /* an image: as others */
+    r->embedder.instruction = r->query ? r->options.instruction
+                                       : NULL; /* a query image is embedded as the others were */
     r->embedder.dimensions = r->kind.dimensions;
     if (!embedder_load(&r->embedder, e)) return false;
     embedder_run(&r->embedder, &input, &item);
@@ -222,7 +222,7 @@ static void add_found_json(struct buf *out, const struct search_run *r)
     buf_add_text(out, "\n");
 }
 
-/* A score and a path a line; names as they are where a program reads them. */
+/* Appends a line with score and path for each image. Names are escaped for terminals only. */
 static void add_found_table(struct buf *out, const struct search_run *r)
 {
     for (size_t i = 0; i < r->n_found; i++) {

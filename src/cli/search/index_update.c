@@ -9,23 +9,23 @@
 #include "cli/options/image_list.h"
 #include "cli/terminal/cancel.h"
 
-#define COMMIT_SECONDS 2.0 /* so much work is lost at most, when the program is killed */
+#define COMMIT_SECONDS 2.0 /* the most work that is lost when the program is killed */
 
 struct changed_image {
-    const char *name; /* as the list has it */
+    const char *name; /* borrowed from the list */
     int64_t size, time;
 };
 
 struct update_run {
     struct index_update *update;
     struct image_list list;
-    const char **paths;            /* [list.n] in the folder, sorted */
+    const char **paths;            /* [list.n] relative to the folder, sorted */
     struct changed_image *changed; /* [n_changed] */
     size_t n_changed;
-    double committed; /* when, in seconds */
+    double committed; /* time of the last commit, in seconds */
     char **gone;      /* [n_gone] */
     size_t n_gone;
-    ey_err error; /* of the index, while images come in */
+    ey_err error; /* the index's error, while images are added */
     bool failed;
 };
 
@@ -44,7 +44,7 @@ static bool add_if_changed(struct update_run *r, const char *name, ey_err *e)
 {
     struct stat st;
     bool has = false;
-    if (stat(name, &st) != 0) return true; /* it went away just now */
+    if (stat(name, &st) != 0) return true; /* it was removed meanwhile */
     const int64_t time = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     if (!search_index_has(r->update->index, path_in_folder(r->update, name), st.st_size, time, &has,
                           e))
@@ -82,7 +82,7 @@ static bool note_if_gone(void *user, const char *path, const float *vector, int 
     (void)dimensions;
     if (bsearch(&path, r->paths, r->list.n, sizeof(*r->paths), compare_paths)) return true;
     char **grown = realloc(r->gone, (r->n_gone + 1) * sizeof(*grown));
-    if (!grown) return false; /* it will be found the next time */
+    if (!grown) return false; /* the next update will find it */
     r->gone = grown;
     r->gone[r->n_gone] = strdup(path);
     r->n_gone += r->gone[r->n_gone] != NULL;
@@ -118,7 +118,8 @@ static void say_image_failed(const struct update_run *r, const struct batch_item
     buf_free(&line);
 }
 
-/* A failure of memory or of the engine says nothing of the image: it is tried again. */
+/* Whether the error is about the image. Errors of memory or of the engine are not: such an image is
+ * tried again. */
 static bool is_about_image(const ey_err *e)
 {
     return e->code == EY_BAD_IMAGE || e->code == EY_BAD_REQUEST || e->code == EY_TOO_LONG;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings an index up to what a folder has: images that are new or changed get vectors, those that
- * are gone are forgotten. What was done stays when the program is ended on the way. */
+/* Updates an index to a folder's contents: new and changed images get vectors, and those that are
+ * gone are removed. If the program is stopped, the work so far is kept. */
 #ifndef EY_CLI_INDEX_UPDATE_H
 #define EY_CLI_INDEX_UPDATE_H
 
@@ -9,7 +9,7 @@
 
 struct index_update {
     struct search_index *index;
-    struct embedder *embedder; /* its model is loaded when there is something to do */
+    struct embedder *embedder; /* its model is loaded only if there is work */
     const char *folder;
     size_t n_images, n_new, n_failed, n_removed; /* out */
 };

@@ -52,7 +52,7 @@ static bool run(struct search_index *index, const char *sql, ey_err *e)
     return sqlite3_exec(index->db, sql, NULL, NULL, NULL) == SQLITE_OK || fail_index(index, e);
 }
 
-/* A number that a statement gives. */
+/* Runs a statement that returns one number. */
 static bool read_one_number(struct search_index *index, const char *sql, int64_t *out, ey_err *e)
 {
     sqlite3_stmt *statement = NULL;
@@ -69,14 +69,14 @@ static bool read_one_number(struct search_index *index, const char *sql, int64_t
 static bool make_index(struct search_index *index, ey_err *e)
 {
     char sql[512];
-    if (!run(index, "PRAGMA page_size = 16384", e)) return false; /* several vectors a page */
+    if (!run(index, "PRAGMA page_size = 16384", e)) return false; /* a page holds several vectors */
     snprintf(sql, sizeof(sql),
              "BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT;",
              schema, APPLICATION_ID, FORMAT);
     return run(index, sql, e);
 }
 
-/* A file without anything in it becomes an index; one of another program's is not touched. */
+/* Makes an empty file an index. Fails for another program's database, which is left unchanged. */
 static bool check_index_format(struct search_index *index, bool writes, ey_err *e)
 {
     int64_t id, version, tables;
@@ -114,7 +114,8 @@ static bool prepare_all(struct search_index *index, ey_err *e)
            prepare(index, &index->remove, "DELETE FROM image WHERE path = ?", e);
 }
 
-/* WAL keeps readers going while it is written; where a file system cannot, the old way serves. */
+/* Uses WAL, so that readers can go on during writes, or a rollback journal if the file system does
+ * not support WAL. */
 static bool open_file(struct search_index *index, bool writes, ey_err *e)
 {
     const int flags = writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
@@ -226,7 +227,7 @@ bool search_index_put(struct search_index *index, const char *path, int64_t size
         sqlite3_bind_blob(put, 4, vector, dimensions * (int)sizeof(*vector), SQLITE_STATIC);
     else
         sqlite3_bind_null(put, 4);
-    sqlite3_bind_text(put, 5, why, -1, SQLITE_STATIC); /* NULL: null */
+    sqlite3_bind_text(put, 5, why, -1, SQLITE_STATIC); /* NULL is stored as null */
     bool ok = sqlite3_step(put) == SQLITE_DONE || fail_index(index, e);
     sqlite3_reset(put);
     return ok;
@@ -248,7 +249,7 @@ bool search_index_commit(struct search_index *index, ey_err *e)
     return run(index, "COMMIT", e);
 }
 
-/* A vector that is not as long as the index says is none. */
+/* Returns the vector, or NULL if its length is not that of the index. */
 static const float *vector_of(sqlite3_stmt *statement, int *dimensions)
 {
     const int bytes = sqlite3_column_bytes(statement, 1);

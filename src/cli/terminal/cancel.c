@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SIGINT as a question that the engine's events ask. */
+/* Turns SIGINT into a flag that is polled at each of the engine's events. */
 #include "cli/terminal/cancel.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ static void install_sigint_handler(int flags)
     struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = flags};
     sigaction(SIGINT, &action, &before);
     if (before.sa_handler == SIG_IGN)
-        cancel_unwatch(); /* whoever started us keeps Ctrl-C from us, as shells do with & */
+        cancel_unwatch(); /* the parent ignores Ctrl-C for us, as shells do with & */
 }
 
 void cancel_unwatch(void)
@@ -27,7 +27,7 @@ void cancel_unwatch(void)
     sigaction(SIGINT, &before, NULL);
 }
 
-/* One shot: a program that does not come to its next event can still be ended. */
+/* The handler runs once: a second Ctrl-C ends even a program that never reaches its next event. */
 void cancel_watch(void)
 {
     install_sigint_handler((int)SA_RESETHAND | SA_RESTART);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ctrl-C while an answer is made: the first ends the answer, a second one the program. */
+/* Ctrl-C while an answer is generated: the first ends the answer, the second the program. */
 #ifndef EY_CLI_CANCEL_H
 #define EY_CLI_CANCEL_H
 
@@ -8,11 +8,11 @@
 enum { EXIT_INTERRUPTED = 130 }; /* as shells have it: 128 + SIGINT */
 
 void cancel_watch(void);
-/* The same while a line is typed: reading fails with EINTR, however often. */
+/* Watches Ctrl-C while a line is typed: each one makes reading fail with EINTR. */
 void cancel_watch_reading(void);
 void cancel_unwatch(void);
 bool cancel_requested(void);
-/* What was asked is done: cancel_requested() is false again. */
+/* Clears the request, so that cancel_requested() returns false again. */
 void cancel_reset(void);
 
 #endif

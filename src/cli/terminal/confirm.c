@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A question on standard error, a line of standard input. */
+/* Asks on standard error and reads a line of standard input. */
 #include "cli/terminal/confirm.h"
 
 #include <stdarg.h>

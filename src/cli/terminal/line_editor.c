@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libedit's keys are Emacs's, or what ~/.editrc says. Bracketed paste, which libedit does not know,
- * is a key of its own here: it inserts all that comes until the end of the paste. */
+/* A line editor on top of libedit, with Emacs's keys or those of ~/.editrc. libedit does not know
+ * bracketed paste, so its start sequence is bound to a function that inserts everything up to the
+ * end of the paste. */
 #include "cli/terminal/line_editor.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ enum { MAX_HISTORY = 1000 };
 struct line_editor {
     EditLine *edit;
     History *lines;
-    char *history; /* the file's name; NULL: none */
+    char *history; /* the file's name, or NULL if no history is kept */
     const char *prompt;
     bool pastes; /* the terminal marks what is pasted */
 };
@@ -44,7 +45,8 @@ static unsigned char break_line(EditLine *edit, int key)
     return el_winsertstr(edit, L"\n") ? CC_ERROR : CC_REFRESH;
 }
 
-/* Control characters of a paste are left out, but newlines and, as blanks, tabs. */
+/* Inserts a pasted character. Tabs become blanks; control characters other than newlines are left
+ * out. */
 static bool insert_pasted(EditLine *edit, wchar_t one)
 {
     wchar_t text[2] = {one == L'\r' ? L'\n' : one == L'\t' ? L' ' : one, 0};
@@ -52,7 +54,7 @@ static bool insert_pasted(EditLine *edit, wchar_t one)
     return el_winsertstr(edit, text) == 0;
 }
 
-/* ESC [ 200 ~ was read; the paste ends with ESC [ 201 ~. */
+/* Inserts a paste, whose start ESC [ 200 ~ was read and which ends with ESC [ 201 ~. */
 static unsigned char insert_paste(EditLine *edit, int key)
 {
     static const wchar_t end[] = L"\033[201~";
@@ -91,7 +93,7 @@ static void bind_keys(EditLine *edit)
 
 /* ---- history ---- */
 
-/* Makes the folders on the way to the file that `path` names, for the user alone. */
+/* Makes the parent folders of the file `path`, accessible to the user alone. */
 static void make_parents(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -104,7 +106,7 @@ static void make_parents(char *path)
 bool line_history_path(char *out)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    bool given = state && state[0] == '/'; /* others are to be ignored, says XDG */
+    bool given = state && state[0] == '/'; /* XDG says to ignore relative paths */
     if (!given && (!home || home[0] != '/')) return false;
     int n = snprintf(out, EY_MAX_PATH, "%s%s/eyelet/chat-history", given ? state : home,
                      given ? "" : "/.local/state");
@@ -113,13 +115,14 @@ bool line_history_path(char *out)
     return true;
 }
 
-/* A new file in the old one's place, so that a full disk or a second chat leaves a whole one. */
+/* Writes a new file and renames it, so that neither a full disk nor a second chat leaves a partial
+ * one. */
 static void save_history(struct line_editor *l)
 {
     HistEvent event;
     char *path = NULL;
     if (!l->history || asprintf(&path, "%s.%ld", l->history, (long)getpid()) < 0) return;
-    unlink(path); /* of a run that ended early, with this number */
+    unlink(path); /* left behind by a killed run with the same process id */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (file) {
@@ -161,7 +164,7 @@ static bool open_editor(struct line_editor *l)
     if (!l->edit) return false;
     el_set(l->edit, EL_CLIENTDATA, l);
     el_set(l->edit, EL_PROMPT, current_prompt);
-    el_set(l->edit, EL_SIGNAL, 0); /* Ctrl-C is cancel.c's */
+    el_set(l->edit, EL_SIGNAL, 0); /* cancel.c handles Ctrl-C */
     el_set(l->edit, EL_EDITOR, "emacs");
     el_set(l->edit, EL_HIST, history, l->lines);
     el_source(l->edit, NULL);
@@ -174,7 +177,7 @@ struct line_editor *line_editor_open(const char *history)
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return NULL;
     struct line_editor *l = calloc(1, sizeof(*l));
     if (!l) return NULL;
-    /* Texts are UTF-8 whatever the user's locale is, and libedit asks the locale. */
+    /* Our text is always UTF-8, while libedit goes by the locale. */
     setlocale(LC_CTYPE, "C.UTF-8");
     if (open_history(l, history) && open_editor(l)) return l;
     line_editor_close(l);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines that a person types, by libedit: cursor keys, history, search, pasted text of several
- * lines. */
+/* Reads lines from a terminal by libedit, with cursor keys, history, search, and pasted text of
+ * several lines. */
 #ifndef EY_CLI_LINE_EDITOR_H
 #define EY_CLI_LINE_EDITOR_H
 
@@ -8,19 +8,21 @@
 
 struct line_editor;
 
-/* NULL where standard input or standard error is no terminal, or memory is short: lines are then
- * read as they come. `history` names the file that keeps what was typed, NULL: none does. */
+/* Opens an editor. Returns NULL if standard input or standard error is not a terminal, or if memory
+ * runs out: the caller then reads lines as they come. `history` is the file that keeps typed lines,
+ * or NULL for none. */
 struct line_editor *line_editor_open(const char *history);
 void line_editor_close(struct line_editor *l);
 
-/* Reads a line without its end into *out. Pasted lines, and ones that Alt-Enter broke, are one.
- * False: the end of input (Ctrl-D), or a signal came (errno is EINTR). */
+/* Reads a line into *out, without its end. Pasted lines and those broken by Alt-Enter count as one.
+ * Returns false at the end of input (Ctrl-D), or with errno EINTR if a signal came. */
 bool line_editor_read(struct line_editor *l, const char *prompt, struct buf *out);
-/* What the up key brings back, in this run and the next ones. */
+/* Adds the line to the history of this run and of later ones. */
 void line_editor_remember(struct line_editor *l, const char *line);
 
-/* $XDG_STATE_HOME/eyelet/chat-history, or the same below ~/.local/state, in `out` of EY_MAX_PATH
- * bytes; its folder is made. False: there is no place for it. */
+/* Writes the path of the history, $XDG_STATE_HOME/eyelet/chat-history or the same below
+ * ~/.local/state, to out[EY_MAX_PATH], and makes its folder. Returns false if there is no place for
+ * it. */
 bool line_history_path(char *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images as half blocks: the upper pixel is the foreground of U+2580, the lower one its
- * background. */
+/* Draws images as half blocks (U+2580): the foreground color is the upper pixel, the background
+ * color the lower one. */
 #include "cli/terminal/preview.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum preview_colors preview_colors(void)
     return strstr(term, "256color") ? PREVIEW_256 : PREVIEW_NONE;
 }
 
-/* Nearest of the 6x6x6 color cube. */
+/* Returns the nearest color of the 6x6x6 cube. */
 static int cube_index(const uint8_t *rgb)
 {
     int index = 16, weight = 36;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small image in a terminal: two pixels a character cell, by half blocks in color. */
+/* Shows a small image in a terminal with two pixels per character cell, drawn as colored half
+ * blocks. */
 #ifndef EY_CLI_PREVIEW_H
 #define EY_CLI_PREVIEW_H
 
@@ -7,10 +8,11 @@
 
 enum preview_colors { PREVIEW_NONE, PREVIEW_256, PREVIEW_TRUE };
 
-/* What this terminal can show, from COLORTERM and TERM; NO_COLOR turns it off. */
+/* Returns what the terminal can show, according to COLORTERM and TERM. NO_COLOR turns previews off.
+ */
 enum preview_colors preview_colors(void);
-/* Appends the image, at most `columns` wide and `lines` high, with escape sequences; nothing when
- * it cannot be read. */
+/* Appends the image as escape sequences, at most `columns` wide and `lines` high. Appends nothing
+ * if it cannot be decoded. */
 void preview_add(struct buf *out, const void *bytes, size_t n, int columns, int lines,
                  enum preview_colors colors);
 

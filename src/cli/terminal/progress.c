@@ -91,7 +91,7 @@ void progress_count(struct progress_line *p, size_t done, size_t total)
 
 void progress_bytes(struct progress_line *p, uint64_t done, uint64_t total)
 {
-    const double settle = 0.3; /* of a new second's rate in the one that is shown */
+    const double settle = 0.3; /* weight of the newest rate in the smoothed one that is shown */
     double now = seconds_now(), passed = now - p->sampled;
     if (!p->enabled || !total) return;
     if (p->sampled > 0 && passed >= 1 && done >= p->sampled_done) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing to standard output and to people. */
+/* Guarded writing to standard output, and messages on standard error. */
 #include "cli/terminal/term.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@ int terminal_columns(int descriptor)
     return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* Bytes of the character at s that do not steer a terminal; 0 when it does, or is malformed. */
+/* Returns the length in bytes of the character at s, or 0 if it is malformed or controls a
+ * terminal. */
 static size_t term_printable_length(const char *s, size_t n)
 {
     uint32_t cp;
