@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine has for running models, what is wrong with it, and what helps. */
+/* Diagnoses this machine: what it has for running models, what is wrong, and what helps. */
 #include "backend/open/open_backend.h"
 #include "base/checked.h"
 #include "doctor/doctor_findings.h"
@@ -43,7 +43,7 @@ void finding_value(ey_finding *f, double value, const char *unit)
 
 /* ---- all ---- */
 
-/* Whether the model would start with these options. */
+/* Plans the model and reports whether it would start with these options. */
 static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
 {
     const double mib = 1 << 20;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU: whether it is usable, which processes hold its memory, its bandwidth, and whether its
- * kernels pass their self-test. */
+/* Checks the GPU: whether it is usable, which processes hold its memory, its bandwidth, and whether
+ * its kernels pass their self-test. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ enum {
     DOCTOR_ROUNDS = 3,
     DOCTOR_SLOW_FACTOR = 5
 };
-#define MIN_FREE_GPU_BYTES ((uint64_t)2000 << 20) /* with less than this no official model fits */
+#define MIN_FREE_GPU_BYTES ((uint64_t)2000 << 20) /* no official model fits in less */
 
 /* ---- the GPU ---- */
 
@@ -48,7 +48,7 @@ static void add_gpu_process(ey_diagnosis *out, const struct nvml_process *p)
     finding_value(f, (double)p->bytes, "bytes");
 }
 
-/* Bytes of the holders that are known. */
+/* Reports the processes that hold GPU memory and returns the sum of their bytes. */
 static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
                                     const struct gpu_info *gpu)
 {
@@ -64,7 +64,7 @@ static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
     return sum;
 }
 
-/* Memory that is neither free, nor this process's, nor a listed process's. */
+/* Reports memory that is neither free nor accounted for by this or another listed process. */
 static void check_unlisted_memory(ey_diagnosis *out, const struct gpu_info *gpu, uint64_t accounted)
 {
     const uint64_t worth_telling = (uint64_t)64 << 20;
@@ -99,7 +99,7 @@ static bool check_gpu_memory(ey_diagnosis *out, const struct gpu_info *gpu)
 
 /* ---- how fast it is ---- */
 
-/* The best of a few reads of each slice; the first reads wake the GPU up. */
+/* Measures each slice by the best of a few reads. The first reads raise the GPU's clocks. */
 static bool doctor_measure_slices(struct backend *be, double rate[DOCTOR_MAX_SLICES], int n,
                                   ey_err *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processor, the memory and where files lie. */
+/* Checks the processor, the host memory and the file systems. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "doctor/doctor_findings.h"
 
 #define GIB 1073741824.0
-#define MIN_HOST_MEMORY (0.5 * GIB) /* the demo model, or the host's part with a GPU */
-#define COMFORTABLE_HOST_MEMORY \
-    (4 *                        \
-     GIB) /* the 2B model on the processor: with less it is read from the disk again and again */
-#define MIN_DISK_SPACE (6 * GIB) /* a 4B model */
+/* Enough for the demo model, or for the host's part with a GPU. */
+#define MIN_HOST_MEMORY (0.5 * GIB)
+/* Enough for the 2B model on the CPU; with less, weights are read from the disk for every token. */
+#define COMFORTABLE_HOST_MEMORY (4 * GIB)
+#define MIN_DISK_SPACE (6 * GIB) /* the download of a 4B model */
 
 static void check_wsl2(ey_diagnosis *out)
 {
