@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A forgiving reader of JSON-like answers: one pass, a bounded stack instead of recursion. Outside
- * of braces all is prose; inside, either quote opens a string, and what cannot be understood is
- * stepped over. */
+/* A lenient parser of JSON-like answers, in one pass and with a bounded stack instead of recursion.
+ * Text outside of braces is ignored. Inside, both kinds of quotes open a string, and what cannot be
+ * parsed is skipped. */
 #include "eyelet/tasks.h"
 
 #include <math.h>
@@ -13,12 +13,12 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be understood */
+enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be parsed */
 
-#define SCALE 1000.0 /* Qwen3-VL's coordinates, whatever the image's size and shape */
+#define SCALE 1000.0 /* Qwen3-VL's coordinates are thousandths of width and height */
 
 struct boxes_span {
-    const char *text; /* as spelled, escapes and all; NULL: none */
+    const char *text; /* as written, with its escapes; NULL if there is none */
     size_t n;
 };
 
@@ -60,8 +60,9 @@ static const char *boxes_skip_space(const char *at, const char *end)
 
 /* ---- strings ---- */
 
-/* The string whose quote is at r->at. It ends at a quote that one of `closers`, or the end of the
- * text, follows: labels have apostrophes, and models forget escapes. */
+/* Reads the string whose opening quote is at r->at. Only a quote that is followed by one of
+ * `closers` or by the end of the text ends it, because labels have apostrophes and models forget
+ * escapes. */
 static struct boxes_span read_string(struct boxes_reader *r, const char *closers)
 {
     char quote = *r->at++;
@@ -79,7 +80,7 @@ static struct boxes_span read_string(struct boxes_reader *r, const char *closers
     return (struct boxes_span){start, (size_t)(r->end - start)};
 }
 
-/* Four hexadecimal digits at s; -1: there are none. */
+/* Returns the value of four hexadecimal digits at s, or -1. */
 static long read_hex(const char *s, size_t n)
 {
     char digits[5] = "";
@@ -88,8 +89,8 @@ static long read_hex(const char *s, size_t n)
     return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
 }
 
-/* The character of the \u escape at s (after the backslash), and in *used its bytes; half a
- * surrogate pair is U+FFFD. */
+/* Decodes the \u escape at s (after the backslash) and writes its length in bytes to *used. Half a
+ * surrogate pair becomes U+FFFD. */
 static uint32_t unescape_unicode(const char *s, size_t n, size_t *used)
 {
     long high = read_hex(s + 1, n - 1), low = -1;
@@ -109,7 +110,7 @@ static uint32_t plain_character(const char *s, size_t n, size_t *used)
     return length > 0 ? cp : 0xfffd;
 }
 
-/* The next character of a string's inside, and in *used its bytes. */
+/* Decodes the next character of a string and writes its length in bytes to *used. */
 static uint32_t boxes_next_character(const char *s, size_t n, size_t *used)
 {
     uint32_t cp;
@@ -117,13 +118,14 @@ static uint32_t boxes_next_character(const char *s, size_t n, size_t *used)
     if (s[1] == 'u')
         cp = unescape_unicode(s + 1, n - 1, used);
     else
-        cp = plain_character(s + 1, n - 1,
-                             used); /* stands for itself, unless it names a control character */
+        cp = plain_character(s + 1, n - 1, used);
     *used += 1;
+    /* Escapes of control characters become blanks; other escaped characters stand for themselves.
+     */
     return cp < 0x80 && s[1] != 'u' && cp && strchr("nrtbf", (int)cp) ? ' ' : cp;
 }
 
-/* A string's inside as a label: one line, at most EY_MAX_LABEL_BYTES, never cut inside a character.
+/* Copies a string as a label: on one line, cut to EY_MAX_LABEL_BYTES, but never inside a character.
  */
 static char *copy_label(struct arena *memory, struct boxes_span span)
 {
@@ -144,7 +146,7 @@ static char *copy_label(struct arena *memory, struct boxes_span span)
 
 /* ---- coordinates ---- */
 
-/* A decimal number; *spelled_real when it is written with a point or an exponent. */
+/* Reads a decimal number. Sets *spelled_real if it has a point or an exponent. */
 static bool boxes_read_number(const char **at, const char *end, double *out, bool *spelled_real)
 {
     char digits[40], *rest;
@@ -166,7 +168,8 @@ static double clamp_coordinate(double v)
     return v < 0 ? 0 : v > SCALE ? SCALE : v;
 }
 
-/* Numbers of 0..1 are shares of the whole; then into the image, corners in order. */
+/* Converts fractions (0 to 1) to thousandths, clips the box to the image, and orders its corners.
+ */
 static void normalize_box(double v[4], bool any_real)
 {
     bool shares = any_real && v[0] <= 1 && v[1] <= 1 && v[2] <= 1 && v[3] <= 1;
@@ -181,7 +184,7 @@ static void normalize_box(double v[4], bool any_real)
     }
 }
 
-/* Exactly four numbers in brackets at r->at; anything else leaves r->at and *f as they are. */
+/* Reads exactly four numbers in brackets at r->at. Otherwise leaves r->at and *f unchanged. */
 static bool read_box(struct boxes_reader *r, struct boxes_frame *f)
 {
     const char *at = r->at;
@@ -208,7 +211,8 @@ static struct boxes_frame *top_frame(struct boxes_reader *r)
     return &r->frame[r->depth - 1];
 }
 
-/* Deeper than any answer has reason to be: the rest is not read. */
+/* Opens a list or an object. Stops reading if the nesting is deeper than that of any sensible
+ * answer. */
 static void push_frame(struct boxes_reader *r, bool list)
 {
     r->at++;
@@ -218,7 +222,7 @@ static void push_frame(struct boxes_reader *r, bool list)
         r->frame[r->depth++] = (struct boxes_frame){.list = list};
 }
 
-/* A value is complete; in an object a key comes next. */
+/* Called after a complete value; in an object a key comes next. */
 static void value_done(struct boxes_reader *r)
 {
     if (r->depth) top_frame(r)->has_value = false;
@@ -266,12 +270,12 @@ static struct boxes_span boxes_read_word(struct boxes_reader *r)
     return (struct boxes_span){start, (size_t)(r->at - start)};
 }
 
-/* At a key, the end of the object, or something that should not be there. */
+/* Reads a key or the end of the object, or skips what should not be there. */
 static bool read_key(struct boxes_reader *r, ey_err *e)
 {
     char c = *r->at;
     if (c == '}') return close_object(r, e);
-    if (c == '{') { /* the one before was never closed: it is lost */
+    if (c == '{') { /* the object before was never closed and is dropped */
         r->depth--;
         push_frame(r, false);
     } else if (c == '"' || c == '\'' || boxes_is_word(c)) {
@@ -299,7 +303,7 @@ static void read_value(struct boxes_reader *r)
         struct boxes_span text = read_string(r, ",}]");
         if (f->key == KEY_LABEL) f->label = text;
         value_done(r);
-    } else { /* a number, null, true: nothing that is looked for; its end may be the object's */
+    } else { /* a number, null or true, which is skipped; it may end with the object */
         while (r->at < r->end && !strchr(",}]", *r->at))
             r->at++;
         value_done(r);
@@ -316,7 +320,7 @@ static void read_item(struct boxes_reader *r)
     else if (c == '}') {
         r->depth--;
         value_done(r);
-    } /* the list was never closed; the object is now */
+    } /* the list was never closed, and ends with the object */
     else if (c == ']') {
         r->at++;
         r->depth--;
@@ -347,7 +351,7 @@ static bool boxes_read_all(struct boxes_reader *r, ey_err *e)
 
 /* ---- nothing ---- */
 
-/* Without white space, a fence's marks and its language. */
+/* Returns the text without surrounding white space, code fence and language. */
 static struct boxes_span without_code_fence(const char *text, size_t n)
 {
     const char *end = text + n, *at = boxes_skip_space(text, end);
@@ -360,7 +364,8 @@ static struct boxes_span without_code_fence(const char *text, size_t n)
     return (struct boxes_span){at, (size_t)(end - at)};
 }
 
-/* An empty list or object, or words that say so. */
+/* Returns whether the answer is an empty list or object, or says in words that nothing was found.
+ */
 static bool says_nothing_found(const char *text, size_t n)
 {
     static const char *const words[] = {"none",    "null",        "no",
@@ -407,7 +412,7 @@ bool ey_boxes_check(const ey_box_list *list, const char *text, size_t n, ey_err 
     if (list->result != EY_BOXES_UNCLEAR) return true;
     size_t shown = n < SHOWN_BYTES ? n : SHOWN_BYTES;
     while (shown && !utf8_valid(text, shown))
-        shown--; /* whole characters */
+        shown--; /* not within a character */
     return ey_fail(e, EY_BAD_MODEL,
                    "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)shown,
                    text, shown < n ? " …" : "");

@@ -9,9 +9,9 @@
 #include "eyelet/tasks.h"
 
 enum {
-    MAX_PROMPT = 4096, /* bytes of a question that we make; further fields are left to the schema */
-    MAX_DESCRIPTION = 200, /* a longer one is left out */
-    FIELD_LEVELS = 3,      /* fields of fields that the question names */
+    MAX_PROMPT = 4096, /* bytes of a generated question; further fields are in the schema only */
+    MAX_DESCRIPTION = 200, /* longer descriptions are left out */
+    FIELD_LEVELS = 3,      /* depth of nested fields that the question names */
 };
 
 const char *ey_caption_prompt(void)
@@ -24,7 +24,7 @@ const char *ey_scene_prompt(void)
     return "Describe this image in detail.";
 }
 
-/* The official cookbook's (spec 8.2). */
+/* The wording is the official cookbook's (spec 8.2). */
 const char *ey_read_prompt(void)
 {
     return "Read all the text in the image.";
@@ -32,7 +32,7 @@ const char *ey_read_prompt(void)
 
 /* ---- detect ---- */
 
-/* Leaves the text of `made` to the caller. */
+/* Moves the text of `made` to *prompt. */
 static bool take_prompt(char **prompt, struct buf *made, ey_err *e)
 {
     *prompt = NULL;
@@ -44,7 +44,7 @@ static bool take_prompt(char **prompt, struct buf *made, ey_err *e)
     return true;
 }
 
-/* The official cookbook's wording (spec 8.2), which the models were trained on. */
+/* The wording is the official cookbook's (spec 8.2), on which the models were trained. */
 bool ey_detect_prompt(char **prompt, const char *what, ey_err *e)
 {
     struct buf made = buf_with_max(EY_MAX_TEXT_BYTES);
@@ -55,8 +55,9 @@ bool ey_detect_prompt(char **prompt, const char *what, ey_err *e)
     return take_prompt(prompt, &made, e);
 }
 
-/* What the model may write: the family's grounding format (spec 8.1) with white space as it likes,
- * fenced or not, or the sentence that there is nothing. Corners may come in either order. */
+/* The pattern of all answers: the family's grounding format (spec 8.1) with some freedom in white
+ * space and with or without a code fence, or the sentence that there is nothing. Corners may come
+ * in either order. */
 #define BLANK "\\n?[ \\t]{0,8}"
 #define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
 #define TEXT "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]){0,100}\""
@@ -72,14 +73,15 @@ const char *ey_detect_pattern(void)
 
 /* ---- extract ---- */
 
-/* Of an object, or of the objects that an array has. */
+/* Returns the properties of an object, or of an array's items. */
 static json_object *fields_of(const json_object *schema)
 {
     json_object *items = json_member_of_type(schema, "items", json_type_object);
     return json_member_of_type(items ? items : schema, "properties", json_type_object);
 }
 
-/* "total (the sum to be paid), items (name, price)"; whole fields, as many as fit. */
+/* Appends fields as in "total (the sum to be paid), items (name, price)": as many whole ones as
+ * fit. */
 static void add_fields(struct buf *out, json_object *fields, int levels)
 {
     const char *separator = "";
