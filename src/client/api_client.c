@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls through libcurl; failures become sentences for the user of --server. */
+/* Calls a server through libcurl and turns failures into messages for users of --server. */
 #include "client/api_client.h"
 
 #include <stdio.h>
@@ -58,7 +58,8 @@ static bool fail_bad_url(const struct api_client *c, ey_err *e)
                    "--server takes a URL such as http://127.0.0.1:8000, not \"%.200s\"", c->url);
 }
 
-/* No proxy is asked for the way to this machine itself, whatever the environment says. */
+/* Checks the URL. This machine itself is never reached through a proxy, whatever the environment
+ * says. */
 static bool check_base_url(struct api_client *c, ey_err *e)
 {
     char *host = NULL;
@@ -122,7 +123,7 @@ static bool open_client(struct api_client *c, const char *key, ey_err *e)
     return make_base_url(c, e) && check_base_url(c, e) && (!key || add_key_header(c, key, e)) &&
            add_client_header(c, "Content-Type: application/json", e) &&
            add_client_header(c, "Expect:", e) &&
-           set_client_options(c, e); /* without waiting for a "100 Continue" */
+           set_client_options(c, e); /* the empty Expect header avoids waiting for "100 Continue" */
 }
 
 bool api_client_open(struct api_client **out, const char *url, const char *key, ey_err *e)
@@ -144,7 +145,7 @@ void api_client_close(struct api_client **client)
     if (!c) return;
     if (c->curl) c->lib->curl_easy_cleanup(c->curl);
     for (struct curl_slist *h = c->headers; h; h = h->next)
-        explicit_bzero(h->data, strlen(h->data)); /* one is the key's */
+        explicit_bzero(h->data, strlen(h->data)); /* one has the key */
     if (c->headers) c->lib->curl_slist_free_all(c->headers);
     free(c->url);
     free(c->base);
@@ -157,8 +158,8 @@ void api_client_close(struct api_client **client)
 struct api_transfer {
     struct api_client *client;
     const struct api_call *call;
-    struct buf error_body; /* body of a reply that is no 200 */
-    bool stopped;          /* by us; why is filled */
+    struct buf error_body; /* body of a reply other than 200 */
+    bool stopped;          /* we stopped it, and stop_error says why */
     ey_err stop_error;
 };
 
@@ -173,7 +174,7 @@ static size_t take_call_bytes(char *bytes, size_t size, size_t n, void *user)
 {
     struct api_transfer *t = user;
     if (call_status(t->client) != 200) {
-        buf_add(&t->error_body, bytes, size * n); /* one that is too long says nothing */
+        buf_add(&t->error_body, bytes, size * n); /* a body that is too long is ignored */
         return size * n;
     }
     if (!t->stopped && t->call->take(t->call->user, bytes, size * n, &t->stop_error))
@@ -246,8 +247,8 @@ static const char *error_member(const json_object *object, const char *key)
     return text ? json_object_get_string(text) : NULL;
 }
 
-/* {"error": {"message"}} is OpenAI's; {"error"}, {"message"} and {"detail"} as texts are others'.
- */
+/* Returns the error's message: OpenAI has {"error": {"message"}}, other servers have a text in
+ * "error", "message" or "detail". */
 static const char *message_of(const json_object *reply)
 {
     const char *message = error_member(json_member(reply, "error"), "message");
@@ -261,7 +262,7 @@ static bool message_starts_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The code that the same has without a server. */
+/* Returns the code that the same error has without a server. */
 static ey_code code_of(long status, const char *message)
 {
     if (status == 404) return EY_NOT_FOUND;
@@ -291,8 +292,8 @@ static bool fail_busy(const struct api_client *c, const char *message, ey_err *e
     return ey_fail(e, EY_BUSY, "the server cannot answer now: %.500s", message);
 }
 
-/* The API has words of its own round the engine's, which alone are what the command line says
- * without a server. */
+/* Removes the words that the API adds around the engine's message, so that the command line prints
+ * the same as without a server. */
 static void strip_api_wording(const char **message, size_t *n)
 {
     static const char load[] = "Failed to load image: ",

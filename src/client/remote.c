@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's models, and questions to one of them. */
+/* Lists the server's models and sends requests to one of them. */
 #include "client/remote.h"
 
 #include <stdio.h>
@@ -127,7 +127,7 @@ static bool report_phase(void *user, uint64_t sent, uint64_t to_send)
                              0, 0);
 }
 
-/* One call with answers of at most max_tokens. */
+/* Makes one call for an answer of at most max_tokens. */
 static bool ask_server(struct remote *r, const ey_request *request,
                        const struct remote_response_format *format, int max_tokens,
                        ey_answer *answer, struct api_call_error *call_error, ey_err *e)
@@ -149,8 +149,9 @@ static bool ask_server(struct remote *r, const ey_request *request,
     return ok;
 }
 
-/* The engine cuts an answer where the context ends; the API refuses one that may come to be cut,
- * but says how long the prompt is. 0: it was something else. */
+/* Returns how many tokens the context leaves for the answer, or 0 if the error is another one. The
+ * engine cuts an answer where the context ends, while the API refuses a request whose answer may be
+ * cut, and says how long the prompt is. */
 static int remaining_context(const struct remote *r, const struct api_call_error *call_error,
                              int wanted)
 {
@@ -164,7 +165,7 @@ static int remaining_context(const struct remote *r, const struct api_call_error
     return n_left < wanted ? n_left : 0;
 }
 
-/* The server's field path, "messages[0].content[1].image_url.url", as the request's image. */
+/* Finds the request's image for the server's field path "messages[0].content[1].image_url.url". */
 static bool find_image(const ey_request *request, const char *param, size_t *image)
 {
     size_t message, part;
@@ -185,8 +186,8 @@ static bool is_named(const ey_err *e, const char *name)
     return strncmp(e->text, name, n) == 0 && e->text[n] == ':';
 }
 
-/* The item of the error, as if the engine were here. Its name is the server's, of
- * which earlier ones have another word. */
+/* Sets the error's item as the engine does. The message is the server's, and earlier versions have
+ * another word for images. */
 static void set_failed_image(const ey_request *request, const struct api_call_error *call_error,
                              ey_err *e)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server-sent events → text, log-probabilities and usage. A server is no more trusted than any
- * other input: what it says is checked against the limits, and what has the wrong type counts as
- * not there. */
+/* Parses server-sent events into text, log-probabilities and usage. The server is untrusted: its
+ * values are checked against the limits, and those of the wrong type are ignored. */
 #include "client/reply_stream.h"
 
 #include <math.h>
@@ -28,7 +27,7 @@ bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_ans
                                .text = buf_with_max(MAX_TEXT)};
     *answer = (ey_answer){
         .finish_reason = EY_FINISH_STOP, .seed = request->sampling.seed, .stop_id = -1};
-    answer->owner = calloc(1, sizeof(struct arena)); /* as ey_answer_free wants it */
+    answer->owner = calloc(1, sizeof(struct arena)); /* ey_answer_free frees it */
     r->started = seconds_now();
     return answer->owner || ey_fail_memory(e, "the answer", sizeof(struct arena));
 }
@@ -48,7 +47,7 @@ static bool send_event(struct reply_stream *r, const ey_event *event)
     return !r->cancelled;
 }
 
-/* Counted in thousandths where it is more than an int counts. */
+/* Reports in thousandths if the numbers exceed an int. */
 bool reply_stream_tell(struct reply_stream *r, ey_phase phase, uint64_t done, uint64_t total)
 {
     if (total > 1000) {
@@ -76,7 +75,7 @@ static size_t array_length(json_object *array)
 
 /* ---- log-probabilities ---- */
 
-/* -9999 is what stands for minus infinity in this API. */
+/* Reads a token with its log-probability. In this API -9999 stands for minus infinity. */
 static bool read_candidate(struct arena *arena, ey_logprob *out, const json_object *from)
 {
     json_object *token = json_member_of_type(from, "token", json_type_string),
@@ -104,7 +103,7 @@ static bool read_token_logprobs(struct arena *arena, ey_token_logprobs *out,
     return ok;
 }
 
-/* Grows the array by one; the old one is freed with the answer. */
+/* Appends an element. If the array moves, the old one is freed with the answer. */
 static ey_token_logprobs *next_token_logprobs(struct reply_stream *r)
 {
     ey_answer *a = r->answer;
@@ -228,7 +227,8 @@ static bool read_chunk(struct reply_stream *r, const char *text, size_t n, ey_er
     return ok;
 }
 
-/* Each event is one line of data here; other fields and comments mean nothing to us. */
+/* Reads a line of the stream. Each event has one line of data; other fields and comments are
+ * ignored. */
 static bool read_sse_line(struct reply_stream *r, ey_err *e)
 {
     const char *text = r->line.data;

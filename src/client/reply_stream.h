@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server-sent events of an answer as they come, made into events of ours and an ey_answer. */
+/* Parses the server-sent events of an answer as they arrive, and turns them into our events and an
+ * ey_answer. */
 #ifndef EY_CLIENT_REPLY_STREAM_H
 #define EY_CLIENT_REPLY_STREAM_H
 
@@ -11,20 +12,21 @@ struct reply_stream {
     ey_answer *answer; /* its owner is an arena */
     struct buf line, text;
     size_t logprob_capacity;        /* of answer->logprobs */
-    double started, first_token_at; /* seconds_now(); first 0: no text yet */
-    bool finished;                  /* the reason is known */
-    bool done;                      /* nothing comes any more */
+    double started, first_token_at; /* seconds_now(); first_token_at is 0 before any text */
+    bool finished;                  /* the finish reason is known */
+    bool done;                      /* the stream has ended */
     bool cancelled;                 /* by an event's callback */
 };
 
 bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer,
                        ey_err *e);
 void reply_stream_close(struct reply_stream *r);
-/* The next bytes, cut anywhere. False: a reply that makes no sense, or the server's own error. */
+/* Parses the next bytes, which may be split anywhere. Fails if the reply is malformed or is the
+ * server's own error. */
 bool reply_stream_take(struct reply_stream *r, const char *bytes, size_t n, ey_err *e);
-/* Tells the request's callback what is going on; false: it wants no more. */
+/* Reports progress to the request's callback. Returns false if that cancels the request. */
 bool reply_stream_tell(struct reply_stream *r, ey_phase phase, uint64_t done, uint64_t total);
-/* Nothing comes any more: fills what the answer still lacks. */
+/* Completes the answer after the end of the stream. */
 bool reply_stream_finish(struct reply_stream *r, ey_err *e);
 
 #endif

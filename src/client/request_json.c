@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ey_request → JSON. Images are sent unchanged, as data: URLs. */
+/* Converts an ey_request to JSON. Images are sent unchanged, as data: URLs. */
 #include "client/request_json.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static bool has_magic(const ey_part *part, size_t at, const char *magic, size_t 
     return part->n_bytes >= at + n && memcmp((const char *)part->bytes + at, magic, n) == 0;
 }
 
-/* eyelet looks at the bytes itself; other servers may not. */
+/* Returns the media type for servers that rely on it; eyelet looks at the bytes. */
 static const char *media_type(const ey_part *part)
 {
     if (has_magic(part, 0, "\xff\xd8\xff", 3)) return "image/jpeg";
@@ -47,7 +47,8 @@ static void write_image_part(struct json_writer *w, const ey_part *part)
     json_close_object(w);
 }
 
-/* A budget in pixels is one of the whole request in this API, and so it is on the command line. */
+/* Adds the limit of pixels, which in this API, as on the command line, holds for the whole request.
+ */
 static void add_pixels(struct json_writer *w, const ey_request *request)
 {
     uint64_t pixels = 0;
@@ -58,7 +59,7 @@ static void add_pixels(struct json_writer *w, const ey_request *request)
             if (part->max_pixels)
                 pixels = part->max_pixels;
             else if (part->detail == EY_DETAIL_NATIVE)
-                pixels = EY_MAX_IMAGE_PIXELS; /* the checkpoint's own is below it */
+                pixels = EY_MAX_IMAGE_PIXELS; /* above any checkpoint's own limit */
         }
     if (!pixels) return;
     json_write_key(w, "mm_processor_kwargs");
@@ -78,7 +79,7 @@ static void write_text_part(struct json_writer *w, const ey_part *part)
     json_close_object(w);
 }
 
-/* One text is a string: some servers take nothing else of an assistant. */
+/* Writes a single text as a string, because some servers accept nothing else from an assistant. */
 static void write_content(struct json_writer *w, const ey_message *message)
 {
     if (message->n_parts == 1 && message->parts[0].type == EY_PART_TEXT) {
@@ -151,7 +152,7 @@ static void add_schema(struct json_writer *w, const char *schema)
     json_close_object(w);
 }
 
-/* As vLLM spells it; of a schema, as OpenAI does. */
+/* Adds the format in vLLM's spelling, and a schema in OpenAI's. */
 static void add_response_format(struct json_writer *w, const struct remote_response_format *format)
 {
     if (format->schema) add_schema(w, format->schema);
