@@ -7,7 +7,7 @@
 #include "document/pdf_pages.h"
 #include "image/codecs/tiff_pages.h"
 
-/* Some programs write a byte order mark or a line end first. */
+/* Accepts a byte order mark or a line end before the header, which some programs write. */
 bool document_is_pdf(const void *bytes, size_t n)
 {
     const char *text = bytes;

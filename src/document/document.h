@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of several pages, PDF and TIFF: how many there are, and each of them as an image file. A
- * PDF is drawn by pdftoppm (poppler-utils) in a sandbox; TIFF pages need no other program. */
+/* Counts the pages of PDF and TIFF files and converts each into an image file. PDF pages are
+ * rendered by pdftoppm (poppler-utils) in a sandbox; TIFF pages need no other program. */
 #ifndef EY_DOCUMENT_DOCUMENT_H
 #define EY_DOCUMENT_DOCUMENT_H
 
@@ -13,29 +13,30 @@ struct paged_document {
     size_t n;
     const char *name; /* for messages, borrowed */
     int n_pages;
-    struct pdf_page_size *sizes; /* [n_pages] of a PDF … */
-    uint64_t *directories;       /* … or of a TIFF, where each page is */
+    struct pdf_page_size *sizes; /* [n_pages] for a PDF */
+    uint64_t *directories;       /* [n_pages] offsets, for a TIFF */
 };
 
-/* What drawing may take besides memory: who waits, asked several times a second. */
+/* Lets the caller end a rendering; `gone` is called several times a second. */
 struct document_wait {
-    bool (*gone)(void *user); /* true ends it. NULL: never */
+    bool (*gone)(void *user); /* returns true to end it; may be NULL */
     void *user;
 };
 
-/* A PDF by its first bytes. */
+/* Returns whether the first bytes are those of a PDF. */
 bool document_is_pdf(const void *bytes, size_t n);
-/* A PDF, or a TIFF of two pages or more. */
+/* Returns whether the file is a PDF, or a TIFF of two pages or more. */
 bool document_is(const void *bytes, size_t n);
 
-/* Of a file for which document_is() is true: counts its pages. EY_BAD_IMAGE: it is damaged, or
- * needs a password; EY_IO: the programs for PDF are missing, or cannot be confined here. */
+/* Counts the pages of a file for which document_is() returns true. Fails with EY_BAD_IMAGE if it is
+ * damaged or needs a password, and with EY_IO if the programs for PDF are missing or cannot be
+ * sandboxed here. */
 bool document_open(struct paged_document *d, const void *bytes, size_t n, const char *name,
                    const struct document_wait *wait, ey_err *e);
 void document_close(struct paged_document *d);
-/* Page 1 to n_pages as an image file, *out[*n_out], which the caller frees: a PNG of so many dots
- * an inch (fewer where that would be more than a model can see), or the TIFF with this page first.
- */
+/* Converts page 1 to n_pages into an image file, *out[*n_out], which the caller frees: a PNG of
+ * `dpi` dots per inch (fewer if that would exceed what a model can see), or the TIFF with this page
+ * first. */
 bool document_page(const struct paged_document *d, int page, int dpi,
                    const struct document_wait *wait, char **out, size_t *n_out, ey_err *e);
 
