@@ -21,14 +21,14 @@ EY_API const char *ey_version(void);
 typedef struct ey_engine ey_engine;
 typedef struct ey_plan ey_plan; /* plan.h */
 
-/* Progress of loading a model: `done` of `total` units, total 0 where that is not known. Requests
- * report theirs as events (request.h). */
+/* Reports progress while a model is loaded: `done` of `total` units, with a total of 0 if unknown.
+ * Requests report theirs as events (request.h). */
 typedef void ey_progress_fn(void *user, ey_phase phase, uint64_t done, uint64_t total);
 
-/* Called once while a model is opened, before it allocates anything; also if it does not fit. */
+/* Called once while a model is opened, before anything is allocated, even if it does not fit. */
 typedef void ey_planned_fn(void *user, const ey_plan *plan);
 
-/* A warning or remark for the user of an engine, as one sentence. */
+/* Receives a warning or note for the user of an engine, as one sentence. */
 typedef void ey_notice_fn(void *user, const char *text);
 
 enum { EY_LAYERS_AUTO = -1 }; /* as many layers as fit */

@@ -14,19 +14,20 @@ EY_BEGIN_DECLS
 typedef struct {
     void *bytes; /* a JPEG file, upright; ey_free() it */
     size_t n_bytes;
-    int width, height; /* of the original, upright */
+    int width, height; /* of the upright original */
 } ey_preview;
 
 typedef struct {
     int max_side;      /* longest side of the preview in pixels, 1 or more */
-    ey_budget *budget; /* decoding takes from it and gives back before the return; NULL: no limit */
-    uint64_t held;     /* of it, that the caller holds already */
-    bool (*gone)(void *user); /* asked while it takes long; true ends it. NULL: never */
+    ey_budget *budget; /* limits decoding, which releases it before returning; NULL for no limit */
+    uint64_t held;     /* bytes of the budget that the caller already holds */
+    bool (*gone)(
+        void *user); /* called while it waits or decodes; returns true to end it; may be NULL */
     void *user;
 } ey_preview_options;
 
-/* Decodes image[n_bytes] and makes the preview. Errors: EY_BAD_IMAGE, EY_BUSY (the budget is held
- * by others), EY_CANCELLED, EY_NO_MEMORY. */
+/* Decodes image[n_bytes] and makes the preview. Fails with EY_BAD_IMAGE, EY_BUSY (others hold the
+ * budget), EY_CANCELLED or EY_NO_MEMORY. */
 EY_API bool ey_make_preview(ey_preview *out, const void *image, size_t n_bytes,
                             const ey_preview_options *options, ey_err *e);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a load or a request is doing, and how an answer ended.
  *
- * Programs compare the values; the texts are for people, and are what the API, the metrics and the
- * command line say. */
+ * Programs compare the values. The texts are for people; the API, the metrics and the command line
+ * use them. */
 #ifndef EYELET_PHASE_H
 #define EYELET_PHASE_H
 

@@ -25,36 +25,37 @@
 
 EY_BEGIN_DECLS
 
-/* What a model is for. EMBED: a vector for each input. RERANK: a score of a document for a query.
+/* What a model does: it answers, returns a vector for each input, or scores a document for a query.
  */
 typedef enum { EY_TASK_GENERATE, EY_TASK_EMBED, EY_TASK_RERANK } ey_task;
 
 EY_API ey_task ey_engine_task(const ey_engine *engine);
-/* Length of a whole vector. */
+/* Returns the length of an uncut vector. */
 EY_API int ey_engine_dimensions(const ey_engine *engine);
 
-/* The fewest numbers that a vector may be cut to (request.dimensions). */
+/* The least length to which a vector may be cut (request.dimensions). */
 enum { EY_MIN_DIMENSIONS = 64 };
 
-/* What a vector or a score is made of. The model's own prompt is written around it, with images
- * before texts, whatever their order; images have 4,096 to 1,843,200 pixels unless their part says
- * otherwise. */
+/* The input of a vector or a score. The model's own prompt is written around it, with images before
+ * texts, whatever their order. Images are scaled to 4,096 to 1,843,200 pixels unless their part
+ * says otherwise. */
 struct ey_pooling_input {
-    const char *instruction; /* what it is for, [n_instruction]; NULL: the model's default */
+    const char
+        *instruction; /* [n_instruction] what the vector is for; NULL for the model's default */
     size_t n_instruction;
-    const ey_part *parts; /* what gets the vector, or is scored; may be empty */
+    const ey_part *parts; /* what is embedded or scored; may be empty */
     size_t n_parts;
-    const ey_part *query; /* RERANK: what it is scored for */
+    const ey_part *query; /* RERANK: what the parts are scored for */
     size_t n_query;
 };
 
 typedef struct {
-    const float *vector; /* [n_vector] EMBED; as long as the answer */
+    const float *vector; /* [n_vector] EMBED; lives as long as the answer */
     size_t n_vector;
     double score; /* RERANK: 0 to 1 */
 } ey_pooled;
 
-/* What an answer to a request with `pool` holds. */
+/* Returns the vector or the score of an answer to a request with `pool`. */
 EY_API ey_pooled ey_answer_pooled(const ey_answer *answer);
 
 EY_END_DECLS

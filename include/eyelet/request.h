@@ -86,17 +86,17 @@ typedef struct {
 /* ---- thoughts and loops -----------------------------------------------------------------------
  */
 
-/* Whether the model thinks before it answers a conversation. AUTO: as its template has it. Only a
- * model that can (ey_engine_info.thinks) may be asked to. */
+/* Whether the model thinks before it answers a conversation. AUTO leaves it to the chat template.
+ * ON needs a model that can think (ey_engine_info.thinks). */
 typedef enum { EY_THINKING_AUTO, EY_THINKING_ON, EY_THINKING_OFF } ey_thinking;
 
-/* Of request.thinking_budget: a quarter of the answer's length, at most 1024 tokens, is kept for
- * what follows the thought. */
+/* A value of request.thinking_budget that reserves a quarter of max_tokens, at most 1024 tokens,
+ * for what follows the thought. */
 enum { EY_KEEP_ANSWER = -1 };
 
-/* Ends an answer that says the same over and over: its last tokens are `min_count` copies of one
- * pattern, of min_pattern to max_pattern tokens, and at least min_tokens together. In a thought it
- * ends the thought. */
+/* Ends an answer that repeats itself: its last tokens are `min_count` copies of a pattern of
+ * min_pattern to max_pattern tokens, and at least min_tokens together. Within a thought it ends the
+ * thought only. */
 typedef struct {
     int min_pattern; /* 0 is 1 */
     int max_pattern; /* 0: loops are not looked for; at most 2048 */
@@ -104,8 +104,8 @@ typedef struct {
     int min_tokens;
 } ey_loop_guard;
 
-/* One that tables, forms and dotted lines do not meet: 8 copies, and at least that many tokens, of
- * a pattern of at most 512. */
+/* Returns a guard that tables, forms and dotted lines do not trigger: 8 copies of a pattern of at
+ * most 512 tokens, and at least min_tokens together. */
 static inline ey_loop_guard ey_loop_guard_cautious(int min_tokens)
 {
     ey_loop_guard guard = EY_ZEROS;
@@ -119,9 +119,9 @@ static inline ey_loop_guard ey_loop_guard_cautious(int min_tokens)
 /* ---- requests -------------------------------------------------------------------------------- */
 
 typedef struct ey_event ey_event;
-/* Called as the answer grows, on the thread that called ey_ask. Returning false cancels the request
- * within one step; ey_ask then succeeds with finish_reason EY_FINISH_CANCELLED and the text so far.
- */
+/* Called while the answer is generated, on the thread that called ey_ask. Returning false cancels
+ * the request within one step; ey_ask then succeeds with finish_reason EY_FINISH_CANCELLED and the
+ * text so far. */
 typedef bool ey_event_fn(void *user, const ey_event *event);
 
 typedef struct ey_pooling_input ey_pooling_input; /* pooling.h */
@@ -138,11 +138,11 @@ typedef struct {
     const int *ids;
     size_t n_ids;
 
-    /* Asked while images are decoded, or wait for memory; true ends that with EY_CANCELLED. NULL:
-     * never. */
+    /* Called while images are decoded or wait for memory. Returning true ends the request with
+     * EY_CANCELLED. May be NULL. */
     bool (*gone)(void *user);
     void *gone_user;
-    ey_budget *budget;    /* that images are taken from, a part of the engine's; NULL: that */
+    ey_budget *budget;    /* limits images: a part of the engine's budget, or NULL for the whole */
     uint64_t budget_held; /* bytes of the engine's budget that the caller holds for this request */
 
     const char *const *tools; /* JSON objects, one per tool */
@@ -153,8 +153,8 @@ typedef struct {
     int max_tokens;            /* of the answer; 0: as many as the context holds */
     bool no_prefix_cache;      /* compute the whole prompt even if its KV blocks are cached */
     bool ignore_eos;           /* continue after a stop token (benchmarks) */
-    int min_tokens; /* nothing ends the answer before it has so many, but its grammar's own end */
-    ey_sampling sampling;    /* ey_request_defaults: greedy */
+    int min_tokens;       /* only the end of its grammar ends the answer before it has this many */
+    ey_sampling sampling; /* ey_request_defaults: greedy */
     const char *const *stop; /* texts that end the answer and are not part of it */
     size_t n_stop;           /* at most 16, each of at most 1024 bytes */
     const int *stop_ids;     /* tokens that end the answer, in addition to the model's own */
@@ -171,14 +171,14 @@ typedef struct {
     bool prompt_logprobs;     /* of the prompt's tokens, too; all of it is computed then */
     int top_prompt_logprobs;  /* and so many alternatives of each (<= 20) */
 
-    /* A vector or a score instead of an answer (pooling.h), of `input`, or of a prompt that is
-     * written out. */
+    /* Return a vector or a score instead of an answer (pooling.h), of `input` or of a prompt given
+     * as text or ids. */
     bool pool;
     const ey_pooling_input *input;
-    bool truncate;         /* a prompt that is too long loses the end of its last text */
-    int max_prompt_tokens; /* what is too long; 0: what the context does not hold */
-    int dimensions;        /* the vector's first so many, normalized again; 0: all */
-    bool raw_vector;       /* as the model has it; else its length is 1 */
+    bool truncate;         /* cut the last text of a prompt that is too long */
+    int max_prompt_tokens; /* longest prompt; 0: what the context holds */
+    int dimensions;        /* keep this many numbers of the vector and normalize it again; 0: all */
+    bool raw_vector;       /* do not normalize the vector to length 1 */
 } ey_request;
 
 /* A greedy request without a prompt. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tool calls in the model's own format: what an answer must look like to be one, and answers taken
- * apart into text and calls.
+/* Tool calls in the model's own format: grammars for them, and a parser that splits answers into
+ * text and calls.
  *
- * Prompts need nothing of this: ey_request has the tools, messages have calls and results. */
+ * Prompts do not need this: ey_request has the tools, and messages have calls and results. */
 #ifndef EYELET_TOOL_CALLS_H
 #define EYELET_TOOL_CALLS_H
 
@@ -14,18 +14,18 @@ EY_BEGIN_DECLS
 /* How a model writes tool calls. Lives as long as the program; models may share one. */
 typedef struct tool_call_format ey_tool_format;
 
-/* NULL: the model knows no tools, and a prompt that has some is refused. */
+/* Returns NULL if the model does not support tools; prompts with tools are then refused. */
 EY_API const ey_tool_format *ey_engine_tool_format(const ey_engine *engine);
-/* Names the format in the keys of ey_grammar_cache; a static string, "" for NULL. */
+/* Returns the format's name, for keys of ey_grammar_cache: a static string, "" for NULL. */
 EY_API const char *ey_tool_format_name(const ey_tool_format *format);
 
 typedef struct {
     const char *name;
-    const char *schema; /* JSON schema of its arguments; NULL: any object */
+    const char *schema; /* JSON schema of its arguments, or NULL for any object */
 } ey_tool;
 
-/* A call of one of the n tools; with `parallel`, one or more calls. An error about one of them has
- * EY_ITEM_TOOL. The caller frees *grammar. */
+/* Makes a grammar of a call of one of the n tools, or with `parallel` of one or more calls. An
+ * error about a tool has item_kind EY_ITEM_TOOL. The caller frees *grammar. */
 EY_API bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool_format *format,
                                      const ey_tool *tools, size_t n, bool parallel, ey_err *err);
 
@@ -40,20 +40,20 @@ typedef struct {
     size_t n_arguments;
 } ey_answer_piece;
 
-/* Takes one answer apart as it comes. For one thread at a time. */
+/* Splits one answer into pieces while it is generated. Only one thread at a time may use it. */
 typedef struct ey_tool_parser ey_tool_parser;
 
-/* With `single`, calls after the first are left out. The caller frees *parser. */
+/* Opens a parser, which the caller frees. With `single`, calls after the first are dropped. */
 EY_API bool ey_tool_parser_open(ey_tool_parser **parser, const ey_tool_format *format, bool single,
                                 ey_err *err);
 /* Sets *parser to NULL; accepts NULL. */
 EY_API void ey_tool_parser_free(ey_tool_parser **parser);
 /* Adds the answer's next text, which is copied. Returns false when memory is exhausted. */
 EY_API bool ey_tool_parser_add(ey_tool_parser *parser, const char *text, size_t n);
-/* No more text comes: decides what was held back. */
+/* Ends the text, so that pieces that were held back become certain. */
 EY_API void ey_tool_parser_end(ey_tool_parser *parser);
-/* The next piece that is certain; returns false if there is none yet. The piece is valid until the
- * next call with this parser. */
+/* Writes the next piece that is certain. Returns false if there is none yet. The piece is valid
+ * until the next call with this parser. */
 EY_API bool ey_tool_parser_next(ey_tool_parser *parser, ey_answer_piece *piece);
 
 EY_END_DECLS
