@@ -1,35 +1,54 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Whether programs that were compiled with an older libeyelet still run: tools/abi_check.sh [COMMIT] compares this
-# tree's library with the last tag's by abidiff. New functions, and new fields at the ends of structs that begin with
-# their size, are no difference. Last line: "N passed, N failed".
+# tree's library by abidiff with COMMIT's, or with the newest version tag's; in a tree without tags with the ABI that
+# tools/abi_check.sh --store wrote last (tools/libeyelet.abi). New functions, and new fields at the ends of structs that
+# begin with their size, are no difference. Last line: "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/.."
-before=${1:-$(git describe --tags --abbrev=0 2>/dev/null || true)}
-if [ -z "$before" ]; then echo "abi_check: there is no tag yet, so nothing to compare with"; echo "0 passed, 0 failed"; exit; fi
+stored=tools/libeyelet.abi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-build() { # build SOURCE NAME: with types, which -g1 leaves out
-  cmake -G Ninja -S "$1" -B "$work/$2" -DEY_TESTS=OFF -DCMAKE_C_FLAGS_RELEASE='-O1 -g' >/dev/null &&
-    ninja -C "$work/$2" --quiet libeyelet >/dev/null
+describe() { # describe SOURCE BUILD OUT: what the headers promise, without lines, names of parameters and local paths
+  cmake -G Ninja -S "$1" -B "$2" -DEY_TESTS=OFF -DEY_CUDA=OFF -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_C_FLAGS_DEBUG='-O1 -g' >/dev/null && # a release's -g1 has no types
+    ninja -C "$2" --quiet libeyelet >/dev/null &&
+    abidw --headers-dir "$1/include" --drop-private-types --exported-interfaces-only --no-show-locs --no-parameter-names \
+      --no-corpus-path --no-comp-dir-path --no-elf-needed --out-file "$3" "$2/libeyelet.so"
 }
+soname_of() { sed -n "s/.*<abi-corpus [^>]*soname='\([^']*\)'.*/\1/p" "$1"; }
 
-mkdir "$work/source"
-git archive "$before" | tar -C "$work/source" -x
-if [ ! -e "$work/source/cmake/library.cmake" ]; then
-  echo "abi_check: $before has no libeyelet"; echo "0 passed, 0 failed"; exit
+describe "$PWD" build-abi "$work/now.abi" # a folder that stays, so that the next time is quick
+if [ "${1:-}" = --store ]; then
+  cp "$work/now.abi" "$stored"
+  echo "$stored: $(wc -c <"$stored") bytes"
+  exit
 fi
-build "$work/source" before
-build . now
-if readlink "$work/now/libeyelet.so" | cmp -s - <(readlink "$work/before/libeyelet.so"); then
+
+before=${1:-$(git describe --tags --match 'v[0-9]*' --abbrev=0 2>/dev/null || true)}
+if [ -n "$before" ]; then
+  mkdir "$work/source"
+  git archive "$before" | tar -C "$work/source" -x
+  if [ ! -e "$work/source/cmake/library.cmake" ]; then
+    echo "abi_check: $before has no libeyelet, so nothing to compare with"
+    echo "0 passed, 0 failed"
+    exit
+  fi
+  describe "$work/source" "$work/before" "$work/before.abi"
+else
+  before="the stored ABI"
+  cp "$stored" "$work/before.abi"
+fi
+
+if [ "$(soname_of "$work/before.abi")" = "$(soname_of "$work/now.abi")" ]; then
   status=0
-  abidiff --no-added-syms --suppressions tools/abi_growth.txt --headers-dir1 "$work/source/include" \
-    --headers-dir2 include "$work/before/libeyelet.so" "$work/now/libeyelet.so" || status=$?
+  abidiff --no-added-syms --suppressions tools/abi_growth.txt "$work/before.abi" "$work/now.abi" || status=$?
   if [ $status -ne 0 ]; then
-    echo "FAILED libeyelet differs from $before's: keep it, or raise EY_SOVERSION (cmake/library.cmake)"
+    echo "FAILED libeyelet differs from $before: keep what it has, or raise EY_SOVERSION (cmake/library.cmake)"
     echo "0 passed, 1 failed"
     exit 1
   fi
 fi
+echo "abi_check: programs that were compiled with $before run with this tree's libeyelet"
 echo "1 passed, 0 failed"
