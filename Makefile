@@ -2,8 +2,11 @@
 # The front door: `make help`. CMake and Ninja do the work; each kind of build has its folder.
 FUZZ_SECONDS ?= 20
 PREFIX ?= /usr/local
-# of packages and releases; make wheel CUDA_ARCHS=auto builds for the GPU that is here, if there is one
+# whose kernels packages and releases have, where nvcc is installed; CUDA_ARCHS=auto: of the GPU that is here, if any
 CUDA_ARCHS ?= all
+# configures a build folder again that has the kernels of other GPUs: $(call set_archs,FOLDER)
+set_archs = @grep -qxF 'EY_CUDA_ARCHS:STRING=$(CUDA_ARCHS)' $(1)/CMakeCache.txt || \
+  cmake -B $(1) -DEY_CUDA_ARCHS='$(CUDA_ARCHS)' >/dev/null
 CMAKE = cmake -G Ninja -S .
 # on a terminal Ninja shows one moving line; elsewhere only what failed
 NINJA := ninja $(shell test -t 2 || echo --quiet)
@@ -31,7 +34,8 @@ help:
 	@echo 'make demo          see the dozen images in examples/ described'
 	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, libeyelet, manual, completions, systemd unit'
 	@echo 'make deb           dist/*.deb for Debian 12: eyelet, libeyelet0, libeyelet-dev'
-	@echo 'make wheel         dist/eyelet-VERSION-py3-none-manylinux_2_35_x86_64.whl: library, program, Python package'
+	@echo 'make wheel         dist/eyelet-VERSION-py3-none-manylinux_2_35_x86_64.whl: library, program, Python package,'
+	@echo '                   with kernels for all GPUs where nvcc is; CUDA_ARCHS=auto: for the one that is here'
 	@echo 'make check         style, layers and names, in seconds (docs/testing.md)'
 	@echo 'make test          build and run all tests; one: make test T=name'
 	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
@@ -61,14 +65,17 @@ install: setup-install all
 	@cmake --install build --prefix '$(PREFIX)' >/dev/null
 
 deb: setup-packages build-deb/build.ninja
+	$(call set_archs,build-deb)
 	@$(NINJA) -C build-deb all manual
 	@cd build-deb && cpack --config CPackConfig.cmake -B ../dist >/dev/null
 	@rm -rf dist/_CPack_Packages
 	@lintian --allow-root --fail-on error,warning dist/*.deb
 	@ls dist/*.deb
 
-# the program is the portable one; the library has Debian's shared libraries, since not all .a files are PIC
+# the program is the portable one, and so are the kernels; the library has Debian's shared libraries, since not all .a
+# files are PIC
 wheel: setup-wheel portable build-wheel/build.ninja
+	$(call set_archs,build-wheel)
 	@$(NINJA) -C build-wheel libeyelet
 	@bindings/python/build_wheel.py dist/eyelet-*-linux-x86_64 build-wheel/libeyelet.so.0 dist
 	@bindings/python/check_wheel.sh dist
@@ -145,12 +152,13 @@ fuzz: setup-clang build-fuzz/build.ninja
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 portable: setup-portable build-portable/build.ninja
+	$(call set_archs,build-portable)
 	@$(NINJA) -C build-portable all manual
 	@tools/portable.sh build-portable dist
 	@tools/portable_check.sh dist
 
 clean:
-	rm -rf build build-asan build-tsan build-clang build-fuzz build-portable build-wheel build-deb dist
+	rm -rf build build-asan build-tsan build-clang build-fuzz build-portable build-wheel build-deb build-abi dist
 
 setup:
 	@tools/setup.sh
@@ -185,8 +193,9 @@ build-clang/build.ninja: | setup-clang
 build-fuzz/build.ninja: | setup-clang
 	@$(CMAKE) -B build-fuzz -DCMAKE_C_COMPILER=clang $(SANITIZED)=address,undefined -DEY_FUZZ=ON -DEY_EMULATED=OFF >/dev/null
 build-portable/build.ninja: | setup-portable
-	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS=$(CUDA_ARCHS) >/dev/null
-build-wheel/build.ninja: | setup-wheel
-	@$(CMAKE) -B build-wheel -DEY_TESTS=OFF -DEY_CUDA_ARCHS=$(CUDA_ARCHS) >/dev/null
+	@$(CMAKE) -B build-portable -DEY_STATIC_LIBS=ON -DEY_TESTS=OFF -DEY_CUDA_ARCHS='$(CUDA_ARCHS)' >/dev/null
+build-wheel/build.ninja: | setup-wheel portable
+	@$(CMAKE) -B build-wheel -DEY_TESTS=OFF -DEY_CUDA_ARCHS='$(CUDA_ARCHS)' \
+	  -DEY_CUDA_FATBINS=$(CURDIR)/build-portable/src/kernels/cuda >/dev/null
 build-deb/build.ninja: | setup-packages
-	@$(CMAKE) -B build-deb -DEY_TESTS=OFF -DEY_CUDA_ARCHS=$(CUDA_ARCHS) >/dev/null
+	@$(CMAKE) -B build-deb -DEY_TESTS=OFF -DEY_CUDA_ARCHS='$(CUDA_ARCHS)' >/dev/null
