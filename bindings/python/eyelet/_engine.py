@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open engine, and answers in progress: who may call it, and what close, fork and the interpreter's end do."""
+"""An open engine and its answers in progress, and what close(), fork and the end of the interpreter do to them."""
 from __future__ import annotations
 
 import atexit
@@ -20,15 +20,15 @@ from .errors import BadRequestError, BusyError, ClosedError, ForkedError, Reques
 
 Progress = Callable[[str, int, int], object]
 DETAILS = {"auto": 0, "low": 1, "high": 2, "native": 3}
-WAIT_MS = 100  # how long signals, Ctrl-C among them, may wait
-CLOSE_SECONDS = 60.0  # for what decodes an image just then; after that memory is not given back
+WAIT_MS = 100  # how long signals such as Ctrl-C may be delayed
+CLOSE_SECONDS = 60.0  # for calls that are decoding an image; after that the model's memory is not freed
 EXIT_SECONDS = 10.0
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 def size_of(value: Union[int, str], name: str) -> int:
-    """Bytes: a number, or a text such as "8151MiB"."""
+    """Returns bytes for a number or a text such as "8151MiB"."""
     if isinstance(value, str):
         text = value.strip()
         digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ").rstrip()
@@ -43,14 +43,14 @@ def size_of(value: Union[int, str], name: str) -> int:
 
 
 def int32(value: int, name: str) -> int:
-    """As it is, if a C int holds it: ctypes would cut it."""
+    """Returns the number. Fails if a C int cannot hold it, because ctypes would truncate it."""
     if not -2**31 <= value < 2**31:
         raise BadRequestError(f"{name} is {value}, which is out of range")
     return value
 
 
 def c_text(value: str, name: str) -> bytes:
-    """UTF-8 without NUL, which would end it in C."""
+    """Returns the text as UTF-8. Fails if it has a NUL, which would end it in C."""
     if "\0" in value:
         raise BadRequestError(f"{name} has a NUL character")
     return value.encode()
@@ -61,7 +61,7 @@ _KINDS: dict[str, Any] = {entry[0]: entry[1] for entry in _ffi.EngineOptions._fi
 
 
 def options_of(model: Any, given: Mapping[str, Any]) -> _ffi.EngineOptions:
-    """The engine's options; None is each one's default."""
+    """Returns the engine's options; None stands for an option's default."""
     options = _ffi.EngineOptions(size=ctypes.sizeof(_ffi.EngineOptions), device=b"auto")
     options.model = os.fsencode(model)
     if b"\0" in os.fsencode(model):
@@ -83,7 +83,7 @@ def options_of(model: Any, given: Mapping[str, Any]) -> _ffi.EngineOptions:
 
 
 def model_path(model: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike[str]"]:
-    """"demo" is the model that comes with the package."""
+    """Returns the model's path or name; "demo" is the model in the package."""
     demo = _ffi.NATIVE / "models" / "demo"
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(f"a model is a directory or a repository's name, not {type(model).__name__}")
@@ -94,7 +94,7 @@ def model_path(model: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike
 
 
 class Grammar:
-    """A compiled grammar, freed with the last that holds it."""
+    """A compiled grammar, freed with its last reference."""
 
     def __init__(self, kind: str, text: str, choices: tuple[str, ...] = ()) -> None:
         self.handle = c_void_p()
@@ -121,7 +121,7 @@ def grammar_of(kind: str, text: str = "", choices: tuple[str, ...] = ()) -> Gram
 
 
 class Request:
-    """An ey_request with what it points to."""
+    """An ey_request, with everything that it points to."""
 
     def __init__(self, messages: Sequence[tuple[str, Sequence[Union[str, bytes]]]], detail: str = "auto") -> None:
         if detail not in DETAILS:
@@ -143,7 +143,7 @@ class Request:
         self.struct.messages, self.struct.n_messages = array, len(messages)
 
     def set_pooling(self, instruction: Optional[str], dimensions: int) -> None:
-        """A vector or a score instead of an answer: of the last message, for a query that is the one before it."""
+        """Asks for a vector or a score of the last message; of two messages, the first is the query."""
         messages = self.struct.messages
         document, query = messages[self.struct.n_messages - 1], messages[0]
         given = _ffi.PoolingInput(parts=document.parts, n_parts=document.n_parts)
@@ -154,7 +154,7 @@ class Request:
             given.instruction, given.n_instruction = data, len(data)
         self.keep.append(given)
         self.struct.messages, self.struct.n_messages = None, 0
-        self.struct.sampling = _ffi.Sampling(top_p=1, repetition_penalty=1)  # of nothing, but it is checked
+        self.struct.sampling = _ffi.Sampling(top_p=1, repetition_penalty=1)  # not used, but checked
         self.struct.pool, self.struct.input = True, ctypes.pointer(given)
         self.struct.dimensions = int32(dimensions, "dimensions")
 
@@ -180,7 +180,7 @@ class Request:
 
 
 class Result:
-    """An ey_answer as Python has it."""
+    """A copy of an ey_answer in Python's types."""
 
     def __init__(self, answer: _ffi.Answer) -> None:
         self.text = ctypes.string_at(answer.text, answer.n_text).decode("utf-8", "replace") if answer.text else ""
@@ -207,7 +207,7 @@ class Result:
 
 
 class Cancel:
-    """Ends the requests that were started with it; any thread may say so."""
+    """Cancels the requests that were started with it, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -230,18 +230,18 @@ class Cancel:
 
 
 class Generation:
-    """An answer in progress, made before it is started: whatever interrupts the caller, its handle is known here and
-    is freed exactly once, by collect(), by discard(), or when the engine is closed."""
+    """An answer in progress. It is created before the answer is started, so that its handle is known here whatever
+    interrupts the caller. The handle is freed exactly once: by collect(), by discard(), or with the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.handle = c_void_p()  # the library sets it, and clears it when it frees
+        self.handle = c_void_p()  # set by the library, and cleared when it frees the answer
         self._event = _ffi.Event()
-        self._reading = threading.Lock()  # held while events are waited for
-        self._guard = threading.Lock()  # held while it is cancelled or freed
+        self._reading = threading.Lock()  # held while a thread waits for events
+        self._guard = threading.Lock()  # held while the answer is cancelled or freed
 
     def next(self, timeout_ms: int = WAIT_MS) -> tuple[int, str]:
-        """The next event's type, and its text."""
+        """Waits for the next event and returns its type and its text."""
         with self._reading:
             self._engine.check()
             if not self.handle:
@@ -252,7 +252,7 @@ class Generation:
             return event.type, text
 
     def collect(self) -> Result:
-        """The answer, after the event DONE."""
+        """Returns the answer, after the event DONE, and frees the handle."""
         answer = _ffi.Answer()
         try:
             with self._reading, self._guard:
@@ -273,7 +273,7 @@ class Generation:
                 lib.ey_generation_cancel(self.handle)
 
     def discard(self) -> None:
-        """Ends it within a step and drops its answer; does nothing the second time."""
+        """Ends the answer within a step and drops it; does nothing the second time."""
         if self._engine.is_forked():
             return
         self.cancel()
@@ -287,7 +287,7 @@ class Generation:
 
 def discard_all(generations: Iterable[Generation]) -> None:
     every = list(generations)
-    for generation in every:  # first all: those that wait must not begin meanwhile
+    for generation in every:  # cancel all first, so that none of them starts when another ends
         generation.cancel()
     for generation in every:
         generation.discard()
@@ -311,7 +311,7 @@ class Engine:
                  notice: Optional[Callable[[str], object]] = None) -> None:
         self._pid = os.getpid()
         self._idle = threading.Condition()
-        self._callers: set[object] = set()  # calls that are in the library with the engine itself
+        self._callers: set[object] = set()  # calls that are using the engine's handle in the library
         self._generations: set[Generation] = set()
         self._handle = c_void_p()
         self.closing = False
@@ -321,7 +321,7 @@ class Engine:
             try:
                 if not failed:
                     function(*arguments)
-            except BaseException as error:  # it must not go through the library
+            except BaseException as error:  # exceptions must not pass through C code
                 failed.append(error)
 
         if progress is not None:
@@ -372,7 +372,7 @@ class Engine:
                 self._generations.discard(generation)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Ends what runs, each with ClosedError, and frees the model; does nothing the second time."""
+        """Ends running requests with ClosedError and frees the model; does nothing the second time."""
         if self.is_forked():
             return
         with self._idle:
@@ -396,8 +396,8 @@ class Engine:
     # ---- requests ----
 
     def start(self, request: Request, started: list[Generation], cancel: Optional[Cancel] = None) -> list[int]:
-        """Starts request.n answers, adds them to `started` and returns the prompt's ids; whatever it raises, the
-        caller discards those. BusyError: the queue is full."""
+        """Starts request.n answers, appends them to `started`, and returns the prompt's ids. After an exception the
+        caller discards those in `started`. Raises BusyError if the queue is full."""
         prompt = c_void_p()
         with self._calling() as handle:
             try:
@@ -420,7 +420,7 @@ class Engine:
                 lib.ey_prompt_free(byref(prompt))
 
     def run(self, requests: Iterable[Request], cancel: Optional[Cancel] = None) -> list[tuple[list[int], list[Result]]]:
-        """Answers all, as many at once as the engine runs; the first error ends the others."""
+        """Answers all requests, as many at a time as the engine runs. The first error cancels the others."""
         window = 2 * max(1, self.info.max_num_seqs)  # the next images are decoded while the device works
         running: deque[_Running] = deque()
         out: list[tuple[list[int], list[Result]]] = []
@@ -454,7 +454,7 @@ class Engine:
                 time.sleep(0.005)  # the queue is full of other threads' requests
 
     def _finish(self, running: deque[_Running]) -> tuple[list[int], list[Result]]:
-        """The answers of the first of them."""
+        """Waits for the answers of the first request and returns them."""
         first, *others = running
         results = []
         for generation in first.generations:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C interface of libeyelet (include/eyelet) as ctypes has it; ctypes gives the GIL back during every call.
+"""The C interface of libeyelet (include/eyelet) in ctypes, which releases the GIL during every call.
 
 tests/test_layout.py compares each struct with what a C compiler says."""
 from __future__ import annotations
@@ -233,7 +233,7 @@ def error_of(err: Err) -> errors.EyeletError:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function whose last argument is the error, and raises it."""
+    """Calls a function whose last argument is an ey_err, and raises that as an exception if it fails."""
     err = Err()
     if not getattr(lib, name)(*arguments, byref(err)):
         raise error_of(err)
@@ -244,7 +244,7 @@ def text_of(value: Optional[bytes]) -> str:
 
 
 def take_text(name: str, *arguments: Any) -> str:
-    """Calls a function that makes a text, whose pointer is its first argument."""
+    """Calls a function that writes a new text to its first argument, and returns the text."""
     made = c_void_p()
     call(name, byref(made), *arguments)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What LLM and AsyncLLM have in common: questions → requests of the engine, and results → what calls return."""
+"""The common part of LLM and AsyncLLM: makes requests from arguments, and return values from results."""
 from __future__ import annotations
 
 import json
@@ -25,7 +25,7 @@ Conversation = Sequence[Message]
 
 @dataclass
 class Task(Generic[T]):
-    """Requests, and what their results become."""
+    """Requests, and the function that turns their results into a return value."""
 
     requests: Iterable[Request]
     finish: Callable[[list[tuple[list[int], list[Result]]]], T]
@@ -82,7 +82,8 @@ def apply_sampling(request: Request, params: SamplingParams) -> None:
 
 def _use(request: Request, engine: Engine, params: Optional[SamplingParams], max_tokens: Optional[int],
          greedy: bool = False) -> Request:
-    """The caller's parameters, or what the model recommends with seed 0: the same answer each time."""
+    """Applies the caller's parameters, or else the model's recommendation with seed 0, which gives the same answer
+    each time."""
     if params is not None:
         apply_sampling(request, params)
     elif greedy:
@@ -124,7 +125,7 @@ def ask(engine: Engine, images: Any, text: str, params: Optional[SamplingParams]
 
 def each(engine: Engine, images: Any, text: str, params: Optional[SamplingParams], max_tokens: Optional[int],
          detail: str) -> Task[list[Answer]]:
-    """The question about each image alone."""
+    """Asks the question about each image by itself."""
     return Task((question(engine, image, text, params, max_tokens, detail) for image in images),
                 lambda done: [answer_of(results[0]) for _ids, results in done])
 
@@ -172,7 +173,8 @@ def detect(engine: Engine, image: Any, what: str, max_tokens: Optional[int], det
 
 
 def _schema_of(schema: Any) -> tuple[str, Callable[[str], Any]]:
-    """A JSON schema as text, and what reads an answer: pydantic's models of both versions, a dict, or a text."""
+    """Returns the JSON schema as text and the function that parses an answer. Accepts models of pydantic 1 and 2,
+    a dict, or a text."""
     if hasattr(schema, "model_json_schema"):
         return json.dumps(schema.model_json_schema()), schema.model_validate_json
     if hasattr(schema, "parse_raw") and hasattr(schema, "schema_json"):
@@ -207,7 +209,7 @@ def extract(engine: Engine, image: Any, schema: Any, prompt: Optional[str], max_
 
 
 def _parts_of_input(given: Any) -> list[Union[str, bytes]]:
-    """A str is a text; a dict has "text" and "image"; anything else is an image."""
+    """Returns the parts of an input: a str is a text, a dict has "text" and "image", anything else is an image."""
     if isinstance(given, str):
         return [given]
     if not isinstance(given, Mapping):
@@ -307,7 +309,7 @@ def _completion(index: int, result: Result) -> CompletionOutput:
 
 @dataclass
 class Counter:
-    """Numbers of requests, as vLLM gives them."""
+    """Numbers requests as vLLM does."""
 
     value: int = field(default=-1)
 

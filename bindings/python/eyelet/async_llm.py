@@ -29,7 +29,7 @@ def _settle(future: asyncio.Future[T], result: Optional[T], error: Optional[Base
 
 
 async def _in_thread(function: Callable[[], T], cancelled: Callable[[], object]) -> T:
-    """Awaits a function that blocks, in a thread that does not hold up the interpreter's end."""
+    """Awaits a blocking function, which runs in a thread that the interpreter does not wait for at exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -57,8 +57,8 @@ async def _in_thread(function: Callable[[], T], cancelled: Callable[[], object])
 
 def _pump(start: Callable[[list[Generation], Cancel], object], cancel: Cancel,
           post: Callable[[Union[str, Answer, BaseException]], None]) -> None:
-    """Posts an answer's pieces, at last the answer or what went wrong; knows nothing of the stream, so that one that
-    is dropped can cancel it."""
+    """Posts an answer's pieces, and then the answer or the exception. It has no reference to the stream, so that a
+    stream that is dropped can cancel it."""
     generations: list[Generation] = []
     try:
         start(generations, cancel)
@@ -76,7 +76,7 @@ def _pump(start: Callable[[list[Generation], Cancel], object], cancel: Cancel,
 
 
 class AsyncStream:
-    """An answer as it grows: `async for text in stream`. `answer` is there when it has ended."""
+    """An answer while it is generated: `async for text in stream`. `answer` is set when it has ended."""
 
     def __init__(self, start: Callable[[list[Generation], Cancel], object]) -> None:
         self._cancel = Cancel()
@@ -114,7 +114,7 @@ class AsyncStream:
         return item
 
     async def aclose(self) -> None:
-        """Cancels what is left of it."""
+        """Cancels the rest of the answer."""
         self._ended = True
         self._cancel.cancel()
 
@@ -123,7 +123,7 @@ class AsyncStream:
 
 
 class AsyncLLM(_Model):
-    """LLM for asyncio. It loads in its constructor, as LLM does; then calls of any number of tasks run in one batch."""
+    """LLM for asyncio. The constructor loads the model, as LLM's does. Calls of all tasks run in one batch."""
 
     async def _run(self, make: Callable[[], Task[T]]) -> T:
         self._engine.check()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as exceptions whose text is the engine's: a sentence that says what to do."""
+"""The exceptions. Their text is the engine's: a sentence that says what is wrong and what to do."""
 from __future__ import annotations
 
 from typing import Optional
 
 
 class EyeletError(Exception):
-    """The base of all; `item` is the number of the image that it is about, from 0, where that is known."""
+    """The base class. `item` is the number of the image that the error is about, from 0, or None if that is unknown."""
 
     def __init__(self, text: str, item: Optional[int] = None) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class NotFoundError(EyeletError, LookupError):
 
 
 class BadModelError(EyeletError, RuntimeError):
-    """A checkpoint is damaged or unsupported, or the answer of a model cannot be understood."""
+    """A checkpoint is damaged or unsupported, or a model's answer cannot be parsed."""
 
 
 class NoMemoryError(EyeletError, MemoryError):
@@ -42,7 +42,7 @@ class NoDeviceError(EyeletError, RuntimeError):
 
 
 class BusyError(EyeletError, RuntimeError):
-    """Too many requests wait."""
+    """The queue of requests is full."""
 
 
 class RequestCancelledError(EyeletError, RuntimeError):

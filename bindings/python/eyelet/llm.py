@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine in this process, asked from one thread or from many; their requests run in one batch."""
+"""An engine in this process. Any number of threads may use it; their requests run in one batch."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ M = TypeVar("M")
 
 
 class Stream:
-    """An answer as it grows: an iterator of its text. `answer` is there when it has ended."""
+    """An answer while it is generated, as an iterator of its text. `answer` is set when it has ended."""
 
     def __init__(self, engine: Engine, request: Request) -> None:
         self._generations: list[Generation] = []
@@ -44,7 +44,7 @@ class Stream:
                 raise StopIteration
 
     def close(self) -> None:
-        """Cancels what is left of it."""
+        """Cancels the rest of the answer."""
         discard_all(self._generations)
 
     def __enter__(self) -> Stream:
@@ -58,7 +58,7 @@ class Stream:
 
 
 class _Model:
-    """A loaded model: what LLM and AsyncLLM say of it."""
+    """A loaded model: the constructor and the properties that LLM and AsyncLLM share."""
 
     def __init__(self, model: Union[str, "os.PathLike[str]"], *, progress: Optional[Progress] = None,
                  notice: Optional[Callable[[str], object]] = None, device: Optional[str] = None,
@@ -80,7 +80,7 @@ class _Model:
 
     @property
     def model(self) -> str:
-        """Where the checkpoint was found."""
+        """The path of the checkpoint."""
         self._engine.check()
         return text_of(self._engine.info.directory)
 
@@ -104,10 +104,11 @@ class _Model:
 
 
 class LLM(_Model):
-    """A model: LLM("Qwen/Qwen3-VL-2B-Instruct-FP8"), LLM("demo"). Closed by close(), by `with`, and at exit.
+    """A model, such as LLM("Qwen/Qwen3-VL-2B-Instruct-FP8") or LLM("demo"). It is closed by close(), by `with`, and
+    at exit.
 
-    `progress` is called with the phase, what is done and the total while it loads; `notice` with remarks. The other
-    options are those of `eyelet serve`, by vLLM's names; None is the engine's choice."""
+    `progress(phase, done, total)` is called while the model loads, and `notice(text)` with notes for the user. The
+    other options are those of `eyelet serve`, under vLLM's names; None leaves the choice to the engine."""
 
     def _run(self, task: Task[T]) -> T:
         return task.finish(self._engine.run(task.requests))
@@ -116,7 +117,8 @@ class LLM(_Model):
              sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
              detail: str = "auto") -> list[RequestOutput]:
         """Answers one conversation or many, batched. Messages are those of the OpenAI API; images also as
-        {"type": "image", "image": ...}. Without sampling_params: as the model recommends, to the end."""
+        {"type": "image", "image": ...}. Without sampling_params, sampling is the model's recommendation and the length
+        unlimited."""
         self._engine.check()
         return self._run(_tasks.chat(self._engine, messages, sampling_params, detail, self._counter))
 
@@ -130,7 +132,8 @@ class LLM(_Model):
 
     def ask(self, image: Images, question: str, *, sampling_params: Optional[SamplingParams] = None,
             max_tokens: Optional[int] = None, detail: str = "auto", stream: bool = False) -> Any:
-        """A question about an image, or about several (a list). With `stream`, an iterator of the answer's text."""
+        """Answers a question about an image, or about several (a list). With `stream`, returns an iterator of the
+        answer's text."""
         self._engine.check()
         if stream:
             return Stream(self._engine, _tasks.question(self._engine, image, question, sampling_params, max_tokens,
@@ -147,7 +150,7 @@ class LLM(_Model):
 
     def caption(self, images: Any, *, sampling_params: Optional[SamplingParams] = None,
                 max_tokens: Optional[int] = None, detail: str = "auto") -> Any:
-        """A sentence about each image of a list, batched, or about one."""
+        """Returns a sentence about an image, or a list of sentences for a list of images, batched."""
         self._engine.check()
         text = _tasks.prompt_text("caption")
         if _tasks.is_several(images):
@@ -156,17 +159,17 @@ class LLM(_Model):
 
     def scene(self, image: Image, *, sampling_params: Optional[SamplingParams] = None,
               max_tokens: Optional[int] = None, detail: str = "auto") -> Answer:
-        """A description in detail."""
+        """Returns a detailed description of the image."""
         return self.ask(image, _tasks.prompt_text("scene"), sampling_params=sampling_params, max_tokens=max_tokens,
                         detail=detail)
 
     def read(self, image: Image, *, max_tokens: Optional[int] = None, detail: str = "auto") -> Answer:
-        """All the text in the image, by the likeliest tokens."""
+        """Returns all text in the image, decoded greedily."""
         return self.ask(image, _tasks.prompt_text("read"), max_tokens=max_tokens, detail=detail,
                         sampling_params=SamplingParams(temperature=0, max_tokens=None))
 
     def detect(self, image: Image, what: str, *, max_tokens: Optional[int] = None, detail: str = "auto") -> list[Box]:
-        """Where things are ("car", "car, person"), in pixels of the upright image."""
+        """Returns the boxes of things ("car", "car, person"), in pixels of the upright image."""
         self._engine.check()
         return self._run(_tasks.detect(self._engine, image, what, max_tokens, detail))
 
@@ -180,20 +183,22 @@ class LLM(_Model):
 
     def extract(self, image: Image, schema: Any, *, prompt: Optional[str] = None, max_tokens: Optional[int] = None,
                 detail: str = "auto") -> Any:
-        """The fields of a pydantic model (an instance) or of a JSON schema (what it says), as the image has them."""
+        """Reads data from the image: returns an instance of a pydantic model, or the value that a JSON schema
+        describes."""
         self._engine.check()
         return self._run(_tasks.extract(self._engine, image, schema, prompt, max_tokens, detail))
 
     def embed(self, inputs: Union[Input, Sequence[Input]], *, instruction: Optional[str] = None,
               dimensions: Optional[int] = None) -> list[EmbeddingRequestOutput]:
-        """Vectors of texts (str), images, or both ({"text": ..., "image": ...}), batched; with a model that embeds. A
-        path of an image is a Path, or in a dict. `dimensions`: the first so many numbers, normalized again."""
+        """Returns vectors of texts (str), images, or both ({"text": ..., "image": ...}), batched; needs a model that
+        embeds. An image's path must be a Path, or stand in a dict. `dimensions` keeps the first numbers of each vector
+        and normalizes them again."""
         self._engine.check()
         return self._run(_tasks.embed(inputs, instruction, dimensions, self._counter))
 
     def score(self, query: Input, documents: Union[Input, Sequence[Input]], *,
               instruction: Optional[str] = None) -> list[ScoringRequestOutput]:
-        """How well each document fits the query, with a model that reranks."""
+        """Scores how relevant each document is to the query; needs a model that reranks."""
         self._engine.check()
         return self._run(_tasks.score(query, documents, instruction, self._counter))
 

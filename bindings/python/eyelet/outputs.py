@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls return: an answer is a str that knows how it ended; chat() returns vLLM's outputs."""
+"""The return values. An answer is a str with finish_reason and usage; chat() returns vLLM's outputs."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional, Union
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of a request, by the OpenAI API's names."""
+    """The token counts of a request, under the OpenAI API's names."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -23,7 +23,7 @@ class Usage:
 class Answer(str):
     """The text of an answer."""
 
-    finish_reason: str  #: "stop", or "length": it was cut
+    finish_reason: str  #: "stop", or "length" if the answer was cut
     usage: Usage
 
     def __new__(cls, text: str, finish_reason: str, usage: Usage) -> Answer:
@@ -37,7 +37,7 @@ class Answer(str):
 
 
 class Box(NamedTuple):
-    """Where a thing is, in pixels of the upright image."""
+    """The bounding box of a thing, in pixels of the upright image."""
 
     label: str
     x1: int
@@ -48,7 +48,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Logprob:
-    """Of one token at one place, as vLLM has it."""
+    """The log-probability of a token, in vLLM's form."""
 
     logprob: float
     rank: Optional[int] = None
@@ -103,7 +103,7 @@ class EmbeddingRequestOutput:
 
 @dataclass
 class ScoringOutput:
-    """How well a document fits a query, 0 to 1."""
+    """How relevant a document is to a query, from 0 to 1."""
 
     score: float
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model would take, before anything is loaded."""
+"""Memory plans of models, computed without loading them."""
 from __future__ import annotations
 
 import os
@@ -47,8 +47,8 @@ class Plan:
 
 def plan(model: Union[str, "os.PathLike[str]"], *, vram: Union[int, str, None] = None,
          vram_used: Union[int, str, None] = None, **options: Any) -> Plan:
-    """The memory plan of a model on this machine, or on a GPU with `vram` of memory; reads the checkpoint's headers
-    only. Takes the options of LLM."""
+    """Returns the memory plan of a model on this machine, or on a GPU with `vram` of memory. Reads only the
+    checkpoint's headers. The options are those of LLM."""
     for name in options:
         if name not in _KINDS or name in ("size", "model", "budget", "progress", "progress_user", "planned",
                                           "planned_user", "notice", "notice_user"):
