@@ -65,7 +65,7 @@ EY_API bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *tot
 /* Result of the last probe. Windows may move GPU memory to host memory at any time, without notice:
  * everything still works, but slowly. The probe finds that by reading. */
 typedef struct {
-    bool known;   /* false: never probed, or no GPU; everything else is 0 */
+    bool known;   /* false before the first probe or without a GPU; all else is 0 then */
     bool spilled; /* some of it reads far slower than GPU memory */
     uint64_t planned_bytes;
     uint64_t budget_bytes;
@@ -139,8 +139,8 @@ typedef struct {
 } ey_diagnosis;
 
 /* Checks what this machine has for running models, what is wrong, and what helps: GPU, processes
- * that use its memory, memory bandwidth, processor, host memory, disks. Uses the options model
- * (NULL: none is planned) and device. With `kernels`, repeats the GPU kernels' self-test and
+ * that use its memory, memory bandwidth, processor, host memory, disks. Uses the options model and
+ * device; without a model, none is planned. With `kernels`, repeats the GPU kernels' self-test and
  * reports each. */
 EY_API void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels);
 

@@ -91,7 +91,7 @@ typedef struct {
     uint64_t vram_used; /* of it, used by other processes */
     int sm_count;       /* its multiprocessors */
 
-    ey_budget *budget; /* limits host bytes of images in flight (borrowed); NULL: no limit */
+    ey_budget *budget; /* limits host bytes of images in flight (borrowed); NULL for no limit */
     ey_progress_fn *progress;
     void *progress_user;
     ey_planned_fn *planned;
@@ -130,7 +130,7 @@ typedef struct {
     int kv_tokens;
     int max_num_seqs;
     int vocab_size;    /* token ids are less than this */
-    bool reads_images; /* false: a text-only model, which refuses requests with images */
+    bool reads_images; /* text-only models refuse requests with images */
     uint64_t weight_bytes;
     uint64_t kv_bytes;
     uint64_t workspace_bytes;

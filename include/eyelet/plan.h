@@ -47,7 +47,7 @@ struct ey_plan {
     } suggestions[EY_PLAN_SUGGESTIONS]; /* if it does not fit: options that would change that */
     size_t n_suggestions;
     uint64_t shared_bytes; /* in a multi-model plan: this model's share of ey_multi_model_plan */
-    bool resident;         /* in a multi-model plan: always loaded; false: loaded on demand */
+    bool resident;         /* in a multi-model plan: always loaded, not on demand */
 };
 
 /* Plans what ey_engine_open would allocate with these options. */
@@ -97,16 +97,17 @@ EY_API bool ey_quantize(const ey_engine_options *options, const char *out,
 
 typedef struct {
     int n_tensors;
-    int n_float32; /* matrices that the other format has no form for: float32 now */
+    int n_float32; /* matrices that the other format cannot hold, written as float32 */
     uint64_t bytes_before;
     uint64_t bytes;          /* of all tensors, afterwards */
     char float32_names[512]; /* some of them, and why */
 } ey_convert_report;
 
-/* Writes the model in another format, every value the same: GGUF where `out` ends with ".gguf",
- * with mmproj-NAME beside it where it reads images; else safetensors, in the new folder `out`.
- * Fails, and says which they are, where matrices have no form there, unless `to_float32`. Uses only
- * the options model, threads and progress. A failure leaves nothing behind. */
+/* Writes the model in another format without changing a value: as GGUF if `out` ends with ".gguf",
+ * with mmproj-NAME beside it if the model reads images; else as safetensors in the new folder
+ * `out`. Fails and names the matrices that the format cannot hold, unless `to_float32` converts
+ * them. Uses only the options model, threads and progress. On failure everything written is
+ * removed. */
 EY_API bool ey_convert(const ey_engine_options *options, const char *out, bool to_float32,
                        ey_convert_report *report, ey_err *err);
 

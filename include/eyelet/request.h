@@ -47,8 +47,7 @@ typedef struct {
     size_t n_parts;
     const ey_tool_call *tool_calls; /* assistant */
     size_t n_tool_calls;
-    const char
-        *thought; /* assistant: what it thought before it spoke, [n_thought]; NULL: nothing */
+    const char *thought; /* assistant: [n_thought] its thought before the answer, or NULL */
     size_t n_thought;
 } ey_message;
 
@@ -99,7 +98,7 @@ enum { EY_KEEP_ANSWER = -1 };
  * thought only. */
 typedef struct {
     int min_pattern; /* 0 is 1 */
-    int max_pattern; /* 0: loops are not looked for; at most 2048 */
+    int max_pattern; /* at most 2048; 0 turns the guard off */
     int min_count;   /* at least 2 */
     int min_tokens;
 } ey_loop_guard;
@@ -149,7 +148,7 @@ typedef struct {
     size_t n_tools;
     bool add_vision_id;        /* "Picture 1: " before each image, as the chat template has it */
     bool add_bos;              /* before `text`: the tokenizer's BOS token, if it has one */
-    bool parse_special_tokens; /* false: text that spells a special token stays text */
+    bool parse_special_tokens; /* text that spells a special token becomes that token */
     int max_tokens;            /* of the answer; 0: as many as the context holds */
     bool no_prefix_cache;      /* compute the whole prompt even if its KV blocks are cached */
     bool ignore_eos;           /* continue after a stop token (benchmarks) */
@@ -161,7 +160,7 @@ typedef struct {
     size_t n_stop_ids;       /* at most 64 */
     const ey_logit_bias *logit_bias;
     size_t n_logit_bias; /* at most 1024 */
-    ey_grammar *grammar; /* constrains the answer, which keeps a reference; NULL: none */
+    ey_grammar *grammar; /* constrains the answer, which keeps a reference; may be NULL */
     int top_logprobs;    /* < 0: none; else the chosen token's and this many alternatives (<= 20) */
     ey_event_fn *on_event;
     void *event_user;
@@ -252,8 +251,8 @@ typedef struct {
     size_t n_images;
     ey_token_logprobs *logprobs; /* [n_logprobs], one per token of the answer and the stop token */
     size_t n_logprobs;           /* those of a thought are left out */
-    const char *stop_text; /* the text of request.stop that ended the answer; NULL: none did */
-    int stop_id;           /* the token that ended the answer, or -1 */
+    const char *stop_text;       /* the text of request.stop that ended the answer, or NULL */
+    int stop_id;                 /* the token that ended the answer, or -1 */
     double queue_seconds;
     double vision_seconds;
     double prefill_seconds;

@@ -14,18 +14,18 @@
 enum {
     POINTS_PER_INCH = 72,
     INFO_BYTES = 4 << 20,
-    PROGRAM_MEMORY = 512 << 20, /* its libraries, fonts, and images of the page */
+    PROGRAM_MEMORY = 512 << 20, /* for libraries, fonts, and the page's images */
     MEMORY_PER_PIXEL = 16,
     OUTPUT_PER_PIXEL = 4,
     PROGRAM_PATH = 256,
 };
 static const double INFO_SECONDS = 20, PAGE_SECONDS = 60;
-/* A page becomes no larger than what the largest budget of a model takes. */
+/* A page is rendered no larger than the largest pixel budget of a model. */
 static const double MOST_PIXELS = 1 << 24;
 
 /* ---- the programs ---- */
 
-/* In a folder of PATH that the sandbox can read. */
+/* Finds a program in those folders of PATH that the sandbox can read. */
 static bool find_program(char out[PROGRAM_PATH], const char *program)
 {
     const char *path = getenv("PATH");
@@ -59,7 +59,7 @@ static bool run_poppler(struct sandbox_output *out, const struct paged_document 
 
 /* ---- pages ---- */
 
-/* What follows `label` in the line at `line`; NULL: it is another line. */
+/* Returns the text after `label`, or NULL if the line begins otherwise. */
 static const char *after_label(const char *line, const char *label)
 {
     size_t n = strlen(label);
@@ -80,7 +80,7 @@ static bool take_page_count(struct paged_document *d, const char *text, ey_err *
     return true;
 }
 
-/* "Page    2 size:  595.44 x 842.04 pts (A4)" */
+/* Reads a line such as "Page    2 size:  595.44 x 842.04 pts (A4)". */
 static void take_page_size(struct paged_document *d, const char *line)
 {
     int page;
@@ -123,7 +123,7 @@ bool pdf_open(struct paged_document *d, const struct document_wait *wait, ey_err
     return ok;
 }
 
-/* Dots an inch at which the page has no more pixels than that. */
+/* Returns the resolution, at most `dpi`, at which the page stays within the pixel budget. */
 static double dpi_for(const struct pdf_page_size *size, int dpi)
 {
     double square_inches = size->width / POINTS_PER_INCH * size->height / POINTS_PER_INCH;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PDF by poppler's programs, each run in the sandbox with the file as its standard input. */
+/* Reads PDF files by poppler's programs, which run in the sandbox with the file as standard input.
+ */
 #ifndef EY_DOCUMENT_PDF_PAGES_H
 #define EY_DOCUMENT_PDF_PAGES_H
 
 #include "document/document.h"
 
 struct pdf_page_size {
-    double width, height; /* points, 72 of them an inch */
+    double width, height; /* points, 72 per inch */
 };
 
 /* Fills d->n_pages and d->sizes. */
 bool pdf_open(struct paged_document *d, const struct document_wait *wait, ey_err *e);
-/* A PNG of the page. */
+/* Renders the page as a PNG. */
 bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
                    const struct document_wait *wait, char **out, size_t *n_out, ey_err *e);
-/* Reads what pdfinfo says: the number of pages and their sizes (US letter where it says none). */
+/* Reads pdfinfo's output: the number of pages and their sizes, US letter for pages without one. */
 bool pdf_read_info(struct paged_document *d, const char *text, size_t n, ey_err *e);
 
 #endif
