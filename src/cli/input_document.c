@@ -77,7 +77,8 @@ static bool choose_pages(struct input_document *d, const char *list, ey_err *e)
     d->pages = calloc(DOCUMENT_MOST_PAGES, sizeof(*d->pages));
     if (!d->pages) return ey_fail_memory(e, "a list of pages", DOCUMENT_MOST_PAGES);
     if (!read_page_list(list, n_pages, d->pages, &d->n))
-        return ey_fail(e, EY_BAD_REQUEST, "\"%s\" is no list of pages: 3, 1-3, 5- or 1-2,7", list);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "\"%s\" is not a list of pages such as 3, 1-3, 5- or 1-2,7", list);
     return d->n || ey_fail(e, EY_BAD_REQUEST, "%s has %d page%s, none of them in %s", d->file.name,
                            n_pages, n_pages == 1 ? "" : "s", list);
 }

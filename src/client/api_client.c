@@ -91,7 +91,7 @@ static bool add_key_header(struct api_client *c, const char *key, ey_err *e)
     for (const char *at = key; *at; at++)
         if (*at <= ' ' || *at > '~')
             return ey_fail(e, EY_BAD_REQUEST,
-                           "the key has a character in it that no key has; keys are printable "
+                           "the API key has an invalid character; keys are printable "
                            "ASCII without blanks");
     if (asprintf(&line, "Authorization: Bearer %s", key) < 0)
         return ey_fail_memory(e, "the key", strlen(key));

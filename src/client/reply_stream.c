@@ -209,7 +209,7 @@ static bool fail_stream_error(json_object *error, ey_err *e)
 {
     json_object *message = json_member_of_type(error, "message", json_type_string);
     return ey_fail(e, EY_IO, "the server stopped the answer: %s",
-                   message ? json_object_get_string(message) : "it does not say why");
+                   message ? json_object_get_string(message) : "it gives no reason");
 }
 
 static bool read_chunk(struct reply_stream *r, const char *text, size_t n, ey_err *e)

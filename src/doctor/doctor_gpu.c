@@ -87,7 +87,7 @@ static bool check_gpu_memory(ey_diagnosis *out, const struct gpu_info *gpu)
     uint64_t left = gpu->free + gpu_context_bytes(gpu->sm_count);
     bool enough = left >= MIN_FREE_GPU_BYTES;
     ey_finding *f = finding_add(out, "gpu_memory", enough ? EY_FINDING_GOOD : EY_FINDING_BAD);
-    finding_text(f, "%.0f of %.0f MiB can be had", (double)left / MIB, (double)gpu->total / MIB);
+    finding_text(f, "%.0f of %.0f MiB are available", (double)left / MIB, (double)gpu->total / MIB);
     if (!enough)
         finding_remedy(f,
                        "no official model fits into less than %.0f MiB: close what holds the rest, "
@@ -170,7 +170,7 @@ static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *
     if (isfinite(v->error))
         finding_text(f, "error %.1e", (double)v->error);
     else
-        finding_text(f, "it gave no numbers");
+        finding_text(f, "its result is not a number");
     if (v->failed && v->fallback)
         finding_remedy(f, "not used on this GPU; in its place: %s", v->fallback);
     if (isfinite(v->error)) finding_value(f, (double)v->error, "relative error");

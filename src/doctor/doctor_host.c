@@ -66,10 +66,10 @@ static bool check_host_memory(ey_diagnosis *out)
                                 : enough    ? EY_FINDING_WARNING
                                             : EY_FINDING_BAD);
     if (known)
-        finding_text(f, "%.1f of %.1f GiB of memory can be used", (double)available / GIB,
+        finding_text(f, "%.1f of %.1f GiB of memory are available", (double)available / GIB,
                      (double)system_memory() / GIB);
     else
-        finding_text(f, "the system does not say how much memory can be used");
+        finding_text(f, "the system does not report how much memory is available");
     if (!comfortable)
         finding_remedy(f, "close other programs: the 2B model on the processor needs %.0f GiB",
                        COMFORTABLE_HOST_MEMORY / GIB);

@@ -27,7 +27,7 @@ say "a link to a folder is not entered"
 rm -f photos/notes.txt
 try "files and a folder, as * gives them" 0 '^photos/a.JPG: ' '1 folder left out' caption photos/* --max-tokens 2
 try "no images" 2 - 'empty has no images' caption empty
-try "folders only" 2 - 'has no images, but folders; -r' caption folders
+try "folders only" 2 - 'has only folders; -r' caption folders
 try "a folder that is not there" 1 - 'nope: No such file' caption nope
 
 # ---- questions ----

@@ -114,7 +114,7 @@ talk "/set of another option" 1 - 'no setting threads' '/set threads 1\n'
 talk "/retry" 0 'pink square' - 'Describe this image.\n/retry\n' scene.png
 lines 2 && [ "$(uniq <out | wc -l)" -eq 1 ]
 say "says the same at temperature 0"
-talk "/retry with nothing to try" 1 - 'nothing was answered yet' '/retry\n'
+talk "/retry with nothing to try" 1 - 'there is no answer yet' '/retry\n'
 talk "/save as Markdown" 0 . - 'Describe this image.\n/save talk.md\n/save talk.md\n' --system 'Be kind.' scene.png
 grep -v '^$' talk.md | head -5 >shown
 [ "$(cat shown)" = "$(printf '## System\nBe kind.\n## Question\n![image](<scene.png>)\nDescribe this image.')" ]

@@ -75,7 +75,7 @@ try 'elsewhere' 0 . '2 indexed now' search photos/more x --index elsewhere.sqlit
 [ -s elsewhere.sqlite ] && [ ! -e photos/more/.eyelet-index.sqlite ]
 say 'and there alone'
 echo text >index.txt
-try 'no index at all' 2 - 'is no index' search photos/more x --index index.txt
+try 'no index at all' 2 - 'not an index' search photos/more x --index index.txt
 [ "$(cat index.txt)" = text ]
 say 'stays what it is'
 head -c 5000 elsewhere.sqlite >cut.sqlite

@@ -109,7 +109,7 @@ void chat_send_again(struct chat *c)
 {
     ey_err e;
     bool ok = conversation_reopen(&c->conversation);
-    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "nothing was answered yet that could be tried again");
+    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "there is no answer yet to try again");
     c->cli.seed++; /* the same seed would give the same answer */
     ok = ok && answer_question(c, &e);
     if (!ok) chat_complain(c, &e);

@@ -52,7 +52,7 @@ bool conversation_add_image(struct conversation *c, ey_part image, const char *n
 {
     if (c->n_images == EY_MAX_IMAGES)
         return ey_fail(e, EY_TOO_LONG,
-                       "the conversation has %d images already, and more do not go in one",
+                       "the conversation already has %d images, the most that it can have",
                        EY_MAX_IMAGES);
     char *copy = strdup(name);
     if (!copy) return ey_fail_memory(e, "the conversation", strlen(name));
@@ -111,7 +111,8 @@ bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err
 {
     if (c->n + 3 > EY_MAX_MESSAGES) /* the message, its answer, and space for a system prompt */
         return ey_fail(e, EY_TOO_LONG,
-                       "the conversation has %zu messages, and more do not go in one", c->n);
+                       "the conversation already has %zu messages, the most that it can have",
+                       c->n);
     if (!conversation_append(c, "user", c->draft, c->n_draft, text, n, e)) return false;
     c->n_draft = 0;
     return true;

@@ -123,7 +123,7 @@ static const char *config_value(struct config_reader *r, int index, ey_err *e)
     ok = ok && !text.failed;
     char *copy = ok ? arena_copy_text(&r->o->memory, text.data ? text.data : "", text.size) : NULL;
     buf_free(&text);
-    if (!copy) ey_fail(e, EY_BAD_REQUEST, "the value is too long, nested too deep, or no text");
+    if (!copy) ey_fail(e, EY_BAD_REQUEST, "the value is too long, nested too deeply, or not text");
     return copy;
 }
 
@@ -171,10 +171,10 @@ static bool set_key(struct config_reader *r, const char *name, int value, ey_err
 {
     const yaml_node_t *node = yaml_document_get_node(&r->document, value);
     if (name[0] == '-')
-        return ey_fail(e, EY_BAD_REQUEST, "names of options have no dashes before them here: %s",
+        return ey_fail(e, EY_BAD_REQUEST, "write the option without leading dashes here: %s",
                        name + strspn(name, "-"));
     if (strcmp(name, "config") == 0 || strcmp(name, "help") == 0)
-        return ey_fail(e, EY_BAD_REQUEST, "%s stands on the command line only", name);
+        return ey_fail(e, EY_BAD_REQUEST, "%s is accepted on the command line only", name);
     if (is_null(node)) return ey_fail(e, EY_BAD_REQUEST, "%s has no value", name);
     if (options_was_given(r->o, r->command, name)) return true;
     switch (option_shape_of(r->command, name)) {
@@ -208,7 +208,7 @@ static long line_of_key_before(struct config_reader *r, const yaml_node_t *map,
 static bool set_keys(struct config_reader *r, const yaml_node_t *map, ey_err *e)
 {
     if (map->type != YAML_MAPPING_NODE) {
-        ey_fail(e, EY_BAD_REQUEST, "the file is to be lines of \"option: value\"");
+        ey_fail(e, EY_BAD_REQUEST, "the file must consist of lines \"option: value\"");
         return fail_at_line(r, map->start_mark.line, e);
     }
     for (yaml_node_pair_t *pair = map->data.mapping.pairs.start; pair < map->data.mapping.pairs.top;
@@ -218,7 +218,7 @@ static bool set_keys(struct config_reader *r, const yaml_node_t *map, ey_err *e)
         long before = name[0] ? line_of_key_before(r, map, pair, name) : -1;
         bool ok = name[0] || ey_fail(e, EY_BAD_REQUEST, "the name of an option is missing");
         if (ok && before >= 0)
-            ok = ey_fail(e, EY_BAD_REQUEST, "%s stands in line %ld already", name, before + 1);
+            ok = ey_fail(e, EY_BAD_REQUEST, "%s is already set in line %ld", name, before + 1);
         if (!ok || !set_key(r, name, pair->value, e))
             return fail_at_line(r, key->start_mark.line, e);
     }

@@ -138,7 +138,7 @@ static bool check_list(const struct image_list *list, const char *command, const
     if (list->n) return true;
     if (list->skipped_folders)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%s has no images, but folders; -r takes what is below them: eyelet %s -r "
+                       "%s has only folders; -r includes the images below them: eyelet %s -r "
                        "%s",
                        first, command, first);
     return ey_fail(

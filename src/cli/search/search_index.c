@@ -33,7 +33,7 @@ static bool fail_index(const struct search_index *index, ey_err *e)
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%.300s: it is no index, or a damaged one; remove it, or name another with "
+                       "%.300s: not an index, or a damaged one; remove it, or name another with "
                        "--index",
                        index->path);
     case SQLITE_READONLY:
@@ -87,8 +87,7 @@ static bool check_index_format(struct search_index *index, bool writes, ey_err *
     if (!id && !tables && writes) return make_index(index, e);
     if (id != APPLICATION_ID)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%.300s: it is no index of eyelet's; name another with --index",
-                       index->path);
+                       "%.300s: not an index of eyelet; name another with --index", index->path);
     return version == FORMAT ||
            ey_fail(e, EY_BAD_REQUEST,
                    "%.300s: an index of format %lld; this version of eyelet reads %d: --rebuild "
