@@ -6,10 +6,14 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 
@@ -192,6 +196,41 @@ int processors_usable(void)
     return usable;
 }
 
+/* ---- pace ---- */
+
+enum { PROMPT_SLICE_NS = 100000 /* the shortest that Linux takes */ };
+
+static _Thread_local enum thread_pace thread_pace;
+
+/* As sched_setattr(2) has it in its first version. Since Linux 6.12 `runtime` is an ordinary
+ * thread's slice: one that wakes with a shorter slice runs at once. Earlier ones ignore it. */
+struct scheduling_attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+/* Whether the system's policy is ours to change: the user chose no other one. */
+static bool may_set_pace(void)
+{
+    const int policy = sched_getscheduler(0);
+    return policy == SCHED_OTHER || (policy == SCHED_BATCH && thread_pace == PACE_PATIENT);
+}
+
+void thread_set_pace(enum thread_pace pace)
+{
+    if (pace == thread_pace || !may_set_pace()) return;
+    const struct scheduling_attributes a = {
+        .size = sizeof(a),
+        .policy = pace == PACE_PATIENT ? SCHED_BATCH : SCHED_OTHER,
+        .nice = getpriority(PRIO_PROCESS, 0),
+        .runtime = pace == PACE_PROMPT ? PROMPT_SLICE_NS : 0,
+    };
+    if (syscall(SYS_sched_setattr, 0, &a, 0) == 0) thread_pace = pace;
+}
+
 /* ---- turns ---- */
 
 struct turn_waiter {
@@ -211,6 +250,7 @@ static _Thread_local struct {
     const void *client;
     bool (*gone)(void *user);
     void *user;
+    enum thread_pace pace; /* outside of the turn */
 } turns_of;
 
 void compute_turns_for(const void *client, bool (*gone)(void *user), void *user)
@@ -283,11 +323,15 @@ bool compute_turn_take(ey_err *e)
         ok = wait_for_turn(&w);
     pthread_mutex_unlock(&turns.lock);
     pthread_cond_destroy(&w.chosen);
-    return ok || ey_fail(e, EY_CANCELLED, "the client has left");
+    if (!ok) return ey_fail(e, EY_CANCELLED, "the client has left");
+    turns_of.pace = thread_pace;
+    if (turns_of.client) thread_set_pace(PACE_PATIENT);
+    return true;
 }
 
 void compute_turn_give(void)
 {
+    if (turns_of.client) thread_set_pace(turns_of.pace);
     pthread_mutex_lock(&turns.lock);
     struct turn_waiter *next = choose_waiter();
     if (next) {

@@ -66,6 +66,7 @@ static void *keep_children(void *unused)
 {
     (void)unused;
     unsigned failures = pool.failures;
+    thread_set_pace(PACE_PATIENT); /* the children are, then */
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         /* after a failure, only a waiting job is a reason to retry */

@@ -275,9 +275,65 @@ static void turns_are_fair(void **state)
     assert_int_equal(t[1].place, 0);
 }
 
+/* ---- pace ---- */
+
+static void *see_paces(void *policies)
+{
+    static const enum thread_pace paces[] = {PACE_PATIENT, PACE_PROMPT, PACE_PLAIN};
+    int *policy = policies;
+    for (int i = 0; i < 3; i++) {
+        thread_set_pace(paces[i]);
+        policy[i] = sched_getscheduler(0);
+    }
+    compute_turns_for(policies, NULL, NULL);
+    if (!compute_turn_take(NULL)) return NULL;
+    policy[3] = sched_getscheduler(0);
+    compute_turn_give();
+    policy[4] = sched_getscheduler(0);
+    return NULL;
+}
+
+static void *choose_batch(void *policies)
+{
+    const struct sched_param none = {.sched_priority = 0};
+    int *policy = policies;
+    sched_setscheduler(0, SCHED_BATCH, &none);
+    thread_set_pace(PACE_PROMPT);
+    policy[0] = sched_getscheduler(0);
+    return NULL;
+}
+
+static void run_in_thread(void *(*run)(void *), void *user)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run, user), 0);
+    pthread_join(thread, NULL);
+}
+
+static void threads_are_patient_while_they_compute(void **state)
+{
+    (void)state;
+    int policy[5] = {0};
+    if (sched_getscheduler(0) != SCHED_OTHER) skip();
+    run_in_thread(see_paces, policy);
+    if (policy[0] == SCHED_OTHER) skip(); /* a sandbox that refuses */
+    const int expected[] = {SCHED_BATCH, SCHED_OTHER, SCHED_OTHER, SCHED_BATCH, SCHED_OTHER};
+    assert_memory_equal(policy, expected, sizeof(expected));
+}
+
+static void a_policy_of_the_user_stays(void **state)
+{
+    (void)state;
+    int policy = -1;
+    run_in_thread(choose_batch, &policy);
+    assert_int_equal(policy, SCHED_BATCH);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_are_patient_while_they_compute),
+        cmocka_unit_test(a_policy_of_the_user_stays),
         cmocka_unit_test(turns_are_fair),
         cmocka_unit_test(threads_of_a_core_count_once),
         cmocka_unit_test(siblings_are_also_written_as_a_range),

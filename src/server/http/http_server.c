@@ -27,6 +27,7 @@ enum {
     CONNECTION_STACK = 1 << 20, /* of a connection's thread, which decodes images; untouched pages
                                   take no memory */
     FIRST_BODY = 16 << 10,
+    LONG_BODY = 64 << 10, /* its thread lets others run */
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* bytes of a body without a length */
     MAX_PEM_BYTES = 1 << 20,
@@ -285,19 +286,23 @@ static struct client_address request_client(const struct exchange *x,
     return client;
 }
 
-static bool identify_client(struct exchange *x, const struct request_headers *h, bool probe)
+static bool is_probe(const struct exchange *x)
+{
+    return x->route && (x->route->flags & ROUTE_PROBE);
+}
+
+static bool identify_client(struct exchange *x, const struct request_headers *h)
 {
     const struct client_address address = request_client(x, h);
     const struct client_number client = client_address_number(address);
     client_address_write(address, x->client);
     x->budget = ey_budget_part_open(x->server->budget, client.high, client.low);
-    return x->budget && (probe || connections_admit(x->connections, x->connection, client));
+    return x->budget && (is_probe(x) || connections_admit(x->connections, x->connection, client));
 }
 
 static bool check_load(struct exchange *x, const struct request_headers *h)
 {
-    bool probe = x->route && (x->route->flags & ROUTE_PROBE);
-    if (!identify_client(x, h, probe)) {
+    if (!identify_client(x, h)) {
         refuse_request(x, 503,
                        "%s has all of the %d requests that may run at once and are not kept for "
                        "others (--max-connections); try again soon",
@@ -337,6 +342,7 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
     x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_request_header, &h);
     check_request_headers(x, &h, method, version);
+    if (!is_probe(x)) thread_set_pace(PACE_PLAIN);
     connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
     bool waits = request_header_value(h.item, h.n, "Expect") != NULL; /* Expect: 100-continue */
     if (!x->refusal.status || !(x->closes_connection || waits || x->n_expected > EY_MAX_BODY_BYTES))
@@ -393,6 +399,7 @@ static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_
     const struct server_options *o = x->server->options;
     bool keep = !x->refusal.status && takes_body(x);
     x->n_received += n;
+    if (x->n_received > LONG_BODY) thread_set_pace(PACE_PATIENT);
     connections_progress(x->connections, x->connection, x->n_received, o->stall_seconds);
     if (x->n_received > MAX_DISCARDED) return MHD_NO;
     if (!keep) return MHD_YES;
@@ -465,6 +472,7 @@ static void run_route(struct exchange *x)
 
 static enum MHD_Result answer_request(struct exchange *x)
 {
+    if (!is_probe(x)) thread_set_pace(PACE_PLAIN);
     connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
     if (!x->refusal.status && x->server->options->log_requests && x->n_body)
         log_body(x->log_path, x->body, x->n_body);
@@ -506,6 +514,7 @@ static void set_log_path(struct exchange *x)
         x->log_path[i] = x->target[i] > ' ' && x->target[i] < 0x7f ? x->target[i] : '?';
 }
 
+/* Until its headers say what it is, each request may be a probe, which is to be answered soon. */
 static void *begin_exchange(void *user, const char *target, struct MHD_Connection *mhd)
 {
     const struct listening_door *door = user;
@@ -515,6 +524,7 @@ static void *begin_exchange(void *user, const char *target, struct MHD_Connectio
     struct http_connection *connection = info ? info->socket_context : NULL;
     struct exchange *x = connection ? calloc(1, sizeof(*x)) : NULL;
     if (!x) return NULL;
+    thread_set_pace(PACE_PROMPT);
     x->server = http_server->server;
     x->ollama = door->ollama;
     x->bound_to = door->current.listener.address;
@@ -540,11 +550,10 @@ static void end_exchange(void *user, struct MHD_Connection *mhd, void **state,
     (void)mhd;
     *state = NULL;
     if (!x) return;
-    bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK,
-         probe = x->route && (x->route->flags & ROUTE_PROBE);
+    bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     if (!x->status && connections_told(x->connections, x->connection)) x->status = 408;
     metrics_count_reply(http_server->server->metrics, x->status);
-    if (!http_server->server->options->quiet && !(probe && x->status == 200))
+    if (!http_server->server->options->quiet && !(is_probe(x) && x->status == 200))
         log_access(x->client, x->method, x->log_path, x->status, seconds_now() - x->started, whole);
     connections_enter(x->connections, x->connection, PHASE_IDLE,
                       http_server->server->options->idle_seconds);
@@ -557,6 +566,7 @@ static void on_connection(void *user, struct MHD_Connection *mhd, void **context
     struct http_server *http_server = ((struct listening_door *)user)->http_server;
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) thread_set_pace(PACE_PROMPT); /* of who accepts */
     if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
         *context = connections_add(&http_server->connections, info->connect_fd,
                                    http_server->server->options->header_seconds);
