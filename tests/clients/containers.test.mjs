@@ -79,7 +79,7 @@ for (const host of ['eyelet:8000', 'eyelet:11434', 'ollama:11434', 'host.docker.
 
 /* Podman's own keys (podman-systemd.unit) that these files use; a misspelled one would stop the unit. */
 const keys = { Unit: ['Description', 'Wants', 'After'], Service: ['Restart', 'TimeoutStartSec'], Install: ['WantedBy'], Volume: [], Network: [],
-  Container: ['Image', 'ContainerName', 'Exec', 'Environment', 'Volume', 'Network', 'PublishPort', 'User', 'ReadOnly', 'DropCapability', 'NoNewPrivileges', 'HealthCmd', 'HealthStartPeriod', 'AddDevice'] };
+  Container: ['Image', 'ContainerName', 'Exec', 'Environment', 'Volume', 'Network', 'PublishPort', 'User', 'ReadOnly', 'DropCapability', 'NoNewPrivileges', 'PodmanArgs', 'HealthCmd', 'HealthStartPeriod', 'AddDevice'] };
 test('quadlet: known keys; networks and volumes are there', () => {
   const names = readdirSync(quadlet, { recursive: true }).filter((name) => /\.(container|volume|network|conf)$/.test(name));
   for (const name of names)
