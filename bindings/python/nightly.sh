@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The wheel on every CPython from 3.9 to 3.13 that is found (PATH, pyenv), with all tests, the long ones once:
-# bindings/python/nightly.sh DIST. numpy, Pillow, pydantic, pytest and nbclient come from PyPI. Last line: "N passed, N failed".
+# bindings/python/nightly.sh DIST. numpy, Pillow, pydantic, pytest, mypy and nbclient come from PyPI. Last line: "N passed, N failed".
 set -euo pipefail
 dist=$1
 wheel=$(realpath "$dist"/eyelet-*.whl)
 unset EYELET_LIBRARY PYTHONPATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE=1 EYELET_MKCHECKPOINT # of the portable folder, which the wheel was made of
+EYELET_MKCHECKPOINT=$(realpath "$dist"/eyelet-*-linux-*/mkcheckpoint)
 status=0 long=yes # for the first
 
 pythons() {
@@ -27,7 +28,7 @@ for python in $(pythons); do
   venv=$work/$(echo "$python" | tr / -)
   "$python" -m venv "$venv"
   "$venv/bin/python" -m pip install -q --disable-pip-version-check "$wheel" pytest numpy pillow pydantic \
-    ${long:+nbclient ipykernel}
+    ${long:+nbclient ipykernel mypy}
   select=(-m "not long")
   [ -z "$long" ] || select=()
   long=

@@ -14,12 +14,12 @@ from conftest import DEMO, ROOT
 import eyelet
 
 GOLDEN = ROOT / "tests" / "golden"
-MAKE = Path(os.environ["EYELET_LIBRARY"]).parent / "mkcheckpoint" if "EYELET_LIBRARY" in os.environ else Path("none")
+MAKE = Path(os.environ.get("EYELET_MKCHECKPOINT") or Path(os.environ.get("EYELET_LIBRARY", "none")).parent / "mkcheckpoint")
 
 
 def opened(kind: str, seed: int, folder: Path) -> eyelet.LLM:
     if not MAKE.exists():
-        pytest.skip("no mkcheckpoint beside the library")
+        pytest.skip("no mkcheckpoint beside the library, nor in EYELET_MKCHECKPOINT")
     subprocess.run([str(MAKE), "--like", kind, "--seed", str(seed), str(folder / kind)], check=True,
                    stdout=subprocess.DEVNULL)
     return eyelet.LLM(folder / kind, device="ref", threads=2)
