@@ -11,7 +11,7 @@
  * the budget. */
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy,
                    ey_err *e);
-/* Shrinks the allocation to out->n_bytes and releases the rest of the budget. */
+/* Gives back what is above out->n_bytes. */
 void media_shrink(struct media *out);
 bool media_fail_too_large(const struct media_policy *policy, ey_err *e);
 size_t media_max_bytes(const struct media_policy *policy);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conversation: system texts in front, results of tools before what the user says with them. */
+/* Reads the conversation: system texts first, tool results before the user's text of the same
+ * message. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -7,8 +8,8 @@
 
 /* ---- system texts ---- */
 
-/* Claude Code begins with a line that differs in each request, by which no prefix would be found in
- * the cache. */
+/* Whether it is the first system text of Claude Code, which differs in each request and would
+ * defeat the prefix cache. */
 static bool is_billing_header(json_object *text)
 {
     static const char begin[] = "x-anthropic-billing-header:";
@@ -25,7 +26,7 @@ static bool add_system_text(struct api_parser *p, struct message_list *list,
            message_list_add_gap(r, list, path->text) && message_list_add_text(r, list, path, text);
 }
 
-/* A text, or blocks of text. */
+/* Reads a text, or blocks of text. */
 static bool add_system_texts(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *value)
 {
@@ -45,7 +46,8 @@ static bool add_system_texts(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Those between the others go to the front, too: chat templates leave them out elsewhere. */
+/* Moves system messages between others to the front, because chat templates ignore them elsewhere.
+ */
 static bool add_all_system(struct api_parser *p, struct message_list *list, json_object *messages,
                            size_t n)
 {
@@ -79,7 +81,7 @@ static bool read_result(struct api_parser *p, struct message_list *list,
     return anthropic_read_blocks(p, list, &content_path, content);
 }
 
-/* The results among a message's blocks; *n_others: how many blocks are none. */
+/* Reads the tool results among a message's blocks. *n_others: number of other blocks. */
 static bool read_results(struct api_parser *p, struct message_list *list,
                          const struct field_path *path, json_object *blocks, size_t *n_others)
 {
@@ -95,7 +97,7 @@ static bool read_results(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Neighbours of one role are one message. */
+/* Consecutive messages of one role are joined. */
 static bool read_spoken(struct api_parser *p, struct message_list *list,
                         const struct field_path *path, json_object *content, const char *role)
 {

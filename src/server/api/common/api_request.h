@@ -21,9 +21,9 @@ struct api_prompt {
     size_t n_text;
     const int *ids;
     size_t n_ids;
-    const ey_pooling_input *input; /* for a vector or score; NULL if it is one of the above */
-    bool finished;                 /* already rendered; special tokens in its text count as such */
-    size_t first_image;            /* index of the input's first image in the request */
+    const ey_pooling_input *input; /* for a vector or a score; NULL: one of the above */
+    bool finished;                 /* its special tokens count */
+    size_t first_image;            /* of the request's images, the input's first */
     size_t first_query_image, n_query_images;
 };
 
@@ -58,11 +58,12 @@ struct api_request {
     const char *prompts_name; /* the field of the prompts; NULL: "prompt" */
     const char *instruction;  /* default instruction of inputs; NULL: none */
     size_t n_instruction;
-    struct buf unknown;  /* unknown field names, separated by ", ", for a Warning header */
-    struct buf notes;    /* sentences for another Warning header: deviations from the request */
-    struct media *media; /* [n_media] image files */
+    struct buf
+        unknown; /* names of fields that were not understood, ", " between; for a Warning header */
+    struct buf notes;    /* sentences for another Warning header: what was not done as asked */
+    struct media *media; /* [n_media] the image files */
     const struct image_ref
-        *image_refs; /* [n_media] where they were named; freed with the prompts */
+        *image_refs; /* [n_media] where they were named; as long as the prompts */
     size_t n_media;
     struct api_charge grammar; /* charge of the request's grammar */
     void *own;                 /* left by the dialect's reader for its answer; lasting memory */

@@ -30,7 +30,7 @@ struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs 
     return ref;
 }
 
-/* Reports a failed fetch as the client's error, not the server's. */
+/* What could not be fetched is the client's affair, not a fault of this machine. */
 static bool fail_image(const struct api_reading *r, const struct image_ref *ref, const ey_err *e)
 {
     api_fail_status(r->error, e->code == EY_IO ? 422 : ey_code_http_status(e->code), ref->path.text,

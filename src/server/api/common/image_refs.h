@@ -6,7 +6,7 @@
 
 #include "server/api/common/api_fields.h"
 
-/* An image to be fetched. */
+/* An image that has not been fetched yet. */
 struct image_ref {
     ey_part *part;
     /* The object or array that holds the URL text, which is freed once the image is loaded: a data:
@@ -16,8 +16,8 @@ struct image_ref {
     size_t index;       /* if holder is an array (member is NULL) */
     const char *url;    /* a data:, http: or file: URL, or bare base64 */
     size_t n_url;
-    bool base64;       /* bare base64 */
-    bool detail_given; /* the client set the part's detail */
+    bool base64;       /* bare */
+    bool detail_given; /* the part's detail is the client's */
     struct field_path path;
 };
 
@@ -39,7 +39,7 @@ bool image_refs_open_for(const struct api_reading *r, struct image_refs *images,
  * fills in its source. Fails with NULL if there are more than the limits allow. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
-/* Fetches the images, one at a time. */
+/* Fetches the images one after the other. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget);
 /* Writes the path of the image of an engine's error; leaves `param` unchanged for other errors. The

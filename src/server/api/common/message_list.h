@@ -52,7 +52,7 @@ void message_list_set_thought(struct message_list *list, const char *text, size_
 /* Adds an empty line between two texts of a message. */
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path);
 
-/* The last message, or NULL. */
+/* The last message; NULL: there is none. */
 ey_message *message_list_last(const struct message_list *list);
 /* Stores the conversation in the request. */
 void message_list_finish(const struct api_reading *r, const struct message_list *list);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of /api/chat and /api/generate: one table of all fields, in the order in which they are
- * read. */
+/* Reads requests of /api/chat and /api/generate: a table of all fields, in reading order. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 /* ---- images ---- */
 
-/* Bare base64, or a data: URL, of an array's item. They are part[0] on. */
+/* Reads an array of bare base64 or data: URLs into part[0] on. */
 static bool read_base64_images(struct api_parser *p, const struct field_path *path,
                                json_object *value, ey_part *parts)
 {
@@ -33,7 +32,7 @@ static bool read_base64_images(struct api_parser *p, const struct field_path *pa
     return true;
 }
 
-/* A message's parts: its images, then its text. */
+/* Reads a message's parts: images, then text. */
 static bool read_parts(struct api_parser *p, const struct field_path *message,
                        const struct field_path *text_path, json_object *text, json_object *images,
                        ey_message *out)
@@ -79,7 +78,7 @@ static bool read_ollama_role(const struct api_reading *r, const struct field_pat
                           value);
 }
 
-/* Arguments are an object; a text of JSON, as others have it, is taken too. */
+/* Reads arguments: an object, or a string of JSON as in other APIs. */
 static bool read_past_call(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_tool_call *out)
 {
@@ -193,7 +192,7 @@ static bool read_raw_prompt(struct api_parser *p, json_object *prompt)
                       &r->out->prompts->n_text);
 }
 
-/* A system message, where one is given, and one of the user: its images, then its prompt. */
+/* Makes an optional system message and a user message: its images, then the prompt. */
 static bool read_prompt_messages(struct api_parser *p, json_object *prompt)
 {
     const struct api_reading *r = &p->reading;
@@ -229,7 +228,7 @@ static bool read_generate_prompt(struct api_parser *p)
 
 static bool read_suffix(struct api_parser *p, const char *path, json_object *value)
 {
-    if (field_is_neutral(value)) return true; /* PhotoPrism sends it always */
+    if (field_is_neutral(value)) return true; /* PhotoPrism always sends it */
     api_fail(p->reading.error, path, "%.200s does not support insert", p->reading.out->model);
     p->reading.error->code = API_ERROR_UNSUPPORTED;
     return false;
@@ -259,7 +258,7 @@ static bool read_ollama_top_logprobs(struct api_parser *p, const char *path, jso
     return true;
 }
 
-/* Of a chat the oldest messages are left out where it is too long, unless this is false. */
+/* If a chat is too long, its oldest messages are dropped unless this is false. */
 static bool read_truncate(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->drops_messages);
@@ -269,7 +268,8 @@ static bool read_truncate(struct api_parser *p, const char *path, json_object *v
 
 enum { CHAT = 1 << OLLAMA_CHAT, GENERATE = 1 << OLLAMA_GENERATE, BOTH = CHAT | GENERATE };
 
-/* `keep_alive` is the route's; generate's prompt is read behind the table, of several fields. */
+/* The route reads `keep_alive`; generate's prompt, made of several fields, is read after the
+ * table's fields. */
 static const struct api_field fields[] = {
     {"model", BOTH, accept_field},
     {"stream", BOTH, read_stream_flag},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which models there are, what they are, and what is asked of a library of them. */
+/* Lists and describes the models, and refuses the routes that manage a library. */
 #include <math.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { MAX_LIST_BYTES = 1 << 20, DIGEST_HEX = 64 };
 
-/* The level of Ollama's API that this is; clients compare it with what they need. */
+/* The version of Ollama's API; clients compare it with what they need. */
 #define OLLAMA_VERSION "0.33.0"
 
 static void reply_ollama(struct exchange *x, int status, struct buf *out)
@@ -49,7 +49,7 @@ struct completion *ollama_open(struct server *server, struct exchange *x, enum o
     return NULL;
 }
 
-/* The model that a body names. NULL: the exchange is answered. */
+/* Finds the model named in the body. On an error, answers the exchange and returns NULL. */
 static struct completion *open_named_model(struct server *server, struct exchange *x, size_t *model)
 {
     struct completion *a = ollama_open(server, x, OLLAMA_NAME);
@@ -93,14 +93,14 @@ void route_ollama_status(struct server *server, struct exchange *x)
 
 /* ---- one model ---- */
 
-/* The repository or folder that a model is. */
+/* The repository or folder of a model. */
 static const char *model_origin(const struct server *server, size_t model)
 {
     const struct server_model *m = &server->options->models[model];
     return m->path[0] == '/' && m->aliases[0] ? m->aliases[0] : m->path;
 }
 
-/* Shown with a tag always: the short name of a repository, else the served name. */
+/* Writes the name with a tag: a repository's short name, else the served name. */
 static void tagged_name(char out[EY_MAX_PATH + 16], const char *name)
 {
     char short_name[SHORT_NAME_BYTES];
@@ -112,7 +112,7 @@ static void tagged_name(char out[EY_MAX_PATH + 16], const char *name)
         snprintf(out, EY_MAX_PATH + 16, "%s%s", name, tagged ? "" : ":latest");
 }
 
-/* Of the origin, the folder (whose name has the commit) and the quantization. */
+/* Digest of the origin, the folder (whose name contains the commit) and the quantization. */
 static void model_digest(struct server *server, size_t model, const struct model_card *card,
                          char out[DIGEST_HEX + 1])
 {
@@ -170,7 +170,7 @@ static int served_context(const struct model_status *status, const struct model_
     return status->info.max_model_len ? status->info.max_model_len : card->context;
 }
 
-/* Which name i is of a model's. */
+/* The i-th name of a model. */
 static const char *served_name(const struct server *server, size_t model, size_t i)
 {
     const struct server_model *m = &server->options->models[model];
@@ -232,7 +232,7 @@ void route_ollama_tags(struct server *server, struct exchange *x)
     reply_list(server, x, false, write_tag);
 }
 
-/* Never is a date that every reader takes. */
+/* "Never" as a date that every client accepts. */
 static void add_expiry(struct json_writer *w, double seconds)
 {
     char text[40] = "2100-01-01T00:00:00Z";

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all routes of Ollama's API that take a body begin with. */
+/* Shared by all routes of Ollama's API with a body. */
 #ifndef EY_SERVER_OLLAMA_REQUESTS_H
 #define EY_SERVER_OLLAMA_REQUESTS_H
 
 #include "server/api/common/completion.h"
 #include "server/api/ollama/ollama_dialect.h"
 
-/* Parses the body, which names a model. NULL: the exchange is answered. */
+/* Parses the body, which names a model. On an error, answers the exchange and returns NULL. */
 struct completion *ollama_open(struct server *server, struct exchange *x, enum ollama_kind kind);
 
 #endif

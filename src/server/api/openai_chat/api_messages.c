@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of a chat request → ey_message. Text is borrowed from the JSON; what the template would
- * drop without a word is refused here, where the field can be named. */
+/* Reads the messages of a chat request into ey_message. Text is borrowed from the JSON. What the
+ * template would silently drop is refused here, where the error can name the field. */
 #include "server/api/openai_chat/api_messages.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static bool read_detail(const struct api_reading *r, const struct field_path *pa
                           "\"low\", \"high\", \"original\" or \"auto\"", value);
 }
 
-/* An image_url part's object {url, detail}, or the plain string that some clients send. */
+/* Reads an image_url part: an object {url, detail}, or a string as some clients send. */
 static bool read_image_url(const struct api_reading *r, const struct field_path *path,
                            json_object *holder, struct image_ref *ref)
 {
@@ -138,8 +138,8 @@ static bool read_content(const struct api_reading *r, struct image_refs *images,
     return true;
 }
 
-/* Arguments are a string of JSON, which the model is given as it stands; some clients send the
- * object itself. */
+/* Reads arguments: a string of JSON, which the model gets unchanged; some clients send the object
+ * itself. */
 static bool read_arguments(const struct api_reading *r, const struct field_path *path,
                            json_object *value, const char **out)
 {
@@ -183,7 +183,7 @@ static bool read_role(const struct api_reading *r, const struct field_path *mess
                           "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", value);
 }
 
-/* Clients send it under one of two names; the first that has text is it. */
+/* Reads the thought, which clients send under one of two names; the first with text wins. */
 static bool read_past_thought(const struct api_reading *r, const struct field_path *message,
                               json_object *value, ey_message *out)
 {

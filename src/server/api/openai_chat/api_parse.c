@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of chat and completions, and of the routes that count tokens. One table names every
- * field that is known, in the order in which they are read. */
+/* Reads requests of chat, completions and the routes that count tokens. One table lists all known
+ * fields in reading order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static bool read_n(struct api_parser *p, const char *path, json_object *value)
     return true;
 }
 
-/* Candidates that are thrown away are not made; as many as are given back is no question. */
+/* best_of must equal n: discarded candidates are not supported. */
 static bool read_best_of(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
@@ -99,7 +99,7 @@ static bool read_ignore_eos(struct api_parser *p, const char *path, json_object 
     return field_bool(&p->reading, path, value, &p->reading.out->request.ignore_eos);
 }
 
-/* ---- what a reply holds ---- */
+/* ---- contents of a reply ---- */
 
 static bool read_chat_logprobs(struct api_parser *p, const char *path, json_object *value)
 {
@@ -132,7 +132,7 @@ static bool read_echo(struct api_parser *p, const char *path, json_object *value
     return field_bool(&p->reading, path, value, &p->reading.out->echo);
 }
 
-/* A completion of no token is its prompt, echoed. */
+/* max_tokens 0 is only useful with echo. */
 static bool read_completion_tokens(struct api_parser *p, const char *path, json_object *value)
 {
     struct api_request *out = p->reading.out;
@@ -149,7 +149,7 @@ static void ask_prompt_logprobs(ey_request *request, int top)
     request->top_prompt_logprobs = top;
 }
 
-/* In a stream they have no place; 0 is no question there, as in vLLM. */
+/* Refused in streams, unless 0, as in vLLM. */
 static bool read_prompt_logprobs(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -219,7 +219,7 @@ static bool read_parallel_calls(struct api_parser *p, const char *path, json_obj
     return true;
 }
 
-/* ---- what the answer must be ---- */
+/* ---- constraints ---- */
 
 static bool read_response_format(struct api_parser *p, const char *path, json_object *value)
 {
@@ -272,7 +272,7 @@ static bool read_prompt_item(const struct api_reading *r, const char *path, json
            api_fail_value(r->error, path, "%s must not be empty", path);
 }
 
-/* Text, texts, ids, or lists of ids. */
+/* Reads a text, texts, ids, or lists of ids. */
 static bool read_prompt(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -316,7 +316,7 @@ static bool read_tokens(struct api_parser *p, const char *path, json_object *val
 
 /* ---- the rest ---- */
 
-/* Of a prompt that is written out: chat formats write their own. */
+/* Only for raw prompts: chat formats write their own special tokens. */
 static bool read_add_special(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->request.add_bos);
@@ -337,7 +337,7 @@ static bool read_modalities(struct api_parser *p, const char *path, json_object 
 
 /* ---- llama.cpp's names ---- */
 
-/* Its text has no BOS token unless add_special says so. */
+/* llama.cpp adds no BOS token unless add_special is true. */
 static bool read_content_text(struct api_parser *p, const char *path, json_object *value)
 {
     p->reading.out->request.add_bos = false;
@@ -365,10 +365,9 @@ enum {
 };
 enum { ASK = CHAT | TEXT, TALK = CHAT | TOKENIZE, ALL = ASK | TOKENIZE | DETOKENIZE };
 
-/* What is cheap comes before what is long; a
- * field that needs another comes behind it. */
+/* Cheap fields come before large ones; a field that depends on another comes after it. */
 static const struct api_field fields[] = {
-    {"model", ALL, accept_field}, /* it is read already */
+    {"model", ALL, accept_field}, /* read before the others */
     {"stream", ASK, read_stream_flag},
     {"stream_options", ASK, read_stream_options},
     {"n_predict", ASK, read_n_predict},
@@ -493,6 +492,7 @@ bool openai_read(struct api_parser *p)
     if (out->request.n_messages) out->request.parse_special_tokens = false;
     if (out->echo && out->request.top_logprobs >= 0 && !out->request.prompt_logprobs)
         ask_prompt_logprobs(&out->request, out->request.top_logprobs);
-    if (out->kind == API_TOKENIZE) p->format = (struct answer_format){0}; /* it has no answer */
+    if (out->kind == API_TOKENIZE)
+        p->format = (struct answer_format){0}; /* tokenizing has no answer */
     return true;
 }

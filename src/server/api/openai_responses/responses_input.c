@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items → messages. Text is borrowed from the JSON. Items of the assistant that follow one another
- * are one message, and results come in the order of their calls. */
+/* Reads items into messages. Text is borrowed from the JSON. Consecutive items of the assistant
+ * become one message, and results are put in the order of their calls. */
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The items of the previous response and of this one, as if they were one array. */
+/* The items of the previous response and of this request as one sequence. */
 struct input_items {
-    json_object *previous, *input; /* arrays; NULL: none */
+    json_object *previous, *input; /* arrays, or NULL */
     size_t n_previous, n;
-    bool *done; /* results that were read before their turn */
+    bool *done; /* results that were read out of order */
 };
 
 static json_object *item_at(const struct input_items *items, size_t i)
@@ -61,7 +61,7 @@ static bool read_image_detail(const struct api_reading *r, const struct field_pa
                           value);
 }
 
-/* `image_url` is a text; {"url"} as chat has it is taken too. */
+/* `image_url` is a string; chat's {"url"} is accepted, too. */
 static bool read_input_image(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *part)
 {
@@ -140,7 +140,7 @@ static bool read_message_item(struct api_parser *p, struct message_list *list,
                       content_path = field_member(path, "content");
     json_object *role = json_member(item, "role"), *content = json_member(item, "content");
     const ey_message *last = message_list_last(list);
-    if (is_system_item(item)) return true; /* they are read already */
+    if (is_system_item(item)) return true; /* read before */
     if (field_text_is(role, "user"))
         return message_list_begin(r, list, path->text, "user") &&
                read_item_content(p, list, &content_path, content);
@@ -153,7 +153,7 @@ static bool read_message_item(struct api_parser *p, struct message_list *list,
            read_item_content(p, list, &content_path, content);
 }
 
-/* A function's arguments are JSON, a custom tool's input is text. */
+/* Reads a call: a function's arguments are JSON, a custom tool's input is text. */
 static bool read_call_item(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *item)
 {
@@ -183,7 +183,7 @@ static bool read_output_item(struct api_parser *p, struct message_list *list,
 
 /* ---- thoughts ---- */
 
-/* The texts of parts, as they are at `path`, joined by line breaks. */
+/* Joins the texts of the parts at `path` with line breaks. */
 static bool read_thought_parts(struct api_parser *p, const struct field_path *path,
                                json_object *parts, struct buf *out)
 {
@@ -205,7 +205,7 @@ static bool read_thought_parts(struct api_parser *p, const struct field_path *pa
     return true;
 }
 
-/* Ours is the text in base64; another server's cannot be read. */
+/* Our encrypted thoughts are base64 text; those of other servers cannot be read. */
 static void read_encrypted_thought(json_object *value, struct buf *out)
 {
     const char *text = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
@@ -217,7 +217,8 @@ static void read_encrypted_thought(json_object *value, struct buf *out)
     if (got == (int)bytes && utf8_valid(out->data, bytes - padding)) out->size = bytes - padding;
 }
 
-/* Of the assistant's message that comes next: `content`, else `summary`, else what is encrypted. */
+/* Sets the thought of the next assistant message: `content`, else `summary`, else the encrypted
+ * content. */
 static bool read_reasoning_item(struct api_parser *p, struct message_list *list,
                                 const struct field_path *path, json_object *item)
 {
@@ -240,7 +241,7 @@ static bool read_reasoning_item(struct api_parser *p, struct message_list *list,
     return ok;
 }
 
-/* Of tools that run elsewhere: what they said is a result, the rest is passed over. */
+/* Items of tools that run elsewhere: output becomes a result, the rest is ignored. */
 static bool read_foreign_item(struct api_parser *p, struct message_list *list,
                               const struct field_path *path, json_object *item)
 {
@@ -320,7 +321,8 @@ static const char *call_id_of(json_object *item)
     return json_object_is_type(id, json_type_string) ? json_object_get_string(id) : "";
 }
 
-/* The result, of the run that begins at `from`, of the call at `call`. items->n: it has none. */
+/* Finds the result of the call at `call` in the run of results that begins at `from`. Returns
+ * items->n if there is none. */
 static size_t result_of_call(const struct input_items *items, size_t from, size_t call)
 {
     const char *id = call_id_of(item_at(items, call));
@@ -341,7 +343,7 @@ static bool read_item_once(struct api_parser *p, struct message_list *list,
     return read_input_item(p, list, &path, item_at(items, i));
 }
 
-/* Where results begin: those of the calls before them, in the calls' order. */
+/* Reads a run of results in the order of the preceding calls. */
 static bool read_results_in_order(struct api_parser *p, struct message_list *list,
                                   struct input_items *items, size_t from)
 {
@@ -357,7 +359,7 @@ static bool read_results_in_order(struct api_parser *p, struct message_list *lis
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- conversation ---- */
 
 static bool read_system_text(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *content)
@@ -367,7 +369,8 @@ static bool read_system_text(struct api_parser *p, struct message_list *list,
            message_list_add_gap(r, list, path->text) && read_item_content(p, list, path, content);
 }
 
-/* Those between the others go to the front, too: chat templates leave them out elsewhere. */
+/* Moves system messages between others to the front, because chat templates ignore them elsewhere.
+ */
 static bool read_system_texts(struct api_parser *p, struct message_list *list,
                               const struct input_items *items)
 {

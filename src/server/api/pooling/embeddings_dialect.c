@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/embeddings: OpenAI's `input`, vLLM's `messages`, llama.cpp's `content`; the last has an
- * answer of its own. */
+/* POST /v1/embeddings: OpenAI's `input`, vLLM's `messages`, llama.cpp's `content`, which has its
+ * own form of answer. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -12,7 +12,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define MEDIA_MARKER "<__media__>" /* as /props says */
 
-/* How the answer is to look. */
+/* The form of the answer. */
 struct embeddings_form {
     bool base64, llamacpp;
 };
@@ -74,7 +74,7 @@ static bool read_each_input(struct api_parser *p, const struct field_path *path,
     return true;
 }
 
-/* An array of numbers is one prompt; of anything else, an input each. */
+/* An array of numbers is one prompt; an array of anything else has one input per item. */
 static bool read_inputs(struct api_parser *p, json_object *value)
 {
     const struct field_path path = field_root("input");
@@ -91,7 +91,7 @@ static bool has_message_role(json_object *message, const char *role)
     return field_text_is(json_member(message, "role"), role);
 }
 
-/* The system's text is the instruction. */
+/* The system message's text is the instruction. */
 static bool read_instruction_message(struct api_parser *p, const struct field_path *path,
                                      json_object *value)
 {
@@ -112,8 +112,8 @@ static bool read_parts_message(struct api_parser *p, const struct field_path *pa
     return pooling_read_parts(p, path, value, &parts) && pooling_append_parts(p, all, &parts);
 }
 
-/* One input; a last turn of the assistant without words, as vLLM's examples have it, says nothing.
- */
+/* The messages make one input. An empty final turn of the assistant, as in vLLM's examples, is
+ * ignored. */
 static bool read_input_message(struct api_parser *p, const struct field_path *path,
                                json_object *message, struct pooling_parts *all)
 {
@@ -151,8 +151,8 @@ static bool is_blank_byte(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* The text without markers and what is only white space around them; counts the markers. NULL: no
- * memory. */
+/* Removes markers and surrounding whitespace-only text, and counts the markers. Fails with NULL
+ * without memory. */
 static char *text_without_markers(struct arena *arena, const char *text, size_t *n, size_t *markers)
 {
     char *out = arena_alloc(arena, *n + 1);
@@ -185,7 +185,7 @@ static bool add_prompt_text(struct api_parser *p, const char *text, size_t n)
     return pooling_add_input(p, &(struct pooling_parts){.part = copy, .n = 1}, NULL);
 }
 
-/* {prompt_string, multimodal_data}: as many markers as there are images. */
+/* Reads {prompt_string, multimodal_data}, with as many markers as images. */
 static bool add_prompt_object(struct api_parser *p, const struct field_path *path,
                               json_object *value)
 {
@@ -245,7 +245,7 @@ static bool read_llamacpp_content(struct api_parser *p, json_object *value)
 
 enum { BOTH = 1 << EMBEDDINGS_OPENAI | 1 << EMBEDDINGS_LLAMACPP };
 
-/* What is embedded is read behind the table, where the instruction is known. */
+/* The inputs are read after the table's fields, because they need the instruction. */
 static const struct api_field fields[] = {
     {"model", BOTH, accept_field},
     {"encoding_format", BOTH, read_encoding_format},
@@ -259,7 +259,7 @@ static const struct api_field fields[] = {
     {"embed_dtype", BOTH, read_embed_dtype},
     {"endianness", BOTH, read_endianness},
     {"mm_processor_kwargs", BOTH, read_mm_processor},
-    {"add_generation_prompt", BOTH, accept_field}, /* the model's own prompt always */
+    {"add_generation_prompt", BOTH, accept_field}, /* the prompt is always the model's own */
     {"continue_final_message", BOTH, accept_field},
     {"add_special_tokens", BOTH, accept_field},
     {"chat_template", BOTH, accept_field},
@@ -307,7 +307,7 @@ static void write_llamacpp_vectors(struct json_writer *w, const struct api_choic
         json_open_object(w);
         json_add_int(w, "index", choices[i].index);
         json_write_key(w, "embedding");
-        json_open_array(w); /* of one vector: its readers know pooled and not pooled ones */
+        json_open_array(w); /* an array of one vector: clients expect pooled and unpooled forms */
         pooling_write_vector(w, choices[i].pooled.vector, choices[i].pooled.n_vector);
         json_close_array(w);
         json_close_object(w);
