@@ -290,7 +290,7 @@ static bool fail_output_file(const struct checkpoint_writer *writer, const char 
         return ey_fail(e, EY_IO,
                        "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of "
                        "the checkpoint was kept: make room or name a directory on another disk, "
-                       "then run the same again",
+                       "then run the same command again",
                        writer->out, slash, name, (double)writer->bytes / 1e9);
     return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", writer->out, slash, name, strerror(errno));
 }

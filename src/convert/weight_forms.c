@@ -116,7 +116,7 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
     if (narrows && fits_type(w, main_type))
         return (struct weight_plan){FORM_NARROWED, main_type, 0, 0, false, NULL};
     if (is_plain_weight(w)) return plan_as_stored(w);
-    if (!linear) return plan_float32("transformers reads quantized weights only in linear layers");
+    if (!linear) return plan_float32("transformers reads quantized weights of linear layers alone");
     switch (w->dtype) {
     case DTYPE_Q8_0: return plan_codes(8, BLOCK, false, DTYPE_F16);
     case DTYPE_Q4_0: return plan_codes(4, BLOCK, false, DTYPE_F16);
@@ -128,7 +128,7 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
     return plan_float32("compressed-tensors has no form with its scales");
 }
 
-/* Whether all scales are exact in F16, and with `minima` also -zero * scale. */
+/* Whether scales, and with zeros -zero * scale, are halves. */
 static bool scales_are_f16(const struct tensor *w, bool minima)
 {
     uint16_t half;

@@ -38,7 +38,7 @@ bool hub_cache_fail(const char *path, const char *doing, ey_err *e)
     if (errno_is_disk_full())
         return ey_fail(e, EY_IO,
                        "%.300s: the disk is full; make room (eyelet list, eyelet rm) or set "
-                       "HF_HOME to a larger one, then run the same again to go on",
+                       "HF_HOME to a larger one, then run the same command again to resume",
                        path);
     return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, doing, strerror(errno));
 }
@@ -112,7 +112,7 @@ static int lock_blob(const struct hub_model *model, const struct hub_file *file,
     return -1;
 }
 
-/* ---- what is here ---- */
+/* ---- partial files ---- */
 
 static bool has_size(const char *path, uint64_t size)
 {
@@ -219,7 +219,7 @@ void blob_close(struct blob *b)
     b->fd = b->lock = -1;
 }
 
-/* ---- growing ---- */
+/* ---- writing ---- */
 
 bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err *e)
 {
@@ -284,7 +284,7 @@ void blob_record(struct blob *b, double seconds)
         unlink(new_path);
 }
 
-/* ---- the end ---- */
+/* ---- finish ---- */
 
 static bool rename_to_blob(struct blob *b, ey_err *e)
 {

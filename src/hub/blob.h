@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file being downloaded into blobs/: a lock that huggingface_hub honours too, the bytes so far, a
+/* A file being downloaded into blobs/: a lock that huggingface_hub also honors, the bytes so far, a
  * record of their ranges, and the hash.
  *
  * Until complete it is the sparse file blobs/ETAG.eyelet.incomplete, a name that no other tool

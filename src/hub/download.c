@@ -61,7 +61,7 @@ struct download {
     double last_byte, last_progress;
 };
 
-/* ---- what comes ---- */
+/* ---- replies ---- */
 
 static bool check_range(struct download_slot *s, ey_err *e)
 {
@@ -72,14 +72,14 @@ static bool check_range(struct download_slot *s, ey_err *e)
                        r->content_range);
     if (total != s->item->file->size)
         return ey_fail(e, EY_IO,
-                       "%s: it should have %llu bytes and has %llu where the hub keeps it; run the "
-                       "same again later",
+                       "%s: it should have %llu bytes, but the hub's storage has %llu; run the "
+                       "same command again later",
                        s->item->file->name, (unsigned long long)s->item->file->size,
                        (unsigned long long)total);
     if (begin != s->begin || end > s->end)
         return ey_fail(
             e, EY_IO,
-            "%s: bytes %llu-%llu were requested and %llu-%llu came; is a proxy in between?",
+            "%s: bytes %llu-%llu were requested, %llu-%llu received; is a proxy in between?",
             s->item->file->name, (unsigned long long)s->begin, (unsigned long long)s->end - 1,
             (unsigned long long)begin, (unsigned long long)end - 1);
     return true;
@@ -108,7 +108,7 @@ static bool check_reply(struct download_slot *s, ey_err *e)
     if (r->content_encoding[0] && strcmp(r->content_encoding, "identity") != 0)
         return ey_fail(
             e, EY_IO,
-            "%s: it came compressed (%.31s), which was not requested; is a proxy in between?",
+            "%s: received compressed (%.31s), which was not requested; is a proxy in between?",
             s->item->file->name, r->content_encoding);
     return r->status == 206 ? check_range(s, e) : check_whole(s, e);
 }
@@ -118,7 +118,7 @@ static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
     struct download_slot *s = user;
     if (!s->checked && !check_reply(s, e)) return false;
     if (n > s->end - s->at)
-        return ey_fail(e, EY_IO, "%s: more bytes came than were requested; is a proxy in between?",
+        return ey_fail(e, EY_IO, "%s: received more bytes than requested; is a proxy in between?",
                        s->item->file->name);
     if (!blob_write(&s->item->blob, s->at, bytes, n, e)) return false;
     s->at += n;
@@ -126,7 +126,7 @@ static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
     return true;
 }
 
-/* ---- what to ask for next ---- */
+/* ---- assigning ranges ---- */
 
 /* Finds the first bytes that are neither present nor requested, one range at most. */
 static bool next_range(const struct download *d, const struct download_item *item, uint64_t *begin,
@@ -228,7 +228,7 @@ static bool start_ranges(struct download *d, ey_err *e)
     return true;
 }
 
-/* ---- what has ended ---- */
+/* ---- ended transfers ---- */
 
 /* Schedules a retry. Fails if no byte has arrived for too long. */
 static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
@@ -294,9 +294,9 @@ static bool finish_ended(struct download *d, ey_err *e)
 static bool fail_hash_mismatch(const struct download_item *item, const char *found, ey_err *e)
 {
     return ey_fail(e, EY_IO,
-                   "%s: its hash is %s and the hub says %s; nothing of it was kept. Run the same "
-                   "again; when that does not help, something between "
-                   "here and the hub changes files",
+                   "%s: its hash is %s, but the hub says %s; the file was deleted. Run the same "
+                   "command again; if that does not help, something between "
+                   "this machine and the hub changes files",
                    item->file->name, found, item->file->etag);
 }
 
@@ -314,7 +314,7 @@ static bool finish_item(const struct download *d, struct download_item *item, ey
     item->state = ITEM_NEW;
     if (!resumed || item->restarted) return fail_hash_mismatch(item, found, e);
     item->restarted = true;
-    notify(d, "what was here of %s was damaged; downloading it again", item->file->name);
+    notify(d, "the partial download of %s was damaged; downloading it again", item->file->name);
     return true;
 }
 
@@ -393,10 +393,12 @@ static bool download_step(struct download *d, ey_err *e)
     int running;
     bool worked;
     if (report_and_check_stop(d))
-        return ey_fail(e, EY_CANCELLED, "stopped; what came is kept: run the same again to go on");
+        return ey_fail(
+            e, EY_CANCELLED,
+            "stopped; the partial download is kept: run the same command again to resume");
     if (!start_ranges(d, e)) return false;
     if (lib->curl_multi_perform(d->multi, &running) != CURLM_OK)
-        return ey_fail(e, EY_INTERNAL, "libcurl cannot go on");
+        return ey_fail(e, EY_INTERNAL, "libcurl failed");
     if (!finish_ended(d, e) || !hash_all(d, &worked, e)) return false;
     if (!worked && !is_download_done(d))
         lib->curl_multi_poll(d->multi, NULL, 0, milliseconds_to_wait(d), NULL);

@@ -154,7 +154,7 @@ void hub_request_close(struct hub_request *r)
     *r = (struct hub_request){0};
 }
 
-/* ---- where it goes ---- */
+/* ---- redirects ---- */
 
 char *hub_file_url(const struct hub *hub, const struct hub_model *model, const char *file)
 {
@@ -174,12 +174,12 @@ static bool set_hub_url(struct hub_request *r, char *url, ey_err *e)
     r->url = url;
     if (!url) return ey_fail_memory(e, "a URL", 0);
     if (!url_origin(origin, ep->lib, url))
-        return ey_fail(e, EY_IO, "the hub sends us to what is no http(s) URL");
+        return ey_fail(e, EY_IO, "the hub redirects to a URL other than http(s)");
     r->off_origin = strcmp(origin, ep->origin) != 0;
     if (ep->secure && strncmp(origin, "https:", 6) != 0)
         return ey_fail(e, EY_IO,
-                       "the hub sends us to %.200s, which is not encrypted, and that is not "
-                       "followed; does somebody stand between? "
+                       "the hub redirects to %.200s, which is not encrypted; this is not "
+                       "followed. Is something intercepting the connection? "
                        "(HF_ENDPOINT=http://… would allow it)",
                        origin);
     r->reply = (struct hub_response){0};
@@ -237,7 +237,7 @@ enum redirect_result hub_request_follow_redirect(struct hub_request *r, ey_err *
     return set_hub_url(r, strdup(next), e) ? REDIRECT_FOLLOWED : REDIRECT_FAILED;
 }
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 /* Retries on timeouts, rate limits, server and CDN errors, and expired signed URLs. */
 bool hub_request_may_retry(const struct hub_request *r, CURLcode code)
@@ -280,23 +280,25 @@ static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const 
                        "proxy set HTTPS_PROXY",
                        host, problem);
     case CURLE_PEER_FAILED_VERIFICATION:
-        return ey_fail(e, EY_IO,
-                       "%.150s: its certificate is not trusted (%.200s); where a proxy opens TLS, "
-                       "SSL_CERT_FILE names the certificate that it signs with",
-                       host, problem);
+        return ey_fail(
+            e, EY_IO,
+            "%.150s: its certificate is not trusted (%.200s); if a proxy intercepts TLS, "
+            "set SSL_CERT_FILE to the proxy's CA certificate",
+            host, problem);
     case CURLE_SSL_CACERT_BADFILE:
         return ey_fail(
             e, EY_IO,
-            "there are no root certificates to know %.150s by; install the package ca-certificates",
+            "there are no root certificates to verify %.150s; install the package ca-certificates",
             host);
     case CURLE_OPERATION_TIMEDOUT:
         return ey_fail(
-            e, EY_IO, "%s: nothing came from %.150s any more (%.200s); run the same again to go on",
+            e, EY_IO, "%s: no more data from %.150s (%.200s); run the same command again to resume",
             what, host, problem);
     default:
-        return ey_fail(e, EY_IO,
-                       "%s: the connection to %.150s broke (%.200s); run the same again to go on",
-                       what, host, problem);
+        return ey_fail(
+            e, EY_IO,
+            "%s: the connection to %.150s broke (%.200s); run the same command again to resume",
+            what, host, problem);
     }
 }
 
@@ -312,7 +314,7 @@ static bool fail_access_denied(const struct hub_request *r, const char *what, ey
     if (strcmp(reply->error_code, "GatedRepo") == 0)
         return ey_fail(e, EY_IO,
                        "%s is gated, and the account of the token (%s) has no access: accept its "
-                       "terms on its page at %.150s, then run the same again",
+                       "terms on its page at %.150s, then run the same command again",
                        what, ep->token_source, ep->url);
     if (reply->status == 401 && ep->token[0] && strcmp(reply->error_code, "RepoNotFound") != 0)
         return ey_fail(e, EY_IO,
@@ -349,10 +351,11 @@ static bool fail_hub_status(const struct hub_request *r, const char *what, ey_er
     if (reply->status == 429)
         return ey_fail(e, EY_BUSY,
                        "the hub has had too many requests from here; wait some minutes%s, then run "
-                       "the same again",
+                       "the same command again",
                        r->hub->endpoint.token[0] ? "" : " or set HF_TOKEN");
     if (reply->status >= 500)
-        return ey_fail(e, EY_IO, "%s: the hub is unwell (HTTP %d); run the same again later", what,
+        return ey_fail(e, EY_IO,
+                       "%s: the hub is unwell (HTTP %d); run the same command again later", what,
                        reply->status);
     return ey_fail(e, EY_IO, "%s: the hub answers HTTP %d%s%.200s", what, reply->status,
                    reply->error_message[0] ? ": " : "", reply->error_message);

@@ -95,7 +95,7 @@ bool hub_response_metadata(const struct hub_response *r, const char *commit, str
     const char *etag = r->linked_etag[0] ? r->linked_etag : r->etag;
     bool ok = etag_unquote(file->etag, sizeof(file->etag), etag) && is_etag_hash(file->etag);
     if (!ok)
-        return ey_fail(e, EY_IO, "%s: the hub's etag \"%.80s\" is no hash; %s", file->name, etag,
+        return ey_fail(e, EY_IO, "%s: the hub's etag \"%.80s\" is not a hash; %s", file->name, etag,
                        whose);
     if (!read_file_size(r, &file->size))
         return ey_fail(e, EY_IO, "%s: the hub does not say how large it is; %s", file->name, whose);

@@ -261,7 +261,7 @@ static bool check_directory(const struct hub_removal *r, const struct repository
             "%.500s is a link, and eyelet removes nothing behind links; remove it by hand",
             r->directory);
     if (!S_ISDIR(st.st_mode))
-        return ey_fail(e, EY_BAD_REQUEST, "%.500s is no directory", r->directory);
+        return ey_fail(e, EY_BAD_REQUEST, "%.500s is not a directory", r->directory);
     return !is_being_downloaded(r->directory) ||
            ey_fail(e, EY_BUSY, "%s is being downloaded now; stop that first", repository->name);
 }

@@ -101,8 +101,8 @@ static bool add_small_files(struct repo_query *s, ey_err *e)
            (repo_listing_has(&s->listing, "vocab.json") &&
             repo_listing_has(&s->listing, "merges.txt")) ||
            ey_fail(e, EY_BAD_MODEL,
-                   "%s has no tokenizer.json, nor vocab.json with merges.txt; it is what texts are "
-                   "cut into tokens by",
+                   "%s has no tokenizer.json, nor vocab.json with merges.txt, which eyelet needs "
+                   "to tokenize texts",
                    s->what);
 }
 
@@ -216,7 +216,7 @@ static bool add_gguf(struct repo_query *s, ey_err *e)
     return ok;
 }
 
-/* ---- what is here already ---- */
+/* ---- bytes in the cache ---- */
 
 static bool count_missing_bytes(struct hub_model *model, ey_err *e)
 {
@@ -237,7 +237,7 @@ static bool check_repo_name(const struct repository *r, ey_err *e)
 {
     if (!is_hub_repo_name(r->name))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "\"%s\" is no name that the hub allows; it is owner/name, as "
+                       "\"%s\" is not a repository name; it must be owner/name, as "
                        "Qwen/Qwen3-VL-2B-Instruct-FP8",
                        r->name);
     return true;

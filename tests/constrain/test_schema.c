@@ -332,7 +332,7 @@ static void schemas_allow_what_is_valid(void **state)
 static const char *const refused[][2] = {
     {"", "not valid JSON"},
     {"[]", "must be an object or a boolean"},
-    {"{\"type\": \"text\"}", "#/type: \"text\" is no type"},
+    {"{\"type\": \"text\"}", "#/type: \"text\" is not a type"},
     {"{\"type\": []}", "no type is left"},
     {"{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"array\", \"items\": {\"not\": "
      "{}}}}}",

@@ -421,7 +421,7 @@ static void a_full_disk(void **state)
         full_disk_stop();
         if (ok && tries > 8) break;
         if (ok || e.code != EY_IO || !strstr(e.text, "the disk is full") ||
-            !strstr(e.text, "run the same again"))
+            !strstr(e.text, "run the same command again"))
             fail_msg("room %llu: %s", (unsigned long long)room, e.text);
         assert_int_equal(files_of(out), 0);
         assert_int_equal(access(out, F_OK), own_directory ? 0 : -1);

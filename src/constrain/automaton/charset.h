@@ -21,10 +21,10 @@ void charset_clear(struct charset *set);
 void charset_add(struct charset *set, uint32_t lo, uint32_t hi);
 /* Sorts and merges the ranges, and drops surrogates and code points above U+10FFFF. */
 void charset_normalize(struct charset *set);
-/* Replaces the set by its complement, normalised. */
+/* Replaces the set by its complement, normalized. */
 void charset_invert(struct charset *set);
 
-/* Adds edges over code points for one character of a normalised set. */
+/* Adds edges over code points for one character of a normalized set. */
 void nfa_add_charset(struct nfa *nfa, uint32_t from, uint32_t to, const struct charset *set);
 
 enum text_encoding {

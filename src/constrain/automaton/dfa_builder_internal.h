@@ -94,7 +94,7 @@ static inline const struct number_set *dfa_set_at(const struct growing_array *se
     return (const struct number_set *)((const char *)sets->data + (size_t)i * sets->size);
 }
 
-/* Appends an uninitialised element. Returns NULL if c has failed. */
+/* Appends an uninitialized element. Returns NULL if c has failed. */
 void *dfa_push(struct dfa_builder *d, struct growing_array *l);
 void dfa_push_u32(struct dfa_builder *d, struct growing_array *l, uint32_t value);
 /* Counts steps of work. Fails c if there are too many. */

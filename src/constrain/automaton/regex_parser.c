@@ -118,12 +118,12 @@ static bool take_unicode(struct regex_parser *r, uint32_t *c)
         if (*c >= 0xd800 && *c < 0xdc00 && regex_take(r, "\\u")) {
             if (!take_hex(r, 4, &low)) return false;
             if (low < 0xdc00 || low > 0xdfff)
-                return fail_at(r, begin, "half of a surrogate pair is no character");
+                return fail_at(r, begin, "half of a surrogate pair is not a character");
             *c = 0x10000 + ((*c - 0xd800) << 10) + (low - 0xdc00);
         }
     }
     if (*c > 0x10ffff || (*c >= 0xd800 && *c <= 0xdfff))
-        return fail_at(r, begin, "this is no character");
+        return fail_at(r, begin, "this is not a valid character");
     return true;
 }
 
@@ -200,7 +200,7 @@ static bool parse_class(struct regex_parser *r, struct charset *set)
         r->at++;
         if (r->at == r->end) return fail_at(r, begin, "a class is not closed");
         if (!take_class_member(r, set, &hi, &single_hi)) return false;
-        if (!single || !single_hi || lo > hi) return fail_at(r, at, "this range has no order");
+        if (!single || !single_hi || lo > hi) return fail_at(r, at, "this range is reversed");
         charset_add(set, lo, hi);
     }
     if (inverted)
@@ -337,7 +337,7 @@ static bool parse_repeated(struct regex_parser *r, struct frag *out)
     if (!parse_atom(r, out)) return false;
     at = r->at;
     if (!take_quantifier(r, &repeat)) return true;
-    if (repeat.min > repeat.max) return fail_at(r, at, "the bounds of a repeat have no order");
+    if (repeat.min > repeat.max) return fail_at(r, at, "the bounds of a repeat are reversed");
     if (regex_next_is(r, "+"))
         return fail_construct(r, at, (int)(r->at - at) + 1, "possessive repeat");
     regex_take(r, "?"); /* lazy: matches the same texts */
@@ -383,7 +383,7 @@ bool regex_parse(struct nfa *nfa, struct frag *out, const char *pattern, size_t 
     if (!utf8_valid(pattern, n))
         return ey_fail(e, EY_BAD_REQUEST, "the regular expression is not UTF-8");
     bool ok = parse_alternatives(&r, out) && nfa_check(nfa, e);
-    if (ok && r.at < r.end) ok = fail_at(&r, r.at, "a parenthesis closes no group");
+    if (ok && r.at < r.end) ok = fail_at(&r, r.at, "unmatched closing parenthesis");
     charset_finish(&r.set);
     return ok;
 }

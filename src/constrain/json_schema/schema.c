@@ -143,10 +143,11 @@ static bool add_type(struct compiler *c, json_object *name, const char *path, un
     unsigned type = type_named(name);
     *set |= type;
     return type ||
-           compiler_fail(c,
-                         "%s/type: %.60s is no type; there are object, array, string, integer, "
-                         "number, boolean and null",
-                         path, json_object_to_json_string_ext(name, JSON_C_TO_STRING_PLAIN));
+           compiler_fail(
+               c,
+               "%s/type: %.60s is not a type; the types are object, array, string, integer, "
+               "number, boolean and null",
+               path, json_object_to_json_string_ext(name, JSON_C_TO_STRING_PLAIN));
 }
 
 /* Reads the types that `type` and `nullable` allow, `otherwise` if there is no `type`. */

@@ -23,7 +23,7 @@ bool schema_count(struct compiler *c, json_object *schema, const char *path, con
     if (!value) return true;
     double number = is_number(value) ? json_object_get_double(value) : -1;
     if (!(number >= 0) || number != floor(number))
-        return compiler_fail(c, "%s/%s: %.60s is no count", path, key,
+        return compiler_fail(c, "%s/%s: %.60s is not a count", path, key,
                              json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
     *out = number >= EY_MAX_SCHEMA_COUNT ? EY_MAX_SCHEMA_COUNT : (uint32_t)number;
     return true;
@@ -76,7 +76,7 @@ static bool read_number_bound(struct compiler *c, json_object *schema, const cha
     bound->set = given;
     if (!given) return true;
     if (!is_number(given) || !isfinite(json_object_get_double(given)))
-        return compiler_fail(c, "%s/%s: %.60s is no number", path, key,
+        return compiler_fail(c, "%s/%s: %.60s is not a number", path, key,
                              json_object_to_json_string_ext(given, JSON_C_TO_STRING_PLAIN));
     *value = json_object_get_double(given);
     int64_t whole = json_object_get_int64(given);
