@@ -24,7 +24,7 @@ static inline bool checked_add(size_t a, size_t b, size_t *out)
 /* Copies an option struct, whose first member is the size that the calling program was compiled
  * with, to out[size]. Members that an older program lacks become zero. Fails if a newer program
  * sets a member that this version does not know. `least` is the size of the first version, `maker`
- * the function that initialises the struct. */
+ * the function that initializes the struct. */
 static inline bool checked_struct(void *out, size_t size, const void *in, size_t least,
                                   const char *maker, ey_err *e)
 {

@@ -21,7 +21,7 @@ struct mapped_file {
 };
 
 static struct mapped_file files[MAX_FILES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* serialises writers */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* serializes writers */
 
 void mapped_files_add(const void *data, size_t size, const char *path)
 {

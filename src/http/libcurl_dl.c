@@ -40,7 +40,7 @@ static void libcurl_open(void)
                 "libcurl (Fedora) or curl (Arch)");
     else if (libcurl_look_up(handle, &problem) &&
              library.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        ey_fail(&problem, EY_IO, "libcurl could not be initialised");
+        ey_fail(&problem, EY_IO, "libcurl could not be initialized");
 }
 
 const struct libcurl *libcurl_load(ey_err *e)

@@ -40,7 +40,7 @@ struct libcurl {
 #undef LIBCURL_FIELD
 };
 
-/* Returns the library, which the first call of any thread loads and initialises. Returns NULL with
+/* Returns the library, which the first call of any thread loads and initializes. Returns NULL with
  * a message that names its package if it is missing. */
 const struct libcurl *libcurl_load(ey_err *e);
 

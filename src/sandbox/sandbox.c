@@ -85,7 +85,7 @@ static bool fail_job_killed(const struct sandbox_job *job, int status, ey_err *e
     if (signal == SIGXCPU) return fail_job_time(job, e);
     if (signal == SIGXFSZ) return ey_fail(e, EY_BAD_IMAGE, "it decodes to more than is allowed");
     if (signal == SIGSYS)
-        return ey_fail(e, EY_BAD_IMAGE, "the decoder did what no decoder may, and was killed");
+        return ey_fail(e, EY_BAD_IMAGE, "the decoder made a forbidden system call and was killed");
     if (signal) return ey_fail(e, EY_BAD_IMAGE, "the decoder crashed on it (signal %d)", signal);
     return ey_fail(e, EY_BAD_IMAGE, "the decoder ended without a word (status %d)", status);
 }

@@ -25,7 +25,7 @@ enum sandbox_decoder {
     SANDBOX_AVIF = 2,
     SANDBOX_WEBP_RGB = 4,
     SANDBOX_WEBP_RGBA = 5,
-    SANDBOX_TIFF = 6 /* four channels, colours multiplied by alpha, not turned */
+    SANDBOX_TIFF = 6 /* four channels, colors multiplied by alpha, not turned */
 };
 
 /* A decoded image in sealed memory, which cannot change any more. */

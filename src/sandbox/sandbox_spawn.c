@@ -157,7 +157,7 @@ static bool child_is_ready(const struct sandbox_child *child, ey_err *e)
 {
     struct pollfd poll_for = {.fd = child->socket, .events = POLLIN};
     uint8_t bytes[REPLY_MESSAGE_BYTES];
-    struct reply_message reply = {.text = "it ended at once"};
+    struct reply_message reply = {.text = "it exited immediately"};
     int ready;
     do
         ready = poll(&poll_for, 1, START_MS);

@@ -94,7 +94,7 @@ static int32_t added_trie_longest(const struct added_trie *trie, const char *tex
     return found;
 }
 
-/* ---- neighbours ---- */
+/* ---- neighbors ---- */
 
 static bool is_white_space(uint32_t cp)
 {

@@ -6,12 +6,12 @@
 #include "tokenizer/tok_vocab.h"
 
 struct added_token {
-    char *content; /* owned; normalised if in_normalized */
+    char *content; /* owned; normalized if in_normalized */
     uint32_t n;
     int32_t id;
     bool left_strip, right_strip; /* also takes adjacent white space */
     bool single_word;             /* matches only between non-word characters */
-    bool in_normalized;           /* matched in the normalised text, not in the original */
+    bool in_normalized;           /* matched in the normalized text, not in the original */
 };
 
 /* A byte trie over some of the tokens. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to ids: repair UTF-8, split at added tokens, normalise, split at added tokens again,
+/* Text to ids: repair UTF-8, split at added tokens, normalize, split at added tokens again,
  * pre-tokenise, merge. */
 #include "base/limits.h"
 #include "base/processors.h"

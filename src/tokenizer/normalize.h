@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text normalisation: UTF-8 repair, NFC and SentencePiece's spaces. */
+/* Text normalization: UTF-8 repair, NFC and SentencePiece's spaces. */
 #ifndef EY_TOKENIZER_NORMALIZE_H
 #define EY_TOKENIZER_NORMALIZE_H
 

@@ -27,7 +27,7 @@ struct pretok_scan {
     bool exhausted;                /* no more matches */
 };
 
-/* Initialises a scan, one per thread, for any number of segments. */
+/* Initializes a scan, one per thread, for any number of segments. */
 bool pretok_scan_init(struct pretok_scan *s, const struct pretok *p, ey_err *e);
 void pretok_scan_finish(struct pretok_scan *s);
 void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n);

@@ -226,7 +226,7 @@ static bool put_added(struct loading *l, int64_t id, const char *content, size_t
     return true;
 }
 
-/* A token matched in normalised text is normalised itself, as in the reference. */
+/* A token matched in normalized text is normalized itself, as in the reference. */
 static bool copy_content(const struct loading *l, struct added_token *added, const char *content,
                          size_t n)
 {

@@ -29,7 +29,7 @@ struct tokenizer {
     int32_t bos_id; /* put before a prompt, or -1 */
 };
 
-/* Appends the normalised text. For SentencePiece, U+2581 becomes a space, as it does in tokens. */
+/* Appends the normalized text. For SentencePiece, U+2581 becomes a space, as it does in tokens. */
 bool tok_normalize(const struct tokenizer *tok, struct buf *out, const char *text, size_t n);
 /* Quick check: true only if tok_normalize() would change nothing. */
 bool tok_normal_quick_check(const struct tokenizer *tok, const char *text, size_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first page of a TIFF file to a bitmap of four channels, colours multiplied by alpha, by
+/* The first page of a TIFF file to a bitmap of four channels, colors multiplied by alpha, by
  * libtiff. It is not turned: the file's orientation is the caller's affair. */
 #ifndef EY_SANDBOX_LIBTIFF_DECODE_H
 #define EY_SANDBOX_LIBTIFF_DECODE_H
