@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GEMM of FP8 activations and FP8 weights (gemm_w8a8_sm89.cu): its one tile, and how they are
- * launched. C for the host, C++ for the kernels.
+/* The GEMM of FP8 activations and FP8 weights (gemm_w8a8_sm89.cu): its one tile, and the launches.
+ * C for the host, C++ for the kernels.
  *
- * A tile is 128 rows of w and 128 tokens, of 2 x 2 warps of 64 each. Two blocks of threads fit an
- * SM of 100 KB to the byte. */
+ * A tile is 128 rows of w and 128 tokens, computed by 2 x 2 warps of 64 each. Two blocks of threads
+ * fit an SM of 100 KB to the byte. */
 #ifndef EY_CUDA_GEMM_W8A8_LAUNCH_H
 #define EY_CUDA_GEMM_W8A8_LAUNCH_H
 
 #include "kernels/cuda/matmul/gemm_launch.h"
 
 enum {
-    GEMM_W8A8_TILE = 128, /* of a tile */
+    GEMM_W8A8_TILE = 128, /* rows and tokens of a tile */
     GEMM_W8A8_THREADS = 128,
-    GEMM_W8A8_STAGES = 3,                                    /* of 64 columns … */
-    GEMM_W8A8_STAGE_BYTES = 2 * GEMM_W8A8_TILE * PACK_BYTES, /* … of w, and of x */
+    GEMM_W8A8_STAGES = 3,                                    /* of 64 columns */
+    GEMM_W8A8_STAGE_BYTES = 2 * GEMM_W8A8_TILE * PACK_BYTES, /* bytes of w and of x */
     GEMM_W8A8_SCALES_AT = GEMM_W8A8_STAGES *
-                          GEMM_W8A8_STAGE_BYTES, /* where x's scales lie behind them: of the block
-                                  of columns at hand, and of the next */
+                          GEMM_W8A8_STAGE_BYTES, /* offset of x's scales: of the current block of
+                                                    columns, and of the next */
     GEMM_W8A8_SCALE_BYTES = GEMM_W8A8_TILE * (int)sizeof(float),
     GEMM_W8A8_SHARED = GEMM_W8A8_SCALES_AT + 2 * GEMM_W8A8_SCALE_BYTES,
     QUANTIZE_ROWS_THREADS = 256,

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMM with FP8 weights and FP8 activations (W8A8), for matrix units that take both (compute
  * capability 8.9 and later; 9.0 has the instruction but no unit for it). Activations are quantized
- * by rows and blocks of SCALE_BLOCK columns, which is the scheme that block-FP8 checkpoints are
- * made for.
+ * by rows and blocks of SCALE_BLOCK columns, the scheme for which block-FP8 checkpoints are made.
  *
- * Weights are the left operand. A lane's 16 bytes of a packed chunk, and as many of a token, serve
- * two steps of the matrix unit as they are: it does not mind in which order columns are summed up
- * as long as both operands have the same. Its sums keep few bits, so they begin anew with each
- * chunk of 64 columns and are added up in float32, times the scales of both operands. */
+ * Weights are the left operand. A lane's 16 bytes of a packed chunk, and as many of a token, are
+ * used unconverted by two steps of the matrix unit: the order of summed columns does not matter as
+ * long as both operands have the same. Its sums keep few bits, so they restart with each chunk of
+ * 64 columns and are added up in float32, times the scales of both operands. */
 #include "kernels/cuda/matmul/gemm_common.cuh"
 #include "kernels/cuda/matmul/gemm_w8a8_launch.h"
 
@@ -20,11 +19,10 @@ EY_KERNEL(quantize_rows, struct quantize_rows_args, QUANTIZE_ROWS_THREADS, 4)
     const int row = (int)(at / blocks), block = (int)(at % blocks),
               column = block * SCALE_BLOCK + lane_index() * 4;
     uint2 pairs = make_uint2(0, 0);
-    uint32_t size = 0, quantized = 0; /* numbers without their signs are in the order of their bits,
-                                     and NaN is the largest */
+    uint32_t size = 0, quantized = 0; /* magnitudes sort like their bits, and NaN is the largest */
     wait_for_previous();
     let_next_start();
-    if (row >= a.n) return; /* a whole warp */
+    if (row >= a.n) return; /* returns whole warps */
     if (column < a.k) pairs = *(const uint2 *)(a.x + (int64_t)row * a.k + column);
     const float v[4] = {bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y),
                         bf16_high(pairs.y)};
@@ -53,7 +51,7 @@ struct w8a8_shape {
         warp_tokens = 64,
         m_tiles = 4,
         n_tiles = 8,
-        n_at_once = 4, /* tiles of tokens whose MMAs are under way at the same time */
+        n_at_once = 4, /* tiles of tokens whose MMAs are in flight together */
         w_bytes = rows * PACK_BYTES,
         staged_row = warp_rows + 4,
         staged_tokens = 32,
@@ -62,11 +60,11 @@ struct w8a8_shape {
 };
 typedef struct w8a8_shape S;
 
-/* What a thread brings of each stage: 16 bytes of every second block of rows, and of every 32nd
- * token. What lies beyond the last is as in gemm.cu. */
+/* A thread's part of each stage: 16 bytes of every second block of rows, and of every 32nd token.
+ * Elements beyond the last are treated as in gemm.cu. */
 struct w8a8_share {
     const uint8_t *w, *x;
-    int w_to, x_to; /* in a stage */
+    int w_to, x_to; /* offsets in a stage */
     int column;
 };
 
@@ -75,7 +73,7 @@ EY_DEVICE struct w8a8_share w8a8_find_share(const struct matmul_args &a, const s
     const int thread = (int)threadIdx.x, unit = thread % 64, token = thread / 4;
     struct w8a8_share s;
     s.w = (thread / 64 ? p.w[1] : p.w[0]) +
-          unit * 16; /* gate and up take turns, and so do the threads' halves */
+          unit * 16; /* gate and up alternate, as do the threads' halves */
     s.w_to = thread / 64 * PACK_CHUNK + unit * 16;
     s.column = thread % 4 * 16;
     s.x = (const uint8_t *)a.x + (int64_t)(p.first_token + token) * a.ldx + s.column;
@@ -95,7 +93,7 @@ EY_DEVICE void w8a8_copy_weights(const struct gemm_place &p, const struct w8a8_s
     }
 }
 
-/* With the first chunk of a block of columns its scales come too. */
+/* Loads x; the first chunk of a block of columns also loads its scales. */
 EY_DEVICE void w8a8_copy_x(const struct w8a8_args &a, const struct gemm_place &p,
                            const struct w8a8_share &s, unsigned char *shared, int stage, int chunk)
 {
@@ -115,7 +113,7 @@ EY_DEVICE void w8a8_copy_x(const struct w8a8_args &a, const struct gemm_place &p
                    quad < a.matmul.n ? 16 : 0);
 }
 
-/* Quantized values of 16 rows, as left operands of two steps. */
+/* Loads quantized values of 16 rows as left operands of two steps. */
 EY_DEVICE void w8a8_load_rows(uint32_t left[2][4], const unsigned char *chunk)
 {
 #pragma unroll
@@ -128,7 +126,7 @@ EY_DEVICE void w8a8_load_rows(uint32_t left[2][4], const unsigned char *chunk)
     }
 }
 
-/* The warp's MMAs of a chunk, times the scales: w's of gate and up by turns, and x's of this
+/* Adds the warp's MMAs of a chunk times the scales: w's of gate and up alternately, and x's of this
  * lane's two tokens in each tile of 8. */
 EY_DEVICE void w8a8_add_chunk(float sum[S::m_tiles][S::n_tiles][4], const unsigned char *w,
                               const unsigned char *x, const float *x_scale, const float w_scale[2])
@@ -175,7 +173,7 @@ EY_KERNEL(gemm_w8a8, struct w8a8_args, GEMM_W8A8_THREADS, 2)
     const int block_of_warp = p.first_block + row_warp * S::m_tiles / (p.paired ? 2 : 1),
               first_token = p.first_token + token_warp * S::warp_tokens;
     const bool has_work = block_of_warp < p.blocks &&
-                          first_token < a.matmul.n; /* the others still bring their share */
+                          first_token < a.matmul.n; /* the others still load their part */
     const int64_t scale_row =
         (int64_t)(min(block_of_warp, p.blocks - 1) * PACK_ROWS / SCALE_BLOCK) * scale_blocks;
     float sum[S::m_tiles][S::n_tiles][4], w_scale[2] = {0, 0};
@@ -183,7 +181,7 @@ EY_KERNEL(gemm_w8a8, struct w8a8_args, GEMM_W8A8_THREADS, 2)
     let_next_start();
 #pragma unroll
     for (int i = 0; i < GEMM_W8A8_STAGES - 1;
-         i++) /* weights before the kernel that makes x has ended */
+         i++) /* weights, before the kernel that makes x has ended */
         if (i < p.n_chunks) w8a8_copy_weights(p, share, shared, i, i);
     wait_for_previous();
 #pragma unroll
@@ -201,7 +199,7 @@ EY_KERNEL(gemm_w8a8, struct w8a8_args, GEMM_W8A8_THREADS, 2)
             w_scale[1] = __ldg(p.scale[1] + scale_row + q / 2);
         }
         copy_wait<GEMM_W8A8_STAGES - 2>();
-        __syncthreads(); /* the chunk has come, and nobody reads the one before it any more */
+        __syncthreads(); /* the chunk has arrived, and nobody reads the previous one any more */
         if (next < p.n_chunks) {
             w8a8_copy_weights(p, share, shared, free_stage, next);
             w8a8_copy_x(a, p, share, shared, free_stage, next);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM (many tokens) on GPUs of compute capability 9.0, whose matrix unit gives its full rate to
- * warpgroups alone (wgmma.cuh).
+/* GEMM (many tokens) on GPUs of compute capability 9.0, whose matrix unit reaches its full rate
+ * only with warpgroups (wgmma.cuh).
  *
- * A tile is 128·m_tiles rows of w, half of them each of two warpgroups, and up to 256 tokens.
+ * A tile is 128·m_tiles rows of w, half of them for each of two warpgroups, and up to 256 tokens.
  * Weights are the left operand, from registers, so that FP8 can be converted on the way; tokens are
- * the right one, from shared memory. Both come through a ring of stages of 64 columns each, four
- * steps of the matrix unit. While it works on two steps the warps make the left operands of the
+ * the right one, from shared memory. Both pass through a ring of stages of 64 columns each, four
+ * steps of the matrix unit. While it works on two steps, the warps prepare the left operands of the
  * next two. */
 #include "kernels/cuda/matmul/gemm_common.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
@@ -13,25 +13,25 @@
 template <int dtype_, int m_tiles_, int n_tiles_, int stages_> struct sm90_shape {
     enum {
         fp8 = dtype_ == K_FP8,
-        m_tiles = m_tiles_, /* of 64 rows, of a warpgroup */
+        m_tiles = m_tiles_, /* tiles of 64 rows of a warpgroup */
         n_tiles = n_tiles_,
         stages = stages_,
         threads = GEMM_SM90_THREADS,
         rows = 128 * m_tiles,
         tokens = 8 * n_tiles,
-        chunks = fp8 ? 1 : 2, /* packed ones, side by side in a stage */
+        chunks = fp8 ? 1 : 2, /* packed chunks side by side in a stage */
         w_bytes = rows / PACK_ROWS * chunks * PACK_CHUNK,
         stage_bytes = w_bytes + tokens * 128,
-        w_pieces = w_bytes / 16 / threads, /* of 16 bytes, of a thread, in a stage */
+        w_pieces = w_bytes / 16 / threads, /* 16-byte pieces of a thread in a stage */
         x_pieces = (tokens * 8 + threads - 1) / threads,
         pieces = w_pieces + x_pieces,
         at_once = 2, /* steps of 16 columns in a group */
         groups = 4 / at_once,
-        /* results are staged all at once */
+        /* all results are staged together */
         warp_rows = rows,
         warp_tokens = tokens,
         staged_row = rows + 4,
-        adds_in_memory = 1, /* reading it first would take as long as a stage or two */
+        adds_in_memory = 1, /* reading y first would take as long as a stage or two */
     };
 };
 
@@ -45,7 +45,7 @@ EY_DEVICE int sm90_w_offset(int unit)
     return ((unit & ~3) | ((unit ^ unit >> 3) & 3)) * 16;
 }
 
-/* In whole blocks of scales. */
+/* Returns the number of stages, in whole blocks of scales. */
 EY_DEVICE int sm90_stages(const struct matmul_args &a)
 {
     return (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK * 2;
@@ -59,9 +59,9 @@ EY_DEVICE int sm90_stages(const struct matmul_args &a)
  * it.) Columns beyond the last are zeros. */
 struct sm90_share {
     const unsigned char *w, *x;
-    unsigned char *w_to, *x_to; /* in the first stage */
+    unsigned char *w_to, *x_to; /* addresses in the first stage */
     int chunk, column;          /* of the first stage */
-    int tokens;                 /* from its first one on */
+    int tokens;                 /* tokens from its first one on */
 };
 
 template <class S> struct piece_offsets {
@@ -97,8 +97,8 @@ EY_DEVICE struct sm90_share sm90_find_share(const struct matmul_args &a, const s
     return share;
 }
 
-/* The thread's pieces first .. end-1 of stage q, where there is one, into the ring's place `to`
- * bytes on. Without branches, among which the compiler would not leave MMAs under way. */
+/* Prefetches the thread's pieces first .. end-1 of stage q, if it exists, to the ring at offset
+ * `to`. Without branches, across which the compiler would not keep MMAs in flight. */
 template <class S>
 EY_DEVICE void copy_pieces(const struct matmul_args &a, const struct gemm_place &p,
                            const struct sm90_share &share, const struct piece_offsets<S> &offsets,
@@ -125,9 +125,9 @@ EY_DEVICE void copy_pieces(const struct matmul_args &a, const struct gemm_place 
 
 /* ---- shared → registers ---- */
 
-/* What a lane loads of 16 rows for one step of 16 columns. FP8: two neighbouring quantized values
- * each, columns in their natural order, as the tokens have them; of rows 0..7 and 8..15, of the
- * first 8 columns and the next. BF16: left operands. */
+/* A lane's loads of 16 rows for one step of 16 columns. FP8: two adjacent quantized values each,
+ * columns in their natural order, as for the tokens: of rows 0..7 and 8..15, of the first 8 columns
+ * and the next. BF16: left operands. */
 template <class S>
 EY_DEVICE void sm90_load_step(uint32_t raw[4], const unsigned char *block, int step)
 {
@@ -143,7 +143,7 @@ EY_DEVICE void sm90_load_step(uint32_t raw[4], const unsigned char *block, int s
     }
 }
 
-/* The eager steps from `step` on, of the stage at `from`. */
+/* Loads the operands of a group of steps from `step` on, of the stage at `from`. */
 template <class S>
 EY_DEVICE void load_group(uint32_t raw[S::at_once][S::m_tiles][4],
                           const unsigned char *const w[S::m_tiles], int from, int step)
@@ -197,17 +197,17 @@ template <class S> EY_DEVICE void sm90_rescale(float sum[S::m_tiles][S::n_tiles]
     pin_sums<S>(sum);
 }
 
-/* A warp's m-th block of 16 rows in the tile. */
+/* Returns a warp's m-th block of 16 rows in the tile. */
 template <class S> EY_DEVICE int sm90_row_block(int m)
 {
     int warp = warp_index();
     return (warp / 4 * S::m_tiles + m) * 4 + warp % 4;
 }
 
-/* Group after group of steps: its left operands are made of what was loaded meanwhile, those of the
- * next group are loaded, and its MMAs begun; until then those of the group before were under
- * way. For a stage's last group the next stage must have come; the place of the one before is free
- * then, and its new pieces are prefetched during a stage's time, a part in each group. */
+/* Runs a group of steps: makes its left operands from values loaded before, loads those of the next
+ * group, and starts its MMAs, while those of the previous group are in flight. For a stage's last
+ * group the next stage must have arrived; the previous stage's buffer is free then, and its new
+ * pieces are prefetched during a stage's time, a part in each group. */
 template <class S>
 EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct matmul_args &a,
                              const struct gemm_place &p, const struct sm90_share &share,
@@ -224,7 +224,7 @@ EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct 
 #pragma unroll
     for (int m = 0; m < S::m_tiles; m++)
         w[m] = ring + sm90_row_block<S>(m) * S::chunks * PACK_CHUNK;
-    if (S::fp8) { /* one row of scales: a warpgroup's rows of one matrix are never of two */
+    if (S::fp8) { /* one row of scales: a warpgroup's rows of one matrix share their scale row */
         int block = p.first_block + (p.paired ? 0 : sm90_row_block<S>(0));
         scale_row = (warp_index() % 2 ? p.scale[1] : p.scale[0]) +
                     (int64_t)(min(block, p.blocks - 1) * PACK_ROWS / SCALE_BLOCK) * scale_blocks;
@@ -273,8 +273,8 @@ EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct 
                         wgmma(sum[m], left[step][m], wgmma_further(tokens, step),
                               pair || half || step);
                 wgmma_commit();
-                wgmma_wait<1>(); /* right here: the compiler would leave nothing under way otherwise
-                                  */
+                wgmma_wait<1>(); /* exactly here: otherwise the compiler would keep nothing in
+                                    flight */
                 copy_pieces<S>(a, p, share, offsets, to, filling, part * S::pieces / S::groups,
                                (part + 1) * S::pieces / S::groups);
                 if (group == S::groups - 2) copy_commit();
@@ -286,7 +286,7 @@ EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct 
     if (S::fp8) sm90_rescale<S>(sum, scale.current);
 }
 
-/* Turned: a token's rows become neighbours. */
+/* Stores sums transposed: a token's rows become adjacent. */
 template <class S>
 EY_DEVICE void stage_sums(float *staged, const float sum[S::m_tiles][S::n_tiles][4])
 {
@@ -309,7 +309,7 @@ template <class S> EY_DEVICE void gemm_sm90(const struct matmul_args &a, unsigne
     const struct sm90_share share = sm90_find_share<S>(a, p, shared, &offsets);
 
     let_next_start();
-    /* the first stages: their weights before the kernel that makes x has ended */
+    /* the first stages; their weights before the kernel that makes x has ended */
 #pragma unroll
     for (int i = 0; i < S::stages - 1; i++)
         copy_pieces<S>(a, p, share, offsets, i * S::stage_bytes, i, 0, S::w_pieces);

@@ -20,8 +20,8 @@
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
-/* A lane's share of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES:
- * of 8 columns that a chunk has. */
+/* A lane's part of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES:
+ * pieces of 8 columns in a chunk. */
 template <int dtype> struct gemv_lane {
     enum {
         WORDS = dtype == K_BF16   ? 4
@@ -35,12 +35,12 @@ template <int dtype> struct gemv_lane {
 
 /* ---- weights ---- */
 
-/* Where a warp reads: its lanes' places in chunk 0 of a row block, and that row block's scales. */
+/* A warp's source: its lanes' addresses in chunk 0 of a row block, and that row block's scales. */
 struct gemv_source {
     const unsigned char *data;
     const float *scale;
     const uint32_t *scale_zero; /* int4: of the lane's rows and columns */
-    int scale_zero_words;       /* from chunk to chunk */
+    int scale_zero_words;       /* words from chunk to chunk */
     bool wide;
     float global_scale;
 };
@@ -70,7 +70,7 @@ EY_DEVICE void find_sources(struct gemv_source s[tiles], const struct matmul_arg
     }
 }
 
-/* A lane's part of one chunk: of rows g and g + 8. */
+/* A lane's part of one chunk: rows g and g + 8. */
 struct gemv_chunk {
     uint4 half[2];
     uint2 scale_zero; /* int4: of both rows */
@@ -85,8 +85,8 @@ EY_DEVICE void load_chunk(struct gemv_chunk &c, const struct gemv_source &from, 
     c.half[1] = load_weight(from.data + (int64_t)number * PACK_CHUNK + PACK_CHUNK / 2);
 }
 
-/* The scales of all chunks that a warp holds, first, first + stride .., one a lane: lane tiles·d +
- * i has that of chunk d of tile i. */
+/* Loads the scales of all chunks that a warp holds, first, first + stride .., one per lane: lane
+ * tiles·d + i has that of chunk d of tile i. */
 template <int dtype, int tiles>
 EY_DEVICE float load_scales(const struct gemv_source from[tiles], int depth, int first, int stride,
                             int n_chunks)
@@ -98,7 +98,8 @@ EY_DEVICE float load_scales(const struct gemv_source from[tiles], int depth, int
     return scale[number * PACK_BYTES / SCALE_BLOCK];
 }
 
-/* Eight quantized values: four float16 pairs. 1024 + v is a float16 whose last bits are v. */
+/* Converts eight quantized values to four float16 pairs. 1024 + v is a float16 whose last bits are
+ * v. */
 EY_DEVICE void int4_f16_pairs(uint32_t out[4], uint32_t quantized, uint32_t scale_zero)
 {
     const uint32_t scale = (scale_zero & 0xffffu) * 0x10001u,
@@ -133,12 +134,12 @@ EY_DEVICE void gemv_weight_pairs(uint32_t out[gemv_lane<dtype>::WORDS], const st
 template <int dtype>
 EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int item, int token, int piece)
 {
-    enum { EACH = gemv_lane<dtype>::PIECES / 4 }; /* of a lane */
+    enum { EACH = gemv_lane<dtype>::PIECES / 4 }; /* pieces of a lane */
     int place = dtype == K_BF16 ? piece : (((piece % EACH) ^ (token & 1)) << 2) + piece / EACH;
     return x + (item * gemv_lane<dtype>::PIECES + place) * 16;
 }
 
-/* Columns in the order of int4_f16_pairs(). */
+/* Returns the columns in the order of int4_f16_pairs(). */
 EY_DEVICE struct float8 beside_four_on(const struct float8 &e)
 {
     struct float8 out = {{e.v[0], e.v[4], e.v[1], e.v[5], e.v[2], e.v[6], e.v[3], e.v[7]}};
@@ -167,11 +168,11 @@ struct gemv_stage {
     int first, stride, count;
 };
 
-/* What a lane brings: 8 columns of one chunk and token. Pieces lie in the order [token, chunk,
- * place in the chunk]; a warp brings 32 at a time. */
+/* A lane's load: 8 columns of one chunk and token. Pieces have the order [token, chunk, place in
+ * the chunk]; a warp loads 32 at a time. */
 struct gemv_piece {
     int item; /* token and chunk */
-    int at;   /* in x; -1: not there */
+    int at;   /* offset in x; -1 if it does not exist */
 };
 
 EY_DEVICE int gemv_piece_token(const struct gemv_piece &p, const struct matmul_args &a)
@@ -230,8 +231,8 @@ EY_DEVICE void gemv_store_piece(const struct gemv_staged_x &s, const struct matm
     if (rms) s.squares[chunk * a.n + token] = squares;
 }
 
-/* Brings the chunks' x for all tokens. The lane's first piece is on its way; then the next is while
- * one is worked on. */
+/* Stages the chunks' x for all tokens. The lane's first piece is already in flight; each next piece
+ * is loaded while one is processed. */
 template <int dtype, int groups, bool rms>
 EY_DEVICE void gemv_stage_x(const struct gemv_staged_x &staged, const struct matmul_args &a,
                             const struct gemv_stage &s, struct gemv_piece p,
@@ -241,7 +242,7 @@ EY_DEVICE void gemv_stage_x(const struct gemv_staged_x &staged, const struct mat
     const int items = a.n << a.layout.log_ahead;
     struct raw_piece<rms> next_raw = raw;
     struct gemv_piece next = p;
-    __syncwarp(); /* all have read what was there */
+    __syncwarp(); /* all lanes have read the old contents */
 #pragma unroll 1
     for (int item = ITEMS;; item += ITEMS) {
         if (item < items) {
@@ -256,7 +257,8 @@ EY_DEVICE void gemv_stage_x(const struct gemv_staged_x &staged, const struct mat
     __syncwarp();
 }
 
-/* Lane i < n: `sum` and the squares of token i in the staged chunks, one after the other. */
+/* Lane i < n returns `sum` plus the squares of token i in the staged chunks, added one after the
+ * other. */
 EY_DEVICE float gemv_add_squares(const struct gemv_staged_x &s, float sum, int count, int n)
 {
     for (int c = 0; c < count && lane_index() < n; c++)
@@ -266,7 +268,7 @@ EY_DEVICE float gemv_add_squares(const struct gemv_staged_x &s, float sum, int c
 
 /* ---- matmul ---- */
 
-/* A lane's columns of x of one token. */
+/* Loads a lane's columns of x of one token. */
 template <int dtype>
 EY_DEVICE void gemv_read_x(uint32_t x[gemv_lane<dtype>::WORDS], const struct gemv_staged_x &s,
                            int item, int token, bool there)
@@ -283,8 +285,8 @@ EY_DEVICE void gemv_read_x(uint32_t x[gemv_lane<dtype>::WORDS], const struct gem
     }
 }
 
-/* sum[groups][4] += (a chunk's rows) · x. `place`: of the chunk among the staged. Columns of tokens
- * that are not there may be anything. */
+/* sum[groups][4] += (a chunk's rows) · x. `place`: index of the chunk among the staged ones.
+ * Columns of missing tokens may be anything. */
 template <int dtype, int groups>
 EY_DEVICE void gemv_multiply_chunk(float sum[groups][4], const struct gemv_chunk &c,
                                    float chunk_scale, bool wide, const struct gemv_staged_x &s,
@@ -330,16 +332,16 @@ EY_DEVICE float gemv_silu(float v)
 
 /* ---- results ---- */
 
-/* What y holds before: loaded early, since it is needed last. */
+/* Loads the old value of y early, since it is needed last. */
 EY_DEVICE float value_before(const struct matmul_args &a, const struct row_block &b,
                              const struct gemv_output &p)
 {
     return p.there ? load_fresh_float((const float *)a.segment[b.segment].y + p.at) : 0.0f;
 }
 
-/* Where the block's warps leave what they add up. */
+/* The block's sums to be reduced. */
 struct gemv_reduction {
-    const float *sums;    /* the first warp's */
+    const float *sums;    /* of the first warp */
     const float *squares; /* [warps, n] */
 };
 
@@ -398,9 +400,9 @@ EY_DEVICE void gemv_block(const struct matmul_args &a)
     }
     float scales = load_scales<dtype, TILES>(from, DEPTH, warp, warps, n_chunks),
           next_scales = scales;
-    __syncwarp(); /* the loads shall not be put off */
+    __syncwarp(); /* keeps the loads from being delayed */
 
-    /* all that can be known before the kernel before has ended */
+    /* everything that does not depend on the previous kernel */
     unsigned char *warp_shared = shared + warp * l.warp_bytes;
     float *sums = (float *)warp_shared, *shared_squares = (float *)(shared + warps * l.warp_bytes),
           squares = 0;
@@ -458,7 +460,7 @@ EY_DEVICE void gemv_block(const struct matmul_args &a)
         scales = next_scales;
     }
 
-    __syncwarp(); /* the sums lie over x */
+    __syncwarp(); /* the sums overwrite x */
 #pragma unroll
     for (int i = 0; i < TILES; i++)
         share_sums<groups>(sums + i * 8 * groups * GEMV_TOKEN_FLOATS, sum[i], a.n);
@@ -471,8 +473,8 @@ EY_DEVICE void gemv_block(const struct matmul_args &a)
     }
 }
 
-/* Registers that a thread may have: more blocks on an SM at once, and room for those of the next
- * kernel, or more weights on the way. */
+/* Registers of a thread: a trade-off of more blocks per SM, and room for the next kernel's blocks,
+ * against more weights in flight. */
 #define REGISTERS(n) (65536 / (n) / 128 * 128)
 #define GEMV(name, dtype, groups, rms, out, registers)           \
     EY_KERNEL(name, struct matmul_args, REGISTERS(registers), 1) \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the GEMV kernels (few tokens) have in common: where a row block is, and x as the matrix unit
- * wants it. */
+/* Shared by the GEMV kernels (few tokens): positions of row blocks, and x in the matrix unit's
+ * layout. */
 #ifndef EY_CUDA_GEMV_COMMON_CUH
 #define EY_CUDA_GEMV_COMMON_CUH
 
 #include "kernels/cuda/common/matrix_element.cuh"
 
-/* warp_index(), and the compiler knows that all lanes have the same. */
+/* warp_index(), known by the compiler to be uniform over the warp. */
 EY_DEVICE int uniform_warp(void)
 {
     return (int)shuffle((uint32_t)warp_index(), 0);
@@ -17,8 +17,8 @@ EY_DEVICE int row_blocks(const struct dev_matrix &w)
     return (w.rows + PACK_ROWS - 1) / PACK_ROWS;
 }
 
-/* A row block: its segment, and its number there. With two tiles a row block is one of gate and the
- * same of up. */
+/* A row block: its segment and its number there. With two tiles a row block is one of gate and the
+ * same one of up. */
 struct row_block {
     int segment, number;
 };
@@ -61,7 +61,7 @@ EY_DEVICE struct float8 float8_of_bf16(uint4 pairs)
     return e;
 }
 
-/* Sums (or maxima) over the lanes that hold a chunk's pieces. */
+/* Return the sum (or maximum) over the lanes that hold a chunk's pieces. */
 template <int pieces> EY_DEVICE float sum_of_pieces(float v)
 {
 #pragma unroll
@@ -78,8 +78,8 @@ template <int pieces> EY_DEVICE float max_of_pieces(float v)
     return v;
 }
 
-/* Eight values as float16 times 2^s, s such that the chunk's largest comes to 2^14 .. 2^15; *scale
- * becomes 2^-s. */
+/* Converts eight values to float16 times 2^s, with s such that the chunk's largest is 2^14 .. 2^15;
+ * *scale becomes 2^-s. */
 template <int pieces> EY_DEVICE uint4 scaled_f16(const struct float8 &e, float *scale)
 {
     float biggest = 0;
@@ -101,12 +101,12 @@ EY_DEVICE uint4 float8_to_bf16(const struct float8 &e)
                       bf16_pair(e.v[4], e.v[5]), bf16_pair(e.v[6], e.v[7]));
 }
 
-/* 8 columns of x on their way: float32 (of a norm), or BF16. */
+/* 8 columns of x in flight: float32 (with a norm) or BF16. */
 template <bool rms> struct raw_piece {
     uint4 half[rms ? 2 : 1];
 };
 
-/* From place `at` of x on; -1: there is nothing, that is zeros. */
+/* Loads from offset `at` of x; zeros for -1. */
 template <bool rms>
 EY_DEVICE void load_piece(struct raw_piece<rms> &raw, const struct matmul_args &a, int at)
 {

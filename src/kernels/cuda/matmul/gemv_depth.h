@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the gemv kernels and their launches have in common. */
+/* Constants shared by the gemv kernels and their launches. */
 #ifndef EY_CUDA_GEMV_DEPTH_H
 #define EY_CUDA_GEMV_DEPTH_H
 
 #include "kernels/cuda/common/abi.h"
 
 enum {
-    GEMV_TOKENS = 8,      /* at most */
-    GEMV_WARPS = 16,      /* of a block, at most */
-    GEMV_NORM_WARPS = 10, /* the same where the matmul begins with a norm */
-    GEMV_INT4_WARPS = 8,  /* with int4 weights */
+    GEMV_TOKENS = 8,      /* most tokens */
+    GEMV_WARPS = 16,      /* most warps of a block */
+    GEMV_NORM_WARPS = 10, /* the same if the matmul begins with a norm */
+    GEMV_INT4_WARPS = 8,  /* the same with int4 weights */
     UNIT_CHUNKS =
-        2, /* side by side: what a warp of the head kernels copies and multiplies at once */
+        2, /* side by side: copied and multiplied together by a warp of the head kernels */
     UNIT_BYTES = UNIT_CHUNKS * PACK_CHUNK,
     GEMV_TOKEN_FLOATS =
         PACK_ROWS +
-        4 /* of a warp's (a share's) sums of one token: no two lanes write to one bank */
+        4 /* floats of a warp's (a share's) sums of one token: no two lanes write to one bank */
 };
 
-/* Chunks of each of its tiles that a warp holds at once: what the registers of a thread allow.
+/* Chunks of each of its tiles that a warp holds at a time: as many as a thread's registers allow.
  * groups: of eight tokens. */
 #define GEMV_DEPTH(dtype, groups, out)                                 \
     ((dtype) == K_INT4   ? ((out) == EPI_ADD && (groups) == 1 ? 4 : 2) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GEMV kernel takes a matmul, and how it is launched. */
+/* Chooses and launches the GEMV kernel of a matmul. */
 #ifndef EY_CUDA_GEMV_LAUNCH_H
 #define EY_CUDA_GEMV_LAUNCH_H
 
@@ -11,8 +11,8 @@
 #include "kernels/cuda/common/launch.h"
 
 enum {
-    GEMV_WARP_COLUMNS = 256, /* a warp takes at least these, where there are so many */
-    GEMV_SHARED = 99 * 1024  /* bytes a block, at most */
+    GEMV_WARP_COLUMNS = 256, /* least columns of a warp, if there are as many */
+    GEMV_SHARED = 99 * 1024  /* most bytes of a block */
 };
 
 enum { GEMV_FP8, GEMV_BF16, GEMV_INT8, GEMV_INT4, GEMV_DTYPES };
@@ -28,7 +28,7 @@ static inline int gemv_dtype(const struct matmul_args *a)
     }
 }
 
-/* Whether all matrices are as the kernels want them. */
+/* Whether all matrices suit the kernels. */
 static inline bool gemv_weights_fit(const struct matmul_args *a)
 {
     for (int i = 0; i < a->n_segments; i++) {
@@ -42,7 +42,7 @@ static inline bool gemv_weights_fit(const struct matmul_args *a)
 
 static inline enum gpu_kernel gemv_kernel(const struct matmul_args *a)
 {
-    static const enum gpu_kernel f32[GEMV_DTYPES] = {/* BF16 and int8 are lm_head.cu's */
+    static const enum gpu_kernel f32[GEMV_DTYPES] = {/* BF16 and int8 are in lm_head.cu */
                                                      [GEMV_FP8] = GPU_gemv_fp8_rms_f32_8,
                                                      [GEMV_INT4] = GPU_gemv_int4_rms_f32_8};
     static const enum gpu_kernel silu[GEMV_DTYPES] = {[GEMV_FP8] = GPU_gemv_fp8_rms_silu_8,
@@ -67,15 +67,16 @@ static inline int gemv_row_blocks(const struct matmul_args *a)
     return blocks;
 }
 
-/* Of a chunk. */
+/* Returns the columns of a chunk. */
 static inline int gemv_chunk_columns(int dtype)
 {
     return dtype == K_BF16 ? 32 : dtype == K_INT4 ? 128 : 64;
 }
 
-/* Warps of a block: by the matrix and kind of result alone, so that sums run in the same order
- * whatever n is. *each: chunks of a warp. With int4 weights a block has fewer warps, so that
- * several blocks fit an SM: x of a chunk is twice as much work, its weights half as many bytes. */
+/* Returns the warps of a block, by the matrix and kind of result alone, so that sums run in the
+ * same order whatever n is. *each: chunks of a warp. With int4 weights a block has fewer warps, so
+ * that several blocks fit an SM: x of a chunk is twice as much work, its weights half as many
+ * bytes. */
 static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
 {
     int most = dtype == K_INT4 ? GEMV_INT4_WARPS : out == EPI_ADD ? GEMV_WARPS : GEMV_NORM_WARPS;
@@ -85,8 +86,8 @@ static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
     return (n_chunks + *each - 1) / *each;
 }
 
-/* Fills in a->layout; bytes of shared memory, or 0: there is not enough. groups: of eight tokens.
- */
+/* Fills a->layout. Returns the bytes of shared memory, or 0 if there is not enough. groups: of
+ * eight tokens. */
 static inline unsigned gemv_lay_out(struct matmul_args *a, int groups, int *warps)
 {
     struct gemv_layout *l = &a->layout;
@@ -112,9 +113,9 @@ static inline unsigned gemv_lay_out(struct matmul_args *a, int groups, int *warp
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
 }
 
-/* By a->out, a->norm and the matrices; .kernel is GPU_NO_KERNEL when none takes the matmul. Fills
- * in a->layout, or a->head. A row block gets a block of threads. sm_shared: bytes of shared memory
- * that an SM has. */
+/* Computes the launch from a->out, a->norm and the matrices; .kernel is GPU_NO_KERNEL if no kernel
+ * takes the matmul. Fills a->layout, or a->lm_head. A row block gets a block of threads. sm_shared:
+ * bytes of shared memory of an SM. */
 static inline struct launch gemv_launch(struct matmul_args *a, int sm_count, int sm_shared)
 {
     struct launch none = {GPU_NO_KERNEL, {0, 0, 0}, 0, 0}, launch;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the GEMV kernels for one token have in common: which rows a block of threads has, and where
- * its results go. */
+/* Shared by the GEMV kernels for one token: the rows of a block of threads, and the addresses of
+ * its results. */
 #ifndef EY_CUDA_GEMV_M1_CUH
 #define EY_CUDA_GEMV_M1_CUH
 
@@ -16,7 +16,8 @@ EY_DEVICE uint32_t m1_word(const uint4 &v, int q)
     return q == 0 ? v.x : q == 1 ? v.y : q == 2 ? v.z : v.w;
 }
 
-/* Which matrix of q, k, v (or the only one) row block `block` is of, and its place in it. */
+/* The matrix of q, k, v (or the only one) to which row block `block` belongs, and its index
+ * there. */
 struct m1_rows {
     int segment, block;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x of one token as the matrix unit multiplies it with quantized values that are bytes
- * (gemv_m1_int4.cu says how, gemv_m1_gguf.cu does the same): a warp's two chunks of 128 columns in
- * its own shared memory, as whole numbers of two signed bytes. */
+/* Converts x of one token to integers of two signed bytes, which the matrix unit multiplies with
+ * byte-sized quantized values (explained in gemv_m1_int4.cu; gemv_m1_gguf.cu does the same): a
+ * warp's two chunks of 128 columns in its own shared memory. */
 #ifndef EY_CUDA_GEMV_M1_DIGITS_CUH
 #define EY_CUDA_GEMV_M1_DIGITS_CUH
 
@@ -9,11 +9,11 @@
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 
 enum {
-    PAIR = GEMV_M1_INT4_PAIR,    /* chunks whose x a warp brings at once, a lane eight columns */
-    COLUMNS = 2 * PACK_BYTES,    /* of a chunk */
-    DIGITS = 2 * COLUMNS,        /* bytes of them in shared memory: [lane's columns, digit, 32] */
+    PAIR = GEMV_M1_INT4_PAIR,    /* chunks whose x a warp loads at a time, eight columns per lane */
+    COLUMNS = 2 * PACK_BYTES,    /* columns of a chunk */
+    DIGITS = 2 * COLUMNS,        /* their bytes in shared memory: [lane's columns, digit, 32] */
     X_SCALES_AT = PAIR * DIGITS, /* [chunk, lane's columns] */
-    X_SCALE_BYTES = 4 * 16,      /* of a chunk */
+    X_SCALE_BYTES = 4 * 16,      /* scale bytes of a chunk */
     OTHER_ZEROS_AT = X_SCALES_AT + PAIR * X_SCALE_BYTES, /* 32 bytes for lanes that read nothing: in
                                 banks 0 to 7, and again in 16 to 23; each reads where x is not read
                                 with them */
@@ -21,22 +21,22 @@ enum {
     WARP_SHARED = 6 * 128,
 };
 
-/* Of 32 columns of x. */
+/* The scale and sums of 32 columns of x. */
 struct __align__(16) m1_x_scale
 {
     float scale;
-    int sum, first; /* of all numbers, of the first 16 */
+    int sum, first; /* sum: of all numbers; first: of the first 16 */
     int unused;
 };
 
 /* ---- x ---- */
 
-/* x on its way: eight columns, float32 or BF16. */
+/* Eight columns of x in flight, float32 or BF16. */
 template <int out> struct raw {
     uint4 half[out == EPI_ADD ? 1 : 2];
 };
 
-/* From column `column` of the row that begins at place `row` on. */
+/* Loads from column `column` on of the row at offset `row`. */
 template <int out>
 EY_DEVICE void m1_load_x(struct raw<out> *x, const struct matmul_args &a, int64_t row, int column)
 {
@@ -51,7 +51,7 @@ EY_DEVICE void m1_load_x(struct raw<out> *x, const struct matmul_args &a, int64_
         x->half[0] = load_fresh((const bf16 *)a.x + row + column);
 }
 
-/* The norm's weights of the same columns. */
+/* Loads the norm's weights of the same columns. */
 EY_DEVICE void m1_load_norm(uint4 norm[2], const struct matmul_args &a, int column)
 {
     norm[0] = norm[1] = make_uint4(0, 0, 0, 0);
@@ -61,7 +61,7 @@ EY_DEVICE void m1_load_norm(uint4 norm[2], const struct matmul_args &a, int colu
     }
 }
 
-/* Zeros for lanes that read nothing. */
+/* Writes the zeros for lanes that read nothing. */
 EY_DEVICE void m1_put_zeros(unsigned char *own)
 {
     const int lane = lane_index();
@@ -70,8 +70,8 @@ EY_DEVICE void m1_put_zeros(unsigned char *own)
                                                                                               0, 0);
 }
 
-/* Where the lane reads x of the columns that are its own, and zeros where they are not; those of
- * the next chunk are *next bytes on. */
+/* Returns the address at which the lane reads x for its own columns, or zeros for others; those of
+ * the next chunk are *next bytes further. */
 EY_DEVICE const unsigned char *m1_find_x(const unsigned char *x, int *next)
 {
     const int lane = lane_index(), t = lane % 4, column = lane / 4;
@@ -91,9 +91,9 @@ EY_DEVICE float m1_absmax(float4 v)
     return max_or_nan(max_or_nan(fabsf(v.x), fabsf(v.y)), max_or_nan(fabsf(v.z), fabsf(v.w)));
 }
 
-/* The lower two bytes are nearest(v · factor) + 128, so that the upper of them is the upper digit
- * and the lower one the lower digit, its sign turned. Sums of these words have ROUNDED for each too
- * much. */
+/* The lower two bytes are nearest(v · factor) + 128, so the upper of them is the upper digit and
+ * the lower one the lower digit with its sign inverted. Sums of these words exceed the true sum by
+ * ROUNDED per word. */
 enum { ROUNDED = 0x4b400080 }; /* 1.5 · 2^23 + 128 */
 
 EY_DEVICE uint32_t m1_round(float v, float factor)
@@ -101,7 +101,7 @@ EY_DEVICE uint32_t m1_round(float v, float factor)
     return float_bits(fmaf(v, factor, 12583040.0f));
 }
 
-/* Digits of four numbers: .x the upper ones, .y the lower ones, in this order. */
+/* Returns the digits of four numbers in order: .x the upper ones, .y the lower ones. */
 EY_DEVICE uint2 digits_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     const uint32_t first = __byte_perm(a, b, 0x5140),
@@ -110,8 +110,8 @@ EY_DEVICE uint2 digits_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
                       __byte_perm(first, last, 0x5410) ^ 0x80808080u);
 }
 
-/* Eight columns into the warp's shared memory: even ones and odd ones side by side, as quantized
- * values come out of a word. */
+/* Stores eight columns in the warp's shared memory: even ones and odd ones side by side, in the
+ * order of unpacked quantized values. */
 EY_DEVICE void put_x(unsigned char *x, float4 v, float4 w)
 {
     const int lane = lane_index(), chunk = lane / 16, piece = lane % 16;
@@ -119,7 +119,7 @@ EY_DEVICE void put_x(unsigned char *x, float4 v, float4 w)
     most = max_or_nan(most, shuffle_xor(most, 1));
     most = max_or_nan(most, shuffle_xor(most, 2));
     const uint32_t exponent = max(float_bits(most + most * 0x1p-7f) >> 23,
-                                  30u); /* so the largest becomes 32,514 at most */
+                                  30u); /* so the largest is at most 32,514 */
     const float factor = bits_float((268u - exponent) << 23);
     const uint32_t n[8] = {m1_round(v.x, factor), m1_round(v.y, factor), m1_round(v.z, factor),
                            m1_round(v.w, factor), m1_round(w.x, factor), m1_round(w.y, factor),
@@ -133,16 +133,16 @@ EY_DEVICE void put_x(unsigned char *x, float4 v, float4 w)
     const uint32_t all = sum + shuffle_xor(sum, 2);
     if (piece % 4) return;
     const struct m1_x_scale f = {bits_float((exponent - 14u) << 23) + (most - most), (int)all,
-                                 (int)sum, 0}; /* NaN where x has no finite largest */
+                                 (int)sum, 0}; /* NaN if x has no finite maximum */
     *(struct m1_x_scale *)(x + X_SCALES_AT + chunk * X_SCALE_BYTES + piece / 4 * 16) = f;
 }
 
-/* With a norm, x is multiplied by its weights, and its squares are added to *squares. */
+/* Stores x; with a norm, x is multiplied by its weights, and its squares are added to *squares. */
 template <int out>
 EY_DEVICE void stage(unsigned char *x, const struct raw<out> &raw, const uint4 norm[2],
                      float *squares)
 {
-    __syncwarp(); /* all have read what was there */
+    __syncwarp(); /* all lanes have read the old contents */
     if (out == EPI_ADD) {
         const uint4 v = raw.half[0];
         put_x(x, make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y)),
@@ -157,7 +157,7 @@ EY_DEVICE void stage(unsigned char *x, const struct raw<out> &raw, const uint4 n
     __syncwarp();
 }
 
-/* Of the lane's columns in chunk i. */
+/* Returns the scale of the lane's columns in chunk i. */
 EY_DEVICE struct m1_x_scale m1_x_scale_of(const unsigned char *x, int i)
 {
     return *(const struct m1_x_scale *)(x + X_SCALES_AT + i * X_SCALE_BYTES +
@@ -172,7 +172,7 @@ template <int matrices> struct m1_shared {
     float squares[GEMV_M1_WARPS], part[GEMV_M1_WARPS][matrices * PACK_ROWS];
 };
 
-/* The warps' sums of rows g and g + 8 meet and become results. */
+/* Adds the warps' sums of rows g and g + 8 and turns them into results. */
 template <int out, int matrices>
 EY_DEVICE void m1_finish(struct m1_shared<matrices> &shared, float sum[matrices][2], float square,
                          const struct matmul_args &a, const struct m1_rows &at)

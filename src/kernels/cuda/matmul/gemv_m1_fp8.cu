@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV of one token with FP8 matrices, which a single request is made of (int4: gemv_m1_int4.cu).
- * All that counts is that weights never stop streaming. So blocks of threads are small and many:
- * one has 16 rows, a packed row block, or half of one; of gate and up, as much of each. Its weights
- * are prefetched before it waits for the kernel before it, and it is done soon after that; while it
- * computes, others' weights are on their way. Weights become float32, and so is x. Sums are in an
- * order that depends on the matrix alone. Chunk c of a row block belongs to warp c % warps. */
+/* GEMV of one token with FP8 matrices, the main work of a single request (int4: gemv_m1_int4.cu).
+ * Weights must never stop streaming, so blocks of threads are small and many: one has 16 rows, a
+ * packed row block, or half of one; of gate and up, as much of each. It prefetches its weights
+ * before it waits for the previous kernel, and is done soon after that; while it computes, others'
+ * weights are in flight. Weights and x become float32. The order of sums depends only on the
+ * matrix. Chunk c of a row block belongs to warp c % warps. */
 #include "kernels/cuda/matmul/gemv_m1.cuh"
 #include "kernels/cuda/matmul/gemv_m1_launch.h"
 
@@ -19,9 +19,9 @@ EY_DEVICE int x_place(int column)
     return column / 16 * 16 + (piece ^ (t & 2)) * 4;
 }
 
-/* A thread asks for several columns before it uses any: a wait for each would be as long as one for
- * all. (More at once was slower on an H200.) Columns beyond k are zero. With a norm, x is float32,
- * is multiplied by the norm's weights, and its squares are summed by warp. */
+/* A thread loads several columns before it uses any, since waiting for each would take as long as
+ * for all. (More at a time was slower on an H200.) Columns beyond k are zero. With a norm, x is
+ * float32, is multiplied by the norm's weights, and its squares are summed per warp. */
 EY_DEVICE float4 normed(uint4 bits, float4 w, float *sum)
 {
     float4 v = make_float4(bits_float(bits.x), bits_float(bits.y), bits_float(bits.z),
@@ -80,7 +80,7 @@ EY_DEVICE float dot4(uint32_t quantized, float4 x, float sum)
     return sum + f16_bits_value((uint16_t)(pair[1] >> 16)) * x.w;
 }
 
-/* Of a block of threads: a row block, or half of one, of a matrix or of each of two. */
+/* The rows of a block of threads: a row block, or half of one, of a matrix or of each of two. */
 template <int out> struct m1_fp8_shape {
     enum {
         matrices = out == EPI_SILU ? 2 : 1,
@@ -96,7 +96,7 @@ template <int out> struct m1_fp8_weights {
     uint4 w[my::matrices][my::depth][my::halves];
 };
 
-/* Where the chunks begin in each matrix. */
+/* The start of the chunks in each matrix. */
 template <int out> struct m1_fp8_base {
     typedef struct m1_fp8_shape<out> my;
     const uint8_t *data[my::matrices];
@@ -116,7 +116,7 @@ EY_DEVICE void m1_fp8_load(struct m1_fp8_weights<out> *p, const struct m1_fp8_ba
 #pragma unroll
     for (int i = 0; i < my::depth; i++) {
         int chunk = m1_fp8_chunk<my::depth>(round, i);
-        if (chunk >= n_chunks) chunk = n_chunks - 1; /* read, and not used */
+        if (chunk >= n_chunks) chunk = n_chunks - 1; /* loaded but not used */
 #pragma unroll
         for (int m = 0; m < my::matrices; m++)
 #pragma unroll

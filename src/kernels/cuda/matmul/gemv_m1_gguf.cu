@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV of one token with matrices of GGUF's types, as gemv_m1_int4.cu: codes are multiplied as they
- * are, as bytes, with x as whole numbers of 16 bits, so that a lane is given sums over the 32
- * columns that it holds, or over 16, to which one scale belongs. Where a type has minima the sum of
- * x goes with them. Nothing of a weight is rounded.
+/* GEMV of one token with matrices of GGUF types, like gemv_m1_int4.cu: codes are multiplied
+ * unconverted, as bytes, with x as 16-bit integers, so a lane gets sums over the 32 (or 16) columns
+ * that it holds, which share one scale. For types with minima the sum of x is added, too. No weight
+ * is rounded.
  *
- * A block of threads has rows of one matrix, whose type it asks for: q, k and v of different types
- * are one launch. A warp has two chunks next to each other, which is a record of most types. */
+ * A block of threads has rows of one matrix, whose type it looks up: q, k and v of different types
+ * are one launch. A warp has two adjacent chunks, which is a record of most types. */
 #include "kernels/cuda/matmul/gemv_m1_digits.cuh"
 
 /* Two chunks of each matrix. */
@@ -14,7 +14,7 @@ template <int dtype, int matrices> struct m1_gguf_weights {
     uint32_t d[matrices][2];
 };
 
-/* Of pair `pair` of a row block; beyond the last it is read, and multiplied by zeros. */
+/* Loads pair `pair` of a row block; pairs beyond the last are loaded and multiplied by zeros. */
 template <int dtype, int matrices>
 EY_DEVICE void m1_gguf_load(struct m1_gguf_weights<dtype, matrices> &p,
                             const uint8_t *const row_block[matrices], int pair, int n_chunks)
@@ -41,8 +41,8 @@ EY_DEVICE void m1_gguf_load(struct m1_gguf_weights<dtype, matrices> &p,
     }
 }
 
-/* A chunk's upper and lower rows with x, of the first and the last 16 columns where they have
- * scales of their own, else all in the first. */
+/* Multiplies a chunk's upper and lower rows with x: separately for the first and the last 16
+ * columns if they have separate scales, otherwise all in the first sum. */
 template <int dtype>
 EY_DEVICE void m1_gguf_multiply_chunk(int c[2][4], const struct gguf_unit<dtype> &u,
                                       const unsigned char *x)
@@ -60,7 +60,7 @@ EY_DEVICE void m1_gguf_multiply_chunk(int c[2][4], const struct gguf_unit<dtype>
     }
 }
 
-/* The sum over a row's 32 columns, but for x's scale. */
+/* Returns the sum over a row's 32 columns without x's scale. */
 template <int dtype>
 EY_DEVICE float m1_gguf_row(const int c[2][4], const struct m1_x_scale &f,
                             const struct gguf_factors &s, int half)
@@ -105,7 +105,7 @@ EY_DEVICE void m1_gguf_multiply_pair(float sum[matrices][2],
     }
 }
 
-/* A warp's pair `turn`, and the columns of x of it that the lane brings. */
+/* Return a warp's pair `turn`, and the columns of its x that the lane loads. */
 EY_DEVICE int m1_gguf_pair(int turn)
 {
     return turn * (int)(blockDim.x / 32) + warp_index();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV of one token with int4 matrices, as gemv_m1_fp8.cu for FP8: small blocks of threads, weights
- * on their way before the kernel before has ended. Quantized values come twice as fast as FP8
- * weights, so each may cost half as much. The matrix unit multiplies them as they are, as bytes,
- * with x as whole numbers of 16 bits: a lane's 32 columns of x share a power of two, so that they
- * are off by 2^-15 of their largest at most, and each number is two signed bytes, which are two
- * columns for the matrix unit. It has eight: two for each of the four lanes that share a row, zero
- * where columns of x are another lane's. So a lane is given the sums over the columns that it
- * holds, to which one scale belongs whatever the size of groups. All that is exact in 32 bits,
- * zero · (sum of x) taken off; only then it becomes float32.
+/* GEMV of one token with int4 matrices. Like gemv_m1_fp8.cu, it uses small blocks of threads, and
+ * its weights are in flight before the previous kernel has ended. Quantized values arrive twice as
+ * fast as FP8 weights, so each may take half the time. The matrix unit multiplies them unconverted,
+ * as bytes, with x as 16-bit integers: a lane's 32 columns of x share a power of two, so they are
+ * off by at most 2^-15 of their largest, and each number is two signed bytes, which are two columns
+ * for the matrix unit. It has eight columns: two for each of the four lanes that share a row, with
+ * zeros for another lane's columns of x. So a lane gets the sums over the columns that it holds,
+ * which share one scale whatever the group size. All that is exact in 32 bits, including the
+ * subtraction of zero · (sum of x); only then it becomes float32.
  *
- * Chunk c of a row block belongs to warp c % warps, with its columns of x: a warp brings x for
+ * Chunk c of a row block belongs to warp c % warps, with its columns of x: a warp loads x for
  * itself and waits for no other before the end. */
 #include "kernels/cuda/matmul/gemv_m1_digits.cuh"
 
@@ -17,29 +17,29 @@ template <int out> struct m1_int4_shape {
     enum { matrices = out == EPI_SILU ? 2 : 1 };
 };
 
-/* A pair of chunks of each matrix, and the eight columns of x and the norm that the lane brings. */
+/* A pair of chunks of each matrix, and the eight columns of x and the norm that the lane loads. */
 template <int out> struct m1_int4_weights {
     uint4 w[m1_int4_shape<out>::matrices][PAIR][2];
     uint2 scale_zero[m1_int4_shape<out>::matrices][PAIR]; /* of rows g and g + 8 */
     uint4 norm[2];
 };
 
-/* Where the row block begins in each matrix. */
+/* The start of the row block in each matrix. */
 template <int out> struct m1_int4_base {
     const uint8_t *data[m1_int4_shape<out>::matrices];
     const uint32_t *scale_zero[m1_int4_shape<out>::matrices];
-    uint32_t scale_zero_words; /* from chunk to chunk */
+    uint32_t scale_zero_words; /* words from chunk to chunk */
     uint32_t scale_zero_of_lane;
     bool wide[m1_int4_shape<out>::matrices];
 };
 
-/* A warp's chunks of pair `turn`. */
+/* Returns a warp's chunks of pair `turn`. */
 EY_DEVICE int m1_int4_chunk(int turn, int i)
 {
     return (turn * PAIR + i) * (int)(blockDim.x / 32) + warp_index();
 }
 
-/* Of the columns that the lane brings. */
+/* Returns the first column that the lane loads. */
 EY_DEVICE int m1_int4_column(int turn)
 {
     return m1_int4_chunk(turn, lane_index() / 16) * COLUMNS + lane_index() % 16 * 8;
@@ -53,7 +53,7 @@ EY_DEVICE void m1_int4_load(struct m1_int4_weights<out> *p, const struct matmul_
     for (int i = 0; i < PAIR; i++) {
         const uint32_t chunk = (uint32_t)min(
             m1_int4_chunk(turn, i),
-            n_chunks - 1); /* beyond the last: read, and multiplied by zeros */
+            n_chunks - 1); /* chunks beyond the last are loaded and multiplied by zeros */
         const uint32_t at = chunk * PACK_CHUNK + (uint32_t)lane_index() * 16,
                        scale_zero_at = chunk * r.scale_zero_words + r.scale_zero_of_lane;
 #pragma unroll
@@ -69,7 +69,8 @@ EY_DEVICE void m1_int4_load(struct m1_int4_weights<out> *p, const struct matmul_
 
 /* ---- matmul ---- */
 
-/* A chunk's upper and lower rows with x: c[0], c[2] its upper digits, c[1], c[3] the lower ones. */
+/* Multiplies a chunk's upper and lower rows with x: c[0], c[2] are its upper digits, c[1], c[3] the
+ * lower ones. */
 EY_DEVICE void m1_int4_multiply_chunk(int c[4], const uint4 rows[2], const unsigned char *x)
 {
 #pragma unroll

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which matmuls the gemv_m1 kernels take, how they are launched, and what both have to know. */
+/* The matmuls that the gemv_m1 kernels take, their launches, and constants shared by both. */
 #ifndef EY_CUDA_GEMV_M1_LAUNCH_H
 #define EY_CUDA_GEMV_M1_LAUNCH_H
 
@@ -15,19 +15,19 @@
 #endif
 
 enum {
-    GEMV_M1_WARPS = 16,        /* of a block, at most … */
-    GEMV_M1_PAIR_WARPS = 8,    /* … and where it has two matrices, */
-    GEMV_M1_GGUF_WARPS = 10,   /* or, of GGUF's types, begins with a norm: registers for more */
-    GEMV_M1_SHARED = 96 * 1024 /* bytes that a block may have for x of FP8: every GPU has 99 KiB,
-                                  and sums want some */
+    GEMV_M1_WARPS = 16,      /* most warps of a block */
+    GEMV_M1_PAIR_WARPS = 8,  /* the same with two matrices */
+    GEMV_M1_GGUF_WARPS = 10, /* the same for GGUF types with a norm, which need more registers */
+    GEMV_M1_SHARED =
+        96 * 1024 /* bytes of a block for x of FP8: every GPU has 99 KiB, and sums need some */
 };
 
-/* FP8: halves of a row block of each matrix, that a block of threads has. */
+/* FP8: halves of a row block of each matrix in a block of threads. */
 #define GEMV_M1_HALVES(out) ((out) == EPI_F32 ? 2 : 1)
-/* FP8: chunks that a warp has on their way at once; a lane has a load for each half of them, and a
- * matrix. That makes eight. */
+/* FP8: chunks of a warp in flight; a lane has a load for each half of them and each matrix, which
+ * makes eight. */
 #define GEMV_M1_DEPTH(out) ((out) == EPI_ADD ? 8 : 4)
-/* int4 and GGUF: chunks that a warp takes at once. */
+/* int4 and GGUF: chunks that a warp takes at a time. */
 enum { GEMV_M1_INT4_PAIR = 2 };
 
 EY_BOTH static inline int gemv_m1_chunks(int dtype, int k)
@@ -36,15 +36,15 @@ EY_BOTH static inline int gemv_m1_chunks(int dtype, int k)
     return (k + columns - 1) / columns;
 }
 
-/* As few rounds as the most warps allow, and then as few warps as these rounds allow. */
+/* Returns the warps: the fewest for the fewest rounds that `most` warps allow. */
 static inline int gemv_m1_warps(int n_chunks, int depth, int most)
 {
     int rounds = (n_chunks + depth * most - 1) / (depth * most);
     return (n_chunks + depth * rounds - 1) / (depth * rounds);
 }
 
-/* .kernel is GPU_NO_KERNEL: it does not take this one. The matrices are packed, and all of a->k
- * columns. */
+/* Computes the launch; .kernel is GPU_NO_KERNEL if the matmul does not suit. The matrices must be
+ * packed and have all a->k columns. */
 static inline struct launch gemv_m1_launch(const struct matmul_args *a)
 {
     static const enum gpu_kernel m1_kernels[2][3] = {
@@ -78,8 +78,8 @@ static inline struct launch gemv_m1_launch(const struct matmul_args *a)
     return l;
 }
 
-/* The same of matrices of GGUF's types, which need not be of one but for gate and up; a head's row
- * may be gathered. */
+/* The same for matrices of GGUF types, which may differ except for gate and up; a head's row may be
+ * gathered. */
 static inline struct launch gemv_m1_gguf_launch(const struct matmul_args *a)
 {
     struct launch l = {GPU_NO_KERNEL, {0, 1, 1}, 0, 0};

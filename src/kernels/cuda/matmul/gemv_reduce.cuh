@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a row block's sums lie in shared memory and in y: for the kernels that add up the sums of
+/* Addresses of a row block's sums in shared memory and in y, for kernels that add up the sums of
  * several warps (gemv.cu, lm_head.cu). */
 #ifndef EY_CUDA_GEMV_REDUCE_CUH
 #define EY_CUDA_GEMV_REDUCE_CUH
@@ -7,7 +7,7 @@
 #include "kernels/cuda/matmul/gemv_common.cuh"
 #include "kernels/cuda/matmul/gemv_depth.h"
 
-/* A warp's sums of one tile, to [tokens, GEMV_TOKEN_FLOATS]. */
+/* Stores a warp's sums of one tile to [tokens, GEMV_TOKEN_FLOATS]. */
 template <int groups> EY_DEVICE void share_sums(float *to, const float sum[groups][4], int n)
 {
     int row = lane_index() / 4, column = lane_index() % 4 * 2;
@@ -24,7 +24,7 @@ template <int groups> EY_DEVICE void share_sums(float *to, const float sum[group
 /* One value of a row block: number `o` of [tokens, PACK_ROWS]. */
 struct gemv_output {
     int row, token;
-    int64_t at; /* in y */
+    int64_t at; /* offset in y */
     bool there;
 };
 

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMV (up to 8 tokens) of BF16 or int8 matrices after a norm: above all the LM head, the largest
- * matrix of a model. Every weight is read once, so only that read should cost time.
+ * matrix of a model. Limited by reading every weight once.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. A few
- * blocks of threads on every SM go from row block (16 rows) to row block. Warps share one out; each
- * has a ring in shared memory through which its weights come without a pause. A lane copies there
- * what it will itself read, so nobody waits for anybody. The ring is filled before
- * wait_for_previous(). A warp brings the columns of x that belong to its weights into shared memory
- * of its own, once if there is room. Then the shares' sums meet. The norm costs no further pass: x
- * goes in as x · norm, and the row's 1/rms multiplies the sum.
+ * blocks of threads per SM process row block after row block (16 rows). Warps divide a row block;
+ * each has a ring in shared memory through which its weights stream without a pause. A lane copies
+ * what it will itself read, so lanes never wait for each other. The ring is filled before
+ * wait_for_previous(). A warp loads the columns of x for its weights into shared memory of its own,
+ * once if there is room. Then the shares' sums are added. The norm needs no separate pass: x is
+ * multiplied by the norm's weights, and the sum by the row's 1/rms.
  *
- * int8 becomes float16, exactly, and x float16 too: each token's values of a unit times a power of
- * two that puts the largest just below float16's end, so nothing overflows and eleven bits remain.
- * BF16 weights meet x in BF16.
+ * int8 becomes float16 exactly, and so does x: each token's values of a unit are multiplied by a
+ * power of two that puts the largest just below float16's limit, so nothing overflows and eleven
+ * bits remain. BF16 weights are multiplied with x in BF16.
  *
- * Which share adds a weight when follows from k alone, so a token's result is the same whatever
- * other tokens are in the call, as long as they are few: more go through matmul_small.cu or a GEMM,
+ * The order in which a share adds weights depends only on k, so a token's result does not depend on
+ * the other tokens of the call, as long as they are few: more tokens use matmul_small.cu or a GEMM,
  * whose sums round differently. */
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
-/* A lane's part of a chunk: WORDS registers of weights (or x) of one row. PIECES: of 8 columns that
- * a unit has. */
+/* A lane's part of a chunk: WORDS registers of weights (or x) of one row. PIECES: pieces of 8
+ * columns in a unit. */
 template <int dtype> struct lm_head_unit {
     enum {
         WORDS = dtype == K_BF16 ? 4 : 8,
@@ -33,10 +33,10 @@ template <int dtype> struct lm_head_unit {
 
 /* ---- the ring ---- */
 
-/* The next prefetch of a warp, and where in its ring it goes. */
+/* The next prefetch of a warp, and its slot in the ring. */
 struct lm_head_prefetch {
-    const unsigned char *data; /* the lane's place in chunk 0 of the row block */
-    unsigned char *ring;       /* the lane's place in slot 0 */
+    const unsigned char *data; /* the lane's address in chunk 0 of the row block */
+    unsigned char *ring;       /* the lane's address in slot 0 */
     int block, share, unit;    /* unit: of the share */
     int slot;
 };
@@ -54,8 +54,8 @@ EY_DEVICE int lm_head_next_slot(int slot, const struct matmul_args &a)
     return slot + 1 == a.lm_head.slots ? 0 : slot + 1;
 }
 
-/* Prefetches the next unit; chunks that do not exist become zeros. Every call commits one group of
- * copies, empty where nothing is left, so that groups count units. */
+/* Prefetches the next unit; missing chunks become zeros. Every call commits one group of copies,
+ * even an empty one, so that groups count units. */
 EY_DEVICE void lm_head_prefetch_unit(struct lm_head_prefetch &r, const struct matmul_args &a)
 {
     const struct lm_head_layout &l = a.lm_head;
@@ -83,7 +83,7 @@ EY_DEVICE void lm_head_prefetch_unit(struct lm_head_prefetch &r, const struct ma
     lm_head_find_data(r, a);
 }
 
-/* Until the oldest unit on its way has come. */
+/* Waits until the oldest unit in flight has arrived. */
 EY_DEVICE void wait_for_unit(const struct matmul_args &a)
 {
     if (a.lm_head.slots == 2)
@@ -96,7 +96,7 @@ EY_DEVICE void wait_for_unit(const struct matmul_args &a)
         copy_wait<0>();
 }
 
-/* A lane's weights of a unit: of each chunk rows g and g + 8. */
+/* A lane's weights of a unit: rows g and g + 8 of each chunk. */
 struct lm_head_weights {
     uint4 half[UNIT_CHUNKS][2];
 };
@@ -157,12 +157,12 @@ struct lm_head_stage {
     int first, count;
 };
 
-/* What a lane brings: 8 columns of one unit and token. Pieces lie in the order [token, unit, place
- * in the unit]; a warp brings 32 at a time. */
+/* A lane's load: 8 columns of one unit and token. Pieces have the order [token, unit, place in the
+ * unit]; a warp loads 32 at a time. */
 struct lm_head_piece {
     int item; /* token and unit */
     int column;
-    int at; /* in x; -1: not there */
+    int at; /* offset in x; -1 if it does not exist */
 };
 
 EY_DEVICE int lm_head_piece_token(const struct lm_head_piece &p, const struct matmul_args &a)
@@ -212,7 +212,7 @@ EY_DEVICE void lm_head_store_piece(const struct lm_head_staged_x &s, const struc
     s.squares[place * a.n + token] = squares;
 }
 
-/* x on its way to a warp. */
+/* x in flight to a warp. */
 struct coming_x {
     struct lm_head_piece piece;
     struct raw_piece<true> raw;
@@ -227,8 +227,8 @@ EY_DEVICE void find_coming(struct coming_x &c, const struct matmul_args &a,
     c.norm = load_norm8(a, c.piece.column);
 }
 
-/* Brings the units' x for all tokens. The lane's first piece is on its way; then the next is while
- * one is worked on. */
+/* Stages the units' x for all tokens. The lane's first piece is already in flight; each next piece
+ * is loaded while one is processed. */
 template <int dtype, int groups>
 EY_DEVICE void lm_head_stage_x(const struct lm_head_staged_x &staged, const struct matmul_args &a,
                                const struct lm_head_stage &s, const struct coming_x &first)
@@ -236,7 +236,7 @@ EY_DEVICE void lm_head_stage_x(const struct lm_head_staged_x &staged, const stru
     enum { ITEMS = 32 / lm_head_unit<dtype>::PIECES };
     const int items = a.n << a.lm_head.log_ahead;
     struct coming_x now = first, next = first;
-    __syncwarp(); /* all have read what was there */
+    __syncwarp(); /* all lanes have read the old contents */
 #pragma unroll 1
     for (int item = ITEMS;; item += ITEMS) {
         if (item < items) {
@@ -250,7 +250,8 @@ EY_DEVICE void lm_head_stage_x(const struct lm_head_staged_x &staged, const stru
     __syncwarp();
 }
 
-/* Lane i < n: `sum` and the squares of token i in the staged units, one after the other. */
+/* Lane i < n returns `sum` plus the squares of token i in the staged units, added one after the
+ * other. */
 EY_DEVICE float lm_head_add_squares(const struct lm_head_staged_x &s, float sum, int count, int n)
 {
     for (int c = 0; c < count && lane_index() < n; c++)
@@ -260,7 +261,8 @@ EY_DEVICE float lm_head_add_squares(const struct lm_head_staged_x &s, float sum,
 
 /* ---- matmul ---- */
 
-/* A lane's columns of x of one token: of chunk c of a unit, whose x is at `from` for this token. */
+/* Loads a lane's columns of x of one token, of chunk c of a unit whose x for this token is at
+ * `from`. */
 template <int dtype>
 EY_DEVICE void lm_head_read_x(uint32_t x[lm_head_unit<dtype>::WORDS], const unsigned char *from,
                               int c, int token)
@@ -277,8 +279,8 @@ EY_DEVICE void lm_head_read_x(uint32_t x[lm_head_unit<dtype>::WORDS], const unsi
     }
 }
 
-/* sum[groups][4] += (a unit's rows) · x. `place`: of the unit among the staged. Columns of tokens
- * that are not there become anything. */
+/* sum[groups][4] += (a unit's rows) · x. `place`: index of the unit among the staged ones. Columns
+ * of missing tokens become anything. */
 template <int dtype, int groups>
 EY_DEVICE void multiply_unit(float sum[groups][4], const struct lm_head_weights &w,
                              const struct lm_head_staged_x &s, int place, int n)
@@ -346,9 +348,9 @@ EY_DEVICE void lm_head_epilogue(const struct matmul_args &a, const float *sums,
 
 /* ---- the kernel ---- */
 
-/* Where a warp stands: a stage of a share of a row block. */
+/* A warp's position: a stage of a share of a row block. */
 struct stand {
-    int block, share, unit; /* unit: of the share, the stage's first */
+    int block, share, unit; /* unit: first unit of the stage in the share */
 };
 
 EY_DEVICE bool ends_share(const struct stand &s, const struct matmul_args &a)
@@ -356,7 +358,7 @@ EY_DEVICE bool ends_share(const struct stand &s, const struct matmul_args &a)
     return s.unit + a.lm_head.staged >= a.lm_head.each;
 }
 
-/* The warp's next share, in the next row block if there is none in this. */
+/* Returns the warp's next share, in the next row block if this one has none left. */
 EY_DEVICE struct stand share_after(struct stand s, const struct matmul_args &a)
 {
     s.unit = 0;
@@ -395,7 +397,7 @@ template <int dtype, int groups> EY_DEVICE void lm_head_blocks(const struct matm
     for (int i = 0; i < l.slots; i++)
         lm_head_prefetch_unit(prefetch, a);
 
-    /* all else that can be known before the kernel before has ended */
+    /* everything else that does not depend on the previous kernel */
     unsigned char *sums = shared + l.sums_at;
     float *all_squares = (float *)(shared + l.squares_at), squares = 0;
     const unsigned char *ring = prefetch.ring;
@@ -457,14 +459,14 @@ template <int dtype, int groups> EY_DEVICE void lm_head_blocks(const struct matm
             if (l.sums_bytes)
                 sums_turn = l.sums_bytes - sums_turn;
             else if (next.block < l.n_blocks)
-                __syncthreads(); /* the sums are read */
+                __syncthreads(); /* the sums have been read */
             if (next.block < l.n_blocks) here = find_block<1>(a, next.block);
         }
         now = next;
     }
 }
 
-/* Two blocks of threads are on an SM. */
+/* Two blocks of threads per SM. */
 #define HEAD(name, dtype)                                       \
     EY_KERNEL(name##_8, struct matmul_args, GEMV_WARPS * 32, 2) \
     {                                                           \

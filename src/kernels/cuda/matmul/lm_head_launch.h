@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which matmuls lm_head.cu takes, and how it is launched. */
+/* The matmuls that lm_head.cu takes, and its launch. */
 #ifndef EY_CUDA_LM_HEAD_LAUNCH_H
 #define EY_CUDA_LM_HEAD_LAUNCH_H
 
@@ -10,19 +10,19 @@
 #include "kernels/cuda/common/launch.h"
 
 enum {
-    LM_HEAD_SLOTS = 4, /* units that a warp has on the way, at most */
-    LM_HEAD_AHEAD = 8, /* units of which a warp has x at once, at most */
+    LM_HEAD_SLOTS = 4, /* most units of a warp in flight */
+    LM_HEAD_AHEAD = 8, /* most units of which a warp has x at a time */
     LM_HEAD_RESERVED =
-        1024 /* bytes of an SM's shared memory that a block takes on top of its own */
+        1024 /* bytes of an SM's shared memory that a block takes in addition to its own */
 };
 
-static inline int lm_head_columns(const struct matmul_args *a) /* of a unit */
+static inline int lm_head_columns(const struct matmul_args *a) /* columns of a unit */
 {
     return a->segment[0].w.dtype == K_BF16 ? 64 : 128;
 }
 
-/* Into how many shares, and of how many units: by the matrix alone, so that sums run in the same
- * order whatever n is. */
+/* Chooses the number of shares and of their units, by the matrix alone, so that sums run in the
+ * same order whatever n is. */
 static inline void lm_head_share_out(struct matmul_args *a)
 {
     struct lm_head_layout *l = &a->lm_head;
@@ -36,8 +36,8 @@ static inline void lm_head_share_out(struct matmul_args *a)
     l->shares = n_units < most ? n_units : most;
 }
 
-/* Fills in what follows from the number of warps, of units with x, and of slots of the ring; bytes
- * of shared memory. */
+/* Fills the layout for a number of warps, of units with x, and of slots of the ring; returns the
+ * bytes of shared memory. */
 static inline int lm_head_lay_out(struct matmul_args *a, int groups, int warps, int staged,
                                   bool kept, int slots)
 {
@@ -58,8 +58,8 @@ static inline int lm_head_lay_out(struct matmul_args *a, int groups, int warps, 
     return l->squares_at + l->shares * a->n * 4;
 }
 
-/* The most units on the way, up to a warp's all, that fit `most` bytes with so many warps and units
- * with x; bytes of shared memory, or 0: not even two fit. */
+/* Finds the most units in flight, up to all of a warp's, that fit `most` bytes with this many warps
+ * and units with x; returns the bytes of shared memory, or 0 if not even two fit. */
 static inline int lm_head_fit(struct matmul_args *a, int groups, int sm_count, int warps,
                               int staged, bool kept, int most)
 {
@@ -73,10 +73,10 @@ static inline int lm_head_fit(struct matmul_args *a, int groups, int sm_count, i
     return 0;
 }
 
-/* Fills in a->head. Best is a warp for each share, two units of each on the way and all x kept, in
- * half of an SM's shared memory: two blocks are there. Where that is not enough there are half the
- * warps, then the other half is taken, then x is brought again for every row block. Warps of a
- * block, or 0: there is not enough. groups: of eight tokens. */
+/* Fills a->lm_head. Best is one warp per share, two units of each in flight and all of x kept, in
+ * half of an SM's shared memory, so that two blocks fit. If that is not enough, first the warps are
+ * halved, then the other half of memory is taken, then x is loaded again for every row block.
+ * Returns the warps of a block, or 0 if there is not enough memory. groups: of eight tokens. */
 static inline int lm_head_lay_out_all(struct matmul_args *a, int groups, int sm_count,
                                       int sm_shared, int *shared)
 {
@@ -103,8 +103,8 @@ static inline int lm_head_lay_out_all(struct matmul_args *a, int groups, int sm_
     }
 }
 
-/* .kernel is GPU_NO_KERNEL: it does not take this one. The matrices are packed, and all of a->k
- * columns. sm_shared: bytes of shared memory that an SM has. */
+/* Computes the launch; .kernel is GPU_NO_KERNEL if the matmul does not suit. The matrices must be
+ * packed and have all a->k columns. sm_shared: bytes of shared memory of an SM. */
 static inline struct launch lm_head_launch(struct matmul_args *a, int sm_count, int sm_shared)
 {
     struct launch none = {GPU_NO_KERNEL, {0, 0, 0}, 0, 0}, l = {GPU_NO_KERNEL, {1, 1, 1}, 0, 0};

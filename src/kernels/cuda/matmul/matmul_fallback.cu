@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The matmul that takes everything: any dtype, layout, shape and epilogue. A warp computes one
- * value, element by element in float32. Used where the fast kernels do not apply or failed the
- * self-test. */
+/* The fallback matmul: any dtype, layout, shape and epilogue. A warp computes one value, element by
+ * element in float32. Used if the fast kernels do not apply or failed the self-test. */
 #include "kernels/cuda/matmul/matmul_fallback_launch.h"
 #include "kernels/cuda/common/matrix_element.cuh"
 
@@ -11,7 +10,7 @@ EY_DEVICE float fallback_x(const struct matmul_args &a, int64_t row, int column)
     return a.x_f32 ? ((const float *)a.x)[at] : bf16_value(((const bf16 *)a.x)[at]);
 }
 
-/* What the norm multiplies a row by, apart from its weights. */
+/* Returns the norm's factor of a row without the weights. */
 EY_DEVICE float fallback_norm_scale(const struct matmul_args &a, int64_t row)
 {
     float squares = 0;
@@ -67,8 +66,7 @@ EY_KERNEL(matmul_fallback, struct matmul_args, MATMUL_FALLBACK_THREADS, 1)
 {
     wait_for_previous();
     int row = (int)(blockIdx.x * (blockDim.x / 32)) + warp_index(), segment = 0;
-    int results = a.epilogue == EPI_SILU ? 1
-                                         : a.n_segments; /* matrices with a result of their own */
+    int results = a.epilogue == EPI_SILU ? 1 : a.n_segments; /* matrices with a separate result */
     for (; segment < results && row >= a.segment[segment].w.rows; segment++)
         row -= a.segment[segment].w.rows;
     if (segment == results) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How matmul_fallback is launched. */
+/* Launches matmul_fallback. */
 #ifndef EY_CUDA_MATMUL_FALLBACK_LAUNCH_H
 #define EY_CUDA_MATMUL_FALLBACK_LAUNCH_H
 
@@ -8,7 +8,7 @@
 
 enum { MATMUL_FALLBACK_THREADS = 256 };
 
-/* A warp a result: blockIdx.x over rows of all matrices, blockIdx.y over rows of x. */
+/* One warp per result: blockIdx.x over rows of all matrices, blockIdx.y over rows of x. */
 static inline struct launch matmul_fallback_launch(const struct matmul_args *a)
 {
     int rows = 0, warps = MATMUL_FALLBACK_THREADS / 32;

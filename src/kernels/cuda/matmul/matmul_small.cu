@@ -39,7 +39,7 @@ EY_DEVICE bool arranges_f16(const struct arrange_args &a)
     return a.dtype == K_INT8 || a.dtype == K_INT4;
 }
 
-/* The first column of lane t's in the units of piece i, and how far on its second two are. */
+/* Returns lane t's first column in the units of piece i, and the distance of its second two. */
 EY_DEVICE int arranged_column(const struct arrange_args &a, int i, int t)
 {
     const int block = i / 4, s = i % 4;
@@ -60,7 +60,7 @@ EY_DEVICE float2 arrange_pair(const struct arrange_args &a, int64_t row, int col
     return make_float2(bf16_low(v), bf16_high(v));
 }
 
-/* Columns column, column + 1 and column + second, + second + 1 of x. */
+/* Loads columns column, column + 1 and column + second, + second + 1 of x. */
 EY_DEVICE float4 arrange_load(const struct arrange_args &a, int64_t row, int column, int second)
 {
     if (column >= a.k) return make_float4(0, 0, 0, 0);
@@ -68,7 +68,7 @@ EY_DEVICE float4 arrange_load(const struct arrange_args &a, int64_t row, int col
     return make_float4(v.x, v.y, w.x, w.y);
 }
 
-/* The norm's weights of them. */
+/* Loads the norm's weights of these columns. */
 EY_DEVICE float4 arrange_weights(const struct arrange_args &a, int column, int second)
 {
     if (!a.norm || column >= a.k) return make_float4(1, 1, 1, 1);
@@ -77,12 +77,12 @@ EY_DEVICE float4 arrange_weights(const struct arrange_args &a, int column, int s
     return make_float4(v.x, v.y, w.x, w.y);
 }
 
-/* What a token's values are multiplied by: 1/rms, and a factor that its scale undoes. */
+/* A token's factors: 1/rms, and a factor that its scale undoes. */
 struct arranged_row {
     float rms, factor, scale;
 };
 
-/* The sum of squares and the largest of the block's token. */
+/* Returns the sum of squares and the maximum of the block's token. */
 EY_DEVICE float2 arrange_sums(const struct arrange_args &a, int64_t row)
 {
     __shared__ float shared[2][ARRANGE_THREADS / 32];
@@ -115,7 +115,7 @@ EY_DEVICE struct arranged_row arrange_row(const struct arrange_args &a, int64_t 
     if (!arranges_f16(a)) return r;
     uint32_t exponent = float_bits(sums.y * r.rms) >> 23;
     if (exponent < 30) exponent = 30;
-    r.factor = bits_float((268 - exponent) << 23); /* the largest comes to 2^14 .. 2^15 */
+    r.factor = bits_float((268 - exponent) << 23); /* puts the largest at 2^14 .. 2^15 */
     r.scale = bits_float((exponent - 14) << 23);
     return r;
 }
@@ -125,7 +125,7 @@ EY_DEVICE uint32_t arranged_pair(const struct arrange_args &a, float low, float 
     return arranges_f16(a) ? f16_pair(low, high) : bf16_pair(low, high);
 }
 
-/* A block of threads a token; those that are not there are zeros. */
+/* One block of threads per token; missing tokens are zeros. */
 EY_KERNEL(arrange_rows, struct arrange_args, ARRANGE_THREADS, 4)
 {
     const int token = (int)blockIdx.x, second = arranged_second(a),
@@ -176,20 +176,20 @@ template <int DTYPE, int TOKENS> struct small_shape {
         threads = SMALL_THREADS,
         rows = SMALL_TILE,
         tokens = TOKENS,
-        warp_rows = SMALL_TILE, /* of what is staged together: all of the block's sums */
+        warp_rows = SMALL_TILE, /* staged together: all of the block's sums */
         warp_tokens = TOKENS,
         m_tiles = 2,
         n_tiles = TOKENS / 8,
         staged_row = SMALL_STAGED_ROW,
         adds_in_memory = 1,
-        chunks = SMALL_CHUNKS(DTYPE), /* of 16 rows, in a stage */
+        chunks = SMALL_CHUNKS(DTYPE), /* chunks of 16 rows in a stage */
         steps = DTYPE == K_BF16 ? 2 : 4,
-        units = chunks * 64, /* of 16 bytes, of 16 rows in a stage */
+        units = chunks * 64, /* 16-byte units of 16 rows in a stage */
         w_bytes = SMALL_W_BYTES(DTYPE),
         x_bytes = SMALL_X_BYTES(DTYPE, TOKENS),
         stage_bytes = w_bytes + x_bytes,
         stages = SMALL_STAGES(DTYPE, TOKENS),
-        w_pieces = w_bytes / (SMALL_THREADS * 16), /* of 16 bytes, of a thread */
+        w_pieces = w_bytes / (SMALL_THREADS * 16), /* 16-byte pieces of a thread */
     };
     static_assert((int)SMALL_HALVES * TOKENS * SMALL_STAGED_ROW * 4 <= SMALL_SHARED(DTYPE, TOKENS),
                   "sums lie over the stages");
@@ -202,11 +202,11 @@ template <class S> EY_DEVICE struct gemm_place small_place(const struct small_ma
     return p;
 }
 
-/* What a thread brings of each stage: 16 bytes of some of the blocks of rows, from `w` on, and of
- * x, from `x` on. */
+/* A thread's part of each stage: 16 bytes of some of the blocks of rows, from `w` on, and of x,
+ * from `x` on. */
 template <class S> struct small_share {
     const uint8_t *w[S::w_pieces], *x;
-    int chunk; /* of a stage's */
+    int chunk; /* chunk of a stage */
 };
 
 template <class S>
@@ -216,7 +216,7 @@ EY_DEVICE struct small_share<S> small_find_share(const struct small_matmul_args 
     struct small_share<S> s;
 #pragma unroll
     for (int i = 0; i < S::w_pieces; i++) {
-        int u = first + i * (SMALL_THREADS / S::units), /* gate and up take turns */
+        int u = first + i * (SMALL_THREADS / S::units), /* gate and up alternate */
             block = min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1);
         s.w[i] = (first % 2 ? p.w[1] : p.w[0]) + (int64_t)block * p.n_chunks * PACK_CHUNK +
                  unit * 16;
@@ -226,7 +226,7 @@ EY_DEVICE struct small_share<S> small_find_share(const struct small_matmul_args 
     return s;
 }
 
-/* Chunks beyond the last, where they are odd in number, are zeros. */
+/* With an odd number of chunks, the one beyond the last is zeros. */
 template <class S>
 EY_DEVICE void small_copy_weights(const struct gemm_place &p, const struct small_share<S> &s,
                                   unsigned char *stage, int block)
@@ -253,7 +253,7 @@ template <class S> struct small_scales {
     uint2 word[2], next_word[2];
 };
 
-/* Of chunk q. */
+/* Loads the scales of chunk q. */
 template <class S>
 EY_DEVICE uint2 small_next_word(const struct small_scales<S> &s, int m, int q, int end)
 {
@@ -286,7 +286,7 @@ EY_DEVICE void small_find_scales(struct small_scales<S> &s, const struct small_m
     }
 }
 
-/* Enters stage q: what the sums are multiplied by before, and masks that are 0 where FP8 weights
+/* Enters stage q: returns the factor for the sums so far, and masks that are 0 for FP8 weights that
  * count as zeros. */
 template <class S>
 EY_DEVICE void small_enter_scales(struct small_scales<S> &s, float by[2], uint32_t mask[2], int q,
@@ -308,7 +308,7 @@ EY_DEVICE void small_enter_scales(struct small_scales<S> &s, float by[2], uint32
     }
 }
 
-/* What sums of row `row` of the m-th block of 16 rows are multiplied by in the end. */
+/* Returns the final factor of the sums of row `row` of the m-th block of 16 rows. */
 template <class S>
 EY_DEVICE float small_row_scale(const struct small_scales<S> &s, const struct small_matmul_args &a,
                                 const struct gemm_place &p, int m, int row)
@@ -345,7 +345,7 @@ EY_DEVICE void small_finish_sums(float sum[2][S::n_tiles][4], const struct small
 
 /* ---- a stage ---- */
 
-/* Four FP8 weights as two BF16 pairs, times 2^-120; `mask` is 0 where they count as zeros. */
+/* Converts four FP8 weights to two BF16 pairs, times 2^-120; `mask` is 0 if they count as zeros. */
 EY_DEVICE void small_weight_pairs(uint32_t &even, uint32_t &odd, uint32_t four, uint32_t mask)
 {
     const uint32_t code = 0x07f007f0u & mask, sign = 0x80008000u & mask;
@@ -353,7 +353,8 @@ EY_DEVICE void small_weight_pairs(uint32_t &even, uint32_t &odd, uint32_t four, 
     odd = (four >> 4 & code) | (four & sign);
 }
 
-/* Values i and i + 4 of eight as a float16 pair. 1024 + v is a float16 whose last bits are v. */
+/* Converts values i and i + 4 of eight to a float16 pair. 1024 + v is a float16 whose last bits are
+ * v. */
 EY_DEVICE uint32_t small_int4_pair(uint32_t eight, int i, uint32_t scale_zero)
 {
     const uint32_t scale = (scale_zero & 0xffffu) * 0x10001u,
@@ -361,7 +362,7 @@ EY_DEVICE uint32_t small_int4_pair(uint32_t eight, int i, uint32_t scale_zero)
     return f16_pair_mul(f16_pair_add((eight >> (4 * i) & 0x000f000fu) | 0x64006400u, minus), scale);
 }
 
-/* A lane's words of a chunk, of rows g and g + 8; of int4 two that are its half's. */
+/* Reads a lane's words of a chunk, of rows g and g + 8; for int4 the two of its half. */
 template <class S> EY_DEVICE void small_read_weights(uint32_t raw[2][4], const unsigned char *from)
 {
 #pragma unroll
@@ -382,7 +383,7 @@ template <class S> EY_DEVICE void small_read_weights(uint32_t raw[2][4], const u
     }
 }
 
-/* The left operand of step s. */
+/* Makes the left operand of step s. */
 template <class S>
 EY_DEVICE void small_left(uint32_t left[4], const uint32_t raw[2][4], int s, uint32_t mask,
                           const uint32_t word[2])
@@ -415,7 +416,7 @@ EY_DEVICE void small_multiply(float c[4], const uint32_t a[4], uint32_t b0, uint
         mma_bf16(c, a, b0, b1);
 }
 
-/* sum = sum · by + weights · x: a warp's 32 rows and half of a stage's columns. */
+/* sum = sum · by + weights · x, for a warp's 32 rows and half of a stage's columns. */
 template <class S>
 EY_DEVICE void small_add_stage(float sum[2][S::n_tiles][4], const unsigned char *stage,
                                const float by[2], const uint32_t mask[2],
@@ -475,7 +476,7 @@ template <class S> EY_DEVICE void small_block(const struct small_matmul_args &a)
 
     let_next_start();
 #pragma unroll
-    for (int i = 0; i < S::stages - 1; i++) /* weights before the kernel that makes x has ended */
+    for (int i = 0; i < S::stages - 1; i++) /* weights, before the kernel that makes x has ended */
         if (begin + i < end)
             small_copy_weights<S>(p, share, shared + i * S::stage_bytes, begin + i);
     struct small_scales<S> scales;
@@ -494,7 +495,7 @@ template <class S> EY_DEVICE void small_block(const struct small_matmul_args &a)
         uint32_t mask[2];
         small_enter_scales<S>(scales, by, mask, q, end);
         copy_wait<S::stages - 2>();
-        __syncthreads(); /* the stage has come, and nobody reads the one before it any more */
+        __syncthreads(); /* the stage has arrived, and nobody reads the previous one any more */
         if (next < end) {
             small_copy_weights<S>(p, share, shared + free_stage * S::stage_bytes, next);
             small_copy_x<S>(share.x, shared + free_stage * S::stage_bytes, next);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of some rows of x with matrices of GGUF's types, as matmul_small.cu has them for int4: x
- * is arranged as for int4, and weights become float16 in registers: codes exactly, then times their
+/* Matmuls of some rows of x with matrices of GGUF types, like matmul_small.cu for int4: x is
+ * arranged as for int4, and weights become float16 in registers: codes exactly, then times their
  * scale and plus their minimum, rounded once more. All are multiplied by a power of two of the
- * matrix that keeps them inside of float16, which the sums take back. */
+ * matrix that keeps them within float16, which the sums undo. */
 #include "kernels/cuda/matmul/matmul_small_gguf_launch.h"
 #include "kernels/cuda/common/gguf_unit.cuh"
 #include "kernels/cuda/matmul/matmul_small_join.cuh"
@@ -24,7 +24,7 @@ template <int DTYPE, int TOKENS> struct small_gguf_shape {
         blocks = SMALL_TILE / PACK_ROWS,
         block_bytes = (int)form::chunk_bytes + PACK_ROWS * (int)form::d_bytes,
         units = block_bytes / 16,
-        pieces = blocks * units, /* of 16 bytes of a stage's weights */
+        pieces = blocks * units, /* 16-byte pieces of a stage's weights */
         thread_pieces = (pieces + SMALL_THREADS - 1) / SMALL_THREADS,
         w_bytes = blocks * block_bytes,
         x_bytes = TOKENS * GGUF_CHUNK_COLUMNS * 2,
@@ -35,8 +35,8 @@ template <int DTYPE, int TOKENS> struct small_gguf_shape {
                   "sums lie over the stages");
 };
 
-/* What a thread brings of each stage: pieces of codes and scales, which lie in chunks, and of d,
- * which lies behind a record's chunks. */
+/* A thread's part of each stage: pieces of codes and scales, which are in chunks, and of d, which
+ * follows a record's chunks. */
 template <class S> struct small_gguf_share {
     const uint8_t *w[S::thread_pieces], *x;
 };
@@ -51,7 +51,7 @@ EY_DEVICE void small_gguf_find_share(struct small_gguf_share<S> &s,
 #pragma unroll
     for (int i = 0; i < S::thread_pieces; i++) {
         const int piece = min((int)threadIdx.x + i * SMALL_THREADS, (int)S::pieces - 1),
-                  u = piece / S::units, at = piece % S::units * 16, /* gate and up take turns */
+                  u = piece / S::units, at = piece % S::units * 16, /* gate and up alternate */
             block = min(p.first_block + (p.paired ? u / 2 : u), p.blocks - 1);
         s.w[i] = p.w[u % 2] + block * row_block_bytes +
                  (at < form::chunk_bytes ? at : at + (form::chunks - 1) * form::chunk_bytes);
@@ -78,7 +78,7 @@ EY_DEVICE void small_gguf_copy_weights(const struct small_gguf_share<S> &s, unsi
 
 /* ---- weights ---- */
 
-/* Scale and minimum of 16 columns of a row, as pairs of float16. */
+/* Scale and minimum of 16 columns of a row as pairs of float16. */
 struct small_gguf_scale {
     uint32_t times, plus;
 };
@@ -127,7 +127,7 @@ EY_DEVICE void small_gguf_read(struct small_gguf_weights<S> &w, const unsigned c
     }
 }
 
-/* Columns i and i + 4 of eight. 1024 + v is a float16 whose last bits are v. */
+/* Converts columns i and i + 4 of eight. 1024 + v is a float16 whose last bits are v. */
 template <class S>
 EY_DEVICE uint32_t small_gguf_pair(uint2 words, int i, const struct small_gguf_scale &s)
 {
@@ -141,7 +141,7 @@ EY_DEVICE uint32_t small_gguf_pair(uint2 words, int i, const struct small_gguf_s
                                   : f16_pair_mul(value, s.times);
 }
 
-/* The left operand of step s, eight columns of the lane's. */
+/* Makes the left operand of step s, eight columns of the lane's. */
 template <class S>
 EY_DEVICE void small_gguf_left(uint32_t left[4], const struct small_gguf_weights<S> &w, int s)
 {
@@ -153,7 +153,7 @@ EY_DEVICE void small_gguf_left(uint32_t left[4], const struct small_gguf_weights
                                                     w.scale[half]);
 }
 
-/* sum += weights · x: a warp's 32 rows and half of a stage's columns. */
+/* sum += weights · x, for a warp's 32 rows and half of a stage's columns. */
 template <class S>
 EY_DEVICE void small_gguf_add_stage(float sum[2][S::n_tiles][4], const unsigned char *stage,
                                     const float factor[2])
@@ -186,7 +186,7 @@ EY_DEVICE void small_gguf_add_stage(float sum[2][S::n_tiles][4], const unsigned 
     }
 }
 
-/* The sums without the matrix' power of two, and x's. */
+/* Removes the matrix' and x's powers of two from the sums. */
 template <class S>
 EY_DEVICE void small_gguf_finish_sums(float sum[2][S::n_tiles][4],
                                       const struct small_matmul_args &a, const struct gemm_place &p)
@@ -220,7 +220,7 @@ EY_DEVICE void small_gguf_block(const struct small_matmul_args &a, unsigned char
     float sum[2][S::n_tiles][4];
     small_gguf_find_share<S>(share, a, p);
 #pragma unroll
-    for (int i = 0; i < S::stages - 1; i++) /* weights before the kernel that makes x has ended */
+    for (int i = 0; i < S::stages - 1; i++) /* weights, before the kernel that makes x has ended */
         if (begin + i < end)
             small_gguf_copy_weights<S>(share, shared + i * S::stage_bytes, begin + i);
     clear_sums<S>(sum);
@@ -233,7 +233,7 @@ EY_DEVICE void small_gguf_block(const struct small_matmul_args &a, unsigned char
     for (int q = begin, stage = 0; q < end; q++) {
         const int next = q + S::stages - 1, free_stage = stage == 0 ? S::stages - 1 : stage - 1;
         copy_wait<S::stages - 2>();
-        __syncthreads(); /* the stage has come, and nobody reads the one before it any more */
+        __syncthreads(); /* the stage has arrived, and nobody reads the previous one any more */
         if (next < end) {
             small_gguf_copy_weights<S>(share, shared + free_stage * S::stage_bytes, next);
             small_copy_x<S>(share.x, shared + free_stage * S::stage_bytes, next);

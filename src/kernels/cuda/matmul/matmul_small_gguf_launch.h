@@ -7,7 +7,7 @@
 #include "kernels/cuda/common/gguf_layout.h"
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
-/* Of 16 rows in a stage: a chunk, and d of its record. */
+/* Bytes of 16 rows in a stage: a chunk, and d of its record. */
 #define SMALL_GGUF_BLOCK_BYTES(bits, scales) \
     (GGUF_CHUNK_BYTES(bits, scales) + PACK_ROWS * GGUF_D_BYTES(scales))
 #define SMALL_GGUF_STAGE_BYTES(block_bytes, tokens) \
@@ -30,7 +30,7 @@ static inline unsigned small_gguf_shared(int dtype, int tokens)
     return (unsigned)(SMALL_GGUF_STAGES(bytes, tokens) * SMALL_GGUF_STAGE_BYTES(bytes, tokens));
 }
 
-/* Whether the kernel can multiply them. */
+/* Whether the kernel takes these matrices. */
 static inline bool small_gguf_takes(const struct matmul_args *a)
 {
     const int dtype = a->segment[0].w.dtype;

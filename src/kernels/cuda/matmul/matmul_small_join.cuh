@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What matmuls of some rows have in common (matmul_small.cu, matmul_small_gguf.cu,
- * matmul_small_sm90.cu). Where a tile's columns are split over several blocks of threads, the last
- * of them to arrive adds all their parts up, in the same order whichever it is. */
+/* Shared by matmuls of some rows (matmul_small.cu, matmul_small_gguf.cu, matmul_small_sm90.cu). If
+ * a tile's columns are split over several blocks of threads, the last one to arrive adds up all
+ * their parts, in the same order whichever it is. */
 #ifndef EY_CUDA_MATMUL_SMALL_JOIN_CUH
 #define EY_CUDA_MATMUL_SMALL_JOIN_CUH
 
 #include "kernels/cuda/matmul/gemm_common.cuh"
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
-/* Whether this block is the last of its tile's; all that they wrote is seen then. */
+/* Whether this block is the last one of its tile; it sees everything that the others wrote then. */
 EY_DEVICE bool small_is_last(uint32_t *counter)
 {
     __shared__ uint32_t before;
@@ -21,8 +21,8 @@ EY_DEVICE bool small_is_last(uint32_t *counter)
     return before == gridDim.y - 1;
 }
 
-/* Quad i of `n` of a tile's parts, and the next one of the thread, added up in order: all loads are
- * on their way at once. */
+/* Adds up quad i of `n` of a tile's parts, and the thread's next one, in order, with all loads in
+ * flight together. */
 template <class S>
 EY_DEVICE void small_sum_parts(float4 sum[2], const float *tile, int part_floats, int i, int n)
 {
@@ -47,7 +47,7 @@ EY_DEVICE void small_sum_parts(float4 sum[2], const float *tile, int part_floats
     }
 }
 
-/* The block's sums go to its place among the tile's parts. */
+/* Stores the block's sums as its part of the tile. */
 template <class S>
 EY_DEVICE void small_store_part(const struct small_matmul_args &a, const struct gemm_staged &staged)
 {
@@ -60,8 +60,8 @@ EY_DEVICE void small_store_part(const struct small_matmul_args &a, const struct 
     }
 }
 
-/* The tile's parts, all the blocks', become the staged sums of the last; false for the others, and
- * where the next kernel is to add them up. */
+/* Turns all blocks' parts of the tile into the staged sums of the last block. Returns false in the
+ * other blocks, and if the next kernel adds them up. */
 template <class S>
 EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged &staged)
 {
@@ -88,7 +88,7 @@ EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged 
 
 /* ---- of the two portable kernels ---- */
 
-/* The thread's part of arranged x of stage `block`, from its place `x` on. */
+/* Copies the thread's part of arranged x of stage `block`, from its address `x` on. */
 template <class S> EY_DEVICE void small_copy_x(const uint8_t *x, unsigned char *stage, int block)
 {
     enum { PASS = SMALL_THREADS * 16 };
@@ -100,7 +100,8 @@ template <class S> EY_DEVICE void small_copy_x(const uint8_t *x, unsigned char *
             copy_async(to + i * PASS, from + i * PASS, 16);
 }
 
-/* A warp's m-th block of 16 rows in its matrix, and which of the tile's two matrices that is. */
+/* Return a warp's m-th block of 16 rows in its matrix, and which of the tile's two matrices that
+ * is. */
 EY_DEVICE int small_row_block(const struct gemm_place &p, int m)
 {
     const int row_warp = warp_index() / SMALL_HALVES;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of some rows of x, up to 64, with packed weights (matmul_small.cu): their one tile, how
- * the columns are split, and how they are launched. C for the host, C++ for the kernels.
+/* Matmuls of some rows of x, up to 64, with packed weights (matmul_small.cu): their one tile, the
+ * splits of columns, and the launches. C for the host, C++ for the kernels.
  *
- * A tile is SMALL_TILE rows of w (of gate and up by turns, 16 each) and all tokens. Where tiles are
- * fewer than SMs, a tile's columns are split over several blocks of threads. */
+ * A tile is SMALL_TILE rows of w (gate and up alternate, 16 each) and all tokens. If there are
+ * fewer tiles than SMs, a tile's columns are split over several blocks of threads. */
 #ifndef EY_CUDA_MATMUL_SMALL_LAUNCH_H
 #define EY_CUDA_MATMUL_SMALL_LAUNCH_H
 
@@ -19,11 +19,11 @@ enum {
     SMALL_STAGED_ROW = SMALL_TILE + 4, /* floats between tokens of sums in shared memory */
     SMALL_MOST_TOKENS = 64,
     SMALL_MOST_SPLITS = 8,
-    SMALL_MOST_PARTS = 320, /* tiles times splits where there are several splits */
+    SMALL_MOST_PARTS = 320, /* most tiles times splits if there are several splits */
     SMALL_LEAST_ROWS = 8,
-    SMALL_SHARE_BYTES = 100 << 10, /* of weights for an SM, from which it pays with fewer rows */
+    SMALL_SHARE_BYTES = 100 << 10, /* least weights of an SM with which it pays for fewer rows */
     ARRANGE_THREADS = 256,
-    ARRANGE_COLUMNS = 16, /* of which x has a multiple */
+    ARRANGE_COLUMNS = 16, /* x has a multiple of this many */
 };
 
 /* K(name, dtype, tokens) */
@@ -34,18 +34,19 @@ enum {
     EY_SMALL_KERNELS_OF(K, int8, K_INT8) \
     EY_SMALL_KERNELS_OF(K, int4, K_INT4)
 
-/* Tokens that the kernel for n of them has. */
+/* Returns the tokens of the kernel for n of them. */
 static inline int small_tokens(int n)
 {
     return n <= 16 ? 16 : n <= 32 ? 32 : 64;
 }
 
-/* Of a packed chunk, and in a stage: chunks of 16 rows, and bytes of weights and of x. */
+/* Columns of a packed chunk; in a stage, chunks of 16 rows, and bytes of weights and of x. */
 #define SMALL_CHUNK_COLUMNS(dtype) ((dtype) == K_BF16 ? 32 : (dtype) == K_INT4 ? 128 : 64)
 #define SMALL_CHUNKS(dtype) ((dtype) == K_INT4 ? 1 : 2)
 #define SMALL_W_BYTES(dtype) (SMALL_TILE / PACK_ROWS * SMALL_CHUNKS(dtype) * PACK_CHUNK)
 #define SMALL_X_BYTES(dtype, tokens) ((tokens)*SMALL_CHUNKS(dtype) * SMALL_CHUNK_COLUMNS(dtype) * 2)
-/* As many as fit the 99 KB that a block may have on every GPU from sm_80 on, up to four. */
+/* Stages: as many as fit into the 99 KB that a block may have on every GPU from sm_80 on, up to
+ * four. */
 #define SMALL_STAGES(dtype, tokens) \
     (4 * (SMALL_W_BYTES(dtype) + SMALL_X_BYTES(dtype, tokens)) <= 99 << 10 ? 4 : 3)
 #define SMALL_SHARED(dtype, tokens) \
@@ -70,14 +71,14 @@ static inline int small_tiles(const struct matmul_args *a)
     return tiles;
 }
 
-/* Blocks of threads that the GPU has room for at once: two an SM, or as many as fit its shared
+/* Returns the blocks of threads that the GPU runs at once: two per SM, or as many as fit its shared
  * memory. */
 static inline int small_room(int dtype, int tokens, int sm_count, int sm_shared)
 {
     return sm_shared >= 2 * (SMALL_SHARED(dtype, tokens) + 1024) ? 2 * sm_count : sm_count;
 }
 
-/* That with the fewest stages one after the other; beginning, and joining, count as some too. */
+/* Returns the splits with the fewest sequential stages; starting and joining count as some, too. */
 static inline int small_splits(int tiles, int blocks, int room)
 {
     int best = 1, least = 0;
@@ -92,7 +93,7 @@ static inline int small_splits(int tiles, int blocks, int room)
     return best;
 }
 
-/* Whether the kernel can multiply them. */
+/* Whether the kernel takes these matrices. */
 static inline bool small_takes(const struct matmul_args *a)
 {
     const int dtype = a->segment[0].w.dtype;
@@ -118,9 +119,8 @@ static inline int64_t small_weight_bytes(const struct matmul_args *a)
            (a->segment[0].w.dtype == K_INT4 ? 4 : 2);
 }
 
-/* Whether it is faster than a GEMV, which takes a few rows, measured on an H100: each SM's share of
- * the weights makes up for one launch more, and for joining. A norm is half of a GEMV's work with
- * x. */
+/* Whether it is faster than a GEMV of few rows, measured on an H100: each SM's share of the weights
+ * must make up for one more launch, and for joining. A norm is half of a GEMV's work with x. */
 static inline bool small_is_faster(const struct matmul_args *a, int sm_count)
 {
     const int64_t bytes = small_weight_bytes(a) * (a->norm ? 2 : 1);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of 2 to 128 rows of x, which are tokens, with packed FP8 weights, on GPUs of compute
- * capability 9.0.
+/* Matmuls of 2 to 128 rows of x (tokens) with packed FP8 weights, on GPUs of compute capability
+ * 9.0.
  *
- * Nothing is converted but x, once: the matrix unit takes e4m3 weights as they are, and x as two
- * planes of e4m3, x = (high + low) · scale, with a power of two for each token and 128 columns. A
- * BF16 number has eight significant bits and an e4m3 one four, so two planes hold one exactly down
- * to 2^-10 of the largest of its 128, and all within 2^-18 of that. Weights in registers meet both
- * planes: one after the other into the same sums or, of few tokens, as columns of one instruction.
+ * Only x is converted, once: the matrix unit takes e4m3 weights unconverted, and x as two planes of
+ * e4m3, x = (high + low) · scale, with a power of two for each token and 128 columns. A BF16 number
+ * has eight significant bits and an e4m3 one four, so two planes hold one exactly down to 2^-10 of
+ * the largest of its 128, and all within 2^-18 of that. Weights in registers are multiplied with
+ * both planes: one after the other into the same sums or, with few tokens, as columns of one
+ * instruction.
  *
  * A block of threads has 128 weight rows and all tokens. One warp streams weights and x through a
- * ring by bulk copies; weights do not depend on the kernel before, so the ring is full when that
- * ends. Another one makes 1/rms meanwhile, which multiplies the sums in the end: so nobody needs a
- * whole row of x before. A tile's columns may be split over several blocks; their parts are added
- * up by the last of them, or by the kernel that reads x next (make_planes).
+ * ring by bulk copies; weights do not depend on the previous kernel, so the ring is full when that
+ * ends. Another warp computes 1/rms meanwhile, which is applied to the sums at the end, so nobody
+ * needs a whole row of x before. A tile's columns may be split over several blocks; their parts are
+ * added up by the last of them, or by the kernel that reads x next (make_planes).
  *
- * The emulator has none of these instructions: matmul_small.cu stands for this one there. */
+ * The emulator lacks these instructions: it runs matmul_small.cu instead. */
 #ifndef EY_EMULATE
 #include "kernels/cuda/common/bulk_copy.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
@@ -33,7 +34,7 @@ EY_DEVICE float largest_of(float4 v)
     return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
 }
 
-/* The exponent of the power of two that brings `most` to 128 .. 256, as floats have it. */
+/* Returns the exponent field of the power of two that scales `most` to 128 .. 256. */
 EY_DEVICE uint32_t planes_exponent(float most)
 {
     return 261 - (float_bits(fmaxf(most, 1e-30f)) >> 23);
@@ -48,7 +49,7 @@ EY_DEVICE float4 planes_values(uint32_t codes)
                        f16_bits_value((uint16_t)(pair[1] >> 16)));
 }
 
-/* Where four columns of a token begin in a plane of 128 columns. */
+/* Returns the offset of four columns of a token in a plane of 128 columns. */
 EY_DEVICE int place_in_plane(int row, int column)
 {
     const int quad = column % 64 / 4, unit = column / 64 * 4 + quad / 2 % 2 * 2 + quad % 2;
@@ -75,7 +76,8 @@ EY_DEVICE float4 planes_load(const struct planes_args &a, int64_t at)
     return make_float4(bits_float(v.x), bits_float(v.y), bits_float(v.z), bits_float(v.w));
 }
 
-/* v and the parts of four columns of a token, in order; all loads are on their way at once. */
+/* Returns v plus the parts of four columns of a token, added in order, with all loads in flight
+ * together. */
 EY_DEVICE float4 planes_add_parts(const struct planes_args &a, float4 v, int token, int column)
 {
     const float *from = a.partial +
@@ -96,7 +98,7 @@ EY_DEVICE float4 planes_add_parts(const struct planes_args &a, float4 v, int tok
     return make_float4(v.x + sum.x, v.y + sum.y, v.z + sum.z, v.w + sum.w);
 }
 
-/* A warp has SCALE_BLOCK columns of a row. */
+/* A warp takes SCALE_BLOCK columns of a row. */
 EY_KERNEL(make_planes, struct planes_args, PLANES_THREADS, 8)
 {
     const int blocks = (a.k + SCALE_BLOCK - 1) / SCALE_BLOCK,
@@ -140,7 +142,7 @@ template <int TOKENS, int COLUMNS, int TEAMS> struct planes_shape {
         columns = COLUMNS,
         warps = PLANES_WARPS * TEAMS,
         threads = 32 * (PLANES_WARPS * TEAMS + 2),
-        warp_rows = SMALL_TILE, /* of what is staged together: all of the block's sums */
+        warp_rows = SMALL_TILE, /* staged together: all of the block's sums */
         warp_tokens = TOKENS,
         staged_row = SMALL_STAGED_ROW,
         adds_in_memory = 1,
@@ -160,7 +162,7 @@ struct planes_place {
     int begin, end;
 };
 
-/* Lanes 0 to 7 bring a block of 16 weight rows each, lane 8 brings x. */
+/* Lanes 0 to 7 load a block of 16 weight rows each, lane 8 loads x. */
 template <class S>
 EY_DEVICE void planes_bring(const struct planes_matmul_args &a, const struct gemm_place &p,
                             const struct planes_place &at)
@@ -172,7 +174,7 @@ EY_DEVICE void planes_bring(const struct planes_matmul_args &a, const struct gem
                   *x = (const uint8_t *)a.small.matmul.x + (int64_t)at.begin * S::x_bytes;
     const uint64_t policy = evict_first_policy();
     int slot = 0, phase = 0;
-    /* the last block may have one chunk alone */
+    /* the last block may have only one chunk */
 #define EY_PLANES_CHUNKS(i) ((at.begin + (i)) * 2 + 1 < p.n_chunks ? 2 : 1)
     for (int i = 0; i < min(n, stages); i++) { /* before the kernel that makes x has ended */
         const int bytes = EY_PLANES_CHUNKS(i) * PACK_CHUNK;
@@ -204,7 +206,7 @@ EY_DEVICE void planes_bring(const struct planes_matmul_args &a, const struct gem
 #undef EY_PLANES_CHUNKS
 }
 
-/* 1/rms of every token. */
+/* Computes 1/rms of every token. */
 template <class S>
 EY_DEVICE void planes_rms(const struct planes_matmul_args &a, const struct planes_place &at)
 {
@@ -219,7 +221,7 @@ EY_DEVICE void planes_rms(const struct planes_matmul_args &a, const struct plane
     }
 }
 
-/* A warp's weights of a stage: those of each of its four instructions. */
+/* Loads a warp's weights of a stage for each of its four instructions. */
 EY_DEVICE void planes_weights(uint32_t w[4][4], uint32_t from, bool second_chunk)
 {
 #pragma unroll
@@ -238,8 +240,8 @@ EY_DEVICE void planes_weights(uint32_t w[4][4], uint32_t from, bool second_chunk
     }
 }
 
-/* sum += (the stage at `stage`) · its block's scale; `empty`: its barrier, told when all is read.
- */
+/* sum += (the stage at `stage`) · its block's scale; `empty`: its barrier, signaled when all is
+ * read. */
 template <class S>
 EY_DEVICE void planes_add_stage(float sum[S::tokens / 8][4], const uint32_t w[4][4], uint32_t stage,
                                 float scale, uint32_t empty)
@@ -285,7 +287,7 @@ EY_DEVICE void planes_add_stage(float sum[S::tokens / 8][4], const uint32_t w[4]
     }
 }
 
-/* A warp has 16 of the tile's rows, of gate and up by turns where there are two, and its team's
+/* A warp has 16 of the tile's rows (gate and up alternate if there are two), and its team's
  * stages. */
 template <class S>
 EY_DEVICE void planes_multiply(float sum[S::tokens / 8][4], const struct planes_matmul_args &a,
@@ -314,7 +316,7 @@ EY_DEVICE void planes_multiply(float sum[S::tokens / 8][4], const struct planes_
     }
 }
 
-/* Turned: a token's rows become neighbours. */
+/* Stores sums transposed: a token's rows become adjacent. */
 template <class S>
 EY_DEVICE void planes_stage_sums(float *staged, const float sum[S::tokens / 8][4], const float *rms)
 {
@@ -376,7 +378,7 @@ EY_DEVICE void planes_block(const struct planes_matmul_args &a, unsigned char *m
     else if (a.squares)
         planes_rms<S>(a, at);
     __syncwarp();
-    __syncthreads(); /* the ring is free, 1/rms there */
+    __syncthreads(); /* the ring is free, and 1/rms computed */
     if (warp < S::warps)
         planes_stage_sums<S>((float *)(memory + PLANES_HEAD), sum, a.squares ? at.rms : nullptr);
     __syncthreads();
