@@ -39,7 +39,7 @@ EY_DEVICE uint4 load_weight(const void *p)
 }
 
 /* Loads a word next to weights, such as a scale. Cached in L1, because other threads of the block
- * read its neighbours. */
+ * read its neighbors. */
 EY_DEVICE uint32_t load_weight_4(const uint32_t *p)
 {
     uint32_t v;
