@@ -114,6 +114,8 @@ try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17
 try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png
 try "scene of nothing" 2 - 'scene needs an image' scene
 try "bench" 0 'share_of_limit' - bench --model tiny --json --runs 1 --max-tokens 3
+try "bench: the prompt of one stream" 0 '"prompt": {"seconds"' - bench --model tiny --json --runs 1 --max-tokens 3 \
+  --depth 20
 
 try "an image that is none" 1 - '^eyelet: text.jpg: ' ask text.jpg what
 try "the bad one of two is named" 1 - '^eyelet: cut.png: ' ask red.png cut.png what

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The perplexity of text.txt through the API: perplexity.py EYELET REFERENCE.json, in the folder of this file.
+"""The perplexity of text.txt through the API: perplexity.py EYELET REFERENCE.json [DEVICE], in the folder of this file.
 
 A server with the real model says how likely each token of the text is, by prompt_logprobs and by echo with logprobs,
 which must agree; then each token's, and the perplexity, are held against transformers in float32. Prints TAP; exit 77
@@ -23,8 +23,8 @@ def model_path(name):
     return os.path.join(os.environ.get('EYELET_REAL') or os.path.join(cache, 'eyelet', 'real'), name)
 
 
-def start(eyelet, model):
-    server = subprocess.Popen([eyelet, 'serve', model, '--device', 'cpu', '--port', '0', '--max-model-len', '2048'],
+def start(eyelet, model, device):
+    server = subprocess.Popen([eyelet, 'serve', model, '--device', device, '--port', '0', '--max-model-len', '2048'],
                               stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
     said = ''
     for line in server.stdout:
@@ -72,7 +72,7 @@ def main():
         sys.exit(77)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'text.txt')) as f:
         text = f.read()
-    server, address = start(sys.argv[1], model)
+    server, address = start(sys.argv[1], model, sys.argv[3] if len(sys.argv) > 3 else 'cpu')
     try:
         reply = ask(address, prompt=text, max_tokens=1, prompt_logprobs=1)
         tokens = reply['choices'][0]['prompt_logprobs']

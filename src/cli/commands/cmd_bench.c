@@ -39,11 +39,12 @@ struct bench {
     struct input image_file;
     struct cli_response_format boxes;
     struct bench_phase vision, prefill, decode, constrained, streams;
-    ey_mask_stats masks;    /* of the constrained runs */
-    bool reads_images;      /* the model takes images */
-    int width, height;      /* of the image */
-    double huge_page_bytes; /* of weights that were copied to huge pages */
-    double first_token;     /* seconds until the first token of the first run */
+    struct bench_phase deep; /* the prompt of one stream */
+    ey_mask_stats masks;     /* of the constrained runs */
+    bool reads_images;       /* the model takes images */
+    int width, height;       /* of the image */
+    double huge_page_bytes;  /* of weights that were copied to huge pages */
+    double first_token;      /* seconds until the first token of the first run */
     ey_roofline roofline;
     ey_image_usage image_usage;
     int prompt_tokens;
@@ -179,11 +180,13 @@ static bool run_once(struct bench *b, ey_err *e)
 }
 
 /* Measures the same answers with a schema, to find its cost. They alternate with unconstrained
- * ones, so that both run under the same conditions. */
+ * ones, so that both run under the same conditions. A vocabulary that lacks a byte cannot be
+ * constrained: the phase is left out. */
 static bool run_constrained(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
     bool ok = answer_once(b, &b->boxes, &answer, e);
+    if (!ok && e->code == EY_BAD_MODEL) return ey_answer_free(&answer), true;
     if (ok) {
         b->constrained.seconds[b->constrained.n++] = answer.decode_seconds;
         b->constrained.tokens = answer.completion_tokens - 1;
@@ -233,7 +236,10 @@ static bool run_bench_streams(struct bench *b, ey_err *e)
             return ey_fail(e, EY_TOO_LONG,
                            "the answers are too short to time; use more --max-tokens");
         b->streams.seconds[b->streams.n++] = rate.seconds / rate.tokens;
+        if (n == 1) b->deep.seconds[b->deep.n++] = rate.prefill_seconds;
     }
+    b->deep.tokens = depth;
+    b->deep.flops = ey_estimate_cost(b->cli.engine, 0, 0, depth).prefill_flops;
     b->streams.tokens = 1; /* seconds are those of one token of the total */
     b->streams.bytes = (weights.decode_bytes + n * (each.decode_bytes - weights.decode_bytes)) / n;
     return true;
@@ -347,6 +353,16 @@ static void print_gpu_layers(struct bench *b)
            info.tokens_per_second > 0 ? 100 * measured / info.tokens_per_second : 0);
 }
 
+static void print_constrained(struct bench *b)
+{
+    print_phase(b, "schema", &b->constrained);
+    printf("masks    %8.1f us at p50, %.1f us at p99 (upper bounds), computed during steps, which "
+           "waited "
+           "%.2f ms for %llu masks in total\n",
+           1e6 * ey_mask_percentile(&b->masks, 0.5), 1e6 * ey_mask_percentile(&b->masks, 0.99),
+           1e3 * b->masks.step_wait_seconds, (unsigned long long)b->masks.count);
+}
+
 static void bench_print_text(struct bench *b)
 {
     ey_engine_info info = ey_engine_describe(b->cli.engine);
@@ -367,13 +383,9 @@ static void bench_print_text(struct bench *b)
     print_phase(b, "prefill", &b->prefill);
     print_phase(b, "decode", &b->decode);
     print_gpu_layers(b);
-    print_phase(b, "schema", &b->constrained);
-    printf("masks    %8.1f us at p50, %.1f us at p99 (upper bounds), computed during steps, which "
-           "waited "
-           "%.2f ms for %llu masks in total\n",
-           1e6 * ey_mask_percentile(&b->masks, 0.5), 1e6 * ey_mask_percentile(&b->masks, 0.99),
-           1e3 * b->masks.step_wait_seconds, (unsigned long long)b->masks.count);
+    if (b->constrained.n) print_constrained(b);
     if (b->streams.n) print_streams(b);
+    if (b->deep.n) print_phase(b, "prompt", &b->deep);
     printf("first    %8.1f ms to the first token of the first run\n", 1e3 * b->first_token);
     print_lm_head(b);
     print_gpu(b);
@@ -425,9 +437,12 @@ static void write_bench(struct json_writer *w, struct bench *b)
     if (b->reads_images) add_phase(w, b, "vision", &b->vision);
     add_phase(w, b, "prefill", &b->prefill);
     add_phase(w, b, "decode", &b->decode);
-    add_phase(w, b, "schema", &b->constrained);
-    add_masks(w, &b->masks);
+    if (b->constrained.n) {
+        add_phase(w, b, "schema", &b->constrained);
+        add_masks(w, &b->masks);
+    }
     if (b->streams.n) add_phase(w, b, "streams", &b->streams);
+    if (b->deep.n) add_phase(w, b, "prompt", &b->deep);
     json_add_string(w, "head_rows", engine.lm_head_rows);
     json_write_key(w, "limits");
     json_open_object(w);
