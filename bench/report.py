@@ -91,7 +91,8 @@ def table_of_sequences(result):
         cells = []
         for n in columns:
             r = newest.get((model, n))
-            cells.append(f"{number(r['tokens_per_second'])} ({100 * r['share_of_read_limit']:.0f} %)" if r else "")
+            share = f" ({100 * r['share_of_read_limit']:.0f} %)" if r and "share_of_read_limit" in r else ""
+            cells.append(number(r["tokens_per_second"]) + share if r else "")
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return lines
 
