@@ -48,12 +48,22 @@ void document_close(struct paged_document *d)
     *d = (struct paged_document){0};
 }
 
+bool document_check_page(const struct paged_document *d, int page, ey_err *e)
+{
+    if (page >= 1 && page <= d->n_pages) return true;
+    return ey_fail(e, EY_BAD_REQUEST, "%s has %d page%s, and no page %d", d->name, d->n_pages,
+                   d->n_pages == 1 ? "" : "s", page);
+}
+
+uint64_t document_page_memory(const struct paged_document *d, int page, int dpi)
+{
+    return d->sizes ? pdf_page_memory(d, page, dpi) : d->n;
+}
+
 bool document_page(const struct paged_document *d, int page, int dpi,
                    const struct document_wait *wait, char **out, size_t *n_out, ey_err *e)
 {
-    if (page < 1 || page > d->n_pages)
-        return ey_fail(e, EY_BAD_REQUEST, "%s has %d page%s, and no page %d", d->name, d->n_pages,
-                       d->n_pages == 1 ? "" : "s", page);
+    if (!document_check_page(d, page, e)) return false;
     if (d->sizes) return pdf_draw_page(d, page, dpi, wait, out, n_out, e);
     char *copy = malloc(d->n);
     if (!copy) return ey_fail_memory(e, "a document's page", d->n);

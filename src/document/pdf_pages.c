@@ -131,6 +131,24 @@ static double dpi_for(const struct pdf_page_size *size, int dpi)
     return dpi < most ? dpi : most;
 }
 
+static uint64_t page_pixels(const struct pdf_page_size *size, double dpi)
+{
+    double square_inches = size->width * size->height / (POINTS_PER_INCH * POINTS_PER_INCH);
+    return (uint64_t)(square_inches * dpi * dpi) + 1;
+}
+
+static uint64_t most_output(uint64_t pixels)
+{
+    return INFO_BYTES + pixels * OUTPUT_PER_PIXEL;
+}
+
+uint64_t pdf_page_memory(const struct paged_document *d, int page, int dpi)
+{
+    const struct pdf_page_size *size = &d->sizes[page - 1];
+    uint64_t pixels = page_pixels(size, dpi_for(size, dpi));
+    return most_output(pixels) + pixels * MEMORY_PER_PIXEL;
+}
+
 static bool copy_drawn_page(const struct sandbox_output *output, char **out, size_t *n_out,
                             ey_err *e)
 {
@@ -147,16 +165,14 @@ bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
     char program[PROGRAM_PATH], number[16], dots[32];
     struct sandbox_output output = {0};
     double used = dpi_for(&d->sizes[page - 1], dpi);
-    double inches = d->sizes[page - 1].width * d->sizes[page - 1].height /
-                    (POINTS_PER_INCH * POINTS_PER_INCH);
-    uint64_t pixels = (uint64_t)(inches * used * used) + 1;
+    uint64_t pixels = page_pixels(&d->sizes[page - 1], used);
     if (!find_program(program, "pdftoppm")) return fail_missing(d, "pdftoppm", e);
     snprintf(number, sizeof(number), "%d", page);
     snprintf(dots, sizeof(dots), "%.3f", used);
     const char *const argv[] = {program, "-png", "-cropbox", "-r", dots, "-f",
                                 number,  "-l",   number,     "-",  NULL};
     const struct sandbox_limits limits = {.memory = PROGRAM_MEMORY + pixels * MEMORY_PER_PIXEL,
-                                          .output = INFO_BYTES + pixels * OUTPUT_PER_PIXEL,
+                                          .output = most_output(pixels),
                                           .seconds = PAGE_SECONDS,
                                           .gone = wait->gone,
                                           .user = wait->user};

@@ -15,6 +15,8 @@ bool pdf_open(struct paged_document *d, const struct document_wait *wait, ey_err
 /* Renders the page as a PNG. */
 bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
                    const struct document_wait *wait, char **out, size_t *n_out, ey_err *e);
+/* Returns the most bytes that the page's pixels and its PNG take. */
+uint64_t pdf_page_memory(const struct paged_document *d, int page, int dpi);
 /* Reads pdfinfo's output: the number of pages and their sizes, US letter for pages without one. */
 bool pdf_read_info(struct paged_document *d, const char *text, size_t n, ey_err *e);
 

@@ -48,6 +48,14 @@ static bool take_budget(size_t n, size_t held, const struct media_policy *policy
                    "the server's memory for requests (--host-memory) is full; try again later");
 }
 
+bool media_hold(struct media *out, size_t n, const struct media_policy *policy, ey_err *e)
+{
+    if (!take_budget(n, 0, policy, e)) return false;
+    out->held = n;
+    out->budget = policy->budget;
+    return true;
+}
+
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy, ey_err *e)
 {
     if (capacity <= out->held) return true;

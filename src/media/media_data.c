@@ -22,6 +22,7 @@ static bool may_be_image(const char *type, size_t n)
 {
     return n == 0 || equals_ignoring_case(type, n, "image") ||
            (n > 6 && strncasecmp(type, "image/", 6) == 0) ||
+           equals_ignoring_case(type, n, "application/pdf") || /* of a file part */
            equals_ignoring_case(type, n, "application/octet-stream");
 }
 

@@ -11,6 +11,8 @@
  * the budget. */
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy,
                    ey_err *e);
+/* Takes n bytes from the budget for what is to become the bytes of an empty *out. */
+bool media_hold(struct media *out, size_t n, const struct media_policy *policy, ey_err *e);
 /* Gives back what is above out->n_bytes. */
 void media_shrink(struct media *out);
 bool media_fail_too_large(const struct media_policy *policy, ey_err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts an image that a browser cannot show (HEIC, AVIF, TIFF, an address) to a JPEG. */
+/* Converts what a browser cannot show (HEIC, AVIF, TIFF, an address, a page of a PDF) to a JPEG. */
 #include "server/preview_route.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "eyelet/image_preview.h"
-#include "media/media.h"
+#include "media/media_pages.h"
 #include "server/api/common/completion.h"
 #include "server/server.h"
 
@@ -25,24 +25,49 @@ static const char *requested_url(json_object *root, size_t *n)
     return json_object_get_string(url);
 }
 
-static void reply_preview(struct exchange *x, ey_preview *preview)
+/* The page that is asked for, 1 where none is; 0: what it says is no page. */
+static int requested_page(json_object *root)
 {
-    char size[32];
+    json_object *page = NULL;
+    if (!json_object_object_get_ex(root, "page", &page) || !page) return 1;
+    bool sound = json_object_is_type(page, json_type_int) && json_object_get_int(page) > 0;
+    return sound ? json_object_get_int(page) : 0;
+}
+
+/* n_pages: of a document; 0: it is an image. */
+static void reply_preview(struct exchange *x, ey_preview *preview, int n_pages)
+{
+    char size[32], pages[16];
     struct buf out = buf_with_max(preview->n_bytes + 1);
     snprintf(size, sizeof(size), "%dx%d", preview->width, preview->height);
     exchange_add_header(x, "Image-Size", size);
     exchange_add_header(x, "Cache-Control", "no-store");
+    snprintf(pages, sizeof(pages), "%d", n_pages);
+    if (n_pages) exchange_add_header(x, "Document-Pages", pages);
     buf_add(&out, preview->bytes, preview->n_bytes);
     exchange_reply(x, 200, "image/jpeg", &out);
     buf_free(&out);
 }
 
-static bool make_preview(ey_preview *out, const char *url, size_t n, const struct server *server,
-                         struct exchange *x, ey_err *e)
+/* Puts the page in the place of its document; an image stays, with *n_pages 0. */
+static bool take_page(struct media *media, int page, int *n_pages,
+                      const struct media_policy *policy, ey_err *e)
+{
+    struct media drawn;
+    *n_pages = 0;
+    if (!media_has_pages(media)) return true;
+    if (!media_draw_page(&drawn, page, n_pages, media, policy, e)) return false;
+    media_free(media);
+    *media = drawn;
+    return true;
+}
+
+static bool make_preview(ey_preview *out, int *n_pages, const char *url, size_t n, int page,
+                         const struct server *server, struct exchange *x, ey_err *e)
 {
     struct media_policy policy = media_policy_for(server, x);
     struct media media = {0};
-    bool ok = media_get(&media, url, n, &policy, e);
+    bool ok = media_get(&media, url, n, &policy, e) && take_page(&media, page, n_pages, &policy, e);
     ey_preview_options options = {.max_side = PREVIEW_SIDE,
                                   .budget = policy.budget,
                                   .held = policy.own + media.held,
@@ -53,31 +78,37 @@ static bool make_preview(ey_preview *out, const char *url, size_t n, const struc
     return ok;
 }
 
-/* Refuses bodies with more values than the one field, which would take far more memory than their
+/* Refuses bodies with more values than the two fields, which would take far more memory than their
  * bytes. */
 static json_object *read_preview_request(const char *body, size_t n, ey_err *e)
 {
     enum { MOST_VALUE_BYTES = 16 << 10 };
     if (api_json_bytes(body, n) - 2 * (uint64_t)n > MOST_VALUE_BYTES)
-        return ey_fail(e, EY_BAD_REQUEST, "the request has too many values; it has one, url"), NULL;
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the request has too many values; it has two, url and page"),
+               NULL;
     return json_parse(body, n, "the request", EY_BAD_REQUEST, e);
 }
 
 void route_preview(struct server *server, struct exchange *x)
 {
     size_t n, n_url = 0;
+    int page = 1, n_pages = 0;
     ey_err e = {0};
     ey_preview preview = {0};
     const char *body = exchange_body(x, &n);
     if (!exchange_charge(x, 3 * (uint64_t)n)) return; /* the decoded text and its source */
     json_object *root = read_preview_request(body, n, &e);
     const char *url = requested_url(root, &n_url);
+    if (url) page = requested_page(root);
     if (!root)
         exchange_fail(x, 400, NULL, NULL, "%s", e.text);
     else if (!url)
         exchange_fail(x, 400, NULL, "url", "send {\"url\": \"data:image/…;base64,…\"}");
-    else if (make_preview(&preview, url, n_url, server, x, &e))
-        reply_preview(x, &preview);
+    else if (!page)
+        exchange_fail(x, 400, NULL, "page", "page is a whole number from 1");
+    else if (make_preview(&preview, &n_pages, url, n_url, page, server, x, &e))
+        reply_preview(x, &preview, n_pages);
     else
         exchange_fail(x, ey_code_http_status(e.code), NULL, "url", "%s", e.text);
     free(preview.bytes);

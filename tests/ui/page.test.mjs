@@ -339,6 +339,22 @@ story('HEIC, which the browser cannot show: the server makes a preview', async (
   assert.match(await page.innerText('#facts'), /plain\.heic · \d+ × \d+ pixels · /);
 });
 
+story('a PDF, whose pages become images', async () => {
+  await open();
+  await page.setInputFiles('#file', `${root}/tests/document/data/two.pdf`);
+  await page.locator('.thumb.pending').nth(1).waitFor();
+  await page.waitForFunction(() => !document.getElementById('image-wrong').textContent);
+  assert.match(await page.innerText('#facts'), /two\.pdf, page 2\.jpg · /);
+  await page.locator('#tray .thumb').nth(1).click();
+  const asked = page.waitForRequest('**/v1/chat/completions');
+  await page.click('#describe');
+  assert.deepEqual((await asked).postDataJSON().messages[0].content.map((part) => part.type), ['image_url', 'image_url', 'text']);
+  await answer();
+  await bring('drop', [{ name: 'broken.pdf', type: 'application/pdf', base64: btoa('%PDF-1.4 nothing') }]);
+  await page.waitForFunction(() => /broken\.pdf was not added: .*damaged/.test(document.getElementById('image-wrong').textContent));
+  complaints = complaints.filter((text) => !/400/.test(text)); // Chromium logs what is refused
+});
+
 story('a file that is no image, by its name', async () => {
   await open();
   await bring('drop', [{ name: 'notes.txt', type: 'text/plain', base64: btoa('hello') }]);
@@ -845,4 +861,11 @@ test('what cannot be previewed is refused in the words of the API', async () => 
   const response = await ask(JSON.stringify({ url: `data:image/jpeg;base64,${readFileSync(`${examples}/turned.jpg`).toString('base64')}` }));
   assert.equal(response.headers.get('image-size'), '300x420');
   assert.equal(response.headers.get('content-type'), 'image/jpeg');
+  assert.equal(response.headers.get('document-pages'), null);
+  const url = `data:application/pdf;base64,${readFileSync(`${root}/tests/document/data/two.pdf`).toString('base64')}`;
+  const page2 = await ask(JSON.stringify({ url, page: 2 }));
+  assert.equal(page2.headers.get('content-type'), 'image/jpeg');
+  assert.equal(page2.headers.get('document-pages'), '2');
+  assert.match((await (await ask(JSON.stringify({ url, page: 3 }))).json()).error.message, /2 pages, and no page 3/);
+  assert.match((await (await ask(JSON.stringify({ url, page: 0 }))).json()).error.message, /whole number from 1/);
 });

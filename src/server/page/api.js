@@ -77,15 +77,15 @@ export async function getReadiness() {
   return { ...said, ready: response.ok };
 }
 
-/* What the browser cannot show, as {blob, width, height}, the sides those of the original: of a data: URL, or of an address that the server may fetch. */
-export async function fetchPreview(url) {
+/* What the browser cannot show, as {blob, width, height, pages}, the sides those of the original: of a data: URL, or of an address that the server may fetch. Of a document this is one page of so many; pages is 0 where it is an image. */
+export async function fetchPreview(url, page = 1) {
   const response = await send('eyelet/preview', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ url }),
+    body: JSON.stringify(page > 1 ? { url, page } : { url }),
   });
   const [width, height] = (response.headers.get('Image-Size') || '0x0').split('x').map(Number);
-  return { blob: await response.blob(), width, height };
+  return { blob: await response.blob(), width, height, pages: Number(response.headers.get('Document-Pages') || 0) };
 }
 
 /* Streams an answer: yields {text} and {thought} as they grow, {finish} and {usage} where they come; an AbortError when the signal stops it. */

@@ -96,16 +96,46 @@ function add(file, address = '') {
   return image;
 }
 
-function offer(files) {
+const isPdf = (file) => file.type === 'application/pdf' || /\.pdf$/i.test(file.name);
+const roomLeft = () => MOST_IMAGES - allImages().length;
+
+/* The server draws the pages of a PDF; each becomes an image of its own. */
+async function addPages(file) {
+  const url = await readAsDataUrl(file);
+  let pages = 1;
+  for (let page = 1; page <= pages && roomLeft() > 0; page++) {
+    complain(`Drawing page ${page}${pages > 1 ? ` of ${pages}` : ''} of ${file.name} …`);
+    const drawn = await fetchPreview(url, page);
+    pages = drawn.pages;
+    add(new File([drawn.blob], `${file.name}, page ${page}.jpg`, { type: 'image/jpeg' }));
+  }
+  const added = allImages().filter((image) => image.name.startsWith(`${file.name}, page `)).length;
+  complain(added < pages ? `A conversation has at most ${MOST_IMAGES} images: the first ${added} of ${count(pages)} pages of ${file.name} were added.` : '');
+}
+
+async function addDocuments(files) {
+  for (const file of files)
+    await addPages(file).catch((error) => complain(`${file.name} was not added: ${error.message}`));
+}
+
+/* What to say of files that are not added; '' where all are. */
+function leftOut(images, others, room) {
+  if (others.length) return `${others[0].name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP or PDF file.`;
+  if (images.length > room) return `A conversation has at most ${MOST_IMAGES} images: ${count(images.length - room)} were not added.`;
+  return '';
+}
+
+async function offer(files) {
   if (document.body.classList.contains('text-only')) return;
-  const good = [...files].filter((file) => file.type.startsWith('image/') || EXTENSIONS.test(file.name));
-  const room = MOST_IMAGES - allImages().length;
-  const bad = [...files].find((file) => !good.includes(file));
-  complain('');
-  for (const file of good.slice(0, room)) add(file);
-  if (bad && /\.pdf$/i.test(bad.name)) complain(`${bad.name} is a PDF and was not added. Add images of its pages, or use eyelet ask ${bad.name} in a terminal.`);
-  else if (bad) complain(`${bad.name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF or BMP file.`);
-  else if (good.length > room) complain(`A conversation has at most ${MOST_IMAGES} images: ${count(good.length - room)} were not added.`);
+  const documents = [...files].filter(isPdf);
+  const images = [...files].filter((file) => !isPdf(file) && (file.type.startsWith('image/') || EXTENSIONS.test(file.name)));
+  const others = [...files].filter((file) => !documents.includes(file) && !images.includes(file));
+  const room = roomLeft();
+  const wrong = leftOut(images, others, room);
+  complain(wrong);
+  for (const file of images.slice(0, room)) add(file);
+  await addDocuments(documents);
+  if (documents.length && wrong) complain(wrong);
 }
 
 function removePending(image) {

@@ -183,7 +183,7 @@ static void images_keep_their_place(void **state)
     assert_int_equal(r.prompts[1].n_query_images, 1);
     assert_int_equal(r.prompts[1].first_query_image, 0);
     assert_int_equal(r.prompts[1].first_image, 2);
-    assert_string_equal(r.image_refs[2].path.text, "documents[1].image");
+    assert_string_equal(r.image_refs[2]->path.text, "documents[1].image");
     api_request_free(&r);
 }
 

@@ -153,6 +153,9 @@ static void refused_items(void **state)
         {"{\"input\": [{\"role\": \"assistant\", \"content\": [" PICTURE "]}]}",
          "input[0].content[0]"},
         {"{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_file\"}]}]}",
+         "input[0].content[0].file_data"},
+        {"{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_file\", "
+         "\"file_id\": \"f\"}]}]}",
          "input[0].content[0]"},
         {"{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\"}]}]}",
          "input[0].content[0].image_url"},

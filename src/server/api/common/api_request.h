@@ -62,7 +62,7 @@ struct api_request {
         unknown; /* names of fields that were not understood, ", " between; for a Warning header */
     struct buf notes;    /* sentences for another Warning header: what was not done as asked */
     struct media *media; /* [n_media] the image files */
-    const struct image_ref
+    const struct image_ref *
         *image_refs; /* [n_media] where they were named; as long as the prompts */
     size_t n_media;
     struct api_charge grammar; /* charge of the request's grammar */

@@ -17,6 +17,8 @@ struct image_ref {
     const char *url;    /* a data:, http: or file: URL, or bare base64 */
     size_t n_url;
     bool base64;       /* bare */
+    bool document;     /* it may be a PDF or TIFF, each page of which becomes an image */
+    size_t first, n;   /* its images, once they are loaded */
     bool detail_given; /* the part's detail is the client's */
     struct field_path path;
 };
@@ -39,7 +41,12 @@ bool image_refs_open_for(const struct api_reading *r, struct image_refs *images,
  * fills in its source. Fails with NULL if there are more than the limits allow. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
-/* Fetches the images one after the other. */
+/* The document or image of holder[member]: a data: URL or another that the media rules allow, or
+ * bare base64. */
+bool image_ref_read_file(const struct api_reading *r, struct image_ref *ref,
+                         const struct field_path *path, json_object *holder, const char *member);
+/* Fetches the images one after the other. The part of a document with several pages becomes one
+ * part a page, in the request's messages. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget);
 /* Writes the path of the image of an engine's error; leaves `param` unchanged for other errors. The

@@ -68,6 +68,25 @@ static bool read_image_part(const struct api_reading *r, struct image_refs *imag
     return ref && read_image_url(r, path, value, ref);
 }
 
+/* A file part's object {file_data, filename}: a PDF, a TIFF or an image, as a data: URL or bare
+ * base64. */
+static bool read_file_part(const struct api_reading *r, struct image_refs *images,
+                           const struct field_path *path, json_object *part, ey_part *out)
+{
+    static const char *const known[] = {"file_data", "filename", "file_id"};
+    struct field_path name = field_member(path, "file");
+    json_object *file = json_member(part, "file");
+    if (!file) return api_fail_value(r->error, name.text, "%s is missing", name.text);
+    if (!field_object(r, name.text, file) ||
+        !field_members_known(r, "messages[].content[].file", file, known, COUNT(known)))
+        return false;
+    if (json_member(file, "file_id"))
+        return api_fail(r->error, field_member(&name, "file_id").text,
+                        "%s: files are not kept here; send file_data", name.text);
+    struct image_ref *ref = image_refs_add(r, images, &name, out);
+    return ref && image_ref_read_file(r, ref, &name, file, "file_data");
+}
+
 /* What a part is; vLLM's clients may leave the type out. */
 static const char *part_type(json_object *part)
 {
@@ -80,21 +99,21 @@ static const char *part_type(json_object *part)
 static bool refuse_part(const struct api_reading *r, const struct field_path *path,
                         json_object *part, const char *type)
 {
-    static const char *const media[] = {"video_url", "video", "input_audio", "audio_url", "file"};
+    static const char *const media[] = {"video_url", "video", "input_audio", "audio_url"};
     for (size_t i = 0; i < COUNT(media); i++)
         if (!strcmp(type, media[i]))
             return api_fail(r->error, field_member(path, type).text,
-                            "%s: %s is not supported; a part may be text or image_url", path->text,
-                            type);
-    return api_fail_field(r->error, field_member(path, "type").text, "\"text\" or \"image_url\"",
-                          json_member(part, "type"));
+                            "%s: %s is not supported; a part may be text, image_url or file",
+                            path->text, type);
+    return api_fail_field(r->error, field_member(path, "type").text,
+                          "\"text\", \"image_url\" or \"file\"", json_member(part, "type"));
 }
 
 static bool read_part(const struct api_reading *r, struct image_refs *images,
                       const struct field_path *path, const char *role, json_object *part,
                       ey_part *out)
 {
-    static const char *const known[] = {"type", "text", "refusal", "image_url", "uuid"};
+    static const char *const known[] = {"type", "text", "refusal", "image_url", "file", "uuid"};
     if (json_object_is_type(part, json_type_string)) return field_text_part(r, path, part, out);
     if (!json_object_is_type(part, json_type_object))
         return api_fail_field(r->error, path->text, "an object", part);
@@ -104,12 +123,14 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
         struct field_path name = field_member(path, type);
         return field_text_part(r, &name, json_member(part, type), out);
     }
-    if (strcmp(type, "image_url") != 0) return refuse_part(r, path, part, type);
+    bool file = !strcmp(type, "file");
+    if (!file && strcmp(type, "image_url") != 0) return refuse_part(r, path, part, type);
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return api_fail(r->error, path->text,
                         "%s: an image cannot be in a message of the %s; put it in one of the user",
                         path->text, role);
-    return read_image_part(r, images, path, part, out);
+    return file ? read_file_part(r, images, path, part, out)
+                : read_image_part(r, images, path, part, out);
 }
 
 /* ---- messages ---- */

@@ -87,6 +87,19 @@ static bool read_input_image(struct api_parser *p, struct message_list *list,
     return field_text(r, url_path.text, url, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url);
 }
 
+/* A document, each page of which becomes an image, or an image: in file_data or at file_url. */
+static bool read_input_file(struct api_parser *p, struct message_list *list,
+                            const struct field_path *path, json_object *part)
+{
+    const struct api_reading *r = &p->reading;
+    const char *member = json_member(part, "file_url") ? "file_url" : "file_data";
+    if (json_member(part, "file_id"))
+        return fail_unsupported_item(r, path, "files are not kept here; send file_data");
+    ey_part *out = message_list_add_part(r, list, path->text);
+    struct image_ref *ref = out ? image_refs_add(r, &p->images, path, out) : NULL;
+    return ref && image_ref_read_file(r, ref, path, part, member);
+}
+
 static bool read_input_part(struct api_parser *p, struct message_list *list,
                             const struct field_path *path, json_object *part)
 {
@@ -103,17 +116,17 @@ static bool read_input_part(struct api_parser *p, struct message_list *list,
             return message_list_add_text(r, list, &text_path, json_member(part, "text"));
     if (field_text_is(type, "refusal"))
         return message_list_add_text(r, list, &refusal_path, json_member(part, "refusal"));
-    if (field_text_is(type, "input_file"))
-        return fail_unsupported_item(r, path, "files are not supported; send pages as images");
-    if (!field_text_is(type, "input_image"))
+    bool file = field_text_is(type, "input_file");
+    if (!file && !field_text_is(type, "input_image"))
         return api_fail_field(r->error, type_path.text,
-                              "\"input_text\", \"input_image\" or \"output_text\"", type);
+                              "\"input_text\", \"input_image\", \"input_file\" or \"output_text\"",
+                              type);
     const char *role = message_list_last(list)->role;
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return api_fail(r->error, path->text,
                         "%s: an image cannot be in a message of the %s; put it in one of the user",
                         path->text, role);
-    return read_input_image(p, list, path, part);
+    return file ? read_input_file(p, list, path, part) : read_input_image(p, list, path, part);
 }
 
 /* A text or parts, added to the last message. */

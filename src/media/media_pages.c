@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "media/media_pages.h"
+
+#include "base/clock.h"
+#include "document/document.h"
+#include "media/media_internal.h"
+
+/* Who waits, and until when. */
+struct drawing {
+    const struct media_policy *policy;
+    struct paged_document document;
+    struct document_wait wait;
+    double until;
+    bool late;
+    uint64_t own; /* of the budget: what the request held before, and the pages so far */
+};
+
+static bool drawing_ends(void *user)
+{
+    struct drawing *drawing = user;
+    drawing->late = seconds_now() >= drawing->until;
+    return drawing->late || media_client_gone(drawing->policy);
+}
+
+/* The time is up: nobody has left. */
+static bool fail_if_late(const struct drawing *drawing, ey_err *e)
+{
+    if (e->code != EY_CANCELLED || !drawing->late) return false;
+    return ey_fail(e, EY_BAD_IMAGE,
+                   "the document's pages take longer than %d s to draw; send fewer of them",
+                   MEDIA_PAGES_SECONDS);
+}
+
+static bool open_drawing(struct drawing *drawing, const struct media *file,
+                         const struct media_policy *policy, ey_err *e)
+{
+    *drawing = (struct drawing){.policy = policy,
+                                .wait = {drawing_ends, drawing},
+                                .until = seconds_now() + MEDIA_PAGES_SECONDS,
+                                .own = policy->own + file->held};
+    return document_open(&drawing->document, file->bytes, file->n_bytes, "the document",
+                         &drawing->wait, e) ||
+           fail_if_late(drawing, e);
+}
+
+static bool draw_page(struct media *out, int page, struct drawing *drawing, ey_err *e)
+{
+    char *bytes;
+    size_t n;
+    struct media_policy policy = *drawing->policy;
+    uint64_t most = document_page_memory(&drawing->document, page, MEDIA_PAGE_DPI);
+    policy.own = drawing->own;
+    *out = (struct media){0};
+    if (!media_hold(out, (size_t)most, &policy, e)) return false;
+    if (!document_page(&drawing->document, page, MEDIA_PAGE_DPI, &drawing->wait, &bytes, &n, e)) {
+        media_free(out);
+        return fail_if_late(drawing, e);
+    }
+    out->bytes = bytes;
+    out->n_bytes = n;
+    media_shrink(out);
+    drawing->own += out->held;
+    return true;
+}
+
+bool media_has_pages(const struct media *file)
+{
+    return document_is(file->bytes, file->n_bytes);
+}
+
+static bool check_page_count(const struct paged_document *document, size_t most, ey_err *e)
+{
+    if ((size_t)document->n_pages <= most) return true;
+    return ey_fail(e, EY_TOO_LONG,
+                   "the document has %d pages, and %zu more image%s may be in this request; send "
+                   "only the pages that matter",
+                   document->n_pages, most, most == 1 ? "" : "s");
+}
+
+bool media_draw_pages(struct media *pages, size_t most, size_t *n, const struct media *file,
+                      const struct media_policy *policy, ey_err *e)
+{
+    struct drawing drawing;
+    *n = 0;
+    bool ok = open_drawing(&drawing, file, policy, e) &&
+              check_page_count(&drawing.document, most, e);
+    for (int page = 1; ok && page <= drawing.document.n_pages; page++)
+        if ((ok = draw_page(&pages[*n], page, &drawing, e))) (*n)++;
+    document_close(&drawing.document);
+    return ok;
+}
+
+bool media_draw_page(struct media *out, int page, int *n_pages, const struct media *file,
+                     const struct media_policy *policy, ey_err *e)
+{
+    struct drawing drawing;
+    *out = (struct media){0};
+    *n_pages = 0;
+    bool ok = open_drawing(&drawing, file, policy, e) &&
+              document_check_page(&drawing.document, page, e) && draw_page(out, page, &drawing, e);
+    if (ok) *n_pages = drawing.document.n_pages;
+    document_close(&drawing.document);
+    return ok;
+}
