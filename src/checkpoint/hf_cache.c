@@ -204,8 +204,19 @@ static bool fail_unknown_model(const char *name, ey_err *e)
                    name);
 }
 
+/* A name without an owner is meant to be a short one, or Ollama's. */
+static bool fail_short_name(const struct repository *r, const char *cache, ey_err *e)
+{
+    return ey_fail(
+        e, EY_NOT_FOUND,
+        "%s%s%s is not a directory, and neither the Hugging Face cache (%.250s) nor "
+        "Ollama has it; eyelet list shows what is here, and eyelet pull gets " SHORT_NAMES,
+        r->name, r->tag[0] ? ":" : "", r->tag, cache);
+}
+
 static bool fail_model_absent(const struct repository *r, const char *cache, ey_err *e)
 {
+    if (!strchr(r->name, '/')) return fail_short_name(r, cache, e);
     return ey_fail(
         e, EY_NOT_FOUND,
         "%s is not a directory and not in the Hugging Face cache (%.250s); download it with: "

@@ -44,8 +44,8 @@ static bool read_range(const char **text, int *first, int *last)
     return from >= 1 && to >= from;
 }
 
-/* Writes the pages of the list that exist, up to n_pages, to pages[*n]. Returns false if it is not
- * a list of pages. `pages` may be NULL, to check only. */
+/* Writes the pages of the list that exist, up to n_pages, to pages[], and their number to *n.
+ * Returns false if it is not a list of pages. `pages` may be NULL, to count only. */
 static bool read_page_list(const char *list, int n_pages, int *pages, size_t *n)
 {
     int first, last;
@@ -54,8 +54,11 @@ static bool read_page_list(const char *list, int n_pages, int *pages, size_t *n)
         while (*at == ' ')
             at++;
         if (!read_range(&at, &first, &last)) return false;
-        for (int page = first; page <= last && page <= n_pages && pages; page++)
-            if (*n < DOCUMENT_MOST_PAGES) pages[(*n)++] = page;
+        for (int page = first; page <= last && page <= n_pages && *n < DOCUMENT_MOST_PAGES;
+             page++) {
+            if (pages) pages[*n] = page;
+            (*n)++;
+        }
         while (*at == ' ')
             at++;
         if (!*at) return true;
@@ -93,6 +96,17 @@ static const char *page_mark_of(const char *name)
 
 /* ---- a document ---- */
 
+/* An image is its own page 1. */
+static bool check_image_page(const struct input *file, const struct options *o, ey_err *e)
+{
+    size_t n = 1;
+    if (o->pages) read_page_list(o->pages, 1, NULL, &n);
+    return n || ey_fail(e, EY_BAD_REQUEST,
+                        "%s is one image, none of the pages in --pages %s; --pages is for PDF and "
+                        "TIFF files",
+                        file->name, o->pages);
+}
+
 static bool open_pages(struct input_document *d, const struct options *o, const char *list,
                        ey_err *e)
 {
@@ -100,7 +114,7 @@ static bool open_pages(struct input_document *d, const struct options *o, const 
     d->dpi = (int)o->dpi;
     d->n = 1;
     d->animated = image_is_animated(file->bytes, file->size);
-    if (!document_is(file->bytes, file->size)) return true;
+    if (!document_is(file->bytes, file->size)) return list || check_image_page(file, o, e);
     return document_open(&d->document, file->bytes, file->size, file->name, &wait_for_pages, e) &&
            choose_pages(d,
                         list       ? list

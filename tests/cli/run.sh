@@ -56,6 +56,11 @@ try "tokenize two" 2 - 'one text, not 2' tokenize a b
 try "list something" 2 - 'no arguments' list x
 try "missing image, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
+try "a short name that is none" 1 - 'qwen3-vl:70b is not a directory.* gets qwen3-vl:2b, :4b' plan qwen3-vl:70b
+try "to be pulled" 2 - '"qwen3vl:2b" is no model that eyelet knows' pull qwen3vl:2b
+try "the question first" 2 - 'comes behind the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
+try "completions of the shell" 2 - 'make install puts completions' completion bash
+try "one argument too few" 2 - 'not 1 argument: eyelet quantize' quantize demo
 try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
 try "a file as model" 1 - 'red.png is a file.*; give' ask --model red.png hello
 try "an option before the command" 2 - 'options go after the command' --model tiny ask hello

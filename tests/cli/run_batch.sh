@@ -117,6 +117,8 @@ for scan in $documents; do
   say "$scan: and no other"
   try "$scan: --pages" 0 'FRAGILE' - ask $scan --pages 1 "Describe this image." "${options[@]}"
   try "$scan: no such page" 1 - "$scan has 2 pages, none of them in 3-" caption $scan --pages 3-
+  try "an image is one page" 0 . - caption "$root/examples/word-1.png" --pages 1-
+  try "an image has no page 2" 1 - 'word-1.png is one image, none of the pages in --pages 2-' caption "$root/examples/word-1.png" --pages 2-
   try "$scan: no list" 2 - 'pages takes pages as 3, 1-3' caption $scan --pages 1,,2
   try "$scan: all pages in one question" 0 . - ask $scan "What is this?" --max-tokens 4
   try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet

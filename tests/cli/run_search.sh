@@ -15,6 +15,7 @@ examples=$root/tests/golden/pictures
 # ---- embed ----
 try 'no model' 1 - 'eyelet pull Qwen/Qwen3-VL-Embedding-2B' embed hello
 export EYELET_MODEL=embedding
+try 'the demo' 2 - 'the demo model makes no embeddings; get .*eyelet pull' embed hello --model demo
 try 'a model that answers' 2 - 'makes no embeddings' embed hello --model "$root/models/demo"
 try 'one that embeds if told so' 0 '^{"text": "hello", "embedding": \[' - embed hello --model vectors --task embed
 try 'a text' 0 '^{"text": "hello", "embedding": \[-0\.0[0-9]+, ' - embed hello

@@ -7,6 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* For messages. */
+#define SHORT_NAMES \
+    "qwen3-vl:2b, :4b, :8b or :32b, each also with -thinking, or OWNER/NAME of the hub"
+
 enum { SHORT_NAME_BYTES = 64, SHORT_NAME_REPOSITORIES = 2 };
 
 /* Lists the repositories that FAMILY:SIZE[-VARIANT][-FORMAT] may mean, preferred first, ignoring

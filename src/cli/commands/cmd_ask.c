@@ -27,6 +27,11 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
     if (!o->n_args) return ey_fail(e, EY_BAD_REQUEST, "ask needs a question: %s", example);
     const char *question = o->args[o->n_args - 1];
     if (!question[0]) return ey_fail(e, EY_BAD_REQUEST, "the question is empty: %s", example);
+    if (o->n_args > 1 && path_is_file(question) && !path_is_file(o->args[0]) &&
+        strchr(o->args[0], ' '))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the question comes behind the image: eyelet ask %s \"%s\"", question,
+                       o->args[0]);
     if (strcmp(question, "-") == 0 || path_is_file(question) || path_is_directory(question))
         return ey_fail(e, EY_BAD_REQUEST,
                        "the question is missing: the last argument, %s, is a file; try: eyelet ask "

@@ -18,9 +18,11 @@ static bool convert_run(ey_convert_report *report, const struct options *o,
     char model[EY_MAX_PATH];
     ey_engine_options engine = ey_engine_defaults();
     if (o->n_args != 2)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "convert takes a model and what to make of it, not %zu arguments",
-                       o->n_args);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "convert takes a model and what to make of it, a .gguf file or a directory, not "
+            "%zu argument%s: eyelet convert qwen3-vl:2b qwen3-vl-2b.gguf",
+            o->n_args, o->n_args == 1 ? "" : "s");
     if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e))
         return false;
     engine.model = model;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet doctor prints each finding in a line, with its remedy. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/model_headers.h"
 #include "cli/output/answer_json.h"
 #include "cli/commands/commands.h"
 #include "cli/options/model_default.h"
@@ -49,34 +51,59 @@ static void doctor_add_json(struct buf *out, const ey_diagnosis *d)
     buf_add_text(out, "\n");
 }
 
-/* Uses the model of the options only; without one, none is searched for. */
-static bool doctor_read_options(ey_engine_options *engine, char *model, const struct options *o,
-                                ey_err *e)
+/* Uses the model of the options only; without one, none is searched for. A model that is not
+ * downloaded is judged by its built-in shapes. */
+static bool doctor_read_options(ey_engine_options *engine, struct model_headers *headers,
+                                const struct options *o, ey_err *e)
 {
+    char model[EY_MAX_PATH];
     if (o->n_args)
         return ey_fail(e, EY_BAD_REQUEST,
                        "doctor takes no arguments, such as %.100s; a model is named with --model",
                        o->args[0]);
     engine->device = o->device;
     if (!o->model) return true;
-    engine->model = model;
-    return model_choose(model, o->model, o->quiet, e);
+    if (!model_choose(model, o->model, o->quiet, e) || !model_headers_find(headers, model, o, e))
+        return false;
+    engine->model = headers->directory;
+    if (headers->temporary && !o->quiet)
+        fprintf(stderr, "eyelet: %s is not here, a download of %.2f GB; judged by %s\n", model,
+                (double)headers->bytes / 1e9,
+                headers->official ? "its shapes, which are built in" : "its headers at the hub");
+    return true;
+}
+
+/* A finding about headers that were fetched says the model's name, not where they lie. */
+static void name_fetched_model(ey_diagnosis *d, const struct model_headers *headers,
+                               const char *name)
+{
+    const size_t n = strlen(headers->directory);
+    for (size_t i = 0; i < d->n && headers->temporary; i++) {
+        char rest[sizeof(d->findings[i].text)];
+        ey_finding *f = &d->findings[i];
+        if (strncmp(f->text, headers->directory, n) != 0) continue;
+        snprintf(rest, sizeof(rest), "%s", f->text + n);
+        int length = snprintf(f->text, sizeof(f->text), "%.100s", name);
+        snprintf(f->text + length, sizeof(f->text) - (size_t)length, "%s", rest);
+    }
 }
 
 int cmd_doctor(const struct options *o)
 {
     ey_err e;
-    char model[EY_MAX_PATH];
+    struct model_headers headers = {0};
     struct term term = term_stdout();
     struct buf out = buf_with_max(1 << 20);
     ey_engine_options engine = ey_engine_defaults();
     ey_diagnosis *d = calloc(1, sizeof(*d));
-    if (!d || !doctor_read_options(&engine, model, o, &e)) {
+    if (!d || !doctor_read_options(&engine, &headers, o, &e)) {
         if (!d) ey_fail_memory(&e, "the findings", sizeof(*d));
         free(d);
+        model_headers_remove(&headers);
         return term_complain(&e);
     }
     ey_diagnose(d, &engine, o->kernels);
+    name_fetched_model(d, &headers, o->model);
     if (o->json) doctor_add_json(&out, d);
     for (size_t i = 0; i < d->n && !o->json; i++)
         doctor_add_line(&out, &d->findings[i]);
@@ -89,5 +116,6 @@ int cmd_doctor(const struct options *o)
     buf_free(&out);
     int status = d->usable ? 0 : 1;
     free(d);
+    model_headers_remove(&headers);
     return term_finish(&term, status);
 }

@@ -20,9 +20,11 @@ static bool quantize_run(ey_quantize_report *report, const struct options *o,
     char model[EY_MAX_PATH];
     ey_engine_options engine = ey_engine_defaults();
     if (o->n_args != 2)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "quantize takes a model and the directory to make, not %zu arguments",
-                       o->n_args);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "quantize takes a model and the directory to make, not %zu argument%s: eyelet "
+            "quantize qwen3-vl:8b qwen3-vl-8b-int4",
+            o->n_args, o->n_args == 1 ? "" : "s");
     if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e))
         return false;
     engine.model = model;

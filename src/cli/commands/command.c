@@ -112,6 +112,10 @@ static const char *hint_for(const char *name)
         {"stop", "Ctrl-C or SIGTERM ends eyelet serve"},
         {"create", "eyelet quantize MODEL OUT writes a smaller checkpoint"},
         {"push", "eyelet uploads nothing"},
+        {"completion", "make install puts completions of bash, zsh and fish where these look"},
+        {"completions", "make install puts completions of bash, zsh and fish where these look"},
+        {"man", "eyelet help is the same, and man eyelet is there once it is installed"},
+        {"batch", "eyelet caption, read and ask --each take many images and folders"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
         if (strcmp(name, hints[i][0]) == 0) return hints[i][1];

@@ -109,6 +109,11 @@ bool model_name_expand(char *out, const char *asked, ey_err *e)
 
 bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e)
 {
+    if (asked && strcmp(asked, "demo") == 0)
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "the demo model makes no embeddings; get a model that does with: eyelet pull "
+            "Qwen/Qwen3-VL-Embedding-2B");
     if (asked) return model_name_expand(out, asked, e);
     return find_in_cache(out, true, quiet, e) ||
            ey_fail(e, EY_NOT_FOUND,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/text/short_names.h"
 #include "cli/options/model_default.h"
 
 bool repository_option(struct repository *out, const struct options *o, const char *command,
@@ -23,7 +24,13 @@ bool repository_option(struct repository *out, const struct options *o, const ch
                        "the revision is given twice, with @ and with --revision");
     int n = snprintf(name, sizeof(name), "%s%s%s", model, o->revision ? "@" : "",
                      o->revision ? o->revision : "");
-    if (n < (int)sizeof(name) && repository_parse(out, name)) return true;
+    bool parsed = n < (int)sizeof(name) && repository_parse(out, name);
+    if (parsed && !strchr(out->name, '/') && strcmp(command, "pull") == 0)
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "\"%.200s\" is no model that eyelet knows by a short name; pull takes " SHORT_NAMES,
+            o->args[0]);
+    if (parsed) return true;
     return ey_fail(e, EY_BAD_REQUEST,
                    "\"%.200s\" is not the name of a model on the hub (owner/name)%s%.100s", model,
                    o->revision ? " with a revision such as " : "", o->revision ? o->revision : "");

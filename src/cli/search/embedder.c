@@ -15,8 +15,8 @@ bool embedder_load(struct embedder *embedder, ey_err *e)
     const int all = ey_engine_dimensions(cli->engine);
     if (ey_engine_task(cli->engine) != EY_TASK_EMBED)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%.200s makes no embeddings; use a Qwen3-VL-Embedding checkpoint, or say "
-                       "--task embed if it is one",
+                       "%.200s makes no embeddings; get a model that does with: eyelet pull "
+                       "qwen3-vl-embedding:2b (or say --task embed if it is one)",
                        cli->model);
     if (embedder->dimensions > all)
         return ey_fail(e, EY_BAD_REQUEST, "--dimensions %d: this model's vectors have %d numbers",
