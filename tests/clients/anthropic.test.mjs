@@ -13,7 +13,7 @@ const extra = { temperature: 0 };
 const image = (name) => ({ type: 'image', source: { type: 'base64', media_type: name.endsWith('.jpg') ? 'image/jpeg' : 'image/png', data: readFileSync(`${examples}/${name}`).toString('base64') } });
 const text = (words) => ({ type: 'text', text: words });
 const about = (name) => [{ role: 'user', content: [image(name), text('Describe this image.')] }];
-const tool = { name: 'note', description: 'Keeps a note.', input_schema: { type: 'object', properties: { words: { type: 'integer' } }, required: ['words'], additionalProperties: false } };
+const tool = { name: 'note', description: 'Keeps a note.', input_schema: { type: 'object', properties: { words: { type: 'integer', minimum: 0, maximum: 99 } }, required: ['words'], additionalProperties: false } };
 let server, client;
 
 before(async () => {

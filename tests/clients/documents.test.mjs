@@ -46,6 +46,7 @@ function workplace() {
   copyFileSync(`${root}/examples/shapes-2.jpg`, join(folder, 'photo.jpg'));
   copyFileSync(`${root}/examples/word-2.jpg`, join(folder, 'label.jpg'));
   copyFileSync(`${root}/examples/shapes-3.png`, join(folder, 'scene.png'));
+  copyFileSync(`${root}/tests/document/data/two.pdf`, join(folder, 'report.pdf'));
   for (const name of ['shapes-1.png', 'shapes-4.png', 'word-1.png']) copyFileSync(`${root}/examples/${name}`, join(folder, 'photos', name));
   return folder;
 }

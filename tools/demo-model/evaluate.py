@@ -3,8 +3,10 @@
 
     python3 evaluate.py MODEL_FOLDER [--cases N] [--seed TEXT] [--write FOLDER] [--report FILE]
 
---write saves the images and cases.json (file, task, question, answer), so that another program can be
-measured alike; --plain measures without transformers (float32_reference.py); --last puts the image behind the question.
+--sizes chooses the images' sizes: any (200 to 640 pixels a side), photo (what cameras, telephones and screens make), or
+grid (exactly one of the grids of tokens on which the first models were not trained). --write saves the images and
+cases.json (file, task, question, answer), so that another program can be measured alike; --plain measures without
+transformers (float32_reference.py); --last puts the image behind the question.
 """
 import argparse
 import functools
@@ -20,6 +22,13 @@ from scores import score
 from words import HELD_OUT, change_case, random_word
 
 BATCH = 150
+TOKEN = 32
+PHOTOS = ((4000, 3000), (3000, 4000), (4032, 3024), (3024, 4032), (1920, 1080), (1080, 1920), (3000, 2000),
+          (2048, 2048), (1170, 2532), (2560, 1440), (1600, 1200), (1280, 960))
+FIRST_GRIDS = ((8, 8), (16, 4), (9, 8), (8, 9), (12, 6), (6, 12), (12, 8), (8, 12), (12, 10), (10, 12), (15, 8),
+               (8, 15))
+OTHER_GRIDS = [(wide, high) for wide in range(5, 17) for high in range(5, 17)
+               if 64 <= wide * high <= 128 and (wide, high) not in FIRST_GRIDS]
 DESCRIBE, READ = 'Describe this image.', 'Read all the text in the image.'
 
 
@@ -31,10 +40,27 @@ def any_size(rng):
             return width, height
 
 
+def photo_size(rng):
+    return rng.choice(PHOTOS)
+
+
+def grid_size(rng):
+    wide, high = rng.choice(OTHER_GRIDS)
+    return TOKEN * wide, TOKEN * high
+
+
+SIZES = {'any': any_size, 'photo': photo_size, 'grid': grid_size}
+
+
+def chosen_size(rng):
+    """A size of the kind that --sizes chose; it is in the environment for the processes that draw."""
+    return SIZES[os.environ.get('DEMO_SIZES', 'any')](rng)
+
+
 def until_asked(rng, ask, kind='shapes'):
     """An image for which the kind of question makes sense, with the question and its answer."""
     while True:
-        scene, image = finished_image(rng, *any_size(rng), kind=kind)
+        scene, image = finished_image(rng, *chosen_size(rng), kind=kind)
         pair = ask(rng, scene)
         if pair:
             return image, *pair
@@ -45,7 +71,7 @@ def words_case(rng, count, draw=lambda rng: random_word(rng, 10)):
     rows = [' '.join(words)] if len(words) == 1 or rng.random() < 0.5 else words[:-1] + words[-1:]
     if len(words) > 2:
         rows = [' '.join(words[i::3]) for i in range(3)]
-    scene, image = finished_image(rng, *any_size(rng), kind='text', rows=rows)
+    scene, image = finished_image(rng, *chosen_size(rng), kind='text', rows=rows)
     return image, READ, scene.text
 
 
@@ -68,7 +94,7 @@ def ask_one_kind(rng, scene):
 
 
 def strange_case(rng):
-    scene, image = strange_image(rng, *any_size(rng))
+    scene, image = strange_image(rng, *chosen_size(rng))
     return image, *ask_stranger(rng, scene)
 
 
@@ -158,7 +184,9 @@ def main():
     parser.add_argument('--tasks', nargs='*', help='only these tasks, by name')
     parser.add_argument('--no-run', action='store_true', help='only draw the images')
     parser.add_argument('--last', action='store_true', help='the question first, then the image')
+    parser.add_argument('--sizes', choices=SIZES, default='any')
     options = parser.parse_args()
+    os.environ['DEMO_SIZES'] = options.sizes
     cases = make_cases(options.seed, options.cases, options.tasks or TASKS)
     if options.write:
         write_cases(cases, options.write)

@@ -35,14 +35,17 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import model as network
 from checkpoint import dequantised
-from draw import strange_image, training_image
+from draw import model_size, strange_image, training_image
 from questions import SYSTEM, ask_many, talk_without_image
 
-# Grids of 32x32-pixel tokens, width x height, grouped by their number of tokens; a batch takes one grid.
-GRIDS = {64: ((8, 8), (8, 8), (16, 4)), 72: ((9, 8), (8, 9), (12, 6), (6, 12)), 96: ((12, 8), (8, 12)),
-         120: ((12, 10), (10, 12), (15, 8), (8, 15))}
-GRID_SHARE = (2, 3, 3, 3)
-TEXT_ROOM = 203  # tokens for branches in a row; with the five around an image the length is a multiple of 8
+TOKEN = 32  # pixels a side of an image token
+LONGEST_SHAPE = 4  # times as long as wide, of the grids that are trained
+ANY_GRID_SHARE = 0.25  # batches whose grid is any that an image may have; the others have what images mostly have
+MOST_SHAPE = 2.2
+SMALLEST_AREA, LARGEST_AREA = 40000, 400000  # pixels; the model sees 65,536 to 131,072
+TEXT_ROOM = 203  # tokens for branches in a row
+LEAST_AND_MOST = 64, 128  # tokens of an image
+LENGTH_STEP = 8  # a row's length is a multiple of it, for the attention kernels
 ASK, ANSWER, END = '<|im_start|>user\n', '<|im_start|>assistant\n', '<|im_end|>'
 SYSTEM_START, VISION_START = '<|im_start|>system\n', '<|vision_start|>'
 LATE_ROOM = 48  # further tokens before the image of a late batch, a multiple of 8
@@ -52,6 +55,24 @@ MUON_RATE, ADAM_RATE, WARM_UP = 3e-3, 1.5e-3, 300
 WEIGHT_SHARDS = 3
 REPORT_EVERY = 200
 APART = 32  # batches until one is used again
+
+
+def all_grids():
+    """Every grid of tokens, width x height, to which an image is resized, but for very long ones."""
+    sides = range(1, 1 + LEAST_AND_MOST[1])
+    return [(wide, high) for wide in sides for high in sides
+            if LEAST_AND_MOST[0] <= wide * high <= LEAST_AND_MOST[1]
+            and max(wide, high) <= LONGEST_SHAPE * min(wide, high)]
+
+
+def draw_grid(rng):
+    """The grid of one batch."""
+    if rng.random() < ANY_GRID_SHARE:
+        return rng.choice(all_grids())
+    shape = math.exp(rng.uniform(-1, 1) * math.log(MOST_SHAPE))
+    area = math.exp(rng.uniform(math.log(SMALLEST_AREA), math.log(LARGEST_AREA)))
+    wide, high = model_size(math.sqrt(area * shape), math.sqrt(area / shape))
+    return wide // TOKEN, high // TOKEN
 
 
 class Rows:
@@ -94,14 +115,15 @@ class Rows:
             text += turn[0]
         return self.encode(text + VISION_START), turn
 
-    def start(self, late):
-        """Where the image stands in every row of a batch."""
-        return len(self.prefix) + (LATE_ROOM if late else 0)
+    def start(self, late, grid):
+        """Where the image stands in every row of a batch: unused tokens before it make the length round."""
+        start = len(self.prefix) + (LATE_ROOM if late else 0)
+        return start + -(start + grid[0] * grid[1] + 1 + TEXT_ROOM) % LENGTH_STEP
 
     def row(self, rng, scene, grid, late):
         wide, high = grid
         questions, before, turn = ask_many(rng, scene), self.prefix, None
-        count, start = wide * high, self.start(late)
+        count, start = wide * high, self.start(late, grid)
         while late and (len(before) > start or before is self.prefix):
             before, turn = self.opening(rng, questions)
         length, pad = start + count + 1 + TEXT_ROOM, start - len(before)
@@ -153,20 +175,20 @@ class Batches(IterableDataset):
         rows = Rows(self.folder)
         rng = random.Random(f'{self.name} {get_worker_info().id}')
         while True:
-            count = rng.choices(list(GRIDS), GRID_SHARE)[0]
-            grid = rng.choice(GRIDS[count])
+            grid = draw_grid(rng)
             images, columns = [], []
             late = rng.random() < LATE_SHARE
             for _ in range(self.size):
                 hardest = min(1.0, 0.15 + self.progress.value / self.easy_until)
-                size = 32 * grid[0], 32 * grid[1]
+                size = TOKEN * grid[0], TOKEN * grid[1]
                 scene, image = (strange_image(rng, *size) if rng.random() < STRANGE_SHARE else
                                 training_image(rng, *size, hardest * rng.uniform(0.3, 1)))
                 images.append(np.asarray(image))
                 columns.append(rows.row(rng, scene, grid, late))
             ids, targets, weights, positions, branches = (torch.from_numpy(np.stack(c)) for c in zip(*columns))
             positions = positions.transpose(0, 1).contiguous()
-            yield (grid, rows.start(late)), torch.from_numpy(np.stack(images)), ids, targets, weights, positions, branches
+            pixels = torch.from_numpy(np.stack(images))
+            yield (grid, rows.start(late, grid)), pixels, ids, targets, weights, positions, branches
 
 
 def orthogonalised(x):
