@@ -15,6 +15,10 @@ examples=$root/tests/golden/pictures
 # ---- embed ----
 try 'no model' 1 - 'eyelet pull Qwen/Qwen3-VL-Embedding-2B' embed hello
 export EYELET_MODEL=embedding
+mkdir looked && cp "$root/examples/word-1.png" looked
+try 'a search with the demo' 2 - 'the demo model makes no embeddings' search looked word --model demo
+[ "$(ls -A looked)" = word-1.png ]
+say 'leaves no index behind'
 try 'the demo' 2 - 'the demo model makes no embeddings; get .*eyelet pull' embed hello --model demo
 try 'a model that answers' 2 - 'makes no embeddings' embed hello --model "$root/models/demo"
 try 'one that embeds if told so' 0 '^{"text": "hello", "embedding": \[' - embed hello --model vectors --task embed

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text/json_writer.h"
@@ -268,6 +269,15 @@ static bool check_search_arguments(struct search_run *r, ey_err *e)
     return !r->query || input_check_text(r->query, strlen(r->query), "the query", e);
 }
 
+/* A search that came to nothing leaves no file in the person's folder. */
+static void remove_empty_index(struct search_run *r, const char *path)
+{
+    struct index_kind kind;
+    bool empty = r->index && search_index_kind(r->index, &kind, NULL) && !kind.model[0];
+    search_index_close(&r->index);
+    if (empty) unlink(path);
+}
+
 static bool search_run_all(struct search_run *r, ey_err *e)
 {
     char path[EY_MAX_PATH];
@@ -276,9 +286,12 @@ static bool search_run_all(struct search_run *r, ey_err *e)
     if (r->options.no_update && !path_is_file(path))
         return ey_fail(e, EY_NOT_FOUND, "%.200s: there is no index yet; leave --no-update out",
                        path);
+    const bool is_new = !path_is_file(path);
     if (!search_index_open(&r->index, path, !r->options.no_update, e) || !settle_kind(r, e) ||
-        (!r->options.no_update && !update_index(r, e)))
+        (!r->options.no_update && !update_index(r, e))) {
+        if (is_new) remove_empty_index(r, path);
         return false;
+    }
     if (cancel_requested()) return true;
     if (asks && !search_folder(r, e)) return false;
     if (asks && !cancel_requested()) print_found(r);
