@@ -89,9 +89,9 @@ typedef struct {
  * ON needs a model that can think (ey_engine_info.thinks). */
 typedef enum { EY_THINKING_AUTO, EY_THINKING_ON, EY_THINKING_OFF } ey_thinking;
 
-/* A value of request.thinking_budget that reserves a quarter of max_tokens, at most 1024 tokens,
- * for what follows the thought. */
-enum { EY_KEEP_ANSWER = -1 };
+/* EY_KEEP_ANSWER, a value of request.thinking_budget, reserves a quarter of max_tokens, at most 1024
+ * tokens, for what follows the thought. */
+enum { EY_KEEP_ANSWER = -1, EY_MAX_THINKING_END = 1024 };
 
 /* Ends an answer that repeats itself: its last tokens are `min_count` copies of a pattern of
  * min_pattern to max_pattern tokens, and at least min_tokens together. Within a thought it ends the
@@ -129,7 +129,8 @@ typedef struct ey_pooling_input ey_pooling_input; /* pooling.h */
 typedef struct {
     size_t size; /* of this struct */
 
-    /* The prompt: messages, or a text, or token ids. Text and ids cannot have image tokens. */
+    /* The prompt: messages, a text, token ids, or parts (below). Text and ids cannot have image
+     * tokens. */
     const ey_message *messages;
     size_t n_messages;
     const char *text;
@@ -178,6 +179,15 @@ typedef struct {
     int max_prompt_tokens; /* longest prompt; 0: what the context holds */
     int dimensions;        /* keep this many numbers of the vector and normalize it again; 0: all */
     bool raw_vector;       /* do not normalize the vector to length 1 */
+
+    /* Text that ends a thought whose budget is spent: at most EY_MAX_THINKING_END bytes with one
+     * </think>; what precedes that belongs to the thought. NULL is "\n</think>\n\n". */
+    const char *thinking_end;
+    /* The answer continues the last message, which is text of the assistant, without a thought. */
+    bool continue_answer;
+    /* A complete prompt of texts and images, in place of `text`. */
+    const ey_part *parts;
+    size_t n_parts;
 } ey_request;
 
 /* A greedy request without a prompt. */

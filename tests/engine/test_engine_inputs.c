@@ -186,6 +186,43 @@ static void prompts_describe_themselves(void **state)
     ey_engine_close(&engine);
 }
 
+static void assert_same_ids(const ey_prompt *a, const ey_prompt *b)
+{
+    const ey_prompt_info first = ey_prompt_describe(a), second = ey_prompt_describe(b);
+    assert_int_equal(first.n_ids, second.n_ids);
+    assert_int_equal(first.n_images, second.n_images);
+    assert_memory_equal(first.ids, second.ids, first.n_ids * sizeof(*first.ids));
+}
+
+/* A prompt that is written out with its images is the one that the messages become. */
+static void prompts_of_parts(void **state)
+{
+    (void)state;
+    ey_engine *engine = open_plain();
+    ey_prompt *of_messages, *of_parts;
+    ey_err e;
+    question_simple(&q, 2, "What is this?", 5);
+    assert_true(ey_prompt_prepare(engine, &q.request, &of_messages, &e));
+    ey_part parts[5] = {ey_text_part("<|im_start|>user\n"), q.parts[0][0], q.parts[0][1],
+                        q.parts[0][2],
+                        ey_text_part("What is this?<|im_end|>\n<|im_start|>assistant\n")};
+    ey_request request = ey_request_defaults();
+    request.parts = parts;
+    request.n_parts = 5;
+    request.parse_special_tokens = true;
+    if (!ey_prompt_prepare(engine, &request, &of_parts, &e)) fail_msg("%s", e.text);
+    assert_same_ids(of_messages, of_parts);
+    ey_prompt_free(&of_messages);
+    ey_prompt_free(&of_parts);
+    parts[4] = ey_text_part("<|image_pad|>");
+    assert_false(ey_prompt_prepare(engine, &request, &of_parts, &e));
+    assert_int_equal(e.code, EY_BAD_REQUEST);
+    request.n_parts = 0;
+    assert_false(ey_prompt_prepare(engine, &request, &of_parts, &e));
+    assert_int_equal(e.code, EY_BAD_REQUEST);
+    ey_engine_close(&engine);
+}
+
 static void bad_prompts(void **state)
 {
     (void)state;
@@ -702,6 +739,7 @@ int main(void)
         cmocka_unit_test(rows_of_a_step),
         cmocka_unit_test(prompts_of_text_and_ids),
         cmocka_unit_test(prompts_describe_themselves),
+        cmocka_unit_test(prompts_of_parts),
         cmocka_unit_test(bad_prompts),
         cmocka_unit_test(limits_of_answers),
         cmocka_unit_test(biases_work),

@@ -246,6 +246,47 @@ static void a_budget_ends_the_thought(void **state)
     ey_answer_free(&answer);
 }
 
+/* A text of its own ends the thought; what stands in front of the mark is told as thought. */
+static void a_budget_may_end_with_words(void **state)
+{
+    static const char *const bad[] = {"", "no mark", "</think>a</think>"};
+    struct heard heard;
+    ey_err e;
+    (void)state;
+    start_question(64);
+    q.request.thinking_budget = 3;
+    q.request.thinking_end = "\nEnough.\n</think>\n\n";
+    ey_answer answer = ask_scripted(thinker, "123Yes<|im_end|>", &heard);
+    assert_string_equal(answer.thought, "123\nEnough.");
+    assert_string_equal(answer.text, "Yes");
+    assert_int_equal(answer.completion_tokens, answer.n_tokens + 1);
+    assert_int_equal(answer.completion_tokens - answer.thought_tokens, 2); /* Yes, and the end */
+    ey_answer_free(&answer);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        q.request.thinking_end = bad[i];
+        assert_false(ey_ask(thinker, &q.request, &answer, &e));
+        assert_int_equal(e.code, EY_BAD_REQUEST);
+        assert_non_null(strstr(e.text, "</think> once"));
+    }
+}
+
+/* A last message of the assistant is continued, without a thought of its own. */
+static void answers_that_are_begun_open_no_thought(void **state)
+{
+    struct heard heard;
+    (void)state;
+    start_question(64);
+    q.request.thinking = EY_THINKING_ON;
+    question_turn(&q, "assistant");
+    question_text(&q, "Be");
+    q.request.continue_answer = true;
+    ey_answer answer = ask_scripted(thinker, "cause</think>d<|im_end|>", &heard);
+    assert_string_equal(answer.thought, "");
+    assert_int_equal(answer.thought_tokens, 0);
+    assert_int_equal(strncmp(answer.text, "cause", 5), 0);
+    ey_answer_free(&answer);
+}
+
 /* Of 40 tokens 10 are for the answer. */
 static void a_quarter_is_kept(void **state)
 {
@@ -457,6 +498,8 @@ int main(void)
         cmocka_unit_test(stop_texts_and_logprobs_are_of_the_text),
         cmocka_unit_test(a_grammar_begins_behind_the_thought),
         cmocka_unit_test(a_budget_ends_the_thought),
+        cmocka_unit_test(a_budget_may_end_with_words),
+        cmocka_unit_test(answers_that_are_begun_open_no_thought),
         cmocka_unit_test(a_quarter_is_kept),
         cmocka_unit_test(forced_tokens_are_not_drawn),
         cmocka_unit_test(loops_are_found_as_defined),

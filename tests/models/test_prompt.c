@@ -79,6 +79,14 @@ static const struct rendering {
      "<|im_start|>user\na<|im_end|>\n" GO "<tool_call>\n{\"name\": \"get\", \"arguments\": "
      "{}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nR\n</"
      "tool_response><|im_end|>\n" GO "<think>\n\n</think>\n\nb<|im_end|>\n" GO "<think>\n"},
+    {"an answer that is begun",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))}, {ROLE("assistant"), PARTS(TEXT("b "))}),
+      .continue_answer = true},
+     "<|im_start|>user\na<|im_end|>\n" GO "b "},
+    {"an answer that is begun, of a model that thinks",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))}, {ROLE("assistant"), PARTS(TEXT("b"))}), THINKS,
+      .continue_answer = true},
+     "<|im_start|>user\na<|im_end|>\n" GO "<think>\n\n</think>\n\nb"},
     {"two images with ids",
      {MESSAGES({ROLE("user"), PARTS(IMAGE, IMAGE, TEXT("cmp"))}), .add_vision_id = true},
      "<|im_start|>user\nPicture 1: " EYE "Picture 2: " EYE "cmp<|im_end|>\n" GO},

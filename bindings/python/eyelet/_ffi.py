@@ -92,6 +92,7 @@ class Request(Structure):
         ("prompt_logprobs", c_bool), ("top_prompt_logprobs", c_int),
         ("pool", c_bool), ("input", POINTER(PoolingInput)), ("truncate", c_bool), ("max_prompt_tokens", c_int),
         ("dimensions", c_int), ("raw_vector", c_bool),
+        ("thinking_end", c_char_p), ("continue_answer", c_bool), ("parts", POINTER(Part)), ("n_parts", c_size_t),
     ]
 
 

@@ -147,9 +147,11 @@ static int thinking_budget(const ey_request *request, int max_tokens)
 
 static bool open_thought(ey_generation *gen, const ey_request *request, ey_err *e)
 {
-    if (!thought_open(&gen->thought, gen->engine->devices.tok, gen->prompt->is_turn,
-                      gen->prompt->opens_thought, request->grammar, e))
-        return false;
+    const struct thought_rules rules = {.possible = gen->prompt->is_turn,
+                                        .opened = gen->prompt->opens_thought,
+                                        .constrained = request->grammar,
+                                        .end = request->thinking_end};
+    if (!thought_open(&gen->thought, gen->engine->devices.tok, &rules, e)) return false;
     gen->thought.budget = thinking_budget(request, gen->output.max_tokens);
     return loop_guard_open(&gen->loop_guard, &request->loop_guard, answer_arena(&gen->answer)) ||
            ey_fail_memory(e, "the answer", (size_t)request->loop_guard.max_pattern * 4);

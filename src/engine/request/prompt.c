@@ -151,6 +151,13 @@ static bool fit_prompt(ey_prompt *p, const ey_engine *engine, const ey_request *
            check_prompt_length(p, engine, e) && fill_positions(p, engine, e);
 }
 
+static bool write_prompt(struct prompt *out, const struct model *model, const ey_request *request,
+                         ey_err *e)
+{
+    if (request->messages || !request->parts) return model->family->prompt(out, request, e);
+    return chat_write_raw(out, request, model->vision.depth > 0, e);
+}
+
 static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *request, ey_err *e)
 {
     if (!request->messages && (request->text || request->ids))
@@ -158,7 +165,7 @@ static bool prompt_fill(ey_prompt *p, ey_engine *engine, const ey_request *reque
                encode_raw_prompt(p, &engine->devices, request, e) &&
                fit_prompt(p, engine, request, e);
     struct prompt template = {0};
-    bool ok = engine->devices.model.family->prompt(&template, request, e) &&
+    bool ok = write_prompt(&template, &engine->devices.model, request, e) &&
               check_prompt_text(&engine->limits, template.text.size, e) &&
               prompt_images_open(p, engine, request, e) &&
               encode_messages(p, &engine->devices, request, &template, e) &&
@@ -203,7 +210,7 @@ bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **o
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
     atomic_init(&p->refs, 1);
-    p->is_turn = request.messages;
+    p->is_turn = request.messages && !request.continue_answer;
     p->opens_thought = p->is_turn && request.thinking == EY_THINKING_ON;
     p->budget = request.budget ? request.budget : engine->devices.budget;
     p->pools = request.pool;

@@ -7,12 +7,19 @@
 
 #include "base/processors.h"
 
-static size_t count_images(const ey_request *request)
+static size_t count_images(const ey_part *parts, size_t n_parts)
 {
     size_t n = 0;
+    for (size_t i = 0; i < n_parts; i++)
+        n += parts[i].type == EY_PART_IMAGE;
+    return n;
+}
+
+static size_t count_all_images(const ey_request *request)
+{
+    size_t n = count_images(request->parts, request->n_parts);
     for (size_t m = 0; m < request->n_messages; m++)
-        for (size_t p = 0; p < request->messages[m].n_parts; p++)
-            n += request->messages[m].parts[p].type == EY_PART_IMAGE;
+        n += count_images(request->messages[m].parts, request->messages[m].n_parts);
     return n;
 }
 
@@ -156,10 +163,22 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
                    engine->limits.max_model_len, engine->buffers.plan.max_image_tokens);
 }
 
+/* *at is the first one's number. */
+static bool open_images_of(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
+                           const ey_part *parts, size_t n, size_t *at, ey_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].type == EY_PART_IMAGE &&
+            !prompt_image_open(prompt, engine, request, &parts[i], (*at)++, e))
+            return false;
+    return true;
+}
+
 bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                         ey_err *e)
 {
-    size_t n = count_images(request), i = 0; /* at most EY_MAX_IMAGES, checked with the prompt */
+    /* At most EY_MAX_IMAGES, checked with the prompt. */
+    size_t n = count_all_images(request), i = 0;
     if (n > (size_t)engine->limits.max_images)
         return ey_fail(e, EY_BAD_REQUEST, "%zu images in one request; at most %d are taken", n,
                        engine->limits.max_images);
@@ -168,10 +187,11 @@ bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_req
     if (!prompt->images || !prompt->usage)
         return ey_fail_memory(e, "images", n * sizeof(*prompt->images));
     prompt->n_images = n;
+    if (!open_images_of(prompt, engine, request, request->parts, request->n_parts, &i, e))
+        return false;
     for (size_t m = 0; m < request->n_messages; m++)
-        for (size_t p = 0; p < request->messages[m].n_parts; p++)
-            if (request->messages[m].parts[p].type == EY_PART_IMAGE &&
-                !prompt_image_open(prompt, engine, request, &request->messages[m].parts[p], i++, e))
-                return false;
+        if (!open_images_of(prompt, engine, request, request->messages[m].parts,
+                            request->messages[m].n_parts, &i, e))
+            return false;
     return check_visual_tokens(prompt, engine, e);
 }

@@ -4,6 +4,9 @@
 #include <limits.h>
 #include <string.h>
 
+#define END_MARK "</think>"
+#define DEFAULT_END "\n" END_MARK "\n\n"
+
 size_t count_line_breaks(const char *text, size_t n)
 {
     size_t at = 0;
@@ -14,38 +17,44 @@ size_t count_line_breaks(const char *text, size_t n)
 
 /* Appends the tokens of the text before or after "</think>" to the forced tokens. */
 static bool add_forced_text(struct thought *t, const struct tokenizer *tok, const char *text,
-                            ey_err *e)
+                            size_t n, ey_err *e)
 {
     struct ids ids = {0};
-    bool ok = tokenizer_encode(tok, text, strlen(text), false, &ids, e);
+    bool ok = tokenizer_encode(tok, text, n, false, &ids, e);
     for (size_t i = 0; ok && i < ids.n && t->n_forced < MAX_FORCED_TOKENS; i++)
         t->forced[t->n_forced++] = ids.id[i];
     ids_free(&ids);
     return ok;
 }
 
-static bool make_forced_end(struct thought *t, const struct tokenizer *tok, ey_err *e)
+static bool make_forced_end(struct thought *t, const struct tokenizer *tok, const char *text,
+                            ey_err *e)
 {
-    if (!add_forced_text(t, tok, "\n", e)) return false;
+    const char *mark = strstr(text, END_MARK), *behind = mark ? mark + strlen(END_MARK) : NULL;
+    if (!mark || strstr(behind, END_MARK) || strlen(text) > EY_MAX_THINKING_END)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the text that ends a thought must have %s once, and at most %d bytes",
+                       END_MARK, EY_MAX_THINKING_END);
+    if (!add_forced_text(t, tok, text, (size_t)(mark - text), e)) return false;
     t->forced[t->n_forced++] = t->end_id;
     t->forced_behind_end = t->n_forced;
-    bool ok = add_forced_text(t, tok, "\n\n", e);
+    bool ok = add_forced_text(t, tok, behind, strlen(behind), e);
     t->forced_at = t->n_forced;
     return ok;
 }
 
-bool thought_open(struct thought *t, const struct tokenizer *tok, bool possible, bool opened,
-                  bool constrained, ey_err *e)
+bool thought_open(struct thought *t, const struct tokenizer *tok, const struct thought_rules *rules,
+                  ey_err *e)
 {
     *t = (struct thought){.start_id = tokenizer_added_id(tok, "<think>"),
-                          .end_id = tokenizer_added_id(tok, "</think>"),
+                          .end_id = tokenizer_added_id(tok, END_MARK),
                           .call_id = tokenizer_added_id(tok, "<tool_call>"),
-                          .constrained = constrained,
-                          .text_begun = !opened};
-    t->possible = possible && t->start_id >= 0 && t->end_id >= 0;
-    t->open = t->possible && opened;
+                          .constrained = rules->constrained,
+                          .text_begun = !rules->opened};
+    t->possible = rules->possible && t->start_id >= 0 && t->end_id >= 0;
+    t->open = t->possible && rules->opened;
     t->text_first = t->open ? INT_MAX : 0;
-    return !t->possible || make_forced_end(t, tok, e);
+    return !t->possible || make_forced_end(t, tok, rules->end ? rules->end : DEFAULT_END, e);
 }
 
 /* Forces the end's tokens from `at` on; the first of them is the answer's token `index`. */
@@ -101,8 +110,10 @@ static enum token_place take_call(struct thought *t, int index)
 enum token_place thought_take(struct thought *t, int32_t id, int index)
 {
     if (thought_is_forced(t)) {
+        const bool goes_on = thought_is_on(t) && t->end == index; /* no call stands between */
+        if (goes_on) t->end = index + 1;
         if (++t->forced_at == t->n_forced) t->text_first = index + 1;
-        return TOKEN_HIDDEN;
+        return goes_on ? TOKEN_OF_THOUGHT : TOKEN_HIDDEN;
     }
     if (t->possible && index == 0 && id == t->start_id) return take_first(t);
     if (!t->open) return TOKEN_OF_TEXT;

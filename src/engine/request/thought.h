@@ -5,9 +5,10 @@
 #define EY_ENGINE_THOUGHT_H
 
 #include "base/err.h"
+#include "eyelet/request.h"
 #include "tokenizer/tokenizer.h"
 
-enum { MAX_FORCED_TOKENS = 16, MAX_HELD_BREAKS = 256 };
+enum { MAX_FORCED_TOKENS = EY_MAX_THINKING_END + 2, MAX_HELD_BREAKS = 256 };
 
 enum token_place {
     TOKEN_OF_TEXT,
@@ -24,11 +25,9 @@ struct thought {
     int text_first;   /* first token of the text; INT_MAX before it begins */
     bool constrained; /* the text follows a grammar, so the thought's end is fixed */
 
-    /* The tokens of "
-     * </think>
-     *
-     * ". forced_at is the next one; n_forced if none is forced. n_was_forced tokens, from
-     * first_forced on in the answer, were not sampled. */
+    /* The tokens of "\n</think>\n\n" or the request's text. Those before forced_behind_end - 1, the
+     * mark, belong to the thought. forced_at is the next one; n_forced if none is forced.
+     * n_was_forced tokens, from first_forced on in the answer, were not sampled. */
     int32_t forced[MAX_FORCED_TOKENS];
     int n_forced, forced_at, forced_behind_end;
     int first_forced, n_was_forced;
@@ -38,9 +37,16 @@ struct thought {
     bool thought_begun, text_begun;
 };
 
-/* `opened`: the prompt already opened the thought. Fails without memory. */
-bool thought_open(struct thought *t, const struct tokenizer *tok, bool possible, bool opened,
-                  bool constrained, ey_err *e);
+/* How a thought begins and ends. */
+struct thought_rules {
+    bool possible;    /* the answer is a turn */
+    bool opened;      /* by the prompt */
+    bool constrained; /* the text that follows has a grammar */
+    const char *end;  /* request.thinking_end */
+};
+/* Fails without memory, or if `end` is not a valid request.thinking_end. */
+bool thought_open(struct thought *t, const struct tokenizer *tok, const struct thought_rules *rules,
+                  ey_err *e);
 /* Classifies token `index` of the answer and advances the state. */
 enum token_place thought_take(struct thought *t, int32_t id, int index);
 /* Makes the next tokens the thought's end. */
@@ -54,6 +60,11 @@ static inline bool thought_is_forced(const struct thought *t)
 static inline int32_t thought_forced_token(const struct thought *t)
 {
     return t->forced[t->forced_at];
+}
+/* Whether the thought continues, which includes forced tokens. */
+static inline bool thought_is_on(const struct thought *t)
+{
+    return t->open || t->forced_at + 1 < t->forced_behind_end;
 }
 /* Whether the next token belongs to the text. */
 static inline bool thought_is_over(const struct thought *t)

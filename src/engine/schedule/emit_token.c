@@ -71,7 +71,7 @@ static void publish_remaining_text(ey_generation *gen)
 {
     buf_clear(&gen->token_text);
     if (gen->stop_matcher.stopped || !detok_finish(&gen->detok, &gen->token_text)) return;
-    if (gen->thought.open) {
+    if (thought_is_on(&gen->thought)) {
         publish_thought(gen);
         return;
     }
@@ -115,7 +115,7 @@ static void look_for_loop(ey_generation *gen)
 /* Publishes a token as thought or text. Called under the lock. */
 static void publish_token(ey_generation *gen, int32_t id, enum token_place place, bool was_thinking)
 {
-    const bool ends_thought = was_thinking && !gen->thought.open;
+    const bool ends_thought = was_thinking && !thought_is_on(&gen->thought);
     if (ends_thought && place != TOKEN_OF_THOUGHT) end_thought(gen);
     buf_clear(&gen->token_text);
     if (place != TOKEN_HIDDEN && detok_push(&gen->detok, id, &gen->token_text)) {
@@ -130,7 +130,8 @@ static void publish_token(ey_generation *gen, int32_t id, enum token_place place
 bool generation_emit_token(ey_generation *gen, const struct step_row *row)
 {
     struct output_tokens *output = &gen->output;
-    const bool forced = thought_is_forced(&gen->thought), was_thinking = gen->thought.open,
+    const bool forced = thought_is_forced(&gen->thought),
+               was_thinking = thought_is_on(&gen->thought),
                constrained = generation_is_constrained(gen);
     int32_t id = next_token(gen, row);
     output->id[output->n++] = id;
@@ -142,7 +143,7 @@ bool generation_emit_token(ey_generation *gen, const struct step_row *row)
     pthread_mutex_lock(&gen->engine->scheduler.lock);
     if (!output->ends_with_stop_id) {
         enum token_place place = thought_take(&gen->thought, id, output->n - 1);
-        if (place != TOKEN_HIDDEN) look_for_loop(gen);
+        if (place != TOKEN_HIDDEN && !forced) look_for_loop(gen);
         publish_token(gen, id, place, was_thinking);
     }
     bool over = output->ends_with_stop_id || gen->stop_matcher.stopped || gen->grammar_complete ||

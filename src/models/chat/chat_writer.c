@@ -49,6 +49,11 @@ bool chat_has_role(const ey_message *message, const char *role)
     return !strcmp(message->role, role);
 }
 
+bool chat_is_continued(const ey_request *request, size_t at)
+{
+    return request->continue_answer && at + 1 == request->n_messages;
+}
+
 bool chat_is_empty(const ey_message *message)
 {
     bool empty = true;
@@ -102,6 +107,15 @@ static bool chat_check_tool_calls(const ey_message *message, size_t number, ey_e
     return true;
 }
 
+static bool chat_check_continued(const ey_request *request, ey_err *e)
+{
+    const ey_message *last = &request->messages[request->n_messages - 1];
+    if (!request->continue_answer) return true;
+    return (last->role && chat_has_role(last, "assistant") && !last->n_tool_calls) ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "only a last message of the assistant, without tool calls, can be continued");
+}
+
 bool chat_check(const ey_request *request, const struct chat_rules *rules, ey_err *e)
 {
     if (request->n_messages == 0) return ey_fail(e, EY_BAD_REQUEST, "the request has no messages");
@@ -124,5 +138,23 @@ bool chat_check(const ey_request *request, const struct chat_rules *rules, ey_er
             !chat_check_tool_calls(message, i + 1, e))
             return false;
     }
-    return true;
+    return chat_check_continued(request, e);
+}
+
+/* ---- without a format ---- */
+
+bool chat_write_raw(struct prompt *out, const ey_request *request, bool images, ey_err *e)
+{
+    *out = prompt_start();
+    for (size_t i = 0; i < request->n_parts; i++) {
+        const ey_part *part = &request->parts[i];
+        if (part->type == EY_PART_IMAGE && !images)
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "the prompt has an image, and this model reads text only; ask a "
+                           "Qwen3-VL model about images");
+        bool ok = part->type == EY_PART_IMAGE ? prompt_add_image(out, e)
+                                              : prompt_add_text(out, part->bytes, part->n_bytes, e);
+        if (!ok) return false;
+    }
+    return out->n_pieces || ey_fail(e, EY_BAD_REQUEST, "the prompt is empty");
 }

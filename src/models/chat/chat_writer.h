@@ -23,8 +23,14 @@ void chat_write_special(struct chat_writer *w, const char *content);
 void chat_write_parts(struct chat_writer *w, const ey_message *message);
 
 bool chat_has_role(const ey_message *message, const char *role);
+/* Whether message `at` is the beginning of the answer, so that its turn stays open. */
+bool chat_is_continued(const ey_request *request, size_t at);
 /* Whether the message has no text. */
 bool chat_is_empty(const ey_message *message);
+
+/* request.parts as they stand; `images`: the model reads some. Fills *out, which the caller frees
+ * also after an error. */
+bool chat_write_raw(struct prompt *out, const ey_request *request, bool images, ey_err *e);
 
 struct chat_rules {
     bool images, tools;

@@ -70,7 +70,7 @@ static void write_assistant(struct chat_writer *w, size_t at, const struct chatm
     if (thinks && keeps_thought(w->request, at, &apart)) thought_write(w, &apart);
     chat_write_parts(w, &apart.said);
     write_calls(w, &apart.said, style);
-    end_turn(w);
+    if (!chat_is_continued(w->request, at)) end_turn(w);
 }
 
 /* Writes the start of the answer; an empty thought keeps a thinking checkpoint from thinking. */
@@ -126,6 +126,6 @@ bool chatml_prompt(struct prompt *out, const ey_request *request, const struct c
     write_system(&w, style);
     for (size_t i = 0; w.ok && i < request->n_messages; i++)
         write_message(&w, i, style);
-    write_answer_start(&w, style);
+    if (!request->continue_answer) write_answer_start(&w, style);
     return w.ok;
 }

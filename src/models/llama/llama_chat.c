@@ -54,15 +54,18 @@ static bool check_turns(const ey_request *request, size_t first, ey_err *e)
     return true;
 }
 
-static void llama_write_turn(struct chat_writer *w, struct buf *head, const ey_message *message)
+/* `last`: it is the answer's beginning. */
+static void llama_write_turn(struct chat_writer *w, struct buf *head, const ey_message *message,
+                             bool last)
 {
     bool user = chat_has_role(message, "user");
     if (user) chat_write_special(w, "<s>");
     chat_write_text(w, user ? "[INST] " : " ");
     write_trimmed(w, head, message);
+    buf_clear(head);
+    if (last) return;
     chat_write_text(w, user ? " [/INST]" : " ");
     if (!user) chat_write_special(w, "</s>");
-    buf_clear(head);
 }
 
 bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e)
@@ -78,7 +81,7 @@ bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e)
         w.ok = ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text",
                        EY_MAX_TEXT_BYTES);
     for (size_t i = first; w.ok && i < request->n_messages; i++)
-        llama_write_turn(&w, &head, &request->messages[i]);
+        llama_write_turn(&w, &head, &request->messages[i], chat_is_continued(request, i));
     buf_free(&head);
     return w.ok;
 }

@@ -12,12 +12,14 @@ static const char *marker(const ey_message *message)
     return chat_has_role(message, "user") ? "<|user|>" : "<|assistant|>";
 }
 
-static void phi3_write_turn(struct chat_writer *w, const ey_message *message)
+/* `last`: it is the answer's beginning. */
+static void phi3_write_turn(struct chat_writer *w, const ey_message *message, bool last)
 {
     if (chat_has_role(message, "system") && chat_is_empty(message)) return;
     chat_write_special(w, marker(message));
     chat_write_text(w, "\n");
     chat_write_parts(w, message);
+    if (last) return;
     chat_write_special(w, "<|end|>");
     chat_write_text(w, "\n");
 }
@@ -29,7 +31,8 @@ bool phi3_prompt(struct prompt *out, const ey_request *request, ey_err *e)
     if (!chat_check(request, &rules, e)) return false;
     struct chat_writer w = {.out = out, .request = request, .e = e, .ok = true};
     for (size_t i = 0; w.ok && i < request->n_messages; i++)
-        phi3_write_turn(&w, &request->messages[i]);
+        phi3_write_turn(&w, &request->messages[i], chat_is_continued(request, i));
+    if (request->continue_answer) return w.ok;
     chat_write_special(&w, "<|assistant|>");
     chat_write_text(&w, "\n");
     return w.ok;
