@@ -48,7 +48,7 @@ set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_COMPONENTS_ALL program)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME eyelet)
 # opened at run time: for serve; for images from the web and --server; for HEIC and AVIF, for TIFF; for PDF
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "libmicrohttpd12")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "libmicrohttpd12, libzstd1")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4, libheif1, libtiff6 | libtiff5, poppler-utils, ca-certificates")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)
 list(TRANSFORM CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)

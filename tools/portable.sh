@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes the folder that runs where nothing is installed: tools/portable.sh BUILD DIST writes
 # DIST/eyelet-VERSION-linux-x86_64/ and the same as .tar.xz. BUILD is configured with EY_STATIC_LIBS, so the program
-# needs glibc only; lib/ is for libheif, libtiff, libmicrohttpd and libcurl, which are opened at run time, and what they need.
+# needs glibc only; lib/ is for libheif, libtiff, libmicrohttpd, libcurl and libzstd, which are opened at run time, and what they need.
 set -euo pipefail
 build=$1 dist=$2
 here=$(dirname "$0")
@@ -101,6 +101,7 @@ add_tiff
 [ ! -e "$out/lib/libstdc++.so.6" ] || lower_libstdcxx
 add_opened libmicrohttpd.so.12 serve
 add_opened libcurl.so.4 'fetching images and --server'
+add_opened libzstd.so.1 'compressed requests'
 for library in "$out"/lib/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
 add_licences
 mkdir -p "$out/share/man" "$out/packaging"

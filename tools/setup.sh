@@ -8,7 +8,7 @@ set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev
   libheif-dev libtiff-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libsqlite3-dev libcmocka-dev libedit-dev
-  libyaml-dev libmicrohttpd-dev libcurl4-openssl-dev poppler-utils' # poppler-utils: for tests of PDF
+  libyaml-dev libmicrohttpd-dev libcurl4-openssl-dev libzstd-dev poppler-utils' # poppler-utils: for tests of PDF
 # The package with version 2 of these fonts, which had the number in its name until Debian 12.
 liberation() {
   if apt-cache show fonts-liberation2 >/dev/null 2>&1; then echo fonts-liberation2; else echo fonts-liberation; fi

@@ -14,6 +14,7 @@ struct route {
         ROUTE_ANY_TYPE = 8, /* accepts any Content-Type, except from web pages */
         ROUTE_PROBE = 4,    /* a health probe: not logged on success, served also when the server is
                               full */
+        ROUTE_ZSTD = 16,    /* accepts bodies with Content-Encoding: zstd */
     } flags;
 };
 

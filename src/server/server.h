@@ -58,15 +58,16 @@ struct server_options {
     int max_connections;                     /* requests in progress at once; each has a thread */
     const char *proxies[SERVER_MAX_DOMAINS]; /* trusted proxies, whose Forwarded headers count */
     size_t n_proxies;
-    int idle_unload_seconds; /* 0: never */
-    int drain_seconds;       /* time for streams to finish after SIGTERM */
-    bool insecure;           /* allows a non-loopback address without a key */
-    ey_thinking thinking;    /* default of requests */
-    bool thinking_reserve;   /* chats keep some of their length for what follows a thought */
-    bool effort_budgets;     /* words of effort limit thoughts */
-    int loop_tokens;         /* tokens of repetition that end an answer; 0: never */
-    bool strict;             /* refuse unknown fields instead of reporting them */
-    bool log_requests;       /* log request bodies, truncated to 4,096 bytes */
+    int idle_unload_seconds;  /* 0: never */
+    int drain_seconds;        /* time for streams to finish after SIGTERM */
+    bool allow_pull;          /* clients may download and delete models of the hub */
+    bool insecure;            /* allows a non-loopback address without a key */
+    ey_thinking thinking;     /* default of requests */
+    bool thinking_reserve;    /* chats keep some of their length for what follows a thought */
+    bool effort_budgets;      /* words of effort limit thoughts */
+    int loop_tokens;          /* tokens of repetition that end an answer; 0: never */
+    bool strict;              /* refuse unknown fields instead of reporting them */
+    bool log_requests;        /* log request bodies, truncated to 4,096 bytes */
     bool quiet;
     /* timeouts in seconds: for a request's headers; for its body (longer at
      * EY_BODY_BYTES_PER_SECOND); between requests; without the client reading or sending a byte */

@@ -317,6 +317,7 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->host = o->host;
     v->port = (int)o->port;
     v->insecure = o->insecure;
+    v->allow_pull = o->allow_pull;
     v->ollama_insecure = o->ollama_insecure;
     v->ssl_keyfile = o->ssl_keyfile;
     v->ssl_certfile = o->ssl_certfile;

@@ -38,6 +38,7 @@ struct exchange {
     const char *argument;       /* the rest of the path of a ROUTE_ANY_END route */
     error_form_fn *write_error; /* of the path's dialect; NULL: OpenAI's */
     struct request_refusal refusal;
+    bool zstd; /* the body is compressed */
     bool cors; /* a page of another origin may read the reply */
     char *body;
     size_t n_body, capacity, n_received, n_expected; /* n_expected: Content-Length, 0 if unknown;

@@ -21,6 +21,7 @@
 #include "server/page/page_files.h"
 #include "server/routes.h"
 #include "server/http/microhttpd_dl.h"
+#include "server/http/zstd_body.h"
 
 enum {
     CONNECTION_MEMORY = 2 * EY_MAX_HEADER_BYTES,
@@ -246,6 +247,16 @@ static bool takes_body(const struct exchange *x)
     return x->route && strcmp(x->route->method, "GET") != 0;
 }
 
+static void check_coding(struct exchange *x, const char *coding)
+{
+    x->zstd = (x->route->flags & ROUTE_ZSTD) && strcasecmp(coding, "zstd") == 0;
+    if (!x->zstd)
+        refuse_request(x, 415, "a body with Content-Encoding: %.40s is not taken%s", coding,
+                       x->route->flags & ROUTE_ZSTD ? "; zstd is" : "");
+    else if (!zstd_load())
+        refuse_request(x, 415, "compressed bodies need libzstd, which is not installed");
+}
+
 /* Requires JSON: a foreign page can send other types without a CORS preflight. */
 static bool check_type(struct exchange *x, const struct request_headers *h)
 {
@@ -255,7 +266,7 @@ static bool check_type(struct exchange *x, const struct request_headers *h)
     if (!any && !is_json_type(request_header_value(h->item, h->n, "Content-Type")))
         refuse_request(x, 415, "the Content-Type must be application/json");
     else if (coding && strcasecmp(coding, "identity") != 0)
-        refuse_request(x, 415, "a body with a Content-Encoding is not taken");
+        check_coding(x, coding);
     return !x->refusal.status;
 }
 
@@ -413,6 +424,52 @@ static enum MHD_Result receive_body(struct exchange *x, const char *bytes, size_
     return MHD_YES;
 }
 
+/* ---- a compressed body ---- */
+
+static bool add_decoded(void *user, const char *bytes, size_t n)
+{
+    struct exchange *x = user;
+    if (!reserve_body(x, n)) return false;
+    memcpy(x->body + x->n_body, bytes, n);
+    x->n_body += n;
+    x->body[x->n_body] = 0;
+    return true;
+}
+
+static void refuse_compressed(struct exchange *x, enum zstd_result result)
+{
+    switch (result) {
+    case ZSTD_DECODED:
+    case ZSTD_STOPPED: break; /* reserve_body() has refused it */
+    case ZSTD_BROKEN: refuse_request(x, 400, "the body is not valid zstd"); break;
+    case ZSTD_TOO_LARGE:
+        refuse_request(x, 413,
+                       "the decompressed body is larger than %d bytes, or its window than %d",
+                       ZSTD_MAX_BODY_BYTES, 1 << ZSTD_MAX_WINDOW_LOG);
+        break;
+    case ZSTD_NO_MEMORY: refuse_request(x, 503, "no memory to decompress the body"); break;
+    }
+}
+
+/* Replaces the body by what it decodes to. Both are held meanwhile. */
+static void decode_body(struct exchange *x)
+{
+    char *encoded = x->body;
+    const size_t n = x->n_body, capacity = x->capacity;
+    if (!take_body_budget(x, ZSTD_WORK_BYTES)) {
+        refuse_request(x, 503,
+                       "the memory for requests in flight is taken by others; try again soon");
+        return;
+    }
+    x->body = NULL;
+    x->n_body = x->capacity = x->n_expected = 0;
+    refuse_compressed(x, zstd_decode(encoded ? encoded : "", n, add_decoded, x));
+    free(encoded);
+    ey_budget_release(x->budget, capacity + ZSTD_WORK_BYTES);
+    x->budget_held -= capacity;
+    if (x->refusal.status) exchange_drop_body(x);
+}
+
 /* ---- the answer ---- */
 
 static bool is_header_list(const char *text)
@@ -474,6 +531,7 @@ static enum MHD_Result answer_request(struct exchange *x)
 {
     if (!is_probe(x)) thread_set_pace(PACE_PLAIN);
     connections_enter(x->connections, x->connection, PHASE_WORKING, 0);
+    if (x->zstd && !x->refusal.status) decode_body(x);
     if (!x->refusal.status && x->server->options->log_requests && x->n_body)
         log_body(x->log_path, x->body, x->n_body);
     if (x->refusal.status)

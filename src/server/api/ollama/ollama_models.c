@@ -126,6 +126,13 @@ static void model_digest(struct server *server, size_t model, const struct model
         snprintf(out + 2 * i, 3, "%02x", i < n ? digest[i] : 0);
 }
 
+uint64_t ollama_model_digest(struct server *server, size_t model, char out[OLLAMA_DIGEST_BYTES])
+{
+    const struct model_card card = server_model_card(server, model);
+    model_digest(server, model, &card, out);
+    return card.bytes;
+}
+
 static void add_details(struct json_writer *w, const struct model_card *card, const char *parent)
 {
     char size[32];
@@ -349,72 +356,7 @@ void route_ollama_show(struct server *server, struct exchange *x)
     reply_ollama(x, 200, &out);
 }
 
-/* ---- a library's routes ---- */
-
-static void add_status_line(struct buf *out, const char *status)
-{
-    struct json_writer w = json_write_to(out, JSON_COMPACT);
-    json_open_object(&w);
-    json_add_string(&w, "status", status);
-    json_close_object(&w);
-    buf_add_text(out, "\n");
-}
-
-/* What is served is there already. */
-static void write_pull_lines(struct buf *out, struct server *server, size_t model)
-{
-    struct model_card card = server_model_card(server, model);
-    char digest[DIGEST_HEX + 1], text[96];
-    struct json_writer w = json_write_to(out, JSON_COMPACT);
-    model_digest(server, model, &card, digest);
-    add_status_line(out, "pulling manifest");
-    json_open_object(&w);
-    snprintf(text, sizeof(text), "pulling %.12s", digest);
-    json_add_string(&w, "status", text);
-    snprintf(text, sizeof(text), "sha256:%s", digest);
-    json_add_string(&w, "digest", text);
-    json_add_uint(&w, "total", card.bytes);
-    json_add_uint(&w, "completed", card.bytes);
-    json_close_object(&w);
-    buf_add_text(out, "\n");
-    add_status_line(out, "verifying sha256 digest");
-    add_status_line(out, "writing manifest");
-    add_status_line(out, "success");
-}
-
-void route_ollama_pull(struct server *server, struct exchange *x)
-{
-    struct completion *a = ollama_open(server, x, OLLAMA_NAME);
-    struct buf out = buf_with_max(MAX_LIST_BYTES);
-    size_t model;
-    if (!a) return;
-    json_object *stream = json_member(api_request_json(&a->request), "stream");
-    bool whole = json_object_is_type(stream, json_type_boolean) && !json_object_get_boolean(stream);
-    if (!completion_find_model(a, &model)) {
-        exchange_fail(x, 501, NULL, NULL,
-                      "pulling '%.200s' is not supported by eyelet's server: get it with eyelet "
-                      "pull, and name it to eyelet serve",
-                      a->request.model);
-    } else if (whole) {
-        buf_add_text(&out, "{\"status\":\"success\"}");
-        exchange_reply(x, 200, "application/json; charset=utf-8", &out);
-    } else {
-        write_pull_lines(&out, server, model);
-        exchange_reply(x, 200, "application/x-ndjson", &out);
-    }
-    buf_free(&out);
-    completion_close(a);
-}
-
-void route_ollama_delete(struct server *server, struct exchange *x)
-{
-    size_t model;
-    struct completion *a = open_named_model(server, x, &model);
-    if (!a) return;
-    completion_close(a);
-    exchange_fail(x, 501, NULL, NULL,
-                  "deleting a model is not supported by eyelet's server; eyelet rm does it");
-}
+/* ---- routes of a library ---- */
 
 void route_ollama_unsupported(struct server *server, struct exchange *x)
 {

@@ -9,4 +9,8 @@
 /* Parses the body, which names a model. On an error, answers the exchange and returns NULL. */
 struct completion *ollama_open(struct server *server, struct exchange *x, enum ollama_kind kind);
 
+enum { OLLAMA_DIGEST_BYTES = 65 };
+/* Writes the digest that lists show of a model. Returns its size in bytes. */
+uint64_t ollama_model_digest(struct server *server, size_t model, char out[OLLAMA_DIGEST_BYTES]);
+
 #endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models of the hub that a client asks the server to download or to delete (--allow-pull). They are
+ * served from the next start on. */
+#ifndef EY_SERVER_MODEL_PULL_H
+#define EY_SERVER_MODEL_PULL_H
+
+#include "base/err.h"
+
+struct model_pull;
+
+enum pull_stage { PULL_ASKING, PULL_FETCHING, PULL_DONE, PULL_FAILED };
+
+struct pull_status {
+    enum pull_stage stage;
+    uint64_t done, total; /* bytes present, bytes in total; FETCHING on */
+    char digest[65];      /* SHA-256 of its largest file, as the hub says */
+    ey_err error;         /* FAILED; EY_NOT_FOUND: there is no such model */
+};
+
+/* Starts to download owner/name, hf.co/owner/name or a short name (short_names.h) on a thread of
+ * its own. Fails with EY_BUSY while another one is being downloaded. */
+bool model_pull_open(struct model_pull **pull, const char *name, ey_err *e);
+/* Waits up to `ms` for a change. */
+struct pull_status model_pull_wait(struct model_pull *pull, int ms);
+/* Stops it, unless it is done; what has come stays for the next time. */
+void model_pull_close(struct model_pull **pull);
+
+/* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there. */
+bool model_delete(const char *name, ey_err *e);
+
+#endif
