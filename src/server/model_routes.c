@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text/json_writer.h"
 #include "base/text/short_names.h"
+#include "server/api/common/image_refs.h"
 #include "server/api/common/model_card.h"
 #include "server/status_routes.h"
 
@@ -301,7 +302,7 @@ void route_props(struct server *server, struct exchange *x)
     json_add_bool(&w, "audio", false);
     json_add_bool(&w, "video", false);
     json_close_object(&w);
-    json_add_string(&w, "media_marker", "<__media__>");
+    json_add_string(&w, "media_marker", API_MEDIA_MARKER);
     json_add_string(&w, "chat_template", template ? template : "");
     add_template_abilities(&w, &card);
     json_add_string(&w, "build_info", "eyelet-" EY_VERSION);

@@ -65,6 +65,7 @@ struct server_options {
     ey_thinking thinking;     /* default of requests */
     bool thinking_reserve;    /* chats keep some of their length for what follows a thought */
     bool effort_budgets;      /* words of effort limit thoughts */
+    const char *thinking_end; /* as ey_request.thinking_end */
     int loop_tokens;          /* tokens of repetition that end an answer; 0: never */
     bool strict;              /* refuse unknown fields instead of reporting them */
     bool log_requests;        /* log request bodies, truncated to 4,096 bytes */

@@ -332,12 +332,13 @@ static bool read_server(struct serve_setup *s, ey_err *e)
     v->thinking = option_thinking(o);
     v->thinking_reserve = o->thinking_reserve;
     v->effort_budgets = o->effort_budgets;
+    v->thinking_end = o->thinking_end;
     v->log_requests = o->log_requests;
     v->quiet = o->quiet;
     if (v->local_media_path && !path_is_directory(v->local_media_path))
         return ey_fail(e, EY_BAD_REQUEST, "--allowed-local-media-path %s: no such folder",
                        v->local_media_path);
-    return option_loop_tokens(&v->loop_tokens, o, e) &&
+    return option_loop_tokens(&v->loop_tokens, o, e) && option_thinking_end_check(o, e) &&
            read_list(s, s->names, &s->n_names, SERVER_MAX_NAMES, "served-model-name", &o->names,
                      e) &&
            read_list(s, v->origins, &v->n_origins, SERVER_MAX_DOMAINS, "allowed-origins",

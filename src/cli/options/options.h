@@ -101,6 +101,7 @@ struct options {
     int64_t host_memory, responses_store, max_loaded, max_connections, port, max_num_queued,
         drain_seconds;
     struct text_list names, api_keys, origins, hosts, media_domains, proxies;
+    const char *thinking_end;
     bool language_only, allow_pull, insecure, ollama_insecure, strict, log_requests,
         allow_core_dumps, thinking_reserve, effort_budgets;
     const char *ignored_flags[64]; /* options of vLLM that were given and have no effect here */

@@ -28,3 +28,14 @@ bool option_loop_tokens(int *out, const struct options *o, ey_err *e)
     *out = (int)tokens;
     return true;
 }
+
+bool option_thinking_end_check(const struct options *o, ey_err *e)
+{
+    static const char mark[] = "</think>";
+    const char *text = o->thinking_end, *at = text ? strstr(text, mark) : NULL;
+    if (!text) return true;
+    return (at && !strstr(at + 1, mark) && strlen(text) <= EY_MAX_THINKING_END) ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "--thinking-end takes a text with %s in it, once, of at most %d bytes", mark,
+                   EY_MAX_THINKING_END);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --thinking and --loop-guard. */
+/* --thinking, --thinking-end and --loop-guard. */
 #ifndef EY_CLI_THINKING_OPTIONS_H
 #define EY_CLI_THINKING_OPTIONS_H
 
@@ -11,5 +11,7 @@ ey_thinking option_thinking(const struct options *o);
 /* Writes the least number of tokens after which the loop guard ends an answer, or 0 if it is off.
  */
 bool option_loop_tokens(int *out, const struct options *o, ey_err *e);
+/* Fails if --thinking-end is not a text that can end a thought. */
+bool option_thinking_end_check(const struct options *o, ey_err *e);
 
 #endif

@@ -52,6 +52,7 @@ static void describe_conversation(struct buf *out, const struct api_request *r)
     buf_printf(out, "max=%d", q->max_tokens);
     if (r->stream) buf_add_text(out, " stream");
     if (q->grammar) buf_add_text(out, " grammar");
+    if (q->continue_answer) buf_add_text(out, " continues");
     if (r->single_call) buf_add_text(out, " single");
     for (size_t i = 0; i < q->n_stop; i++)
         buf_printf(out, " stop='%s'", q->stop[i]);
@@ -68,6 +69,11 @@ static void conversations(void **state)
         {ASK(USER("[" TEXT("a") ", " TEXT("b") "]")), "user: 'a' 'b'; max=9"},
         {ASK(USER("\"a\"") ", " USER("\"b\"")), "user: 'a' '\n\n' 'b'; max=9"},
         {ASK(USER("[" PICTURE ", " TEXT("What?") "]")), "user: image(8) 'What?'; max=9"},
+        /* the answer is begun; white space at its end goes */
+        {ASK(USER("\"a\"") ", " ASSISTANT("\" The \\n\"")),
+         "user: 'a'; assistant: ' The'; max=9 continues"},
+        {ASK(USER("\"a\"") ", " ASSISTANT("[" TEXT("The") ", " TEXT(" ") "]")),
+         "user: 'a'; assistant: 'The' ''; max=9 continues"},
         /* Claude Code: a system text between, and one that must not defeat the cache */
         {"{\"model\": \"m\", \"system\": [" TEXT("x-anthropic-billing-header: 1") ", " TEXT(
              "S") "], \"messages\": [" USER("\"a\"") ", {\"role\": \"system\", \"content\": "
@@ -146,7 +152,10 @@ static void refused_conversations(void **state)
          "messages[0].content[0].source.type"},
         {ASK(USER("[" PICTURE ", " PICTURE ", " PICTURE ", " PICTURE "]")),
          "messages[0].content[3].source.data"},
-        {ASK(USER("\"a\"") ", " ASSISTANT("\"The\"")), "messages[1]"},
+        {"{\"model\": \"m\", \"messages\": [" USER("\"a\"") ", " ASSISTANT(
+             "\"The\"") "], \"output_config\": {\"format\": {\"type\": \"json_schema\", "
+                        "\"schema\": {}}}}",
+         "messages[1]"},
         {MORE("\"max_tokens\": 0"), "max_tokens"},
         {MORE("\"mcp_servers\": [{}]"), "mcp_servers"},
         {MORE("\"thinking\": {\"type\": \"yes\"}"), "thinking.type"},

@@ -10,9 +10,14 @@
 
 #include "server/api/llamacpp/llamacpp_dialect.h"
 
+#define PNG "iVBORw0KGgo="
+#define MARK "<__media__>"
+
+static const struct media_policy media = {0};
+
 static bool parse_completion(struct api_request *out, const char *body, struct api_error *error)
 {
-    struct api_limits l = {.max_images = 3, .vocab_size = 1000, .strict = true};
+    struct api_limits l = {.max_images = 3, .vocab_size = 1000, .strict = true, .media = &media};
     l.defaults.top_logprobs = -1;
     return api_parse(out, &llamacpp_dialect, body, strlen(body), &l, error);
 }
@@ -41,17 +46,102 @@ static void requests(void **state)
     api_request_free(&r);
 }
 
+/* Texts and images in their places, prompts ";" between. */
+static void describe_prompt_list(struct buf *out, const struct api_request *r)
+{
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        const struct api_prompt *prompt = &r->prompts[i];
+        if (i) buf_add_text(out, ";");
+        if (prompt->text) buf_printf(out, "'%.*s'", (int)prompt->n_text, prompt->text);
+        if (prompt->ids) buf_printf(out, "%zu ids", prompt->n_ids);
+        for (size_t k = 0; k < prompt->n_parts; k++) {
+            const ey_part *part = &prompt->parts[k];
+            if (part->type == EY_PART_IMAGE)
+                buf_printf(out, "image(%zu)", part->n_bytes);
+            else
+                buf_printf(out, "'%.*s'", (int)part->n_bytes, (const char *)part->bytes);
+        }
+    }
+}
+
+static void prompts_with_images(void **state)
+{
+    static const struct {
+        const char *body, *wanted;
+    } cases[] = {
+        {"{\"prompt\": {\"prompt_string\": \"x\", \"multimodal_data\": []}}", "'x'"},
+        {"{\"prompt\": {\"prompt_string\": \"" MARK "\"}}", "'" MARK "'"},
+        {"{\"prompt\": {\"prompt_string\": \"a" MARK "b" MARK "\", \"multimodal_data\": [\"" PNG
+         "\", \"data:image/png;base64," PNG "\"]}}",
+         "'a'image(8)'b'image(8)"},
+        {"{\"prompt\": [\"a\", [1, 2], {\"prompt_string\": \"" MARK
+         "\", \"multimodal_data\": [\"" PNG "\"]}]}",
+         "'a';2 ids;image(8)"},
+        /* the form of old clients: brackets with the id of no image stay text */
+        {"{\"prompt\": \"[img-7] [img-12][img-x]\", \"image_data\": [{\"id\": 12, \"data\": \"" PNG
+         "\"}]}",
+         "'[img-7] 'image(8)'[img-x]'"},
+        {"{\"prompt\": \"[img-2][img-1]\", \"image_data\": [{\"id\": 1, \"data\": \"" PNG
+         "\"}, {\"id\": 2, \"data\": \"" PNG "\"}]}",
+         "image(8)image(8)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_request r;
+        struct api_error error = {0};
+        struct buf got = buf_with_max(1 << 12);
+        if (!parse_completion(&r, cases[i].body, &error))
+            fail_msg("%s: %s", cases[i].body, error.message);
+        describe_prompt_list(&got, &r);
+        if (strcmp(got.data, cases[i].wanted) != 0)
+            fail_msg("%s\n  gives  %s\n  wanted %s", cases[i].body, got.data, cases[i].wanted);
+        buf_free(&got);
+        api_request_free(&r);
+    }
+}
+
+static void probabilities_and_biases(void **state)
+{
+    struct api_request r;
+    struct api_error error = {0};
+    (void)state;
+    assert_true(parse_completion(&r,
+                                 "{\"prompt\": \"x\", \"n_probs\": 3, \"logit_bias\": [[5, -2.5], "
+                                 "[6, false]]}",
+                                 &error));
+    assert_int_equal(r.request.top_logprobs, 3);
+    assert_int_equal(r.request.n_logit_bias, 2);
+    assert_true(r.request.logit_bias[0].id == 5 && r.request.logit_bias[0].bias == -2.5f);
+    assert_true(r.request.logit_bias[1].id == 6 && r.request.logit_bias[1].bias == -100);
+    api_request_free(&r);
+}
+
 static void what_is_refused(void **state)
 {
     static const struct {
         const char *body, *param;
-    } cases[] = {{"{}", "prompt"},
-                 {"{\"prompt\": \"\"}", "prompt"},
-                 {"{\"prompt\": {\"prompt_string\": \"x\", \"multimodal_data\": []}}", "prompt"},
-                 {"{\"prompt\": [1, 1000]}", "prompt[1]"},
-                 {"{\"prompt\": \"x\", \"grammar\": \"root ::= x\"}", "grammar"},
-                 {"{\"prompt\": \"x\", \"n_probs\": 3}", "n_probs"},
-                 {"{\"prompt\": \"x\", \"temperature\": 3}", "temperature"}};
+    } cases[] = {
+        {"{}", "prompt"},
+        {"{\"prompt\": \"\"}", "prompt"},
+        {"{\"prompt\": []}", "prompt"},
+        {"{\"prompt\": {\"multimodal_data\": []}}", "prompt.prompt_string"},
+        {"{\"prompt\": {\"prompt_string\": \"x\", \"multimodal_data\": [\"" PNG "\"]}}",
+         "prompt.multimodal_data"},
+        {"{\"prompt\": {\"prompt_string\": \"" MARK MARK "\", \"multimodal_data\": [\"" PNG "\"]}}",
+         "prompt.multimodal_data"},
+        {"{\"prompt\": [\"a\", {\"prompt_string\": \"" MARK "\", \"multimodal_data\": [1]}]}",
+         "prompt[1].multimodal_data[0]"},
+        {"{\"prompt\": \"[img-2]\", \"image_data\": [{\"id\": 1, \"data\": \"" PNG "\"}]}",
+         "image_data"},
+        {"{\"prompt\": \"[img-1]\", \"image_data\": [{\"id\": 1}]}", "image_data[0].data"},
+        {"{\"prompt\": [\"a\", \"b\"], \"stream\": true}", "prompt"},
+        {"{\"prompt\": true}", "prompt"},
+        {"{\"prompt\": \"x\", \"logit_bias\": [[1000, 1]]}", "logit_bias[0][0]"},
+        {"{\"prompt\": \"x\", \"logit_bias\": [[1, true]]}", "logit_bias[0][1]"},
+        {"{\"prompt\": [1, 1000]}", "prompt[1]"},
+        {"{\"prompt\": \"x\", \"grammar\": \"root ::= x\"}", "grammar"},
+        {"{\"prompt\": \"x\", \"n_probs\": 21}", "n_probs"},
+        {"{\"prompt\": \"x\", \"temperature\": 3}", "temperature"}};
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_request r;
@@ -80,7 +170,8 @@ static void answers(void **state)
     void *kept = calloc(1, llamacpp_dialect.state_bytes);
     struct api_reply reply = api_reply_start(&llamacpp_dialect, "m");
     struct api_end end = {.finish = EY_FINISH_STOP, .stop_text = "b", .stop_id = -1};
-    struct api_choice choice = {.text = "a", .n_text = 1, .end = end};
+    struct api_choice choice = {
+        .text = "a", .n_text = 1, .end = end, .prompt_tokens = 9, .completion_tokens = 2};
     const struct api_event events[] = {{.type = API_EVENT_OPEN},
                                        {.type = API_EVENT_START},
                                        {.type = API_EVENT_TEXT, .text = "a", .n_text = 1},
@@ -93,7 +184,8 @@ static void answers(void **state)
     assert_string_equal(
         out.data,
         "{\"index\":0,\"content\":\"a\",\"tokens\":[],\"id_slot\":0,\"stop\":true,\"model\":\"m\","
-        "\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"truncated\":false,"
+        "\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"has_new_line\":false,"
+        "\"truncated\":false,"
         "\"stop_type\":\"word\",\"stopping_word\":\"b\"," TIMINGS);
     buf_clear(&out);
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
@@ -103,8 +195,8 @@ static void answers(void **state)
         "data: {\"index\":0,\"content\":\"a\",\"tokens\":[],\"id_slot\":0,\"stop\":false,"
         "\"tokens_predicted\":1,\"tokens_evaluated\":9}\n\n"
         "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"id_slot\":0,\"stop\":true,\"model\":"
-        "\"m\",\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"truncated\":"
-        "false,\"stop_type\":\"word\",\"stopping_word\":\"b\"," TIMINGS "\n\n");
+        "\"m\",\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"has_new_line\":"
+        "false,\"truncated\":false,\"stop_type\":\"word\",\"stopping_word\":\"b\"," TIMINGS "\n\n");
     free(kept);
     buf_free(&out);
 }
@@ -123,7 +215,10 @@ static void errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(requests),
-                                       cmocka_unit_test(what_is_refused), cmocka_unit_test(answers),
+                                       cmocka_unit_test(prompts_with_images),
+                                       cmocka_unit_test(probabilities_and_biases),
+                                       cmocka_unit_test(what_is_refused),
+                                       cmocka_unit_test(answers),
                                        cmocka_unit_test(errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

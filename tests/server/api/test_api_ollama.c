@@ -57,6 +57,7 @@ static void describe_request(struct buf *out, const struct api_request *r)
     if (q->n_tools) buf_printf(out, "%zu tools; ", q->n_tools);
     buf_add_text(out, r->stream ? "stream" : "whole");
     if (q->grammar) buf_add_text(out, " grammar");
+    if (q->continue_answer) buf_add_text(out, " continues");
     if (q->max_tokens) buf_printf(out, " max=%d", q->max_tokens);
     if (q->sampling.temperature != 0.5f) buf_printf(out, " t=%g", (double)q->sampling.temperature);
     if (q->sampling.top_k != 20) buf_printf(out, " k=%d", q->sampling.top_k);
@@ -156,6 +157,33 @@ static void what_clients_send(void **state)
         describe_request(&got, &r);
         if (strcmp(got.data, cases[i].wanted) != 0)
             fail_msg("%s\n  gives  %s\n  wanted %s", cases[i].body, got.data, cases[i].wanted);
+        buf_free(&got);
+        api_request_free(&r);
+    }
+}
+
+/* Open WebUI's "continue": the last message is the answer's beginning, unless a schema is for the
+ * whole answer. */
+static void answers_are_continued(void **state)
+{
+    static const struct {
+        const char *more, *wanted;
+    } cases[] = {{"", "user: 'a'; assistant: 'b'; stream continues"},
+                 {", \"format\": \"json\"", "user: 'a'; assistant: 'b'; stream grammar"}};
+    struct api_limits l = ollama_limits();
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_request r;
+        struct api_error error = {0};
+        struct buf got = buf_with_max(1 << 16);
+        char body[256];
+        snprintf(body, sizeof(body),
+                 "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                 "{\"role\": \"assistant\", \"content\": \"b\"}]%s}",
+                 cases[i].more);
+        if (!parse_ollama(&r, OLLAMA_CHAT, body, &l, &error)) fail_msg("%s", error.message);
+        describe_request(&got, &r);
+        assert_string_equal(got.data, cases[i].wanted);
         buf_free(&got);
         api_request_free(&r);
     }
@@ -498,6 +526,7 @@ static void errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_clients_send),
+                                       cmocka_unit_test(answers_are_continued),
                                        cmocka_unit_test(what_is_refused),
                                        cmocka_unit_test(an_image_that_is_none),
                                        cmocka_unit_test(models_that_can_less_or_more),

@@ -102,6 +102,7 @@ static void describe(struct buf *out, const struct api_request *r)
     if (r->seed_given) buf_printf(out, " seed=%lld", (long long)q->sampling.seed);
     if (r->length_given) buf_printf(out, " max_tokens=%d", q->max_tokens);
     if (q->min_tokens) buf_printf(out, " min_tokens=%d", q->min_tokens);
+    if (q->continue_answer) buf_add_text(out, " continues");
     if (r->token_strings) buf_add_text(out, " strings");
     if (q->parse_special_tokens) buf_add_text(out, " special");
     if (q->add_vision_id) buf_add_text(out, " vision-id");
@@ -445,6 +446,8 @@ static void fields_of_a_chat(void **state)
          "\"skip_special_tokens\": true, "
          "\"add_generation_prompt\": true}",
          "user: 'hi' |"},
+        {"{" USER ", \"continue_final_message\": true, \"add_generation_prompt\": false}",
+         "user: 'hi' | continues"},
         {"{" USER ", \"suffix\": null, \"min_tokens\": 0, \"bad_words\": [], \"echo\": false, "
          "\"structured_outputs\": {}, \"guided_grammar\": \"\", "
          "\"guided_json\": null, \"prompt_logprobs\": null, \"functions\": [], "
@@ -853,7 +856,7 @@ static void rules_broken(void **state)
         {"{" USER ", \"modalities\": [\"text\", \"audio\"]}", "modalities",
          "modalities other than"},
         {"{" USER ", \"continue_final_message\": true}", "continue_final_message",
-         "continue_final_message is not supported"},
+         "Cannot set both `continue_final_message` and `add_generation_prompt` to True."},
         {"{" USER ", \"add_generation_prompt\": false}", "add_generation_prompt",
          "add_generation_prompt false is not supported"},
         {"{" USER ", \"min_tokens\": 8, \"max_tokens\": 7}", "min_tokens",

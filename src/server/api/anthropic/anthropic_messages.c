@@ -132,17 +132,22 @@ static bool read_one_message(struct api_parser *p, struct message_list *list,
     return api_fail_field(r->error, role_path.text, "\"user\", \"assistant\" or \"system\"", role);
 }
 
-/* It would be the beginning of the answer. */
-static bool check_last_message(const struct api_reading *r, const struct message_list *list,
-                               const struct field_path *path)
+/* A last text of the assistant is the beginning of the answer, without white space at its end. A
+ * schema would describe only what follows. */
+static bool continue_last_message(struct api_parser *p, struct message_list *list,
+                                  const struct field_path *path)
 {
+    const struct api_reading *r = &p->reading;
     const ey_message *last = message_list_last(list);
     if (strcmp(last->role, "assistant") != 0 || last->n_tool_calls) return true;
-    api_fail(r->error, path->text,
-             "%s: the last message is the assistant's; to continue an answer is not supported",
-             path->text);
-    r->error->code = API_ERROR_UNSUPPORTED;
-    return false;
+    if (p->format.kind == FORMAT_SCHEMA)
+        return api_fail(r->error, path->text,
+                        "%s: an answer that the last message begins cannot have an "
+                        "output_config.format",
+                        path->text);
+    message_list_trim_end(list);
+    r->out->request.continue_answer = true;
+    return true;
 }
 
 bool anthropic_read_conversation(struct api_parser *p)
@@ -167,7 +172,7 @@ bool anthropic_read_conversation(struct api_parser *p)
     if (list.n == n_system)
         return api_fail_value(r->error, "messages", "messages: at least one must be the user's");
     struct field_path last = field_item(&whole, n - 1);
-    if (!check_last_message(r, &list, &last)) return false;
+    if (!continue_last_message(p, &list, &last)) return false;
     message_list_finish(r, &list);
     return true;
 }

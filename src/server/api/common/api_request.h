@@ -21,6 +21,8 @@ struct api_prompt {
     size_t n_text;
     const int *ids;
     size_t n_ids;
+    const ey_part *parts; /* [n_parts] texts and images as they stand; NULL: one of the above */
+    size_t n_parts;
     const ey_pooling_input *input; /* for a vector or a score; NULL: one of the above */
     bool finished;                 /* its special tokens count */
     size_t first_image;            /* of the request's images, the input's first */

@@ -69,6 +69,7 @@ static struct api_limits api_limits_for(const struct completion *a,
                                 .grammars = a->server->grammars,
                                 .tool_format = ey_engine_tool_format(a->engine)};
     limits.defaults.sampling = ey_model_sampling(a->engine);
+    limits.defaults.thinking_end = o->thinking_end;
     limits.defaults.gone = media->gone;
     limits.defaults.gone_user = media->user;
     return limits;
@@ -436,6 +437,8 @@ static struct api_choice choice_of_answer(const struct completion *a,
                                .logprobs = logprobs,
                                .pooled = ey_answer_pooled(answer),
                                .end = completion_finish(a, answer, (int)parsed->n_calls),
+                               .prompt_tokens = answer->prompt_tokens,
+                               .completion_tokens = answer->completion_tokens,
                                .prompt_logprobs = prompt_logprobs_of(answer)};
 }
 

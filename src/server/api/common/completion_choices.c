@@ -82,6 +82,8 @@ static void set_prompt(ey_request *request, const struct api_prompt *prompt)
     request->n_text = prompt->n_text;
     request->ids = prompt->ids;
     request->n_ids = prompt->n_ids;
+    request->parts = prompt->parts;
+    request->n_parts = prompt->n_parts;
     request->input = prompt->input;
     request->parse_special_tokens = request->parse_special_tokens || prompt->finished;
 }
@@ -115,7 +117,7 @@ static bool prepare_prompt(struct completion_choices *a, size_t i, struct api_er
         set_prompt(&request, &a->request->prompts[i]);
     }
     if (!prepare_fitting(a, a->request, &request, &a->prompt[i], &e)) {
-        if (request.input) find_input_image(&e, &a->request->prompts[i]);
+        if (request.input || request.parts) find_input_image(&e, &a->request->prompts[i]);
         api_image_param(param, a->request, &e);
         return api_fail_engine(error, a->engine, param, &e);
     }

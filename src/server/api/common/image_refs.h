@@ -6,6 +6,9 @@
 
 #include "server/api/common/api_fields.h"
 
+/* What stands for an image in the texts of llama.cpp's routes, as /props says. */
+#define API_MEDIA_MARKER "<__media__>"
+
 /* An image that has not been fetched yet. */
 struct image_ref {
     ey_part *part;

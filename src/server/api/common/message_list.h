@@ -52,6 +52,9 @@ void message_list_set_thought(struct message_list *list, const char *text, size_
 /* Adds an empty line between two texts of a message. */
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path);
 
+/* Cuts white space from the end of the last message, which has parts of text only. */
+void message_list_trim_end(struct message_list *list);
+
 /* The last message; NULL: there is none. */
 ey_message *message_list_last(const struct message_list *list);
 /* Stores the conversation in the request. */

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/text/json_writer.h"
 #include "server/api/common/sampling_fields.h"
+#include "server/api/llamacpp/llamacpp_prompt.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -16,30 +17,10 @@ struct llamacpp_state {
     int64_t predicted;
     ey_finish finish;
     char stopping_word[64];
+    bool has_new_line;
 };
 
 /* ---- requests ---- */
-
-/* Text or token ids; special tokens in the text count. */
-static bool read_completion_prompt(struct api_parser *p, const char *path, json_object *value)
-{
-    const struct api_reading *r = &p->reading;
-    struct api_prompt *prompt = r->out->prompts = arena_array(r->passing, 1, sizeof(*prompt));
-    if (!prompt) return api_fail_memory(r->error);
-    r->out->n_prompts = 1;
-    r->out->request.parse_special_tokens = true;
-    if (json_object_is_type(value, json_type_array)) {
-        if (!field_ids(r, path, value, EY_MAX_REQUEST_VALUES, r->passing, &prompt->ids,
-                       &prompt->n_ids))
-            return false;
-        return prompt->n_ids || api_fail_value(r->error, path, "%s must not be empty", path);
-    }
-    if (!json_object_is_type(value, json_type_string))
-        return api_fail_field(r->error, path, "a string or an array of token ids", value);
-    if (!field_text(r, path, value, EY_MAX_TEXT_BYTES, &prompt->text, &prompt->n_text))
-        return false;
-    return prompt->n_text || api_fail_value(r->error, path, "%s must not be empty", path);
-}
 
 /* 0 asks for a prompt to be cached and nothing else: one token is the least here. */
 static bool read_completion_length(struct api_parser *p, const char *path, json_object *value)
@@ -64,6 +45,50 @@ static bool read_completion_ignore_eos(struct api_parser *p, const char *path, j
     return field_bool(&p->reading, path, value, &p->reading.out->request.ignore_eos);
 }
 
+static bool read_n_probs(struct api_parser *p, const char *path, json_object *value)
+{
+    int64_t got;
+    if (!field_int(&p->reading, path, value, 0, EY_MAX_TOP_LOGPROBS, &got)) return false;
+    if (got) p->reading.out->request.top_logprobs = (int)got;
+    return true;
+}
+
+/* [id, bias], where false is never. */
+static bool read_bias_pair(const struct api_reading *r, const struct field_path *path,
+                           json_object *value, ey_logit_bias *out)
+{
+    enum { LEAST = -100, MOST = 100 };
+    const struct field_path id_path = field_item(path, 0), bias_path = field_item(path, 1);
+    size_t n;
+    int64_t id;
+    if (!field_array(r, path->text, value, 2, 2, &n) ||
+        !field_int(r, id_path.text, json_object_array_get_idx(value, 0), 0,
+                   r->limits->vocab_size - 1, &id))
+        return false;
+    json_object *bias = json_object_array_get_idx(value, 1);
+    *out = (ey_logit_bias){.id = (int)id, .bias = LEAST};
+    if (json_object_is_type(bias, json_type_boolean) && !json_object_get_boolean(bias)) return true;
+    return field_number(r, bias_path.text, bias, LEAST, MOST, "[-100, 100] or false", &out->bias);
+}
+
+static bool read_completion_bias(struct api_parser *p, const char *path, json_object *value)
+{
+    const struct api_reading *r = &p->reading;
+    const struct field_path whole = field_root(path);
+    size_t n;
+    if (!field_array(r, path, value, 0, EY_MAX_LOGIT_BIAS, &n)) return false;
+    ey_logit_bias *biases = arena_array(r->lasting, n + 1, sizeof(*biases));
+    if (!biases) return api_fail_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        const struct field_path item = field_item(&whole, i);
+        if (!read_bias_pair(r, &item, json_object_array_get_idx(value, i), &biases[i]))
+            return false;
+    }
+    r->out->request.logit_bias = biases;
+    r->out->request.n_logit_bias = n;
+    return true;
+}
+
 static const struct api_field fields[] = {
     {"model", 1, accept_field},
     {"stream", 1, read_stream_flag},
@@ -81,8 +106,8 @@ static const struct api_field fields[] = {
     {"ignore_eos", 1, read_completion_ignore_eos},
     {"json_schema", 1, read_completion_schema},
     {"grammar", 1, refuse_field},
-    {"n_probs", 1, refuse_field},
-    {"logit_bias", 1, refuse_field},
+    {"n_probs", 1, read_n_probs},
+    {"logit_bias", 1, read_completion_bias},
     {"repeat_last_n", 1, accept_field},
     {"min_keep", 1, accept_field},
     {"return_tokens", 1, accept_field},
@@ -93,7 +118,8 @@ static const struct api_field fields[] = {
     {"response_fields", 1, accept_field},
     {"timings_per_token", 1, accept_field},
     {"post_sampling_probs", 1, accept_field},
-    {"prompt", 1, read_completion_prompt},
+    {"image_data", 1, accept_field}, /* read with the prompt */
+    {"prompt", 1, read_llamacpp_prompt},
 };
 
 static bool read_completion(struct api_parser *p)
@@ -136,68 +162,144 @@ static void add_completion_timings(struct json_writer *w, const struct api_usage
     json_close_object(w);
 }
 
-static void open_completion(struct json_writer *w, const char *text, size_t n, bool stop)
+static void add_probability(struct json_writer *w, const ey_logprob *candidate)
 {
     json_open_object(w);
-    json_add_int(w, "index", 0);
+    json_add_int(w, "id", candidate->id);
+    api_add_token_logprob(w, candidate);
+}
+
+/* Of each token the likeliest others. */
+static void add_probabilities(struct json_writer *w, const struct api_logprobs *logprobs)
+{
+    if (!logprobs || !logprobs->tokens || !logprobs->n) return;
+    json_write_key(w, "completion_probabilities");
+    json_open_array(w);
+    for (size_t i = 0; i < logprobs->n; i++) {
+        const ey_token_logprobs *at = &logprobs->tokens[i];
+        add_probability(w, &at->chosen);
+        json_write_key(w, "top_logprobs");
+        json_open_array(w);
+        for (size_t k = 0; k < at->n_top; k++) {
+            add_probability(w, &at->top[k]);
+            json_close_object(w);
+        }
+        json_close_array(w);
+        json_close_object(w);
+    }
+    json_close_array(w);
+}
+
+static void open_completion(struct json_writer *w, const struct api_choice *answer, bool stop)
+{
+    json_open_object(w);
+    json_add_int(w, "index", answer->index);
     json_write_key(w, "content");
-    json_write_text(w, text, n);
+    json_write_text(w, answer->text ? answer->text : "", answer->n_text);
     json_write_key(w, "tokens");
     json_open_array(w);
     json_close_array(w);
     json_add_int(w, "id_slot", 0);
     json_add_bool(w, "stop", stop);
+    add_probabilities(w, &answer->logprobs);
 }
 
+/* What the answer was made with, as far as clients look. */
+static void add_generation_settings(struct json_writer *w, const ey_request *request)
+{
+    json_write_key(w, "generation_settings");
+    json_open_object(w);
+    json_add_fixed(w, "temperature", (double)request->sampling.temperature, 3);
+    json_add_int(w, "top_k", request->sampling.top_k);
+    json_add_fixed(w, "top_p", (double)request->sampling.top_p, 3);
+    json_add_fixed(w, "min_p", (double)request->sampling.min_p, 3);
+    json_add_int(w, "n_predict", request->max_tokens ? request->max_tokens : -1);
+    json_add_uint(w, "seed", request->sampling.seed);
+    json_close_object(w);
+}
+
+struct completion_end {
+    ey_finish finish;
+    const char *word; /* the stop text, or "" */
+    int64_t prompt_tokens, completion_tokens;
+    bool has_new_line;
+};
+
 static void write_completion_end(struct json_writer *w, const struct api_reply *reply,
-                                 ey_finish finish, const char *word, const struct api_usage *usage)
+                                 const struct completion_end *end, const struct api_usage *usage)
 {
     json_add_string(w, "model", reply->model);
-    json_add_int(w, "tokens_predicted", usage->completion_tokens);
-    json_add_int(w, "tokens_evaluated", usage->prompt_tokens);
-    json_add_int(w, "tokens_cached", usage->prompt_tokens + usage->completion_tokens);
+    json_add_int(w, "tokens_predicted", end->completion_tokens);
+    json_add_int(w, "tokens_evaluated", end->prompt_tokens);
+    json_add_int(w, "tokens_cached", end->prompt_tokens + end->completion_tokens);
+    if (reply->request) add_generation_settings(w, &reply->request->request);
+    json_add_bool(w, "has_new_line", end->has_new_line);
     json_add_bool(w, "truncated", false);
-    json_add_string(w, "stop_type", stop_type(finish, word));
-    json_add_string(w, "stopping_word", word);
+    json_add_string(w, "stop_type", stop_type(end->finish, end->word));
+    json_add_string(w, "stopping_word", end->word);
     add_completion_timings(w, usage);
     json_close_object(w);
 }
 
+static bool has_new_line(const char *text, size_t n)
+{
+    return n && memchr(text, '\n', n);
+}
+
+/* An object, or an array of them for a list of prompts. */
 static void write_completion_whole(struct buf *out, struct api_reply *reply,
                                    const struct api_choice *choices, size_t n,
                                    const struct api_usage *usage)
 {
     struct json_writer w = json_write_to(out, JSON_COMPACT);
-    const char *word = choices->end.stop_text ? choices->end.stop_text : "";
-    (void)n; /* there is one */
-    open_completion(&w, choices->text ? choices->text : "", choices->n_text, true);
-    write_completion_end(&w, reply, choices->end.finish, word, usage);
+    if (n > 1) json_open_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        const struct api_choice *choice = &choices[i];
+        const struct completion_end end = {
+            .finish = choice->end.finish,
+            .word = choice->end.stop_text ? choice->end.stop_text : "",
+            .prompt_tokens = choice->prompt_tokens,
+            .completion_tokens = choice->completion_tokens,
+            .has_new_line = has_new_line(choice->text, choice->n_text)};
+        open_completion(&w, choice, true);
+        write_completion_end(&w, reply, &end, usage);
+    }
+    if (n > 1) json_close_array(&w);
 }
 
 /* ---- a stream ---- */
 
 /* Clients drop chunks without the two counts. */
-static void write_completion_text(struct buf *out, struct api_reply *reply, const char *text,
-                                  size_t n)
+static void write_completion_text(struct buf *out, struct api_reply *reply,
+                                  const struct api_event *event)
 {
     struct llamacpp_state *state = reply->state;
     struct json_writer w = json_write_to(out, JSON_COMPACT);
+    struct api_choice piece = {.text = event->text, .n_text = event->n_text};
+    if (event->logprobs) piece.logprobs = *event->logprobs;
     buf_add_text(out, "data: ");
-    open_completion(&w, text, n, false);
+    open_completion(&w, &piece, false);
     json_add_int(&w, "tokens_predicted", ++state->predicted);
     json_add_int(&w, "tokens_evaluated", reply->prompt_tokens);
     json_close_object(&w);
     buf_add_text(out, "\n\n");
+    state->has_new_line = state->has_new_line || has_new_line(event->text, event->n_text);
 }
 
 static void write_completion_last(struct buf *out, struct api_reply *reply,
                                   const struct api_usage *usage)
 {
     const struct llamacpp_state *state = reply->state;
+    const struct completion_end end = {.finish = state->finish,
+                                       .word = state->stopping_word,
+                                       .prompt_tokens = usage->prompt_tokens,
+                                       .completion_tokens = usage->completion_tokens,
+                                       .has_new_line = state->has_new_line};
+    const struct api_choice nothing = {.text = ""};
     struct json_writer w = json_write_to(out, JSON_COMPACT);
     buf_add_text(out, "data: ");
-    open_completion(&w, "", 0, true);
-    write_completion_end(&w, reply, state->finish, state->stopping_word, usage);
+    open_completion(&w, &nothing, true);
+    write_completion_end(&w, reply, &end, usage);
     buf_add_text(out, "\n\n");
 }
 
@@ -216,7 +318,7 @@ static void write_completion_event(struct buf *out, struct api_reply *reply,
     case API_EVENT_START:
     case API_EVENT_CALL: break; /* it has no tools */
     case API_EVENT_THINKING:
-    case API_EVENT_TEXT: write_completion_text(out, reply, event->text, event->n_text); break;
+    case API_EVENT_TEXT: write_completion_text(out, reply, event); break;
     case API_EVENT_END: keep_completion_end(reply->state, event->end); break;
     case API_EVENT_FINISH: write_completion_last(out, reply, event->usage); break;
     case API_EVENT_ERROR:

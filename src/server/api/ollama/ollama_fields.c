@@ -306,6 +306,16 @@ static bool refuse_task(const struct api_reading *r)
     return false;
 }
 
+/* Whether the last message is the beginning of the answer, as Ollama's renderers take it. */
+static bool is_answer_begun(const struct api_parser *p)
+{
+    const ey_request *request = &p->reading.out->request;
+    if (!request->n_messages || p->format.kind != FORMAT_FREE) return false;
+    const ey_message *last = &request->messages[request->n_messages - 1];
+    return strcmp(last->role, "assistant") == 0 && !last->n_tool_calls &&
+           last->parts[last->n_parts - 1].n_bytes;
+}
+
 bool ollama_read(struct api_parser *p)
 {
     struct api_request *out = p->reading.out;
@@ -316,6 +326,7 @@ bool ollama_read(struct api_parser *p)
         !api_note_unknown_fields(p, fields, COUNT(fields)))
         return false;
     if (out->kind == OLLAMA_GENERATE) return read_generate_prompt(p);
+    out->request.continue_answer = is_answer_begun(p);
     return out->request.n_messages ||
            api_fail_value(p->reading.error, "messages", "messages is missing");
 }

@@ -314,6 +314,31 @@ static bool read_tokens(struct api_parser *p, const char *path, json_object *val
                      &r->out->prompts->n_ids);
 }
 
+/* ---- an answer that was begun ---- */
+
+static bool is_given_as(const struct api_parser *p, const char *name, bool wanted)
+{
+    json_object *value = json_member(p->json, name);
+    return json_object_is_type(value, json_type_boolean) &&
+           (json_object_get_boolean(value) != 0) == wanted;
+}
+
+/* A prompt that ends with a turn's end asks for nothing. */
+static bool read_generation_prompt(struct api_parser *p, const char *path, json_object *value)
+{
+    return is_given_as(p, "continue_final_message", true) || only_true(p, path, value);
+}
+
+static bool read_continue(struct api_parser *p, const char *path, json_object *value)
+{
+    bool *wanted = &p->reading.out->request.continue_answer;
+    if (!field_bool(&p->reading, path, value, wanted)) return false;
+    return !*wanted || is_given_as(p, "add_generation_prompt", false) ||
+           api_fail(p->reading.error, path,
+                    "Cannot set both `continue_final_message` and `add_generation_prompt` to "
+                    "True.");
+}
+
 /* ---- the rest ---- */
 
 /* Only for raw prompts: chat formats write their own special tokens. */
@@ -404,7 +429,7 @@ static const struct api_field fields[] = {
     {"guided_regex", ASK, read_guided_regex},
     {"guided_choice", ASK, read_guided_choice},
     {"modalities", CHAT, read_modalities},
-    {"add_generation_prompt", TALK, only_true},
+    {"add_generation_prompt", TALK, read_generation_prompt},
     {"skip_special_tokens", ASK | DETOKENIZE, only_true},
     {"echo", CHAT, refuse_field},
     {"suffix", TEXT, refuse_field},
@@ -417,7 +442,7 @@ static const struct api_field fields[] = {
     {"web_search_options", CHAT, refuse_field},
     {"chat_template", TALK, refuse_field},
     {"documents", TALK, refuse_field},
-    {"continue_final_message", TALK, refuse_field},
+    {"continue_final_message", TALK, read_continue},
     {"use_beam_search", ASK, refuse_field},
     {"bad_words", ASK, refuse_field},
     {"allowed_token_ids", ASK, refuse_field},

@@ -10,7 +10,6 @@
 #include "server/api/pooling/pooling_dialects.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define MEDIA_MARKER "<__media__>" /* as /props says */
 
 /* The form of the answer. */
 struct embeddings_form {
@@ -159,8 +158,8 @@ static char *text_without_markers(struct arena *arena, const char *text, size_t 
     size_t used = 0;
     *markers = 0;
     for (size_t i = 0; out && i < *n;) {
-        const size_t length = strlen(MEDIA_MARKER);
-        if (*n - i < length || memcmp(text + i, MEDIA_MARKER, length) != 0) {
+        const size_t length = strlen(API_MEDIA_MARKER);
+        if (*n - i < length || memcmp(text + i, API_MEDIA_MARKER, length) != 0) {
             out[used++] = text[i++];
             continue;
         }
@@ -198,7 +197,7 @@ static bool add_prompt_object(struct api_parser *p, const struct field_path *pat
     size_t n, markers;
     if (!given) return api_fail_value(r->error, name.text, "%s is missing", name.text);
     if (!field_text(r, name.text, given, EY_MAX_TEXT_BYTES, &text, &n)) return false;
-    if (!data && !memmem(text, n, MEDIA_MARKER, strlen(MEDIA_MARKER)))
+    if (!data && !memmem(text, n, API_MEDIA_MARKER, strlen(API_MEDIA_MARKER)))
         return add_prompt_text(p, text, n);
     ey_part *part = arena_array(r->passing, 1, sizeof(*part));
     char *bare = text_without_markers(r->passing, text, &n, &markers);
@@ -209,7 +208,7 @@ static bool add_prompt_object(struct api_parser *p, const struct field_path *pat
     return parts.n_images == markers ? pooling_add_input(p, &parts, NULL)
                                      : api_fail(r->error, data_name.text,
                                                 "%s has %zu images; the text has %zu markers "
-                                                "(" MEDIA_MARKER ")",
+                                                "(" API_MEDIA_MARKER ")",
                                                 data_name.text, parts.n_images, markers);
 }
 
