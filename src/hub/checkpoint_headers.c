@@ -60,6 +60,7 @@ static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *mod
 
 static bool is_plan_input(const char *name)
 {
+    if (strchr(name, '/')) return false;
     return has_ending(name, "config.json") || has_ending(name, ".index.json");
 }
 

@@ -31,6 +31,11 @@ static const struct {
     {"added_tokens.json", NULL},
     {"vocab.json", NULL},
     {"merges.txt", NULL},
+    /* sentence-transformers' layout of models that embed */
+    {"modules.json", NULL},
+    {"config_sentence_transformers.json", NULL},
+    {"sentence_bert_config.json", NULL},
+    {"1_Pooling/config.json", NULL},
 };
 
 struct repo_query {

@@ -19,6 +19,18 @@ static bool make_snapshot_directory(const char *path, ey_err *e)
     return mkdir(path, 0777) == 0 || errno == EEXIST || hub_cache_fail(path, "made", e);
 }
 
+/* Makes parent folders, as refs/pr/3 needs. */
+static bool make_parent_directories(char *path, const char *below, ey_err *e)
+{
+    bool ok = true;
+    for (char *slash = path + strlen(below); ok && (slash = strchr(slash + 1, '/'));) {
+        *slash = 0;
+        ok = make_snapshot_directory(path, e);
+        *slash = '/';
+    }
+    return ok;
+}
+
 /* ---- links ---- */
 
 static bool is_link_to(const char *path, const char *target)
@@ -45,8 +57,10 @@ static bool write_link(const struct hub_model *model, const struct hub_file *fil
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], target[HUB_ETAG_BYTES + 16];
     struct stat st;
-    snprintf(target, sizeof(target), "../../blobs/%s", file->etag);
-    if (!path_join(path, folder, file->name, e)) return false;
+    snprintf(target, sizeof(target), "%s../../blobs/%s", strchr(file->name, '/') ? "../" : "",
+             file->etag);
+    if (!path_join(path, folder, file->name, e) || !make_parent_directories(path, folder, e))
+        return false;
     if (is_link_to(path, target) || (lstat(path, &st) == 0 && S_ISREG(st.st_mode))) return true;
     int n = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
     if (n >= (int)sizeof(new_path))
@@ -63,18 +77,6 @@ static bool write_link(const struct hub_model *model, const struct hub_file *fil
 }
 
 /* ---- the reference ---- */
-
-/* Makes parent folders, as refs/pr/3 needs. */
-static bool make_parent_directories(char *path, const char *below, ey_err *e)
-{
-    bool ok = true;
-    for (char *slash = path + strlen(below); ok && (slash = strchr(slash + 1, '/'));) {
-        *slash = 0;
-        ok = make_snapshot_directory(path, e);
-        *slash = '/';
-    }
-    return ok;
-}
 
 static bool write_ref(const struct hub_model *model, ey_err *e)
 {

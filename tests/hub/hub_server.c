@@ -297,7 +297,7 @@ static bool answer_here(struct connection *c)
     bool cached = strncmp(c->path, moved, strlen(moved)) == 0;
     const struct served_file *f = NULL;
     if (cached)
-        f = find(s, strrchr(c->path, '/') + 1);
+        f = find(s, c->path + strlen(moved));
     else if (strncmp(c->path, files, strlen(files)) == 0)
         f = find(s, c->path + strlen(files));
     if (!f) return say_status(c, 404, "X-Error-Code: EntryNotFound\r\n");

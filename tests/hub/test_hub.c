@@ -499,6 +499,24 @@ static void test_stale_index(void **state)
 }
 
 /* As before tokenizer.json. */
+/* sentence-transformers' file in a folder of the snapshot, and what a plan leaves out. */
+static void test_embedding_layout(void **state)
+{
+    static const char name[] = "1_Pooling/config.json", json[] = "{}";
+    char path[512], target[256] = "", wanted[256];
+    struct served_file *added = &script->file[script->n];
+    (void)state;
+    hub_script_add(script, name, (const uint8_t *)json, strlen(json), false);
+    pull();
+    snprintf(path, sizeof(path), FOLDER "/snapshots/" COMMIT "/%s", name);
+    snprintf(wanted, sizeof(wanted), "../../../blobs/%s", added->etag);
+    assert_true(readlink(in_cache(path), target, sizeof(target) - 1) > 0);
+    assert_string_equal(target, wanted);
+    expect_file(path, json, strlen(json));
+    pull();
+    script->n--;
+}
+
 static void test_vocab_and_merges(void **state)
 {
     (void)state;
@@ -877,6 +895,7 @@ int main(void)
         CASE(test_names),
         CASE(test_no_weights),
         CASE(test_stale_index),
+        CASE(test_embedding_layout),
         CASE(test_vocab_and_merges),
         CASE(test_no_ranges),
         CASE(test_cut_without_ranges),

@@ -11,8 +11,8 @@ from . import _ffi, _tasks
 from ._engine import Cancel, Generation, discard_all
 from ._images import Image, Images
 from ._tasks import Conversation, Task
-from .llm import _Model
-from .outputs import Answer, Box, RequestOutput
+from .llm import Input, _Model
+from .outputs import Answer, Box, EmbeddingRequestOutput, RequestOutput, ScoringRequestOutput
 from .sampling import SamplingParams
 
 T = TypeVar("T")
@@ -199,6 +199,14 @@ class AsyncLLM(_Model):
     async def extract(self, image: Image, schema: Any, *, prompt: Optional[str] = None,
                       max_tokens: Optional[int] = None, detail: str = "auto") -> Any:
         return await self._run(lambda: _tasks.extract(self._engine, image, schema, prompt, max_tokens, detail))
+
+    async def embed(self, inputs: Union[Input, Sequence[Input]], *, instruction: Optional[str] = None,
+                    dimensions: Optional[int] = None) -> list[EmbeddingRequestOutput]:
+        return await self._run(lambda: _tasks.embed(inputs, instruction, dimensions, self._counter))
+
+    async def score(self, query: Input, documents: Union[Input, Sequence[Input]], *,
+                    instruction: Optional[str] = None) -> list[ScoringRequestOutput]:
+        return await self._run(lambda: _tasks.score(query, documents, instruction, self._counter))
 
     async def close(self) -> None:
         """Frees the model. Requests that run end with ClosedError."""

@@ -2,6 +2,7 @@
 """Vectors and scores, by tiny models of random numbers whose reference is in tests/golden."""
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -78,3 +79,18 @@ def test_who_does_what(embedder: eyelet.LLM, llm: eyelet.LLM) -> None:
         embedder.embed({"picture": "x"})
     with pytest.raises(eyelet.BadRequestError, match="--task draw"):
         eyelet.LLM(DEMO, task="draw")
+
+
+def test_awaited(tmp_path: Path) -> None:
+    inputs = ["hello", {"text": "a"}]
+    with opened("tiny-embedding-bf16", 17, tmp_path) as llm:
+        expected = [llm.embed(each, dimensions=64)[0].outputs for each in inputs]
+
+    async def main() -> None:
+        async with eyelet.AsyncLLM(tmp_path / "tiny-embedding-bf16", device="ref", threads=2) as llm:
+            got = await asyncio.gather(*(llm.embed(each, dimensions=64) for each in inputs))
+            assert [each[0].outputs for each in got] == expected
+            with pytest.raises(eyelet.EyeletError):
+                await llm.score("a", ["b"])
+
+    asyncio.run(main())
