@@ -392,6 +392,11 @@ static void fields_of_a_chat(void **state)
         {"{" USER ", \"max_tokens\": 1}", "user: 'hi' | max_tokens=1"},
         {"{" USER ", \"max_tokens\": 1048576}", "user: 'hi' | max_tokens=1048576"},
         {"{" USER ", \"max_tokens\": 16.0}", "user: 'hi' | max_tokens=16"},
+        {"{" USER ", \"max_tokens\": -1}", "user: 'hi' |"}, /* LM Studio's clients */
+        {"{" USER ", \"tools\": [], \"tool_choice\": \"auto\"}", "user: 'hi' |"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_text\", \"text\": "
+         "\"hi\"}]}]}",
+         "user: 'hi' |"},
         {"{" USER ", \"max_completion_tokens\": 5, \"max_tokens\": 9}",
          "user: 'hi' | max_tokens=5"},
         {"{" USER ", \"temperature\": 0}", "user: 'hi' | temperature=0"},

@@ -33,7 +33,7 @@ bool message_list_open(const struct api_reading *r, struct message_list *list, s
     return (list->message && list->part && list->call) || api_fail_memory(r->error);
 }
 
-static bool is_white_space(char c)
+static bool is_trimmed_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -44,7 +44,7 @@ void message_list_trim_end(struct message_list *list)
     for (bool all = true; n-- > 0 && all;) {
         ey_part *part = &list->part[list->n_parts - message_list_last(list)->n_parts + n];
         const char *text = part->bytes;
-        while (part->n_bytes && is_white_space(text[part->n_bytes - 1]))
+        while (part->n_bytes && is_trimmed_space(text[part->n_bytes - 1]))
             part->n_bytes--;
         all = part->n_bytes == 0;
     }

@@ -205,7 +205,7 @@ static void open_completion(struct json_writer *w, const struct api_choice *answ
 }
 
 /* What the answer was made with, as far as clients look. */
-static void add_generation_settings(struct json_writer *w, const ey_request *request)
+static void add_completion_settings(struct json_writer *w, const ey_request *request)
 {
     json_write_key(w, "generation_settings");
     json_open_object(w);
@@ -232,7 +232,7 @@ static void write_completion_end(struct json_writer *w, const struct api_reply *
     json_add_int(w, "tokens_predicted", end->completion_tokens);
     json_add_int(w, "tokens_evaluated", end->prompt_tokens);
     json_add_int(w, "tokens_cached", end->prompt_tokens + end->completion_tokens);
-    if (reply->request) add_generation_settings(w, &reply->request->request);
+    if (reply->request) add_completion_settings(w, &reply->request->request);
     json_add_bool(w, "has_new_line", end->has_new_line);
     json_add_bool(w, "truncated", false);
     json_add_string(w, "stop_type", stop_type(end->finish, end->word));

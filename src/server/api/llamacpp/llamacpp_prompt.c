@@ -97,8 +97,8 @@ static bool fail_image_count(const struct api_reading *r, const struct prompt_im
 }
 
 /* Each marker becomes its image, and each image must have one. */
-static bool read_marked_text(struct api_parser *p, struct prompt_images *images, const char *text,
-                             size_t n, struct api_prompt *out)
+static bool read_text_with_images(struct api_parser *p, struct prompt_images *images,
+                                  const char *text, size_t n, struct api_prompt *out)
 {
     const struct api_reading *r = &p->reading;
     const char *end = text + n;
@@ -131,7 +131,7 @@ static bool read_prompt_text(struct api_parser *p, const struct field_path *path
     size_t n;
     if (!field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n)) return false;
     if (!n) return api_fail_value(r->error, path->text, "%s must not be empty", path->text);
-    if (images->n) return read_marked_text(p, images, text, n, out);
+    if (images->n) return read_text_with_images(p, images, text, n, out);
     out->text = text;
     out->n_text = n;
     return true;

@@ -65,7 +65,9 @@ static bool read_image_part(const struct api_reading *r, struct image_refs *imag
                             const struct field_path *path, json_object *value, ey_part *out)
 {
     struct image_ref *ref = image_refs_add(r, images, path, out);
-    return ref && read_image_url(r, path, value, ref);
+    json_object *detail = json_member(value, "detail"); /* of Responses */
+    return ref && (!detail || read_detail(r, path, detail, ref)) &&
+           read_image_url(r, path, value, ref);
 }
 
 /* A file part's object {file_data, filename}: a PDF, a TIFF or an image, as a data: URL or bare
@@ -87,10 +89,12 @@ static bool read_file_part(const struct api_reading *r, struct image_refs *image
     return ref && image_ref_read_file(r, ref, &name, file, "file_data");
 }
 
-/* What a part is; vLLM's clients may leave the type out. */
+/* What a part is; vLLM's clients may leave the type out, or send those of Responses. */
 static const char *part_type(json_object *part)
 {
     json_object *type = json_member(part, "type");
+    if (field_text_is(type, "input_text") || field_text_is(type, "output_text")) return "text";
+    if (field_text_is(type, "input_image")) return "image_url";
     if (type)
         return json_object_is_type(type, json_type_string) ? json_object_get_string(type) : "";
     return json_member(part, "image_url") ? "image_url" : json_member(part, "text") ? "text" : "";
@@ -113,7 +117,8 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
                       const struct field_path *path, const char *role, json_object *part,
                       ey_part *out)
 {
-    static const char *const known[] = {"type", "text", "refusal", "image_url", "file", "uuid"};
+    static const char *const known[] = {"type", "text", "refusal", "image_url",
+                                        "file", "uuid", "detail"};
     if (json_object_is_type(part, json_type_string)) return field_text_part(r, path, part, out);
     if (!json_object_is_type(part, json_type_object))
         return api_fail_field(r->error, path->text, "an object", part);
@@ -140,7 +145,7 @@ static bool read_content(const struct api_reading *r, struct image_refs *images,
 {
     struct field_path path = field_member(message, "content");
     size_t n = 1;
-    if (!value && !strcmp(out->role, "assistant")) return true;
+    if (!value && (!strcmp(out->role, "assistant") || !strcmp(out->role, "tool"))) return true;
     if (!value) return api_fail_value(r->error, path.text, "%s is missing", path.text);
     bool list = json_object_is_type(value, json_type_array);
     if (!list && !json_object_is_type(value, json_type_string))

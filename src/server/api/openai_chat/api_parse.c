@@ -74,6 +74,13 @@ static bool read_logit_bias(struct api_parser *p, const char *path, json_object 
 
 /* ---- the end of an answer ---- */
 
+/* LM Studio's clients send -1 where there is no limit. */
+static bool read_chat_length(struct api_parser *p, const char *path, json_object *value)
+{
+    return (json_object_is_type(value, json_type_int) && json_object_get_int64(value) == -1) ||
+           read_max_tokens(p, path, value);
+}
+
 static bool read_stop_ids(struct api_parser *p, const char *path, json_object *value)
 {
     ey_request *request = &p->reading.out->request;
@@ -203,6 +210,7 @@ static bool read_tool_choice(struct api_parser *p, const char *path, json_object
     if (!strcmp(choice, "none")) return tools_drop(&p->reading), true;
     if (!strcmp(choice, "auto"))
         return out->tools_given ||
+               json_object_is_type(json_member(p->json, "tools"), json_type_array) ||
                api_fail(p->reading.error, path, "When using `tool_choice`, `tools` must be set.");
     if (!strcmp(choice, "required") || json_object_is_type(value, json_type_object))
         return format_read_tool_choice(&p->reading, &p->format, path, value, &p->tools);
@@ -397,7 +405,7 @@ static const struct api_field fields[] = {
     {"stream_options", ASK, read_stream_options},
     {"n_predict", ASK, read_n_predict},
     {"echo", TEXT, read_echo},
-    {"max_tokens", CHAT, read_max_tokens},
+    {"max_tokens", CHAT, read_chat_length},
     {"max_tokens", TEXT, read_completion_tokens},
     {"max_completion_tokens", CHAT, read_max_tokens}, /* wins */
     {"min_tokens", ASK, read_min_tokens},
