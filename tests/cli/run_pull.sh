@@ -133,6 +133,36 @@ at_terminal "an offer that is taken" 0 'hashes are right' y ask --model $model -
 try "--yes" 0 . 'hashes are right' ask --model $model --yes --max-tokens 1 --temperature 0 hello
 "$eyelet" rm $model --yes 2>/dev/null
 
+# ---- a server that pulls ----
+# post METHOD PATH BODY: the answer's bytes, head included, are in `out`
+post() {
+  exec 7<>"/dev/tcp/127.0.0.1/$port" || return 1
+  printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' "$1" "$2" ${#3} "$3" >&7
+  cat <&7 >out
+  exec 7>&-
+}
+served() { port=$(sed -n 's/.*listening on http:..127.0.0.1:\([0-9]*\).*/\1/p' served.log); [ "$port" ]; }
+"$eyelet" rm $model --yes >/dev/null 2>&1
+"$eyelet" serve tiny --served-model-name here --port 0 --allow-pull 2>served.log &
+serving=$!
+await served
+post POST /api/pull "{\"model\": \"$model\"}" &&
+  grep -q '"status":"pulling manifest"' out && grep -q '"total":[0-9]*,"completed":[0-9]' out &&
+  grep -q '"status":"success"' out && [ -e "$cache/$snapshot/config.json" ]
+say "/api/pull downloads with lines of progress"
+post POST /api/pull '{"model": "Org/Other"}' && grep -q '{"error":"pull model manifest: file does not exist"}' out
+say "/api/pull of what the hub does not have"
+post POST /api/pull '{"model": "here", "stream": false}' && grep -q '{"status":"success"}' out
+say "/api/pull of what is served"
+post DELETE /api/delete '{"model": "here"}' && grep -q ' 400 ' out
+say "/api/delete of what is served"
+post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 200 ' out && [ ! -e "$cache" ]
+say "/api/delete"
+post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 404 ' out
+say "/api/delete again"
+kill -TERM $serving
+wait $serving
+
 # ---- what does not run here ----
 sed -i 's/Qwen3VLForConditionalGeneration/LlamaForCausalLM/; s/"qwen3_vl"/"llama"/' tiny/config.json
 order misbehave 0

@@ -70,6 +70,9 @@ const wanted = {
   models: (text) => assert.ok(JSON.parse(text).data.some(({ id, max_model_len }) => id === 'qwen3-vl:4b' && max_model_len === 4096)),
   props: (text) => assert.ok(JSON.parse(text).modalities.vision && JSON.parse(text).default_generation_settings.n_ctx === 4096),
   baseline: (text) => assert.ok(JSON.parse(text).usage.prompt_tokens > 0),
+  unload: (text) => assert.deepEqual([JSON.parse(text).done, JSON.parse(text).done_reason], [true, 'unload']),
+  messages: (text) => assert.ok(JSON.parse(text).stop_reason && Array.isArray(JSON.parse(text).content)),
+  response: (text) => assert.match(text, /^event: response\.created\n[^]*event: response\.completed\n[^]*"usage":\{"input_tokens":/),
   describe: (text) => assert.match(said(text), /FRAGILE/),
   review: (text) => assert.match(said(text), /^\{"title":/), // it may be cut: 60 tokens
   chat: (text) => assert.equal(typeof said(text), 'string'),
