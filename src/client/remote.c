@@ -8,11 +8,12 @@
 
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/text/json_writer.h"
 #include "client/api_client.h"
 #include "client/reply_stream.h"
 #include "client/request_json.h"
 
-enum { MAX_LISTING = 4 << 20, MAX_BODY = 1 << 30, MAX_NAMES = 400 };
+enum { MAX_LISTING = 4 << 20, MAX_BODY = 1 << 30, MAX_NAMES = 400, MAX_VECTOR_REPLY = 16 << 20 };
 
 struct remote {
     struct api_client *client;
@@ -217,4 +218,120 @@ bool remote_ask(struct remote *r, const ey_request *request,
     }
     ey_answer_free(answer);
     return ask_server(r, request, format, n_left, answer, &call_error, e);
+}
+
+/* ---- vectors ---- */
+
+static void write_embedded_part(struct json_writer *w, const ey_part *part)
+{
+    if (part->type == EY_PART_IMAGE) {
+        json_write_key(w, "image");
+        json_write_data_url(w, request_media_type(part), part->bytes, part->n_bytes);
+    } else {
+        json_write_key(w, "text");
+        json_write_text(w, part->bytes, part->n_bytes);
+    }
+}
+
+static void write_embedded(struct json_writer *w, const ey_pooling_input *input)
+{
+    const bool plain = input->n_parts == 1 && input->parts->type == EY_PART_TEXT &&
+                       !input->n_instruction;
+    json_write_key(w, "input");
+    if (plain) {
+        json_write_text(w, input->parts->bytes, input->parts->n_bytes);
+        return;
+    }
+    json_open_object(w);
+    for (size_t i = 0; i < input->n_parts; i++)
+        write_embedded_part(w, &input->parts[i]);
+    if (input->n_instruction) {
+        json_write_key(w, "instruction");
+        json_write_text(w, input->instruction, input->n_instruction);
+    }
+    json_close_object(w);
+}
+
+static void write_embed_request(struct buf *body, const char *model, const ey_pooling_input *input,
+                                int dimensions)
+{
+    struct json_writer w = json_write_to(body, JSON_COMPACT);
+    uint64_t pixels = 0;
+    for (size_t i = 0; i < input->n_parts; i++)
+        pixels = input->parts[i].max_pixels ? input->parts[i].max_pixels : pixels;
+    json_open_object(&w);
+    json_add_string(&w, "model", model);
+    write_embedded(&w, input);
+    json_add_string(&w, "encoding_format", "float");
+    json_add_int(&w, "truncate_prompt_tokens", -1);
+    if (dimensions) json_add_int(&w, "dimensions", dimensions);
+    if (pixels) {
+        json_write_key(&w, "mm_processor_kwargs");
+        json_open_object(&w);
+        json_add_uint(&w, "max_pixels", pixels);
+        json_close_object(&w);
+    }
+    json_close_object(&w);
+}
+
+static bool read_vector(struct remote_vector *out, json_object *reply, ey_err *e)
+{
+    json_object *data = json_member_of_type(reply, "data", json_type_array),
+                *first = data ? json_object_array_get_idx(data, 0) : NULL,
+                *vector = json_member_of_type(first, "embedding", json_type_array),
+                *tokens = json_member_of_type(json_member(reply, "usage"), "prompt_tokens",
+                                              json_type_int);
+    const size_t n = vector ? json_object_array_length(vector) : 0;
+    if (!n) return ey_fail(e, EY_IO, "the server's reply has no vector");
+    out->number = calloc(n, sizeof(*out->number));
+    if (!out->number) return ey_fail_memory(e, "a vector", n * sizeof(*out->number));
+    for (; out->n < n; out->n++)
+        out->number[out->n] = (float)json_object_get_double(
+            json_object_array_get_idx(vector, out->n));
+    out->prompt_tokens = tokens ? json_object_get_int(tokens) : 0;
+    return true;
+}
+
+struct vector_call {
+    bool (*go_on)(void);
+    struct buf reply;
+};
+
+static bool vector_goes_on(void *user, uint64_t sent, uint64_t to_send)
+{
+    const struct vector_call *call = user;
+    (void)sent;
+    (void)to_send;
+    return call->go_on();
+}
+
+static bool take_vector_bytes(void *user, const char *bytes, size_t n, ey_err *e)
+{
+    struct vector_call *call = user;
+    return buf_add(&call->reply, bytes, n) ||
+           ey_fail(e, EY_IO, "the server's reply is longer than %d bytes", MAX_VECTOR_REPLY);
+}
+
+bool remote_embed(struct remote *r, const ey_pooling_input *input, int dimensions,
+                  bool (*go_on)(void), struct remote_vector *out, ey_err *e)
+{
+    struct buf body = buf_with_max(MAX_BODY);
+    struct vector_call state = {.go_on = go_on, .reply = buf_with_max(MAX_VECTOR_REPLY)};
+    const struct api_call call = {.path = "/embeddings",
+                                  .body = &body,
+                                  .take = take_vector_bytes,
+                                  .go_on = vector_goes_on,
+                                  .user = &state};
+    *out = (struct remote_vector){0};
+    write_embed_request(&body, r->model, input, dimensions);
+    bool ok = (!body.failed || ey_fail_memory(e, "the request", body.size)) &&
+              api_client_call(r->client, &call, NULL, e);
+    json_object *reply = ok ? json_parse(state.reply.data ? state.reply.data : "", state.reply.size,
+                                         "the server's reply", EY_IO, e)
+                            : NULL;
+    ok = reply && read_vector(out, reply, e);
+    json_object_put(reply);
+    buf_free(&state.reply);
+    buf_free(&body);
+    return ok;
 }

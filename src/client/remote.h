@@ -5,6 +5,7 @@
 #define EY_CLIENT_REMOTE_H
 
 #include "base/err.h"
+#include "eyelet/pooling.h"
 #include "eyelet/request.h"
 
 struct remote;
@@ -39,5 +40,17 @@ struct remote_response_format {
  * ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
+
+/* A vector that a server's model made. */
+struct remote_vector {
+    float *number; /* [n]; the caller frees it */
+    size_t n;
+    int prompt_tokens; /* 0: the server does not say */
+};
+/* Asks for the vector of at most one image and one text, of `dimensions` numbers (0: all). A text
+ * alone, without an instruction, is what every server of the OpenAI API takes. `go_on` is polled;
+ * false cancels. */
+bool remote_embed(struct remote *remote, const ey_pooling_input *input, int dimensions,
+                  bool (*go_on)(void), struct remote_vector *out, ey_err *e);
 
 #endif

@@ -16,7 +16,7 @@ static bool has_magic(const ey_part *part, size_t at, const char *magic, size_t 
 }
 
 /* Returns the media type for servers that rely on it; eyelet looks at the bytes. */
-static const char *media_type(const ey_part *part)
+const char *request_media_type(const ey_part *part)
 {
     if (has_magic(part, 0, "\xff\xd8\xff", 3)) return "image/jpeg";
     if (has_magic(part, 0, "\x89PNG", 4)) return "image/png";
@@ -42,7 +42,7 @@ static void write_image_part(struct json_writer *w, const ey_part *part)
     json_open_object(w);
     json_add_string(w, "detail", details[part->detail]);
     json_write_key(w, "url");
-    json_write_data_url(w, media_type(part), part->bytes, part->n_bytes);
+    json_write_data_url(w, request_media_type(part), part->bytes, part->n_bytes);
     json_close_object(w);
     json_close_object(w);
 }

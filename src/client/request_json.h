@@ -12,4 +12,7 @@ bool request_json(struct buf *out, const ey_request *request,
                   const struct remote_response_format *format, const char *model, int max_tokens,
                   ey_err *e);
 
+/* Returns the media type of an image, by its first bytes. */
+const char *request_media_type(const ey_part *part);
+
 #endif

@@ -112,6 +112,16 @@ answers "nor in Ollama's words" 400 '\\"embedding\\" does not support chat' /api
 curl -s "http://127.0.0.1:$port/api/tags" >out
 grep -q '"capabilities":\["embedding","vision"\]' out && grep -q '"capabilities":\["rerank","vision"\]' out
 say 'what each can do is listed'
+
+# ---- the command, here and by the server ----
+"$eyelet" embed --model embedding --device cpu --dimensions 64 hello "$root/tests/golden/pictures/16-64x64.png" >here 2>err
+EYELET_SERVER=http://127.0.0.1:$port "$eyelet" embed --model embedding --dimensions 64 hello \
+  "$root/tests/golden/pictures/16-64x64.png" >out 2>err
+status=$?
+[ "$status" -eq 0 ] && [ "$(wc -l <out)" -eq 2 ] && cmp -s here out
+say 'eyelet embed --server gives the same vectors'
+try "which a model that answers does not make" 1 '"error": ".*(embed|does not)' - embed --server "http://127.0.0.1:$port" --model "$root/models/demo" hello
+
 kill $pid
 wait $pid
 

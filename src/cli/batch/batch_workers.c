@@ -54,6 +54,7 @@ static void *ask_images_run(void *argument)
 void batch_item_free(struct batch_item *item)
 {
     ey_answer_free(&item->answer);
+    free(item->vector.number);
     input_images_free(&item->pages);
     input_document_close(&item->document);
     buf_free(&item->joined);

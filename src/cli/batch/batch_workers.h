@@ -16,6 +16,7 @@ struct batch_item {
     size_t n_pages;     /* pages that the answer is about */
     struct buf joined;  /* the answer's text, if it was joined from several */
     ey_answer answer;
+    struct remote_vector vector; /* of a server's model, where one embeds */
     ey_err error;
     bool ok;
 };

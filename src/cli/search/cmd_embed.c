@@ -183,11 +183,16 @@ static struct json_writer open_line(struct buf *line, const struct embed_input *
 static void add_vector(struct json_writer *w, const struct batch_item *item, bool usage)
 {
     const ey_pooled pooled = ey_answer_pooled(&item->answer);
-    if (usage) json_add_int(w, "prompt_tokens", item->answer.prompt_tokens);
+    const bool remote = item->vector.number;
+    const float *vector = remote ? item->vector.number : pooled.vector;
+    const size_t n = remote ? item->vector.n : pooled.n_vector;
+    if (usage)
+        json_add_int(w, "prompt_tokens",
+                     remote ? item->vector.prompt_tokens : item->answer.prompt_tokens);
     json_write_key(w, "embedding");
     json_open_array(w);
-    for (size_t i = 0; i < pooled.n_vector; i++)
-        json_write_digits(w, (double)pooled.vector[i], 9);
+    for (size_t i = 0; i < n; i++)
+        json_write_digits(w, (double)vector[i], 9);
     json_close_array(w);
 }
 

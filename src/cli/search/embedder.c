@@ -12,6 +12,7 @@ bool embedder_load(struct embedder *embedder, ey_err *e)
     cli->embeds = true;
     cli->at_once = true;
     if (!cli_engine_load(cli, e)) return false;
+    if (cli->remote) return true; /* its server tells when it is asked */
     const int all = ey_engine_dimensions(cli->engine);
     if (ey_engine_task(cli->engine) != EY_TASK_EMBED)
         return ey_fail(e, EY_BAD_REQUEST,
@@ -22,6 +23,11 @@ bool embedder_load(struct embedder *embedder, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "--dimensions %d: this model's vectors have %d numbers",
                        embedder->dimensions, all);
     return true;
+}
+
+static bool vectors_are_wanted(void)
+{
+    return !cancel_requested();
 }
 
 static bool goes_on(void *user, const ey_event *event)
@@ -58,6 +64,9 @@ static bool make_vector(const struct embedder *embedder, const struct embed_inpu
         .instruction = instruction,
         .n_instruction = instruction ? strlen(instruction) : 0,
     };
+    if (embedder->cli->remote)
+        return remote_embed(embedder->cli->remote, &pooled, embedder->dimensions,
+                            vectors_are_wanted, &item->vector, e);
     ey_request request = ey_request_defaults();
     request.pool = true;
     request.input = &pooled;
@@ -81,6 +90,7 @@ void embedder_run(const struct embedder *embedder, const struct embed_input *inp
 
 int embedder_at_once(const struct embedder *embedder, size_t n)
 {
+    if (embedder->cli->remote) return 1; /* over one connection */
     const int most = ey_engine_describe(embedder->cli->engine).max_num_seqs;
     return n < (size_t)most ? (int)n : most;
 }
