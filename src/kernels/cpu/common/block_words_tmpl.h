@@ -142,6 +142,12 @@ INLINE int_vector multiply_bytes(int_vector a, int_vector b)
     return _mm512_maddubs_epi16(a, b);
 }
 
+/* Sums of two products of words. */
+INLINE int_vector multiply_words(int_vector a, int_vector b)
+{
+    return _mm512_madd_epi16(a, b);
+}
+
 INLINE int_vector add_ints(int_vector a, int_vector b)
 {
     return _mm512_add_epi32(a, b);
@@ -189,9 +195,14 @@ INLINE int_vector multiply_bytes(int_vector a, int_vector b)
     return _mm256_maddubs_epi16(a, b);
 }
 
+INLINE int_vector multiply_words(int_vector a, int_vector b)
+{
+    return _mm256_madd_epi16(a, b);
+}
+
 INLINE int_vector add_word_pairs(int_vector sum, int_vector words)
 {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+    return _mm256_add_epi32(sum, multiply_words(words, _mm256_set1_epi16(1)));
 }
 
 INLINE int_vector dot_bytes(int_vector sum, int_vector a, int_vector b)
@@ -289,9 +300,13 @@ INLINE void load_codes(int_vector codes[2], enum dtype dtype, const uint8_t *p, 
                                                    first % 4 + 4 * i, 48);
             codes[i] = (int_vector)((bytes_vector)(codes[i] | high) - 32);
         }
-    if (dtype == DTYPE_IQ4_XS)
-        for (int i = 0; i < 2; i++)
-            codes[i] = look_up_bytes(lane_everywhere(gguf_iq4_table()), codes[i]);
+}
+
+/* What the codes of IQ4_XS stand for. */
+INLINE void look_up_codes(int_vector codes[2], __m128i table)
+{
+    for (int i = 0; i < 2; i++)
+        codes[i] = look_up_bytes(lane_everywhere(table), codes[i]);
 }
 
 INLINE bool codes_have_signs(enum dtype dtype)
@@ -311,23 +326,6 @@ INLINE void six_bits(uint64_t *scales, uint64_t *minima, const uint8_t *p)
     *minima = (w[1] & six) | (uint64_t)((w[2] >> 4 & four) | (w[1] >> 2 & two)) << 32;
 }
 
-/* Those of IQ4_XS, and 32: four bits in each of eight nibbles, two more in each of eight pairs. */
-INLINE uint64_t iq4_xs_scales(const uint8_t *p)
-{
-    uint32_t word;
-    uint16_t pairs;
-    memcpy(&pairs, p + 2, sizeof(pairs));
-    memcpy(&word, p + 4, sizeof(word));
-    uint64_t low = word, high = pairs;
-    low = (low | low << 16) & 0x0000ffff0000ffff;
-    low = (low | low << 8) & 0x00ff00ff00ff00ff;
-    low = (low | low << 4) & 0x0f0f0f0f0f0f0f0f;
-    high = (high | high << 24) & 0x000000ff000000ff;
-    high = (high | high << 12) & 0x000f000f000f000f;
-    high = (high | high << 6) & 0x0303030303030303;
-    return low | high << 4;
-}
-
 /* Whole numbers of a block, eight int16 in every lane: scales of a K type (of Q6_K sixteen), or
  * zeros. In registers: what is stored in pieces is slow to read whole. */
 struct sub_numbers {
@@ -340,12 +338,34 @@ INLINE struct sub_numbers eight_bytes_as_numbers(uint64_t bytes)
     return (struct sub_numbers){{lane_everywhere(words)}};
 }
 
-INLINE __m128i times_256(__m128i numbers)
+/* Those of IQ4_XS, less 32: four bits in each of eight nibbles, two more in each of eight pairs. In
+ * one half of a vector nibbles rise to the tops of words, in the other pairs do. */
+INLINE struct sub_numbers iq4_xs_scales(const uint8_t *p)
 {
-    return _mm_slli_epi16(numbers, 8);
+    const __m256i at = _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 2,
+                                        3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3),
+                  to_top = _mm256_setr_epi16(1 << 12, 1 << 8, 1 << 12, 1 << 8, 1 << 12, 1 << 8,
+                                             1 << 12, 1 << 8, 1 << 14, 1 << 12, 1 << 10, 1 << 8,
+                                             1 << 6, 1 << 4, 1 << 2, 1),
+                  top = _mm256_inserti128_si256(_mm256_set1_epi16((short)0xc000),
+                                                _mm_set1_epi16((short)0xf000), 0),
+                  down = _mm256_inserti128_si256(_mm256_set1_epi16(1 << 6), _mm_set1_epi16(1 << 4),
+                                                 0);
+    int64_t head;
+    memcpy(&head, p, sizeof(head));
+    const __m256i risen = _mm256_mullo_epi16(_mm256_shuffle_epi8(_mm256_set1_epi64x(head), at),
+                                             to_top),
+                  parts = _mm256_mulhi_epu16(_mm256_and_si256(risen, top), down),
+                  all = _mm256_add_epi16(parts, _mm256_permute4x64_epi64(parts, 0x4e)),
+                  scales = _mm256_sub_epi16(all, _mm256_set1_epi16(32));
+#if LANES == 16
+    return (struct sub_numbers){{lane_everywhere(_mm256_castsi256_si128(scales))}};
+#else
+    return (struct sub_numbers){{scales}};
+#endif
 }
 
-/* The scales of a block of a K type; times 256 where codes have signs. */
+/* The scales of a block of a K type; those of Q6_K times 256. */
 INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, const uint8_t *p)
 {
     uint64_t scales;
@@ -353,10 +373,7 @@ INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, co
     switch (dtype) {
     case DTYPE_Q4_K:
     case DTYPE_Q5_K: six_bits(&scales, minima, p + 4); return eight_bytes_as_numbers(scales);
-    case DTYPE_IQ4_XS:
-        return (struct sub_numbers){{lane_everywhere(times_256(
-            _mm_sub_epi16(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)iq4_xs_scales(p))),
-                          _mm_set1_epi16(32))))}};
+    case DTYPE_IQ4_XS: return iq4_xs_scales(p);
     default:
         sixteen = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load_lane(p + 192)), 8);
         return (struct sub_numbers){{lane_everywhere(_mm256_castsi256_si128(sixteen)),
@@ -377,6 +394,23 @@ INLINE int_vector own_numbers(int_vector eight, int first)
     static const int8_t at[4][64] = {
         {OWN_LANES(0)}, {OWN_LANES(2)}, {OWN_LANES(4)}, {OWN_LANES(6)}};
     return look_up_bytes(eight, load_whole(at[first / 2]));
+}
+
+/* Each lane's own number, below 128 and as a byte, in every second byte; `odd`: in the others, so
+ * that words are 256 times as large. */
+INLINE int_vector own_bytes(int_vector eight, int first, bool odd)
+{
+#define FOUR_OF(a, b) a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b
+#define EVEN_BYTES(e)                                                               \
+    FOUR_OF(2 * (e), -1), FOUR_OF(2 * (e) + 2, -1), FOUR_OF(2 * ((e + 2) % 8), -1), \
+        FOUR_OF(2 * ((e + 2) % 8) + 2, -1)
+#define ODD_BYTES(e)                                                                \
+    FOUR_OF(-1, 2 * (e)), FOUR_OF(-1, 2 * (e) + 2), FOUR_OF(-1, 2 * ((e + 2) % 8)), \
+        FOUR_OF(-1, 2 * ((e + 2) % 8) + 2)
+    static const int8_t at[2][4][64] = {
+        {{EVEN_BYTES(0)}, {EVEN_BYTES(2)}, {EVEN_BYTES(4)}, {EVEN_BYTES(6)}},
+        {{ODD_BYTES(0)}, {ODD_BYTES(2)}, {ODD_BYTES(4)}, {ODD_BYTES(6)}}};
+    return look_up_bytes(eight, load_whole(at[odd][first / 2]));
 }
 
 /* One for each two lanes, and every second number. */
@@ -407,6 +441,7 @@ INLINE int_vector numbers_of_load(enum dtype dtype, const struct sub_numbers *su
     case DTYPE_Q4_K:
     case DTYPE_Q5_K: return numbers_of_pairs(sub->eight[0], first + plane);
     case DTYPE_Q6_K: return own_numbers(sub->eight[first / 4], first % 4 + 4 * plane);
+    case DTYPE_IQ4_XS: return own_bytes(sub->eight[0], first, true);
     default: return own_numbers(sub->eight[0], first);
     }
 }
@@ -444,6 +479,7 @@ INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uin
     const bool raised = has_sub_scales(dtype) && codes_have_signs(dtype);
     int_vector codes[2];
     load_codes(codes, dtype, p, load, n);
+    if (dtype == DTYPE_IQ4_XS) look_up_codes(codes, gguf_iq4_table());
     UNROLL
     for (int plane = 0; plane < 2; plane++) {
         int_vector *out = words + 2 * plane;
@@ -457,6 +493,20 @@ INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uin
                          ? scale_words(out[i], number, raised)
                          : (int_vector)((words_vector)out[i] - (words_vector)number);
     }
+}
+
+/* The same of IQ4_XS, plus OFFSET times each word's scale: codes without signs are widened and
+ * scaled by one multiplication of bytes. What that adds to sums is a matter of x (pack_offsets). */
+enum { OFFSET = 128 };
+INLINE void load_offset_words(int_vector words[LOAD_WORDS], const uint8_t *p, int load,
+                              const struct sub_numbers *sub)
+{
+    int_vector codes[2];
+    load_codes(codes, DTYPE_IQ4_XS, p, load, LOAD_SUBS);
+    look_up_codes(codes, _mm_xor_si128(gguf_iq4_table(), _mm_set1_epi8((char)OFFSET)));
+    UNROLL
+    for (int i = 0; i < LOAD_WORDS; i++)
+        words[i] = multiply_bytes(codes[i / 2], own_bytes(sub->eight[0], load * LOAD_SUBS, i % 2));
 }
 
 /* ---- rows of x ---- */

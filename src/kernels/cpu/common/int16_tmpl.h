@@ -98,7 +98,7 @@ INLINE vf int_to_vf(int_vector v)
 INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
 {
 #ifdef __AVXVNNI__
-    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
 #else
     __asm__("vpaddd %1, %0, %0"
             : "+x"(sum)

@@ -137,10 +137,11 @@ INLINE void read_block_row(struct block_rows *r, int a, const struct cpu_matrix 
         load_words(r->words[a] + load * LOAD_WORDS, dtype, p, load,
                    left < LOAD_SUBS ? left : LOAD_SUBS, &sub);
     }
-    for (int u = 0; u < subs; u += group.subs)
+    for (int u = 0; !has_sub_scales(dtype) && u < subs; u += group.subs)
         r->scale[u / group.subs][a] = group_scale_of(&s, u, &w->tensor);
+    if (has_sub_scales(dtype)) r->scale[0][a] = f16_to_f32(half_bits(p + scale_in_block(dtype)));
     if (!has_minima(dtype)) return;
-    r->least[a] = -f16_to_f32(s.half[1][0]);
+    r->least[a] = -f16_to_f32(half_bits(p + MINIMA_IN_BLOCK));
     for (int u = 0; u < SUBS; u++) {
         const int least = (int)(s.minima[0] >> (8 * u) & 255);
         r->minima[u][a] = pair_of(least, least * 256);

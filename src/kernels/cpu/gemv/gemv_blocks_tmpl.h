@@ -64,6 +64,29 @@ INLINE void pack_sums_for_zeros(int8_t *out, const int16_t *words, enum dtype dt
     }
 }
 
+/* What OFFSET adds to sums, with the other sign: words that scales multiply, and words that 1,024
+ * times these do. A sum of 32 columns is below 2^18. */
+enum { OFFSET_STEP = 1024 };
+INLINE void pack_offsets(int8_t *out, const int16_t *words)
+{
+    int16_t pieces[X_SUMS / sizeof(int16_t)] = {0};
+    for (int s = 0; s < SUBS; s++) {
+        const int offset = -OFFSET * sum_of_sub(words + s * SUB), large = offset / OFFSET_STEP;
+        pieces[s] = (int16_t)(offset - large * OFFSET_STEP);
+        pieces[SUBS + s] = (int16_t)large;
+    }
+    memcpy(out, pieces, sizeof(pieces));
+}
+
+#define EIGHT_OF(n) n, n, n, n, n, n, n, n
+INLINE int_vector offset_of_block(const int8_t *x, const struct sub_numbers *sub)
+{
+    static const int16_t step[4 * SUBS] = {EIGHT_OF(1), EIGHT_OF(OFFSET_STEP)};
+    const int_vector scales = (int_vector)((words_vector)sub->eight[0] *
+                                           (words_vector)load_whole(step));
+    return multiply_words(scales, load_whole(x));
+}
+
 INLINE void pack_x_lanes(int16_t *out, const int16_t *words, enum dtype dtype, int first, int n)
 {
     for (int i = 0; i < LOAD_WORDS; i++)
@@ -114,6 +137,8 @@ INLINE void pack_gemv_rows(void *out, const struct packing_args *p, enum dtype d
             pack_x_block(to.words + (size_t)i * p->padded + k, words, dtype, subs, n);
             if (has_minima(dtype))
                 pack_sums_for_minima(to.sums + at * X_SUMS, words);
+            else if (dtype == DTYPE_IQ4_XS)
+                pack_offsets(to.sums + at * X_SUMS, words);
             else if (multiplies_bytes(dtype, n))
                 pack_sums_for_zeros(to.sums + at * X_SUMS, words, dtype, subs);
         }
@@ -131,7 +156,7 @@ INLINE void pack_gemv_blocks(void *out, const struct packing_args *p, enum dtype
 /* ---- scales of eight rows ---- */
 
 struct row_scales {
-    uint16_t half[SUBS][STREAMS]; /* of groups; of a K type its scale, then its minima's */
+    uint16_t half[SUBS][STREAMS]; /* of groups */
     float whole[SUBS][STREAMS];   /* of groups, where they are float32 */
     uint64_t minima[STREAMS];     /* eight bytes each */
 };
@@ -142,10 +167,19 @@ struct block_row {
     struct int4_row int4;
 };
 
-INLINE void copy_half(uint16_t *out, const uint8_t *p)
+INLINE uint16_t half_bits(const uint8_t *p)
 {
-    memcpy(out, p, sizeof(*out));
+    uint16_t bits;
+    memcpy(&bits, p, sizeof(bits));
+    return bits;
 }
+
+/* Where a block of a K type has its scale, and that of its minima. */
+INLINE int scale_in_block(enum dtype dtype)
+{
+    return dtype == DTYPE_Q6_K ? 208 : 0;
+}
+enum { MINIMA_IN_BLOCK = 2 };
 
 /* How the groups of four-bit weights lie. */
 struct group_shape {
@@ -181,25 +215,21 @@ INLINE struct sub_numbers enter_int4(struct row_scales *s, const struct int4_row
         if (r->scale_dtype == DTYPE_F32)
             memcpy(&s->whole[u][a], r->scales + at * sizeof(float), sizeof(float));
         else
-            copy_half(&s->half[u][a], r->scales + at * sizeof(uint16_t));
+            s->half[u][a] = half_bits(r->scales + at * sizeof(uint16_t));
     }
     return eight_bytes_as_numbers(zeros);
 }
 
-/* Puts the scales of row a to those of the others. Returns what load_words() takes. */
+/* Puts the scales of row a to those of the others, but for the float ones of K types. Returns what
+ * load_words() takes. */
 INLINE struct sub_numbers enter_block(struct row_scales *s, enum dtype dtype,
                                       const struct block_row *r, const uint8_t *p, int a, size_t k,
                                       int subs, const struct group_shape *group)
 {
-    if (has_sub_scales(dtype)) {
-        const int at = dtype == DTYPE_Q6_K ? 208 : 0;
-        copy_half(&s->half[0][a], p + at);
-        if (has_minima(dtype)) copy_half(&s->half[1][a], p + 2);
-        return load_sub_scales(&s->minima[a], dtype, p);
-    }
+    if (has_sub_scales(dtype)) return load_sub_scales(&s->minima[a], dtype, p);
     if (dtype == DTYPE_INT4) return enter_int4(s, &r->int4, a, k, subs, group);
     for (int u = 0; u < subs; u++)
-        copy_half(&s->half[u][a], p + (size_t)u * (block_bytes(dtype) / SUBS));
+        s->half[u][a] = half_bits(p + (size_t)u * (block_bytes(dtype) / SUBS));
     return (struct sub_numbers){{{0}}};
 }
 
@@ -323,6 +353,9 @@ INLINE int_vector x_of_load(const struct blocks_job *j, int b, size_t k, int loa
 /* Sums that additions alternate between: where they are few, one waits for the other. */
 INLINE int chains_of(int n)
 {
+#if LANES == 16 || defined(__AVXVNNI__)
+    if (n == 1) return 4;
+#endif
     return n <= 2 ? 2 : 1;
 }
 
@@ -332,7 +365,10 @@ INLINE void multiply_load_words(int_vector *acc, const struct blocks_job *j, enu
                                 int lanes, int n)
 {
     int_vector words[LOAD_WORDS];
-    load_words(words, dtype, p, load, lanes, sub);
+    if (dtype == DTYPE_IQ4_XS)
+        load_offset_words(words, p, load, sub);
+    else
+        load_words(words, dtype, p, load, lanes, sub);
     UNROLL
     for (int i = 0; i < LOAD_WORDS; i++)
         UNROLL
@@ -377,30 +413,50 @@ INLINE void multiply_load_bytes(int_vector *acc, const struct blocks_job *j, enu
     }
 }
 
-/* Sums and what zeros add to those of a load. */
+/* Sums and what zeros or offsets add to those of a load. */
 INLINE int_vector add_zeros(int_vector sum, const struct blocks_job *j, enum dtype dtype,
                             const struct sub_numbers *sub, size_t k, int load, int lanes, int b,
                             int n)
 {
+    const int8_t *sums = j->x.sums + (k / BLOCK * (size_t)n + (size_t)b) * X_SUMS;
+    if (dtype == DTYPE_IQ4_XS) return load ? sum : offset_of_block(sums, sub);
     if (has_sub_scales(dtype) || !multiplies_bytes(dtype, n)) return sum;
-    const int_vector x = load_x(
-        j->x.sums + (k / BLOCK * (size_t)n + (size_t)b) * X_SUMS + load * LOAD_SUBS * 16, lanes);
+    const int_vector x = load_x(sums + load * LOAD_SUBS * 16, lanes);
     if (dtype == DTYPE_Q4_0) return add_ints(sum, x);
     return dot_accumulate(sum, numbers_as_pairs(sub->eight[0], load * LOAD_SUBS), x);
+}
+
+/* The half at byte `at` of a block of each row. Put together in a register: what is stored in
+ * pieces is slow to read whole. */
+INLINE rows_vf half_of_rows(const struct blocks_job *j, enum dtype dtype, size_t k, int at)
+{
+    const size_t from = k / BLOCK * block_bytes(dtype) + (size_t)at;
+    __m128i halves = _mm_setzero_si128();
+#define INSERT_HALF(a) \
+    halves = _mm_insert_epi16(halves, (int16_t)half_bits(j->row[a].data + from), a);
+    INSERT_HALF(0)
+    INSERT_HALF(1)
+    INSERT_HALF(2)
+    INSERT_HALF(3)
+    INSERT_HALF(4)
+    INSERT_HALF(5)
+    INSERT_HALF(6)
+    INSERT_HALF(7)
+    return (rows_vf)_mm256_cvtph_ps(halves);
 }
 
 /* The sums of a block of K types: one for each row, times its scale; less that of its minima. */
 INLINE void add_block_sums(struct blocks_job *j, enum dtype dtype, const struct row_scales *s,
                            const int_vector (*acc)[LOADS][STREAMS], size_t k, int n)
 {
-    const rows_vf scale = scales_of_rows(s, 0, DTYPE_F16), least = scales_of_rows(s, 1, DTYPE_F16);
+    const rows_vf scale = half_of_rows(j, dtype, k, scale_in_block(dtype));
     for (int b = 0; b < n; b++) {
         const size_t at = k / BLOCK * (size_t)n + (size_t)b;
         const float step = j->x.steps[at];
         j->sums[b] += ints_to_rows(sum_rows(acc[b][0])) * (scale * step);
         if (has_minima(dtype))
             j->sums[b] += ints_to_rows(minima_of_rows(s, j->x.sums + at * X_SUMS)) *
-                          (-least * step);
+                          (-half_of_rows(j, dtype, k, MINIMA_IN_BLOCK) * step);
     }
 }
 
@@ -444,16 +500,40 @@ INLINE void add_group_sums(struct blocks_job *j, enum dtype dtype, const struct 
 INLINE int_vector joined_sums(const int_vector *sums, enum dtype dtype, int b, int n)
 {
     if (multiplies_bytes(dtype, n)) return add_ints(sums[b], (int_vector)((vi)sums[n + b] << 8));
-    return chains_of(n) == 2 ? add_ints(sums[b], sums[n + b]) : sums[b];
+    int_vector sum = sums[b];
+    UNROLL
+    for (int i = 1; i < chains_of(n); i++)
+        sum = add_ints(sum, sums[i * n + b]);
+    return sum;
 }
 
-/* The block from column k on, of which `subs` are there, of row a. */
-INLINE void multiply_row(int_vector (*acc)[LOADS][STREAMS], struct row_scales *s,
-                         const struct blocks_job *j, enum dtype dtype, int a, size_t k, int subs,
-                         int n)
+/* Of IQ4_XS, whose scales take long to find: products that wait for them would be in the way of
+ * other rows' ones. */
+INLINE bool scales_come_first(enum dtype dtype)
 {
-    const uint8_t *p = j->row[a].data + k / BLOCK * block_bytes(dtype);
-    const struct sub_numbers sub = enter_block(s, dtype, &j->row[a], p, a, k, subs, &j->group);
+    return dtype == DTYPE_IQ4_XS;
+}
+
+INLINE const uint8_t *block_of_row(const struct blocks_job *j, enum dtype dtype, int a, size_t k)
+{
+    return j->row[a].data + k / BLOCK * block_bytes(dtype);
+}
+
+INLINE struct sub_numbers enter_row(struct row_scales *s, const struct blocks_job *j,
+                                    enum dtype dtype, int a, size_t k, int subs)
+{
+    return enter_block(s, dtype, &j->row[a], block_of_row(j, dtype, a, k), a, k, subs, &j->group);
+}
+
+/* The block from column k on, of which `subs` are there, of row a; found: its scales, where they
+ * came first. */
+INLINE void multiply_row(int_vector (*acc)[LOADS][STREAMS], struct row_scales *s,
+                         const struct sub_numbers *found, const struct blocks_job *j,
+                         enum dtype dtype, int a, size_t k, int subs, int n)
+{
+    const uint8_t *p = block_of_row(j, dtype, a, k);
+    const struct sub_numbers sub = scales_come_first(dtype) ? *found
+                                                            : enter_row(s, j, dtype, a, k, subs);
     const int run = loads_of_sum(j, dtype);
     int_vector sums[BLOCKS_MR];
     prefetch_block(p, block_bytes(dtype));
@@ -482,8 +562,11 @@ INLINE void multiply_block(struct blocks_job *j, enum dtype dtype, size_t k, int
 {
     int_vector acc[BLOCKS_MR][LOADS][STREAMS];
     struct row_scales s;
+    struct sub_numbers found[STREAMS];
+    for (int a = 0; scales_come_first(dtype) && a < STREAMS; a++)
+        found[a] = enter_row(&s, j, dtype, a, k, subs);
     for (int a = 0; a < STREAMS; a++)
-        multiply_row(acc, &s, j, dtype, a, k, subs, n);
+        multiply_row(acc, &s, &found[a], j, dtype, a, k, subs, n);
     if (has_sub_scales(dtype))
         add_block_sums(j, dtype, &s, (const int_vector(*)[LOADS][STREAMS])acc, k, n);
     else if (j->wide)
