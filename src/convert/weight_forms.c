@@ -7,7 +7,7 @@
 
 #include "tensor/dequantize.h"
 
-enum { BLOCK = 32, NVFP4_BLOCK = 64, MIDDLE_4 = 8, MIDDLE_8 = 128 };
+enum { BLOCK = 32, NVFP4_BLOCK = 64, MIDDLE_4 = 8, MIDDLE_8 = 128, VALUES_AT_ONCE = 1024 };
 
 /* ---- exact narrowing ---- */
 
@@ -82,14 +82,21 @@ static bool all_zeros_in_middle(const struct tensor *w)
 /* Whether all values fit the smaller type. */
 static bool fits_type(const struct tensor *w, enum dtype type)
 {
-    const int64_t n = w->rows * w->cols;
+    float values[VALUES_AT_ONCE];
     uint16_t half;
-    for (int64_t i = 0; i < n; i++) {
-        float value;
-        memcpy(&value, (const char *)w->data + (size_t)i * sizeof(value), sizeof(value));
-        if (!exact_half(value, type, &half)) return false;
-    }
+    for (int64_t row = 0; row < w->rows; row++)
+        for (int64_t at = 0, n; at < w->cols; at += n) {
+            n = w->cols - at < VALUES_AT_ONCE ? w->cols - at : VALUES_AT_ONCE;
+            dequantize_columns(values, w, row, at, (size_t)n);
+            for (int64_t i = 0; i < n; i++)
+                if (!exact_half(values[i], type, &half)) return false;
+        }
     return true;
+}
+
+static struct weight_plan plan_narrowed(enum dtype type)
+{
+    return (struct weight_plan){FORM_NARROWED, type, 0, 0, false, NULL};
 }
 
 static struct weight_plan plan_codes(int bits, int group, bool has_zeros, enum dtype scales)
@@ -109,13 +116,8 @@ static struct weight_plan plan_packed(const struct tensor *w)
                       w->scale_dtype ? w->scale_dtype : DTYPE_BF16);
 }
 
-struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_type, bool linear)
+static struct weight_plan plan_quantized(const struct tensor *w, bool linear)
 {
-    const bool narrows = w->dtype == DTYPE_F32 &&
-                         (main_type == DTYPE_BF16 || main_type == DTYPE_F16);
-    if (narrows && fits_type(w, main_type))
-        return (struct weight_plan){FORM_NARROWED, main_type, 0, 0, false, NULL};
-    if (is_plain_weight(w)) return plan_as_stored(w);
     if (!linear) return plan_float32("transformers reads quantized weights of linear layers alone");
     switch (w->dtype) {
     case DTYPE_Q8_0: return plan_codes(8, BLOCK, false, DTYPE_F16);
@@ -126,6 +128,16 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
     default: break;
     }
     return plan_float32("compressed-tensors has no form with its scales");
+}
+
+/* Programs turn all plain matrices into one type, so values must be of that. */
+struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_type, bool linear)
+{
+    const bool has_half = main_type == DTYPE_BF16 || main_type == DTYPE_F16;
+    struct weight_plan plan = plan_as_stored(w);
+    if (!is_plain_weight(w)) plan = plan_quantized(w, linear);
+    const bool widens = plan.why_lossy || w->dtype == DTYPE_F32;
+    return widens && has_half && fits_type(w, main_type) ? plan_narrowed(main_type) : plan;
 }
 
 /* Whether scales, and with zeros -zero * scale, are halves. */
@@ -182,13 +194,22 @@ static struct weight_plan plan_fp4_blocks(const struct tensor *w)
                : plan_float32("it divides by its global scale, where GGUF multiplies");
 }
 
+static struct weight_plan plan_gguf_type(const struct tensor *w)
+{
+    if (has_int_codes(w)) return plan_int_blocks(w);
+    if (w->dtype == DTYPE_FP4) return plan_fp4_blocks(w);
+    return plan_float32("GGUF has no type with 8-bit floating-point values, and with their scales "
+                        "these are no BF16 or F16 numbers");
+}
+
 struct weight_plan plan_for_gguf(const struct tensor *w, bool is_matrix)
 {
     if (!is_matrix && w->dtype != DTYPE_F32) return plan_float32(NULL);
     if (is_plain_weight(w)) return plan_as_stored(w);
-    if (has_int_codes(w)) return plan_int_blocks(w);
-    if (w->dtype == DTYPE_FP4) return plan_fp4_blocks(w);
-    return plan_float32("GGUF has no type with 8-bit floating-point values");
+    const struct weight_plan plan = plan_gguf_type(w);
+    if (!plan.why_lossy) return plan;
+    if (fits_type(w, DTYPE_BF16)) return plan_narrowed(DTYPE_BF16);
+    return fits_type(w, DTYPE_F16) ? plan_narrowed(DTYPE_F16) : plan;
 }
 
 /* ---- conversion ---- */

@@ -7,7 +7,7 @@
 
 enum weight_form {
     FORM_AS_STORED, /* F32, BF16 or F16, byte for byte */
-    FORM_NARROWED,  /* F32 numbers that all are of a smaller type */
+    FORM_NARROWED,  /* the values, all of a 16-bit type */
     FORM_FLOAT32,   /* the values */
     FORM_CODES,     /* of 4 or 8 bits, packed in rows, with scales and maybe zeros of groups */
     FORM_MXFP4,     /* pairs of e2m1, and an exponent for 32 */
@@ -22,10 +22,13 @@ struct weight_plan {
     const char *why_lossy; /* NULL: nothing is lost; else why the other format has no form for it */
 };
 
-/* For safetensors; `main_type`: what F32 vectors become where all of their values are of it
- * (DTYPE_F32: nothing). `linear`: it is the matrix of a linear layer. */
+/* For safetensors; `main_type`: what F32 vectors, and matrices that have no form there, become
+ * where all of their values are of it (DTYPE_F32: nothing). `linear`: it is the matrix of a linear
+ * layer.
+ */
 struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_type, bool linear);
-/* For GGUF, where vectors are F32. */
+/* For GGUF, where vectors are F32. A matrix that no type has the form of becomes BF16 or F16 where
+ * all of its values are such numbers. */
 struct weight_plan plan_for_gguf(const struct tensor *w, bool is_matrix);
 
 /* The parts of a tensor in its new form, in memory of their own. */

@@ -220,6 +220,59 @@ static void float32_keeps_values(void **state)
     assert_same_answers(gptq, out, "GPTQ with columns in another order, as float32");
 }
 
+/* Keeps the exponents of all scales: then values of FP8 and four-bit codes have few bits. */
+static void keep_powers_of_two(const char *from, const char *to, const char *end)
+{
+    ckpt_copy(from, to);
+    struct tensor_list list = tensors_read(to);
+    for (size_t i = 0; i < list.n; i++) {
+        struct edited_tensor *t = &list.at[i];
+        const size_t n = strlen(t->name), m = strlen(end);
+        if (n < m || strcmp(t->name + n - m, end) != 0) continue;
+        const bool f32 = t->dtype == DTYPE_F32;
+        for (size_t at = 0; at < t->size; at += f32 ? 4 : 2) {
+            if (f32) t->data[at + 2] &= 0x80;
+            t->data[at + (f32 ? 1 : 0)] = 0;
+            if (f32)
+                t->data[at] = 0;
+            else
+                t->data[at + 1] &= 0xfc;
+        }
+    }
+    tensors_write(&list, to);
+}
+
+static void assert_all_of_type(const char *path, enum dtype type, const char *part)
+{
+    struct checkpoint *c = open_checkpoint(path);
+    size_t n = 0;
+    for (size_t i = 0; i < checkpoint_count(c); i++) {
+        if (!strstr(checkpoint_at(c, i)->name, part)) continue;
+        assert_int_equal(checkpoint_at(c, i)->dtype, type);
+        n++;
+    }
+    assert_true(n > 0);
+    checkpoint_close(c);
+}
+
+/* Where all values are 16-bit numbers, such a matrix is kept without being asked for. */
+static void sixteen_bits_where_they_hold_values(void **state)
+{
+    (void)state;
+    const char *fp8 = path_of("fp8-powers"), *file = path_of("fp8-powers.gguf"),
+               *gptq = path_of("gptq-powers"), *folder = path_of("gptq-16");
+    keep_powers_of_two(ckpt_make(fixture_dir(), "tiny-qwen2-fp8"), fp8, ".weight_scale_inv");
+    ey_convert_report report = convert(fp8, file, false);
+    assert_int_equal(report.n_float32, 0);
+    assert_all_of_type(file, DTYPE_BF16, "down_proj.weight");
+    assert_same_answers(fp8, file, "FP8 as BF16");
+    keep_powers_of_two(ckpt_make(fixture_dir(), "tiny-llama-gptq"), gptq, ".scales");
+    report = convert(gptq, folder, false);
+    assert_int_equal(report.n_float32, 0);
+    assert_all_of_type(folder, DTYPE_F16, "down_proj.weight");
+    assert_same_answers(gptq, folder, "GPTQ with columns in another order, as F16");
+}
+
 /* ---- what is refused ---- */
 
 static int entries_of(const char *folder)
@@ -244,7 +297,9 @@ static void refuses_what_would_be_lost(void **state)
     convert(plain, plain_file, false);
     const int before = entries_of(fixture_dir());
     refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST,
-           "down_proj.weight (F8_E4M3): GGUF has no type with 8-bit floating-point values");
+           "down_proj.weight (F8_E4M3): GGUF has no type with 8-bit floating-point values, and "
+           "with their scales these are no BF16 or F16 numbers");
+    refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST, "--float32 writes such as float32");
     refuse(gptq, path_of("no-folder"), EY_BAD_REQUEST, "(act-order)");
     refuse(llama, path_of("no.gguf"), EY_BAD_REQUEST, "GGUF does not keep the order of merges");
     refuse(old, path_of("no.gguf"), EY_BAD_REQUEST, "has no name in GGUF files of qwen3vl");
@@ -350,7 +405,7 @@ static void form_and_compare(const struct tensor *w, enum dtype type)
     /* and back */
     plan = plan_for_safetensors(&blocks, DTYPE_BF16, true);
     struct formed_weight back;
-    if (!plan.why_lossy) {
+    if (!plan.why_lossy && plan.form != FORM_NARROWED) {
         assert_true(form_weight(&back, &blocks, &plan, &differs));
         assert_memory_equal(back.part[0], w->data, back.size[0]);
         assert_memory_equal(back.part[1], w->group_scale, back.size[1]);
@@ -542,6 +597,7 @@ int main(void)
         cmocka_unit_test(eight_bits_come_back),
         cmocka_unit_test(other_programs_layouts),
         cmocka_unit_test(float32_keeps_values),
+        cmocka_unit_test(sixteen_bits_where_they_hold_values),
         cmocka_unit_test(refuses_what_would_be_lost),
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(a_full_disk),
