@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -86,12 +87,21 @@ static bool is_open(const struct http_connection *c)
     return c->phase != PHASE_FREE && !c->cut;
 }
 
+/* Whether bytes of the client have come that its thread, which waits for a processor, has not read.
+ */
+static bool has_unread_bytes(const struct http_connection *c)
+{
+    int n = 0;
+    return ioctl(c->fd, FIONREAD, &n) == 0 && n > 0;
+}
+
 static bool body_pauses(struct http_connection *c, double now)
 {
     const double age = now - c->phase_since;
     return c->phase == PHASE_BODY && !c->waits_for_server && age > BODY_GRACE &&
            (double)send_rate_bytes(&c->rate, PAUSE_SECONDS, now) <
-               fmin(age, PAUSE_SECONDS) * EY_SLOW_BYTES_PER_SECOND;
+               fmin(age, PAUSE_SECONDS) * EY_SLOW_BYTES_PER_SECOND &&
+           !has_unread_bytes(c);
 }
 
 static bool waits_for_client(struct http_connection *c, double now)

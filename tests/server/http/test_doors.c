@@ -336,6 +336,24 @@ static void awaited_memory_ends_the_largest_pause(void **state)
     close_doors(&d);
 }
 
+/* On a busy machine, the thread of who has sent enough may not have read it yet. */
+static void who_has_sent_does_not_pause(void **state)
+{
+    (void)state;
+    struct doors d = open_doors();
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(begin(&d, arrive(&d, i)));
+        connections_progress(&d.all, d.c[i], 1000, 30);
+        age(d.c[i], 20);
+    }
+    assert_int_equal(write(d.client[0], "{", 1), 1);
+    for (int i = 0; i < 2; i++)
+        connections_sweep(&d.all, true);
+    assert_false(d.c[0]->cut);
+    assert_true(d.c[1]->cut);
+    close_doors(&d);
+}
+
 /* Without anyone who waits: 60 s, then 16 KiB a second. */
 static void slow_bodies_end_in_time(void **state)
 {
@@ -387,6 +405,7 @@ int main(void)
         cmocka_unit_test(spare_places_when_all_run),
         cmocka_unit_test(slow_bodies_lose_their_places),
         cmocka_unit_test(awaited_memory_ends_the_largest_pause),
+        cmocka_unit_test(who_has_sent_does_not_pause),
         cmocka_unit_test(slow_bodies_end_in_time),
         cmocka_unit_test(few_descriptors_make_fewer_places),
     };
