@@ -89,8 +89,8 @@ typedef struct {
  * ON needs a model that can think (ey_engine_info.thinks). */
 typedef enum { EY_THINKING_AUTO, EY_THINKING_ON, EY_THINKING_OFF } ey_thinking;
 
-/* EY_KEEP_ANSWER, a value of request.thinking_budget, reserves a quarter of max_tokens, at most 1024
- * tokens, for what follows the thought. */
+/* EY_KEEP_ANSWER, a value of request.thinking_budget, reserves a quarter of max_tokens, at most
+ * 1024 tokens, for what follows the thought. */
 enum { EY_KEEP_ANSWER = -1, EY_MAX_THINKING_END = 1024 };
 
 /* Ends an answer that repeats itself: its last tokens are `min_count` copies of a pattern of
