@@ -198,8 +198,8 @@ static struct weight_plan plan_gguf_type(const struct tensor *w)
 {
     if (has_int_codes(w)) return plan_int_blocks(w);
     if (w->dtype == DTYPE_FP4) return plan_fp4_blocks(w);
-    return plan_float32("GGUF has no type with 8-bit floating-point values, and with their scales "
-                        "these are no BF16 or F16 numbers");
+    return plan_float32("GGUF has no type with 8-bit floating-point values, and not all of these "
+                        "are exact in BF16 or F16 after scaling");
 }
 
 struct weight_plan plan_for_gguf(const struct tensor *w, bool is_matrix)

@@ -298,8 +298,8 @@ static void refuses_what_would_be_lost(void **state)
     const int before = entries_of(fixture_dir());
     refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST,
            "down_proj.weight (F8_E4M3): GGUF has no type with 8-bit floating-point values, and "
-           "with their scales these are no BF16 or F16 numbers");
-    refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST, "--float32 writes such as float32");
+           "not all of these are exact in BF16 or F16 after scaling");
+    refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST, "--float32 writes them as float32");
     refuse(gptq, path_of("no-folder"), EY_BAD_REQUEST, "(act-order)");
     refuse(llama, path_of("no.gguf"), EY_BAD_REQUEST, "GGUF does not keep the order of merges");
     refuse(old, path_of("no.gguf"), EY_BAD_REQUEST, "has no name in GGUF files of qwen3vl");
