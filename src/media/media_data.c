@@ -37,7 +37,7 @@ static size_t clean_head(char out[MAX_HEAD], const char *head, size_t length)
 {
     size_t n = 0;
     for (size_t i = 0; i < length; i++)
-        if (!strchr("\t\r\n", head[i]) && (n || !is_blank_in_head(head[i]))) out[n++] = head[i];
+        if (!memchr("\t\r\n", head[i], 3) && (n || !is_blank_in_head(head[i]))) out[n++] = head[i];
     while (n && is_blank_in_head(out[n - 1]))
         n--;
     return n;

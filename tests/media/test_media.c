@@ -126,6 +126,8 @@ static void bad_data_urls(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         expect_failure(rows[i].url, strlen(rows[i].url), &(struct media_policy){0}, rows[i].code,
                        rows[i].part);
+    expect_failure("data:image/png;base\00064,AAEC", 27, &(struct media_policy){0}, EY_BAD_REQUEST,
+                   "not base64");
     expect_failure("data:image/png;base64,AA\0C", 27, &(struct media_policy){0}, EY_BAD_REQUEST,
                    "malformed at character 2");
     char long_head[600] = "data:image/png;x=";
