@@ -95,7 +95,7 @@ static int open_step(int from, const char *name, bool last)
 static int open_by_walking(int dir, const char *path)
 {
     char name[EY_MAX_PATH];
-    int at = dup(dir);
+    int at = fcntl(dir, F_DUPFD_CLOEXEC, 0);
     while (at >= 0) {
         size_t n = strcspn(path, "/");
         bool last = !path[n + strspn(path + n, "/")];
