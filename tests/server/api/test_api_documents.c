@@ -180,12 +180,30 @@ static void drawing_is_charged(void **state)
     ey_budget_free(&media.budget);
 }
 
+/* The second image will never fit beside the first, so the client must not try again. */
+static void images_of_a_request_are_added_up(void **state)
+{
+    (void)state;
+    static const char body[] = CHAT(IMAGE_PART ", " IMAGE_PART);
+    struct media_policy media = {.budget = ey_budget_create(16)};
+    struct api_limits l = limits(&media);
+    struct api_request r;
+    struct api_error error;
+    assert_false(api_parse(&r, dialect(false), body, strlen(body), &l, &error));
+    assert_int_equal(error.status, 400);
+    assert_non_null(strstr(error.message, "--host-memory"));
+    api_request_free(&r);
+    assert_int_equal(ey_budget_used(media.budget), 0);
+    ey_budget_free(&media.budget);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_become_images),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(drawing_is_charged),
+        cmocka_unit_test(images_of_a_request_are_added_up),
     };
     sandbox_set_helper(EY_HELPER);
     return cmocka_run_group_tests(tests, NULL, NULL);

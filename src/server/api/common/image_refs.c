@@ -104,11 +104,9 @@ static void keep_image(const struct api_reading *r, const struct image_ref *ref,
 
 /* Draws the pages of a document, at most `room`. */
 static bool draw_document(const struct api_reading *r, struct image_ref *ref, size_t room,
-                          struct media *file, ey_err *e)
+                          struct media *file, const struct media_policy *policy, ey_err *e)
 {
-    struct media_policy policy = *r->limits->media;
-    policy.own += r->out->request.budget_held;
-    bool ok = media_draw_pages(&r->out->media[ref->first], room, &ref->n, file, &policy, e);
+    bool ok = media_draw_pages(&r->out->media[ref->first], room, &ref->n, file, policy, e);
     if (!ok) r->out->n_media += ref->n; /* to be freed with the request */
     media_free(file);
     return ok;
@@ -117,11 +115,14 @@ static bool draw_document(const struct api_reading *r, struct image_ref *ref, si
 static bool load_ref(const struct api_reading *r, struct image_ref *ref, size_t room, ey_err *e)
 {
     struct media file;
+    struct media_policy policy = *r->limits->media;
+    policy.own += r->out->request.budget_held;
     ref->first = r->out->n_media;
     ref->n = 1;
-    if (!get_image(&file, ref, r->limits->media, e)) return false;
+    if (!get_image(&file, ref, &policy, e)) return false;
     drop_image_text(ref);
-    if (ref->document && media_has_pages(&file)) return draw_document(r, ref, room, &file, e);
+    if (ref->document && media_has_pages(&file))
+        return draw_document(r, ref, room, &file, &policy, e);
     r->out->media[ref->first] = file;
     note_what_is_left_out(r, ref->first, &file);
     return true;
