@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fixed number of slots, found by an open-addressing hash table that moves later entries back on
- * deletion. */
+/* The cache has a fixed number of slots and finds them with an open-addressing hash table. A
+ * deletion moves later entries of the table back, so that no markers of deleted entries remain. */
 #include "constrain/mask/mask_cache.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ struct mask_cache {
     struct mask_slot *slots;  /* [n] */
     uint32_t *masks;          /* [n][words] */
     struct token_exit *exits; /* [n][n_exits] */
-    uint32_t *table;          /* [table_mask + 1] slot + 1, 0: free */
+    uint32_t *table;          /* [table_mask + 1] number of a slot + 1, or 0 if free */
     size_t n, words, n_exits, table_mask, clock_hand;
 };
 
@@ -86,7 +86,7 @@ static bool same_mask_key(struct mask_key a, struct mask_key b)
            a.min_remaining == b.min_remaining && a.of_plain_set == b.of_plain_set;
 }
 
-/* Returns the key's index in the table, or the free one for it. */
+/* Returns the index of the key's entry in the table, or of the free entry where it belongs. */
 static size_t mask_table_find(const struct mask_cache *c, struct mask_key key)
 {
     size_t i = mask_key_hash(key) & c->table_mask;
@@ -95,7 +95,7 @@ static size_t mask_table_find(const struct mask_cache *c, struct mask_key key)
     return i;
 }
 
-/* Deletes an entry and moves back those that it displaced. */
+/* Deletes entry `hole` and moves back the later entries that collided with it. */
 static void mask_table_remove(struct mask_cache *c, size_t hole)
 {
     c->table[hole] = 0;
@@ -142,7 +142,7 @@ void mask_cache_put(struct mask_cache *c, struct mask_key key, const uint32_t *m
 {
     if (!c->n) return;
     pthread_mutex_lock(&c->lock);
-    if (!c->table[mask_table_find(c, key)]) { /* unless another thread has added it */
+    if (!c->table[mask_table_find(c, key)]) { /* another thread may have added it */
         size_t i = claim_mask_slot(c);
         c->slots[i] = (struct mask_slot){
             .key = key, .n_exits = n_exits, .filled = true, .recently_used = true};

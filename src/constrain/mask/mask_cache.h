@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache of masks and their exits, keyed by everything that they depend on. Thread-safe; evicts by
- * the clock algorithm. */
+/* A thread-safe cache of masks and their exits, with the clock algorithm for eviction. The key has
+ * all that a mask and its exits depend on. */
 #ifndef EY_CONSTRAIN_MASK_CACHE_H
 #define EY_CONSTRAIN_MASK_CACHE_H
 
 #include "constrain/mask/vocabulary.h"
 
 struct mask_key {
-    uint64_t grammar; /* serial */
+    uint64_t grammar; /* its serial number */
     uint32_t state;
-    uint32_t max_remaining,
-        min_remaining; /* of its counter, capped at the longest token's length */
-    bool of_plain_set; /* `state` is the number of a plain set, whose plain tokens the mask has */
+    /* How often the state's counter may still, and must still, be incremented. Both are capped
+     * where no token is long enough for a larger value to matter. */
+    uint32_t max_remaining, min_remaining;
+    bool of_plain_set; /* the mask has the plain tokens of plain set number `state` */
 };
 
 bool mask_cache_open(struct mask_cache **out, size_t n_masks, size_t words, size_t n_exits,

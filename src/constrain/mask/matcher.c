@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The position of one answer in a grammar, and the mask of tokens that may come next.
  *
- * A mask is computed in two steps. Which tokens stay within the innermost rule (mostly a string)
- * depends only on the state and is cached, with a short list of exits: trie nodes where the rule
- * ends within a token. What may follow at the exits depends on the stack and is walked each time:
- * some 1,600 nodes behind a string's quote with Qwen's vocabulary.
+ * A mask is computed in two steps. The first step finds the tokens that stay within the innermost
+ * rule (mostly a string). They depend only on the state and its counter, so they are cached,
+ * together with a short list of exits: trie nodes at which the rule ends in the middle of longer
+ * tokens. The second step walks the subtrees of the exits. It depends on the stack and runs for
+ * each mask; after a string's closing quote it visits some 1,600 nodes of Qwen's vocabulary.
  *
- * In the first step most tokens need no walk: where a state treats plain characters alike
- * (max_remaining.h), their tokens are allowed as a set. The trie of the other tokens has 12,000 of
- * the 333,000 nodes. */
+ * In the first step most tokens need no walk: where a state treats many plain characters alike
+ * (plain_set.h), the tokens of these characters are allowed as a set. The trie of the other tokens
+ * has only 12,000 of the 333,000 nodes of Qwen's vocabulary. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,22 +20,23 @@
 #include "constrain/analysis/plain_set.h"
 
 struct matcher_position {
-    uint32_t state, count, depth; /* count: value of the counter; depth: of the stack */
+    uint32_t state, count, depth; /* count: the counter's value; depth: levels on the stack */
 };
 
 struct matcher_frame {
-    uint32_t site, count; /* call site to return to, and its counter's value */
+    uint32_t site, count; /* call site to return to; value of the caller's counter */
 };
 
-/* The position after a byte of a walk, and the stack frame that it overwrote. */
+/* The position after a byte of a walk, and what undoes the byte: the stack frame that a call
+ * overwrote. */
 struct matcher_step {
     struct matcher_position position;
     struct matcher_frame overwritten;
     bool pushed;
 };
 
-/* Transitions of a state by byte: 0 if none, NEEDS_STEP if it involves the stack or a counter, else
- * the next state + 1. */
+/* A state's transition for each byte: 0 if there is none, NEEDS_STEP if it involves the stack or a
+ * counter, else the number of the next state + 1. */
 struct transition_row {
     uint32_t state, next[256];
 };
@@ -46,9 +48,9 @@ struct matcher {
     const struct vocabulary *v;
     struct matcher_position position;
     struct matcher_frame *stack; /* [max_depth] */
-    struct matcher_step *steps;  /* [longest token + 1] of walk_by_step */
-    uint32_t *states;            /* [longest token + 1] of walk_subtrees */
-    struct transition_row *rows; /* [ROWS] of recently visited states */
+    struct matcher_step *steps;  /* [longest token + 1] used by walk_by_step */
+    uint32_t *states;            /* [longest token + 1] used by walk_subtrees */
+    struct transition_row *rows; /* [TRANSITION_ROWS] of recently visited states */
     uint32_t *mask;
     struct token_exit *exits;
     uint32_t n_exits;
@@ -56,15 +58,16 @@ struct matcher {
     bool mask_is_current;
 };
 
-/* Masks that visited this many nodes are cached: computing them takes longer than a copy. */
+/* A mask is cached if computing it visited at least this many nodes: with fewer, computing it again
+ * is no slower than copying it. */
 enum { MIN_CACHED_VISITS = 1000 };
 
 /* ---- bytes ---- */
 
 enum byte_outcome { BYTE_REFUSED, BYTE_TAKEN, BYTE_LEFT_RULE };
 
-/* Advances by a byte. Returns BYTE_LEFT_RULE if it ends the rule whose caller is at stack level
- * `floor`; then *return_set is set and step->position is unchanged. */
+/* Advances by a byte. Returns BYTE_LEFT_RULE if the byte ends the rule that runs at stack depth
+ * `floor`; then *return_set is set, and the position keeps its state and depth. */
 static inline enum byte_outcome matcher_step_byte(const struct grammar *g,
                                                   struct matcher_frame *stack, uint32_t floor,
                                                   uint8_t byte, struct matcher_step *step,
@@ -125,8 +128,9 @@ static void note_exit(struct matcher *m, const struct token_trie *t, uint32_t no
     m->exits[m->n_exits++] = (struct token_exit){node, return_set};
 }
 
-/* Allows the tokens in nodes [begin, end), which are whole subtrees, that are valid from `base` on.
- * Records exits where they leave the rule whose caller is at `floor`. */
+/* Walks nodes [begin, end), which are whole subtrees, and allows their tokens that the grammar
+ * accepts from `base` on. Records an exit where a token leaves the rule that runs at stack
+ * depth `floor`. */
 static void walk_by_step(struct matcher *m, const struct token_trie *t, uint32_t begin,
                          uint32_t end, struct matcher_position base, uint32_t floor)
 {
@@ -171,8 +175,9 @@ static inline const struct transition_row *transition_row_of(struct matcher *m, 
     return row;
 }
 
-/* Like walk_by_step, three times as fast: follows plain state transitions itself and leaves the
- * rest to walk_by_step. Skips subtrees without any of the `wanted` classes. */
+/* Like walk_by_step, but three times as fast: follows transitions without stack and counter itself
+ * and leaves the others to walk_by_step. If `wanted` is not 0, skips subtrees that have none of
+ * these classes. */
 static void walk_subtrees(struct matcher *m, const struct token_trie *t, uint32_t begin,
                           uint32_t end, struct matcher_position base, uint32_t floor,
                           uint64_t wanted)
@@ -258,8 +263,8 @@ static uint32_t matcher_max_remaining(const struct matcher *m)
     return state->max_remaining == REMAINING_UNBOUNDED ? UINT32_MAX : state->max_remaining;
 }
 
-/* Allows the plain tokens whose characters are all in the set; whole subtrees at once if their
- * classes are. */
+/* Allows the plain tokens whose characters are all in the set. A subtree is allowed as a whole if
+ * the set has all characters of its classes. */
 static void allow_plain_set(struct matcher *m, const struct plain_set *a)
 {
     const struct token_trie *t = &m->v->tries[PLAIN_TRIE];
@@ -273,7 +278,8 @@ static void allow_plain_set(struct matcher *m, const struct plain_set *a)
     }
 }
 
-/* Allows the plain tokens: those of the state's plain set as a set, the others by a walk. */
+/* Finds the plain tokens: those of the state's plain set without a walk, the others by walking
+ * their trie. */
 static void make_plain_mask(struct matcher *m)
 {
     const struct grammar_state *state = &m->g->states[m->position.state];

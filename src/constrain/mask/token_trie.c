@@ -35,8 +35,8 @@ static bool token_trie_alloc(struct token_trie *t, size_t *bytes)
     return t->byte && t->depth && t->subtree_end && t->first_token && t->token_ids && t->classes;
 }
 
-/* Adds a token's nodes below the `shared` ones that it has in common with the previous token, whose
- * nodes are in `path`. */
+/* Adds a token. `path` has the nodes of the previous token; the first `shared` ones are the new
+ * token's, too. New nodes are numbered from *node on. */
 static void token_trie_add(struct token_trie *t, const struct trie_entry *entry, uint32_t shared,
                            uint32_t *path, uint32_t *node)
 {

@@ -9,6 +9,7 @@
 #include "constrain/mask/mask_cache.h"
 #include "constrain/analysis/plain_set.h"
 
+/* Returns the number of characters of a plain token, or 0 if the token is not plain. */
 static uint32_t plain_characters(const char *bytes, size_t n)
 {
     uint32_t count = 0;
@@ -28,7 +29,7 @@ static int compare_entries(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? -1 : 1) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Lists all tokens that can be text. */
+/* Lists the tokens that stand for text, sorted by their bytes: special tokens do not. */
 static struct trie_entry *list_entries(const struct tokenizer *tok, int size, uint32_t *n)
 {
     int32_t last = tokenizer_size(tok) < size ? tokenizer_size(tok) : size;
@@ -51,7 +52,7 @@ static bool is_utf8_byte(int byte)
     return byte != 0xc0 && byte != 0xc1 && byte < 0xf5;
 }
 
-/* Checks that each byte of UTF-8 is a token, so that every text can be completed by tokens. */
+/* Checks that each byte of UTF-8 has a token of its own, so that tokens exist for every text. */
 static bool has_all_bytes(const struct trie_entry *entries, uint32_t n, ey_err *e)
 {
     bool found[256] = {false};
@@ -59,10 +60,11 @@ static bool has_all_bytes(const struct trie_entry *entries, uint32_t n, ey_err *
         if (entries[i].n == 1) found[(uint8_t)entries[i].bytes[0]] = true;
     for (int byte = 0; byte < 256; byte++)
         if (!found[byte] && is_utf8_byte(byte))
-            return ey_fail(e, EY_BAD_MODEL,
-                           "answers cannot be held to a grammar: the vocabulary has no token for "
-                           "the byte 0x%02x",
-                           byte);
+            return ey_fail(
+                e, EY_BAD_MODEL,
+                "answers cannot be constrained by a grammar: the vocabulary has no token for "
+                "the byte 0x%02x",
+                byte);
     return true;
 }
 
@@ -148,7 +150,8 @@ static bool build_token_ranges(struct vocabulary *v, const struct trie_entry *en
     return true;
 }
 
-/* Counts the nodes of one closing byte that have children, where a rule may end within a token. */
+/* Bounds the exits of a mask. A rule always ends with the same closing byte, so its exits are nodes
+ * of one closing byte, and they have children. */
 static uint32_t count_exits(const struct vocabulary *v)
 {
     static const uint8_t closing[] = {'"', '}', ']'};

@@ -8,17 +8,17 @@
 
 enum { PLAIN_TRIE, OTHER_TRIE, TRIES, LENGTH_MASKS = 16 };
 
-/* A trie node where a rule ends within a token; the caller of the rule decides about its subtree.
- */
+/* A trie node at which a grammar rule ends in the middle of longer tokens. Which of the tokens
+ * below the node are allowed depends on where the rule was called from. */
 struct token_exit {
-    uint32_t node, return_set; /* node's top bit is set for OTHER_TRIE */
+    uint32_t node, return_set; /* the top bit of `node` is set for OTHER_TRIE */
 };
 #define OTHER_TRIE_NODE 0x80000000u
 
 struct mask_cache;
 
 struct token_range {
-    uint32_t at, n; /* offset in vocabulary.text; n == 0: never allowed */
+    uint32_t at, n; /* offset in vocabulary.text; n is 0 if the token is never allowed */
 };
 
 struct vocabulary {
@@ -29,13 +29,13 @@ struct vocabulary {
     size_t words;             /* 32-bit words of a mask */
     uint32_t max_token_bytes; /* bytes of the longest token */
     uint32_t max_plain_chars; /* characters of the longest plain token */
-    uint32_t n_exits;         /* most exits of one mask */
-    /* plain tokens by length in characters: a mask for each maximum 0..LENGTH_MASKS, then the ids
-     * of longer ones, sorted by length */
+    uint32_t n_exits;         /* no mask has more exits */
+    /* Plain tokens by their length in characters. Mask i has the tokens of at most i characters.
+     * Tokens of more than LENGTH_MASKS are listed instead, the shortest first. */
     uint32_t *length_masks; /* [LENGTH_MASKS + 1][words] */
-    int32_t *long_ids;      /* [n_long] */
-    uint32_t *long_ends;    /* [max_plain_chars + 1] end in long_ids of tokens of at most so many
-                               characters */
+    int32_t *long_ids;      /* ids of the listed tokens */
+    uint32_t *long_ends;    /* [max_plain_chars + 2]; entry i: how many ids of long_ids have at most
+                               i characters; the last is unused */
     struct mask_cache *cache;
     size_t bytes;
 };
