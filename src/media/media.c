@@ -30,15 +30,16 @@ bool media_fail_too_large(const struct media_policy *policy, ey_err *e)
 
 /* ---- memory ---- */
 
-/* Takes n bytes from the budget, in addition to `held`. */
+/* Takes n bytes from the budget, from which this image has already taken `held`. */
 static bool take_budget(size_t n, size_t held, const struct media_policy *policy, ey_err *e)
 {
     if (!policy->budget) return true;
     uint64_t total = ey_budget_total(policy->budget);
     if (policy->own > total - held || n > total - held - policy->own)
         return ey_fail(e, EY_BAD_IMAGE,
-                       "Failed to load image: %zu bytes do not fit the server's memory for "
-                       "requests, %llu bytes (--host-memory)",
+                       "Failed to load image: it needs %zu bytes, which do not fit into the "
+                       "server's memory for "
+                       "requests (%llu bytes, set by --host-memory)",
                        held + n, (unsigned long long)total);
     for (int waited = 0; waited < BUDGET_WAIT_MS; waited += BUDGET_SLICE_MS) {
         if (ey_budget_acquire(policy->budget, n, BUDGET_SLICE_MS)) return true;
@@ -104,13 +105,14 @@ static bool url_starts_with(const char *url, size_t n, const char *with)
 
 static bool fail_url_kind(const char *url, size_t n, const struct media_policy *policy, ey_err *e)
 {
-    const char *web = policy->n_domains ? ", an http(s) URL of an allowed host" : "";
-    const char *file = policy->local_path ? ", a file:// URL" : "";
+    const char *web = policy->any_domain  ? " or an http(s) URL"
+                      : policy->n_domains ? " or an http(s) URL of an allowed host"
+                                          : "";
+    const char *file = policy->local_path ? " or a file:// URL" : "";
     if (!n) return ey_fail(e, EY_BAD_REQUEST, "the image's URL is empty");
-    return ey_fail(e, EY_BAD_REQUEST,
-                   "an image is given as a data:image/…;base64,… URL%s%s, not as \"%.*s\"%s", web,
-                   file, (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES), url,
-                   n > SHOWN_BYTES ? " …" : "");
+    return ey_fail(
+        e, EY_BAD_REQUEST, "an image's URL must be a data:image/…;base64,… URL%s%s, not \"%.*s\"%s",
+        web, file, (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES), url, n > SHOWN_BYTES ? " …" : "");
 }
 
 static bool get_by_scheme(struct media *out, const char *url, size_t n,

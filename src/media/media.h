@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads the image of an image_url part from a data:, http(s): or file: URL, as far as the policy
- * permits. */
+/* Loads the image that an image_url part names by a data:, http(s): or file: URL, if the policy
+ * allows that URL. */
 #ifndef EY_MEDIA_MEDIA_H
 #define EY_MEDIA_MEDIA_H
 
@@ -21,8 +21,8 @@ struct media_policy {
         total_seconds;        /* 0: the defaults above; the total includes all redirects */
     bool (*gone)(void *user); /* polled while fetching or waiting; true cancels. May be NULL */
     void *user;
-    ey_budget *budget;   /* memory is taken from it while it is held; NULL: no limit */
-    uint64_t own;        /* bytes that the same request already holds */
+    ey_budget *budget;   /* image files count against it until they are freed; NULL: no limit */
+    uint64_t own;        /* bytes of the budget that the same request already holds */
     bool allow_loopback; /* for tests with a local server; no option sets it */
 };
 
@@ -33,12 +33,12 @@ struct media {
     size_t held;       /* bytes taken from the budget */
 };
 
-/* Loads the image that url[n] names. The caller frees *out also after an error; it is empty then.
+/* Loads the image that url[n] names. An error leaves *out empty, and freeing it is then allowed.
  * Errors:
  *   EY_BAD_REQUEST  the URL is malformed, of an unknown kind, or not allowed
  *   EY_BAD_IMAGE    the file is too large, or empty
- *   EY_IO           it could not be fetched or read
- *   EY_BUSY         other images hold the budget
+ *   EY_IO           the image could not be fetched or read
+ *   EY_BUSY         other requests hold the rest of the budget, so a retry may succeed
  *   EY_CANCELLED    gone() returned true
  * Errors reveal no more about this machine's network or files than the client's URL did. */
 bool media_get(struct media *out, const char *url, size_t n, const struct media_policy *policy,
@@ -46,8 +46,8 @@ bool media_get(struct media *out, const char *url, size_t n, const struct media_
 /* Frees what media_get() filled; a zeroed struct is fine. */
 void media_free(struct media *media);
 
-/* What is dropped because only the first is used: "frames" of an animation, "pages" of a TIFF, or
- * NULL for nothing. */
+/* Names the parts of a file of which only the first is used: "frames" of an animation or "pages" of
+ * a TIFF. Returns NULL if the file is a single image. */
 const char *media_left_out(const void *bytes, size_t n);
 
 /* Decodes a data: URL. */

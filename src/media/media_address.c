@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The addresses to which an untrusted URL may lead: only the public internet (IANA's
- * special-purpose registries). Everything not known to be public is refused, so ranges reserved
- * later are refused, too. */
+/* Decides which addresses an untrusted URL may lead to, after IANA's special-purpose registries. An
+ * IPv4 address is public unless it is in a range listed here. An IPv6 address is public only within
+ * 2000::/3, or if it embeds a public IPv4 address. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -22,10 +22,10 @@ static const struct range4 refused4[] = {
     {IPV4(10, 0, 0, 0), 8},    /* private */
     {IPV4(100, 64, 0, 0), 10}, /* carrier-grade NAT; Alibaba Cloud's metadata (100.100.100.200) */
     {IPV4(127, 0, 0, 0), 8},   /* loopback */
-    {IPV4(168, 63, 129, 16), 32}, /* Azure's host, in a public range */
+    {IPV4(168, 63, 129, 16), 32}, /* Azure's internal services */
     {IPV4(169, 254, 0, 0), 16},   /* link-local; cloud metadata */
     {IPV4(172, 16, 0, 0), 12},    /* private */
-    {IPV4(192, 0, 0, 0), 24},     /* IETF protocols; Oracle Cloud's metadata */
+    {IPV4(192, 0, 0, 0), 24},     /* IETF protocol assignments; Oracle Cloud's metadata */
     {IPV4(192, 0, 2, 0), 24},     /* documentation */
     {IPV4(192, 88, 99, 0), 24},   /* 6to4 relays */
     {IPV4(192, 168, 0, 0), 16},   /* private */
@@ -55,9 +55,9 @@ struct range6 {
     int bits;
 };
 
-/* Exceptions within 2000::/3, the only public range: */
+/* Ranges of 2000::/3 that are not public. */
 static const struct range6 refused6[] = {
-    {{0x20, 0x01, 0x00, 0x00}, 23}, /* protocols: Teredo, benchmarks, ORCHID */
+    {{0x20, 0x01, 0x00, 0x00}, 23}, /* IETF protocol assignments: Teredo, benchmarks, ORCHID */
     {{0x20, 0x01, 0x0d, 0xb8}, 32}, /* documentation */
     {{0x3f, 0xff, 0x00, 0x00}, 20}, /* documentation */
 };

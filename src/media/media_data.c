@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes data: URLs: checks the head, then decodes the base64. */
+/* Decodes data: URLs. The head is the part between "data:" and the comma. */
 #include "media/media_internal.h"
 
 #include <string.h>
@@ -16,13 +16,13 @@ static bool equals_ignoring_case(const char *text, size_t n, const char *other)
     return strlen(other) == n && strncasecmp(text, other, n) == 0;
 }
 
-/* Whether a media type may be an image's. The file's own bytes decide the format; a contradicting
- * type is the client's error. "image" without a subtype is common. */
+/* Whether a media type may be that of an image. The format is detected from the file's bytes, so an
+ * image type that contradicts them is ignored. "image" without a subtype is common. */
 static bool may_be_image(const char *type, size_t n)
 {
     return n == 0 || equals_ignoring_case(type, n, "image") ||
            (n > 6 && strncasecmp(type, "image/", 6) == 0) ||
-           equals_ignoring_case(type, n, "application/pdf") || /* of a file part */
+           equals_ignoring_case(type, n, "application/pdf") || /* documents in file parts */
            equals_ignoring_case(type, n, "application/octet-stream");
 }
 
@@ -31,8 +31,8 @@ static bool is_blank_in_head(char c)
     return c == ' ' || c == '\f';
 }
 
-/* Copies the head without tabs and line ends (URL standard) and without blanks at its ends (Fetch
- * standard). */
+/* Copies the head without tabs and line ends (as the URL standard says) and without leading and
+ * trailing blanks (as the Fetch standard says). */
 static size_t clean_head(char out[MAX_HEAD], const char *head, size_t length)
 {
     size_t n = 0;
@@ -60,11 +60,12 @@ static bool check_head(const char *url_head, size_t length, ey_err *e)
     while (type && is_blank_in_head(head[type - 1]))
         type--;
     return may_be_image(head, type) ||
-           ey_fail(e, EY_BAD_REQUEST, "the data: URL is of type \"%.*s\", which is not an image's",
-                   (int)type, head);
+           ey_fail(e, EY_BAD_REQUEST,
+                   "the data: URL is of type \"%.*s\", which is not an image type", (int)type,
+                   head);
 }
 
-/* Returns the data after the comma. Fails with NULL if the head is not an image's. */
+/* Returns the data after the comma, or NULL with an error if check_head() rejects the head. */
 static const char *find_base64_data(const char *url, size_t n, ey_err *e)
 {
     static const char scheme[] = "data:";
@@ -73,8 +74,9 @@ static const char *find_base64_data(const char *url, size_t n, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "not a data: URL"), NULL;
     const char *head = url + skip, *comma = memchr(head, ',', rest < MAX_HEAD ? rest : MAX_HEAD);
     if (!comma)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "the data: URL has no comma after its media type: data:image/png;base64,…"),
+        return ey_fail(
+                   e, EY_BAD_REQUEST,
+                   "the data: URL has no comma after its media type; use data:image/png;base64,…"),
                NULL;
     return check_head(head, (size_t)(comma - head), e) ? comma + 1 : NULL;
 }
@@ -82,14 +84,13 @@ static const char *find_base64_data(const char *url, size_t n, ey_err *e)
 static bool fail_base64(const char *data, size_t length, size_t at, ey_err *e)
 {
     if (at == length)
-        return ey_fail(e, EY_BAD_REQUEST, "the data: URL's base64 is cut off after %zu characters",
-                       at);
+        return ey_fail(e, EY_BAD_REQUEST, "the image's base64 is cut off after %zu characters", at);
     if (data[at] == '-' || data[at] == '_')
         return ey_fail(e, EY_BAD_REQUEST,
-                       "the data: URL's base64 has '%c' at character %zu; use the standard "
+                       "the image's base64 has '%c' at character %zu; use the standard "
                        "alphabet, with + and /",
                        data[at], at);
-    return ey_fail(e, EY_BAD_REQUEST, "the data: URL's base64 is malformed at character %zu", at);
+    return ey_fail(e, EY_BAD_REQUEST, "the image's base64 is malformed at character %zu", at);
 }
 
 static bool decode_media(struct media *out, const char *data, size_t length, ey_err *e)
@@ -108,7 +109,7 @@ bool media_decode_base64(struct media *out, const char *text, size_t n,
     bool ok = media_reserve(out, base64_decode_room(n), policy, e) && decode_media(out, text, n, e);
     if (ok && out->n_bytes > media_max_bytes(policy)) ok = media_fail_too_large(policy, e);
     if (ok && !out->n_bytes)
-        ok = ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the data: URL is empty");
+        ok = ey_fail(e, EY_BAD_IMAGE, "Failed to load image: its base64 data is empty");
     if (ok)
         media_shrink(out);
     else

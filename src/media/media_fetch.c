@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fetches images by http(s), from allowed hosts at public addresses only.
  *
- * libcurl parses the URL once, and the checked parts are the ones that it connects to. Addresses
- * are checked when the socket is created, so a name that resolves differently the second time (DNS
- * rebinding) gains nothing. Redirects return here and are checked like the first URL. Proxies are
- * disabled whatever the environment says: a proxy would resolve names itself, after the check. */
+ * libcurl parses the URL once, and the same parsed URL is checked here and then used to connect.
+ * Addresses are checked when libcurl creates the socket, so a host name that resolves to another
+ * address later (DNS rebinding) does not evade the check. libcurl does not follow redirects: this
+ * file checks each one like the first URL. Proxies are disabled whatever the environment says,
+ * since a proxy would resolve names itself, after the check. */
 #include "media/media_internal.h"
 
 #include <string.h>
@@ -23,9 +24,9 @@ struct media_transfer {
     CURL *curl;
     CURLU *url;
     double deadline; /* in terms of seconds_now() */
-    bool redirected; /* the URL is no longer the client's, so messages omit it */
+    bool redirected; /* messages omit the URL, since it is no longer the client's */
     bool refused;    /* a non-public address was refused */
-    size_t dropped;  /* bytes discarded of a redirect's body */
+    size_t dropped;  /* bytes of a redirect's body that were discarded */
     bool stopped;    /* a callback aborted the transfer and filled stop_error */
     ey_err stop_error;
 };
@@ -96,7 +97,7 @@ static bool check_url(const struct media_transfer *f, ey_err *e)
               !has_part(f, CURLUPART_ZONEID);
     if (!ok || !plain_host(host))
         ok = ey_fail(e, EY_BAD_REQUEST,
-                     "the host of the image's URL is malformed; names are given in ASCII (xn--…)");
+                     "the host of the image's URL is malformed; write its name in ASCII (xn--…)");
     else
         ok = check_host(f, host, e);
     f->lib->curl_free(host);
@@ -122,7 +123,7 @@ static bool set_url(struct media_transfer *f, const char *text, ey_err *e)
     return check_url(f, e);
 }
 
-/* ---- what libcurl calls ---- */
+/* ---- callbacks of libcurl ---- */
 
 static bool address_allowed(const struct media_transfer *f, const struct sockaddr *address)
 {
@@ -130,7 +131,8 @@ static bool address_allowed(const struct media_transfer *f, const struct sockadd
            (f->policy->allow_loopback && address_is_loopback(address));
 }
 
-/* Refuses the whole host if any of its addresses is not public. */
+/* The first address that is not allowed ends the fetch: libcurl gets no socket for the host's other
+ * addresses either. */
 static curl_socket_t open_checked_socket(void *user, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct media_transfer *f = user;
@@ -160,7 +162,7 @@ static long fetch_status(const struct media_transfer *f)
     return status;
 }
 
-/* Appends with doubling capacity; a false Content-Length costs nothing. */
+/* Doubles the capacity as bytes arrive, so that a false Content-Length reserves no memory. */
 static bool append_fetched(struct media_transfer *f, const char *bytes, size_t n, ey_err *e)
 {
     struct media *out = f->out;
@@ -180,8 +182,10 @@ static bool take_fetched(struct media_transfer *f, const char *bytes, size_t n, 
     if (fetch_status(f) == 200) return append_fetched(f, bytes, n, e);
     f->dropped += n;
     return f->dropped <= MAX_REDIRECT_BODY ||
-           ey_fail(e, EY_IO, "Failed to fetch media from URL: HTTP %ld with a long body",
-                   fetch_status(f));
+           ey_fail(e, EY_IO,
+                   "Failed to fetch media from URL: the HTTP %ld response has a body of more than "
+                   "%d bytes",
+                   fetch_status(f), MAX_REDIRECT_BODY);
 }
 
 static size_t on_fetched_body(char *bytes, size_t size, size_t n, void *user)
@@ -197,11 +201,11 @@ static size_t on_fetched_body(char *bytes, size_t size, size_t n, void *user)
 static const char *fetch_problem(CURLcode code)
 {
     switch (code) {
-    case CURLE_COULDNT_RESOLVE_HOST: return "its host is not known";
+    case CURLE_COULDNT_RESOLVE_HOST: return "its host name cannot be resolved";
     case CURLE_COULDNT_CONNECT: return "its host accepts no connection";
     case CURLE_OPERATION_TIMEDOUT: return "it took too long";
     case CURLE_PEER_FAILED_VERIFICATION: return "its host's certificate is not valid";
-    case CURLE_SSL_CONNECT_ERROR: return "its host and the server found no common TLS";
+    case CURLE_SSL_CONNECT_ERROR: return "no TLS connection to its host could be set up";
     case CURLE_SSL_CACERT_BADFILE:
         return "the server has no root certificates; install the package ca-certificates";
     case CURLE_GOT_NOTHING:
@@ -226,7 +230,7 @@ static bool fail_fetch(const struct media_transfer *f, CURLcode code, ey_err *e)
     if (f->refused)
         return ey_fail(e, EY_BAD_REQUEST,
                        "Failed to fetch media from URL: its host is not at a public address; "
-                       "loopback, private and link-local ones are never connected to");
+                       "the server never connects to loopback, private or link-local addresses");
     if (code == CURLE_FILESIZE_EXCEEDED) return media_fail_too_large(f->policy, e);
     if (code == CURLE_HTTP_RETURNED_ERROR) return fail_fetch_status(fetch_status(f), e);
     if (problem) return ey_fail(e, EY_IO, "Failed to fetch media from URL: %s", problem);
@@ -235,7 +239,7 @@ static bool fail_fetch(const struct media_transfer *f, CURLcode code, ey_err *e)
                    (int)code);
 }
 
-/* At least 1, because 0 means no limit to libcurl. */
+/* Returns at least 1, because libcurl takes 0 for no limit. */
 static long milliseconds_left(const struct media_transfer *f)
 {
     double left = (f->deadline - seconds_now()) * 1000;
@@ -249,7 +253,7 @@ static bool perform_fetch(struct media_transfer *f, ey_err *e)
     return code == CURLE_OK || fail_fetch(f, code, e);
 }
 
-/* Returns a finished transfer's redirect target, or NULL if it was the last. */
+/* Returns the URL to which the finished transfer redirects, or NULL if it does not redirect. */
 static const char *redirect_of(const struct media_transfer *f)
 {
     char *url = NULL;
@@ -263,7 +267,7 @@ static bool check_result(const struct media_transfer *f, ey_err *e)
 {
     if (fetch_status(f) != 200) return fail_fetch_status(fetch_status(f), e);
     return f->out->n_bytes > 0 ||
-           ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the URL gives an empty file");
+           ey_fail(e, EY_BAD_IMAGE, "Failed to load image: the URL returned an empty file");
 }
 
 static bool fetch_with_redirects(struct media_transfer *f, ey_err *e)
@@ -281,7 +285,7 @@ static bool fetch_with_redirects(struct media_transfer *f, ey_err *e)
     }
 }
 
-/* ---- from opening to closing ---- */
+/* ---- setting up and closing ---- */
 
 static bool set_fetch_options(const struct media_transfer *f, ey_err *e)
 {
@@ -302,7 +306,7 @@ static bool set_fetch_options(const struct media_transfer *f, ey_err *e)
               lib->curl_easy_setopt(f->curl, CURLOPT_MAXFILESIZE_LARGE,
                                     (curl_off_t)media_max_bytes(f->policy)) == CURLE_OK &&
               lib->curl_easy_setopt(f->curl, CURLOPT_CONNECTTIMEOUT, connect) == CURLE_OK;
-    return ok || ey_fail(e, EY_INTERNAL, "libcurl refuses an option that fetching images needs");
+    return ok || ey_fail(e, EY_INTERNAL, "libcurl rejected an option that fetching images needs");
 }
 
 static bool open_fetch_url(struct media_transfer *f, ey_err *e)
@@ -313,7 +317,7 @@ static bool open_fetch_url(struct media_transfer *f, ey_err *e)
     return f->url || ey_fail_memory(e, "a URL", 0);
 }
 
-/* Copies the URL and NUL-terminates it; rejects longer ones. */
+/* Copies the URL to out[EY_MAX_URL_BYTES + 1] with a NUL. Fails if the URL does not fit. */
 static bool copy_url(char *out, const char *url, size_t n, ey_err *e)
 {
     if (n > EY_MAX_URL_BYTES)
@@ -339,10 +343,10 @@ bool media_fetch(struct media *out, const char *url, size_t n, const struct medi
     char text[EY_MAX_URL_BYTES + 1];
     struct media_transfer f = {.policy = policy, .out = out};
     if (!policy->n_domains && !policy->any_domain)
-        return ey_fail(
-            e, EY_BAD_REQUEST,
-            "images are not fetched from http(s) URLs here; send a data:image/…;base64,… URL, or "
-            "start the server with --allowed-media-domains");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "this server does not fetch images from http(s) URLs; send a "
+                       "data:image/…;base64,… URL, "
+                       "or start the server with --allowed-media-domains");
     f.deadline = seconds_now() +
                  (policy->total_seconds > 0 ? policy->total_seconds : MEDIA_TOTAL_SECONDS);
     bool ok = copy_url(text, url, n, e) && open_fetch_url(&f, e) && set_url(&f, text, e);

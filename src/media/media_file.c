@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads file: images below one directory. The kernel resolves the path and refuses to leave the
- * directory, so links and ".." need not be interpreted here, nor can they be swapped between check
- * and open. */
+/* Reads images of file: URLs below one directory. The kernel resolves the path and refuses to leave
+ * the directory, so this file does not interpret links or "..", and nobody can replace a link
+ * between a check and the opening. */
 #include "media/media_internal.h"
 
 #include <errno.h>
@@ -32,14 +32,14 @@ static bool decode_path(char *out, const char *path, size_t n, ey_err *e)
     for (size_t i = 0; i < n; i++) {
         char c = path[i];
         if (c == '?' || c == '#')
-            return ey_fail(
-                e, EY_BAD_REQUEST,
-                "a file:// URL ends with its path; in a file's name write ? as %%3F and # as %%23");
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "a file:// URL has no query or fragment; write ? in its path as %%3F "
+                           "and # as %%23");
         if (c == '%') {
             if (!decode_hex(path + i + 1, n - i - 1, &c))
-                return ey_fail(
-                    e, EY_BAD_REQUEST,
-                    "the file:// URL has a %% without two hexadecimal digits; write it as %%25");
+                return ey_fail(e, EY_BAD_REQUEST,
+                               "the file:// URL has a %% without two hexadecimal digits; write %% "
+                               "itself as %%25");
             i += 2;
         }
         if (!c) return ey_fail(e, EY_BAD_REQUEST, "the file:// URL has a NUL byte in it");
@@ -68,7 +68,7 @@ bool media_file_path(char *out, const char *url, size_t n, ey_err *e)
     }
     if (!n || url[0] != '/')
         return ey_fail(e, EY_BAD_REQUEST,
-                       "a file:// URL names a file of the server by its whole path: "
+                       "a file:// URL needs the absolute path of a file on the server, such as "
                        "file:///path/to/image.png");
     return decode_path(out, url, n, e);
 }
@@ -120,17 +120,16 @@ static int open_by_walking(int dir, const char *path)
 int media_open_below(int dir, const char *path, bool walk)
 {
     int fd = walk ? -1 : open_by_kernel(dir, path);
-    if (walk || (fd < 0 && (errno == ENOSYS || errno == EPERM)))
-        return open_by_walking(
-            dir, path); /* EPERM: from a seccomp sandbox that does not know the call */
+    /* A seccomp filter that does not know openat2 makes it fail with EPERM. */
+    if (walk || (fd < 0 && (errno == ENOSYS || errno == EPERM))) return open_by_walking(dir, path);
     return fd;
 }
 
 static bool fail_outside(ey_err *e)
 {
     return ey_fail(e, EY_BAD_REQUEST,
-                   "the file of the file:// URL is not below the directory that the server was "
-                   "given with --allowed-local-media-path");
+                   "the path of the file:// URL is not below the directory of "
+                   "--allowed-local-media-path");
 }
 
 static bool fail_open(int problem, ey_err *e)
@@ -140,12 +139,13 @@ static bool fail_open(int problem, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "there is no file at the path of the file:// URL");
     if (problem == ENAMETOOLONG)
         return ey_fail(e, EY_BAD_REQUEST, "a name in the path of the file:// URL is too long");
-    return ey_fail(e, EY_IO, "the file of the file:// URL cannot be opened: %s", strerror(problem));
+    return ey_fail(e, EY_IO, "the file at the path of the file:// URL cannot be opened: %s",
+                   strerror(problem));
 }
 
 /* ---- below the directory ---- */
 
-/* Returns the path after "dir/", or NULL if it has another beginning. */
+/* Returns the part of `path` after "dir/", or NULL if `path` does not begin with it. */
 static const char *rest_below(const char *path, const char *dir)
 {
     size_t n = strlen(dir);
@@ -155,7 +155,8 @@ static const char *rest_below(const char *path, const char *dir)
     return path + n + strspn(path + n, "/");
 }
 
-/* Accepts the directory as the server was given it, or its real path. */
+/* Like rest_below(), but the path may begin with the name of the directory or with its real path.
+ */
 static const char *path_below(const char *path, const char *dir)
 {
     const char *rest = rest_below(path, dir);
@@ -182,7 +183,7 @@ static int open_image_file(const char *path, const char *dir_name, ey_err *e)
 
 /* ---- reading ---- */
 
-/* Reads up to the size at opening; less if the file was truncated since. */
+/* Reads `size` bytes, or fewer if the file was truncated after fstat() reported that size. */
 static bool read_whole(struct media *out, int fd, size_t size, ey_err *e)
 {
     char *bytes = out->bytes;
@@ -190,7 +191,7 @@ static bool read_whole(struct media *out, int fd, size_t size, ey_err *e)
         ssize_t got = read(fd, bytes + out->n_bytes, size - out->n_bytes);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return ey_fail(e, EY_IO, "the file of the file:// URL cannot be read: %s",
+            return ey_fail(e, EY_IO, "the file at the path of the file:// URL cannot be read: %s",
                            strerror(errno));
         if (got == 0) break;
         out->n_bytes += (size_t)got;

@@ -7,13 +7,13 @@
 
 #include "media/media.h"
 
-/* Grows out->bytes to `capacity` bytes, after taking them from the budget. Waits some seconds for
- * the budget. */
+/* Grows out->bytes to `capacity` bytes. Takes the added bytes from the budget first, and waits some
+ * seconds if the budget is full. */
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy,
                    ey_err *e);
-/* Takes n bytes from the budget for what is to become the bytes of an empty *out. */
+/* Takes n bytes from the budget for an empty *out, whose bytes the caller allocates afterwards. */
 bool media_hold(struct media *out, size_t n, const struct media_policy *policy, ey_err *e);
-/* Gives back what is above out->n_bytes. */
+/* Shrinks the memory and its share of the budget to out->n_bytes. */
 void media_shrink(struct media *out);
 bool media_fail_too_large(const struct media_policy *policy, ey_err *e);
 size_t media_max_bytes(const struct media_policy *policy);
@@ -31,11 +31,12 @@ bool media_read_file(struct media *out, const char *url, size_t n,
 /* Writes the percent-decoded path of a file: URL to out[EY_MAX_PATH]. */
 bool media_file_path(char *out, const char *url, size_t n, ey_err *e);
 /* Opens `path` below the directory `dir`. Returns -1 with errno; EXDEV if a link or ".." would
- * leave `dir`. `walk`: use the fallback for kernels without openat2, which follows no links. */
+ * leave `dir`. `walk` selects the fallback for kernels without openat2, which never follows a link.
+ */
 int media_open_below(int dir, const char *path, bool walk);
 
-/* Whether the address is on the public internet, and not on this machine, its network or its cloud
- * provider's internal services. */
+/* Whether the address belongs to the public internet. Addresses of this machine, of private
+ * networks and of cloud providers' internal services do not. */
 bool address_is_public(const struct sockaddr *address);
 bool address_is_loopback(const struct sockaddr *address);
 

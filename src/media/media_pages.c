@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Draws pages within the time limit and the memory budget. */
 #include "media/media_pages.h"
 
 #include "base/clock.h"
 #include "document/document.h"
 #include "media/media_internal.h"
 
-/* Who waits, and until when. */
+/* The drawing of one document: the caller's limits, and what is used up so far. */
 struct drawing {
     const struct media_policy *policy;
     struct paged_document document;
     struct document_wait wait;
     double until;
     bool late;
-    uint64_t own; /* of the budget: what the request held before, and the pages so far */
+    uint64_t own; /* bytes of the budget that the request holds, with the pages drawn so far */
 };
 
 static bool drawing_ends(void *user)
@@ -22,12 +23,12 @@ static bool drawing_ends(void *user)
     return drawing->late || media_client_gone(drawing->policy);
 }
 
-/* The time is up: nobody has left. */
+/* Replaces the error "cancelled" where the time limit, and not the client, ended the drawing. */
 static bool fail_if_late(const struct drawing *drawing, ey_err *e)
 {
     if (e->code != EY_CANCELLED || !drawing->late) return false;
     return ey_fail(e, EY_BAD_IMAGE,
-                   "the document's pages take longer than %d s to draw; send fewer of them",
+                   "drawing the document's pages takes longer than %d s; send fewer pages",
                    MEDIA_PAGES_SECONDS);
 }
 
@@ -72,8 +73,8 @@ static bool check_page_count(const struct paged_document *document, size_t most,
 {
     if ((size_t)document->n_pages <= most) return true;
     return ey_fail(e, EY_TOO_LONG,
-                   "the document has %d pages, and %zu more image%s may be in this request; send "
-                   "only the pages that matter",
+                   "the document has %d pages, but this request may have only %zu more image%s; "
+                   "send only the pages that you need",
                    document->n_pages, most, most == 1 ? "" : "s");
 }
 

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A PDF or a TIFF of several pages that a client sent → an image file for each page. */
+/* Turns a PDF, or a TIFF with several pages, into one image file per page. */
 #ifndef EY_MEDIA_MEDIA_PAGES_H
 #define EY_MEDIA_MEDIA_PAGES_H
 
 #include "media/media.h"
 
-/* Dots an inch of a drawn page, and how long all that is drawn for one call may take. */
+/* The resolution of a drawn page in dots per inch, and the time limit of one call. */
 enum { MEDIA_PAGE_DPI = 150, MEDIA_PAGES_SECONDS = 60 };
 
-/* False: an image, or what is neither. */
+/* Whether the file is a document as above, and not a single image or anything else. */
 bool media_has_pages(const struct media *file);
-/* Draws all pages of a file that has some: pages[*n], at most `most`, each to be freed also after
- * an error. Drawing holds memory of the budget until a page is done, and a page holds its own.
- * Errors: EY_TOO_LONG  it has more pages
+/* Draws all pages of a document into pages[0..*n). The caller frees these pages, also after an
+ * error. The memory that drawing needs counts against the budget until the page is drawn; then only
+ * the page's file does.
+ * Errors:
+ *   EY_TOO_LONG   the document has more than `most` pages
  *   EY_BAD_IMAGE  it is damaged, needs a password, takes too long, or does not fit the budget
- *   EY_IO         this machine has no programs for PDF
- *   EY_BUSY, EY_CANCELLED  as media_get */
+ *   EY_IO         the programs that draw PDF are not installed
+ *   EY_BUSY, EY_CANCELLED  as in media_get() */
 bool media_draw_pages(struct media *pages, size_t most, size_t *n, const struct media *file,
                       const struct media_policy *policy, ey_err *e);
-/* Draws one page, from 1, and says how many there are. */
+/* Draws one page, counted from 1, and sets *n_pages to the number of pages. */
 bool media_draw_page(struct media *out, int page, int *n_pages, const struct media *file,
                      const struct media_policy *policy, ey_err *e);
 

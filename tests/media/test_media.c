@@ -97,7 +97,7 @@ static void bad_data_urls(void **state)
         {"data:base64,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:image/png;\fbase64,AAEC", EY_BAD_REQUEST, "not base64"}, /* blanks alone there */
         {"data:image/png;base 64,AAEC", EY_BAD_REQUEST, "not base64"},
-        {"data :image/png;base64,AAEC", EY_BAD_REQUEST, "is given as a data:"},
+        {"data :image/png;base64,AAEC", EY_BAD_REQUEST, "must be a data:"},
         {"data: text/plain ;base64,AAEC", EY_BAD_REQUEST, "of type \"text/plain\""},
         {"data:image/svg+xml;utf8,<svg/>", EY_BAD_REQUEST, "not base64"},
         {"data:text/plain;base64,AAEC", EY_BAD_REQUEST, "of type \"text/plain\""},
@@ -168,25 +168,27 @@ static void other_urls(void **state)
     static const struct media_policy none = {0};
     static const char *const domains[] = {"example.com"};
     static const struct media_policy all = {.domains = domains, .n_domains = 1, .local_path = "/"};
+    static const struct media_policy any = {.any_domain = true};
     static const struct {
         const char *url, *part;
     } rows[] = {
         {"", "is empty"},
-        {"/etc/passwd", "not as \"/etc/passwd\""},
+        {"/etc/passwd", "not \"/etc/passwd\""},
         {"photo.jpg", "data:image/"},
-        {"ftp://example.com/a.png", "not as \"ftp:"},
-        {"gopher://example.com/", "not as \"gopher:"},
-        {"httpx://example.com/", "not as \"httpx:"},
-        {"http:/example.com/", "not as \"http:/e"},
-        {"javascript:alert(1)", "not as"},
+        {"ftp://example.com/a.png", "not \"ftp:"},
+        {"gopher://example.com/", "not \"gopher:"},
+        {"httpx://example.com/", "not \"httpx:"},
+        {"http:/example.com/", "not \"http:/e"},
+        {"javascript:alert(1)", "not \"javascript:"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         expect_failure(rows[i].url, strlen(rows[i].url), &none, EY_BAD_REQUEST, rows[i].part);
         expect_failure(rows[i].url, strlen(rows[i].url), &all, EY_BAD_REQUEST, rows[i].part);
     }
     expect_failure("ftp:", 4, &all, EY_BAD_REQUEST,
-                   "URL, an http(s) URL of an allowed host, a file:// URL, not as");
-    expect_failure("ftp:", 4, &none, EY_BAD_REQUEST, "URL, not as");
+                   "URL or an http(s) URL of an allowed host or a file:// URL, not \"");
+    expect_failure("ftp:", 4, &any, EY_BAD_REQUEST, "URL or an http(s) URL, not \"");
+    expect_failure("ftp:", 4, &none, EY_BAD_REQUEST, "URL, not \"");
     expect_failure("http://example.com/", 19, &none, EY_BAD_REQUEST, "--allowed-media-domains");
     expect_failure("file:///etc/passwd", 18, &none, EY_BAD_REQUEST, "--allowed-local-media-path");
     expect_failure("http://example.com/\0.png", 24, &all, EY_BAD_REQUEST, "NUL");
@@ -362,13 +364,13 @@ static void file_paths(void **state)
         {"file:///a%20b%3F%23%25", "/a b?#%", NULL},
         {"file:///%c3%A4", "/\xc3\xa4", NULL},
         {"file:///a/../b", "/a/../b", NULL},
-        {"file:", NULL, "whole path"},
-        {"file:a.png", NULL, "whole path"},
-        {"file://", NULL, "whole path"},
-        {"file://localhost", NULL, "whole path"},
-        {"file://localhostess/a", NULL, "whole path"},
-        {"file://evil.org/a", NULL, "whole path"},
-        {"file://127.0.0.1/a", NULL, "whole path"},
+        {"file:", NULL, "absolute path"},
+        {"file:a.png", NULL, "absolute path"},
+        {"file://", NULL, "absolute path"},
+        {"file://localhost", NULL, "absolute path"},
+        {"file://localhostess/a", NULL, "absolute path"},
+        {"file://evil.org/a", NULL, "absolute path"},
+        {"file://127.0.0.1/a", NULL, "absolute path"},
         {"file:///a?b", NULL, "%3F"},
         {"file:///a#b", NULL, "%23"},
         {"file:///a%", NULL, "two hexadecimal digits"},
@@ -569,7 +571,7 @@ static void budget_is_taken_and_given(void **state)
     assert_int_equal(ey_budget_used(budget), 0);
     char url[200] = "data:;base64,";
     memset(url + 13, 'A', 160);
-    expect_failure(url, 173, &policy, EY_BAD_IMAGE, "memory for requests, 100 bytes");
+    expect_failure(url, 173, &policy, EY_BAD_IMAGE, "memory for requests (100 bytes");
     assert_int_equal(ey_budget_used(budget), 0);
     ey_budget_free(&budget);
 }

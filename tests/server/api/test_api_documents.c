@@ -139,12 +139,12 @@ static void what_is_refused(void **state)
         const char *form, *path, *message;
     } cases[] = {
         {CHAT(FILE_PART("") ", " FILE_PART("") ", " FILE_PART("")), tiff,
-         "the document has 2 pages, and 1 more image may be in this request"},
+         "the document has 2 pages, but this request may have only 1 more image"},
         {CHAT("{\"type\": \"file\"}"), tiff, "messages[0].content[0].file is missing"},
         {CHAT("{\"type\": \"file\", \"file\": {}}"), tiff, "file.file_data is missing"},
         {CHAT("{\"type\": \"file\", \"file\": {\"file_id\": \"a\"}}"), tiff, "send file_data"},
         {CHAT("{\"type\": \"file\", \"file\": {\"file_data\": \"data:text/plain;base64,YQ==\"}}"),
-         tiff, "not an image's"},
+         tiff, "not an image type"},
     };
     struct media_policy media = {.budget = ey_budget_create(256 << 20)};
     struct api_limits l = limits(&media);
