@@ -5,10 +5,10 @@
 
 #include <stdbool.h>
 
-/* Whether the kernel supports Landlock and has it enabled. */
+/* Returns whether the kernel supports Landlock and has it enabled. */
 bool landlock_available(void);
-/* From now on forbids all writes, and reading or executing anything but the paths of this
- * NULL-terminated list and what lies below them. Missing paths are skipped. Needs
+/* From now on, forbids writing any file, and reading or executing files outside `paths`. The list
+ * ends with NULL; a folder stands for all files below it, and a missing path is skipped. Needs
  * PR_SET_NO_NEW_PRIVS. */
 bool landlock_read_only(const char *const *paths);
 

@@ -19,8 +19,8 @@
 
 enum {
     CHECK_GONE_MS = 50,
-    CHILD_WAIT_SECONDS = 20, /* until a child is free */
-    END_SECONDS = 5,         /* for a worker to exit after its reply */
+    CHILD_WAIT_SECONDS = 20, /* the longest wait for a free child */
+    END_SECONDS = 5,         /* within which a worker exits after its reply */
     MIB = 1 << 20
 };
 
@@ -33,14 +33,14 @@ struct sandbox_job {
     int input, output; /* descriptors, or -1 */
     int reply;         /* our end of the worker's socket */
     double deadline;
-    bool child_idle; /* it has finished the job */
+    bool child_idle; /* the child has reported the end of the worker */
 };
 
 /* ---- waiting ---- */
 
 static bool fail_job_time(const struct sandbox_job *job, ey_err *e)
 {
-    return ey_fail(e, EY_BAD_IMAGE, "decoding it takes more than the %.0f s that are allowed",
+    return ey_fail(e, EY_BAD_IMAGE, "decoding it takes longer than the %.0f s that are allowed",
                    job->limits->seconds);
 }
 
@@ -59,7 +59,7 @@ static bool wait_readable(const struct sandbox_job *job, int fd, double deadline
     }
 }
 
-/* Receives the worker's only message. Fails if it died without sending one. */
+/* Receives the worker's only message. Fails if the worker died without sending it. */
 static bool receive_reply(struct reply_message *out, int fd)
 {
     uint8_t bytes[REPLY_MESSAGE_BYTES];
@@ -71,23 +71,24 @@ static bool receive_reply(struct reply_message *out, int fd)
 
 static bool fail_job_memory(const struct sandbox_job *job, ey_err *e)
 {
-    return ey_fail(e, EY_BAD_IMAGE,
-                   "decoding it takes more than the %llu MiB that its header asks for",
+    return ey_fail(e, EY_BAD_IMAGE, "decoding it takes more than the %llu MiB that are allowed",
                    (unsigned long long)(job->message.memory / MIB));
 }
 
 static bool fail_job_killed(const struct sandbox_job *job, int status, ey_err *e)
 {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (job->child->killed) return ey_fail(e, EY_CANCELLED, "decoders are being stopped");
-    /* C++ and glibc abort when an allocation fails */
+    if (job->child->killed) return ey_fail(e, EY_CANCELLED, "all decoders were stopped");
+    /* the C++ runtime and glibc call abort() when an allocation fails */
     if (signal == SIGABRT) return fail_job_memory(job, e);
     if (signal == SIGXCPU) return fail_job_time(job, e);
-    if (signal == SIGXFSZ) return ey_fail(e, EY_BAD_IMAGE, "it decodes to more than is allowed");
+    if (signal == SIGXFSZ)
+        return ey_fail(e, EY_BAD_IMAGE, "it decodes to more data than is allowed");
     if (signal == SIGSYS)
         return ey_fail(e, EY_BAD_IMAGE, "the decoder made a forbidden system call and was killed");
     if (signal) return ey_fail(e, EY_BAD_IMAGE, "the decoder crashed on it (signal %d)", signal);
-    return ey_fail(e, EY_BAD_IMAGE, "the decoder ended without a word (status %d)", status);
+    return ey_fail(e, EY_BAD_IMAGE, "the decoder exited with status %d and without a reply",
+                   WEXITSTATUS(status));
 }
 
 static bool fail_job_reply(const struct sandbox_job *job, const struct reply_message *reply,
@@ -103,10 +104,10 @@ static bool fail_job_reply(const struct sandbox_job *job, const struct reply_mes
     case REPLY_NO_DECODER: return ey_fail(e, EY_BAD_IMAGE, "%s", reply->text);
     case REPLY_NO_MEMORY: return fail_job_memory(job, e);
     case REPLY_OUTPUT_TOO_LONG:
-        return ey_fail(e, EY_BAD_IMAGE, "it decodes to more than its header says");
+        return ey_fail(e, EY_BAD_IMAGE, "it decodes to more data than its header announces");
     case REPLY_NOT_CONFINED:
         return ey_fail(e, EY_IO, "this system cannot confine a decoder (%s)", reply->text);
-    default: return ey_fail(e, EY_BAD_IMAGE, "the decoder answered with nonsense");
+    default: return ey_fail(e, EY_BAD_IMAGE, "the decoder sent an invalid reply");
     }
 }
 
@@ -125,7 +126,8 @@ static bool send_job(struct sandbox_job *job, ey_err *e)
     uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return ey_fail(e, EY_NO_MEMORY, "no socket for a decoder: %s", strerror(errno));
+        return ey_fail(e, EY_NO_MEMORY, "a socket for the decoder cannot be created: %s",
+                       strerror(errno));
     const int fds[JOB_DESCRIPTORS] = {job->input, job->output, ends[1]};
     job_message_write(bytes, &job->message);
     memcpy(bytes + JOB_MESSAGE_BYTES, job->arguments, job->n_arguments);
@@ -133,11 +135,11 @@ static bool send_job(struct sandbox_job *job, ey_err *e)
                             JOB_DESCRIPTORS);
     job->reply = ends[0];
     close(ends[1]);
-    return sent || ey_fail(e, EY_BUSY, "a decoder has died; try again");
+    return sent || ey_fail(e, EY_BUSY, "the decoder process died; try again");
 }
 
-/* Waits for the child's report that the worker has exited, and its status. A worker that has not
- * replied has died or has become a program, which may run until the deadline. */
+/* Waits until the child reports the worker's exit, and stores its wait() status. A worker that did
+ * not reply has died or has executed a program, which may run until the deadline. */
 static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err *e)
 {
     struct reply_message end;
@@ -145,13 +147,13 @@ static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err
     if (!wait_readable(job, job->child->socket, deadline, e)) return false;
     if (!receive_reply(&end, job->child->socket) || end.status != REPLY_ENDED)
         return ey_fail(e, job->child->killed ? EY_CANCELLED : EY_BUSY,
-                       "a decoder has died; try again");
+                       "the decoder process died; try again");
     job->child_idle = true;
     *status = (int)end.value;
     return true;
 }
 
-/* Runs the job to its end. If the worker replied, sets *replied and *reply, otherwise *status. */
+/* Runs the job to its end. Sets *replied, *status and, if the worker replied, *reply. */
 static bool run_job(struct sandbox_job *job, const void *input, size_t n,
                     struct reply_message *reply, bool *replied, int *status, ey_err *e)
 {
@@ -180,7 +182,7 @@ static struct sandbox_job job_for(enum job_kind kind, size_t n, const struct san
                     .input = n,
                     .output = limits->output,
                     .memory = limits->memory,
-                    /* CPU time of all threads; the deadline is the real limit */
+                    /* counts all threads; the deadline normally ends the job before */
                     .cpu_seconds = (uint32_t)(limits->seconds * 4) + 1},
         .input = -1,
         .output = -1,
@@ -193,7 +195,7 @@ static bool open_bitmap(struct sandbox_image *out, int fd, uint64_t max, ey_err 
 {
     struct bitmap_header header;
     if (!sealed_memory_map(&out->map, &out->map_size, fd, max))
-        return ey_fail(e, EY_BAD_IMAGE, "the decoder gave no sealed output");
+        return ey_fail(e, EY_BAD_IMAGE, "the decoder's output is empty, too large or not sealed");
     if (!bitmap_header_read(&header, out->map, out->map_size)) {
         sandbox_image_close(out);
         return ey_fail(e, EY_BAD_IMAGE, "the decoder's output is not a bitmap");
@@ -246,9 +248,9 @@ static bool set_arguments(struct sandbox_job *job, const char *const *argv, ey_e
 static bool open_output(struct sandbox_output *out, int fd, uint64_t max, ey_err *e)
 {
     void *map;
-    if (lseek(fd, 0, SEEK_END) == 0) return true; /* it wrote nothing */
+    if (lseek(fd, 0, SEEK_END) == 0) return true; /* the program wrote nothing */
     if (!sealed_memory_seal(fd) || !sealed_memory_map(&map, &out->n, fd, max))
-        return ey_fail(e, EY_BAD_IMAGE, "its output cannot be sealed, or is too long");
+        return ey_fail(e, EY_BAD_IMAGE, "the program's output is too large or cannot be sealed");
     out->bytes = map;
     return true;
 }
@@ -263,8 +265,8 @@ bool sandbox_run_program(struct sandbox_output *out, const char *const *argv, co
     *out = (struct sandbox_output){0};
     if (!landlock_available())
         return ey_fail(e, EY_IO,
-                       "%s is not run: this kernel has no Landlock (Linux 5.13, with "
-                       "landlock among the modules of lsm=), which keeps it from files",
+                       "%s runs only with Landlock, which restricts its access to files: it "
+                       "needs Linux 5.13 or later with landlock in the boot parameter lsm=",
                        argv[0]);
     bool ok = set_arguments(&job, argv, e) && run_job(&job, input, n, &reply, &replied, &status, e);
     if (ok && replied) ok = fail_job_reply(&job, &reply, e);

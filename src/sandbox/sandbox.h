@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes untrusted bytes in another process that has no files, no network and bounded memory and
- * time.
+/* Decodes untrusted bytes in a separate process that cannot open files or reach the network, and
+ * whose memory and time are limited.
  *
- * The first job starts a few children (the program eyelet-decode), from a thread that lives as long
- * as the process. A child forks a worker for each job, so that no job sees another's memory.
+ * The first job creates a thread that starts a few children (the program eyelet-decode) and never
+ * exits. A child forks a worker for each job, so that no job sees another's memory.
  * Thread-safe. */
 #ifndef EY_SANDBOX_H
 #define EY_SANDBOX_H
@@ -12,10 +12,10 @@
 
 /* Limits of a job, and a callback that tells whether its client has hung up. */
 struct sandbox_limits {
-    uint64_t memory;          /* bytes, besides its input and output */
+    uint64_t memory;          /* bytes, in addition to input and output */
     uint64_t output;          /* bytes */
-    double seconds;           /* until it is killed */
-    bool (*gone)(void *user); /* called every 50 ms; true kills the job. NULL: never */
+    double seconds;           /* the job is killed after this time */
+    bool (*gone)(void *user); /* called every 50 ms if not NULL; true kills the job */
     void *user;
 };
 
@@ -25,10 +25,10 @@ enum sandbox_decoder {
     SANDBOX_AVIF = 2,
     SANDBOX_WEBP_RGB = 4,
     SANDBOX_WEBP_RGBA = 5,
-    SANDBOX_TIFF = 6 /* four channels, colors multiplied by alpha, not turned */
+    SANDBOX_TIFF = 6 /* RGBA, premultiplied; the file's orientation is not applied */
 };
 
-/* A decoded image in sealed memory, which cannot change any more. */
+/* A decoded image in sealed memory, which no process can modify. */
 struct sandbox_image {
     const uint8_t *pixels; /* [height, width, channels] */
     int width, height, channels;
@@ -37,10 +37,10 @@ struct sandbox_image {
 };
 
 /* Decodes n bytes of input to an image. Error messages do not name the input:
- *   EY_BAD_IMAGE  the decoder rejects it or crashed on it
- *   EY_NO_MEMORY  the machine has no memory or no process left for it
+ *   EY_BAD_IMAGE  the decoder rejected the input, crashed, or exceeded a limit
+ *   EY_NO_MEMORY  memory or descriptors for the job are missing
  *   EY_BUSY       no child became free in time
- *   EY_CANCELLED  gone() returned true
+ *   EY_CANCELLED  gone() returned true, or sandbox_kill_all was called
  *   EY_IO         eyelet-decode is missing or cannot confine itself on this system */
 bool sandbox_decode(struct sandbox_image *out, enum sandbox_decoder decoder, const void *input,
                     size_t n, const struct sandbox_limits *limits, ey_err *e);
@@ -53,15 +53,16 @@ struct sandbox_output {
 };
 
 /* Runs an installed program without network access, with `input` as its standard input. Landlock
- * lets it read /usr, /lib, /etc/fonts and the like, and write no file; without Landlock in the
- * kernel it is not run. argv is NULL-terminated and argv[0] a path. Fails with EY_BAD_IMAGE if the
- * program fails. */
+ * restricts it to reading system folders such as /usr, /lib and /etc/fonts. argv ends with NULL,
+ * and argv[0] is the program's path. Fails with EY_IO if the kernel has no Landlock, and with
+ * EY_BAD_IMAGE if the program fails. */
 bool sandbox_run_program(struct sandbox_output *out, const char *const *argv, const void *input,
                          size_t n, const struct sandbox_limits *limits, ey_err *e);
 void sandbox_output_close(struct sandbox_output *output);
 
-/* Sets the path of eyelet-decode, for programs that are not installed beside it (tests). NULL
- * searches beside the running program and in ../libexec/eyelet. Call it before the first job. */
+/* Sets the path of eyelet-decode, for programs that are not installed beside it (tests). With
+ * NULL, it is searched for beside the running program and in ../libexec/eyelet. Call it before the
+ * first job. */
 void sandbox_set_helper(const char *path);
 
 /* Kills all children; running jobs fail. The next job starts new children. */

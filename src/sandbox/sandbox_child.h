@@ -16,7 +16,8 @@ struct sandbox_child {
 
 /* ---- sandbox_spawn.c ---- */
 
-/* Starts a child and waits a few seconds until it is ready. It dies with the calling thread. */
+/* Starts a child and waits a few seconds until it is ready. The kernel kills it when the calling
+ * thread exits. */
 struct sandbox_child *sandbox_child_start(ey_err *e);
 /* Kills the child and its worker if they are still alive, and frees it. */
 void sandbox_child_end(struct sandbox_child *child);
@@ -27,7 +28,7 @@ void sandbox_child_end(struct sandbox_child *child);
  * there is none by then. */
 struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, double deadline,
                                         ey_err *e);
-/* Returns a child. Unless it is `idle`, ready for the next job, it is killed. */
+/* Gives a borrowed child back. It is killed unless `idle`: ready for the next job. */
 void pool_return_child(struct sandbox_child *child, bool idle);
 
 #endif

@@ -67,7 +67,7 @@ static bool job_is_sound(const struct job_message *job)
            job->n_arguments <= MAX_PROGRAM_ARGUMENTS && program == (job->n_arguments > 0);
 }
 
-/* Reads the n strings behind the header. Fails if anything follows them. */
+/* Reads the n strings after the header. Fails if anything follows them. */
 static bool read_program_arguments(const char *argument[MAX_PROGRAM_ARGUMENTS + 1], uint32_t n,
                                    const char *from, size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between the server and its children: fixed-size little-endian headers. Each side treats
- * the other's as hostile: a reader fills *out only if every field is valid. */
+/* Messages between the server and its children: fixed-size little-endian headers. Neither side
+ * trusts the other: a reader fills *out only if every field is valid. */
 #ifndef EY_SANDBOX_MESSAGE_H
 #define EY_SANDBOX_MESSAGE_H
 
@@ -30,10 +30,11 @@ enum job_kind {
 
 struct job_message {
     enum job_kind kind;
-    uint64_t input, output,
-        memory; /* bytes: of the input, at most of the output, at most of other memory */
+    uint64_t input;  /* size in bytes */
+    uint64_t output; /* largest size in bytes */
+    uint64_t memory; /* largest size of all other memory, in bytes */
     uint32_t cpu_seconds;
-    uint32_t n_arguments; /* for a program: NUL-terminated strings behind the header */
+    uint32_t n_arguments; /* of a program: NUL-terminated strings after the header */
 };
 
 void job_message_write(uint8_t to[JOB_MESSAGE_BYTES], const struct job_message *job);
@@ -46,11 +47,11 @@ enum reply_status {
     REPLY_ENDED,           /* the worker has exited; `value` is its wait() status */
     REPLY_DONE,            /* `value` bytes of output */
     REPLY_DAMAGED,         /* the input is damaged; the text says how */
-    REPLY_UNSUPPORTED,     /* the decoder cannot read such an input */
+    REPLY_UNSUPPORTED,     /* the decoder does not support this kind of input */
     REPLY_NO_DECODER,      /* the decoder's library is missing */
     REPLY_NO_MEMORY,       /* the decoder needs more memory than the job allows */
     REPLY_OUTPUT_TOO_LONG, /* the output exceeds the job's limit */
-    REPLY_NOT_CONFINED,    /* the system refuses a part of the confinement; the text says which */
+    REPLY_NOT_CONFINED,    /* the sandbox cannot be set up; the text says why */
     REPLY_STATUS_END
 };
 
@@ -69,7 +70,7 @@ struct bitmap_header {
 };
 
 void bitmap_header_write(uint8_t to[BITMAP_HEADER_BYTES], const struct bitmap_header *header);
-/* Reads the header of an output of n bytes. Fails unless the pixels fill exactly the rest. */
+/* Reads the header of an output of n bytes. Fails unless exactly its pixels follow. */
 bool bitmap_header_read(struct bitmap_header *out, const uint8_t *from, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of children. One thread starts them all: they must die with the process, and
- * PR_SET_PDEATHSIG fires when the thread that started them exits. */
+/* The pool of children. One thread that never exits starts them all: PR_SET_PDEATHSIG kills a child
+ * when the thread that started it exits, and children should die only with the process. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -14,16 +14,16 @@ enum { FEWEST_CHILDREN = 2, MOST_CHILDREN = 4, CHECK_MS = 50 };
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* monotonic */
-    bool started;           /* the thread */
+    pthread_cond_t changed; /* waits use CLOCK_MONOTONIC */
+    bool started;           /* the starter thread runs */
     struct sandbox_child *idle, *busy;
-    int n_children, most; /* n_children counts those being started, too */
+    int n_children, most; /* n_children includes those that are still starting */
     int n_waiting;        /* jobs that wait for a child */
-    unsigned failures;    /* to start a child; each wakes the waiting jobs */
+    unsigned failures;    /* how many children could not be started */
     ey_err error;         /* of the last failure */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Waits for a change, CHECK_MS at most. The lock is held. */
+/* Waits for a change of the pool, at most CHECK_MS. The caller holds the lock. */
 static void wait_for_pool(void)
 {
     struct timespec until;
@@ -38,7 +38,7 @@ static void wait_for_pool(void)
 
 /* ---- starter thread; holds the lock except while a child starts ---- */
 
-/* Whether to start another child: up to the maximum, one is kept idle for the next job. */
+/* Returns whether to start another child: one is kept idle for the next job, up to the maximum. */
 static bool wants_child(void)
 {
     return pool.n_children < pool.most && !pool.idle;
@@ -66,7 +66,7 @@ static void *keep_children(void *unused)
 {
     (void)unused;
     unsigned failures = pool.failures;
-    thread_set_pace(PACE_PATIENT); /* the children are, then */
+    thread_set_pace(PACE_PATIENT); /* children inherit it */
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         /* after a failure, only a waiting job is a reason to retry */
@@ -90,7 +90,7 @@ static int children_for_machine(void)
     return n < FEWEST_CHILDREN ? FEWEST_CHILDREN : n > MOST_CHILDREN ? MOST_CHILDREN : n;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static bool start_pool_thread(ey_err *e)
 {
     pthread_t thread;
@@ -121,7 +121,7 @@ static struct sandbox_child *take_idle_child(void)
     return child;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static struct sandbox_child *wait_for_child(const struct sandbox_limits *limits, double deadline,
                                             ey_err *e)
 {
@@ -138,7 +138,7 @@ static struct sandbox_child *wait_for_child(const struct sandbox_limits *limits,
             return NULL;
         }
         if (seconds_now() > deadline) {
-            ey_fail(e, EY_BUSY, "all decoders are at work; try again later");
+            ey_fail(e, EY_BUSY, "all decoders are busy; try again later");
             return NULL;
         }
         wait_for_pool();
@@ -156,7 +156,7 @@ struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, dou
         pthread_cond_broadcast(&pool.changed);
         child = wait_for_child(limits, deadline, e ? e : &unused);
         pool.n_waiting--;
-        pthread_cond_broadcast(&pool.changed); /* the thread starts the next child meanwhile */
+        pthread_cond_broadcast(&pool.changed); /* the next child starts during this job */
     }
     pthread_mutex_unlock(&pool.lock);
     return child;
@@ -183,7 +183,7 @@ void pool_return_child(struct sandbox_child *child, bool idle)
     if (idle) return;
     sandbox_child_end(child);
     pthread_mutex_lock(&pool.lock);
-    pool.n_children--; /* decremented last, so that at most `most` are alive */
+    pool.n_children--; /* after the child's death, so that never more than `most` are alive */
     pthread_cond_broadcast(&pool.changed);
     pthread_mutex_unlock(&pool.lock);
 }
@@ -195,7 +195,7 @@ void sandbox_kill_all(void)
     pool.idle = NULL;
     for (struct sandbox_child *child = pool.busy; child; child = child->next) {
         child->killed = true;
-        kill(-child->pid, SIGKILL); /* the job that waits for it notices and ends it */
+        kill(-child->pid, SIGKILL); /* its job sees the socket close, and frees it */
     }
     pthread_mutex_unlock(&pool.lock);
     int n = 0;

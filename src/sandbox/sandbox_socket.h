@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages with file descriptors, over sockets between the server, its children and workers. */
+/* Sends and receives messages with file descriptors over the Unix sockets that connect the server,
+ * its children and their workers. */
 #ifndef EY_SANDBOX_SOCKET_H
 #define EY_SANDBOX_SOCKET_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds eyelet-decode, starts it with nothing but a socket, and ends it. */
+/* Finds eyelet-decode, starts it with one socket as its only open file, and kills it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,15 +27,15 @@ extern char **environ;
 
 /* ---- path ---- */
 
-static char helper_path[EY_MAX_PATH]; /* set by tests; "" to search */
+static char helper_path[EY_MAX_PATH]; /* set by tests; "": it is searched for */
 
 void sandbox_set_helper(const char *path)
 {
     snprintf(helper_path, sizeof(helper_path), "%s", path ? path : "");
 }
 
-/* Looks in the folder of `program` and in ../libexec/eyelet beside it; Debian's library folder lies
- * one level deeper. */
+/* Looks in the folder of `program` and in ../libexec/eyelet, relative to it. Debian's libraries are
+ * one folder deeper, hence ../../libexec/eyelet. */
 static bool helper_near(char *out, const char *program)
 {
     static const char *const places[] = {"", "../libexec/eyelet/", "../../libexec/eyelet/"};
@@ -49,7 +49,7 @@ static bool helper_near(char *out, const char *program)
     return false;
 }
 
-/* Looks near the running program, then near the shared library that this code is in. */
+/* Looks near the running program, then near the shared library that contains this code. */
 static bool find_helper(char *out, ey_err *e)
 {
     char program[EY_MAX_PATH] = "";
@@ -64,14 +64,14 @@ static bool find_helper(char *out, ey_err *e)
             return true;
     }
     return ey_fail(e, EY_IO,
-                   "the program " HELPER_NAME " is missing: it belongs beside eyelet or into "
-                   "../libexec/eyelet; install eyelet again");
+                   "the program " HELPER_NAME " is missing; install eyelet again (the "
+                   "program must be beside eyelet or in ../libexec/eyelet)");
 }
 
 /* ---- start ---- */
 
-/* Whether the helper gets this variable: those of the loader, libheif and sanitizers, and no API
- * keys. */
+/* Returns whether the helper gets this environment variable. It gets only those of the loader,
+ * libheif and sanitizers, because others may hold secrets such as API keys. */
 static bool is_for_helper(const char *variable)
 {
     static const char *const names[] = {
@@ -83,7 +83,7 @@ static bool is_for_helper(const char *variable)
 
 static void helper_environment(char *out[MAX_ENVIRONMENT + 1])
 {
-    /* a worker's memory is fresh: huge pages cut its page faults to a hundredth */
+    /* every worker allocates anew; with huge pages it has a hundredth of the page faults */
     static char huge_pages[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
     size_t n = 0;
     out[n++] = huge_pages;
@@ -105,8 +105,8 @@ static int add_file_actions(posix_spawn_file_actions_t *actions, int socket)
     return status;
 }
 
-/* Resets signals and makes a process group of its own, so that Ctrl-C in the server's terminal does
- * not reach it. */
+/* Resets the helper's signals and gives it its own process group, so that Ctrl-C in the server's
+ * terminal does not reach it. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
     sigset_t none, all;
@@ -138,7 +138,7 @@ static int spawn_helper(pid_t *pid, const char *path, int socket)
     return status;
 }
 
-/* Makes a socket pair whose descriptors do not collide with those that the child gets. */
+/* Makes a socket pair with descriptors above CHILD_SOCKET, which the child's would overwrite. */
 static bool make_socket_pair(int ends[2])
 {
     int low[2];
@@ -162,7 +162,7 @@ static bool child_is_ready(const struct sandbox_child *child, ey_err *e)
     do
         ready = poll(&poll_for, 1, START_MS);
     while (ready < 0 && errno == EINTR);
-    if (ready == 0) return ey_fail(e, EY_IO, HELPER_NAME " does not start within 10 s");
+    if (ready == 0) return ey_fail(e, EY_IO, HELPER_NAME " did not start within 10 s");
     ssize_t n = socket_receive(child->socket, bytes, sizeof(bytes), NULL, 0);
     if (n > 0 && reply_message_read(&reply, bytes, (size_t)n) && reply.status == REPLY_READY)
         return true;
@@ -197,10 +197,10 @@ struct sandbox_child *sandbox_child_start(ey_err *e)
 void sandbox_child_end(struct sandbox_child *child)
 {
     kill(-child->pid, SIGKILL);
-    kill(child->pid, SIGKILL); /* it may not lead its process group yet */
+    kill(child->pid, SIGKILL); /* in case it does not lead its process group yet */
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
-    /* as a container's init process we inherit its worker */
+    /* if this is process 1 of a container, the worker is now our child */
     while (waitpid(-child->pid, NULL, 0) > 0 || errno == EINTR)
         continue;
     close(child->socket);

@@ -15,7 +15,9 @@ enum { ALL_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
 int sealed_memory_create(const char *name, ey_err *e)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) ey_fail(e, EY_NO_MEMORY, "no memory file for a decoder: %s", strerror(errno));
+    if (fd < 0)
+        ey_fail(e, EY_NO_MEMORY, "a memory file for the decoder cannot be created: %s",
+                strerror(errno));
     return fd;
 }
 
@@ -25,7 +27,7 @@ int sealed_memory_copy(const char *name, const void *bytes, size_t n, ey_err *e)
     if (fd < 0) return -1;
     if (file_write(fd, bytes, n) && lseek(fd, 0, SEEK_SET) == 0 && sealed_memory_seal(fd))
         return fd;
-    ey_fail(e, EY_NO_MEMORY, "no memory for %zu bytes of a decoder's input: %s", n,
+    ey_fail(e, EY_NO_MEMORY, "%zu bytes of input for the decoder cannot be stored: %s", n,
             strerror(errno));
     close(fd);
     return -1;

@@ -10,7 +10,7 @@
 int sealed_memory_create(const char *name, ey_err *e);
 /* Creates a sealed memory file with a copy of n bytes. Returns -1 with a message on failure. */
 int sealed_memory_copy(const char *name, const void *bytes, size_t n, ey_err *e);
-/* Adds all seals, which fix size and contents. */
+/* Adds all seals: size and contents can no longer change. */
 bool sealed_memory_seal(int fd);
 /* Maps a memory file read-only. Fails unless it has all seals and 1 to `max` bytes. */
 bool sealed_memory_map(void **map, size_t *n, int fd, uint64_t max);

@@ -22,9 +22,9 @@ struct embed_run {
     struct term file;
     struct embed_input *inputs; /* [n] */
     size_t n, capacity, failed;
-    struct image_list images; /* owns names in `inputs` */
-    struct input lines;       /* owns texts in `inputs` */
-    struct arena memory;      /* owns texts that were decoded from JSON lines */
+    struct image_list images; /* owns the image names in `inputs` */
+    struct input lines;       /* owns the texts of plain lines in `inputs` */
+    struct arena memory;      /* owns the texts of JSON lines in `inputs` */
 };
 
 /* ---- inputs ---- */
@@ -48,7 +48,7 @@ static bool is_image_address(const char *text)
     return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
 }
 
-/* An argument that names a file or a folder stands for images; any other is a text. */
+/* A URL, or an argument that names a file or a folder, stands for images; any other is a text. */
 static bool is_image_argument(const char *arg)
 {
     return is_image_address(arg) || path_is_file(arg) || path_is_directory(arg);
@@ -74,7 +74,7 @@ static bool add_texts(struct embed_run *r, char *const *args, size_t n, ey_err *
     return true;
 }
 
-/* Adds the images first, because their list is made in one call. */
+/* Adds the images first, because image_list_open takes all of them in one call. */
 static bool add_arguments(struct embed_run *r, ey_err *e)
 {
     const struct options *o = r->cli.options;
@@ -116,8 +116,8 @@ static bool add_json_line(struct embed_run *r, json_object *json, size_t number,
     else if (!json_object_is_type(json, json_type_object) || !is_text_or_nothing(text) ||
              !is_text_or_nothing(image) || !is_text_or_nothing(instruction) || !(text || image))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "line %zu: it must be {\"text\": …, \"image\": FILE, \"instruction\": …} "
-                       "with a text or an image",
+                       "line %zu: an object must be {\"text\": …, \"image\": FILE, "
+                       "\"instruction\": …} with a text, an image or both",
                        number);
     if (text) input.text = keep_text(r, text, &input.n_text);
     if (image) input.image = keep_text(r, image, &n);
@@ -162,8 +162,8 @@ static bool read_embed_inputs(struct embed_run *r, ey_err *e)
     const char *lines = o->lines ? o->lines : !o->n_args && input_stdin_is_sent() ? "-" : NULL;
     if (!add_arguments(r, e) || (lines && !add_embed_lines(r, lines, e))) return false;
     return r->n || ey_fail(e, EY_BAD_REQUEST,
-                           "embed needs a text or an image: eyelet embed \"a red bicycle\" "
-                           "photo.jpg; or lines on standard input");
+                           "embed needs a text or an image, as in: eyelet embed \"a red bicycle\" "
+                           "photo.jpg; or send it one text per line on standard input");
 }
 
 /* ---- output ---- */
@@ -237,7 +237,7 @@ static bool open_embed_output(struct embed_run *r, ey_err *e)
     if (!name) return true;
     r->file = (struct term){.file = fopen(name, "we")};
     r->out = &r->file;
-    return r->file.file || ey_fail(e, EY_IO, "--output %s: it cannot be written", name);
+    return r->file.file || ey_fail(e, EY_IO, "--output %s: the file cannot be created", name);
 }
 
 static bool embed_all(struct embed_run *r, ey_err *e)
@@ -258,7 +258,8 @@ static int embed_close(struct embed_run *r, int status)
     if (r->failed && r->n > 1 && !r->cli.options->quiet)
         fprintf(stderr, "eyelet: %zu of %zu inputs failed\n", r->failed, r->n);
     if (r->file.file && (fclose(r->file.file) != 0 || r->file.closed)) {
-        fprintf(stderr, "eyelet: --output %s: not all could be written\n", r->cli.options->output);
+        fprintf(stderr, "eyelet: --output %s: the file could not be written completely\n",
+                r->cli.options->output);
         status = 1;
     }
     status = term_finish(&r->cli.out, status);

@@ -21,7 +21,7 @@ struct found_image {
 };
 
 struct search_run {
-    struct options options; /* a copy, with the index's model if none was named */
+    struct options options; /* a copy, with the index's model if the user named none */
     struct cli_engine cli;
     struct embedder embedder;
     struct search_index *index;
@@ -42,8 +42,8 @@ static bool index_path(char *out, const struct search_run *r, ey_err *e)
     return true;
 }
 
-/* Writes the name by which an index knows its model: the repository, so that the cache may move, or
- * the full path of a folder. */
+/* Writes the name under which the index stores its model: the full path of a folder, otherwise the
+ * repository, which stays the same when the cache of models is moved. */
 static void name_model(char out[EY_MAX_PATH], const char *model)
 {
     char *whole = path_is_directory(model) ? realpath(model, NULL) : NULL;
@@ -54,8 +54,8 @@ static void name_model(char out[EY_MAX_PATH], const char *model)
 static bool fail_other_model(const struct index_kind *kind, const char *model, ey_err *e)
 {
     return ey_fail(e, EY_BAD_REQUEST,
-                   "the index was made with %.200s, not %.200s, whose vectors differ: name that "
-                   "model, or --rebuild the index",
+                   "the index was made with %.200s, not %.200s, and their vectors cannot be "
+                   "compared: use the index's model, or make the index again with --rebuild",
                    kind->model, model);
 }
 
@@ -76,12 +76,14 @@ static bool settle_kind(struct search_run *r, ey_err *e)
         return strcmp(wanted.model, r->kind.model) == 0 ||
                fail_other_model(&r->kind, wanted.model, e);
     if (r->options.no_update)
-        return ey_fail(e, EY_BAD_REQUEST, "the index is empty; leave --no-update out");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the index is empty; search without --no-update to fill it");
     r->kind = wanted;
     return true;
 }
 
-/* Starts a new index. Its vectors are shorter than --dimensions if the model's are. */
+/* Starts a new index if it is empty or --rebuild is given. A model whose vectors are shorter than
+ * --dimensions gets an index with vectors of its own length. */
 static bool begin_index(struct search_run *r, ey_err *e)
 {
     struct index_kind now;
@@ -103,7 +105,7 @@ static void say_updated(const struct search_run *r, const struct index_update *u
 static bool update_index(struct search_run *r, ey_err *e)
 {
     struct index_update update = {.index = r->index, .embedder = &r->embedder, .folder = r->folder};
-    r->embedder.instruction = NULL; /* images are embedded with the model's own */
+    r->embedder.instruction = NULL; /* images get the model's own instruction */
     r->embedder.dimensions = 0;
     if (!begin_index(r, e)) return false;
     r->embedder.dimensions = r->kind.dimensions;
@@ -112,7 +114,7 @@ static bool update_index(struct search_run *r, ey_err *e)
     return ok;
 }
 
-/* ---- looking ---- */
+/* ---- the search ---- */
 
 /* Independent partial sums let the compiler vectorize the loop. */
 static float similarity(const float *a, const float *b, int n)
@@ -160,9 +162,9 @@ static bool look_for(struct search_run *r, const float *wanted, ey_err *e)
     r->wanted = wanted;
     r->n_most = (size_t)r->options.top;
     r->found = calloc(r->n_most, sizeof(*r->found));
-    if (!r->found) return ey_fail_memory(e, "what is found", r->n_most * sizeof(*r->found));
+    if (!r->found) return ey_fail_memory(e, "the results", r->n_most * sizeof(*r->found));
     if (!search_index_each(r->index, compare_image, r, e)) return false;
-    return !r->no_memory || ey_fail_memory(e, "what is found", 0);
+    return !r->no_memory || ey_fail_memory(e, "the results", 0);
 }
 
 static bool search_folder(struct search_run *r, ey_err *e)
@@ -171,7 +173,7 @@ static bool search_folder(struct search_run *r, ey_err *e)
         .text = r->query, .n_text = r->query ? strlen(r->query) : 0, .image = r->options.like};
     struct batch_item item;
     r->embedder.instruction = r->query ? r->options.instruction
-                                       : NULL; /* a query image is embedded as the others were */
+                                       : NULL; /* as for the images of the index */
     r->embedder.dimensions = r->kind.dimensions;
     if (!embedder_load(&r->embedder, e)) return false;
     embedder_run(&r->embedder, &input, &item);
@@ -247,7 +249,8 @@ static void print_found(struct search_run *r)
     else
         add_found_table(&out, r);
     if (out.size) term_write(&r->cli.out, out.data, out.size);
-    if (!r->n_found && !r->options.quiet) fprintf(stderr, "eyelet: the index has no images\n");
+    if (!r->n_found && !r->options.quiet)
+        fprintf(stderr, "eyelet: the index has no vectors of images\n");
     buf_free(&out);
 }
 
@@ -258,18 +261,18 @@ static bool check_search_arguments(struct search_run *r, ey_err *e)
     const struct options *o = &r->options;
     if (o->n_args < 1 || o->n_args > 2)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "search takes a folder and what to look for: eyelet search photos \"red "
+                       "search takes a folder and a query, as in: eyelet search photos \"red "
                        "bicycle at night\"");
     r->folder = o->args[0];
     r->query = o->n_args == 2 ? o->args[1] : NULL;
     if (!path_is_directory(r->folder))
         return ey_fail(e, EY_NOT_FOUND, "%.200s: no such folder", r->folder);
     if (o->rebuild && o->no_update)
-        return ey_fail(e, EY_BAD_REQUEST, "--rebuild and --no-update contradict each other");
+        return ey_fail(e, EY_BAD_REQUEST, "--rebuild and --no-update cannot be used together");
     return !r->query || input_check_text(r->query, strlen(r->query), "the query", e);
 }
 
-/* A search that came to nothing leaves no file in the person's folder. */
+/* Removes an index that is still empty, so that a failed search leaves no file behind. */
 static void remove_empty_index(struct search_run *r, const char *path)
 {
     struct index_kind kind;
@@ -284,7 +287,8 @@ static bool search_run_all(struct search_run *r, ey_err *e)
     if (!check_search_arguments(r, e) || !index_path(path, r, e)) return false;
     const bool asks = r->query || r->options.like;
     if (r->options.no_update && !path_is_file(path))
-        return ey_fail(e, EY_NOT_FOUND, "%.200s: there is no index yet; leave --no-update out",
+        return ey_fail(e, EY_NOT_FOUND,
+                       "%.200s: there is no index yet; search without --no-update to make it",
                        path);
     const bool is_new = !path_is_file(path);
     if (!search_index_open(&r->index, path, !r->options.no_update, e) || !settle_kind(r, e) ||

@@ -12,12 +12,12 @@ bool embedder_load(struct embedder *embedder, ey_err *e)
     cli->embeds = true;
     cli->at_once = true;
     if (!cli_engine_load(cli, e)) return false;
-    if (cli->remote) return true; /* its server tells when it is asked */
+    if (cli->remote) return true; /* the server checks the model when it gets a request */
     const int all = ey_engine_dimensions(cli->engine);
     if (ey_engine_task(cli->engine) != EY_TASK_EMBED)
         return ey_fail(e, EY_BAD_REQUEST,
                        "%.200s makes no embeddings; get a model that does with: eyelet pull "
-                       "qwen3-vl-embedding:2b (or say --task embed if it is one)",
+                       "qwen3-vl-embedding:2b (or add --task embed if this is such a model)",
                        cli->model);
     if (embedder->dimensions > all)
         return ey_fail(e, EY_BAD_REQUEST, "--dimensions %d: this model's vectors have %d numbers",

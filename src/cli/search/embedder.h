@@ -11,16 +11,16 @@ struct embed_input {
     const char *text; /* [n_text], or NULL */
     size_t n_text;
     const char *image;       /* its file or URL, or NULL */
-    const char *instruction; /* NULL for the embedder's */
+    const char *instruction; /* NULL: the embedder's */
 };
 
 struct embedder {
-    struct cli_engine *cli;  /* whose model embeds */
+    struct cli_engine *cli;  /* its model makes the vectors */
     int dimensions;          /* 0 for all */
-    const char *instruction; /* NULL for the model's own */
+    const char *instruction; /* NULL: the model's own */
 };
 
-/* Loads the model. Fails if it does not embed. */
+/* Loads the model. Fails if it is not an embedding model. */
 bool embedder_load(struct embedder *embedder, ey_err *e);
 /* Reads the input's image and computes its vector into item->answer. Thread-safe; Ctrl-C cancels
  * it. */

@@ -9,7 +9,7 @@
 #include "cli/options/image_list.h"
 #include "cli/terminal/cancel.h"
 
-#define COMMIT_SECONDS 2.0 /* the most work that is lost when the program is killed */
+#define COMMIT_SECONDS 2.0 /* at most this much work is lost when the program is killed */
 
 struct changed_image {
     const char *name; /* borrowed from the list */
@@ -25,11 +25,11 @@ struct update_run {
     double committed; /* time of the last commit, in seconds */
     char **gone;      /* [n_gone] */
     size_t n_gone;
-    ey_err error; /* the index's error, while images are added */
+    ey_err error; /* of the index, while vectors are stored */
     bool failed;
 };
 
-/* ---- what has changed ---- */
+/* ---- changed images ---- */
 
 static const char *path_in_folder(const struct index_update *update, const char *name)
 {
@@ -44,7 +44,7 @@ static bool add_if_changed(struct update_run *r, const char *name, ey_err *e)
 {
     struct stat st;
     bool has = false;
-    if (stat(name, &st) != 0) return true; /* it was removed meanwhile */
+    if (stat(name, &st) != 0) return true; /* it was removed after the folder was read */
     const int64_t time = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     if (!search_index_has(r->update->index, path_in_folder(r->update, name), st.st_size, time, &has,
                           e))
@@ -73,7 +73,7 @@ static bool find_changed(struct update_run *r, ey_err *e)
     return true;
 }
 
-/* ---- what is gone ---- */
+/* ---- removed images ---- */
 
 static bool note_if_gone(void *user, const char *path, const float *vector, int dimensions)
 {
@@ -118,8 +118,8 @@ static void say_image_failed(const struct update_run *r, const struct batch_item
     buf_free(&line);
 }
 
-/* Whether the error is about the image. Errors of memory or of the engine are not: such an image is
- * tried again. */
+/* Returns whether the image itself caused the error. After any other error, such as a lack of
+ * memory, the next update tries the image again. */
 static bool is_about_image(const ey_err *e)
 {
     return e->code == EY_BAD_IMAGE || e->code == EY_BAD_REQUEST || e->code == EY_TOO_LONG;
@@ -172,7 +172,7 @@ static bool embed_changed(struct update_run *r, ey_err *e)
     return ok && !r->failed && search_index_commit(r->update->index, e);
 }
 
-/* ---- the whole ---- */
+/* ---- the update ---- */
 
 static void free_update(struct update_run *r)
 {

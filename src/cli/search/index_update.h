@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates an index to a folder's contents: new and changed images get vectors, and those that are
- * gone are removed. If the program is stopped, the work so far is kept. */
+/* Updates an index to a folder's contents: new and changed images get vectors, and images that no
+ * longer exist are removed. If the program is stopped, vectors that were committed are kept. */
 #ifndef EY_CLI_INDEX_UPDATE_H
 #define EY_CLI_INDEX_UPDATE_H
 

@@ -11,7 +11,7 @@ enum { APPLICATION_ID = 0x65796978, FORMAT = 1, BUSY_MS = 5000 }; /* "eyix" */
 struct search_index {
     sqlite3 *db;
     sqlite3_stmt *has, *put, *remove;
-    bool open_change; /* a transaction */
+    bool open_change; /* a transaction is open */
     char path[EY_MAX_PATH];
 };
 
@@ -28,19 +28,19 @@ static bool fail_index(const struct search_index *index, ey_err *e)
     switch (code) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return ey_fail(e, EY_BUSY, "%.300s: another program writes it; try again later",
+        return ey_fail(e, EY_BUSY, "%.300s: another program is writing to it; try again later",
                        index->path);
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%.300s: not an index, or a damaged one; remove it, or name another with "
-                       "--index",
+                       "%.300s: this is not an index, or it is damaged; remove the file, or "
+                       "name another with --index",
                        index->path);
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
         return ey_fail(e, EY_IO,
-                       "%.300s: it cannot be written; name a place for the index with --index",
+                       "%.300s: the file cannot be opened or written; name another with --index",
                        index->path);
     case SQLITE_NOMEM: return ey_fail_memory(e, "the index", 0);
     default: return ey_fail(e, EY_IO, "%.300s: %s", index->path, sqlite3_errmsg(index->db));
@@ -76,7 +76,8 @@ static bool make_index(struct search_index *index, ey_err *e)
     return run(index, sql, e);
 }
 
-/* Makes an empty file an index. Fails for another program's database, which is left unchanged. */
+/* Turns an empty file into an index. Fails for another program's database, which is left unchanged.
+ */
 static bool check_index_format(struct search_index *index, bool writes, ey_err *e)
 {
     int64_t id, version, tables;
@@ -87,11 +88,12 @@ static bool check_index_format(struct search_index *index, bool writes, ey_err *
     if (!id && !tables && writes) return make_index(index, e);
     if (id != APPLICATION_ID)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%.300s: not an index of eyelet; name another with --index", index->path);
+                       "%.300s: this is not an index of eyelet; name another file with --index",
+                       index->path);
     return version == FORMAT ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "%.300s: an index of format %lld; this version of eyelet reads %d: --rebuild "
-                   "it in another file",
+                   "%.300s: the index has format %lld, but this version of eyelet reads only "
+                   "format %d; make a new index in another file with --index",
                    index->path, (long long)version, FORMAT);
 }
 
@@ -153,7 +155,7 @@ void search_index_close(struct search_index **out)
     *out = NULL;
 }
 
-/* ---- what it was made with ---- */
+/* ---- model and dimensions ---- */
 
 bool search_index_kind(struct search_index *index, struct index_kind *kind, ey_err *e)
 {
@@ -172,7 +174,8 @@ bool search_index_kind(struct search_index *index, struct index_kind *kind, ey_e
     bool ok = status == SQLITE_ROW || status == SQLITE_DONE || fail_index(index, e);
     sqlite3_finalize(statement);
     if (ok && model && (kind->dimensions < 1 || kind->dimensions > EY_MAX_WIDTH))
-        return ey_fail(e, EY_BAD_REQUEST, "%.300s: a damaged index; --rebuild it", index->path);
+        return ey_fail(e, EY_BAD_REQUEST, "%.300s: the index is damaged; remove the file",
+                       index->path);
     return ok;
 }
 
@@ -248,7 +251,7 @@ bool search_index_commit(struct search_index *index, ey_err *e)
     return run(index, "COMMIT", e);
 }
 
-/* Returns the vector, or NULL if its length is not that of the index. */
+/* Returns the row's vector, or NULL if the image has none or its bytes are not whole numbers. */
 static const float *vector_of(sqlite3_stmt *statement, int *dimensions)
 {
     const int bytes = sqlite3_column_bytes(statement, 1);

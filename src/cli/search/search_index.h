@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An index of a folder's images in an SQLite file. It stores each image's path in the folder, the
- * size and time by which changes are detected, and its vector or the reason why there is none. One
- * program at a time may write it, and any number may read it. */
+/* An index of a folder's images in an SQLite file. For each image, it stores the path in the
+ * folder, the file's size and time, which tell whether the file has changed, and the vector or the
+ * reason why there is none. One program at a time may write the index, and any number may read it.
+ */
 #ifndef EY_CLI_SEARCH_INDEX_H
 #define EY_CLI_SEARCH_INDEX_H
 
@@ -12,20 +13,20 @@
 
 struct search_index;
 
-/* How the vectors of an index were made, all of them alike. */
+/* The model that made all vectors of an index, and their length. */
 struct index_kind {
-    char model[EY_MAX_PATH]; /* "" if nothing was indexed yet */
+    char model[EY_MAX_PATH]; /* "" if the index is new */
     int dimensions;
 };
 
-/* Opens the file, and creates it if `writes`. Fails if the file is not an index, and leaves it
+/* Opens the file, and creates it if `writes`. If the file is not an index, fails and leaves it
  * unchanged. */
 bool search_index_open(struct search_index **index, const char *path, bool writes, ey_err *e);
 /* Closes the index. Changes that were not committed are lost. */
 void search_index_close(struct search_index **index);
 
 bool search_index_kind(struct search_index *index, struct index_kind *kind, ey_err *e);
-/* Removes all images and sets the kind of those to come. */
+/* Removes all images and sets the kind of the vectors that will be added. */
 bool search_index_restart(struct search_index *index, const struct index_kind *kind, ey_err *e);
 
 /* Returns whether the image is in the index with this size and time (nanoseconds since 1970). */

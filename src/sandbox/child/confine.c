@@ -49,7 +49,7 @@ uint64_t mapped_bytes(void)
 bool confine_worker(const struct worker_limits *limits, int parent, ey_err *e)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return fail_confine("PR_SET_PDEATHSIG", e);
-    if (getppid() != parent) return ey_fail(e, EY_IO, "the child has died");
+    if (getppid() != parent) return ey_fail(e, EY_IO, "its parent process has died");
     if (!set_limit(RLIMIT_CPU, limits->cpu_seconds)) return fail_confine("RLIMIT_CPU", e);
     if (!set_limit(RLIMIT_FSIZE, limits->file_bytes)) return fail_confine("RLIMIT_FSIZE", e);
 #ifndef EY_SANITIZED /* a sanitizer's shadow memory reserves terabytes */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet-decode: a child of the server that loads the decoders once and forks a worker for each
- * job. It has one thread and itself reads only the server's message headers. */
+ * job. It has one thread and parses only the server's messages; workers read the inputs. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -25,8 +25,8 @@ static bool send_to_server(enum reply_status status, uint64_t value, const char 
     return socket_send(SERVER_SOCKET, bytes, sizeof(bytes), NULL, 0);
 }
 
-/* Makes thread stacks and malloc arenas small: RLIMIT_AS, a worker's limit, counts reserved
- * addresses. */
+/* Makes thread stacks and malloc arenas small, because a worker's RLIMIT_AS also counts addresses
+ * that are only reserved. */
 static void spare_address_space(void)
 {
     pthread_attr_t attributes;

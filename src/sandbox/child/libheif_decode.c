@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HEIC and AVIF with libheif. It applies the file's rotation and mirroring (irot, imir), so the
- * EXIF orientation, which repeats them, is ignored. The worker's memory is limited: an allocation
- * beyond it fails or aborts. */
+/* Decodes HEIC and AVIF with libheif, which applies the file's rotation and mirroring (irot, imir),
+ * so the EXIF orientation, which repeats them, is ignored. The worker's memory is limited: an
+ * allocation beyond the limit fails or aborts. */
 #include "sandbox/child/libheif_decode.h"
 
 #include <stdio.h>
@@ -32,10 +32,10 @@ static struct heif_library {
 #define HEIF_FIELD(function) __typeof__(&function) function;
     HEIF_FUNCTIONS(HEIF_FIELD)
 #undef HEIF_FIELD
-    char problem[MAX_REPLY_TEXT + 1]; /* "" if it is loaded */
+    char problem[MAX_REPLY_TEXT + 1]; /* why libheif cannot be used, or "" */
 } heif;
 
-/* libheif 1.14 and later load plug-ins here; earlier ones have none. */
+/* heif_init loads plug-ins in libheif 1.14 and later; earlier versions have none. */
 static void load_heif_plugins(void *handle)
 {
     struct heif_error (*init)(void *) = NULL;
@@ -52,11 +52,11 @@ void libheif_load(void)
                  "Ubuntu) or libheif (Fedora, Arch), or convert the image to JPEG or PNG");
         return;
     }
-#define HEIF_LOOKUP(function)                                                              \
-    *(void **)&heif.function = dlsym(handle, #function);                                   \
-    if (!heif.function) {                                                                  \
-        snprintf(heif.problem, sizeof(heif.problem), "the libheif here lacks " #function); \
-        return;                                                                            \
+#define HEIF_LOOKUP(function)                                                                \
+    *(void **)&heif.function = dlsym(handle, #function);                                     \
+    if (!heif.function) {                                                                    \
+        snprintf(heif.problem, sizeof(heif.problem), "needs a libheif that has " #function); \
+        return;                                                                              \
     }
     HEIF_FUNCTIONS(HEIF_LOOKUP)
 #undef HEIF_LOOKUP
@@ -77,7 +77,7 @@ static enum reply_status status_of(struct heif_error error)
 {
     switch (error.code) {
     case heif_error_Ok: return REPLY_DONE;
-    /* a valid file, perhaps, that this libheif has no codec for */
+    /* perhaps a valid file, for which this libheif has no codec */
     case heif_error_Unsupported_filetype:
     case heif_error_Unsupported_feature:
     case heif_error_Plugin_loading_error: return REPLY_UNSUPPORTED;
@@ -135,7 +135,7 @@ static void copy_plane_rows(uint8_t *to, const uint8_t *plane, int stride, size_
         memcpy(to + (size_t)y * row, plane + (size_t)y * (size_t)stride, row);
 }
 
-/* Uses the size of the decoded image: the file's header may claim another one. */
+/* Uses the size of the decoded image, because the file's header may claim another size. */
 static void write_bitmap(const struct heif_job *job, const struct decoder_output *output,
                          struct reply_message *reply)
 {

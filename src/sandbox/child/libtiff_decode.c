@@ -25,10 +25,10 @@ static struct tiff_library {
 #define TIFF_FIELD(function) __typeof__(&function) function;
     TIFF_FUNCTIONS(TIFF_FIELD)
 #undef TIFF_FIELD
-    char problem[MAX_REPLY_TEXT + 1]; /* "": it is loaded */
+    char problem[MAX_REPLY_TEXT + 1]; /* why libtiff cannot be used, or "" */
 } tiff;
 
-static char first_error[MAX_REPLY_TEXT + 1]; /* of this job, in libtiff's words */
+static char first_error[MAX_REPLY_TEXT + 1]; /* libtiff's first message in this job */
 
 __attribute__((format(printf, 2, 0))) static void on_tiff_error(const char *module,
                                                                 const char *format, va_list values)
@@ -37,7 +37,7 @@ __attribute__((format(printf, 2, 0))) static void on_tiff_error(const char *modu
     if (!first_error[0]) vsnprintf(first_error, sizeof(first_error), format, values);
 }
 
-/* The functions that we call are the same in both. */
+/* The functions that we call are the same in versions 5 and 6. */
 static void *open_libtiff(void)
 {
     void *handle = dlopen("libtiff.so.6", RTLD_NOW | RTLD_LOCAL);
@@ -53,11 +53,11 @@ void libtiff_load(void)
                  "(Debian, Ubuntu) or libtiff (Fedora, Arch), or convert the image to PNG");
         return;
     }
-#define TIFF_LOOKUP(function)                                                              \
-    *(void **)&tiff.function = dlsym(handle, #function);                                   \
-    if (!tiff.function) {                                                                  \
-        snprintf(tiff.problem, sizeof(tiff.problem), "the libtiff here lacks " #function); \
-        return;                                                                            \
+#define TIFF_LOOKUP(function)                                                                \
+    *(void **)&tiff.function = dlsym(handle, #function);                                     \
+    if (!tiff.function) {                                                                    \
+        snprintf(tiff.problem, sizeof(tiff.problem), "needs a libtiff that has " #function); \
+        return;                                                                              \
     }
     TIFF_FUNCTIONS(TIFF_LOOKUP)
 #undef TIFF_LOOKUP
@@ -65,7 +65,7 @@ void libtiff_load(void)
     tiff.TIFFSetWarningHandler(NULL);
 }
 
-/* ---- the input, as libtiff reads files: all of it is mapped ---- */
+/* ---- the callbacks with which libtiff reads its input ---- */
 
 struct tiff_input {
     const uint8_t *bytes;
@@ -109,7 +109,7 @@ static toff_t size_of_input(thandle_t handle)
     return ((struct tiff_input *)handle)->n;
 }
 
-/* libtiff does not write to what is mapped. */
+/* The cast drops `const`: libtiff does not write to a mapping. */
 static int map_input(thandle_t handle, void **base, toff_t *n)
 {
     struct tiff_input *input = handle;
@@ -127,14 +127,14 @@ static void unmap_input(thandle_t handle, void *base, toff_t n)
 
 /* ---- pixels ---- */
 
-/* libtiff may take memory that it cannot have as damage; what malloc left tells them apart. */
+/* libtiff may report a failed allocation as damage; errno tells the two apart. */
 static void reply_tiff_damage(struct reply_message *reply)
 {
     decoder_reply(reply, errno == ENOMEM ? REPLY_NO_MEMORY : REPLY_DAMAGED, first_error);
 }
 
-/* Asked for in its own orientation, an image is not turned. Values lie as R, G, B, A in memory, as
- * both processors have them. */
+/* Requests the file's own orientation, so that libtiff does not rotate the image. Each pixel is a
+ * number whose bytes are R, G, B, A in memory on little-endian processors. */
 static bool read_tiff_pixels(TIFF *image, const struct bitmap_header *header, uint8_t *pixels)
 {
     uint16_t orientation = ORIENTATION_TOPLEFT;

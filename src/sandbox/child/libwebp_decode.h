@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes one WebP frame to a bitmap (sandbox_message.h) with libwebp. Its Huffman tables may take
- * far more memory than its pixels. */
+/* Decodes one WebP frame to a bitmap (sandbox_message.h) with libwebp. A frame's Huffman
+ * tables may take far more memory than its pixels. */
 #ifndef EY_SANDBOX_LIBWEBP_DECODE_H
 #define EY_SANDBOX_LIBWEBP_DECODE_H
 

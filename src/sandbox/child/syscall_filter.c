@@ -22,14 +22,14 @@
 #elif defined(__aarch64__)
 #define FILTER_ARCHITECTURE AUDIT_ARCH_AARCH64
 #else
-#error "the sandbox's system calls are known for x86_64 and aarch64 only"
+#error "the system call filter supports only x86_64 and aarch64"
 #endif
 
 enum rule_test {
     ANY_ARGUMENT,
-    ARGUMENT_IS,      /* its low 32 bits equal value */
-    ARGUMENT_HAS,     /* has all bits of value */
-    ARGUMENT_HAS_NOT, /* has no bit of value */
+    ARGUMENT_IS,      /* the low 32 bits equal `value` */
+    ARGUMENT_HAS,     /* all bits of `value` are set */
+    ARGUMENT_HAS_NOT, /* no bit of `value` is set */
 };
 
 /* The first rule that matches the call and its argument decides. */
@@ -86,7 +86,7 @@ static const struct call_rule decoder_rules[] = {
     KILL(execve),
     KILL(execveat),
     KILL(kill),
-    /* memory, never executable */
+    /* memory that is never executable */
     ALLOW_IF(mmap, 2, ARGUMENT_HAS_NOT, PROT_EXEC),
     ALLOW_IF(mprotect, 2, ARGUMENT_HAS_NOT, PROT_EXEC),
     ALLOW(munmap),
@@ -111,7 +111,7 @@ static const struct call_rule decoder_rules[] = {
     ALLOW(clock_nanosleep),
     ALLOW(nanosleep),
     ALLOW(gettimeofday),
-    /* open descriptors */
+    /* descriptors that are already open */
     ALLOW(read),
     ALLOW(pread64),
     ALLOW(lseek),
@@ -124,7 +124,7 @@ static const struct call_rule decoder_rules[] = {
     ALLOW_IF(fcntl, 1, ARGUMENT_IS, F_ADD_SEALS),
     ALLOW_IF(fcntl, 1, ARGUMENT_IS, F_GET_SEALS),
     ALLOW_IF(fcntl, 1, ARGUMENT_IS, F_GETFL),
-    /* signals to itself, and exit */
+    /* signal handlers, random numbers, exit */
     ALLOW(rt_sigaction),
     ALLOW(rt_sigprocmask),
     ALLOW(rt_sigreturn),
@@ -230,7 +230,7 @@ static bool install_filter(const struct call_rule *rules, size_t n, uint32_t oth
         emit_rule(&f, &rules[i]);
     emit_return(&f, otherwise);
     const struct sock_fprog program = {f.n, f.code};
-    /* not seccomp(2): systemd's filter may forbid it */
+    /* prctl rather than seccomp(2), which systemd's filter may forbid */
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
@@ -239,7 +239,7 @@ _Static_assert(COUNT(decoder_rules) <= 120 && COUNT(program_rules) <= 120, "MOST
 
 bool filter_decoder_calls(void)
 {
-#ifdef EY_SANITIZED /* sanitizers open files and map memory that decoders do not */
+#ifdef EY_SANITIZED /* sanitizers make calls that decoders do not need */
     const uint32_t otherwise = SECCOMP_RET_ALLOW;
 #else
     const uint32_t otherwise = REFUSE(EPERM);

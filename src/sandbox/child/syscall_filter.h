@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /* From now on this thread and those that it starts may allocate, compute, start threads, use open
- * descriptors and exit. Sockets, exec and other processes kill it; all other calls, such as open,
- * fail with EPERM. Returns false with errno set. */
+ * descriptors and exit. A call that concerns sockets, exec or other processes kills the process;
+ * all other calls, such as open, fail with EPERM. Returns false with errno set. */
 bool filter_decoder_calls(void);
 /* From now on forbids network access, access to other processes, and changes of mounts, users or
  * the kernel. */

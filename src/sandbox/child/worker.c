@@ -39,7 +39,7 @@ static void run_decoder(const struct worker_job *job)
     const struct decoder_output output = {job->fds[OUTPUT], job->message.output};
     if (!sealed_memory_map(&input, &n, job->fds[INPUT], job->message.input) ||
         n != job->message.input)
-        fail_worker(job, "its input is not sealed, or not as long as announced");
+        fail_worker(job, "its input is not sealed, or has another size than the job says");
     if (!confine_decoder(&e)) fail_worker(job, e.text);
     enum job_kind kind = job->message.kind;
     if (kind == JOB_WEBP_RGB || kind == JOB_WEBP_RGBA)
@@ -58,14 +58,14 @@ static void run_program(const struct worker_job *job)
     char *const environment[] = {"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=/nonexistent", NULL};
     ey_err e;
     if (dup2(job->fds[INPUT], 0) < 0 || dup2(job->fds[OUTPUT], 1) < 0 || chdir("/") != 0)
-        fail_worker(job, "its input and output");
+        fail_worker(job, "its standard input and output cannot be set");
     if (!confine_program(&e)) fail_worker(job, e.text);
     execve(job->argument[0], (char *const *)job->argument, environment);
     snprintf(text, sizeof(text), "%s does not start: %s", job->argument[0], strerror(errno));
     fail_worker(job, text);
 }
 
-/* A decoder starts with the child's mappings; a program replaces them by its own libraries. */
+/* A decoder keeps the child's mappings, which count against its limit; a program replaces them. */
 static struct worker_limits limits_of(const struct worker_job *job)
 {
     const struct job_message *m = &job->message;
