@@ -68,6 +68,14 @@ static int kill_parent(void)
 {
     return result_of(kill(getppid(), 0));
 }
+static int signal_itself(void)
+{
+    return result_of(tgkill(getpid(), gettid(), 0));
+}
+static int signal_thread_of_parent(void)
+{
+    return result_of(tgkill(getppid(), getppid(), 0));
+}
 static int trace_parent(void)
 {
     return result_of(ptrace(PTRACE_ATTACH, getppid(), NULL, NULL));
@@ -129,6 +137,8 @@ static const struct {
     {"map code", make_code, IS_REFUSED, IS_DONE},
     {"turn memory into code", make_memory_code, IS_REFUSED, IS_DONE},
     {"signal its parent", kill_parent, IS_KILLED, IS_KILLED},
+    {"signal itself", signal_itself, IS_DONE, IS_DONE},
+    {"signal a thread of its parent", signal_thread_of_parent, IS_REFUSED, IS_DONE},
     {"trace its parent", trace_parent, IS_KILLED, IS_KILLED},
     {"raise a limit", raise_limit, IS_REFUSED, IS_DONE},
     {"become dumpable", become_dumpable, IS_REFUSED, IS_DONE},

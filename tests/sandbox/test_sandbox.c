@@ -371,6 +371,9 @@ static void programs_do_nothing_else(void **state)
         {"/no/such/program", NULL},
         {"/usr/bin/sleep", "60", NULL},
         {"/usr/bin/yes", NULL}, /* fills its output */
+        /* 234: tgkill on x86_64 */
+        {"/usr/bin/perl", "-e", "syscall(234, getppid, getppid, 0) == 0 or exit 9", NULL},
+        {"/usr/bin/perl", "-e", "chmod(0755, $ARGV[0]) or exit 9", EY_HELPER, NULL},
         {"/usr/bin/perl", "-MSocket", "-e", "socket(S, PF_INET, SOCK_STREAM, 0) or exit 9", NULL},
     };
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {

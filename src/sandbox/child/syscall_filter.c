@@ -148,8 +148,36 @@ static const struct call_rule program_rules[] = {
     FAIL(socket, EACCES),
     FAIL(socketpair, EACCES),
     FAIL(kill, EPERM),
+    FAIL(tkill, EPERM),
+    FAIL(tgkill, EPERM),
+    FAIL(rt_sigqueueinfo, EPERM),
+    FAIL(rt_tgsigqueueinfo, EPERM),
     FAIL(prlimit64, EPERM),
     FAIL(memfd_create, EPERM),
+/* changes of files that Landlock, or its first versions, do not cover */
+#ifdef SYS_chmod
+    FAIL(chmod, EPERM),
+    FAIL(chown, EPERM),
+    FAIL(lchown, EPERM),
+    FAIL(utime, EPERM),
+    FAIL(utimes, EPERM),
+    FAIL(futimesat, EPERM),
+#endif
+#ifdef SYS_fchmodat2
+    FAIL(fchmodat2, EPERM),
+#endif
+    FAIL(fchmod, EPERM),
+    FAIL(fchmodat, EPERM),
+    FAIL(fchown, EPERM),
+    FAIL(fchownat, EPERM),
+    FAIL(utimensat, EPERM),
+    FAIL(truncate, EPERM),
+    FAIL(setxattr, EPERM),
+    FAIL(lsetxattr, EPERM),
+    FAIL(fsetxattr, EPERM),
+    FAIL(removexattr, EPERM),
+    FAIL(lremovexattr, EPERM),
+    FAIL(fremovexattr, EPERM),
 };
 
 /* ---- rules → BPF ---- */
@@ -223,9 +251,12 @@ static void emit_rule(struct filter_code *f, const struct call_rule *rule)
 
 static bool install_filter(const struct call_rule *rules, size_t n, uint32_t otherwise)
 {
+    /* abort() signals its own process */
+    const struct call_rule own_signals = ALLOW_IF(tgkill, 0, ARGUMENT_IS, (uint32_t)getpid());
     static struct filter_code f;
     f.n = 0;
     emit_architecture_check(&f);
+    emit_rule(&f, &own_signals);
     for (size_t i = 0; i < n; i++)
         emit_rule(&f, &rules[i]);
     emit_return(&f, otherwise);

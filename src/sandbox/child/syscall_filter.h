@@ -9,8 +9,8 @@
  * descriptors and exit. A call that concerns sockets, exec or other processes kills the process;
  * all other calls, such as open, fail with EPERM. Returns false with errno set. */
 bool filter_decoder_calls(void);
-/* From now on forbids network access, access to other processes, and changes of mounts, users or
- * the kernel. */
+/* From now on forbids network access, access to other processes, and changes of mounts, users, the
+ * kernel, or the mode, owner and times of files. */
 bool filter_program_calls(void);
 
 #endif
