@@ -44,13 +44,14 @@ static size_t take_descriptors(struct msghdr *message, int fds[JOB_DESCRIPTORS])
 
 ssize_t socket_receive(int fd, void *bytes, size_t size, int *fds, size_t n_fds)
 {
+    /* CMSG_SPACE has room for a fourth descriptor on 64-bit systems, CMSG_LEN does not */
     union descriptor_control control;
     int taken[JOB_DESCRIPTORS];
     struct iovec part = {bytes, size};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = n_fds ? control.bytes : NULL,
-                             .msg_controllen = n_fds ? sizeof(control.bytes) : 0};
+                             .msg_controllen = n_fds ? CMSG_LEN(sizeof(taken)) : 0};
     ssize_t n;
     do
         n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);

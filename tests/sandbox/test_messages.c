@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "sandbox/sandbox_message.h"
+#include "sandbox/sandbox_socket.h"
 #include "sandbox/sealed_memory.h"
 #include "sandbox/test_sandbox.h"
 
@@ -125,6 +127,36 @@ static void only_sealed_memory_is_mapped(void **state)
     close(file);
 }
 
+/* A message with one descriptor too many is refused, and the others are closed. */
+static void too_many_descriptors_are_refused(void **state)
+{
+    (void)state;
+    enum { SENT = JOB_DESCRIPTORS + 1 };
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * SENT)];
+        struct cmsghdr align;
+    } control = {{0}};
+    int ends[2], fds[SENT] = {0, 0, 0, 0}, got[JOB_DESCRIPTORS];
+    char byte = 1;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *head = (struct cmsghdr){CMSG_LEN(sizeof(fds)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(head), fds, sizeof(fds));
+    const int next = dup(0);
+    close(next);
+    assert_int_equal(sendmsg(ends[0], &message, 0), 1);
+    assert_int_equal(socket_receive(ends[1], &byte, 1, got, JOB_DESCRIPTORS), -1);
+    assert_int_equal(dup(0), next); /* none was left open */
+    close(next);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int run_message_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +165,7 @@ int run_message_tests(void)
         cmocka_unit_test(every_field_of_a_reply_is_checked),
         cmocka_unit_test(bitmaps_are_exactly_as_long_as_they_say),
         cmocka_unit_test(only_sealed_memory_is_mapped),
+        cmocka_unit_test(too_many_descriptors_are_refused),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }
