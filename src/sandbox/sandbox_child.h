@@ -3,6 +3,7 @@
 #ifndef EY_SANDBOX_CHILD_H
 #define EY_SANDBOX_CHILD_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "sandbox/sandbox.h"
@@ -10,7 +11,7 @@
 struct sandbox_child {
     pid_t pid;
     int socket;
-    bool killed;
+    atomic_bool killed; /* by sandbox_kill_all, while a job waits for the child */
     struct sandbox_child *next;
 };
 

@@ -205,5 +205,6 @@ void sandbox_kill_all(void)
     }
     pthread_mutex_lock(&pool.lock);
     pool.n_children -= n;
+    if (n) pthread_cond_broadcast(&pool.changed); /* the starter may start others */
     pthread_mutex_unlock(&pool.lock);
 }
