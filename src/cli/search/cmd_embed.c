@@ -122,7 +122,7 @@ static bool add_json_line(struct embed_run *r, json_object *json, size_t number,
     if (text) input.text = keep_text(r, text, &input.n_text);
     if (image) input.image = keep_text(r, image, &n);
     if (instruction) input.instruction = keep_text(r, instruction, &n);
-    if ((text && !input.text) || (image && !input.image))
+    if ((text && !input.text) || (image && !input.image) || (instruction && !input.instruction))
         return ey_fail_memory(e, "the inputs", r->memory.used);
     return add_embed_input(r, input, e);
 }
