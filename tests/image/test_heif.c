@@ -86,6 +86,48 @@ static void hostile_heif_costs_nothing(void **state)
     ey_budget_free(&budget);
 }
 
+static uint8_t *begin_box(uint8_t *at, const char *type, size_t body)
+{
+    for (size_t i = 0; i < 4; i++)
+        at[i] = (uint8_t)((body + 8) >> (24 - 8 * i));
+    memcpy(at + 4, type, 4);
+    return at + 8;
+}
+
+/* Half a megabyte of tables: an item names one of 32,768 properties 130,000 times, and each name is
+ * looked up by counting. */
+static void tables_that_multiply_are_refused(void **state)
+{
+    (void)state;
+    enum { PROPERTIES = 32768, NAMES = 255, ENTRY = 3 + 2 * NAMES, ENTRIES = 510 };
+    const size_t ipma = 8 + ENTRIES * ENTRY, iprp = 8 + 8 * PROPERTIES + 8 + ipma,
+                 meta = 4 + 14 + 14 + 8 + iprp;
+    uint8_t *file = calloc(1, 8 + meta), *at = file;
+    assert_non_null(file);
+    at = begin_box(at, "meta", meta) + 4;
+    at = begin_box(at, "pitm", 6) + 6;
+    at[-1] = 1;
+    at = begin_box(at, "iinf", 6) + 6;
+    at = begin_box(at, "iprp", iprp);
+    at = begin_box(at, "ipco", 8 * (size_t)PROPERTIES);
+    for (int i = 0; i < PROPERTIES; i++)
+        at = begin_box(at, "free", 0);
+    at = begin_box(at, "ipma", ipma) + 8;
+    at[-5] = 1; /* flags: names of 15 bits */
+    at[-2] = ENTRIES >> 8;
+    at[-1] = ENTRIES & 255;
+    for (int i = 0; i < ENTRIES; i++, at += ENTRY) {
+        at[1] = 1;
+        at[2] = NAMES;
+        memset(at + 3, 0xff, ENTRY - 3);
+    }
+    assert_ptr_equal(at, file + 8 + meta);
+    double start = seconds_now();
+    assert_true(heif_size_of(file, 8 + meta).too_many);
+    assert_true(seconds_now() - start < 5);
+    free(file);
+}
+
 static bool says_gone(void *user)
 {
     (void)user;
@@ -138,6 +180,7 @@ int run_heif_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coded_sizes_are_found),
         cmocka_unit_test(hostile_heif_costs_nothing),
+        cmocka_unit_test(tables_that_multiply_are_refused),
         cmocka_unit_test(the_impossible_is_not_waited_for),
         cmocka_unit_test(without_the_helper_heif_is_refused),
     };

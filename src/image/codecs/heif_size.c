@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the boxes of an ISO media file (ISO 14496-12, 23008-12) and the sequence headers of HEVC
- * and AV1 for frame sizes. A file that lies here only harms itself: the decoder's memory limit is
- * derived from the result. */
+ * and AV1 for frame sizes. If a file gives wrong sizes here, only its own decoding fails, because
+ * the decoder's memory limit is derived from them. */
 #include "image/codecs/heif_size.h"
 
 #include <string.h>
@@ -10,7 +10,9 @@ enum {
     MAX_FRAMES = 1024,         /* the largest image has 680 tiles of 512x512 */
     MAX_TABLE_BYTES = 1 << 18, /* bytes of a box that lists items */
     MAX_DEPTH = 4,             /* nesting of derived images */
-    MAX_HEADER_UNITS = 4096,   /* header units of a coded frame */
+    MAX_HEADER_UNITS = 4096,   /* units of an AV1 stream that are searched for its header */
+    MAX_STEPS = 1 << 24, /* table entries read for one file; 1024 tiles need about 4 million */
+    HEADER_STEPS = 256,  /* the cost of a sequence header in table entries */
 };
 
 struct span {
@@ -90,14 +92,24 @@ struct heif_boxes {
     struct span file, iinf, iloc, ipco, ipma, iref, idat;
     struct heif_size *size;
     size_t n_frames;
+    uint64_t steps;
 };
 
-static uint32_t item_type(const struct heif_boxes *b, uint32_t id)
+/* Counts the work of a scan, which small tables that refer to one another can make quadratic and
+ * worse. Returns false if the file demands too much. */
+static bool take_steps(struct heif_boxes *b, uint64_t n)
+{
+    b->steps += n;
+    if (b->steps > MAX_STEPS) b->size->too_many = true;
+    return !b->size->too_many;
+}
+
+static uint32_t item_type(struct heif_boxes *b, uint32_t id)
 {
     struct span list = b->iinf, entry;
     uint32_t flags, type;
     take(&list, take_version(&list, &flags) == 0 ? 2 : 4);
-    while (next_box(&list, &type, &entry)) {
+    while (next_box(&list, &type, &entry) && take_steps(b, 1)) {
         unsigned version = take_version(&entry, &flags);
         uint32_t entry_id = (uint32_t)take(&entry, version < 3 ? 2 : 4);
         take(&entry, 2);
@@ -106,23 +118,21 @@ static uint32_t item_type(const struct heif_boxes *b, uint32_t id)
     return 0;
 }
 
-static bool property_at(const struct heif_boxes *b, unsigned index, uint32_t *type,
-                        struct span *body)
+static bool property_at(struct heif_boxes *b, unsigned index, uint32_t *type, struct span *body)
 {
     struct span list = b->ipco;
-    while (index && next_box(&list, type, body))
+    while (take_steps(b, 1) && index && next_box(&list, type, body))
         if (--index == 0) return true;
     return false;
 }
 
 /* Finds the item's property by its box name. */
-static bool item_property(const struct heif_boxes *b, uint32_t id, const char *name,
-                          struct span *body)
+static bool item_property(struct heif_boxes *b, uint32_t id, const char *name, struct span *body)
 {
     struct span list = b->ipma;
     uint32_t flags, type;
     unsigned version = take_version(&list, &flags);
-    for (uint64_t entries = take(&list, 4); entries && list.n; entries--) {
+    for (uint64_t entries = take(&list, 4); entries && list.n && take_steps(b, 1); entries--) {
         uint32_t entry_id = (uint32_t)take(&list, version < 1 ? 2 : 4);
         struct span indices = take_span(&list, take(&list, 1) * (flags & 1 ? 2 : 1));
         while (entry_id == id && indices.n) {
@@ -135,7 +145,7 @@ static bool item_property(const struct heif_boxes *b, uint32_t id, const char *n
 }
 
 /* The first extent of the item's data; in practice there is only one. */
-static struct span item_data(const struct heif_boxes *b, uint32_t id)
+static struct span item_data(struct heif_boxes *b, uint32_t id)
 {
     struct span list = b->iloc;
     uint32_t flags;
@@ -143,7 +153,8 @@ static struct span item_data(const struct heif_boxes *b, uint32_t id)
     unsigned sizes = (unsigned)take(&list, 2);
     size_t n_offset = sizes >> 12, n_length = sizes >> 8 & 15, n_base = sizes >> 4 & 15,
            n_index = version ? sizes & 15 : 0;
-    for (uint64_t items = take(&list, version < 2 ? 2 : 4); items && list.n; items--) {
+    for (uint64_t items = take(&list, version < 2 ? 2 : 4); items && list.n && take_steps(b, 1);
+         items--) {
         uint32_t entry_id = (uint32_t)take(&list, version < 2 ? 2 : 4);
         unsigned method = version ? (unsigned)take(&list, 2) & 15 : 0;
         take(&list, 2);
@@ -257,7 +268,7 @@ static struct frame_size hevc_frame_size(struct span unit)
 enum { HEVC_SPS = 33 };
 
 /* Parses the parameter sets in an item's hvcC property. */
-static struct frame_size hevc_item_size(struct span hvcc)
+static struct frame_size hevc_item_size(struct heif_boxes *b, struct span hvcc)
 {
     struct frame_size largest = {0};
     take_span(&hvcc, 22);
@@ -265,6 +276,7 @@ static struct frame_size hevc_item_size(struct span hvcc)
         unsigned type = (unsigned)take(&hvcc, 1) & 0x3f;
         for (uint64_t units = take(&hvcc, 2); units && hvcc.n; units--) {
             struct span unit = take_span(&hvcc, take(&hvcc, 2));
+            if (!take_steps(b, type == HEVC_SPS ? HEADER_STEPS : 1)) return largest;
             if (type != HEVC_SPS) continue;
             struct frame_size size = hevc_frame_size(unit);
             keep_larger(&largest, &size);
@@ -332,14 +344,16 @@ static uint64_t take_leb128(struct span *s)
 enum { AV1_SEQUENCE_HEADER = 1 };
 
 /* The largest size among a stream's sequence headers. */
-static struct frame_size av1_stream_size(struct span stream)
+static struct frame_size av1_stream_size(struct heif_boxes *b, struct span stream)
 {
     struct frame_size largest = {0};
     for (int units = 0; stream.n && units < MAX_HEADER_UNITS; units++) {
         unsigned head = (unsigned)take(&stream, 1);
         if (head & 4) take(&stream, 1);
         struct span body = take_span(&stream, head & 2 ? take_leb128(&stream) : stream.n);
-        if ((head >> 3 & 15) != AV1_SEQUENCE_HEADER) continue;
+        bool is_header = (head >> 3 & 15) == AV1_SEQUENCE_HEADER;
+        if (!take_steps(b, is_header ? HEADER_STEPS : 1)) break;
+        if (!is_header) continue;
         struct frame_size size = av1_frame_size(body);
         keep_larger(&largest, &size);
     }
@@ -347,13 +361,13 @@ static struct frame_size av1_stream_size(struct span stream)
 }
 
 /* Reads depth and chroma from av1C. Sequence headers are optional there but not in the data. */
-static struct frame_size av1_item_size(struct span av1c, struct span data)
+static struct frame_size av1_item_size(struct heif_boxes *b, struct span av1c, struct span data)
 {
-    struct frame_size size = av1_stream_size(data);
+    struct frame_size size = av1_stream_size(b, data);
     take(&av1c, 2);
     unsigned flags = (unsigned)take(&av1c, 1);
     take(&av1c, 1);
-    struct frame_size other = av1_stream_size(av1c);
+    struct frame_size other = av1_stream_size(b, av1c);
     keep_larger(&size, &other);
     size.deep = flags & 0x40;
     size.full_chroma = !(flags & 0x10) && (flags & 0x0c) != 0x0c;
@@ -363,7 +377,7 @@ static struct frame_size av1_item_size(struct span av1c, struct span data)
 /* ---- frames to decode ---- */
 
 /* The size claimed by the item's ispe property. */
-static struct frame_size claimed_size(const struct heif_boxes *b, uint32_t id)
+static struct frame_size claimed_size(struct heif_boxes *b, uint32_t id)
 {
     struct span ispe;
     struct frame_size size = {0};
@@ -384,7 +398,7 @@ static void add_frame(struct heif_boxes *b, const struct frame_size *size)
 }
 
 /* The canvas of a grid: the larger of its property and its header in the data. */
-static struct frame_size grid_size(const struct heif_boxes *b, uint32_t id)
+static struct frame_size grid_size(struct heif_boxes *b, uint32_t id)
 {
     struct span data = item_data(b, id);
     struct frame_size size = claimed_size(b, id), grid = {0};
@@ -404,7 +418,7 @@ static void add_coded_parts(struct heif_boxes *b, uint32_t id, int depth)
     struct span list = b->iref, body;
     uint32_t flags, type;
     size_t n_id = take_version(&list, &flags) == 0 ? 2 : 4;
-    while (next_box(&list, &type, &body)) {
+    while (next_box(&list, &type, &body) && take_steps(b, 1)) {
         if (take(&body, n_id) != id || type != box_code("dimg")) continue;
         for (uint64_t n = take(&body, 2); n && body.n && !b->size->too_many; n--)
             add_item(b, (uint32_t)take(&body, n_id), depth + 1);
@@ -422,9 +436,9 @@ static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth)
         return size;
     }
     if (item_property(b, id, "hvcC", &configuration))
-        coded = hevc_item_size(configuration);
+        coded = hevc_item_size(b, configuration);
     else if (item_property(b, id, "av1C", &configuration))
-        coded = av1_item_size(configuration, item_data(b, id));
+        coded = av1_item_size(b, configuration, item_data(b, id));
     else if (type == box_code("grid"))
         size = grid_size(b, id);
     if (coded.width == 0 || coded.height == 0) coded = size;
@@ -435,7 +449,7 @@ static struct frame_size add_item(struct heif_boxes *b, uint32_t id, int depth)
     return size;
 }
 
-static bool is_alpha(const struct heif_boxes *b, uint32_t id)
+static bool is_alpha(struct heif_boxes *b, uint32_t id)
 {
     struct span auxc;
     static const char *const kinds[] = {":alpha", "auxid:1"};
@@ -451,7 +465,7 @@ static void add_alpha(struct heif_boxes *b, uint32_t primary)
     struct span list = b->iref, body;
     uint32_t flags, type;
     size_t n_id = take_version(&list, &flags) == 0 ? 2 : 4;
-    while (next_box(&list, &type, &body) && !b->size->too_many) {
+    while (next_box(&list, &type, &body) && take_steps(b, 1)) {
         if (type != box_code("auxl")) continue;
         uint32_t from = (uint32_t)take(&body, n_id);
         bool of_primary = false;

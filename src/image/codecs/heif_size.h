@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the cost of decoding a HEIC or AVIF file from its boxes and the headers of its coded
- * frames, which decide it whatever the other headers claim. */
+/* Bounds the cost of decoding a HEIC or AVIF file. It is computed from the headers of the coded
+ * frames, because the sizes in other headers may be wrong. */
 #ifndef EY_IMAGE_HEIF_SIZE_H
 #define EY_IMAGE_HEIF_SIZE_H
 
@@ -15,10 +15,10 @@ struct heif_size {
     bool deep;              /* more than 8 bits per sample */
     bool full_chroma;       /* 4:2:2 or 4:4:4 */
     bool alpha;
-    bool too_many; /* too many frames or boxes; the scan stopped early */
+    bool too_many; /* too many frames or table entries; the scan stopped early */
 };
 
-/* Missing facts are 0. Never reads beyond file[n] and allocates nothing. */
+/* What the file does not tell is 0. Never reads beyond file[n] and allocates nothing. */
 struct heif_size heif_size_of(const uint8_t *file, size_t n);
 
 #endif
