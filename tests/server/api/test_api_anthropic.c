@@ -412,6 +412,28 @@ static void streamed_messages(void **state)
                  "message_stop\n");
 }
 
+/* As in a whole answer, so that clients can parse them. */
+static void streamed_arguments_are_an_object(void **state)
+{
+    static const struct api_tool_call call = {
+        .id = "toolu_1", .name = "f", .arguments = "[1", .n_arguments = 2};
+    static const struct api_event event = {.type = API_EVENT_CALL, .call = &call};
+    struct api_request request;
+    struct anthropic_state message;
+    struct api_reply reply;
+    struct buf out = buf_with_max(1 << 16);
+    (void)state;
+    open_message(&reply, &request, &message);
+    anthropic_write_event(&out, &reply, &event);
+    anthropic_close_state(&message);
+    check_events(
+        &out, "content_block_start,\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":"
+              "\"toolu_1\",\"name\":\"f\",\"input\":{}}}\n"
+              "content_block_delta,\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\"partial_"
+              "json\":\"{\\\"input\\\":\\\"[1\\\"}\"}}\n"
+              "content_block_stop,\"index\":0}\n");
+}
+
 static void errors_of_messages(void **state)
 {
     static const struct {
@@ -452,10 +474,13 @@ static void errors_of_messages(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conversations),     cmocka_unit_test(refused_conversations),
-        cmocka_unit_test(whole_messages),    cmocka_unit_test(omitted_thoughts),
-        cmocka_unit_test(asked_thoughts),    cmocka_unit_test(streamed_messages),
-        cmocka_unit_test(errors_of_messages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conversations),
+                                       cmocka_unit_test(refused_conversations),
+                                       cmocka_unit_test(whole_messages),
+                                       cmocka_unit_test(omitted_thoughts),
+                                       cmocka_unit_test(asked_thoughts),
+                                       cmocka_unit_test(streamed_messages),
+                                       cmocka_unit_test(streamed_arguments_are_an_object),
+                                       cmocka_unit_test(errors_of_messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* Distinguishes the end of the context from the requested length. */
+/* Distinguishes an answer that filled the context from one that reached max_tokens. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
@@ -51,7 +51,7 @@ static void add_output_details(struct json_writer *w, int64_t thinking_tokens)
     json_close_object(w);
 }
 
-/* Cached prompt tokens are counted separately. */
+/* input_tokens excludes the cached prompt tokens, which cache_read_input_tokens counts. */
 static void add_message_usage(struct json_writer *w, const struct api_usage *usage, bool whole)
 {
     json_write_key(w, "usage");
@@ -72,7 +72,7 @@ static void add_message_usage(struct json_writer *w, const struct api_usage *usa
 
 /* ---- blocks ---- */
 
-/* Clients drop thoughts without a signature. */
+/* Clients drop thinking blocks without a signature, so a hash of the text serves as one. */
 static void sign_thoughts(char out[33], const char *text, size_t n)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -106,7 +106,8 @@ static void add_text_block(struct json_writer *w, const char *text, size_t n)
     json_close_object(w);
 }
 
-/* Writes the input object. Arguments that are not an object are wrapped as a text in one. */
+/* Writes the object `input`. Arguments that are not a JSON object become its member "input", as a
+ * string. */
 static void write_input(struct json_writer *w, const struct api_tool_call *call)
 {
     ey_err e;
@@ -123,7 +124,7 @@ static void write_input(struct json_writer *w, const struct api_tool_call *call)
     json_object_put(parsed);
 }
 
-/* NULL arguments: the stream sends them later. */
+/* In a stream, `input` is empty here because the arguments follow in an event of their own. */
 static void add_tool_use(struct json_writer *w, const struct api_tool_call *call, bool with_input)
 {
     json_open_object(w);
@@ -202,7 +203,8 @@ static void write_message_start(struct buf *out, const struct api_reply *reply)
     write_ping(out);
 }
 
-/* Begins a block's event up to the member `key`; the caller writes its value. */
+/* Begins an event of the current block. Its last member is `key`, whose value the caller writes;
+ * NULL for none. */
 static struct json_writer open_block_event(struct buf *out, const struct anthropic_state *state,
                                            const char *name, const char *key)
 {
@@ -257,7 +259,7 @@ static void write_thinking_piece(struct buf *out, const struct api_reply *reply,
         buf_free(&state->thinking);
         state->thinking = buf_with_max(EY_MAX_RESPONSE_BYTES);
     }
-    if (!buf_add(&state->thinking, text, n)) out->failed = true;
+    if (!buf_add(&state->thinking, text, n)) buf_fail(out);
     if (!omits_thoughts(reply))
         write_block_delta(out, state, "thinking_delta", "thinking", text, n);
 }
@@ -270,7 +272,7 @@ static bool is_white_text(const char *text, size_t n)
     return i == n;
 }
 
-/* Line breaks between calls are not sent as text. */
+/* White space after a call does not begin a text block. */
 static void write_text_piece(struct buf *out, struct anthropic_state *state, const char *text,
                              size_t n)
 {
@@ -288,14 +290,18 @@ static void write_text_piece(struct buf *out, struct anthropic_state *state, con
 static void write_call_block(struct buf *out, struct anthropic_state *state,
                              const struct api_tool_call *call)
 {
+    struct buf input = buf_with_max(EY_MAX_RESPONSE_BYTES);
+    struct json_writer input_writer = json_write_to(&input, JSON_COMPACT);
+    write_input(&input_writer, call);
     close_block(out, state);
     state->called = true;
     struct json_writer w = open_block_event(out, state, "content_block_start", "content_block");
     add_tool_use(&w, call, false);
     close_message_event(&w);
-    write_block_delta(out, state, "input_json_delta", "partial_json", call->arguments,
-                      call->n_arguments);
+    write_block_delta(out, state, "input_json_delta", "partial_json", input.data, input.size);
     write_block_stop(out, state);
+    if (input.failed) buf_fail(out);
+    buf_free(&input);
 }
 
 static void write_message_end(struct buf *out, const struct api_reply *reply,
@@ -347,8 +353,8 @@ void anthropic_close_state(void *state)
 void anthropic_write_unknown_model(char *out, size_t size, const char *asked, const char *names)
 {
     snprintf(out, size,
-             "model: %.200s is not served here (served: %s); --served-model-name gives a model "
-             "further names",
+             "model: %.200s is not served here (served: %s); the server's option "
+             "--served-model-name gives a model more names",
              asked, names);
 }
 
@@ -368,7 +374,7 @@ static const char *anthropic_error_type(int status)
     }
 }
 
-/* Claude Code recognizes these words and shortens its history. */
+/* Claude Code recognizes an answer of these words and then shortens its history. */
 static void write_too_long(char *out, size_t size, const struct api_error *error)
 {
     size_t given;
