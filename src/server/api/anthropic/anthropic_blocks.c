@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the blocks of a message into its parts, and tools. Text is borrowed from the JSON. */
+/* Reads the blocks of a message into message parts, and reads `tools` and `tool_choice`. Texts are
+ * not copied: they point into the parsed JSON. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -17,7 +18,8 @@ static bool fail_unsupported(const struct api_reading *r, const struct field_pat
 
 /* ---- images ---- */
 
-/* Reads {"type": "base64", "data"} or {"type": "url", "url"}. The bytes decide the media type. */
+/* Reads {"type": "base64", "data"} or {"type": "url", "url"}. `media_type` is
+ * ignored, because the image's bytes tell its format. */
 static bool read_image_block(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *block)
 {
@@ -46,7 +48,7 @@ static bool read_image_block(struct api_parser *p, struct message_list *list,
     return field_text(r, data_path.text, data, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url);
 }
 
-/* ---- documents and search results: their texts ---- */
+/* ---- texts of documents and search results ---- */
 
 static bool add_title(struct api_parser *p, struct message_list *list,
                       const struct field_path *path, json_object *block)
@@ -68,8 +70,9 @@ static bool read_document(struct api_parser *p, struct message_list *list,
                       content_path = field_member(&source_path, "content");
     json_object *source = json_member(block, "source"), *type = json_member(source, "type");
     if (!field_text_is(type, "text") && !field_text_is(type, "content"))
-        return type ? fail_unsupported(r, &type_path,
-                                       "a document may be text or content; send pages as images")
+        return type ? fail_unsupported(
+                          r, &type_path,
+                          "a document must be \"text\" or \"content\"; send pages as images")
                     : api_fail_value(r->error, type_path.text, "%s is missing", type_path.text);
     if (!add_title(p, list, path, block)) return false;
     if (field_text_is(type, "text"))
@@ -101,7 +104,7 @@ static bool read_tool_reference(struct api_parser *p, struct message_list *list,
     return message_list_add_text(&p->reading, list, &name_path, json_member(block, "tool_name"));
 }
 
-/* `input` is an object, which the model gets as JSON. */
+/* `input` must be an object; its JSON text is passed to the model. */
 static bool read_tool_use(struct api_parser *p, struct message_list *list,
                           const struct field_path *path, json_object *block)
 {
@@ -118,7 +121,8 @@ static bool read_tool_use(struct api_parser *p, struct message_list *list,
                        field_copy_json(r, input, &call->arguments)));
 }
 
-/* The signature is ignored: a thought needs no more trust than the client's other texts. */
+/* The signature is not verified, because a forged thought can do no more than any other text that
+ * the client sends. */
 static bool read_thinking_block(struct api_parser *p, struct message_list *list,
                                 const struct field_path *path, json_object *block)
 {
@@ -133,7 +137,7 @@ static bool read_thinking_block(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Accepts a block that is encrypted or was read before. */
+/* Skips redacted_thinking, which is encrypted, and tool_result, which was read already. */
 static bool skip_block(struct api_parser *p, struct message_list *list,
                        const struct field_path *path, json_object *block)
 {
@@ -144,7 +148,7 @@ static bool skip_block(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Blocks of tools that run at Anthropic. */
+/* Skips a block of a tool that runs on Anthropic's servers, and notes that it was ignored. */
 static bool note_block(struct api_parser *p, struct message_list *list,
                        const struct field_path *path, json_object *block)
 {
@@ -204,9 +208,9 @@ static bool read_block(struct api_parser *p, struct message_list *list,
         if (block_types[i].places & place && field_text_is(type, block_types[i].type))
             return block_types[i].read(p, list, path, block);
     return api_fail_field(p->reading.error, type_path.text,
-                          place == IN_ASSISTANT ? "a block that a message of the assistant can have"
-                          : place == IN_USER    ? "a block that a message of the user can have"
-                          : place == IN_RESULT  ? "a block that a result can have"
+                          place == IN_ASSISTANT ? "a block type that an assistant message may have"
+                          : place == IN_USER    ? "a block type that a user message may have"
+                          : place == IN_RESULT  ? "a block type that a tool result may have"
                                                 : "\"text\"",
                           type);
 }
@@ -219,7 +223,7 @@ bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
 
 /* ---- tools ---- */
 
-/* Anthropic's own tools have a type with a date. */
+/* Tools that Anthropic defines have a dated type; those of the client have "custom" or none. */
 static bool is_own_tool(json_object *tool)
 {
     json_object *type = json_member(tool, "type");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialect's table. */
+/* The table of Anthropic's dialects, one per kind of request. */
 #include "server/api/anthropic/anthropic_dialect.h"
 
 #define ANTHROPIC_DIALECT(the_kind)                                     \

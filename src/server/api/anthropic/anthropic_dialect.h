@@ -11,7 +11,7 @@ enum anthropic_kind { ANTHROPIC_MESSAGES, ANTHROPIC_COUNT };
 
 extern const struct api_dialect anthropic_dialects[]; /* by kind */
 
-/* State that the reader leaves for the answer (api_request.own). */
+/* What the request reader stores for the response writer (api_request.own). */
 struct anthropic_request {
     bool omits_thoughts; /* thinking blocks are sent empty */
 };
@@ -19,9 +19,9 @@ struct anthropic_request {
 /* The state of a stream between events. */
 struct anthropic_state {
     enum { ANTHROPIC_CLOSED, ANTHROPIC_TEXT, ANTHROPIC_THINKING } open;
-    int index; /* of the open block, or the next one */
+    int index; /* of the open block, or of the next one if none is open */
     bool called;
-    struct api_end end;  /* the choice's end, written when the stream finishes */
+    struct api_end end;  /* how the answer ended; written when the stream finishes */
     struct buf thinking; /* the thought so far, for its signature */
 };
 

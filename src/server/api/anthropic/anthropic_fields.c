@@ -19,7 +19,7 @@ static bool is_any_of(json_object *value, const char *const *names, size_t n)
 
 /* ---- thinking ---- */
 
-/* "omitted" shows that there was a thought, without its text. */
+/* With "omitted", the answer has thinking blocks without their text. */
 static bool read_thinking_display(struct api_parser *p, json_object *value)
 {
     struct anthropic_request *own = p->reading.out->own;
@@ -29,7 +29,7 @@ static bool read_thinking_display(struct api_parser *p, json_object *value)
                           value);
 }
 
-/* A model that does not think ignores the field, because Claude Code always enables thinking. */
+/* The field is not refused for models that cannot think, because Claude Code always sends it. */
 static bool read_thinking(struct api_parser *p, const char *path, json_object *value)
 {
     static const char *const types[] = {"enabled", "disabled", "adaptive", "between_tools"};
@@ -49,7 +49,7 @@ static bool read_thinking(struct api_parser *p, const char *path, json_object *v
            read_thinking_budget(p, "thinking.budget_tokens", budget);
 }
 
-/* ---- what the answer must be ---- */
+/* ---- the format of the answer ---- */
 
 static bool read_output_format(struct api_parser *p, json_object *value)
 {
@@ -81,7 +81,7 @@ static bool read_output_config(struct api_parser *p, const char *path, json_obje
     return !format || read_output_format(p, format);
 }
 
-/* The former name of output_config.format. */
+/* `output_format` is the former name of output_config.format. */
 static bool read_bare_output_format(struct api_parser *p, const char *path, json_object *value)
 {
     (void)path;
@@ -135,6 +135,6 @@ bool anthropic_read(struct api_parser *p)
         !api_note_unknown_fields(p, fields, COUNT(fields)) || !anthropic_read_conversation(p))
         return false;
     if (out->kind == ANTHROPIC_COUNT)
-        p->format = (struct answer_format){0}; /* counting has no answer */
+        p->format = (struct answer_format){0}; /* counting tokens generates no answer */
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the conversation: system texts first, tool results before the user's text of the same
- * message. */
+/* Reads the conversation. System texts come first, and the tool results of a user message come
+ * before its text. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -8,8 +8,8 @@
 
 /* ---- system texts ---- */
 
-/* Whether it is the first system text of Claude Code, which differs in each request and would
- * defeat the prefix cache. */
+/* Whether the text is the billing header that Claude Code sends before its system texts. The header
+ * differs in each request and would defeat the prefix cache. */
 static bool is_billing_header(json_object *text)
 {
     static const char begin[] = "x-anthropic-billing-header:";
@@ -46,8 +46,7 @@ static bool add_system_texts(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Moves system messages between others to the front, because chat templates ignore them elsewhere.
- */
+/* Collects all system messages at the front, because chat templates ignore them elsewhere. */
 static bool add_all_system(struct api_parser *p, struct message_list *list, json_object *messages,
                            size_t n)
 {
@@ -132,8 +131,8 @@ static bool read_one_message(struct api_parser *p, struct message_list *list,
     return api_fail_field(r->error, role_path.text, "\"user\", \"assistant\" or \"system\"", role);
 }
 
-/* A last text of the assistant is the beginning of the answer, without white space at its end. A
- * schema would describe only what follows. */
+/* If the last message is the assistant's, the answer continues it, without the white space at its
+ * end. A schema is refused, because it would apply to the continuation only. */
 static bool continue_last_message(struct api_parser *p, struct message_list *list,
                                   const struct field_path *path)
 {
@@ -142,8 +141,8 @@ static bool continue_last_message(struct api_parser *p, struct message_list *lis
     if (strcmp(last->role, "assistant") != 0 || last->n_tool_calls) return true;
     if (p->format.kind == FORMAT_SCHEMA)
         return api_fail(r->error, path->text,
-                        "%s: an answer that the last message begins cannot have an "
-                        "output_config.format",
+                        "%s: output_config.format is not supported if the last message is the "
+                        "assistant's, which the answer continues",
                         path->text);
     message_list_trim_end(list);
     r->out->request.continue_answer = true;
@@ -170,7 +169,8 @@ bool anthropic_read_conversation(struct api_parser *p)
             return false;
     }
     if (list.n == n_system)
-        return api_fail_value(r->error, "messages", "messages: at least one must be the user's");
+        return api_fail_value(r->error, "messages",
+                              "messages: at least one must not be a system message");
     struct field_path last = field_item(&whole, n - 1);
     if (!continue_last_message(p, &list, &last)) return false;
     message_list_finish(r, &list);
