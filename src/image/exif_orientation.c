@@ -47,7 +47,8 @@ static bool read_byte_order(struct tiff *t)
     return (t->little || memcmp(t->bytes, "MM", 2) == 0) && tiff_number(t, 2, 2) == 42;
 }
 
-/* The orientation in an entry: NOT_TURNED if it is invalid, 0 if it counts as absent. */
+/* Returns the orientation in an entry: NOT_TURNED if the value is invalid, 0 if the entry is
+ * ignored. */
 static int entry_orientation(const struct tiff *t, size_t entry)
 {
     uint64_t type = tiff_number(t, entry + 2, 2), count = tiff_number(t, entry + 4, 4);

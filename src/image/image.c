@@ -24,7 +24,7 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
     if (n == 0) return ey_fail(e, EY_BAD_IMAGE, "%s: the file is empty (0 bytes)", name);
     if (n > EY_MAX_IMAGE_BYTES)
         return ey_fail(e, EY_BAD_IMAGE,
-                       "%s: %zu bytes are more than eyelet takes for an image (%zu)", name, n,
+                       "%s: the file has %zu bytes, and an image may have at most %zu", name, n,
                        EY_MAX_IMAGE_BYTES);
     decode_fn *decode = decoder_for(&f, e);
     if (!decode) return false;
@@ -52,9 +52,9 @@ static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const
 {
     return ey_fail(
         e, EY_BAD_IMAGE,
-        "%s: decoding it takes up to %llu MiB in addition to the %llu that its request holds, "
-        "and all images together have %llu; scale it down, or give the server more "
-        "(--host-memory)",
+        "%s: decoding it takes up to %llu MiB in addition to the %llu MiB that its request "
+        "holds, and the limit for all images together is %llu MiB; scale the image down, or raise "
+        "the server's --host-memory",
         name, (unsigned long long)(needed >> 20), (unsigned long long)(b->own >> 20),
         (unsigned long long)(ey_budget_total(b->from) >> 20));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Image preprocessing: untrusted bytes to upright RGB, to resized RGB, to patch rows (spec 5).
- * Knows no model beyond the numbers in struct patch_spec. */
+ * What differs between models is in struct patch_spec. */
 #ifndef EY_IMAGE_H
 #define EY_IMAGE_H
 
@@ -15,22 +15,22 @@ struct image {
 /* Decodes JPEG, PNG, WebP and GIF (first frame), BMP, PNM and, if their libraries are installed,
  * HEIC and AVIF (libheif) and the first page of TIFF (libtiff). Applies the orientation of EXIF,
  * XMP or TIFF and composites alpha on white. The header is checked against EY_MAX_IMAGE_SIDE and
- * EY_MAX_IMAGE_PIXELS before pixels are allocated. The error for any other format names it. Errors
- * begin with "name: ", except EY_NO_MEMORY. */
+ * EY_MAX_IMAGE_PIXELS before pixels are allocated. For other known formats, the error
+ * names the format. Errors begin with "name: ", except EY_NO_MEMORY. */
 bool image_decode(struct image *out, const void *bytes, size_t n, const char *name, ey_err *e);
 
 /* Memory taken from a shared budget to decode an image; the caller releases `held`. */
 struct image_budget {
     ey_budget *from; /* NULL for no limit */
     uint64_t held;
-    bool computes; /* image_decode_within() holds a turn (base/processors.h), which it yields while
-                      it waits */
+    bool computes; /* this thread holds a compute turn (base/processors.h), which it gives back
+                      while it waits for memory */
     uint64_t own;  /* bytes that the same request already holds */
     bool (*gone)(void *user); /* polled while waiting; true cancels. May be NULL */
     void *user;
-    /* Bytes that the caller needs after an image of this size is decoded. They are taken together
-     * with those for decoding, so that half-decoded images never wait for one another. NULL for
-     * none. */
+    /* Returns the bytes that the caller needs after an image of this size is decoded; NULL for
+     * none. The larger of these and the bytes for decoding is taken at once, so that decoded images
+     * never wait for one another. */
     uint64_t (*after)(const void *context, int width, int height);
     const void *context;
 };
@@ -42,7 +42,7 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
 /* Increases `held` to `needed` bytes. Same errors as image_decode_within(). */
 bool image_budget_hold(struct image_budget *budget, uint64_t needed, const char *name, ey_err *e);
 void image_free(struct image *image);
-/* Whether it is a GIF or WebP with several frames. Only the first is decoded. */
+/* Whether the file is a GIF or WebP with several frames. Only the first is decoded. */
 bool image_is_animated(const void *bytes, size_t n);
 
 /* The settings of a checkpoint's preprocessor_config.json. */
@@ -71,8 +71,8 @@ void image_patchify(float *out, const struct image *image, const struct patch_sp
 /* Like image_patchify(), for patches first .. first+n-1. */
 void image_patchify_rows(float *out, const struct image *image, const struct patch_spec *spec,
                          int first, int n);
-/* The row and column of patch i in a grid with `columns` columns: blocks of merge x merge patches
- * in raster order. */
+/* Computes the row and column of patch i in a grid with `columns` columns, whose blocks of
+ * merge x merge patches follow one another in raster order. */
 void image_patch_position(int i, int columns, int merge, int *row, int *column);
 
 /* Encodes a JPEG file into *bytes[*n]; the caller frees it. */

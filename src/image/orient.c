@@ -9,8 +9,8 @@
 
 enum { TILE = 64 }; /* pixels per side */
 
-/* The destination of the image's first pixel, and the steps in the result for one pixel right and
- * one down. */
+/* Pixel offsets in the result: where the image's first pixel goes, and how much farther its right
+ * and its lower neighbor go. */
 struct pixel_walk {
     ptrdiff_t start, right, down;
 };

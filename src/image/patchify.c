@@ -14,8 +14,8 @@ struct size {
     double width, height;
 };
 
-/* Rounds the sides to multiples of `factor` with a product within [min, max]. In doubles and in the
- * reference's order of operations; nearbyint rounds half to even like Python's round. */
+/* Rounds the sides to multiples of `factor` with a product within [min, max]. Computes in doubles
+ * and in the reference's order of operations; nearbyint rounds half to even like Python's round. */
 static struct size smart_size(double width, double height, double factor, double min, double max)
 {
     struct size s = {nearbyint(width / factor) * factor, nearbyint(height / factor) * factor};

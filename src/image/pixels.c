@@ -54,7 +54,9 @@ void image_from_premultiplied(struct image *out, uint8_t *rgba, int width, int h
         const unsigned white = 255u - rgba[4 * i + 3];
         for (size_t c = 0; c < 3; c++) {
             const unsigned value = rgba[4 * i + c] + white;
-            rgba[3 * i + c] = value < 255 ? (uint8_t)value : 255; /* lossy coding overshoots */
+            rgba[3 * i + c] = value < 255
+                                  ? (uint8_t)value
+                                  : 255; /* after lossy coding, a color may exceed its alpha */
         }
     }
     take_rgb(out, rgba, width, height);

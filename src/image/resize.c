@@ -3,14 +3,15 @@
  * CPU (torch's int16 fixed-point path): horizontal, then vertical, each pass rounded to 8 bits; an
  * unchanged axis is skipped.
  *
- * Weights are int16 with `bits` fraction bits, the most that the axis's largest weight permits.
+ * Weights are int16 with `bits` fraction bits, as many as fit with the axis's largest weight.
  * Weights of an output pixel sum to 2^bits ≤ 2^22 and their magnitudes to 1.4 times that, so the
  * weighted sum of pixels fits 32 bits.
  *
- * Both passes vectorize over long rows of equal work. The vertical pass has such rows by nature.
- * The horizontal pass takes 16 image rows at a time and transposes them so that the 48 values of
- * one column are adjacent. One core of a 2023 Xeon, SSE2 code of both compilers: 4000x3000 to
- * 1312x960 in 45 to 58 ms, to 4000x2976 in 48 to 65 ms. */
+ * Compilers vectorize both passes, because the innermost loops apply one weight to many adjacent
+ * values. In the vertical pass these are the values of an image row. The horizontal pass takes 16
+ * image rows at a time and transposes them so that the 48 values of one column are adjacent. One
+ * core of a 2023 Xeon, SSE2 code of both compilers: 4000x3000 to 1312x960 in 45 to 58 ms, to
+ * 4000x2976 in 48 to 65 ms. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ enum {
 
 /* The resampling of one axis. */
 struct axis {
-    int in, out, taps; /* taps: most weights of an output pixel */
+    int in, out, taps; /* taps: the largest number of weights of an output pixel */
     int bits;
     int *first, *count; /* [out] range of input pixels */
     int16_t *weights;   /* [out, taps] */
@@ -141,8 +142,8 @@ static uint8_t clamp_u8(int32_t v)
 
 /* ---- horizontal ---- */
 
-/* Transposes `rows` ≤ BAND image rows to columns[x][lane]; lanes without a row keep their values.
- */
+/* Transposes `rows` ≤ BAND image rows to columns[x][lane]; lanes without a row keep old
+ * values, whose results are not used. */
 static void gather_columns(int16_t *columns, const uint8_t *rgb, int width, int rows)
 {
     for (int r = 0; r < rows; r++, rgb += 3 * (size_t)width)

@@ -81,7 +81,7 @@ static bool brand_in(const uint8_t *p, const char *list)
     return false;
 }
 
-/* Whether it begins with P1 to P6 and a blank or a comment. */
+/* Whether the file begins with P1 to P6 and a blank or a comment. */
 static bool is_pnm(const struct image_file *f)
 {
     return f->n >= 3 && f->bytes[0] == 'P' && f->bytes[1] >= '1' && f->bytes[1] <= '6' &&

@@ -11,8 +11,7 @@ enum {
     FILE_HEADER = 14,
     OS2_HEADER = 12,
     INFO_HEADER = 40,
-    MASKS_HEADER = 52, /* with masks of red, green, blue ... */
-    ALPHA_HEADER = 56, /* ... and alpha */
+    ALPHA_HEADER = 56, /* with masks of red, green, blue and alpha */
     LONGEST_HEADER = 124,
     PIXELS_PER_BYTE = 4096, /* the most that RLE can code */
     ROUNDED_BYTES = 8192,   /* malloc's rounding of a large block */
@@ -63,7 +62,7 @@ static bool read_bmp_size(struct bmp *b, ey_err *e)
     b->top_down = height < 0;
     if (b->top_down) height = -height;
     if (width < 0 || !size_allowed(b->file, (uint64_t)width, (uint64_t)height, e))
-        return width >= 0 ? false : fail_bmp(b, "a width below 0", e);
+        return width >= 0 ? false : fail_bmp(b, "a negative width", e);
     b->width = (int)width;
     b->height = (int)height;
     b->bits = bmp_u16(info + (os2 ? 10 : 14));
@@ -243,7 +242,8 @@ static bool put_literal(const struct bmp *b, struct bmp_runs *r, unsigned n)
     return true;
 }
 
-/* Reads a pair of bytes. Returns false at the end of the data. *done: end of the bitmap. */
+/* Executes the command in the next two bytes. Returns false if the data end before or in it. Sets
+ * *done at the end of the bitmap. */
 static bool read_run(const struct bmp *b, struct bmp_runs *r, bool *done)
 {
     enum { END_OF_LINE, END_OF_BITMAP, DELTA };
@@ -297,7 +297,7 @@ static bool check_bmp_data(const struct bmp *b, ey_err *e)
            fail_bmp(b, NULL, e);
 }
 
-/* Programs without alpha support write 0 for all pixels. */
+/* Ignores alpha that is 0 everywhere, as programs without alpha support write it. */
 static void make_opaque_if_unused(const struct bmp *b)
 {
     size_t n = (size_t)b->width * (size_t)b->height;

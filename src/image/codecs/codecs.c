@@ -4,7 +4,7 @@
 
 #include "base/limits.h"
 
-/* Canvases up to this size are always allowed: the largest budget of any model. */
+/* Canvases up to this size, the largest pixel budget of any model, are always allowed. */
 static const uint64_t FREE_CANVAS_PIXELS = 1 << 24;
 enum { CANVAS_PER_FRAME = 16 };
 
@@ -16,8 +16,8 @@ bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, e
         width * height <= EY_MAX_IMAGE_PIXELS)
         return true;
     return ey_fail(e, EY_BAD_IMAGE,
-                   "%s: %llux%llu pixels are too many; eyelet takes up to %d a side and %zu in "
-                   "total, so scale it down",
+                   "%s: %llux%llu pixels are too many; an image may have up to %d a side and %zu "
+                   "in total, so scale it down",
                    f->name, (unsigned long long)width, (unsigned long long)height,
                    EY_MAX_IMAGE_SIDE, EY_MAX_IMAGE_PIXELS);
 }
@@ -31,7 +31,7 @@ bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t heigh
                       ey_err *e)
 {
     const struct image_budget *b = f->budget;
-    if (b && b->after && width && height) { /* the image may be rotated before that */
+    if (b && b->after && width && height) { /* either way round: rotation comes first */
         bytes = larger_of_two(bytes, b->after(b->context, (int)width, (int)height));
         bytes = larger_of_two(bytes, b->after(b->context, (int)height, (int)width));
     }

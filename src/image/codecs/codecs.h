@@ -18,14 +18,14 @@ typedef bool decode_fn(struct image *out, const struct image_file *f, ey_err *e)
 decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_decode, tiff_decode,
     bmp_decode, pnm_decode;
 
-/* Fails if a header's size is empty or above the limits. Called before pixels are allocated. */
+/* Fails if the size in a header is zero or above the limits. Called before pixels are allocated. */
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e);
-/* Takes the most memory that decoding an image of this size can allocate from the budget, before it
- * is allocated (tests/image measures it). Fails if it does not fit, now or ever. */
+/* Takes `bytes` from the budget: the most that decoding an image of this size can allocate, which
+ * tests/image measures. Called before they are allocated. Fails if they do not fit, now or ever. */
 bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t height, uint64_t bytes,
                       ey_err *e);
-/* Fails if `units` of image cannot come from this file even if every byte gave `units_per_byte`,
- * the most that the format can code: the header lies, and pixels need not be allocated. */
+/* Fails if the header claims more `units` (of pixels or bytes) than the file can hold with at most
+ * `units_per_byte`, the format's best compression. Called before pixels are allocated. */
 bool size_plausible(const struct image_file *f, const char *format, uint64_t units,
                     uint64_t units_per_byte, ey_err *e);
 /* Fails if an animation's canvas is out of proportion to its first frame. */

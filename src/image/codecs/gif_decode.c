@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes GIF with giflib: the first frame on its canvas, transparency on white. Around the frame
- * the canvas has the transparent color, else color 0, like Pillow. */
+/* Decodes GIF with giflib: the first frame on its canvas, transparency on white. The canvas
+ * around the frame has the transparent color, or color 0 if there is none, as in Pillow. */
 #include <gif_lib.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,8 @@ enum {
 /* Time limit in seconds, far above what the slowest machine needs. */
 static const double LEAST_SECONDS = 10, SECONDS_PER_MEGAPIXEL = 0.5;
 
-/* Frames may exceed the image made of them (the last tiles of a grid), within reason. */
+/* Frames may have more pixels than their image, because the last tiles of a grid extend beyond it,
+ * but not several times as many. */
 static const uint64_t FREE_CODED_PIXELS = 1 << 24;
 enum { CODED_PER_PIXEL = 4 };
 
@@ -41,7 +42,8 @@ static bool check_heif_size(const struct image_file *f, const struct heif_size *
         return ey_fail(e, EY_BAD_IMAGE,
                        "%s: the image has too many parts; convert it to JPEG or PNG", f->name);
     if (s->coded > CODED_PER_PIXEL * EY_MAX_IMAGE_PIXELS)
-        return ey_fail(e, EY_BAD_IMAGE, "%s: frames of %llu pixels are too many", f->name,
+        return ey_fail(e, EY_BAD_IMAGE,
+                       "%s: its frames have %llu pixels in total, which are too many", f->name,
                        (unsigned long long)s->coded);
     if (s->width == 0 || s->height == 0) return true; /* libheif reports what is wrong */
     if (s->coded > FREE_CODED_PIXELS && s->coded / CODED_PER_PIXEL > s->width * s->height)

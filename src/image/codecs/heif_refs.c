@@ -12,7 +12,7 @@
 enum {
     HEADER_BYTES = 8, /* size and type */
     FULL_BYTES = 4,   /* version and flags of a "full" box */
-    /* Files with more are left unchanged; an iPhone photo has 200 bytes. */
+    /* Files with more are left unchanged; those of an iPhone photo take 200 bytes. */
     MAX_REFERENCE_BYTES = 1 << 18,
     /* Each referenced item may become its own reference: 4 bytes become 18, or 2 become 14. */
     MOST_GROWTH = 7,
@@ -208,8 +208,8 @@ static void add_range(struct buf *b, const uint8_t *start, const uint8_t *end)
     buf_add(b, start, (size_t)(end - start));
 }
 
-/* Copies a reference if it is needed: from derived images, and from auxiliary images (such as
- * alpha) to a needed image. */
+/* Copies the needed part of a reference: all of one from a derived image, and one reference for
+ * each needed image that an auxiliary image (such as alpha) belongs to. */
 static void add_reference(struct buf *b, const struct references *refs, const struct reference *r)
 {
     size_t head = HEADER_BYTES + refs->id_bytes + 2;

@@ -15,7 +15,7 @@ struct heif_source {
 
 /* Fills *out with a file that every libheif accepts: references that the primary image does not
  * need are dropped, and a needed reference to several items is split into one per item. Fails only
- * without memory. */
+ * if the image's budget or memory does not suffice, or the request was cancelled. */
 bool heif_read_references(struct heif_source *out, const struct image_file *f, ey_err *e);
 
 #endif

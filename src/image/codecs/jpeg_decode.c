@@ -49,7 +49,7 @@ enum { LIBJPEG_BYTES = 512 << 10, LIBJPEG_BYTES_PER_COLUMN = 256 };
 
 static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
 
-/* Restart markers, and stuffed bytes of entropy-coded data. */
+/* Whether a marker is part of entropy-coded data: a restart marker, or 0 for the data byte 0xff. */
 static bool continues_scan(int marker)
 {
     return marker == 0x00 || (marker >= RST0 && marker <= RST7);
@@ -143,7 +143,7 @@ static struct jpeg_markers read_jpeg_markers(const struct image_file *f)
 }
 
 /* Converts like Pillow, which treats every CMYK JPEG as Adobe's inverted kind: stored c is 255 - C.
- * With its rounding: R = K' - round(C·K'/255), K' = 255 - K. */
+ * Rounds like Pillow, too: R = K' - round(C·K'/255), K' = 255 - K. */
 static void rgb_from_inverted_cmyk(uint8_t *pixels, size_t n)
 {
     /* in place: writes never overtake reads */
@@ -165,7 +165,8 @@ static bool is_cmyk(const struct jpeg_header *h)
     return h->colorspace == TJCS_CMYK || h->colorspace == TJCS_YCCK;
 }
 
-/* Whether decode_without_end() may decode a copy of a file whose scan runs into other data. */
+/* Whether decode_without_end() may be tried: the first scan is complete in itself, and no end
+ * marker follows it. */
 static bool may_lack_end(const struct image_file *f, const struct jpeg_markers *markers)
 {
     size_t n = markers->scan_end;
@@ -215,9 +216,9 @@ static bool read_jpeg_header(struct jpeg_header *h, tjhandle jpeg, const struct 
 
 enum { JPEG_FLAGS = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS };
 
-/* libjpeg's warning, for which TurboJPEG has no code, if the last block was decoded before the
- * scan's data ended (at the end marker, or at a restart marker in the data that follows). Missing
- * blocks give another warning. */
+/* The text of libjpeg's warning that the last block was decoded before the scan's data ended (at
+ * the end marker, or at a restart marker in the data that follows). TurboJPEG has no code for it.
+ * If blocks are missing, libjpeg gives another warning. */
 static const char all_decoded[] = "extraneous bytes before marker 0xd";
 
 /* Decodes panoramas of some phones, whose only scan has no end marker and is followed by private

@@ -12,7 +12,7 @@
 #include "image/pixels.h"
 
 enum {
-    DEFLATE_MOST = 1032,       /* most output bytes per deflate byte */
+    DEFLATE_MOST = 1032,       /* deflate's best ratio of output to input bytes */
     MAX_CHUNK_BYTES = 1 << 20, /* palettes and transparency need less than 1 KiB */
     LIBPNG_BYTES = 256 << 10,  /* allocations of libpng and zlib, without rows */
     ROWS = 4,                  /* rows that libpng holds, of up to 8 bytes per pixel */

@@ -91,7 +91,7 @@ static struct png_metadata find_metadata(const struct image_file *f)
     return m;
 }
 
-/* Unpacks at most MAX_TEXT_BYTES to `to`. Returns their number. */
+/* Unpacks at most MAX_TEXT_BYTES to `to`. Returns the number of bytes. */
 static size_t unpack(uint8_t *to, const struct png_text *text)
 {
     z_stream z = {.next_in = (uint8_t *)(uintptr_t)text->bytes,

@@ -25,15 +25,15 @@ static bool check_tiff_page(const struct tiff_page *page, const struct image_fil
     enum { MOST_BITS = 64 * 16, MOST_TILE_PIXELS = 1 << 26 };
     if (!size_allowed(f, page->width, page->height, e)) return false;
     if (page->bits_per_pixel < 1 || page->bits_per_pixel > MOST_BITS)
-        return fail_damaged(f, "TIFF", "its bits of a pixel", e);
+        return fail_damaged(f, "TIFF", "its bits per pixel", e);
     bool tiles_are_sound = page->tile_width <= EY_MAX_IMAGE_SIDE &&
                            page->tile_height <= EY_MAX_IMAGE_SIDE &&
                            page->tile_width * page->tile_height <= MOST_TILE_PIXELS;
     return tiles_are_sound || fail_damaged(f, "TIFF", "its tiles", e);
 }
 
-/* libtiff decodes one strip or tile at a time, for JPEG with chroma at full size. It copies the
- * coded data if its bit order is reversed. */
+/* libtiff decodes one strip or tile at a time; if it is JPEG-coded, with chroma at full size.
+ * libtiff also copies coded data whose bit order is reversed. */
 static struct sandbox_limits tiff_limits(const struct image_file *f, const struct tiff_page *page)
 {
     uint64_t pixels = page->width * page->height, rows = least_of(page->strip_rows, page->height);

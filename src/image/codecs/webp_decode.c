@@ -14,8 +14,8 @@
 #include "sandbox/sandbox.h"
 #include "sandbox/sandbox_message.h"
 
-/* libwebp's allocations besides the frame's pixels, fixed and per column. */
 enum { LOSSY_FORMAT = 1 }; /* of WebPBitstreamFeatures */
+/* libwebp's allocations besides the frame's pixels, fixed and per column. */
 enum { LIBWEBP_BYTES = 512 << 10, LIBWEBP_BYTES_PER_COLUMN = 256 };
 
 struct webp_frame {
@@ -110,7 +110,8 @@ static bool decode_frame_apart(const struct webp_canvas *c, const struct webp_fr
 
 /* ---- the canvas ---- */
 
-/* The canvas before and after rotation, and the memory that decoding the frame takes besides. */
+/* The canvas and, in addition, the memory for decoding the frame or the rotated canvas, whichever
+ * is larger. */
 static uint64_t webp_decoding_bytes(const struct image_file *f, const struct webp_canvas *c,
                                     const struct webp_frame *frame)
 {
@@ -176,7 +177,7 @@ static int webp_orientation(const WebPDemuxer *demux)
     return orientation;
 }
 
-/* Unclear cases count as lossless, which needs more memory. */
+/* Frames whose kind is unclear count as lossless, which needs more memory. */
 static bool is_lossless(const uint8_t *bytes, size_t n)
 {
     WebPBitstreamFeatures features;
