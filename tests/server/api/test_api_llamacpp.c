@@ -84,6 +84,10 @@ static void prompts_with_images(void **state)
         {"{\"prompt\": \"[img-2][img-1]\", \"image_data\": [{\"id\": 1, \"data\": \"" PNG
          "\"}, {\"id\": 2, \"data\": \"" PNG "\"}]}",
          "image(8)image(8)"},
+        /* prompts that have the same image */
+        {"{\"prompt\": [\"[img-1]a\", \"b[img-1]\"], \"image_data\": [{\"id\": 1, \"data\": \"" PNG
+         "\"}]}",
+         "image(8)'a';'b'image(8)"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -116,6 +120,21 @@ static void probabilities_and_biases(void **state)
     api_request_free(&r);
 }
 
+/* Of probabilities behind the samplers a client is told that it does not get them. */
+static void what_is_ignored_is_told(void **state)
+{
+    struct api_request r;
+    struct api_error error = {0};
+    (void)state;
+    assert_true(parse_completion(
+        &r, "{\"prompt\": \"x\", \"post_sampling_probs\": true, \"n_probs\": 2}", &error));
+    assert_non_null(strstr(r.notes.data, "post_sampling_probs was ignored"));
+    api_request_free(&r);
+    assert_true(parse_completion(&r, "{\"prompt\": \"x\", \"post_sampling_probs\": true}", &error));
+    assert_int_equal(r.notes.size, 0);
+    api_request_free(&r);
+}
+
 static void what_is_refused(void **state)
 {
     static const struct {
@@ -134,6 +153,14 @@ static void what_is_refused(void **state)
         {"{\"prompt\": \"[img-2]\", \"image_data\": [{\"id\": 1, \"data\": \"" PNG "\"}]}",
          "image_data"},
         {"{\"prompt\": \"[img-1]\", \"image_data\": [{\"id\": 1}]}", "image_data[0].data"},
+        {"{\"prompt\": \"[img-1][img-1]\", \"image_data\": [{\"id\": 1, \"data\": \"" PNG
+         "\"}, {\"id\": 2, \"data\": \"" PNG "\"}]}",
+         "image_data[0]"},
+        {"{\"prompt\": [1, 2], \"image_data\": [{\"id\": 1, \"data\": \"" PNG "\"}]}",
+         "image_data"},
+        {"{\"prompt\": {\"prompt_string\": \"[img-1]\"}, \"image_data\": [{\"id\": 1, \"data\": "
+         "\"" PNG "\"}]}",
+         "image_data"},
         {"{\"prompt\": [\"a\", \"b\"], \"stream\": true}", "prompt"},
         {"{\"prompt\": true}", "prompt"},
         {"{\"prompt\": \"x\", \"logit_bias\": [[1000, 1]]}", "logit_bias[0][0]"},
@@ -170,8 +197,7 @@ static void answers(void **state)
     void *kept = calloc(1, llamacpp_dialect.state_bytes);
     struct api_reply reply = api_reply_start(&llamacpp_dialect, "m");
     struct api_end end = {.finish = EY_FINISH_STOP, .stop_text = "b", .stop_id = -1};
-    struct api_choice choice = {
-        .text = "a", .n_text = 1, .end = end, .prompt_tokens = 9, .completion_tokens = 2};
+    struct api_choice choice = {.text = "a", .n_text = 1, .end = end, .usage = usage};
     const struct api_event events[] = {{.type = API_EVENT_OPEN},
                                        {.type = API_EVENT_START},
                                        {.type = API_EVENT_TEXT, .text = "a", .n_text = 1},
@@ -201,6 +227,25 @@ static void answers(void **state)
     buf_free(&out);
 }
 
+/* Each answer of a list has its own counts and times, not the request's. */
+static void lists_of_answers(void **state)
+{
+    struct buf out = buf_with_max(1 << 16);
+    struct api_reply reply = api_reply_start(&llamacpp_dialect, "m");
+    const struct api_usage other = {.prompt_tokens = 3, .completion_tokens = 1, .prefill_s = 0.25},
+                           sum = {.prompt_tokens = 12, .completion_tokens = 3, .prefill_s = 0.5};
+    const struct api_choice choices[] = {{.text = "a", .n_text = 1, .usage = usage},
+                                         {.index = 1, .text = "b", .n_text = 1, .usage = other}};
+    (void)state;
+    llamacpp_dialect.write_whole(&out, &reply, choices, 2, &sum);
+    assert_int_equal(out.data[0], '[');
+    assert_non_null(strstr(out.data, TIMINGS ",{\"index\":1,"));
+    assert_non_null(strstr(out.data, "\"tokens_evaluated\":3,"));
+    assert_non_null(strstr(out.data, "\"prompt_n\":3,\"prompt_ms\":250.000,"));
+    assert_non_null(strstr(out.data, "\"predicted_n\":1,\"predicted_ms\":0.000,"));
+    buf_free(&out);
+}
+
 static void errors(void **state)
 {
     struct buf out = buf_with_max(1024);
@@ -217,8 +262,10 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(requests),
                                        cmocka_unit_test(prompts_with_images),
                                        cmocka_unit_test(probabilities_and_biases),
+                                       cmocka_unit_test(what_is_ignored_is_told),
                                        cmocka_unit_test(what_is_refused),
                                        cmocka_unit_test(answers),
+                                       cmocka_unit_test(lists_of_answers),
                                        cmocka_unit_test(errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ struct api_choice {
     size_t n_calls;
     struct api_logprobs logprobs;
     struct api_end end;
-    int prompt_tokens, completion_tokens;
+    struct api_usage usage; /* of this answer alone: its tokens and times */
     struct api_prompt_logprobs prompt_logprobs;
     ey_pooled pooled; /* result of a pooling request, which has none of the above */
 };

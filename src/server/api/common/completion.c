@@ -420,6 +420,18 @@ static struct api_prompt_logprobs prompt_logprobs_of(const ey_answer *answer)
                                         answer->n_prompt_logprobs};
 }
 
+static struct api_usage usage_of_answer(const ey_answer *answer)
+{
+    return (struct api_usage){.prompt_tokens = answer->prompt_tokens,
+                              .completion_tokens = answer->completion_tokens,
+                              .cached_tokens = answer->cached_tokens,
+                              .image_tokens = answer->image_tokens,
+                              .vision_s = answer->vision_seconds,
+                              .prefill_s = answer->prefill_seconds,
+                              .decode_s = answer->decode_seconds,
+                              .thinking_tokens = answer->thought_tokens};
+}
+
 static struct api_choice choice_of_answer(const struct completion *a,
                                           const struct choice_slot *slot,
                                           const struct parsed_answer *parsed, size_t *offset)
@@ -437,8 +449,7 @@ static struct api_choice choice_of_answer(const struct completion *a,
                                .logprobs = logprobs,
                                .pooled = ey_answer_pooled(answer),
                                .end = completion_finish(a, answer, (int)parsed->n_calls),
-                               .prompt_tokens = answer->prompt_tokens,
-                               .completion_tokens = answer->completion_tokens,
+                               .usage = usage_of_answer(answer),
                                .prompt_logprobs = prompt_logprobs_of(answer)};
 }
 

@@ -74,6 +74,7 @@ static bool get_image(struct media *out, const struct image_ref *ref,
 
 static void drop_image_text(const struct image_ref *ref)
 {
+    if (ref->shared) return;
     if (ref->member)
         json_object_object_del(ref->holder, ref->member);
     else

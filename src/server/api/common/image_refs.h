@@ -20,6 +20,7 @@ struct image_ref {
     const char *url;    /* a data:, http: or file: URL, or bare base64 */
     size_t n_url;
     bool base64;       /* bare */
+    bool shared;       /* a later reference reads the same text, which stays until then */
     bool document;     /* it may be a PDF or TIFF, each page of which becomes an image */
     size_t first, n;   /* its images, once they are loaded */
     bool detail_given; /* the part's detail is the client's */

@@ -53,6 +53,16 @@ static bool read_n_probs(struct api_parser *p, const char *path, json_object *va
     return true;
 }
 
+/* Probabilities behind the samplers are not kept. */
+static bool read_post_sampling(struct api_parser *p, const char *path, json_object *value)
+{
+    bool wanted;
+    if (!field_bool(&p->reading, path, value, &wanted)) return false;
+    if (wanted && p->reading.out->request.top_logprobs >= 0)
+        api_note(&p->reading, "%s was ignored: the probabilities are those before sampling", path);
+    return true;
+}
+
 /* [id, bias], where false is never. */
 static bool read_bias_pair(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_logit_bias *out)
@@ -117,8 +127,8 @@ static const struct api_field fields[] = {
     {"t_max_predict_ms", 1, accept_field},
     {"response_fields", 1, accept_field},
     {"timings_per_token", 1, accept_field},
-    {"post_sampling_probs", 1, accept_field},
-    {"image_data", 1, accept_field}, /* read with the prompt */
+    {"post_sampling_probs", 1, read_post_sampling}, /* behind n_probs */
+    {"image_data", 1, accept_field},                /* read with the prompt */
     {"prompt", 1, read_llamacpp_prompt},
 };
 
@@ -252,17 +262,18 @@ static void write_completion_whole(struct buf *out, struct api_reply *reply,
                                    const struct api_usage *usage)
 {
     struct json_writer w = json_write_to(out, JSON_COMPACT);
+    (void)usage; /* each answer has its own */
     if (n > 1) json_open_array(&w);
     for (size_t i = 0; i < n; i++) {
         const struct api_choice *choice = &choices[i];
         const struct completion_end end = {
             .finish = choice->end.finish,
             .word = choice->end.stop_text ? choice->end.stop_text : "",
-            .prompt_tokens = choice->prompt_tokens,
-            .completion_tokens = choice->completion_tokens,
+            .prompt_tokens = choice->usage.prompt_tokens,
+            .completion_tokens = choice->usage.completion_tokens,
             .has_new_line = has_new_line(choice->text, choice->n_text)};
         open_completion(&w, choice, true);
-        write_completion_end(&w, reply, &end, usage);
+        write_completion_end(&w, reply, &end, &choice->usage);
     }
     if (n > 1) json_close_array(&w);
 }

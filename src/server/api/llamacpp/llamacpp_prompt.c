@@ -14,6 +14,7 @@ struct prompt_images {
     struct field_path path;
     size_t n, n_used;
     bool by_id; /* the list is image_data, else multimodal_data */
+    bool used[EY_MAX_IMAGES];
 };
 
 struct image_marker {
@@ -66,6 +67,21 @@ static struct image_marker find_image_marker(const struct prompt_images *images,
 
 /* ---- parts ---- */
 
+/* Several prompts may have the same image, whose text must last until the last of them. */
+static void share_image_text(struct image_refs *refs, const char *text)
+{
+    for (size_t i = 0; i < refs->n; i++)
+        refs->ref[i].shared = refs->ref[i].shared || refs->ref[i].url == text;
+}
+
+static bool fail_image_twice(const struct api_reading *r, const struct prompt_images *images,
+                             size_t i)
+{
+    struct field_path path = field_item(&images->path, i);
+    return api_fail(r->error, path.text, "%s stands twice in one prompt; send it twice, as two ids",
+                    path.text);
+}
+
 static bool add_prompt_image(struct api_parser *p, struct prompt_images *images, size_t i,
                              ey_part *out)
 {
@@ -76,14 +92,21 @@ static bool add_prompt_image(struct api_parser *p, struct prompt_images *images,
         path = field_member(&path, "data");
         text = json_member(item, "data");
     }
+    const char *bytes;
+    size_t n;
     if (!text) return api_fail_value(r->error, path.text, "%s is missing", path.text);
+    if (images->used[i]) return fail_image_twice(r, images, i);
+    if (!field_text(r, path.text, text, EY_MAX_JSON_BYTES, &bytes, &n)) return false;
+    share_image_text(&p->images, bytes);
     struct image_ref *ref = image_refs_add(r, &p->images, &path, out);
-    if (!ref || !field_text(r, path.text, text, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url))
-        return false;
+    if (!ref) return false;
+    ref->url = bytes;
+    ref->n_url = n;
     ref->base64 = ref->n_url < 5 || strncmp(ref->url, "data:", 5) != 0;
     ref->holder = images->by_id ? item : images->list;
     ref->member = images->by_id ? "data" : NULL;
     ref->index = i;
+    images->used[i] = true;
     images->n_used++;
     return true;
 }
@@ -152,6 +175,14 @@ static bool read_prompt_object(struct api_parser *p, const struct field_path *pa
     return read_prompt_text(p, &text, given, &images, out);
 }
 
+/* Images that no text can refer to. */
+static bool fail_image_data(const struct api_reading *r, const struct prompt_images *images)
+{
+    return api_fail(r->error, images->path.text,
+                    "image_data goes with a prompt that is a string with [img-ID]; an object has "
+                    "its images in multimodal_data, and token ids have none");
+}
+
 static bool read_one_prompt(struct api_parser *p, const struct field_path *path, json_object *value,
                             struct api_prompt *out)
 {
@@ -159,6 +190,10 @@ static bool read_one_prompt(struct api_parser *p, const struct field_path *path,
     struct prompt_images images = {.list = json_member(p->json, "image_data"),
                                    .path = field_root("image_data"),
                                    .by_id = true};
+    if (images.list && !field_array(r, images.path.text, images.list, 0, EY_MAX_IMAGES, &images.n))
+        return false;
+    if (images.n && !json_object_is_type(value, json_type_string))
+        return fail_image_data(r, &images);
     if (json_object_is_type(value, json_type_object))
         return read_prompt_object(p, path, value, out);
     if (json_object_is_type(value, json_type_array)) {
@@ -173,8 +208,6 @@ static bool read_one_prompt(struct api_parser *p, const struct field_path *path,
                               "a string, an array of token ids, an object with prompt_string, or a "
                               "list of these",
                               value);
-    if (images.list && !field_array(r, images.path.text, images.list, 0, EY_MAX_IMAGES, &images.n))
-        return false;
     return read_prompt_text(p, path, value, &images, out);
 }
 
