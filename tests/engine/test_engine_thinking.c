@@ -270,6 +270,26 @@ static void a_budget_may_end_with_words(void **state)
     }
 }
 
+/* NFC makes two characters of each, so that few bytes are more tokens than fit. */
+static void a_text_may_grow_when_it_is_normalized(void **state)
+{
+    static const char note[] = "\xf0\x9d\x85\x9e"; /* U+1D15E */
+    struct buf end = buf_with_max(EY_MAX_THINKING_END);
+    ey_answer answer;
+    ey_err e;
+    (void)state;
+    while (end.size + strlen(note) + strlen("</think>") < EY_MAX_THINKING_END)
+        buf_add_text(&end, note);
+    buf_add_text(&end, "</think>");
+    start_question(64);
+    q.request.thinking_budget = 3;
+    q.request.thinking_end = end.data;
+    assert_false(ey_ask(thinker, &q.request, &answer, &e));
+    assert_int_equal(e.code, EY_BAD_REQUEST);
+    assert_non_null(strstr(e.text, "tokens; shorten it"));
+    buf_free(&end);
+}
+
 /* A last message of the assistant is continued, without a thought of its own. */
 static void answers_that_are_begun_open_no_thought(void **state)
 {
@@ -499,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_grammar_begins_behind_the_thought),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_may_end_with_words),
+        cmocka_unit_test(a_text_may_grow_when_it_is_normalized),
         cmocka_unit_test(answers_that_are_begun_open_no_thought),
         cmocka_unit_test(a_quarter_is_kept),
         cmocka_unit_test(forced_tokens_are_not_drawn),

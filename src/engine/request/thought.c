@@ -21,7 +21,12 @@ static bool add_forced_text(struct thought *t, const struct tokenizer *tok, cons
 {
     struct ids ids = {0};
     bool ok = tokenizer_encode(tok, text, n, false, &ids, e);
-    for (size_t i = 0; ok && i < ids.n && t->n_forced < MAX_FORCED_TOKENS; i++)
+    /* Normalization may make a text longer. One more token is the mark. */
+    if (ok && ids.n + (size_t)t->n_forced >= MAX_FORCED_TOKENS)
+        ok = ey_fail(e, EY_BAD_REQUEST,
+                     "the text that ends a thought has more than %d tokens; shorten it",
+                     MAX_FORCED_TOKENS - 1);
+    for (size_t i = 0; ok && i < ids.n; i++)
         t->forced[t->n_forced++] = ids.id[i];
     ids_free(&ids);
     return ok;
