@@ -208,7 +208,36 @@ void model_pull_close(struct model_pull **pull)
     atomic_flag_clear(&pulling);
 }
 
-bool model_delete(const char *name, ey_err *e)
+static bool is_within(const char *path, const char *folder)
+{
+    const size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || !path[n]);
+}
+
+/* Whether the server has a model from this folder. It may know it by another name. */
+static bool serves_from(const struct server_options *options, const char *folder)
+{
+    char *whole = realpath(folder, NULL);
+    bool found = false;
+    for (size_t i = 0; whole && !found && i < options->n_models; i++) {
+        char *path = realpath(options->models[i].path, NULL);
+        found = path && is_within(path, whole);
+        free(path);
+    }
+    free(whole);
+    return found;
+}
+
+static bool delete_unserved(const struct server_options *options, const char *name,
+                            const struct hub_removal *removal, ey_err *e)
+{
+    if (serves_from(options, removal->directory))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "model '%.200s' is being served; stop the server and use eyelet rm", name);
+    return hub_remove(removal, e);
+}
+
+bool model_delete(const struct server_options *options, const char *name, ey_err *e)
 {
     struct repository candidate[SHORT_NAME_REPOSITORIES];
     const size_t n = repositories_of(name, candidate);
@@ -216,7 +245,7 @@ bool model_delete(const char *name, ey_err *e)
     if (!n) return fail_name(name, e);
     for (size_t i = 0; i < n; i++) {
         if (hub_plan_removal(&removal, &candidate[i], e)) {
-            if (!hub_remove(&removal, e)) return false;
+            if (!delete_unserved(options, name, &removal, e)) return false;
             log_line("deleted %s", candidate[i].name);
             return true;
         }

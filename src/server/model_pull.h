@@ -5,6 +5,7 @@
 #define EY_SERVER_MODEL_PULL_H
 
 #include "base/err.h"
+#include "server/server.h"
 
 struct model_pull;
 
@@ -25,7 +26,8 @@ struct pull_status model_pull_wait(struct model_pull *pull, int ms);
 /* Stops it, unless it is done; what has come stays for the next time. */
 void model_pull_close(struct model_pull **pull);
 
-/* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there. */
-bool model_delete(const char *name, ey_err *e);
+/* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there, with
+ * EY_BAD_REQUEST if a model that is served, under whatever name, is in its folder. */
+bool model_delete(const struct server_options *options, const char *name, ey_err *e);
 
 #endif

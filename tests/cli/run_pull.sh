@@ -150,12 +150,27 @@ post POST /api/pull "{\"model\": \"$model\"}" &&
   grep -q '"status":"pulling manifest"' out && grep -q '"total":[0-9]*,"completed":[0-9]' out &&
   grep -q '"status":"success"' out && [ -e "$cache/$snapshot/config.json" ]
 say "/api/pull downloads with lines of progress"
-post POST /api/pull '{"model": "Org/Other"}' && grep -q '{"error":"pull model manifest: file does not exist"}' out
+post POST /api/pull '{"model": "Org/Other"}' && grep -q '{"error":"pull model manifest: file does not exist: .*no such model' out
 say "/api/pull of what the hub does not have"
+post POST /api/pull '{"model": "nobody"}' && grep -q '{"error":"pull model manifest: file does not exist: .*owner/name' out
+say "/api/pull of no name of a model"
 post POST /api/pull '{"model": "here", "stream": false}' && grep -q '{"status":"success"}' out
 say "/api/pull of what is served"
 post DELETE /api/delete '{"model": "here"}' && grep -q ' 400 ' out
 say "/api/delete of what is served"
+# served under a name of its own: the repository's name is not one of the server's
+"$eyelet" serve $model --served-model-name mine --port 0 --allow-pull 2>served.log &
+other=$!
+first=$port
+await served
+post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 400 ' out && grep -q 'is being served' out &&
+  [ -e "$cache/$snapshot/config.json" ]
+say "/api/delete of what is served under another name"
+post DELETE /api/delete "{\"model\": \"$model:Q8_0\"}" && grep -q ' 400 ' out
+say "/api/delete of one of a repository's files"
+kill -TERM $other
+wait $other
+port=$first
 post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 200 ' out && [ ! -e "$cache" ]
 say "/api/delete"
 post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 404 ' out

@@ -14,7 +14,7 @@
 #define NDJSON "application/x-ndjson"
 #define NO_MANIFEST "pull model manifest: file does not exist"
 
-enum { MAX_PULL_LINES = 8192, PULL_WAIT_MS = 100, PULL_LINE_MS = 250 };
+enum { MAX_PULL_LINES = 8192, PULL_WAIT_MS = 100, PULL_LINE_MS = 250, PULL_ERROR_BYTES = 1200 };
 
 /* ---- lines ---- */
 
@@ -79,9 +79,17 @@ struct pull_stream {
     bool over;
 };
 
-static const char *pull_error_text(const ey_err *e)
+/* Ollama's words, by which clients know that there is no such model, and then why. */
+static void write_pull_error(char *out, size_t size, const ey_err *e)
 {
-    return e->code == EY_NOT_FOUND ? NO_MANIFEST : e->text;
+    snprintf(out, size, "%s%s", e->code == EY_NOT_FOUND ? NO_MANIFEST ": " : "", e->text);
+}
+
+static void add_pull_error(struct buf *out, const ey_err *e)
+{
+    char text[PULL_ERROR_BYTES];
+    write_pull_error(text, sizeof(text), e);
+    add_pull_text(out, "error", text);
 }
 
 /* At most one line of progress in PULL_LINE_MS, and one at the end. */
@@ -96,8 +104,7 @@ static void add_pull_lines(struct pull_stream *s, const struct pull_status *stat
         s->line_done = status->done;
     }
     if (status->stage == PULL_DONE) add_pull_success(&s->unsent);
-    if (status->stage == PULL_FAILED)
-        add_pull_text(&s->unsent, "error", pull_error_text(&status->error));
+    if (status->stage == PULL_FAILED) add_pull_error(&s->unsent, &status->error);
     s->over = status->stage >= PULL_DONE;
 }
 
@@ -145,7 +152,7 @@ static void stream_pull(struct exchange *x, struct model_pull *pull, const ey_er
     s->unsent = buf_with_max(MAX_PULL_LINES);
     add_pull_text(&s->unsent, "status", "pulling manifest");
     s->over = !pull;
-    if (!pull) add_pull_text(&s->unsent, "error", pull_error_text(e));
+    if (!pull) add_pull_error(&s->unsent, e);
     exchange_stream(x, 200, NDJSON,
                     (struct response_stream){pull_stream_read, pull_stream_close, s});
 }
@@ -163,8 +170,11 @@ static void reply_pull(struct exchange *x, struct model_pull *pull, ey_err *e)
     if (status.stage == PULL_DONE) {
         buf_add_text(&out, "{\"status\":\"success\"}");
         exchange_reply(x, 200, "application/json; charset=utf-8", &out);
-    } else
-        exchange_fail(x, 500, NULL, NULL, "%s", pull_error_text(&status.error));
+    } else {
+        char text[PULL_ERROR_BYTES];
+        write_pull_error(text, sizeof(text), &status.error);
+        exchange_fail(x, 500, NULL, NULL, "%s", text);
+    }
     buf_free(&out);
 }
 
@@ -202,16 +212,16 @@ void route_ollama_pull(struct server *server, struct exchange *x)
     completion_close(a);
 }
 
-static void delete_other(struct exchange *x, const char *name)
+static void delete_other(struct server *server, struct exchange *x, const char *name)
 {
     struct buf nothing = buf_with_max(1);
     ey_err e = {0};
-    if (model_delete(name, &e))
+    if (model_delete(server->options, name, &e))
         exchange_reply(x, 200, "application/json; charset=utf-8", &nothing);
     else if (e.code == EY_NOT_FOUND)
         exchange_fail(x, 404, NULL, NULL, "model '%.200s' not found", name);
     else
-        exchange_fail(x, 500, NULL, NULL, "%s", e.text);
+        exchange_fail(x, ey_code_http_status(e.code), NULL, NULL, "%s", e.text);
     buf_free(&nothing);
 }
 
@@ -226,10 +236,12 @@ void route_ollama_delete(struct server *server, struct exchange *x)
                       "model '%.200s' is being served; stop the server and use eyelet rm",
                       a->request.model);
     else if (served)
-        exchange_fail(x, 501, NULL, NULL,
-                      "deleting a model is not supported by eyelet's server; eyelet rm does it");
+        exchange_fail(
+            x, 501, NULL, NULL,
+            "deleting a model is not supported by eyelet's server without --allow-pull; eyelet rm "
+            "does it");
     else if (allowed)
-        delete_other(x, a->request.model);
+        delete_other(server, x, a->request.model);
     else
         completion_fail(a, x);
     completion_close(a);
