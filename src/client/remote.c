@@ -274,7 +274,7 @@ static void write_embed_request(struct buf *body, const char *model, const ey_po
     json_close_object(&w);
 }
 
-static bool read_vector(struct remote_vector *out, json_object *reply, ey_err *e)
+static bool read_vector(struct remote_vector *out, json_object *reply, int dimensions, ey_err *e)
 {
     json_object *data = json_member_of_type(reply, "data", json_type_array),
                 *first = data ? json_object_array_get_idx(data, 0) : NULL,
@@ -283,11 +283,20 @@ static bool read_vector(struct remote_vector *out, json_object *reply, ey_err *e
                                               json_type_int);
     const size_t n = vector ? json_object_array_length(vector) : 0;
     if (!n) return ey_fail(e, EY_IO, "the server's reply has no vector");
+    if (dimensions && n != (size_t)dimensions)
+        return ey_fail(e, EY_IO,
+                       "the server's vector has %zu numbers, not %d: its model or program cannot "
+                       "shorten vectors; leave --dimensions out",
+                       n, dimensions);
     out->number = calloc(n, sizeof(*out->number));
     if (!out->number) return ey_fail_memory(e, "a vector", n * sizeof(*out->number));
-    for (; out->n < n; out->n++)
-        out->number[out->n] = (float)json_object_get_double(
-            json_object_array_get_idx(vector, out->n));
+    for (; out->n < n; out->n++) {
+        json_object *number = json_object_array_get_idx(vector, out->n);
+        if (!json_object_is_type(number, json_type_double) &&
+            !json_object_is_type(number, json_type_int))
+            return ey_fail(e, EY_IO, "number %zu of the server's vector is none", out->n);
+        out->number[out->n] = (float)json_object_get_double(number);
+    }
     out->prompt_tokens = tokens ? json_object_get_int(tokens) : 0;
     return true;
 }
@@ -329,7 +338,7 @@ bool remote_embed(struct remote *r, const ey_pooling_input *input, int dimension
     json_object *reply = ok ? json_parse(state.reply.data ? state.reply.data : "", state.reply.size,
                                          "the server's reply", EY_IO, e)
                             : NULL;
-    ok = reply && read_vector(out, reply, e);
+    ok = reply && read_vector(out, reply, dimensions, e);
     json_object_put(reply);
     buf_free(&state.reply);
     buf_free(&body);

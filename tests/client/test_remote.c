@@ -559,6 +559,62 @@ static void refused_images_are_items(void **state)
     }
 }
 
+/* ---- vectors ---- */
+
+#define VECTOR(numbers) \
+    OK "\r\n{\"data\":[{\"embedding\":" numbers "}],\"usage\":{\"prompt_tokens\":5}}"
+
+static bool always(void)
+{
+    return true;
+}
+
+static bool embed(const char *reply, int dimensions, struct remote_vector *out, ey_err *e)
+{
+    ey_part part = ey_text_part("red");
+    const ey_pooling_input input = {.parts = &part, .n_parts = 1};
+    set(reply);
+    struct remote *remote = open_remote(NULL, NULL);
+    *e = (ey_err){0};
+    pthread_mutex_unlock(&canned.lock);
+    bool ok = remote_embed(remote, &input, dimensions, always, out, e);
+    pthread_mutex_lock(&canned.lock);
+    remote_close(&remote);
+    return ok;
+}
+
+/* A server that shortens no vectors, or tells no numbers, is not believed. */
+static void vectors(void **state)
+{
+    static const struct {
+        const char *reply;
+        int dimensions;
+        const char *part;
+    } bad[] = {
+        {VECTOR("[1, 2, 3]"), 2, "has 3 numbers, not 2"},
+        {VECTOR("[1, null]"), 0, "number 1 of the server's vector"},
+        {VECTOR("[1, \"2\"]"), 2, "number 1 of the server's vector"},
+        {VECTOR("[]"), 0, "no vector"},
+        {VECTOR("\"AAAA\""), 0, "no vector"},
+        {OK "\r\n{\"data\":[]}", 0, "no vector"},
+        {OK "\r\n[", 0, "the server's reply"},
+    };
+    struct remote_vector vector;
+    ey_err e;
+    (void)state;
+    if (!embed(VECTOR("[0.5, 2]"), 2, &vector, &e)) fail_msg("%s", e.text);
+    assert_int_equal(vector.n, 2);
+    assert_true(vector.number[0] == 0.5f && vector.number[1] == 2.0f);
+    assert_int_equal(vector.prompt_tokens, 5);
+    free(vector.number);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (embed(bad[i].reply, bad[i].dimensions, &vector, &e)) fail_msg("%s", bad[i].reply);
+        free(vector.number);
+        assert_int_equal(e.code, EY_IO);
+        if (!strstr(e.text, bad[i].part)) fail_msg("%s: %s", bad[i].reply, e.text);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -700,6 +756,7 @@ int main(void)
         cmocka_unit_test(cancelling_while_it_is_silent),
         cmocka_unit_test(an_answer_longer_than_the_context),
         cmocka_unit_test(refused_images_are_items),
+        cmocka_unit_test(vectors),
         cmocka_unit_test(refusals),
         cmocka_unit_test(broken_streams),
         cmocka_unit_test(servers_that_are_none),
