@@ -498,7 +498,6 @@ static void test_stale_index(void **state)
     strcpy(script->file[7].name, "model-00002-of-00002.safetensors");
 }
 
-/* As before tokenizer.json. */
 /* sentence-transformers' file in a folder of the snapshot, and what a plan leaves out. */
 static void test_embedding_layout(void **state)
 {
@@ -517,6 +516,7 @@ static void test_embedding_layout(void **state)
     script->n--;
 }
 
+/* As before tokenizer.json. */
 static void test_vocab_and_merges(void **state)
 {
     (void)state;
