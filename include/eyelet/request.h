@@ -181,7 +181,8 @@ typedef struct {
     bool raw_vector;       /* do not normalize the vector to length 1 */
 
     /* Text that ends a thought whose budget is spent: at most EY_MAX_THINKING_END bytes with one
-     * </think>; what precedes that belongs to the thought. NULL is "\n</think>\n\n". */
+     * </think>. What precedes that belongs to the thought; what follows it only the model reads.
+     * NULL is "\n</think>\n\n". */
     const char *thinking_end;
     /* The answer continues the last message, which is text of the assistant, without a thought. */
     bool continue_answer;

@@ -1134,6 +1134,36 @@ static void who_says_whether_to_think(void **state)
     }
 }
 
+/* Who asks for a thought in front of an answer that is begun is told that there is none. */
+static void no_thought_in_begun_answers(void **state)
+{
+    static const struct {
+        const char *body;
+        bool told;
+    } cases[] = {{"", false},
+                 {", \"reasoning_effort\": \"high\"", true},
+                 {", \"chat_template_kwargs\": {\"enable_thinking\": true}", true},
+                 {", \"reasoning_effort\": \"high\", \"chat_template_kwargs\": "
+                  "{\"enable_thinking\": false}",
+                  false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_limits l = limits();
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        l.thinks = true;
+        snprintf(body, sizeof(body),
+                 "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], "
+                 "\"continue_final_message\": true, \"add_generation_prompt\": false%s}",
+                 cases[i].body);
+        if (!parse_within(&r, API_CHAT, body, &l, &error)) fail_msg("%s: %s", body, error.message);
+        const bool told = r.notes.size && strstr(r.notes.data, "has no thought");
+        if (told != cases[i].told) fail_msg("%s: %s", body, r.notes.size ? r.notes.data : "");
+        api_request_free(&r);
+    }
+}
+
 /* Of a server with --thinking-reserve and --effort-budgets. */
 static void budgets_by_option(void **state)
 {
@@ -1470,6 +1500,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_says_whether_to_think),
+        cmocka_unit_test(no_thought_in_begun_answers),
         cmocka_unit_test(budgets_by_option),
         cmocka_unit_test(models_that_do_not_think),
         cmocka_unit_test(the_loop_guard),

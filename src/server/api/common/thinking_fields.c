@@ -154,6 +154,15 @@ static bool refuse_thinking(struct api_parser *p)
     return false;
 }
 
+/* A client that asks for a thought must learn why there is none. */
+static void note_no_thought(const struct api_parser *p)
+{
+    const struct api_thinking *t = &p->thinking;
+    if (p->reading.out->request.continue_answer &&
+        (t->asked ? t->asked : t->effort) == EY_THINKING_ON)
+        api_note(&p->reading, "an answer that continues the last message has no thought");
+}
+
 bool thinking_settle(struct api_parser *p)
 {
     const struct api_reading *r = &p->reading;
@@ -162,6 +171,7 @@ bool thinking_settle(struct api_parser *p)
     settle_loops(r);
     if (t->asked == EY_THINKING_ON && !r->limits->thinks) return refuse_thinking(p);
     if (!r->limits->thinks) return true;
+    note_no_thought(p);
     request->thinking = t->asked ? t->asked : t->effort ? t->effort : r->limits->thinking;
     if (t->budget_given && !t->budget) request->thinking = EY_THINKING_OFF;
     request->thinking_budget = !t->budget_given ? settled_budget(p) : t->budget > 0 ? t->budget : 0;
