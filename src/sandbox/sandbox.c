@@ -158,7 +158,8 @@ static bool run_job(struct sandbox_job *job, const void *input, size_t n,
                     struct reply_message *reply, bool *replied, int *status, ey_err *e)
 {
     if (!open_job(job, input, n, e)) return false;
-    job->child = pool_borrow_child(job->limits, seconds_now() + CHILD_WAIT_SECONDS, e);
+    job->child = pool_borrow_child(job->message.kind == JOB_PROGRAM, job->limits,
+                                   seconds_now() + CHILD_WAIT_SECONDS, e);
     if (!job->child) return false;
     job->deadline = seconds_now() + job->limits->seconds;
     if (!send_job(job, e) || !wait_readable(job, job->reply, job->deadline, e)) return false;

@@ -12,6 +12,7 @@ struct sandbox_child {
     pid_t pid;
     int socket;
     atomic_bool killed; /* by sandbox_kill_all, while a job waits for the child */
+    bool runs_program;  /* while it is borrowed */
     struct sandbox_child *next;
 };
 
@@ -26,9 +27,10 @@ void sandbox_child_end(struct sandbox_child *child);
 /* ---- sandbox_pool.c ---- */
 
 /* Borrows an idle child, waiting until `deadline` (seconds_now()). Returns NULL with a message if
- * there is none by then. */
-struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, double deadline,
-                                        ey_err *e);
+ * there is none by then. Programs, which may run for a minute, get half of the children, so that
+ * images do not wait for documents. */
+struct sandbox_child *pool_borrow_child(bool for_program, const struct sandbox_limits *limits,
+                                        double deadline, ey_err *e);
 /* Gives a borrowed child back. It is killed unless `idle`: ready for the next job. */
 void pool_return_child(struct sandbox_child *child, bool idle);
 

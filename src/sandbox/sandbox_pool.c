@@ -18,6 +18,7 @@ static struct {
     bool started;           /* the starter thread runs */
     struct sandbox_child *idle, *busy;
     int n_children, most; /* n_children includes those that are still starting */
+    int n_programs;       /* busy children that run one */
     int n_waiting;        /* jobs that wait for a child */
     unsigned failures;    /* how many children could not be started */
     ey_err error;         /* of the last failure */
@@ -111,23 +112,25 @@ static bool start_pool_thread(ey_err *e)
     return true;
 }
 
-static struct sandbox_child *take_idle_child(void)
+static struct sandbox_child *take_idle_child(bool for_program)
 {
     struct sandbox_child *child = pool.idle;
-    if (!child) return NULL;
+    if (!child || (for_program && pool.n_programs >= pool.most / 2)) return NULL;
     pool.idle = child->next;
+    child->runs_program = for_program;
+    pool.n_programs += for_program;
     child->next = pool.busy;
     pool.busy = child;
     return child;
 }
 
 /* The caller holds the lock. */
-static struct sandbox_child *wait_for_child(const struct sandbox_limits *limits, double deadline,
-                                            ey_err *e)
+static struct sandbox_child *wait_for_child(bool for_program, const struct sandbox_limits *limits,
+                                            double deadline, ey_err *e)
 {
     unsigned failures = pool.failures;
     for (;;) {
-        struct sandbox_child *child = take_idle_child();
+        struct sandbox_child *child = take_idle_child(for_program);
         if (child) return child;
         if (failures != pool.failures && pool.n_children == 0) {
             *e = pool.error;
@@ -138,15 +141,16 @@ static struct sandbox_child *wait_for_child(const struct sandbox_limits *limits,
             return NULL;
         }
         if (seconds_now() > deadline) {
-            ey_fail(e, EY_BUSY, "all decoders are busy; try again later");
+            ey_fail(e, EY_BUSY, "all decoders%s are busy; try again later",
+                    for_program ? " for documents" : "");
             return NULL;
         }
         wait_for_pool();
     }
 }
 
-struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, double deadline,
-                                        ey_err *e)
+struct sandbox_child *pool_borrow_child(bool for_program, const struct sandbox_limits *limits,
+                                        double deadline, ey_err *e)
 {
     struct sandbox_child *child = NULL;
     ey_err unused;
@@ -154,7 +158,7 @@ struct sandbox_child *pool_borrow_child(const struct sandbox_limits *limits, dou
     if (start_pool_thread(e)) {
         pool.n_waiting++;
         pthread_cond_broadcast(&pool.changed);
-        child = wait_for_child(limits, deadline, e ? e : &unused);
+        child = wait_for_child(for_program, limits, deadline, e ? e : &unused);
         pool.n_waiting--;
         pthread_cond_broadcast(&pool.changed); /* the next child starts during this job */
     }
@@ -173,6 +177,7 @@ void pool_return_child(struct sandbox_child *child, bool idle)
 {
     pthread_mutex_lock(&pool.lock);
     remove_child(&pool.busy, child);
+    pool.n_programs -= child->runs_program;
     idle = idle && !child->killed;
     if (idle) {
         child->next = pool.idle;

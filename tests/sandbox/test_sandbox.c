@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -386,6 +387,43 @@ static void programs_do_nothing_else(void **state)
     }
 }
 
+static bool are_over(void *over)
+{
+    return atomic_load((atomic_bool *)over);
+}
+
+static void *sleep_until_over(void *over)
+{
+    static const char *const argv[] = {"/usr/bin/sleep", "60", NULL};
+    struct sandbox_output out;
+    const struct sandbox_limits limits = {
+        .memory = (uint64_t)1 << 30, .output = 1, .seconds = 60, .gone = are_over, .user = over};
+    sandbox_run_program(&out, argv, "x", 1, &limits, NULL);
+    sandbox_output_close(&out);
+    return NULL;
+}
+
+/* As many programs as there may ever be children, which do not end, leave some for images. */
+static void programs_leave_children_for_images(void **state)
+{
+    (void)state;
+    enum { PROGRAMS = 4 };
+    struct sandbox_image image;
+    pthread_t thread[PROGRAMS];
+    atomic_bool over = false;
+    ey_err e;
+    if (!landlock_available()) skip();
+    for (int i = 0; i < PROGRAMS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, sleep_until_over, &over), 0);
+    usleep(500000);
+    bool ok = decode_file(PLAIN, &ample, &image, &e);
+    atomic_store(&over, true);
+    for (int i = 0; i < PROGRAMS; i++)
+        pthread_join(thread[i], NULL);
+    if (!ok) fail_msg("%s", e.text);
+    sandbox_image_close(&image);
+}
+
 int run_job_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +440,7 @@ int run_job_tests(void)
         cmocka_unit_test(a_missing_helper_is_named),
         cmocka_unit_test(programs_read_the_system_and_their_input),
         cmocka_unit_test(programs_do_nothing_else),
+        cmocka_unit_test(programs_leave_children_for_images),
     };
     return cmocka_run_group_tests_name("jobs", tests, NULL, NULL);
 }
