@@ -44,7 +44,7 @@ static const struct {
     struct signature first, second;
     const char *what, *advice;
 } refused_formats[] = {
-    {BYTES_AT(0, "%PDF"), {0}, "a PDF document", "send it as a file, or its pages as images"},
+    {BYTES_AT(0, "%PDF"), {0}, "a PDF document", "send its pages as images, or a file part"},
     {BYTES_AT(0, "%!PS"), {0}, "a PostScript document", "convert its pages to JPEG or PNG"},
     {BYTES_AT(0, "8BPS"), {0}, "a PSD file (Photoshop)", CONVERT},
     {BYTES_AT(0, "gimp xcf"), {0}, "an XCF file (GIMP)", CONVERT},

@@ -60,9 +60,11 @@ static bool check_head(const char *url_head, size_t length, ey_err *e)
     while (type && is_blank_in_head(head[type - 1]))
         type--;
     return may_be_image(head, type) ||
-           ey_fail(e, EY_BAD_REQUEST,
-                   "the data: URL is of type \"%.*s\", which is not an image type", (int)type,
-                   head);
+           ey_fail(
+               e, EY_BAD_REQUEST,
+               "the data: URL is of type \"%.*s\", which is not an image type; send an image, or a "
+               "PDF as a file",
+               (int)type, head);
 }
 
 /* Returns the data after the comma, or NULL with an error if check_head() rejects the head. */

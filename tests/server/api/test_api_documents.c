@@ -132,6 +132,37 @@ static void pages_become_images(void **state)
     ey_budget_free(&media.budget);
 }
 
+/* What the part says of detail is true of each of its pages. */
+static void detail_is_of_all_pages(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        CHAT("{\"type\": \"file\", \"detail\": \"low\", \"file\": {\"file_data\": \"%s\"}}"),
+        "{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_file\", \"detail\": "
+        "\"low\", "
+        "\"file_data\": \"%s\"}]}]}",
+    };
+    struct media_policy media = {.budget = ey_budget_create(256 << 20)};
+    struct api_limits l = limits(&media);
+    l.max_pixels = 1 << 20;
+    for (int i = 0; i < 2; i++) {
+        struct api_request r;
+        struct api_error error;
+        char *body = body_with(forms[i], tiff);
+        if (!api_parse(&r, dialect(i == 1), body, strlen(body), &l, &error))
+            fail_msg("form %d: %s", i, error.message);
+        const ey_message *message = &r.request.messages[r.request.n_messages - 1];
+        assert_int_equal(message->n_parts, 2);
+        for (size_t k = 0; k < 2; k++) {
+            assert_int_equal(message->parts[k].detail, EY_DETAIL_LOW);
+            assert_int_equal(message->parts[k].max_pixels, 0);
+        }
+        api_request_free(&r);
+        free(body);
+    }
+    ey_budget_free(&media.budget);
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -144,7 +175,9 @@ static void what_is_refused(void **state)
         {CHAT("{\"type\": \"file\", \"file\": {}}"), tiff, "file.file_data is missing"},
         {CHAT("{\"type\": \"file\", \"file\": {\"file_id\": \"a\"}}"), tiff, "send file_data"},
         {CHAT("{\"type\": \"file\", \"file\": {\"file_data\": \"data:text/plain;base64,YQ==\"}}"),
-         tiff, "not an image type"},
+         tiff, "send an image, or a PDF as a file"},
+        {CHAT("{\"type\": \"file\", \"detail\": \"best\", \"file\": {\"file_data\": \"%s\"}}"),
+         tiff, "content[0].detail"},
     };
     struct media_policy media = {.budget = ey_budget_create(256 << 20)};
     struct api_limits l = limits(&media);
@@ -201,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_become_images),
+        cmocka_unit_test(detail_is_of_all_pages),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(drawing_is_charged),
         cmocka_unit_test(images_of_a_request_are_added_up),

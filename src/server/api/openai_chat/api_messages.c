@@ -71,7 +71,7 @@ static bool read_image_part(const struct api_reading *r, struct image_refs *imag
 }
 
 /* A file part's object {file_data, filename}: a PDF, a TIFF or an image, as a data: URL or bare
- * base64. */
+ * base64. The part's `detail` is that of each page. */
 static bool read_file_part(const struct api_reading *r, struct image_refs *images,
                            const struct field_path *path, json_object *part, ey_part *out)
 {
@@ -86,7 +86,9 @@ static bool read_file_part(const struct api_reading *r, struct image_refs *image
         return api_fail(r->error, field_member(&name, "file_id").text,
                         "%s: files are not kept here; send file_data", name.text);
     struct image_ref *ref = image_refs_add(r, images, &name, out);
-    return ref && image_ref_read_file(r, ref, &name, file, "file_data");
+    json_object *detail = json_member(part, "detail");
+    return ref && (!detail || read_detail(r, path, detail, ref)) &&
+           image_ref_read_file(r, ref, &name, file, "file_data");
 }
 
 /* What a part is; vLLM's clients may leave the type out, or send those of Responses. */

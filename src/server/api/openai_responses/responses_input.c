@@ -87,7 +87,8 @@ static bool read_input_image(struct api_parser *p, struct message_list *list,
     return field_text(r, url_path.text, url, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url);
 }
 
-/* A document, each page of which becomes an image, or an image: in file_data or at file_url. */
+/* A document, each page of which becomes an image of the part's `detail`, or an image: in file_data
+ * or at file_url. */
 static bool read_input_file(struct api_parser *p, struct message_list *list,
                             const struct field_path *path, json_object *part)
 {
@@ -97,7 +98,9 @@ static bool read_input_file(struct api_parser *p, struct message_list *list,
         return fail_unsupported_item(r, path, "files are not kept here; send file_data");
     ey_part *out = message_list_add_part(r, list, path->text);
     struct image_ref *ref = out ? image_refs_add(r, &p->images, path, out) : NULL;
-    return ref && image_ref_read_file(r, ref, path, part, member);
+    json_object *detail = json_member(part, "detail");
+    return ref && (!detail || read_image_detail(r, path, detail, ref)) &&
+           image_ref_read_file(r, ref, path, part, member);
 }
 
 static bool read_input_part(struct api_parser *p, struct message_list *list,
