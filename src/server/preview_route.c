@@ -49,13 +49,16 @@ static void reply_preview(struct exchange *x, ey_preview *preview, int n_pages)
     buf_free(&out);
 }
 
-/* Puts the page in the place of its document; an image stays, with *n_pages 0. */
+/* Puts the page in the place of its document. An image is its own page 1 and stays, with *n_pages
+ * 0. */
 static bool take_page(struct media *media, int page, int *n_pages,
                       const struct media_policy *policy, ey_err *e)
 {
     struct media drawn;
     *n_pages = 0;
-    if (!media_has_pages(media)) return true;
+    if (!media_has_pages(media))
+        return page == 1 ||
+               ey_fail(e, EY_BAD_REQUEST, "this is one image, and has no page %d", page);
     if (!media_draw_page(&drawn, page, n_pages, media, policy, e)) return false;
     media_free(media);
     *media = drawn;

@@ -352,6 +352,10 @@ story('a PDF, whose pages become images', async () => {
   await answer();
   await bring('drop', [{ name: 'broken.pdf', type: 'application/pdf', base64: btoa('%PDF-1.4 nothing') }]);
   await page.waitForFunction(() => /broken\.pdf was not added: .*damaged/.test(document.getElementById('image-wrong').textContent));
+  const two = { name: 'two.pdf', type: 'application/pdf', base64: readFileSync(`${root}/tests/document/data/two.pdf`).toString('base64') };
+  await bring('drop', Array(8).fill(two)); // after 16 images the eighth has no room
+  await page.waitForFunction(() => /at most 16 images: two\.pdf was not added/.test(document.getElementById('image-wrong').textContent));
+  assert.equal(await page.locator('#tray .thumb').count(), 16);
   complaints = complaints.filter((text) => !/400/.test(text)); // Chromium logs what is refused
 });
 
@@ -862,6 +866,8 @@ test('what cannot be previewed is refused in the words of the API', async () => 
   assert.equal(response.headers.get('image-size'), '300x420');
   assert.equal(response.headers.get('content-type'), 'image/jpeg');
   assert.equal(response.headers.get('document-pages'), null);
+  const png = `data:image/png;base64,${readFileSync(`${examples}/word-1.png`).toString('base64')}`;
+  assert.match((await (await ask(JSON.stringify({ url: png, page: 2 }))).json()).error.message, /one image, and has no page 2/);
   const url = `data:application/pdf;base64,${readFileSync(`${root}/tests/document/data/two.pdf`).toString('base64')}`;
   const page2 = await ask(JSON.stringify({ url, page: 2 }));
   assert.equal(page2.headers.get('content-type'), 'image/jpeg');

@@ -102,14 +102,16 @@ const roomLeft = () => MOST_IMAGES - allImages().length;
 /* The server draws the pages of a PDF; each becomes an image of its own. */
 async function addPages(file) {
   const url = await readAsDataUrl(file);
-  let pages = 1;
+  let pages = 1, added = 0;
   for (let page = 1; page <= pages && roomLeft() > 0; page++) {
     complain(`Drawing page ${page}${pages > 1 ? ` of ${pages}` : ''} of ${file.name} …`);
     const drawn = await fetchPreview(url, page);
     pages = drawn.pages;
+    if (roomLeft() <= 0) break; // others came meanwhile
+    added++;
     add(new File([drawn.blob], `${file.name}, page ${page}.jpg`, { type: 'image/jpeg' }));
   }
-  const added = allImages().filter((image) => image.name.startsWith(`${file.name}, page `)).length;
+  if (!added) return complain(`A conversation has at most ${MOST_IMAGES} images: ${file.name} was not added.`);
   complain(added < pages ? `A conversation has at most ${MOST_IMAGES} images: the first ${added} of ${count(pages)} pages of ${file.name} were added.` : '');
 }
 
