@@ -106,6 +106,8 @@ class Supervised(abuse.Server):
     def supervise(self):
         while self.running:
             with self.may_start, open(self.log_path, 'a') as log:
+                if not self.running:
+                    return
                 self.process = subprocess.Popen(
                     [self.eyelet, 'serve', self.model, '--port', self.host.split(':')[1], '--device', 'cpu',
                      '--host-memory', '256M', '--drain-seconds', '5', '--allowed-media-domains', MEDIA_ADDRESS],
@@ -124,10 +126,12 @@ class Supervised(abuse.Server):
         self.process.send_signal(number)
 
     def finish(self):
-        self.running = False
-        self.process.terminate()
+        with self.may_start:
+            self.running = False
+            if self.process:
+                self.process.terminate()
         self.thread.join()
-        return self.process.returncode
+        return self.process.returncode if self.process else None
 
 
 class Clients:
@@ -344,16 +348,9 @@ def serve_media():
     return media.server_address[1]
 
 
-def run(options, folder, disk, results):
-    rng = random.Random(options.seed)
-    end = time.monotonic() + options.seconds
-    kinds = make_kinds(serve_media() if disk else None)
-    server = Supervised(options.eyelet, folder, disk or folder)
-    if wait_until(lambda: get(server.host, '/ready') == 200, 60) is None:
-        sys.exit('the server does not start')
-    truths = {kind: answer(server.post(body)[1]) for kind, body in kinds.items()}
-    clients = Clients(server, kinds, truths)
-    chaos = Chaos(server, disk, rng)
+def happen(options, chaos, clients, end, results):
+    """One event after another until the time is up."""
+    server, rng, kinds, truths = chaos.server, chaos.rng, clients.kinds, clients.truths
     todo = []
     while time.monotonic() < end - WELL_SECONDS:
         if not todo:
@@ -378,8 +375,29 @@ def run(options, folder, disk, results):
             if name:
                 results.append((wrong is None, f'replayed {name}: {wrong or "held"}'))
                 print(results[-1][1], flush=True)
-    clients.stop()
-    status = server.finish()
+
+
+def run_events(options, server, kinds, results, disk):
+    rng = random.Random(options.seed)
+    end = time.monotonic() + options.seconds
+    if wait_until(lambda: get(server.host, '/ready') == 200, 60) is None:
+        raise RuntimeError('the server does not start')
+    truths = {kind: answer(server.post(body)[1]) for kind, body in kinds.items()}
+    clients = Clients(server, kinds, truths)
+    try:
+        happen(options, Chaos(server, disk, rng), clients, end, results)
+    finally:
+        clients.stop()
+    return clients
+
+
+def run(options, folder, disk, results):
+    kinds = make_kinds(serve_media() if disk else None)
+    server = Supervised(options.eyelet, folder, disk or folder)
+    try:
+        clients = run_events(options, server, kinds, results, disk)
+    finally:  # its thread would keep this program
+        status = server.finish()
     results.append((status == 0, f'SIGTERM ends it with {status}'))
     results.append((not clients.wrong, f'{clients.right} right answers, {clients.refused} refused or broken during events, '
                     f'{len(clients.wrong)} wrong {clients.wrong[:3]}'))
