@@ -49,6 +49,8 @@ if [ "$(soname_of "$work/before.abi")" = "$(soname_of "$work/now.abi")" ]; then
     echo "0 passed, 1 failed"
     exit 1
   fi
+  echo "abi_check: programs that were compiled with $before run with this tree's libeyelet"
+else
+  echo "abi_check: $(soname_of "$work/now.abi") is another library than $(soname_of "$work/before.abi") of $before"
 fi
-echo "abi_check: programs that were compiled with $before run with this tree's libeyelet"
 echo "1 passed, 0 failed"
