@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "eyelet/budget.h"
 
 struct ey_budget {
@@ -26,11 +26,7 @@ ey_budget *ey_budget_create(uint64_t bytes)
 {
     ey_budget *b = calloc(1, sizeof(*b));
     if (!b) return NULL;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->released, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init_monotonic(&b->released);
     pthread_mutex_init(&b->lock, NULL);
     b->whole = b;
     b->total = bytes;
@@ -124,24 +120,11 @@ static bool may_take(const ey_budget *b, uint64_t n, bool first)
     return b->users < 2 || (b->used + n) / EY_BUDGET_SHARE <= left - n;
 }
 
-static struct timespec budget_deadline(int ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
 static bool acquire_bytes(ey_budget *b, uint64_t n, int timeout_ms, bool first)
 {
     ey_budget *whole = b->whole;
     if (n > whole->total) return false;
-    struct timespec end = budget_deadline(timeout_ms);
+    struct timespec end = deadline_after(timeout_ms / 1e3);
     int status = 0;
     pthread_mutex_lock(&whole->lock);
     b->waiting++;

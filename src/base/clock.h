@@ -1,8 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic seconds. */
+/* The monotonic clock: seconds, and timed waits for condition variables. */
 #ifndef EY_BASE_CLOCK_H
 #define EY_BASE_CLOCK_H
 
+#include <pthread.h>
+#include <time.h>
+
 double seconds_now(void);
+
+/* Initializes a condition variable for timed waits on the monotonic clock. */
+static inline void cond_init_monotonic(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* Returns the end of a wait of `seconds` from now on such a condition variable. */
+static inline struct timespec deadline_after(double seconds)
+{
+    enum { SECOND_NS = 1000000000 };
+    struct timespec t;
+    const time_t whole = (time_t)seconds;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += whole;
+    t.tv_nsec += (long)(SECOND_NS * (seconds - (double)whole));
+    if (t.tv_nsec >= SECOND_NS) {
+        t.tv_sec++;
+        t.tv_nsec -= SECOND_NS;
+    }
+    return t;
+}
 
 #endif

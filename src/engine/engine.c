@@ -36,16 +36,6 @@ const char *ey_version(void)
     return EY_VERSION;
 }
 
-/* Initializes a condition variable for timed waits on the monotonic clock. */
-void cond_init_monotonic(pthread_cond_t *condition)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 const ey_plan_item *ey_engine_plan(const ey_engine *engine, size_t *n)
 {
     *n = (size_t)engine->buffers.n_plan_items;

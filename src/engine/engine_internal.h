@@ -185,9 +185,6 @@ struct ey_engine {
 struct step host_step(const struct host_buffers *host, int n_rows, int n_seqs, int max_blocks,
                       int n_logits);
 
-/* Initializes a condition variable for timed waits on the monotonic clock (engine.c). */
-void cond_init_monotonic(pthread_cond_t *condition);
-
 /* Returns the vocabulary in the form that matchers need, built at the first call (tokens.c).
  * Returns NULL and fills *e on failure. */
 const struct vocabulary *engine_vocabulary(ey_engine *engine, ey_err *e);

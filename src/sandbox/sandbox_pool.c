@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/processors.h"
@@ -27,13 +26,7 @@ static struct {
 /* Waits for a change of the pool, at most CHECK_MS. The caller holds the lock. */
 static void wait_for_pool(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += CHECK_MS * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    const struct timespec until = deadline_after(CHECK_MS / 1e3);
     pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
 }
 
@@ -95,14 +88,10 @@ static int children_for_machine(void)
 static bool start_pool_thread(ey_err *e)
 {
     pthread_t thread;
-    pthread_condattr_t monotonic;
     sigset_t all, before;
     if (pool.started) return true;
     pool.most = children_for_machine();
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init_monotonic(&pool.changed);
     sigfillset(&all); /* signals go to the program's other threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pool.started = pthread_create(&thread, NULL, keep_children, NULL) == 0;

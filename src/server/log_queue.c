@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { CHUNK = 16 << 10, NOTE_BYTES = 64 };
 
@@ -128,12 +129,8 @@ struct log_queue *log_queue_open(int fd, size_t capacity)
 {
     struct log_queue *q = calloc(1, sizeof(*q));
     if (!q) return NULL;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&q->lock, NULL);
-    pthread_cond_init(&q->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init_monotonic(&q->changed);
     q->fd = fd;
     q->capacity = capacity;
     q->ring = malloc(capacity);
@@ -156,12 +153,8 @@ void log_queue_add(struct log_queue *q, const char *line, size_t n)
 
 bool log_queue_close(struct log_queue *q, double seconds)
 {
-    struct timespec until;
+    const struct timespec until = deadline_after(seconds);
     int status = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    double end = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + seconds;
-    until.tv_sec = (time_t)end;
-    until.tv_nsec = (long)(1e9 * (end - (double)until.tv_sec));
     pthread_mutex_lock(&q->lock);
     q->ending = true;
     pthread_cond_broadcast(&q->changed);

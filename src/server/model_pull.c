@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/text/short_names.h"
 #include "hub/hub.h"
 #include "server/log.h"
@@ -151,12 +151,8 @@ static void *run_pull(void *user)
 
 static bool start_pull(struct model_pull *p, ey_err *e)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init_monotonic(&p->changed);
     if (pthread_create(&p->thread, NULL, run_pull, p) == 0) return true;
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->changed);
@@ -180,11 +176,7 @@ bool model_pull_open(struct model_pull **pull, const char *name, ey_err *e)
 
 struct pull_status model_pull_wait(struct model_pull *p, int ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 1000000L * ms;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    const struct timespec until = deadline_after(ms / 1e3);
     pthread_mutex_lock(&p->lock);
     while (p->n_seen == p->n_changes &&
            pthread_cond_timedwait(&p->changed, &p->lock, &until) != ETIMEDOUT)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "constrain/constrain.h"
@@ -300,22 +299,9 @@ static bool fetch_event(ey_generation *gen, ey_event *event)
     return true;
 }
 
-static struct timespec time_after_ms(int ms)
-{
-    struct timespec gen;
-    clock_gettime(CLOCK_MONOTONIC, &gen);
-    gen.tv_sec += ms / 1000;
-    gen.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (gen.tv_nsec >= 1000000000) {
-        gen.tv_sec++;
-        gen.tv_nsec -= 1000000000;
-    }
-    return gen;
-}
-
 void ey_generation_next(ey_generation *gen, int timeout_ms, ey_event *event)
 {
-    struct timespec end = time_after_ms(timeout_ms);
+    struct timespec end = deadline_after(timeout_ms / 1e3);
     int status = 0;
     pthread_mutex_lock(&gen->engine->scheduler.lock);
     while (!fetch_event(gen, event) && status != ETIMEDOUT)

@@ -8,7 +8,6 @@
  * row depends on the number of rows in the step, so an answer may change where two tokens are
  * almost equally likely. */
 #include <math.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "engine/schedule/refine_weights.h"
@@ -221,15 +220,14 @@ static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
 /* Waits for work, at most a second while readers are waited for. Called under the lock. */
 static void scheduler_wait(struct scheduler *scheduler)
 {
-    struct timespec gen;
+    struct timespec end;
     scheduler->last_heartbeat = 0;
     if (!scheduler->n_running && !scheduler->queue.n) {
         pthread_cond_wait(&scheduler->work_ready, &scheduler->lock);
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &gen);
-    gen.tv_sec++;
-    pthread_cond_timedwait(&scheduler->work_ready, &scheduler->lock, &gen);
+    end = deadline_after(1);
+    pthread_cond_timedwait(&scheduler->work_ready, &scheduler->lock, &end);
 }
 
 /* Admits waiting requests and schedules the next step's rows. Returns false if there is nothing to

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "server/model_manager/model_manager_internal.h"
@@ -16,10 +15,8 @@ enum { DEFAULT_MAX_WAITING = 64 };
 
 static void wait_for_change(struct model_manager *k, double seconds)
 {
-    double until = seconds_now() + seconds;
-    struct timespec t = {.tv_sec = (time_t)until,
-                         .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
-    pthread_cond_timedwait(&k->changed, &k->lock, &t);
+    const struct timespec end = deadline_after(seconds);
+    pthread_cond_timedwait(&k->changed, &k->lock, &end);
 }
 
 /* ---- what engines tell while they are opened ---- */
@@ -301,7 +298,6 @@ bool model_manager_open(struct model_manager **out, const struct server_options 
                         ey_budget *budget, ey_err *e)
 {
     struct model_manager *k = *out = calloc(1, sizeof(*k));
-    pthread_condattr_t monotonic;
     if (!k) return ey_fail_memory(e, "the model manager", sizeof(*k));
     k->n_models = options->n_models;
     for (size_t i = 0; i < k->n_models; i++)
@@ -311,10 +307,7 @@ bool model_manager_open(struct model_manager **out, const struct server_options 
     k->turn_seconds = options->turn_seconds;
     k->max_waiting = options->engine.max_num_queued ? options->engine.max_num_queued
                                                     : DEFAULT_MAX_WAITING;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&k->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init_monotonic(&k->changed);
     pthread_mutex_init(&k->lock, NULL);
     if (pthread_create(&k->thread, NULL, manager_thread, k) == 0) return true;
     pthread_cond_destroy(&k->changed);
