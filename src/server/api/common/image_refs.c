@@ -33,6 +33,25 @@ struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs 
     return ref;
 }
 
+bool image_text_is_data_url(const char *text, size_t n)
+{
+    return n >= 5 && strncmp(text, "data:", 5) == 0;
+}
+
+bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
+                         const struct field_path *path, json_object *array, size_t i, ey_part *part)
+{
+    const struct field_path item = field_item(path, i);
+    struct image_ref *ref = image_refs_add(r, images, &item, part);
+    if (!ref || !field_text(r, item.text, json_object_array_get_idx(array, i), EY_MAX_JSON_BYTES,
+                            &ref->url, &ref->n_url))
+        return false;
+    ref->base64 = !image_text_is_data_url(ref->url, ref->n_url);
+    ref->holder = array;
+    ref->index = i;
+    return true;
+}
+
 /* As far as base64 has no ':'. */
 static bool is_bare_base64(const char *text, size_t n)
 {

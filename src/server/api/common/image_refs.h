@@ -45,6 +45,13 @@ bool image_refs_open_for(const struct api_reading *r, struct image_refs *images,
  * fills in its source. Fails with NULL if there are more than the limits allow. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
+/* Whether the text of an image is a data: URL; else it is bare base64, where no other URL may be.
+ */
+bool image_text_is_data_url(const char *text, size_t n);
+/* Appends the image of array[i], a data: URL or bare base64. */
+bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
+                         const struct field_path *path, json_object *array, size_t i,
+                         ey_part *part);
 /* The document or image of holder[member]: a data: URL or another that the media rules allow, or
  * bare base64. */
 bool image_ref_read_file(const struct api_reading *r, struct image_ref *ref,

@@ -209,16 +209,9 @@ bool pooling_read_images(struct api_parser *p, const char *path, json_object *va
         !open_input_parts(p, out, n + texts.n))
         return false;
     out->first_image = p->images.n;
-    for (size_t i = 0; i < n; i++) {
-        const struct field_path item = field_item(&whole, i);
-        struct image_ref *ref = image_refs_add(&p->reading, &p->images, &item, &out->part[i]);
-        if (!ref || !field_text(&p->reading, item.text, json_object_array_get_idx(value, i),
-                                EY_MAX_JSON_BYTES, &ref->url, &ref->n_url))
+    for (size_t i = 0; i < n; i++)
+        if (!image_refs_add_item(&p->reading, &p->images, &whole, value, i, &out->part[i]))
             return false;
-        ref->base64 = !starts_as(ref->url, ref->n_url, "data:");
-        ref->holder = value;
-        ref->index = i;
-    }
     for (size_t i = 0; i < texts.n; i++)
         out->part[n + i] = texts.part[i];
     out->n = n + texts.n;

@@ -102,7 +102,7 @@ static bool add_prompt_image(struct api_parser *p, struct prompt_images *images,
     if (!ref) return false;
     ref->url = bytes;
     ref->n_url = n;
-    ref->base64 = ref->n_url < 5 || strncmp(ref->url, "data:", 5) != 0;
+    ref->base64 = !image_text_is_data_url(ref->url, ref->n_url);
     ref->holder = images->by_id ? item : images->list;
     ref->member = images->by_id ? "data" : NULL;
     ref->index = i;

@@ -18,17 +18,8 @@ static bool read_base64_images(struct api_parser *p, const struct field_path *pa
                                json_object *value, ey_part *parts)
 {
     size_t n = json_object_array_length(value);
-    for (size_t i = 0; i < n; i++) {
-        struct field_path item = field_item(path, i);
-        json_object *image = json_object_array_get_idx(value, i);
-        struct image_ref *ref = image_refs_add(&p->reading, &p->images, &item, &parts[i]);
-        if (!ref ||
-            !field_text(&p->reading, item.text, image, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url))
-            return false;
-        ref->base64 = ref->n_url < 5 || strncmp(ref->url, "data:", 5) != 0;
-        ref->holder = value;
-        ref->index = i;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!image_refs_add_item(&p->reading, &p->images, path, value, i, &parts[i])) return false;
     return true;
 }
 

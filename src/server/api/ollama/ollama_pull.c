@@ -49,6 +49,13 @@ static void add_pull_success(struct buf *out)
     add_pull_text(out, "status", "success");
 }
 
+/* Replies to a client that wants no stream, with `out`, which is empty. */
+static void reply_success(struct exchange *x, struct buf *out)
+{
+    buf_add_text(out, "{\"status\":\"success\"}");
+    exchange_reply(x, 200, "application/json; charset=utf-8", out);
+}
+
 /* ---- what is served ---- */
 
 static void reply_served(struct server *server, struct exchange *x, size_t model, bool whole)
@@ -57,8 +64,7 @@ static void reply_served(struct server *server, struct exchange *x, size_t model
     char digest[OLLAMA_DIGEST_BYTES];
     uint64_t bytes = ollama_model_digest(server, model, digest);
     if (whole) {
-        buf_add_text(&out, "{\"status\":\"success\"}");
-        exchange_reply(x, 200, "application/json; charset=utf-8", &out);
+        reply_success(x, &out);
     } else {
         add_pull_text(&out, "status", "pulling manifest");
         add_pull_progress(&out, digest, bytes, bytes);
@@ -168,8 +174,7 @@ static void reply_pull(struct exchange *x, struct model_pull *pull, ey_err *e)
     }
     model_pull_close(&pull);
     if (status.stage == PULL_DONE) {
-        buf_add_text(&out, "{\"status\":\"success\"}");
-        exchange_reply(x, 200, "application/json; charset=utf-8", &out);
+        reply_success(x, &out);
     } else {
         char text[PULL_ERROR_BYTES];
         write_pull_error(text, sizeof(text), &status.error);
