@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "base/text/short_names.h"
@@ -29,20 +28,11 @@ static atomic_flag pulling = ATOMIC_FLAG_INIT;
 
 /* ---- names ---- */
 
-/* "latest" is what Ollama's clients append to a name without a tag. */
-static void drop_latest(char out[EY_MAX_PATH], const char *name)
-{
-    static const char tag[] = ":latest";
-    size_t n = strlen(name), n_tag = sizeof(tag) - 1;
-    if (n > n_tag && strcasecmp(name + n - n_tag, tag) == 0) n -= n_tag;
-    snprintf(out, EY_MAX_PATH, "%.*s", (int)n, name);
-}
-
 /* Returns the repositories that a name may mean, preferred first. */
 static size_t repositories_of(const char *name, struct repository out[SHORT_NAME_REPOSITORIES])
 {
     char plain[EY_MAX_PATH], names[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES];
-    drop_latest(plain, name);
+    snprintf(plain, sizeof(plain), "%.*s", (int)name_without_latest(name), name);
     size_t n = short_name_find(plain, names), n_parsed = 0;
     for (size_t i = 0; i < n; i++)
         n_parsed += repository_parse(&out[n_parsed], names[i]);

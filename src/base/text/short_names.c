@@ -103,3 +103,10 @@ bool short_name_each(const char *name, bool (*visit)(void *user, const char *nam
         }
     return false;
 }
+
+size_t name_without_latest(const char *name)
+{
+    static const char tag[] = ":latest";
+    const size_t n = strlen(name), n_tag = sizeof(tag) - 1;
+    return n > n_tag && strcasecmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
+}

@@ -20,6 +20,8 @@ size_t short_name_find(const char *name,
                        char repositories[SHORT_NAME_REPOSITORIES][SHORT_NAME_BYTES]);
 /* Writes the shortest name of a repository. Returns false if it has none. */
 bool short_name_of(char out[SHORT_NAME_BYTES], const char *repository);
+/* Returns the length of a name without the tag ":latest", which Ollama's clients append. */
+size_t name_without_latest(const char *name);
 /* Resolves a family without a size, "qwen3-vl", to what is installed: calls `visit` with each name
  * of the family, preferred first, until it returns true. Returns false if it never does. */
 bool short_name_each(const char *family, bool (*visit)(void *user, const char *name), void *user);

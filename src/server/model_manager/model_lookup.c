@@ -42,12 +42,9 @@ static void plain_name(char out[EY_MAX_PATH], const char *name)
 {
     static const char *const begins[] = {"registry.ollama.ai/", "library/", "hf.co/",
                                          "huggingface.co/"};
-    static const char tag[] = ":latest";
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
         if (strncasecmp(name, begins[i], strlen(begins[i])) == 0) name += strlen(begins[i]);
-    size_t n = strlen(name), n_tag = sizeof(tag) - 1;
-    if (n > n_tag && strcasecmp(name + n - n_tag, tag) == 0) n -= n_tag;
-    snprintf(out, EY_MAX_PATH, "%.*s", (int)n, name);
+    snprintf(out, EY_MAX_PATH, "%.*s", (int)name_without_latest(name), name);
 }
 
 struct name_search {
