@@ -94,6 +94,15 @@ bool model_headers_find(struct model_headers *out, const char *name, const struc
     return ask_hub(out, &repository, o, e);
 }
 
+void model_headers_say(const struct model_headers *headers, const char *name, const char *done,
+                       const struct options *o)
+{
+    if (!headers->temporary || o->quiet) return;
+    fprintf(stderr, "eyelet: %s is not here, a download of %.2f GB; %s %s\n", name,
+            (double)headers->bytes / 1e9, done,
+            headers->official ? "its shapes, which are built in" : "its headers at the hub");
+}
+
 void model_headers_remove(struct model_headers *headers)
 {
     if (headers->temporary) hub_remove_header_files(headers->directory);

@@ -66,10 +66,7 @@ static bool doctor_read_options(ey_engine_options *engine, struct model_headers 
     if (!model_choose(model, o->model, o->quiet, e) || !model_headers_find(headers, model, o, e))
         return false;
     engine->model = headers->directory;
-    if (headers->temporary && !o->quiet)
-        fprintf(stderr, "eyelet: %s is not here, a download of %.2f GB; judged by %s\n", model,
-                (double)headers->bytes / 1e9,
-                headers->official ? "its shapes, which are built in" : "its headers at the hub");
+    model_headers_say(headers, model, "judged by", o);
     return true;
 }
 

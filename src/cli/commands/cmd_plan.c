@@ -147,10 +147,7 @@ static void name_missing_models(struct plan_command *p, const struct options *o)
         const struct model_headers *h = &p->headers[i];
         if (!h->temporary) continue;
         snprintf(p->plan[i].directory, sizeof(p->plan[i].directory), "%s", p->model[i]);
-        if (!o->quiet)
-            fprintf(stderr, "eyelet: %s is not here, a download of %.2f GB; planned from %s\n",
-                    p->model[i], (double)h->bytes / 1e9,
-                    h->official ? "its shapes, which are built in" : "its headers at the hub");
+        model_headers_say(h, p->model[i], "planned from", o);
     }
 }
 
