@@ -61,6 +61,7 @@ if [ $failed -eq 0 ]; then # a person has images; these are the examples that RE
   mkdir -p "$root/root/images/photos"
   cp examples/shapes-2.jpg "$root/root/images/photo.jpg"
   cp examples/word-2.jpg "$root/root/images/label.jpg"
+  cp examples/shapes-3.png "$root/root/images/scene.png"
   cp examples/shapes-1.png examples/shapes-4.png examples/word-1.png "$root/root/images/photos/"
   folder=/root/images
   : >"$root/root/.said"
