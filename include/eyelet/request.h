@@ -129,8 +129,8 @@ typedef struct ey_pooling_input ey_pooling_input; /* pooling.h */
 typedef struct {
     size_t size; /* of this struct */
 
-    /* The prompt: messages, a text, token ids, or parts (below). Text and ids cannot have image
-     * tokens. */
+    /* The prompt: messages, a text, token ids, or parts (below). If several are given, messages
+     * are used before text and ids, and parts last. Text and ids cannot have image tokens. */
     const ey_message *messages;
     size_t n_messages;
     const char *text;

@@ -214,6 +214,14 @@ static void prompts_of_parts(void **state)
     assert_same_ids(of_messages, of_parts);
     ey_prompt_free(&of_messages);
     ey_prompt_free(&of_parts);
+    request.messages = q.messages; /* messages go before parts, whose images are not counted */
+    request.n_messages = q.request.n_messages;
+    ey_prompt *of_both;
+    if (!ey_prompt_prepare(engine, &request, &of_both, &e)) fail_msg("%s", e.text);
+    assert_int_equal(ey_prompt_describe(of_both).n_images, 2);
+    ey_prompt_free(&of_both);
+    request.messages = NULL;
+    request.n_messages = 0;
     parts[4] = ey_text_part("<|image_pad|>");
     assert_false(ey_prompt_prepare(engine, &request, &of_parts, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);

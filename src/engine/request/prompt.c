@@ -199,6 +199,16 @@ static bool settle_thinking(ey_request *request, const struct model *model, ey_e
     return true;
 }
 
+/* Keeps the first of messages (or an input), text or ids, and parts. Images of a prompt that is not
+ * used must not be counted. */
+static void keep_one_prompt(ey_request *request)
+{
+    if (!request->messages) request->n_messages = 0;
+    if (!request->messages && !request->input && !request->text && !request->ids) return;
+    request->parts = NULL;
+    request->n_parts = 0;
+}
+
 bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **out, ey_err *e)
 {
     ey_request request;
@@ -207,6 +217,7 @@ bool ey_prompt_prepare(ey_engine *engine, const ey_request *given, ey_prompt **o
         !pooled_check_task(&request, engine->devices.model.task, e) ||
         !settle_thinking(&request, &engine->devices.model, e))
         return false;
+    keep_one_prompt(&request);
     ey_prompt *p = calloc(1, sizeof(*p));
     if (!p) return ey_fail_memory(e, "the prompt", sizeof(*p));
     atomic_init(&p->refs, 1);
