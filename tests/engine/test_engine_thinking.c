@@ -222,6 +222,11 @@ static void a_grammar_begins_behind_the_thought(void **state)
     assert_string_equal(answer.thought, "a");
     assert_string_equal(answer.text, "427");
     ey_answer_free(&answer);
+    answer = ask_scripted(thinker, "a<|im_end|>427", &heard); /* before the grammar's beginning */
+    assert_string_equal(answer.thought, "a");
+    assert_string_equal(answer.text, "427");
+    assert_int_equal(answer.stop_id, -1);
+    ey_answer_free(&answer);
     q.request.thinking = EY_THINKING_OFF;
     answer = ask_scripted(thinker, "427", &heard);
     assert_string_equal(answer.thought, "");

@@ -98,15 +98,18 @@ static enum token_place take_end(struct thought *t, int index)
     return TOKEN_HIDDEN;
 }
 
+enum token_place thought_cut(struct thought *t, int index)
+{
+    thought_force_end(t, index + 1);
+    t->end = index;
+    return TOKEN_HIDDEN;
+}
+
 /* A tool call ends the thought: unconstrained, it is the beginning of the text; constrained, it is
  * hidden, and the thought's end is forced. */
 static enum token_place take_call(struct thought *t, int index)
 {
-    if (t->constrained) {
-        thought_force_end(t, index + 1);
-        t->end = index;
-        return TOKEN_HIDDEN;
-    }
+    if (t->constrained) return thought_cut(t, index);
     t->open = false;
     t->end = t->text_first = index;
     return TOKEN_OF_TEXT;

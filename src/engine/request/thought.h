@@ -49,6 +49,8 @@ bool thought_open(struct thought *t, const struct tokenizer *tok, const struct t
                   ey_err *e);
 /* Classifies token `index` of the answer and advances the state. */
 enum token_place thought_take(struct thought *t, int32_t id, int index);
+/* Ends the thought before token `index`, which is hidden, and forces the thought's end. */
+enum token_place thought_cut(struct thought *t, int index);
 /* Makes the next tokens the thought's end. */
 void thought_force_end(struct thought *t, int index);
 

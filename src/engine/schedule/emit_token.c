@@ -3,9 +3,17 @@
 #include "constrain/constrain.h"
 #include "engine/schedule/schedule_internal.h"
 
+/* Whether the model ends its answer within a thought whose text must follow a grammar: only the
+ * thought ends then, since an empty text does not match the grammar. */
+static bool ends_only_thought(const ey_generation *gen, int32_t id)
+{
+    return gen->matcher && gen->thought.open && model_is_eos(&gen->engine->devices.model, id);
+}
+
 static bool is_stop_id(const ey_generation *gen, int32_t id)
 {
-    if ((!gen->ignore_eos || gen->matcher) && model_is_eos(&gen->engine->devices.model, id))
+    if ((!gen->ignore_eos || gen->matcher) && model_is_eos(&gen->engine->devices.model, id) &&
+        !ends_only_thought(gen, id))
         return true;
     for (size_t i = 0; i < gen->n_stop_ids && gen->output.n > gen->min_tokens; i++)
         if (gen->stop_ids[i] == id) return true;
@@ -142,7 +150,9 @@ bool generation_emit_token(ey_generation *gen, const struct step_row *row)
                                 matcher_must_end(gen->matcher);
     pthread_mutex_lock(&gen->engine->scheduler.lock);
     if (!output->ends_with_stop_id) {
-        enum token_place place = thought_take(&gen->thought, id, output->n - 1);
+        enum token_place place = ends_only_thought(gen, id)
+                                     ? thought_cut(&gen->thought, output->n - 1)
+                                     : thought_take(&gen->thought, id, output->n - 1);
         if (place != TOKEN_HIDDEN && !forced) look_for_loop(gen);
         publish_token(gen, id, place, was_thinking);
     }
