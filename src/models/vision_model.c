@@ -26,15 +26,20 @@ static int run_tiles(const struct encoder_run *p, const struct model *m, const s
     return quotient_up(p->n_patches, ws->max_rows / group * group);
 }
 
+static int multiple_up(int n, int of)
+{
+    return quotient_up(n, of) * of;
+}
+
 /* Returns the rows of the next tile. Tiles are about equal, because a GPU needs nearly as long for
  * a small one. */
 static int next_tile_rows(const struct encoder_run *p, const struct model *m,
                           const struct workspace *ws)
 {
     const int group = vision_group(&m->vision), most = ws->max_rows / group * group,
-              even = quotient_up(quotient_up(p->n_patches, run_tiles(p, m, ws)), KV_BLOCK) *
-                     KV_BLOCK,
-              tile = even < most ? even : most, left = p->n_patches - p->first;
+              even = multiple_up(quotient_up(p->n_patches, run_tiles(p, m, ws)), KV_BLOCK),
+              whole = multiple_up(even, group), tile = whole < most ? whole : most,
+              left = p->n_patches - p->first;
     return left < tile ? left : tile;
 }
 
@@ -201,7 +206,7 @@ struct encoder_run encoder_run_begin(float *pixels, int32_t *positions)
 static struct vision_segment next_segment(const struct encoder_run *p, const struct model *m,
                                           const struct image *image)
 {
-    return (struct vision_segment){(p->n_patches + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK,
+    return (struct vision_segment){multiple_up(p->n_patches, KV_BLOCK),
                                    image->height / m->patch_spec.patch,
                                    image->width / m->patch_spec.patch};
 }
@@ -219,6 +224,7 @@ bool encoder_run_add(struct encoder_run *p, const struct model *m, const struct 
     const int i = p->n_images;
     const struct vision_segment segment = next_segment(p, m, image->image);
     if (i == ENCODER_IMAGES || vision_segment_end(&segment) > ws->max_patches) return false;
+    if (segment.first % vision_group(&m->vision)) return false; /* tokens begin at multiples */
     p->image[i] = *image;
     p->segment[i] = segment;
     p->n_images++;

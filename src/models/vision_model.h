@@ -40,7 +40,8 @@ struct encoder_run {
 
 /* Returns a run without images. */
 struct encoder_run encoder_run_begin(float *pixels, int32_t *positions);
-/* Adds an image before the first step. Returns false if the workspace has no room for it. */
+/* Adds an image before the first step. Returns false if the workspace has no room for it, or if its
+ * first row would not be the first of a visual token. */
 bool encoder_run_add(struct encoder_run *run, const struct model *model, const struct workspace *ws,
                      const struct encoder_image *image);
 /* Returns the patches of the run including this image. */

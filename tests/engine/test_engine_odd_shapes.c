@@ -259,8 +259,31 @@ static void odd_shapes(void **state)
     }
 }
 
+/* Tokens of nine patches do not divide 64, to which the sizes of tiles are rounded. */
+static void tiles_hold_whole_tokens(void **state)
+{
+    static struct question q;
+    (void)state;
+    assert_int_equal(shapes[0].merge, 3);
+    ey_engine *engine = engine_open(make_odd(&shapes[0]), "ref", 2, 3000);
+    question_start(&q, 1);
+    question_turn(&q, "user");
+    question_part(&q, test_image(72, 72, 1)); /* 16 tokens, 144 patches */
+    const int rows = engine->buffers.ws.max_rows;
+    engine_set_rows(engine, rows, 140);
+    struct outcome tiles = outcome_of(engine, &q);
+    engine_forget(engine);
+    engine_set_rows(engine, rows, rows);
+    struct outcome whole = outcome_of(engine, &q);
+    assert_same_outcome(&whole, &tiles, "tiles");
+    outcome_free(&whole);
+    outcome_free(&tiles);
+    ey_engine_close(&engine);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_shapes),
+                                       cmocka_unit_test(tiles_hold_whole_tokens)};
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }
