@@ -185,12 +185,26 @@ static void wrong_words(void **state)
     assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));
 }
 
+static void errors_may_go_nowhere(void **state)
+{
+    (void)state;
+    ey_engine_options options = ey_engine_defaults();
+    options.max_model_len = 4096;
+    ey_engine *engine = planned("tiny-gqa4-fp8", 300, &options);
+    assert_false(engine_check_plan(engine, &options, NULL));
+    ey_engine_close(&engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_fits),      cmocka_unit_test(knobs_become_places),
-        cmocka_unit_test(prefill_math), cmocka_unit_test(refusal_says_what_to_do),
-        cmocka_unit_test(wrong_words),  cmocka_unit_test(plan_is_told_before_loading),
+        cmocka_unit_test(it_fits),
+        cmocka_unit_test(knobs_become_places),
+        cmocka_unit_test(prefill_math),
+        cmocka_unit_test(refusal_says_what_to_do),
+        cmocka_unit_test(wrong_words),
+        cmocka_unit_test(plan_is_told_before_loading),
+        cmocka_unit_test(errors_may_go_nowhere),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -357,6 +357,7 @@ static unsigned long long engine_mib(uint64_t bytes)
 static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *limits, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;
+    if (!e) return false;
     int fits = plan_longest_context(&engine->devices.model, engine->devices.be, p->device, limits);
     ey_fail(e, EY_NO_MEMORY,
             "a context of %d tokens and a KV pool of %d need %llu MiB of memory in addition to the "
@@ -374,6 +375,7 @@ static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *lim
     const struct plan *p = &engine->buffers.plan;
     struct plan_suggestion suggestion[PLAN_SUGGESTIONS + 1];
     char rule[160];
+    if (!e) return false;
     int n_suggestions = plan_find_suggestions(suggestion, engine, limits);
     plan_budget_text(&p->budget, rule, sizeof(rule));
     ey_fail(e, EY_NO_MEMORY,

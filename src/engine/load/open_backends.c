@@ -46,7 +46,7 @@ static bool open_best_backend(struct engine_devices *devices, const ey_engine_op
     const struct backend_options how = backend_options_of(devices, options);
     if (backend_open_gpu(&devices->be, &how, &no_gpu)) return true;
     if (no_gpu.code != EY_NO_DEVICE) {
-        *e = no_gpu;
+        if (e) *e = no_gpu;
         return false;
     }
     if (options->notice && has_nvidia_gpu()) { /* tell the user why it is not used */
