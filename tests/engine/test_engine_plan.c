@@ -180,6 +180,10 @@ static void wrong_words(void **state)
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
     options.lm_head = "8bit";
+    options.sm_count = -1;
+    assert_false(ey_plan_make(&options, &plan, &e));
+    assert_string_equal(e.text, "sm_count is -1; it must be from 1 to 1024");
+    options.sm_count = 0;
     options.model = ckpt_make(fixture_dir(), "tiny-gqa4-f32");
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));

@@ -188,11 +188,14 @@ static struct device_info host_device_info(void)
 /* Fills the device info of a simulated GPU (--vram) without a driver. */
 bool plan_open_simulated_gpu(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)
 {
-    enum { USUAL_SM_COUNT = 30 };
+    enum { USUAL_SM_COUNT = 30, MAX_SM_COUNT = 1024 };
     int sm_count = o->sm_count ? o->sm_count : USUAL_SM_COUNT;
     if (o->device && strcmp(o->device, "auto") != 0 && !backend_name_is_gpu(o->device))
         return ey_fail(e, EY_BAD_REQUEST, "--vram describes a GPU, and --device %.40s is not one",
                        o->device);
+    if (sm_count < 1 || sm_count > MAX_SM_COUNT)
+        return ey_fail(e, EY_BAD_REQUEST, "sm_count is %d; it must be from 1 to %d", sm_count,
+                       MAX_SM_COUNT);
     if (o->vram_used > o->vram)
         return ey_fail(e, EY_BAD_REQUEST, "--vram-used is %llu MiB, more than --vram, %llu MiB",
                        (unsigned long long)(o->vram_used / MIB),
