@@ -112,6 +112,13 @@ static int min_cpu_layers(const struct model *m)
     return m->vision.n_deepstack ? text_deepstack_layer(m->vision.n_deepstack - 1) + 1 : 1;
 }
 
+/* Returns the most layers that the CPU can take next to a GPU; 0 if the layers cannot be divided. */
+static int max_cpu_layers(const struct model *m)
+{
+    const int most = m->text.n_layers - 1;
+    return most < min_cpu_layers(m) ? 0 : most;
+}
+
 static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
@@ -127,6 +134,11 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers: there is no CPU backend for the others");
     if (l->gpu_layers > all)
         return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d", l->gpu_layers, all);
+    if (l->gpu_layers > 0 && l->gpu_layers != all && !max_cpu_layers(q->model))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--gpu-layers %d: this model's %d layers cannot be divided between GPU and "
+                       "CPU: use %d, or auto",
+                       l->gpu_layers, all, all);
     if (l->gpu_layers > max && l->gpu_layers != all)
         return ey_fail(e, EY_BAD_REQUEST,
                        "--gpu-layers %d: this model has %d, of which the first %d take the "
@@ -299,10 +311,9 @@ static void widen_pool(struct plan *p, const struct plan_question *q)
 static void fit_cpu_layers(struct plan *p, const struct plan_question *q)
 {
     enum { USEFUL_LEN = 4096 };
-    const int wanted = p->max_model_len, min = min_int(wanted, USEFUL_LEN),
-              n_layers = q->model->text.n_layers;
+    const int wanted = p->max_model_len, min = min_int(wanted, USEFUL_LEN);
     const bool free_length = !q->limits->max_model_len;
-    for (p->cpu_layers = 0; p->cpu_layers < n_layers;
+    for (p->cpu_layers = 0; p->cpu_layers <= max_cpu_layers(q->model);
          p->cpu_layers += p->cpu_layers ? 1 : min_cpu_layers(q->model)) {
         if (free_length) p->max_model_len = min;
         if (free_length && !q->limits->kv_tokens) p->kv_tokens = min;
@@ -310,7 +321,7 @@ static void fit_cpu_layers(struct plan *p, const struct plan_question *q)
         if (free_length && wanted > min) grow_blocks(p, q, true, min / KV_BLOCK, wanted / KV_BLOCK);
         return;
     }
-    p->cpu_layers = n_layers - 1;
+    p->cpu_layers = max_cpu_layers(q->model);
     fit_knobs(p, q);
 }
 

@@ -189,6 +189,27 @@ static void wrong_words(void **state)
     assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));
 }
 
+/* All three layers take the features of images, so that the CPU could only have all of them. */
+static void layers_that_cannot_be_divided(void **state)
+{
+    (void)state;
+    ey_plan plan;
+    ey_err e;
+    ey_engine_options options = ey_engine_defaults();
+    options.model = ckpt_make(fixture_dir(), "tiny-gqa4-fp8");
+    options.vram = 300 * MIB;
+    options.sm_count = 5;
+    options.max_model_len = 2048;
+    options.gpu_layers = EY_LAYERS_AUTO;
+    if (!ey_plan_make(&options, &plan, &e)) fail_msg("%s", e.text);
+    assert_int_equal(plan.n_layers, 3);
+    assert_int_equal(plan.gpu_layers, 3);
+    assert_false(plan.fits);
+    options.gpu_layers = 2;
+    assert_false(ey_plan_make(&options, &plan, &e));
+    assert_non_null(strstr(e.text, "cannot be divided between GPU and CPU: use 3, or auto"));
+}
+
 static void errors_may_go_nowhere(void **state)
 {
     (void)state;
@@ -208,6 +229,7 @@ int main(void)
         cmocka_unit_test(refusal_says_what_to_do),
         cmocka_unit_test(wrong_words),
         cmocka_unit_test(plan_is_told_before_loading),
+        cmocka_unit_test(layers_that_cannot_be_divided),
         cmocka_unit_test(errors_may_go_nowhere),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
