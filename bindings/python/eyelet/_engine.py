@@ -399,12 +399,12 @@ class Engine:
         """Starts request.n answers, appends them to `started`, and returns the prompt's ids. After an exception the
         caller discards those in `started`. Raises BusyError if the queue is full."""
         prompt = c_void_p()
+        seed = request.struct.sampling.seed
         with self._calling() as handle:
             try:
                 call("ey_prompt_prepare", handle, byref(request.struct), byref(prompt))
                 info = lib.ey_prompt_describe(prompt)
                 ids: list[int] = info.ids[:info.n_ids]
-                seed = request.struct.sampling.seed
                 for i in range(request.n):
                     generation = Generation(self)
                     started.append(generation)
@@ -414,9 +414,9 @@ class Engine:
                     call("ey_generation_start", handle, prompt, byref(request.struct), byref(generation.handle))
                     if cancel is not None:
                         cancel.add(generation)
-                request.struct.sampling.seed = seed
                 return ids
             finally:
+                request.struct.sampling.seed = seed  # a request that found no place is started again
                 lib.ey_prompt_free(byref(prompt))
 
     def run(self, requests: Iterable[Request], cancel: Optional[Cancel] = None) -> list[tuple[list[int], list[Result]]]:

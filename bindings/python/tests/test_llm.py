@@ -129,6 +129,16 @@ def test_sampling_parameters(llm: LLM) -> None:
     assert llm.chat(one)[0].outputs[0].finish_reason == "stop"  # as the model recommends
 
 
+def test_answers_do_not_depend_on_the_queue() -> None:
+    params = SamplingParams(n=2, temperature=5.0, seed=7, max_tokens=12)
+    hi = [{"role": "user", "content": "Hi"}]
+    texts = []
+    for places in (64, 1):  # with one, the second answer to a conversation finds no place and is started again
+        with LLM(DEMO, device="cpu", threads=1, max_num_seqs=2, max_num_queued=places) as llm:
+            texts.append([[answer.text for answer in output.outputs] for output in llm.chat([hi] * 4, params)])
+    assert texts[0] == texts[1] and texts[0][0] == texts[0][3]
+
+
 def test_threads_share_a_batch(llm: LLM) -> None:
     answers: dict[str, Answer] = {}
 
