@@ -23,6 +23,7 @@ DETAILS = {"auto": 0, "low": 1, "high": 2, "native": 3}
 WAIT_MS = 100  # how long signals such as Ctrl-C may be delayed
 CLOSE_SECONDS = 60.0  # for calls that are decoding an image; after that the model's memory is not freed
 EXIT_SECONDS = 10.0
+QUEUED_DEFAULT = 64  # max_num_queued of the library
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -338,6 +339,7 @@ class Engine:
             raise failed[0]
         self.info: _ffi.EngineInfo = lib.ey_engine_describe(self._handle)
         self.task: str = ("generate", "embed", "rerank")[lib.ey_engine_task(self._handle)]
+        self.max_answers: int = self.info.max_num_seqs + (options.max_num_queued or QUEUED_DEFAULT)
         self.model_sampling: _ffi.Sampling = lib.ey_model_sampling(self._handle)
 
     # ---- who may call ----
@@ -398,6 +400,9 @@ class Engine:
     def start(self, request: Request, started: list[Generation], cancel: Optional[Cancel] = None) -> list[int]:
         """Starts request.n answers, appends them to `started`, and returns the prompt's ids. After an exception the
         caller discards those in `started`. Raises BusyError if the queue is full."""
+        if request.n > self.max_answers:
+            raise BadRequestError(f"n is {request.n}; this engine runs and queues at most {self.max_answers} answers: "
+                                  "use a smaller n or a larger max_num_queued")
         prompt = c_void_p()
         seed = request.struct.sampling.seed
         with self._calling() as handle:

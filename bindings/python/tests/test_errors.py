@@ -87,6 +87,13 @@ def test_bad_values(llm: LLM, number: int) -> None:
     assert says in str(raised.value)
 
 
+def test_more_answers_than_the_queue_holds() -> None:
+    with LLM(DEMO, device="cpu", threads=1, max_num_seqs=1, max_num_queued=2) as small:
+        assert len(small.chat(user("Hi"), SamplingParams(n=3, max_tokens=1))[0].outputs) == 3
+        with pytest.raises(eyelet.BadRequestError, match="n is 4; this engine runs and queues at most 3"):
+            small.chat(user("Hi"), SamplingParams(n=4, max_tokens=1))
+
+
 def test_an_array_must_be_an_rgb_image(llm: LLM) -> None:
     numpy = pytest.importorskip("numpy")
     for shape, kind in (((8, 8), "uint8"), ((8, 8, 4), "uint8"), ((8, 8, 3), "float32"), ((0, 8, 3), "uint8")):
