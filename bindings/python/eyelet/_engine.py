@@ -83,6 +83,17 @@ def options_of(model: Any, given: Mapping[str, Any]) -> _ffi.EngineOptions:
     return options
 
 
+def library_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options under the library's names, which differ from LLM's in two."""
+    options = dict(given)
+    limits = options.pop("limit_mm_per_prompt", None)
+    if limits is not None:
+        options["max_images"] = limits.get("image", 0)
+    if "quantization" in options:
+        options["quantize"] = options.pop("quantization")
+    return options
+
+
 def model_path(model: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike[str]"]:
     """Returns the model's path or name; "demo" is the model in the package."""
     demo = _ffi.NATIVE / "models" / "demo"

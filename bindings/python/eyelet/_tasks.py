@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Optional, TypeVar, Union
 
 from . import _ffi
-from ._engine import Engine, Progress, Request, Result, c_text, grammar_of, int32, model_path, options_of
+from ._engine import Engine, Progress, Request, Result, c_text, grammar_of, int32, library_options, model_path, options_of
 from ._ffi import byref, call, lib, text_of
 from ._images import Image, bytes_of
 from .errors import BadRequestError, TooLongError
@@ -33,11 +33,7 @@ class Task(Generic[T]):
 
 def open_engine(model: Union[str, "os.PathLike[str]"], progress: Optional[Progress],
                 notice: Optional[Callable[[str], object]], options: dict[str, Any]) -> Engine:
-    limits = options.pop("limit_mm_per_prompt")
-    if limits is not None:
-        options["max_images"] = limits.get("image", 0)
-    options["quantize"] = options.pop("quantization")
-    return Engine(options_of(model_path(model), options), progress, notice)
+    return Engine(options_of(model_path(model), library_options(options)), progress, notice)
 
 
 # ---- sampling --------------------------------------------------------------------------------------------------------

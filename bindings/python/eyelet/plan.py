@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _ffi
-from ._engine import _KINDS, model_path, options_of
+from ._engine import _KINDS, library_options, model_path, options_of
 from ._ffi import byref, call, text_of
 
 
@@ -49,12 +49,13 @@ def plan(model: Union[str, "os.PathLike[str]"], *, vram: Union[int, str, None] =
          vram_used: Union[int, str, None] = None, **options: Any) -> Plan:
     """Returns the memory plan of a model on this machine, or on a GPU with `vram` of memory. Reads only the
     checkpoint's headers. The options are those of LLM."""
-    for name in options:
+    named = library_options(options)
+    for name in named:
         if name not in _KINDS or name in ("size", "model", "budget", "progress", "progress_user", "planned",
                                           "planned_user", "notice", "notice_user"):
             raise TypeError(f"plan() has no option {name!r}")
     given = _ffi.Plan()
-    call("ey_plan_make", byref(options_of(model_path(model), {**options, "vram": vram, "vram_used": vram_used})),
+    call("ey_plan_make", byref(options_of(model_path(model), {**named, "vram": vram, "vram_used": vram_used})),
          byref(given))
     return Plan(
         fits=given.fits, total_bytes=given.total_bytes, budget_bytes=given.budget_bytes,

@@ -169,6 +169,9 @@ def test_plan_needs_no_gpu() -> None:
     assert sum(item.bytes for item in small.items) > 0 and {item.device for item in small.items} >= {"cuda:0"}
     assert not eyelet.plan(DEMO, vram=8151 << 20, vram_used="8100MiB").fits
     assert eyelet.plan(DEMO, device="cpu", max_model_len=512).max_model_len == 512
+    whole, quantized = (eyelet.plan(DEMO, vram="8GiB", quantization=kind, limit_mm_per_prompt={"image": 2})
+                        for kind in (None, "int4"))
+    assert quantized.total_bytes != whole.total_bytes < small.total_bytes
 
 
 def test_progress_and_notices() -> None:
