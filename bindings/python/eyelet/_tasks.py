@@ -105,8 +105,10 @@ def question(engine: Engine, images: Any, text: str, params: Optional[SamplingPa
     if not isinstance(text, str):
         raise TypeError(f"a question is a str, not {type(text).__name__}")
     several: Sequence[Any] = images if is_several(images) else [images]
-    request = Request([("user", [*map(bytes_of, several), text])], detail)
-    return _use(request, engine, params, max_tokens, greedy)
+    request = _use(Request([("user", [*map(bytes_of, several), text])], detail), engine, params, max_tokens, greedy)
+    if request.n != 1:
+        raise BadRequestError(f"n is {request.n}, but this call returns one answer; chat() returns several")
+    return request
 
 
 def answer_of(result: Result) -> Answer:

@@ -62,6 +62,7 @@ BAD: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda llm: llm.extract(PNG, {"type": "string"}, max_tokens=1), eyelet.TooLongError, "max_tokens"),
     (lambda llm: llm.chat(user("Hi"), SamplingParams(top_p=2)), eyelet.BadRequestError, "top_p"),
     (lambda llm: llm.chat(user("Hi"), SamplingParams(n=0)), eyelet.BadRequestError, "n is 0"),
+    (lambda llm: llm.caption(PNG, sampling_params=SamplingParams(n=2)), eyelet.BadRequestError, "chat() returns"),
     (lambda llm: llm.chat([{"role": "poet", "content": "Hi"}]), eyelet.BadRequestError, "poet"),
     (lambda llm: llm.chat([user("Hi")] * 2, [GREEDY]), ValueError, "1 sampling_params for 2"),
     (lambda llm: llm.chat(user("Hi"), SamplingParams(max_tokens=2**32 + 5)), eyelet.BadRequestError, "out of range"),
