@@ -107,8 +107,12 @@ static void grammars_come_from_the_format(void **state)
     assert_false(ey_grammar_of_tool_calls(&grammar, &hermes_tool_calls, tools, 2, true, &e));
     assert_int_equal(e.item_kind, EY_ITEM_TOOL);
     assert_int_equal(e.item, 1);
-    assert_memory_equal(e.text, "tool 1: ", 8);
+    assert_memory_equal(e.text, "tool 2: ", 8); /* as prompts count them */
     assert_int_equal(e.detail, 8);
+    static char name[300001];
+    memset(name, 'f', sizeof(name) - 1);
+    const ey_tool endless = {name, NULL};
+    assert_false(ey_grammar_of_tool_calls(&grammar, &hermes_tool_calls, &endless, 1, false, &e));
     assert_false(ey_grammar_of_tool_calls(&grammar, NULL, tools, 1, true, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
     assert_string_equal(e.text,

@@ -17,11 +17,11 @@ static int tool_call_literal(struct grammar_builder *b, const char *s)
 
 static int add_tool_call(struct grammar_builder *b, const ey_tool *tool)
 {
-    struct buf head = buf_with_max(1 << 16);
+    struct buf head = buf_with_max(EY_MAX_SCHEMA_BYTES);
     buf_add_text(&head, HERMES_CALL_START "\n{\"name\": ");
     json_dump_string(&head, tool->name, strlen(tool->name));
     buf_add_text(&head, ", \"arguments\": ");
-    int parts[] = {grammar_literal(b, head.data ? head.data : "", head.size),
+    int parts[] = {head.failed ? 0 : grammar_literal(b, head.data, head.size),
                    tool->schema ? grammar_schema(b, tool->schema, strlen(tool->schema))
                                 : grammar_json_object(b),
                    tool_call_literal(b, "}\n" HERMES_CALL_END)};
@@ -32,7 +32,7 @@ static int add_tool_call(struct grammar_builder *b, const ey_tool *tool)
 static bool fail_hermes_tool(ey_err *e, size_t at)
 {
     char name[32];
-    snprintf(name, sizeof(name), "tool %zu", at);
+    snprintf(name, sizeof(name), "tool %zu", at + 1);
     ey_fail_within(e, "%s", name);
     return ey_fail_item(e, EY_ITEM_TOOL, at, name);
 }
