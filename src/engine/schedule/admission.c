@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "engine/schedule/async_step.h"
 #include "engine/schedule/schedule_internal.h"
 
 void end_encoder_run(ey_engine *engine)
@@ -76,6 +77,7 @@ void end_running_request(ey_engine *engine, ey_generation *gen, const ey_err *er
 {
     release_resources(engine, gen);
     remove_running(&engine->scheduler, gen);
+    async_step_forget(&engine->scheduler, gen);
     generation_end(gen, error);
     count_finished(&engine->scheduler.stats, gen);
 }

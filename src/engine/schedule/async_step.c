@@ -93,6 +93,12 @@ void async_step_discard(ey_engine *engine)
     engine->scheduler.n_async = 0;
 }
 
+void async_step_forget(struct scheduler *s, const ey_generation *gen)
+{
+    for (int k = 0; k < s->n_async; k++)
+        if (s->previous_chunk[k].gen == gen) s->previous_chunk[k].gen = NULL;
+}
+
 bool async_step_commit(ey_engine *engine, int n_chunks)
 {
     int32_t token[MAX_ASYNC_REQUESTS];

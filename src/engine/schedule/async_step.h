@@ -16,6 +16,8 @@ bool async_step_commit(ey_engine *engine, int n_chunks);
 /* Whether the current step's results are valid; call it after the step and before using its tokens.
  * If not, the step must run again. */
 bool async_step_verify(ey_engine *engine, int n_chunks);
+/* Forgets a request that has ended, so that a new one at its address is not taken for it. */
+void async_step_forget(struct scheduler *scheduler, const ey_generation *gen);
 /* Waits for the enqueued step and discards it. */
 void async_step_discard(ey_engine *engine);
 
