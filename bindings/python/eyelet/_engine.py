@@ -140,6 +140,7 @@ class Request:
             raise ValueError(f"detail is {detail!r}; it is one of {', '.join(DETAILS)}")
         self.struct = _ffi.Request(size=ctypes.sizeof(_ffi.Request), add_bos=True, top_logprobs=-1)
         self.keep: list[Any] = []
+        self.stop_ids: frozenset[int] = frozenset()
         self.n = 1
         array = (_ffi.Message * max(1, len(messages)))()
         for message, (role, parts) in zip(array, messages):
@@ -180,6 +181,7 @@ class Request:
             self.struct.stop, self.struct.n_stop = stop, len(texts)
             self.keep.append(stop)
         if ids:
+            self.stop_ids = frozenset(ids)
             stop_ids = (c_int * len(ids))(*[int32(i, "a stop token") for i in ids])
             self.struct.stop_ids, self.struct.n_stop_ids = stop_ids, len(ids)
             self.keep.append(stop_ids)
@@ -194,7 +196,7 @@ class Request:
 class Result:
     """A copy of an ey_answer in Python's types."""
 
-    def __init__(self, answer: _ffi.Answer) -> None:
+    def __init__(self, answer: _ffi.Answer, stop_ids: frozenset[int]) -> None:
         self.text = ctypes.string_at(answer.text, answer.n_text).decode("utf-8", "replace") if answer.text else ""
         self.finish_reason = text_of(lib.ey_finish_text(answer.finish_reason))
         self.token_ids = answer.tokens[:answer.n_tokens] if answer.n_tokens else []
@@ -208,6 +210,8 @@ class Result:
         self.stop_reason: Union[int, str, None] = None
         if answer.stop_text is not None:
             self.stop_reason = text_of(answer.stop_text)
+        elif answer.stop_id in stop_ids:
+            self.stop_reason = answer.stop_id
         pooled = lib.ey_answer_pooled(byref(answer))
         self.vector: list[float] = pooled.vector[:pooled.n_vector] if pooled.n_vector else []
         self.score: float = pooled.score
@@ -245,8 +249,9 @@ class Generation:
     """An answer in progress. It is created before the answer is started, so that its handle is known here whatever
     interrupts the caller. The handle is freed exactly once: by collect(), by discard(), or with the engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, stop_ids: frozenset[int]) -> None:
         self._engine = engine
+        self._stop_ids = stop_ids
         self.handle = c_void_p()  # set by the library, and cleared when it frees the answer
         self._event = _ffi.Event()
         self._reading = threading.Lock()  # held while a thread waits for events
@@ -271,7 +276,7 @@ class Generation:
                 if not self.handle:
                     raise ClosedError("the engine or the stream was closed while this request ran")
                 call("ey_generation_collect", byref(self.handle), byref(answer))
-            result = Result(answer)
+            result = Result(answer, self._stop_ids)
         finally:
             lib.ey_answer_free(byref(answer))
             self._engine.forget(self)
@@ -422,7 +427,7 @@ class Engine:
                 info = lib.ey_prompt_describe(prompt)
                 ids: list[int] = info.ids[:info.n_ids]
                 for i in range(request.n):
-                    generation = Generation(self)
+                    generation = Generation(self, request.stop_ids)
                     started.append(generation)
                     with self._idle:
                         self._generations.add(generation)

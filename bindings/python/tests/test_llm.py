@@ -124,6 +124,9 @@ def test_sampling_parameters(llm: LLM) -> None:
     assert first.outputs[0].logprobs is not None and len(first.outputs[0].logprobs) >= 12
     stopped = llm.chat(one, SamplingParams(temperature=0, max_tokens=64, stop=" blue"))[0].outputs[0]
     assert stopped.stop_reason == " blue" and stopped.text == "An orange heart, a"
+    ends = stopped.token_ids[2]
+    stopped = llm.chat(one, SamplingParams(temperature=0, max_tokens=64, stop_token_ids=[ends]))[0].outputs[0]
+    assert stopped.stop_reason == ends and stopped.finish_reason == "stop" and len(stopped.token_ids) == 2
     choice = StructuredOutputsParams(choice=["yes", "no"])
     assert llm.chat(one, SamplingParams(structured_outputs=choice))[0].outputs[0].text in ("yes", "no")
     assert llm.chat(one)[0].outputs[0].finish_reason == "stop"  # as the model recommends
