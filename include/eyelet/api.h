@@ -2,8 +2,8 @@
 /* What libeyelet exports: the functions that are marked EY_API, and nothing else.
  *
  * Structs that a program fills, ey_engine_options and ey_request, begin with their size, so that
- * later versions can add fields to their ends. All else that is visible here stays as it is while
- * the library's soname does. */
+ * later versions can add fields to their ends. Everything else in these headers stays
+ * unchanged as long as the library's soname does. */
 #ifndef EYELET_API_H
 #define EYELET_API_H
 

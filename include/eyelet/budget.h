@@ -35,14 +35,15 @@ enum { EY_BUDGET_SHARE = 15 };
 
 /* Opens the part of a budget that a client's requests use, found by the client's number. It is a
  * budget itself, with the total of the whole. If the whole has several parts, each may hold at most
- * EY_BUDGET_SHARE times what it leaves free. Every call needs a call of ey_budget_part_close; bytes
- * may be released after that. Returns NULL when memory is exhausted. */
+ * EY_BUDGET_SHARE times the bytes that are then still free. Each call must be followed by one of
+ * ey_budget_part_close, after which bytes may still be released. Returns NULL when memory is
+ * exhausted. */
 EY_API ey_budget *ey_budget_part_open(ey_budget *whole, uint64_t high, uint64_t low);
 /* Sets *part to NULL; accepts NULL. */
 EY_API void ey_budget_part_close(ey_budget **part);
 /* Like ey_budget_acquire, for a user that holds nothing yet. While another part waits, a part with
- * more than its equal share waits too; a user that already holds bytes must not, or it might never
- * release them. */
+ * more than its equal share waits too. A user that already holds bytes must not wait for that, or
+ * it might never release them: it calls ey_budget_acquire. */
 EY_API bool ey_budget_acquire_first(ey_budget *part, uint64_t n, int timeout_ms);
 
 EY_END_DECLS

@@ -15,7 +15,7 @@ typedef struct {
     /* now */
     int running; /* requests */
     int waiting;
-    int paused;    /* of the running ones: nobody fetches their text */
+    int paused;    /* running ones whose text nobody fetches */
     int kv_blocks; /* of 64 tokens */
     int kv_blocks_used;
     int kv_blocks_cached;   /* of finished requests; evicted on demand */
@@ -51,7 +51,7 @@ enum { EY_MASK_BUCKETS = 72, EY_MASK_BUCKETS_PER_OCTAVE = 4 };
 typedef struct {
     uint64_t count;
     uint64_t buckets[EY_MASK_BUCKETS];
-    double step_wait_seconds; /* that finished steps waited for masks */
+    double step_wait_seconds; /* time that finished steps waited for masks */
 } ey_mask_stats;
 EY_API ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
 /* Upper bound in seconds of the time that this share (0 to 1) of the masks took. */

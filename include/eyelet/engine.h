@@ -33,13 +33,13 @@ typedef void ey_notice_fn(void *user, const char *text);
 
 enum { EY_LAYERS_AUTO = -1 }; /* as many layers as fit */
 
-/* Begins as ey_engine_defaults() returns it; every other option's zero value means its default. */
+/* Start from ey_engine_defaults(). An option that is left at 0 or NULL has its default value. */
 typedef struct {
     size_t size;        /* of this struct */
     const char *model;  /* checkpoint directory, or a repository name in the Hugging Face cache */
     const char *device; /* "auto", "cuda", "cpu" or "ref" */
-    /* Highest instruction set to use: "generic", "avx2", "avx512" or "amx", each with all that the
-     * processor has of it, or "avx2-novnni", "avx512-nobf16". NULL: the fastest. */
+    /* Highest instruction set to use: "generic", "avx2", "avx512" or "amx", each with all of its
+     * extensions that the processor has, or "avx2-novnni", "avx512-nobf16". NULL: the fastest. */
     const char *cpu_mask;
     int threads; /* 0: one per physical core that this process may use */
     /* Read weights from the mapped file, which processes of the same model share, instead of
@@ -52,7 +52,7 @@ typedef struct {
      * times that, as far as it fits. */
     int kv_tokens;
     int max_num_seqs;   /* requests that run at the same time; 0: 1 (serving: 4), on a GPU 4 to
-                           32, one for 1,024 tokens of the pool, as far as it fits */
+                           32, one per 1,024 tokens of the KV cache, as far as they fit */
     int max_num_queued; /* requests that may wait; 0: 64 */
     /* Token rows of one step, 64 to 4096. 0: 512; on a GPU 2048, 1024 or 512, as it fits. */
     int max_num_batched_tokens;
@@ -75,7 +75,8 @@ typedef struct {
      * the file, or the "host". */
     const char *lm_head_rows;
     const char *vision_weights; /* "resident", "streamed" or "host" */
-    /* Last layers of the text model, on the GPU; the first run on the CPU. 0: all. */
+    /* How many layers of the text model are on the GPU: the last ones. The CPU runs the others.
+     * 0: all. */
     int gpu_layers;
     /* Memory for the layers on the CPU, weights included. 0: what is available. */
     uint64_t cpu_memory;
@@ -117,7 +118,8 @@ static inline ey_engine_options ey_engine_defaults(void)
 /* Opens a model. On success *engine belongs to the caller. Keeps no pointer into `options` other
  * than `budget`. */
 EY_API bool ey_engine_open(ey_engine **engine, const ey_engine_options *options, ey_err *err);
-/* Frees the engine and sets *engine to NULL. Accepts NULL and half-built engines. */
+/* Frees the engine and sets *engine to NULL. Accepts NULL and half-built engines. All prompts and
+ * generations must have been freed before. */
 EY_API void ey_engine_close(ey_engine **engine);
 
 typedef struct {

@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     int max_side;      /* longest side of the preview in pixels, 1 or more */
-    ey_budget *budget; /* limits decoding, which releases it before returning; NULL for no limit */
+    ey_budget *budget; /* limits the memory of decoding, which ends with the call; NULL: no limit */
     uint64_t held;     /* bytes of the budget that the caller already holds */
     bool (*gone)(
         void *user); /* called while it waits or decodes; returns true to end it; may be NULL */

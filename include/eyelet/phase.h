@@ -14,7 +14,7 @@ EY_BEGIN_DECLS
 #define EY_PHASES(X)                                                                            \
     X(EY_PHASE_NONE, "")                         /* not known */                                \
     X(EY_PHASE_LOADING, "loading")               /* load: weights */                            \
-    X(EY_PHASE_CHECKING_GPU, "checking the GPU") /* load: its kernels compute right */          \
+    X(EY_PHASE_CHECKING_GPU, "checking the GPU") /* load: self-test of its kernels */           \
     X(EY_PHASE_QUANTIZING, "quantizing")         /* ey_quantize */                              \
     X(EY_PHASE_QUEUE, "queue")                   /* request: waits for others */                \
     X(EY_PHASE_VISION, "vision")                 /* request: units of its images */             \

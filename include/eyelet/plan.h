@@ -70,7 +70,7 @@ typedef struct {
 
 /* Plans n models together, 1 to EY_MAX_MODELS; options[n] may differ in the model only. Models are
  * made resident in their order as long as they fit together. Each of the others is planned with the
- * whole device, for a time when idle models have been evicted. plans[i] is what ey_engine_open
+ * whole device, as if all idle models had been evicted. plans[i] is what ey_engine_open
  * would do with gpu_memory = plans[i].total_bytes. */
 EY_API bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n, ey_plan *plans,
                                      ey_multi_model_plan *out, ey_err *err);

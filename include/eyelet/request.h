@@ -153,8 +153,8 @@ typedef struct {
     int max_tokens;            /* of the answer; 0: as many as the context holds */
     bool no_prefix_cache;      /* compute the whole prompt even if its KV blocks are cached */
     bool ignore_eos;           /* continue after a stop token (benchmarks) */
-    int min_tokens;       /* only the end of its grammar ends the answer before it has this many */
-    ey_sampling sampling; /* ey_request_defaults: greedy */
+    int min_tokens;          /* least tokens of the answer; a complete grammar may end it earlier */
+    ey_sampling sampling;    /* ey_request_defaults: greedy */
     const char *const *stop; /* texts that end the answer and are not part of it */
     size_t n_stop;           /* at most 16, each of at most 1024 bytes */
     const int *stop_ids;     /* tokens that end the answer, in addition to the model's own */
@@ -168,8 +168,8 @@ typedef struct {
     ey_thinking thinking;     /* of messages; a prompt that is written out opens no thought */
     int thinking_budget;      /* tokens of a thought, after which its end is forced; 0: no limit */
     ey_loop_guard loop_guard; /* ey_request_defaults: off */
-    bool prompt_logprobs;     /* of the prompt's tokens, too; all of it is computed then */
-    int top_prompt_logprobs;  /* and so many alternatives of each (<= 20) */
+    bool prompt_logprobs;     /* score the prompt's tokens too; none of them is read from a cache */
+    int top_prompt_logprobs;  /* alternatives of each of them (<= 20) */
 
     /* Return a vector or a score instead of an answer (pooling.h), of `input` or of a prompt given
      * as text or ids. */
@@ -181,7 +181,7 @@ typedef struct {
     bool raw_vector;       /* do not normalize the vector to length 1 */
 
     /* Text that ends a thought whose budget is spent: at most EY_MAX_THINKING_END bytes with one
-     * </think>. What precedes that belongs to the thought; what follows it only the model reads.
+     * </think>. What precedes it belongs to the thought; only the model reads what follows it.
      * NULL is "\n</think>\n\n". */
     const char *thinking_end;
     /* The answer continues the last message, which is text of the assistant, without a thought. */
@@ -208,8 +208,8 @@ typedef struct {
     int id;
     const char *token; /* its text; bytes that are not UTF-8 by themselves become U+FFFD */
     float logprob;     /* from the raw logits, before penalties and temperature */
-    /* Its bytes [n_bytes], maybe of a part of a character; those of an answer's tokens make up its
-     * text. */
+    /* Its bytes [n_bytes], which may end within a character; the bytes of an answer's tokens
+     * together are its text. */
     const char *bytes;
     size_t n_bytes;
 } ey_logprob;
@@ -270,12 +270,12 @@ typedef struct {
     double decode_seconds;
     char *thought; /* [n_thought] what came before the text; "": nothing */
     size_t n_thought;
-    int thought_tokens;       /* of the tokens, with what ends the thought */
+    int thought_tokens;       /* tokens of the thought and of its end */
     ey_repetition repetition; /* why finish_reason is EY_FINISH_LENGTH before max_tokens */
-    ey_token_logprobs *prompt_logprobs; /* [n_prompt_logprobs], one per token of the prompt, if they
-                                           were requested; the first's, which nothing precedes, is
-                                           NaN and has no alternatives */
-    int *prompt_ranks; /* of these tokens among all, the likeliest is 1; first: 0 */
+    ey_token_logprobs *prompt_logprobs; /* [n_prompt_logprobs], one per token of the prompt, if
+                                           requested; the first token, which nothing precedes, has
+                                           NaN and no alternatives */
+    int *prompt_ranks; /* rank of each of them, 1 for the likeliest token; 0 for the first */
     size_t n_prompt_logprobs;
     void *owner; /* memory of everything above */
 } ey_answer;
@@ -323,11 +323,11 @@ EY_API bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_r
 /* Waits up to timeout_ms for the next event: NONE after a timeout, DONE once the answer is
  * complete. A generation whose text is not fetched for long is paused; the others continue. */
 EY_API void ey_generation_next(ey_generation *generation, int timeout_ms, ey_event *event);
-/* Log-probabilities of token i < event.n_tokens; `top` has space for top_logprobs. Of a token that
- * is not of the text, but of a thought, chosen.id is -1. */
+/* Log-probabilities of token i < event.n_tokens; `top` has space for top_logprobs. chosen.id
+ * of a thought's token is -1. */
 EY_API ey_token_logprobs ey_generation_logprobs(const ey_generation *generation, int i,
                                                 ey_logprob *top);
-/* The same of token i of the prompt, once an event has had text; `top` has space for
+/* The same for token i of the prompt, after the first event with text; `top` has space for
  * top_prompt_logprobs. */
 EY_API ey_token_logprobs ey_generation_prompt_logprobs(const ey_generation *generation, int i,
                                                        ey_logprob *top);
