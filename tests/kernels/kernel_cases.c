@@ -53,6 +53,8 @@ static const struct sweep sweeps[] = {
     {&op_project_add, GGUF_256, {1, 33, 70, END}, {512, END}, {67, END}, RANDOM, true},
     {&op_lm_head, GGUF_256, {17, END}, {256, END}, {65, END}, RANDOM, false},
     {&op_lm_head, GGUF_32, {17, END}, {160, END}, {301, END}, RANDOM, false},
+    {&op_lm_head, {DTYPE_MXFP8, END}, {17, END}, {64, 320, END}, {65, END}, RANDOM, false},
+    {&op_project_add, {DTYPE_MXFP8, END}, {17, END}, {64, 320, END}, {65, END}, RANDOM, false},
     {&op_project_add,
      ALL_DTYPES,
      {17, END},

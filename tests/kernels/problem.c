@@ -163,6 +163,21 @@ static void make_int4(struct problem *p, struct tensor *w, enum fill fill)
     w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
 }
 
+/* Any codes but NaN; a scale is 2^-9 .. 2^-6. */
+static void make_mxfp8(struct problem *p, struct tensor *w)
+{
+    w->group_size = 32;
+    w->scale_dtype = DTYPE_F8_E8M0;
+    const size_t bytes = weight_data_bytes(w), n = (size_t)w->rows * (size_t)weight_groups(w);
+    uint8_t *data = memory_alloc(&p->memory, bytes, 0), *scale = memory_alloc(&p->memory, n, 0);
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)random_bits_of(DTYPE_F8_E4M3, random_bits(&p->random), 1);
+    for (size_t i = 0; i < n; i++)
+        scale[i] = (uint8_t)(118 + (random_bits(&p->random) >> 20) % 4);
+    w->data = data;
+    w->group_scale = scale;
+}
+
 /* Any codes; scales of a block are of the size that layers have. */
 static void make_gguf(struct problem *p, struct tensor *w)
 {
@@ -205,6 +220,10 @@ void make_matrix(struct problem *p, int slot, int64_t rows, int64_t cols, enum d
     }
     if (dtype == DTYPE_INT4) {
         make_int4(p, w, fill);
+        return;
+    }
+    if (dtype == DTYPE_MXFP8) {
+        make_mxfp8(p, w);
         return;
     }
     uint8_t *data = memory_alloc(&p->memory, (size_t)(rows * cols) * size, 0);
@@ -311,7 +330,7 @@ void problem_open(struct problem *p, const struct test_case *c, uint64_t seed)
     int width = c->k > c->m ? c->k : c->m;
     p->limits = (struct backend_limits){
         .max_rows = c->n, .max_keys = 64, .max_width = width, .max_patches = 64};
-    p->limits.int4 = c->dtype == DTYPE_INT4;
+    p->limits.int4 = c->dtype == DTYPE_INT4 || c->dtype == DTYPE_MXFP8;
     c->op->prepare(p);
     for (size_t i = 0; i < sizeof(p->w) / sizeof(p->w[0]); i++) {
         if (!p->flops) p->bytes += (double)weight_data_bytes(&p->w[i]);

@@ -250,6 +250,7 @@ static const char *dtype_name(enum dtype d)
            : d == DTYPE_F16     ? "f16"
            : d == DTYPE_F32     ? "f32"
            : d == DTYPE_INT4    ? "int4"
+           : d == DTYPE_MXFP8   ? "mxfp8"
                                 : "mixed";
 }
 

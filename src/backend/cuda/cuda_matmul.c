@@ -178,7 +178,7 @@ static bool matmul_int4(struct cuda *c, struct matmul_args *a)
     for (int i = 0; i < a->n_segments; i++)
         found = found || needs_unpacking(&a->segment[i].w);
     if (!found || !is_faster_unpacked(a)) return false;
-    if (!a->gather) norm_matmul_input(c, a);
+    norm_matmul_input(c, a);
     for (int i = 0; i < a->n_segments; i += together) {
         if (together > 1 || needs_unpacking(&a->segment[i].w)) {
             matmul_unpacked(c, a, i, together);
