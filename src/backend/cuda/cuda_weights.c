@@ -33,7 +33,8 @@ static enum kernel_dtype scale_dtype_of(const struct tensor *w)
                                            : kernel_dtype_of(w->scale_dtype);
 }
 
-/* Returns the staging memory for pieces before they are packed. */
+/* Returns the staging memory for pieces before they are packed. While loading it is the arena's
+ * end, until a cuda_alloc() needs that: call this after the last allocation for the matrix. */
 static char *staging(struct cuda *c, ey_err *e)
 {
     CUdeviceptr p = 0;
@@ -224,14 +225,15 @@ static enum dtype packed_dtype(const struct tensor *w)
 static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
                          ey_err *e)
 {
-    char *staging_memory = staging(c, e);
-    void *to = staging_memory ? cuda_alloc(c, cuda_element_bytes(in), "weights", e) : NULL;
+    void *to = cuda_alloc(c, cuda_element_bytes(in), "weights", e);
     uint32_t *found = NULL;
     if (!to) return false;
     if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* results of recipes hold none */
         if (!watch_for_nan(c, out, in, e)) return false;
         found = c->nan_found + c->n_packed - 1;
     }
+    char *staging_memory = staging(c, e);
+    if (!staging_memory) return false;
     if (dtype_is_gguf(in->dtype))
         cuda_upload_gguf(c, to, in, staging_memory);
     else
@@ -298,12 +300,12 @@ static bool place_int8_head(struct cuda *c, struct cuda_weight *out, const struc
     if (in->dtype != DTYPE_BF16 || in->cols % 16)
         return ey_fail(e, EY_BAD_REQUEST,
                        "an 8-bit head needs a BF16 head whose width is a multiple of 16");
-    char *staging_memory = staging(c, e);
     size_t rows = (size_t)in->rows, packed = cuda_weight_bytes(&c->base, in, PLACE_EIGHT_BIT) -
                                              cuda_aligned(rows * sizeof(float));
-    void *to = staging_memory ? cuda_alloc(c, packed, "the 8-bit head", e) : NULL;
+    void *to = cuda_alloc(c, packed, "the 8-bit head", e);
     float *scale = to ? cuda_alloc(c, rows * sizeof(float), "scales of the 8-bit head", e) : NULL;
-    if (!scale) return false;
+    char *staging_memory = scale ? staging(c, e) : NULL;
+    if (!staging_memory) return false;
     upload_int8_head(c, to, scale, in, staging_memory);
     c->bf16_head = *in;
     out->matrix.data = to;

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights placed in the memory that the plan gives them, on the GPU that is not there. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cuda_backend.h"
+#include "cuda/fake_driver.h"
+
+static struct pool *pool;
+
+static struct backend *opened(uint64_t arena)
+{
+    struct cuda_driver driver;
+    struct backend *be;
+    ey_err e;
+    fake_driver_fill(&driver, &fake_small_gpu);
+    if (!backend_cuda_create_on(&be, &driver, pool, true, &e) ||
+        (arena && !be->ops->memory->open_arena(be, arena, &e)))
+        fail_msg("%s", e.text);
+    return be;
+}
+
+static struct dev_matrix placed(struct backend *be, const struct tensor *w,
+                                enum placement placement)
+{
+    struct placed *p;
+    ey_err e;
+    if (!be->ops->memory->place(be, &p, w, ROLE_TEXT, placement, &e)) fail_msg("%s", e.text);
+    return cuda_weight_of(p)->matrix;
+}
+
+/* The memory has room for the matrix and little more than the pieces on their way to it: they need
+ * other memory. The third piece, in the place of the first, would land on rows that are there. */
+static void pieces_do_not_land_on_the_matrix(void **state)
+{
+    enum { COLS = 32768, ROWS = LOAD_STAGING / (int)sizeof(bf16) / COLS + 8 };
+    static const enum placement kinds[] = {PLACE_RESIDENT, PLACE_EIGHT_BIT};
+    struct tensor w = {.dtype = DTYPE_BF16, .rows = ROWS, .cols = COLS};
+    uint16_t *values = malloc((size_t)ROWS * COLS * sizeof(*values));
+    (void)state;
+    assert_non_null(values);
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
+        values[i] = (uint16_t)(0x3c00 + (i * 37 + i / COLS) % 0x280);
+    w.data = values;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct backend *with_room = opened(0), *be = opened(LOAD_STAGING + (1 << 20));
+        const size_t bytes = (size_t)ROWS * COLS * (kinds[i] == PLACE_RESIDENT ? 2 : 1);
+        struct dev_matrix want = placed(with_room, &w, kinds[i]), got = placed(be, &w, kinds[i]);
+        ey_err e;
+        assert_true(with_room->ops->compute->finish(with_room, &e));
+        assert_true(be->ops->compute->finish(be, &e));
+        assert_memory_equal(got.data, want.data, bytes);
+        be->ops->destroy(be);
+        with_room->ops->destroy(with_room);
+    }
+    free(values);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_do_not_land_on_the_matrix),
+    };
+    ey_err e;
+    if (!pool_create(&pool, 2, &e)) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pool_destroy(&pool);
+    return failed;
+}
