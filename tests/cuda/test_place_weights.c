@@ -62,10 +62,34 @@ static void pieces_do_not_land_on_the_matrix(void **state)
     free(values);
 }
 
+/* Scales of streamed matrices stay on the GPU: the plan counts what place() takes. */
+static void scales_of_streamed_matrices_are_counted(void **state)
+{
+    enum { ROWS = 200, COLS = 300, BLOCKS = 6 };
+    static const uint8_t codes[ROWS * COLS];
+    static const float scale[BLOCKS], row_scale[ROWS];
+    struct tensor w = {
+        .data = codes, .dtype = DTYPE_F8_E4M3, .rows = ROWS, .cols = COLS, .scale = scale};
+    (void)state;
+    for (int rows = 0; rows < 2; rows++) {
+        struct backend *be = opened(2 * LOAD_STAGING);
+        struct cuda *c = cuda_of(be);
+        ey_err e;
+        if (rows) w.row_scale = row_scale;
+        assert_true(be->ops->memory->open_group(be, 1 << 20, &e));
+        const size_t before = c->arena_used;
+        placed(be, &w, PLACE_STREAMED);
+        assert_int_equal(c->arena_used - before,
+                         be->ops->memory->weight_bytes(be, &w, PLACE_STREAMED));
+        be->ops->destroy(be);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_do_not_land_on_the_matrix),
+        cmocka_unit_test(scales_of_streamed_matrices_are_counted),
     };
     ey_err e;
     if (!pool_create(&pool, 2, &e)) return 1;

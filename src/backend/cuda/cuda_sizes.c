@@ -103,14 +103,15 @@ size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w, enum 
     (void)be;
     size_t elements = (size_t)w->rows * (size_t)w->cols;
     if (cuda_is_vector(w)) return cuda_aligned(elements * sizeof(float));
-    if (placement == PLACE_HOST || placement == PLACE_STREAMED) return 0;
+    if (placement == PLACE_HOST) return 0;
     if (placement == PLACE_EIGHT_BIT)
         return cuda_aligned(packed_matrix_bytes(w->rows, w->cols)) +
                cuda_aligned((size_t)w->rows * sizeof(float));
-    const size_t block_scales = weight_has_block_scales(w) ? weight_block_scale_bytes(w) : 0;
-    return cuda_element_bytes(w) + cuda_aligned(block_scales) + cuda_group_scale_bytes(w) +
-           cuda_row_group_bytes(w) +
-           (w->row_scale ? cuda_aligned((size_t)w->rows * sizeof(float)) : 0);
+    const size_t block_scales = weight_has_block_scales(w) ? weight_block_scale_bytes(w) : 0,
+                 scales = cuda_aligned(block_scales) +
+                          (w->row_scale ? cuda_aligned((size_t)w->rows * sizeof(float)) : 0);
+    if (placement == PLACE_STREAMED) return scales; /* elements are in the group's buffer */
+    return cuda_element_bytes(w) + scales + cuda_group_scale_bytes(w) + cuda_row_group_bytes(w);
 }
 
 size_t cuda_kv_bytes(const struct backend *be, const struct kv_shape *s)
