@@ -165,7 +165,7 @@ struct backend_limits {
     bool read_pinned_rows; /* the device should read the embedding and head rows that stay in the
                               file, if it can (reads_pinned_rows()) */
     bool fp8_prompts;      /* prompt rows are quantized to e4m3, by rows and blocks of 128 columns,
-                              before block-FP8 matrices */
+                              before block-FP8 matrices without scales of rows */
     struct text_shape text;
     struct vision_shape vision;
 };
@@ -395,7 +395,7 @@ struct device_ops {
     /* Returns the device and its current memory, including this process's context. */
     bool (*info)(const struct backend *be, struct gpu_info *out, ey_err *e);
     /* Whether the device could read these tensors where they are mapped. Tries it by pinning a page
-     * of each; nothing stays pinned. */
+     * of the head; nothing stays pinned. */
     bool (*can_pin_rows)(struct backend *be, const struct tensor *head, const struct tensor *embed);
     /* Returns the bytes of the arena. */
     size_t (*arena_bytes)(const struct backend *be);

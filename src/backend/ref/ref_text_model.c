@@ -106,10 +106,10 @@ static void append_kv(struct kv_cache *kv, int layer, int which, const float *ro
 static void round_prompts(const struct ref *r, float *rows, const struct placed *w, int n,
                           int n_prompt)
 {
-    if (!r->limits.fp8_prompts || ref_tensor(w)->dtype != DTYPE_F8_E4M3) return;
+    const struct tensor *t = ref_tensor(w);
+    if (!r->limits.fp8_prompts || t->dtype != DTYPE_F8_E4M3 || t->row_scale) return;
     for (int i = n - n_prompt; i < n; i++)
-        round_activations(rows + (size_t)i * (size_t)ref_tensor(w)->cols,
-                          (size_t)ref_tensor(w)->cols);
+        round_activations(rows + (size_t)i * (size_t)t->cols, (size_t)t->cols);
 }
 
 void ref_qkv(struct backend *be, dev q, struct kv_cache *kv, int layer, dev x,
