@@ -140,31 +140,20 @@ bool cuda_can_pin_rows(struct backend *be, const struct tensor *head, const stru
 
 /* ---- rows that the host looks up ---- */
 
-static float embedding_scale(const struct tensor *table, size_t row, size_t col)
-{
-    const float *scale = weight_row_scale(table, (int64_t)row);
-    if (!scale) return 1;
-    return scale[col / FP8_BLOCK] * (table->row_scale ? table->row_scale[row] : 1);
-}
-
 static void host_embedding_row(bf16 *out, const struct tensor *table, int32_t token)
 {
-    size_t hidden = (size_t)table->cols, size = dtype_size(table->dtype);
-    const char *row = (const char *)table->data + (size_t)token * hidden * size;
+    const size_t hidden = (size_t)table->cols;
     if (table->dtype == DTYPE_BF16) {
-        memcpy(out, row, hidden * size);
+        const size_t bytes = hidden * sizeof(bf16);
+        memcpy(out, (const char *)table->data + (size_t)token * bytes, bytes);
         return;
     }
-    for (size_t i = 0; dtype_is_gguf(table->dtype) && i < hidden; i += GGUF_UNIT) {
+    for (size_t i = 0, n; i < hidden; i += n) {
         float values[GGUF_UNIT];
-        dequantize_columns(values, table, token, (int64_t)i, GGUF_UNIT);
-        for (size_t u = 0; u < GGUF_UNIT; u++)
+        n = hidden - i < GGUF_UNIT ? hidden - i : GGUF_UNIT;
+        dequantize_columns(values, table, token, (int64_t)i, n);
+        for (size_t u = 0; u < n; u++)
             out[i + u] = f32_to_bf16(values[u]);
-    }
-    for (size_t i = 0; !dtype_is_gguf(table->dtype) && i < hidden; i++) {
-        float value;
-        elements_to_f32(&value, row + i * size, table->dtype, 1);
-        out[i] = f32_to_bf16(value * embedding_scale(table, (size_t)token, i));
     }
 }
 
