@@ -107,12 +107,25 @@ static bool read_token_kinds(struct gguf_vocab *v)
 /* ---- JSON ---- */
 
 /* Adds `value` and takes ownership; NULL is an error. */
+static bool put_with(const struct gguf_vocab *v, json_object *object, const char *key,
+                     json_object *value, unsigned flags)
+{
+    if (value && json_object_object_add_ex(object, key, value, flags) == 0) return true;
+    json_object_put(value);
+    return fail_vocab_memory(v);
+}
+
 static bool put_in(const struct gguf_vocab *v, json_object *object, const char *key,
                    json_object *value)
 {
-    if (value && json_object_object_add(object, key, value) == 0) return true;
-    json_object_put(value);
-    return fail_vocab_memory(v);
+    return put_with(v, object, key, value, 0);
+}
+
+/* Like put_in() for a key that the object lacks, which is not looked up again. */
+static bool put_new(const struct gguf_vocab *v, json_object *object, const char *key,
+                    json_object *value)
+{
+    return put_with(v, object, key, value, JSON_C_OBJECT_ADD_KEY_IS_NEW);
 }
 
 static bool append_to(const struct gguf_vocab *v, json_object *list, json_object *value)
@@ -161,7 +174,7 @@ static bool add_vocab_token(const struct gguf_vocab *v, size_t id)
     if (json_object_object_get_ex(v->vocab, key, &other))
         return ey_fail(v->e, EY_BAD_MODEL, "%s: tokens %s and %zu of %s are both \"%.100s\"",
                        vocab_path(v), json_object_to_json_string(other), id, TOKENS_KEY, key);
-    return put_in(v, v->vocab, key, json_object_new_int64((int64_t)id));
+    return put_new(v, v->vocab, key, json_object_new_int64((int64_t)id));
 }
 
 /* Unused tokens (padding of the vocabulary) are not added tokens. */
