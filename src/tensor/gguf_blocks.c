@@ -51,27 +51,58 @@ static struct scale_places halves_of(enum dtype dtype)
     }
 }
 
-static bool is_finite_block(const uint8_t *block, enum dtype dtype, struct scale_places places)
+/* Returns `carries` with bit 7 set if the exponent in the upper byte `high` of a half-precision
+ * number is all ones, as of infinities and NaNs. */
+static unsigned add_carry(unsigned carries, uint8_t high)
 {
-    enum {
-        LARGEST_EXPONENT =
-            252 /* of a power of two that can be multiplied with 6 without overflow */
-    };
-    bool finite = true;
-    for (int i = 0; i < places.n; i++)
-        finite = finite && (block[places.at[i] + 1] & 0x7c) != 0x7c;
-    if (dtype == DTYPE_GGUF_MXFP4) finite = block[0] <= LARGEST_EXPONENT;
-    if (dtype == DTYPE_Q8_K)
-        finite = (block[3] & 0x7f) < 0x7c; /* below 2^121, so that times 128 is finite */
-    return finite;
+    enum { EXPONENT = 0x7c, ONE = 4 };
+    return carries | ((high & EXPONENT) + ONE);
+}
+
+/* Whether a half-precision number at each of n places, `stride` bytes apart, is finite. Memory is
+ * the limit; a core reads four streams with prefetch 1.4 times as fast as one. */
+static bool halves_are_finite(const uint8_t *at, size_t n, size_t stride)
+{
+    enum { STREAMS = 4, AHEAD = 1024, CARRY = 0x80 };
+    const size_t each = n / STREAMS;
+    const uint8_t *high = at + 1;
+    unsigned carries = 0;
+    for (size_t i = 0; i < each; i++, high += stride)
+        for (size_t s = 0; s < STREAMS; s++) {
+            __builtin_prefetch(high + s * each * stride + AHEAD);
+            carries = add_carry(carries, high[s * each * stride]);
+        }
+    for (size_t i = STREAMS * each; i < n; i++)
+        carries = add_carry(carries, at[i * stride + 1]);
+    return !(carries & CARRY);
+}
+
+/* Whether a byte of each of n blocks, with the bits of `mask` kept, is at most `largest`. */
+static bool bytes_are_at_most(const uint8_t *at, size_t n, size_t stride, unsigned mask,
+                              unsigned largest)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n; i++)
+        ok &= (at[i * stride] & mask) <= largest;
+    return ok;
 }
 
 bool gguf_rows_are_finite(const struct tensor *w, int64_t first, int64_t n)
 {
+    enum {
+        LARGEST_EXPONENT = 252,  /* of a power of two that can be multiplied by 6 */
+        LARGEST_HIGH_BYTE = 0x7b /* of a float32 below 2^121, which can be multiplied by 128 */
+    };
     const struct scale_places places = halves_of(w->dtype);
-    const size_t size = dtype_info(w->dtype)->bytes, row = weight_row_bytes(w);
-    const uint8_t *at = (const uint8_t *)w->data + (size_t)first * row, *end = at + (size_t)n * row;
-    for (; at < end; at += size)
-        if (!is_finite_block(at, w->dtype, places)) return false;
-    return true;
+    const size_t size = dtype_info(w->dtype)->bytes, row = weight_row_bytes(w),
+                 blocks = (size_t)n * row / size;
+    const uint8_t *at = (const uint8_t *)w->data + (size_t)first * row;
+    bool finite = true;
+    for (int i = 0; i < places.n; i++)
+        finite = finite && halves_are_finite(at + places.at[i], blocks, size);
+    if (w->dtype == DTYPE_GGUF_MXFP4)
+        finite = bytes_are_at_most(at, blocks, size, 0xff, LARGEST_EXPONENT);
+    if (w->dtype == DTYPE_Q8_K)
+        finite = bytes_are_at_most(at + 3, blocks, size, 0x7f, LARGEST_HIGH_BYTE);
+    return finite;
 }
