@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the scales inside quantized blocks of GGUF files once, before a model answers. */
+/* Checks once that all scales inside a model's GGUF blocks are finite, so that no answer is
+ * computed from a damaged file. That reads all of these weights, so it runs beside the rest of a
+ * start. */
 #ifndef EY_MODELS_BLOCK_CHECK_H
 #define EY_MODELS_BLOCK_CHECK_H
 
 #include "models/model.h"
 
-/* Fails, naming the matrix, if a scale is not finite. Reads a part of every page of these weights,
- * as the first token does too. */
-bool model_check_blocks(struct model *model, struct pool *pool, ey_err *e);
+struct block_check;
+
+/* Lists the matrices of GGUF blocks and starts to check them on at most `threads` threads. The
+ * mapped weights must outlive the check; the model may change. */
+bool block_check_start(struct block_check **check, const struct model *model, int threads,
+                       ey_err *e);
+/* Checks what is left together with the other threads and waits for them. Fails, naming the first
+ * damaged layer, if a scale is not finite. */
+bool block_check_finish(struct block_check *check, ey_err *e);
+/* Stops the threads and frees the check, finished or not. NULL is allowed. */
+void block_check_close(struct block_check **check);
 
 #endif

@@ -109,13 +109,13 @@ static void choose_vision_backends(ey_engine *engine)
         .text_ws = &engine->buffers.ws};
 }
 
-static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e)
+/* Graphs are captured and nothing runs before the check of the blocks has ended. */
+static bool engine_load(ey_engine *engine, const ey_engine_options *o, struct block_check *check,
+                        ey_err *e)
 {
     const struct placements where = plan_placements(&engine->buffers.plan);
     const struct backend_ops *op = engine->devices.be->ops;
     choose_vision_backends(engine);
-    if (!model_check_blocks(&engine->devices.model, engine->devices.pool, e))
-        return ey_fail_within(e, "%s", checkpoint_directory(engine->devices.ckpt));
     if ((op->memory->open_arena &&
          !op->memory->open_arena(engine->devices.be, engine->buffers.plan.arena_bytes, e)) ||
         !model_place(&engine->devices.model, engine->devices.be, engine->devices.vision_backends.be,
@@ -123,20 +123,36 @@ static bool engine_load(ey_engine *engine, const ey_engine_options *o, ey_err *e
         !engine_buffers_open(engine, e) || !engine_open_pooling(engine, e) ||
         !capture_decode_graphs(engine, e))
         return false;
+    if (!block_check_finish(check, e))
+        return ey_fail_within(e, "%s", checkpoint_directory(engine->devices.ckpt));
     if (where.lm_head == PLACE_EIGHT_BIT && !keep_bf16_head(engine, o, e)) return false;
     if (!o->no_huge_pages) refine_weights_start(engine, o->serving);
     return scheduler_start(engine, e);
 }
 
+/* Opens all but the headers while the blocks are checked. */
+static bool open_beside_check(ey_engine *engine, const ey_engine_options *options,
+                              struct block_check *check, ey_err *e)
+{
+    if (!open_tokenizer(engine, e)) return false;
+    report_remarks(engine, options);
+    return engine_open_backend(&engine->devices, options, e) &&
+           engine_selftest_kernels(&engine->devices, options, e) &&
+           engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
+           engine_load(engine, options, check, e) && engine_probe_gpu(engine, options, e);
+}
+
 static bool engine_open_all(ey_engine *engine, const ey_engine_options *options, ey_err *e)
 {
-    if (!engine_open_headers(&engine->devices, options, e) || !open_tokenizer(engine, e))
-        return false;
-    report_remarks(engine, options);
-    if (!engine_open_backend(&engine->devices, options, e)) return false;
-    return engine_selftest_kernels(&engine->devices, options, e) &&
-           engine_plan(engine, options, e) && engine_check_plan(engine, options, e) &&
-           engine_load(engine, options, e) && engine_probe_gpu(engine, options, e);
+    struct engine_devices *devices = &engine->devices;
+    struct block_check *check = NULL;
+    const bool ok = engine_open_headers(devices, options, e) &&
+                    engine_open_pool(devices, options, e) &&
+                    block_check_start(&check, &devices->model, pool_threads(devices->pool) - 1,
+                                      e) &&
+                    open_beside_check(engine, options, check, e);
+    block_check_close(&check);
+    return ok;
 }
 
 bool ey_engine_open(ey_engine **out, const ey_engine_options *given, ey_err *e)
