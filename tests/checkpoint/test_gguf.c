@@ -355,6 +355,180 @@ static void names_parts_of_other_models(void **state)
     temp_dir_remove(dir);
 }
 
+/* ---- Ollama's layout ---- */
+
+/* What a file in it may have wrong. */
+struct ollama_fault {
+    int64_t key_rows, patch_filters;
+    int patch_dims;
+    uint32_t deepstack;
+    const char *extra, *message;
+};
+static const struct ollama_fault sound = {.key_rows = 32, .patch_filters = 12, .patch_dims = 4};
+
+enum { PATCH_VALUES = 12 * 2 * 4 * 4, OLLAMA_VALUES = 64 * 32 };
+
+static void put_ollama_keys(struct gguf_writer *w, const struct ollama_fault *fault)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } numbers[] = {{"block_count", 1},          {"context_length", 64},
+                   {"embedding_length", 32},    {"feed_forward_length", 32},
+                   {"attention.head_count", 2}, {"attention.head_count_kv", 2},
+                   {"vision.block_count", 1},   {"vision.embedding_length", 32},
+                   {"vision.patch_size", 4},    {"vision.attention.head_count", 2}};
+    static const char *const colors[] = {"qwen3vl.vision.image_mean", "qwen3vl.vision.image_std"};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "qwen3vl.%s", numbers[i].key);
+        gguf_put_u32(w, key, numbers[i].value);
+    }
+    gguf_put_f32(w, "qwen3vl.attention.layer_norm_rms_epsilon", 1e-5f);
+    for (int k = 0; k < 2; k++) {
+        gguf_put_array(w, colors[k], GGUF_F32, 3);
+        for (int i = 0; i < 3; i++)
+            gguf_add_f32(w, 0.5f);
+    }
+    gguf_put_array(w, "qwen3vl.vision.deepstack_visual_indexes", GGUF_U32, 1);
+    gguf_add_u32(w, fault->deepstack);
+}
+
+/* Numbers that rise from `first` by one. */
+static void add_rising(struct gguf_writer *w, int fd, uint64_t at, size_t n, float first)
+{
+    static float values[OLLAMA_VALUES];
+    for (size_t i = 0; i < n; i++)
+        values[i] = first + (float)i;
+    w->fd = fd;
+    assert_true(gguf_write_data(w, values, n * sizeof(*values), at));
+}
+
+/* Queries and keys are float32 and values Q8_0, all of whose scales are 1. */
+static void write_ollama(const char *path, const struct ollama_fault *fault)
+{
+    const struct {
+        const char *name;
+        enum dtype dtype;
+        int n_dims;
+        int64_t shape[4];
+    } tensors[] = {
+        {"token_embd.weight", DTYPE_F32, 2, {4, 32}},
+        {"v.pos_embed.weight", DTYPE_F32, 2, {16, 32}},
+        {"v.blk.0.mlp.linear_fc1.weight", DTYPE_F32, 2, {64, 32}},
+        {"v.blk.0.attn_q.weight", DTYPE_F32, 2, {32, 32}},
+        {"v.blk.0.attn_k.weight", DTYPE_F32, 2, {fault->key_rows, 32}},
+        {"v.blk.0.attn_v.weight", DTYPE_Q8_0, 2, {32, 32}},
+        {"v.patch_embed.weight", DTYPE_F32, fault->patch_dims, {fault->patch_filters, 2, 4, 4}},
+        {fault->extra ? fault->extra : "v.merger.norm.weight", DTYPE_F32, 1, {32}},
+    };
+    enum { N = sizeof(tensors) / sizeof(tensors[0]) };
+    struct gguf_writer w;
+    uint64_t at[N];
+    uint8_t blocks[32][34] = {{0}};
+    gguf_writer_begin(&w);
+    gguf_put_text(&w, "general.architecture", "qwen3vl", 7);
+    put_ollama_keys(&w, fault);
+    for (int i = 0; i < N; i++)
+        at[i] = gguf_writer_add(&w, tensors[i].name, tensors[i].dtype, tensors[i].shape,
+                                tensors[i].n_dims);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && gguf_write_header(&w, fd));
+    for (int i = 0; i < N; i++) {
+        size_t n = 1;
+        for (int d = 0; d < tensors[i].n_dims; d++)
+            n *= (size_t)tensors[i].shape[d];
+        if (tensors[i].dtype == DTYPE_F32) add_rising(&w, fd, at[i], n, 1000.0f * (float)i);
+    }
+    for (int row = 0; row < 32; row++) {
+        blocks[row][1] = 0x3c; /* 1 in half precision */
+        memset(blocks[row] + 2, row, 32);
+    }
+    assert_true(gguf_write_data(&w, blocks, sizeof(blocks), at[5]));
+    close(fd);
+    gguf_writer_free(&w);
+}
+
+static const struct tensor_view *view_named(const struct gguf_model *m, const char *name)
+{
+    for (size_t i = 0; i < gguf_model_n_tensors(m); i++)
+        if (strcmp(gguf_model_tensor_at(m, i)->name, name) == 0) return gguf_model_tensor_at(m, i);
+    fail_msg("%s is missing", name);
+    return NULL;
+}
+
+static void reads_ollamas_layout(void **state)
+{
+    (void)state;
+    static const int64_t joined[2] = {96, 32}, patches[5] = {4, 3, 2, 4, 4};
+    const char *dir = temp_dir_make();
+    char path[400];
+    struct gguf_model *m;
+    ey_err e;
+    snprintf(path, sizeof(path), "%s/ollama.gguf", dir);
+    write_ollama(path, &sound);
+    if (!gguf_model_open(&m, path, NULL, &e)) fail_msg("%s", e.text);
+    const struct tensor_view *t = view_named(m, "model.visual.blocks.0.attn.qkv.weight");
+    const float *values = (const float *)(const void *)t->data;
+    assert_true(t->n_dims == 2 && memcmp(t->shape, joined, sizeof(joined)) == 0);
+    assert_true(t->dtype == DTYPE_F32 && t->size == 96 * 32 * sizeof(float));
+    assert_true(values[33] == 3033 && values[32 * 32 + 33] == 4033 && values[65 * 32] == 1);
+    t = view_named(m, "model.visual.patch_embed.proj.weight");
+    assert_true(t->n_dims == 5 && memcmp(t->shape, patches, sizeof(patches)) == 0);
+    assert_true(t->size == PATCH_VALUES * sizeof(float));
+    const json_object *config = json_member(gguf_model_json(m, "config.json"), "vision_config");
+    assert_int_equal(json_object_get_int(json_member(config, "num_position_embeddings")), 16);
+    assert_int_equal(json_object_get_int(json_member(config, "intermediate_size")), 64);
+    assert_int_equal(json_object_get_int(json_member(config, "out_hidden_size")), 32);
+    gguf_model_close(m);
+    temp_dir_remove(dir);
+}
+
+static void survives_changes_of_ollamas_layout(void **state)
+{
+    (void)state;
+    static const uint8_t values[] = {0, 1, 0x7f, 0x80, 0xff};
+    const char *dir = temp_dir_make();
+    char path[400];
+    struct bytes b;
+    ey_err e;
+    snprintf(path, sizeof(path), "%s/ollama.gguf", dir);
+    write_ollama(path, &sound);
+    if (!file_read(&b.data, &b.n, path, 1 << 20, &e)) fail_msg("%s", e.text);
+    for (size_t i = 0; i < 1800; i++) {
+        const char was = b.data[i];
+        b.data[i] = (char)values[i % sizeof(values)];
+        LLVMFuzzerTestOneInput((const uint8_t *)b.data, b.n);
+        b.data[i] = was;
+    }
+    free(b.data);
+    temp_dir_remove(dir);
+}
+
+static void names_faults_of_ollamas_layout(void **state)
+{
+    (void)state;
+    static const struct ollama_fault faults[] = {
+        {16, 12, 4, 0, NULL, "attn_q.weight and those of keys and values are not all there"},
+        {32, 13, 4, 0, NULL, "v.patch_embed.weight has 4 dimensions and 13 filters"},
+        {32, 12, 3, 0, NULL, "v.patch_embed.weight has 3 dimensions"},
+        {32, 12, 4, 1 << 20, NULL, "deepstack_visual_indexes must name at most"},
+        {32, 12, 4, 0, "v.what.weight", "tensor v.what.weight does not belong to Qwen3-VL's"},
+        {32, 12, 4, 0, "v.pos_embed.bia", "tensor v.pos_embed.bia does not belong to Qwen3-VL's"},
+    };
+    const char *dir = temp_dir_make();
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        char path[400];
+        struct gguf_model *m;
+        ey_err e;
+        snprintf(path, sizeof(path), "%s/ollama.gguf", dir);
+        write_ollama(path, &faults[i]);
+        assert_false(gguf_model_open(&m, path, NULL, &e));
+        if (!strstr(e.text, faults[i].message)) fail_msg("%s", e.text);
+    }
+    temp_dir_remove(dir);
+}
+
 /* A small model whose tokenizer has n tokens of equal text. */
 static struct gguf_model *model_of_tokens(const char *path, size_t n)
 {
@@ -416,6 +590,9 @@ int main(void)
         cmocka_unit_test(survives_changes),
         cmocka_unit_test(names_missing_parts),
         cmocka_unit_test(names_parts_of_other_models),
+        cmocka_unit_test(reads_ollamas_layout),
+        cmocka_unit_test(survives_changes_of_ollamas_layout),
+        cmocka_unit_test(names_faults_of_ollamas_layout),
         cmocka_unit_test(names_too_many_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,8 @@
  * With PARTS the text model becomes so many files, OUT without its ending before their numbers.
  * mkgguf --mix Q4_K_M CHECKPOINT OUT.gguf [MMPROJ.gguf] (or Q6_K, Q8_0): matrices have the types
  * that llama.cpp gives them and no numbers: holes of the right length, for plans.
+ * mkgguf --ollama CHECKPOINT OUT.gguf: text model and vision encoder in one file, as Ollama's own
+ * library had them.
  * Matrices keep their type, vectors become F32, and rows of Llama's queries and keys are moved, as
  * llama.cpp's converter does it. */
 #include <stdio.h>
@@ -27,6 +29,7 @@ static struct {
     const char *arch;
     const char *mix; /* NULL: matrices as they are */
     bool images;
+    bool ollama; /* Ollama's layout, in one file */
 } in;
 
 struct out_tensor {
@@ -231,6 +234,41 @@ static void add_patch_frames(struct out_file *f, const struct tensor_view *t)
     }
 }
 
+/* The patch embedding in one piece, and queries, keys and values apart; values are float32, as
+ * Ollama mixes types. */
+static void add_ollama_patch(struct out_file *f, const struct tensor_view *t)
+{
+    struct out_tensor *o = new_tensor(f, "v.patch_embed.weight", t->size);
+    o->type = type_of(t->dtype);
+    o->n_dims = 4;
+    for (int i = 0; i < 3; i++)
+        o->ne[i] = (uint64_t)t->shape[4 - i];
+    o->ne[3] = (uint64_t)(t->shape[0] * t->shape[1]);
+    memcpy(o->data, t->data, t->size);
+}
+
+static void add_ollama_qkv(struct out_file *f, const struct tensor_view *t, int block,
+                           const char *ending)
+{
+    for (size_t i = 0; i < 3; i++) {
+        char name[TEXT];
+        struct tensor_view part = *t;
+        part.shape[0] = t->shape[0] / 3;
+        part.size = t->size / 3;
+        part.data = t->data + i * part.size;
+        snprintf(name, sizeof(name), "v.blk.%d.attn_%c%s", block, "qkv"[i], ending);
+        add_tensor(f, name, &part, 0);
+        struct out_tensor *o = &f->tensors[f->n - 1];
+        if (i < 2 || o->type == 0) continue;
+        const size_t n = part.size / dtype_size(part.dtype);
+        free(o->data);
+        o->type = 0;
+        o->size = n * sizeof(float);
+        if (!(o->data = malloc(o->size))) fail("no memory");
+        elements_to_f32(o->data, part.data, part.dtype, n);
+    }
+}
+
 static void write_bytes(FILE *file, const void *bytes, size_t n)
 {
     if (n && fwrite(bytes, 1, n, file) != n) fail("cannot write");
@@ -355,6 +393,40 @@ static bool vision_name(char *out, const char *rest)
     return rename_stem(out, "", rest, vision_names, COUNT(vision_names));
 }
 
+static bool add_ollama_tensor(struct out_file *f, const struct tensor_view *t, const char *rest)
+{
+    static const char *const outer_names[][2] = {{"patch_embed.proj", "v.patch_embed"},
+                                                 {"pos_embed", "v.pos_embed"},
+                                                 {"merger.norm", "v.merger.norm"},
+                                                 {"merger.linear_fc1", "v.merger.linear_fc1"},
+                                                 {"merger.linear_fc2", "v.merger.linear_fc2"}};
+    static const char *const inner_names[][2] = {{"norm1", "norm1"},
+                                                 {"norm2", "norm2"},
+                                                 {"norm", "norm"},
+                                                 {"attn.proj", "attn_out"},
+                                                 {"mlp.linear_fc1", "mlp.linear_fc1"},
+                                                 {"mlp.linear_fc2", "mlp.linear_fc2"},
+                                                 {"linear_fc1", "linear_fc1"},
+                                                 {"linear_fc2", "linear_fc2"}};
+    char name[TEXT], folder[TEXT];
+    int i, used = 0;
+    if (strcmp(rest, "patch_embed.proj.weight") == 0) return add_ollama_patch(f, t), true;
+    if (sscanf(rest, "blocks.%d.attn.qkv%n", &i, &used) == 1 && used)
+        return add_ollama_qkv(f, t, i, rest + used), true;
+    bool known;
+    if (sscanf(rest, "blocks.%d.%n", &i, &used) == 1 && used) {
+        snprintf(folder, sizeof(folder), "v.blk.%d.", i);
+        known = rename_stem(name, folder, rest + used, inner_names, COUNT(inner_names));
+    } else if (sscanf(rest, "deepstack_merger_list.%d.%n", &i, &used) == 1 && used) {
+        snprintf(folder, sizeof(folder), "v.deepstack_merger.%d.", i);
+        known = rename_stem(name, folder, rest + used, inner_names, COUNT(inner_names));
+    } else {
+        known = rename_stem(name, "", rest, outer_names, COUNT(outer_names));
+    }
+    if (known) add_tensor(f, name, t, 0);
+    return known;
+}
+
 static void add_all_tensors(struct out_file *text, size_t n_parts, struct out_file *vision)
 {
     for (size_t i = 0; i < checkpoint_count(in.ckpt); i++) {
@@ -365,7 +437,9 @@ static void add_all_tensors(struct out_file *text, size_t n_parts, struct out_fi
         int64_t heads = 0;
         if ((rest = after(t->name, "model.visual."))) {
             if (!vision) continue;
-            if (strcmp(rest, "patch_embed.proj.weight") == 0)
+            if (in.ollama) {
+                if (!add_ollama_tensor(f, t, rest)) fail(t->name);
+            } else if (strcmp(rest, "patch_embed.proj.weight") == 0)
                 add_patch_frames(vision, t);
             else if (vision_name(name, rest))
                 add_tensor(vision, name, t, 0);
@@ -422,6 +496,43 @@ static void add_model_keys(struct out_file *f)
     key_u32(f, ".n_deepstack_layers", (int64_t)json_object_array_length(taps));
 }
 
+static void add_colors(struct out_file *f, const json_object *images, const char *prefix)
+{
+    for (int k = 0; k < 2; k++) {
+        const char *name = k ? "image_std" : "image_mean";
+        char key[TEXT];
+        json_object *list = json_member(images, name);
+        snprintf(key, sizeof(key), "%s.vision.%s", prefix, name);
+        key_array(f, key, F32, 3);
+        for (size_t i = 0; i < 3; i++) {
+            const float v = (float)json_object_get_double(json_object_array_get_idx(list, i));
+            buf_add(&f->keys, &v, sizeof(v));
+        }
+    }
+}
+
+static void add_ollama_vision_keys(struct out_file *f)
+{
+    static const char *const names[][2] = {{"depth", ".vision.block_count"},
+                                           {"hidden_size", ".vision.embedding_length"},
+                                           {"num_heads", ".vision.attention.head_count"},
+                                           {"patch_size", ".vision.patch_size"},
+                                           {"spatial_merge_size", ".vision.spatial_merge_size"}};
+    const json_object *vision = json_member(in.config, "vision_config"), *images = NULL;
+    json_object *taps = json_member(vision, "deepstack_visual_indexes");
+    ey_err e;
+    if (!checkpoint_json(in.ckpt, "preprocessor_config.json", &images, &e)) fail(e.text);
+    for (size_t i = 0; i < COUNT(names); i++)
+        key_u32(f, names[i][1], number(vision, names[i][0], 0));
+    add_colors(f, images, in.arch);
+    const json_object *size = json_member(images, "size");
+    key_u32(f, ".vision.shortest_edge", number(size, "shortest_edge", 65536));
+    key_u32(f, ".vision.longest_edge", number(size, "longest_edge", 16777216));
+    key_array(f, ".vision.deepstack_visual_indexes", I32, json_object_array_length(taps));
+    for (size_t i = 0; i < json_object_array_length(taps); i++)
+        add_u32(&f->keys, (uint32_t)json_object_get_int(json_object_array_get_idx(taps, i)));
+}
+
 static void add_vision_keys(struct out_file *f)
 {
     static const char *const names[][2] = {
@@ -448,14 +559,7 @@ static void add_vision_keys(struct out_file *f)
     for (size_t i = 0; i < COUNT(names); i++)
         key_u32(f, names[i][1], number(vision, names[i][0], 0));
     key_u32(f, "clip.vision.image_size", side * patch);
-    for (int k = 0; k < 2; k++) {
-        json_object *list = json_member(images, k ? "image_std" : "image_mean");
-        key_array(f, k ? "clip.vision.image_std" : "clip.vision.image_mean", F32, 3);
-        for (size_t i = 0; i < 3; i++) {
-            const float v = (float)json_object_get_double(json_object_array_get_idx(list, i));
-            buf_add(&f->keys, &v, sizeof(v));
-        }
-    }
+    add_colors(f, images, "clip");
     const json_object *size = json_member(images, "size");
     key_u32(f, "clip.vision.image_min_pixels", number(size, "shortest_edge", 65536));
     key_u32(f, "clip.vision.image_max_pixels", number(size, "longest_edge", 16777216));
@@ -632,8 +736,13 @@ int main(int argc, char **argv)
         argc -= 2;
         argv += 2;
     }
-    if (argc < 3 || argc > 5)
-        fail("usage: mkgguf [--mix MIX] CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]]");
+    if (argc > 1 && strcmp(argv[1], "--ollama") == 0) {
+        in.ollama = true;
+        argc--;
+        argv++;
+    }
+    if (argc < 3 || argc > (in.ollama ? 3 : 5))
+        fail("usage: mkgguf [--mix MIX | --ollama] CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]]");
     const size_t n_parts = argc > 4 ? strtoul(argv[4], NULL, 10) : 1;
     if (!n_parts || strlen(argv[2]) <= strlen(".gguf")) fail("the arguments make no sense");
     struct out_file *parts = calloc(n_parts, sizeof(*parts)), vision = new_out_file();
@@ -643,6 +752,7 @@ int main(int argc, char **argv)
     read_checkpoint(argv[1]);
     add_model_keys(&parts[0]);
     add_tokenizer_keys(&parts[0]);
+    if (in.ollama) add_ollama_vision_keys(&parts[0]);
     add_all_tensors(parts, n_parts, in.images ? &vision : NULL);
     write_parts(parts, n_parts, argv[2]);
     if (in.images && argc > 3) {

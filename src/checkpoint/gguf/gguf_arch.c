@@ -109,8 +109,7 @@ static bool arch_has(const struct gguf_arch *a, enum name_use use)
     }
 }
 
-/* Parses "PREFIX.N." and returns the rest. Returns NULL if the name is different. */
-static const char *after_number(const char *name, const char *prefix, int *number)
+const char *gguf_after_number(const char *name, const char *prefix, int *number)
 {
     const size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return NULL;
@@ -148,7 +147,7 @@ bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const
     static const char *const outer[][2] = {{"token_embd.weight", "embed_tokens.weight"},
                                            {"output_norm.weight", "norm.weight"}};
     int layer;
-    const char *rest = after_number(name, "blk.", &layer);
+    const char *rest = gguf_after_number(name, "blk.", &layer);
     if (rest) return layer_name(out, a, rest, layer);
     for (int i = 0; i < 2; i++) {
         const bool scale = is_scale_of(name, outer[i][0]);
@@ -197,11 +196,11 @@ static bool vision_part(char out[GGUF_NAME_BYTES], const char *folder, int numbe
 bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n)
 {
     int number;
-    const char *rest = after_number(name, "v.blk.", &number);
+    const char *rest = gguf_after_number(name, "v.blk.", &number);
     if (rest)
         return vision_part(out, "blocks", number, rest, vision_block,
                            sizeof(vision_block) / sizeof(vision_block[0]));
-    rest = after_number(name, "v.deepstack.", &number);
+    rest = gguf_after_number(name, "v.deepstack.", &number);
     for (int i = 0; rest && i < n; i++)
         if (deepstack[i] == number)
             return vision_part(out, "deepstack_merger_list", i, rest, vision_deepstack,
@@ -235,7 +234,7 @@ bool gguf_file_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const 
         return snprintf(out, GGUF_NAME_BYTES, "token_embd.weight") > 0;
     if (strcmp(name, "norm.weight") == 0)
         return snprintf(out, GGUF_NAME_BYTES, "output_norm.weight") > 0;
-    const char *rest = after_number(name, "layers.", &layer);
+    const char *rest = gguf_after_number(name, "layers.", &layer);
     for (size_t i = 0; rest && i < sizeof(layer_names) / sizeof(layer_names[0]); i++)
         if (arch_has(a, layer_names[i].use) && strcmp(rest, layer_names[i].model) == 0)
             return snprintf(out, GGUF_NAME_BYTES, "blk.%d.%s", layer, layer_names[i].gguf) > 0;
@@ -262,11 +261,11 @@ bool gguf_vision_file_name(char out[GGUF_NAME_BYTES], const char *name, const in
     int number;
     if (strncmp(name, prefix, sizeof(prefix) - 1) != 0) return false;
     name += sizeof(prefix) - 1;
-    const char *rest = after_number(name, "blocks.", &number);
+    const char *rest = gguf_after_number(name, "blocks.", &number);
     if (rest)
         return vision_part_name(out, "blk", number, rest, vision_block,
                                 sizeof(vision_block) / sizeof(vision_block[0]));
-    rest = after_number(name, "deepstack_merger_list.", &number);
+    rest = gguf_after_number(name, "deepstack_merger_list.", &number);
     if (rest)
         return number < n &&
                vision_part_name(out, "deepstack", deepstack[number], rest, vision_deepstack,

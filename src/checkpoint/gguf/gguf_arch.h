@@ -13,7 +13,8 @@ struct gguf_arch {
     bool qkv_bias, head_norms;
     bool fused;       /* has attn_qkv, and ffn_up holds gate and up */
     bool paired_rows; /* rows of attn_q and attn_k are interleaved for rotary pairs */
-    bool images;      /* takes images; the vision encoder is in a second file, mmproj */
+    bool images;      /* takes images; the vision encoder is in a second file, mmproj, except in
+                         Ollama's layout */
     bool nfc;         /* the tokenizer normalizes texts to NFC */
 };
 
@@ -30,6 +31,9 @@ bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *arch, co
 /* Like gguf_model_name(), for the vision encoder. deepstack[n]: the layers whose features are
  * tapped, ascending. */
 bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n);
+
+/* Parses "PREFIX.N." and returns the rest. Returns NULL if the name is different. */
+const char *gguf_after_number(const char *name, const char *prefix, int *number);
 
 /* ---- from the repository's names ---- */
 

@@ -122,26 +122,38 @@ static void put_rope_scaling(struct json_maker *j, const struct gguf_model *m)
     j->ok = j->ok && rope.ok;
 }
 
-/* The numbers of rotary pairs for time, height and width (M-RoPE). */
-static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_err *e)
+enum { MROPE_AXES = 3 };
+
+static bool put_section_numbers(struct json_maker *j, const int64_t numbers[MROPE_AXES])
 {
-    char key[GGUF_KEY_BYTES];
-    const struct gguf_value *v = gguf_find(gguf_main(m),
-                                           gguf_arch_key(key, m->arch, "rope.dimension_sections"));
-    if (!v || v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n < 3 || v->n > 4 ||
-        (v->n == 4 && gguf_array_int(v, 3)))
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers and 0",
-                       gguf_path(gguf_main(m)), key);
     struct json_maker rope = json_maker_start();
     json_object *sections = json_object_new_array();
     json_make(&rope, "rope_type", json_object_new_string("default"));
     json_make(&rope, "mrope_interleaved", json_object_new_boolean(true));
     json_make(&rope, "mrope_section", sections);
-    for (uint64_t i = 0; rope.ok && i < 3; i++)
-        rope.ok = json_object_array_add(sections, json_object_new_int64(gguf_array_int(v, i))) == 0;
+    for (int i = 0; rope.ok && i < MROPE_AXES; i++)
+        rope.ok = json_object_array_add(sections, json_object_new_int64(numbers[i])) == 0;
     json_make(j, "rope_scaling", rope.object);
     j->ok = j->ok && rope.ok;
     return true;
+}
+
+/* The numbers of rotary pairs for time, height and width (M-RoPE). Ollama's files leave out
+ * Qwen3-VL's. */
+static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_err *e)
+{
+    char key[GGUF_KEY_BYTES];
+    int64_t numbers[MROPE_AXES] = {24, 20, 20};
+    const struct gguf_value *v = gguf_find(gguf_main(m),
+                                           gguf_arch_key(key, m->arch, "rope.dimension_sections"));
+    if (!v && m->one_file) return put_section_numbers(j, numbers);
+    if (!v || v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n < 3 || v->n > 4 ||
+        (v->n == 4 && gguf_array_int(v, 3)))
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers and 0",
+                       gguf_path(gguf_main(m)), key);
+    for (uint64_t i = 0; i < MROPE_AXES; i++)
+        numbers[i] = gguf_array_int(v, i);
+    return put_section_numbers(j, numbers);
 }
 
 /* Finds a token's id by its text. Returns -1 if there is none. */

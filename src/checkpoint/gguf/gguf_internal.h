@@ -11,6 +11,7 @@ struct gguf_model {
     struct gguf **parts; /* [n_parts]; the first has all of the metadata */
     size_t n_parts;
     struct gguf *vision; /* NULL if there is none */
+    bool one_file;       /* `vision` is parts[0], in Ollama's layout */
     int deepstack[EY_MAX_DEEPSTACK], n_deepstack;
     struct arena names;
     struct tensor_view *views; /* [n_views] */
@@ -69,7 +70,19 @@ bool gguf_make_configs(struct gguf_model *m, ey_err *e);
 json_object *gguf_vision_config(struct gguf_model *m, ey_err *e);
 /* Makes the equivalent of preprocessor_config.json. Fails with NULL. */
 json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e);
-/* Finds a tensor of the text model by its GGUF name. Returns NULL if it is absent. */
+/* Finds a tensor of the text model's files by its GGUF name. Returns NULL if it is absent. */
 const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char *name);
+/* Adds a tensor to the table under another name. Returns NULL without memory. */
+struct tensor_view *gguf_add_view(struct gguf_model *m, const struct tensor_view *from,
+                                  const char *name);
+
+/* ---- gguf_ollama.c ---- */
+
+/* Whether the file has a vision encoder in the layout of Ollama's library. */
+bool gguf_is_ollama(const struct gguf *file, const struct gguf_arch *arch);
+/* Whether a tensor of such a file belongs to the vision encoder. */
+bool gguf_is_ollama_vision(const struct gguf_model *m, const char *name);
+/* Adds the vision encoder's tensors; m->views must have room for all of the file's. */
+bool gguf_add_ollama_vision(struct gguf_model *m, ey_err *e);
 
 #endif

@@ -152,14 +152,19 @@ static bool open_vision(struct gguf_model *m, const char *path, const char *mmpr
     if (!m->arch->images)
         return !mmproj || ey_fail(e, EY_BAD_REQUEST, "%s: a model of text alone; %s is not for it",
                                   path, mmproj);
+    if (!mmproj && gguf_is_ollama(gguf_main(m), m->arch)) {
+        m->one_file = true;
+        m->vision = gguf_main(m);
+        return true;
+    }
     if (!mmproj && find_mmproj(found, path)) mmproj = found;
     return !mmproj || gguf_open(&m->vision, mmproj, e);
 }
 
 /* ---- the table ---- */
 
-static struct tensor_view *add_view(struct gguf_model *m, const struct tensor_view *from,
-                                    const char *name)
+struct tensor_view *gguf_add_view(struct gguf_model *m, const struct tensor_view *from,
+                                  const char *name)
 {
     struct tensor_view *t = &m->views[m->n_views];
     *t = *from;
@@ -193,11 +198,12 @@ static bool add_text_views(struct gguf_model *m, const struct gguf *part, ey_err
     char name[GGUF_NAME_BYTES];
     for (size_t i = 0; i < gguf_n_tensors(part); i++) {
         const struct tensor_view *from = gguf_tensor_at(part, i);
+        if (gguf_is_ollama_vision(m, from->name)) continue;
         if (!gguf_model_name(name, m->arch, from->name))
             return ey_fail(e, EY_BAD_MODEL,
                            "%s: tensor %.200s does not belong to a model of the architecture %s",
                            from->file, from->name, m->arch->name);
-        struct tensor_view *t = add_view(m, from, name);
+        struct tensor_view *t = gguf_add_view(m, from, name);
         if (!t) return ey_fail_memory(e, "names of tensors", GGUF_NAME_BYTES);
         if (!mark_paired_rows(m, t, e)) return false;
     }
@@ -222,7 +228,7 @@ static bool add_patch_weights(struct gguf_model *m, const struct tensor_view *fr
         memcpy(both + 2 * i * plane, a->data + i * plane, plane);
         memcpy(both + (2 * i + 1) * plane, b->data + i * plane, plane);
     }
-    struct tensor_view *t = add_view(m, a, "model.visual.patch_embed.proj.weight");
+    struct tensor_view *t = gguf_add_view(m, a, "model.visual.patch_embed.proj.weight");
     if (!t) return ey_fail_memory(e, "names of tensors", GGUF_NAME_BYTES);
     t->n_dims = 5;
     t->data = both;
@@ -247,7 +253,7 @@ static bool add_vision_views(struct gguf_model *m, ey_err *e)
             return ey_fail(e, EY_BAD_MODEL,
                            "%s: tensor %.200s does not belong to Qwen3-VL's vision encoder",
                            from->file, from->name);
-        else if (!add_view(m, from, name))
+        else if (!gguf_add_view(m, from, name))
             return ey_fail_memory(e, "names of tensors", GGUF_NAME_BYTES);
     }
     return add_patch_weights(m, frame, e);
@@ -262,6 +268,7 @@ static bool make_table(struct gguf_model *m, ey_err *e)
     if (!m->views) return ey_fail_memory(e, "the table of tensors", n * sizeof(*m->views));
     for (size_t i = 0; i < m->n_parts; i++)
         if (!add_text_views(m, m->parts[i], e)) return false;
+    if (m->one_file) return gguf_add_ollama_vision(m, e);
     return !m->vision || add_vision_views(m, e);
 }
 
@@ -322,7 +329,7 @@ void gguf_model_close(struct gguf_model *m)
     if (!m) return;
     for (size_t i = 0; i < m->n_parts; i++)
         gguf_close(m->parts[i]);
-    gguf_close(m->vision);
+    if (!m->one_file) gguf_close(m->vision);
     json_object_put(m->config);
     json_object_put(m->generation);
     json_object_put(m->tokenizer_config);

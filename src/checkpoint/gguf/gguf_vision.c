@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the equivalents of config.json's vision_config and of preprocessor_config.json from
- * Qwen3-VL's vision encoder file (mmproj). */
+ * Qwen3-VL's vision encoder: its own file (mmproj), or that of the model in Ollama's layout. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "checkpoint/gguf/gguf_internal.h"
@@ -10,13 +11,33 @@
 static const struct {
     const char *gguf, *config;
 } integers[] = {
-    {"clip.vision.block_count", "depth"},
-    {"clip.vision.embedding_length", "hidden_size"},
-    {"clip.vision.attention.head_count", "num_heads"},
-    {"clip.vision.feed_forward_length", "intermediate_size"},
-    {"clip.vision.projection_dim", "out_hidden_size"},
-    {"clip.vision.patch_size", "patch_size"},
+    {"block_count", "depth"},
+    {"embedding_length", "hidden_size"},
+    {"attention.head_count", "num_heads"},
+    {"patch_size", "patch_size"},
 };
+
+/* Writes the key of the vision encoder and returns it. */
+static const char *vision_key(char out[GGUF_KEY_BYTES], const struct gguf_model *m,
+                              const char *name)
+{
+    snprintf(out, GGUF_KEY_BYTES, "%s.vision.%s", m->one_file ? m->arch->name : "clip", name);
+    return out;
+}
+
+static bool vision_int(const struct gguf_model *m, const char *name, int64_t hi, int64_t *out,
+                       ey_err *e)
+{
+    char key[GGUF_KEY_BYTES];
+    return gguf_int(m->vision, vision_key(key, m, name), 1, hi, out, e);
+}
+
+static bool vision_optional_int(const struct gguf_model *m, const char *name, int64_t hi,
+                                int64_t *out, ey_err *e)
+{
+    char key[GGUF_KEY_BYTES];
+    return gguf_optional_int(m->vision, vision_key(key, m, name), 1, hi, out, e);
+}
 
 static bool fail_mmproj(const struct gguf_model *m, const char *why, ey_err *e)
 {
@@ -48,23 +69,29 @@ static bool check_belongs(const struct gguf_model *m, ey_err *e)
            fail_mmproj(m, "it taps another number of layers (DeepStack)", e);
 }
 
-/* Reads the DeepStack layers: those whose flag is set. */
+static bool fail_deepstack(const struct gguf_model *m, const char *key, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_MODEL, "%s: %s must name at most %d layers below %d",
+                   gguf_path(m->vision), key, EY_MAX_DEEPSTACK, EY_MAX_LAYERS);
+}
+
+/* Reads the DeepStack layers: those whose flag is set, or in Ollama's layout their numbers. */
 static bool read_deepstack(struct gguf_model *m, ey_err *e)
 {
-    const struct gguf_value *v = gguf_find(m->vision, "clip.vision.is_deepstack_layers");
+    char key[GGUF_KEY_BYTES];
+    const struct gguf_value *v = gguf_find(
+        m->vision,
+        vision_key(key, m, m->one_file ? "deepstack_visual_indexes" : "is_deepstack_layers"));
     m->n_deepstack = 0;
     if (!v) return true;
     if (v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n > EY_MAX_LAYERS)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: clip.vision.is_deepstack_layers must be a list of flags",
-                       gguf_path(m->vision));
+        return fail_deepstack(m, key, e);
     for (uint64_t i = 0; i < v->n; i++) {
-        if (!gguf_array_int(v, i)) continue;
-        if (m->n_deepstack == EY_MAX_DEEPSTACK)
-            return ey_fail(e, EY_BAD_MODEL,
-                           "%s: clip.vision.is_deepstack_layers has more than %d layers",
-                           gguf_path(m->vision), EY_MAX_DEEPSTACK);
-        m->deepstack[m->n_deepstack++] = (int)i;
+        const int64_t value = gguf_array_int(v, i), layer = m->one_file ? value : (int64_t)i;
+        if (!m->one_file && !value) continue;
+        if (m->n_deepstack == EY_MAX_DEEPSTACK || layer < 0 || layer >= EY_MAX_LAYERS)
+            return fail_deepstack(m, key, e);
+        m->deepstack[m->n_deepstack++] = (int)layer;
     }
     return true;
 }
@@ -77,26 +104,62 @@ static void put_list(struct json_maker *j, const char *key, const int *values, i
         j->ok = json_object_array_add(list, json_object_new_int64(values[i])) == 0;
 }
 
-/* Fills in image size and position count: the position table has one entry per patch. */
+/* The position table has one entry per patch of the largest square image that it was made for. */
 static bool put_positions(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     int64_t side, patch;
-    if (!gguf_int(m->vision, "clip.vision.image_size", 1, 1 << 16, &side, e) ||
-        !gguf_int(m->vision, "clip.vision.patch_size", 1, 1 << 10, &patch, e))
+    if (!vision_int(m, "image_size", 1 << 16, &side, e) ||
+        !vision_int(m, "patch_size", 1 << 10, &patch, e))
         return false;
     json_make_int(j, "num_position_embeddings", (side / patch) * (side / patch));
     return true;
+}
+
+static bool put_mmproj_sizes(struct json_maker *j, const struct gguf_model *m, ey_err *e)
+{
+    int64_t inner, projected;
+    if (!put_positions(j, m, e) || !vision_int(m, "feed_forward_length", INT32_MAX, &inner, e) ||
+        !vision_int(m, "projection_dim", INT32_MAX, &projected, e))
+        return false;
+    json_make_int(j, "intermediate_size", inner);
+    json_make_int(j, "out_hidden_size", projected);
+    return true;
+}
+
+/* Puts the rows of a matrix as a number. */
+static bool put_rows(struct json_maker *j, const struct gguf_model *m, const char *key,
+                     const char *tensor, ey_err *e)
+{
+    const struct tensor_view *t = gguf_model_find(m, tensor);
+    if (!t || t->n_dims != 2)
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is missing or no matrix",
+                       gguf_path(m->vision), tensor);
+    json_make_int(j, key, t->shape[0]);
+    return true;
+}
+
+/* Ollama's files do not state these sizes; their tensors have them. */
+static bool put_ollama_sizes(struct json_maker *j, const struct gguf_model *m, ey_err *e)
+{
+    char key[GGUF_KEY_BYTES];
+    int64_t width;
+    if (!gguf_int(gguf_main(m), gguf_arch_key(key, m->arch, "embedding_length"), 1, INT32_MAX,
+                  &width, e))
+        return false;
+    json_make_int(j, "out_hidden_size", width);
+    return put_rows(j, m, "num_position_embeddings", "v.pos_embed.weight", e) &&
+           put_rows(j, m, "intermediate_size", "v.blk.0.mlp.linear_fc1.weight", e);
 }
 
 json_object *gguf_vision_config(struct gguf_model *m, ey_err *e)
 {
     struct json_maker j = json_maker_start();
     int64_t merge = 2, value;
-    bool ok = read_deepstack(m, e) && check_belongs(m, e) &&
-              gguf_optional_int(m->vision, "clip.vision.spatial_merge_size", 1, 64, &merge, e) &&
-              put_positions(&j, m, e);
+    bool ok = read_deepstack(m, e) && (m->one_file || check_belongs(m, e)) &&
+              vision_optional_int(m, "spatial_merge_size", 64, &merge, e) &&
+              (m->one_file ? put_ollama_sizes(&j, m, e) : put_mmproj_sizes(&j, m, e));
     for (size_t i = 0; ok && i < sizeof(integers) / sizeof(integers[0]); i++) {
-        ok = gguf_int(m->vision, integers[i].gguf, 1, INT32_MAX, &value, e);
+        ok = vision_int(m, integers[i].gguf, INT32_MAX, &value, e);
         if (ok) json_make_int(&j, integers[i].config, value);
     }
     json_make_int(&j, "spatial_merge_size", merge);
@@ -111,10 +174,10 @@ json_object *gguf_vision_config(struct gguf_model *m, ey_err *e)
 /* ---- preprocessor_config.json ---- */
 
 /* Copies three numbers, one per color channel. */
-static bool put_colors(struct json_maker *j, const struct gguf_model *m, const char *gguf_key,
-                       const char *key, ey_err *e)
+static bool put_colors(struct json_maker *j, const struct gguf_model *m, const char *key, ey_err *e)
 {
-    const struct gguf_value *v = gguf_find(m->vision, gguf_key);
+    char gguf_key[GGUF_KEY_BYTES];
+    const struct gguf_value *v = gguf_find(m->vision, vision_key(gguf_key, m, key));
     if (!v || v->type != GGUF_ARRAY || !gguf_is_real(v->element) || v->n != 3)
         return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers",
                        gguf_path(m->vision), gguf_key);
@@ -133,13 +196,13 @@ json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e)
     }; /* as in the model's own preprocessor_config.json */
     struct json_maker j = json_maker_start(), size = json_maker_start();
     int64_t lo = LEAST_PIXELS, hi = MOST_PIXELS, patch = 0, merge = 2;
-    const bool ok =
-        gguf_optional_int(m->vision, "clip.vision.image_min_pixels", 1, INT64_MAX - 1, &lo, e) &&
-        gguf_optional_int(m->vision, "clip.vision.image_max_pixels", 1, INT64_MAX - 1, &hi, e) &&
-        gguf_int(m->vision, "clip.vision.patch_size", 1, INT32_MAX, &patch, e) &&
-        gguf_optional_int(m->vision, "clip.vision.spatial_merge_size", 1, 64, &merge, e) &&
-        put_colors(&j, m, "clip.vision.image_mean", "image_mean", e) &&
-        put_colors(&j, m, "clip.vision.image_std", "image_std", e);
+    const char *least = m->one_file ? "shortest_edge" : "image_min_pixels",
+               *most = m->one_file ? "longest_edge" : "image_max_pixels";
+    const bool ok = vision_optional_int(m, least, INT64_MAX - 1, &lo, e) &&
+                    vision_optional_int(m, most, INT64_MAX - 1, &hi, e) &&
+                    vision_int(m, "patch_size", INT32_MAX, &patch, e) &&
+                    vision_optional_int(m, "spatial_merge_size", 64, &merge, e) &&
+                    put_colors(&j, m, "image_mean", e) && put_colors(&j, m, "image_std", e);
     json_make_int(&size, "shortest_edge", lo);
     json_make_int(&size, "longest_edge", hi);
     json_make(&j, "size", size.object);
