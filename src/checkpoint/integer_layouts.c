@@ -299,6 +299,12 @@ static bool is_other_version(const struct stored_weight *w)
     return true;
 }
 
+static bool fail_no_qzeros(const struct stored_weight *w, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has no qzeros; the download may be incomplete",
+                   w->codes->file, w->codes->name);
+}
+
 /* Reads zero points. If they are absent, uses the midpoint unless the configuration declares the
  * weights asymmetric. */
 static bool read_group_zeros(struct stored_weight *w, const struct tensor_source *s,
@@ -308,9 +314,7 @@ static bool read_group_zeros(struct stored_weight *w, const struct tensor_source
     const int64_t groups = w->cols / w->group;
     if (!t)
         return (layout == ZEROS_AWQ ? !s->quantization.asymmetric : s->quantization.symmetric) ||
-               ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has no qzeros; the download may be incomplete",
-                       w->codes->file, w->codes->name);
+               fail_no_qzeros(w, e);
     w->zeros = t;
     w->zero_layout = layout;
     if (!check_part(t, DTYPE_I32, groups, stream_words(w->rows, w->bits), e)) return false;
@@ -371,6 +375,7 @@ static bool read_awq_rows(struct stored_weight *w, const struct tensor_source *s
     w->scale_group_step = 1;
     w->zeros = find_module_part(s, m, ".qzeros");
     w->zero_layout = w->zeros ? ZEROS_OF_ROWS : ZEROS_DEFAULT;
+    if (!w->zeros && s->quantization.asymmetric) return fail_no_qzeros(w, e);
     return check_part(w->codes, DTYPE_I32, m->rows, m->cols / 8, e) && check_float(scales, e) &&
            check_view_shape(scales, dims, 2, e) &&
            (!w->zeros || check_part(w->zeros, DTYPE_I32, m->rows, words, e));

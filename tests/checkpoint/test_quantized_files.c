@@ -43,7 +43,7 @@ static const struct layout_case {
     {"awq", {.qweight = QWEIGHT_AWQ, .group = 64, .asymmetric = true}, DTYPE_INT4},
     {"awq_g128", {.group = 128}, DTYPE_INT4},
     {"awq_no_zeros", {.group = 32, .qweight = QWEIGHT_AWQ, .symmetric = true}, DTYPE_INT4},
-    {"awq_rows", {.qweight = QWEIGHT_AWQ_ROWS, .group = 32}, DTYPE_INT4},
+    {"awq_rows", {.qweight = QWEIGHT_AWQ_ROWS, .group = 32, .asymmetric = true}, DTYPE_INT4},
     {"gptq2_v1",
      {.group = 32, .bits = 1 << 2, .qweight = QWEIGHT_GPTQ, .zeros_less_one = true},
      DTYPE_INT4},
