@@ -5,6 +5,7 @@
 #include "server/http_test_client.h"
 
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -1036,6 +1037,31 @@ static void idle_models_are_unloaded_and_come_back(void **state)
     server_stop(&s);
 }
 
+/* Ollama's older clients send "name". The answer repeats it after the request's JSON was freed;
+ * M_PERTURB overwrites freed memory, but not small blocks, so the name is long. */
+static void the_name_of_a_model_lasts_as_long_as_its_answer(void **state)
+{
+    (void)state;
+    enum { OVERWRITE = 0xa5, LONG_NAME = 1500 };
+    struct server_options o = demo_options();
+    char name[LONG_NAME + 1] = "", body[2 * LONG_NAME], wanted[2 * LONG_NAME];
+    memset(name, 'n', LONG_NAME);
+    o.models[0].names[0] = name;
+    mallopt(M_PERTURB, OVERWRITE); /* also in the server's process */
+    struct running s = server_start(&o);
+    mallopt(M_PERTURB, 0);
+    snprintf(body, sizeof(body),
+             "{\"name\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+             "\"stream\": false, \"options\": {\"num_predict\": 1}}",
+             name);
+    snprintf(wanted, sizeof(wanted), "{\"model\":\"%s\",", name);
+    struct reply r = web_ask(s.port, "POST", "/api/chat", json_type, body);
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, wanted));
+    reply_free(&r);
+    server_stop(&s);
+}
+
 /* A model whose files are gone when it is wanted again is the server's trouble, and may pass. */
 static void models_that_cannot_come_back_are_tried_again(void **state)
 {
@@ -1160,6 +1186,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(stopping_ends_what_takes_too_long, pace_slow, pace_fast),
         cmocka_unit_test_setup_teardown(a_second_signal_stops_at_once, pace_slow, pace_fast),
         cmocka_unit_test(the_port_is_free_afterwards),
+        cmocka_unit_test(the_name_of_a_model_lasts_as_long_as_its_answer),
         cmocka_unit_test(idle_models_are_unloaded_and_come_back),
         cmocka_unit_test(models_that_cannot_come_back_are_tried_again),
         cmocka_unit_test(what_cannot_start_says_why),

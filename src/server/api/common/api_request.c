@@ -137,13 +137,12 @@ static struct api_parser make_parser(struct api_request *out, const struct api_l
                                .json = memory->json};
 }
 
-/* Reads the model first, because it determines the limits of other fields. */
-static bool read_model_name(struct api_request *out, struct api_error *error)
+bool api_read_model_name(struct api_request *out, const char *field, struct api_error *error)
 {
     struct api_parser p = make_parser(out, NULL, error);
-    json_object *value = json_member(p.json, "model");
+    json_object *value = json_member(p.json, field);
     if (!value || field_text_is(value, "")) return true;
-    return field_name(&p.reading, "model", value, EY_MAX_PATH, p.reading.lasting, &out->model);
+    return field_name(&p.reading, field, value, EY_MAX_PATH, p.reading.lasting, &out->model);
 }
 
 bool api_open(struct api_request *out, const struct api_dialect *dialect, const char *body,
@@ -157,7 +156,7 @@ bool api_open(struct api_request *out, const struct api_dialect *dialect, const 
     out->unknown = buf_with_max(EY_MAX_UNKNOWN_FIELD_BYTES);
     out->notes = buf_with_max(EY_MAX_UNKNOWN_FIELD_BYTES);
     if (!out->memory) return api_fail_memory(error);
-    return parse_json(out, body, n, error) && read_model_name(out, error);
+    return parse_json(out, body, n, error) && api_read_model_name(out, "model", error);
 }
 
 json_object *api_request_json(const struct api_request *request)

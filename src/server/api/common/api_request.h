@@ -95,9 +95,12 @@ struct api_limits {
 /* Upper bound of the memory that parsing body[n] takes in addition to the body, until
  * api_request_drop_prompts(): json-c's size of each kind of value, strings twice. */
 uint64_t api_json_bytes(const char *body, size_t n);
-/* Parses body[n] and reads the model's name. Fails with the field's path. Free *out in any case. */
+/* Parses body[n] and reads the model's name, which determines the limits of other fields. Fails
+ * with the field's path. Free *out in any case. */
 bool api_open(struct api_request *out, const struct api_dialect *dialect, const char *body,
               size_t n, struct api_error *error);
+/* Reads the model's name from another field, unless that is absent or "". */
+bool api_read_model_name(struct api_request *out, const char *field, struct api_error *error);
 /* Reads the other fields with the model's limits, and fetches the images. */
 bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error);
 /* api_open() and api_read(), if the model is known. */

@@ -27,10 +27,7 @@ static void reply_ollama(struct exchange *x, int status, struct buf *out)
 
 static bool set_model_by_name(struct completion *a)
 {
-    json_object *name = json_member(api_request_json(&a->request), "name");
-    if (a->request.model[0]) return true;
-    if (json_object_is_type(name, json_type_string))
-        a->request.model = json_object_get_string(name);
+    if (!a->request.model[0] && !api_read_model_name(&a->request, "name", &a->error)) return false;
     return a->request.model[0] || api_fail(&a->error, "model", "model is required");
 }
 
