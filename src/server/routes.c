@@ -107,19 +107,34 @@ static bool route_matches(const struct route *r, const char *path)
     return (r->flags & ROUTE_ANY_END) || !path[n] || (path[n] == '/' && !path[n + 1]);
 }
 
+enum { GETS = 1, POSTS = 2, DELETES = 4 };
+
+static unsigned method_bit(const char *method)
+{
+    return strcmp(method, "GET") == 0 ? GETS : strcmp(method, "POST") == 0 ? POSTS : DELETES;
+}
+
 const struct route *route_find(const char *method, const char *path, const char **allow)
 {
-    *allow = "";
+    static const char *const methods[] = {"",
+                                          "GET, HEAD, OPTIONS",
+                                          "POST, OPTIONS",
+                                          "GET, HEAD, POST, OPTIONS",
+                                          "DELETE, OPTIONS",
+                                          "GET, HEAD, DELETE, OPTIONS",
+                                          "POST, DELETE, OPTIONS",
+                                          "GET, HEAD, POST, DELETE, OPTIONS"};
+    const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    const struct route *found = NULL;
+    unsigned allowed = 0;
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         const struct route *r = &routes[i];
-        bool reads = strcmp(r->method, "GET") == 0;
         if (!route_matches(r, path)) continue;
-        *allow = reads                              ? "GET, HEAD, OPTIONS"
-                 : strcmp(r->method, "DELETE") == 0 ? "DELETE, OPTIONS"
-                                                    : "POST, OPTIONS";
-        if (strcmp(method, r->method) == 0 || (reads && strcmp(method, "HEAD") == 0)) return r;
+        allowed |= method_bit(r->method);
+        if (!found && strcmp(wanted, r->method) == 0) found = r;
     }
-    return NULL;
+    *allow = methods[allowed];
+    return found;
 }
 
 /* Paths that clients ask for in vain, and what to use instead. */

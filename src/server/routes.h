@@ -18,8 +18,8 @@ struct route {
     } flags;
 };
 
-/* Returns the route, or NULL; then *allow lists the methods of the path, "" if there is no such
- * path. HEAD counts as GET. */
+/* Returns the route, or NULL. *allow lists all methods of the path, "" if there is no such path.
+ * HEAD counts as GET. */
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
 /* Returns route i of the table, or NULL past the last one. */

@@ -268,6 +268,8 @@ static void statuses(void **state)
         {"POST", "/health", json_type, "{}", 405, "Allow: GET, HEAD, OPTIONS"},
         {"DELETE", "/v1/models/demo", NULL, NULL, 405, "Allow: GET"},
         {"BREW", "/v1/models", NULL, NULL, 405, "Allow: GET"},
+        {"BREW", "/props", NULL, NULL, 405, "Allow: GET, HEAD, POST, OPTIONS\r\n"},
+        {"BREW", "/v1/responses/x", NULL, NULL, 405, "Allow: GET, HEAD, POST, DELETE, OPTIONS\r\n"},
         {"POST", "/tokenize", NULL, "{\"prompt\": \"Hello\"}", 415, "application/json"},
         {"POST", "/tokenize", "Content-Type: text/plain\r\n", "{\"prompt\": \"Hello\"}", 415,
          "application/json"},
