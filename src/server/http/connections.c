@@ -239,13 +239,15 @@ void connections_enter(struct connections *all, struct http_connection *c,
 
 /* ---- places ---- */
 
-/* Whether this connection's client may take another place. */
-static bool has_place_for(const struct connections *all, const struct http_connection *c)
+/* Whether this connection's client may take another place, once `without` (NULL: none) has lost
+ * its own. */
+static bool has_place_for(const struct connections *all, const struct http_connection *c,
+                          const struct http_connection *without)
 {
     int own = 1, taken = 1;
     for (int i = 0; i < all->n_slots; i++) {
         const struct http_connection *other = &all->slot[i];
-        if (other == c || !other->holds_place || !is_open(other)) continue;
+        if (other == c || other == without || !other->holds_place || !is_open(other)) continue;
         taken++;
         own += client_number_equal(other->client, c->client);
     }
@@ -272,13 +274,13 @@ bool connections_admit(struct connections *all, struct http_connection *c,
 {
     pthread_mutex_lock(&all->lock);
     c->client = client;
-    bool admitted = has_place_for(all, c);
+    bool admitted = has_place_for(all, c, NULL);
     struct http_connection *slow = admitted ? NULL : slow_body(all, client);
-    if (slow) {
+    if (slow && has_place_for(all, c, slow)) {
         cut_connection(all, slow,
                        "the body came too slowly while others waited for its place; send it "
                        "faster, or let the server take more at once (--max-connections)");
-        admitted = has_place_for(all, c);
+        admitted = true;
     }
     c->holds_place = admitted;
     pthread_mutex_unlock(&all->lock);

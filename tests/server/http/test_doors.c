@@ -317,6 +317,25 @@ static void slow_bodies_lose_their_places(void **state)
     close_doors(&d);
 }
 
+/* A client far above its share gets no place from the slow body of another, which therefore stays.
+ */
+static void slow_bodies_are_not_cut_in_vain(void **state)
+{
+    (void)state;
+    enum { PLACES = 20, GREEDY = 17 };
+    struct doors d = {.n = 0};
+    assert_true(connections_open(&d.all, PLACES, connections_room_for(PLACES), NULL));
+    for (int i = 0; i < GREEDY; i++)
+        assert_true(run(&d, arrive(&d, 1)));
+    struct http_connection *slow = arrive(&d, 2);
+    assert_true(begin(&d, slow));
+    assert_true(run(&d, arrive(&d, 3)));
+    age(slow, 10);
+    assert_false(run(&d, arrive(&d, 1)));
+    assert_false(slow->cut);
+    close_doors(&d);
+}
+
 static void awaited_memory_ends_the_largest_pause(void **state)
 {
     (void)state;
@@ -404,6 +423,7 @@ int main(void)
         cmocka_unit_test(newcomers_replace_who_waits_longest),
         cmocka_unit_test(spare_places_when_all_run),
         cmocka_unit_test(slow_bodies_lose_their_places),
+        cmocka_unit_test(slow_bodies_are_not_cut_in_vain),
         cmocka_unit_test(awaited_memory_ends_the_largest_pause),
         cmocka_unit_test(who_has_sent_does_not_pause),
         cmocka_unit_test(slow_bodies_end_in_time),
