@@ -82,6 +82,7 @@ void model_stats_add(ey_stats *sum, const ey_stats *s)
     sum->generated_tokens += s->generated_tokens;
     sum->preemptions += s->preemptions;
     sum->steps += s->steps;
+    sum->async_steps += s->async_steps;
     sum->images += s->images;
     sum->images_cached += s->images_cached;
     sum->encoder_runs += s->encoder_runs;

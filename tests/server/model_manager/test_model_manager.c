@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "models/ckpt_edit.h"
+#include "server/model_manager/model_manager_internal.h"
 #include "server/pace.h"
 
 static const char content_type[] = "Content-Type: application/json\r\n";
@@ -396,6 +397,30 @@ static void idle_models_are_unloaded_each_for_itself(void **state)
     server_stop(&s);
 }
 
+/* Counters go on when a model is loaded again, so each is added to those of its earlier engines. */
+static void every_counter_is_added(void **state)
+{
+    (void)state;
+    const ey_stats one = {.prompt_tokens = 1,
+                          .cached_tokens = 1,
+                          .generated_tokens = 1,
+                          .preemptions = 1,
+                          .steps = 1,
+                          .async_steps = 1,
+                          .images = 1,
+                          .images_cached = 1,
+                          .encoder_runs = 1,
+                          .finished_stop = 1,
+                          .finished_length = 1,
+                          .finished_cancelled = 1,
+                          .failed = 1,
+                          .vision_seconds = 1,
+                          .step_seconds = 1};
+    ey_stats sum = {0};
+    model_stats_add(&sum, &one);
+    assert_memory_equal(&sum, &one, sizeof(sum));
+}
+
 /* Told to stop while somebody waits for a model: that one is still answered. */
 static void drains_what_waits(void **state)
 {
@@ -440,6 +465,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_line_has_an_end, pace_slow, pace_fast),
         cmocka_unit_test_setup_teardown(wishes_end_with_those_who_had_them, pace_slow, pace_fast),
         cmocka_unit_test(idle_models_are_unloaded_each_for_itself),
+        cmocka_unit_test(every_counter_is_added),
         cmocka_unit_test_setup_teardown(drains_what_waits, pace_slow, pace_fast),
         cmocka_unit_test(a_model_that_is_not_there_stops_the_start),
     };
