@@ -421,6 +421,24 @@ static void every_counter_is_added(void **state)
     assert_memory_equal(&sum, &one, sizeof(sum));
 }
 
+/* Lists of models read every *.safetensors of the folder, also those that the engine does not. */
+static void files_that_are_no_weights_are_skipped(void **state)
+{
+    (void)state;
+    static const char bytes[] = {2, 0, 0, 0, 0, 0, 0, 0, '[', ']'};
+    struct server_options o = options_of(false, true);
+    char path[256];
+    snprintf(path, sizeof(path), "%s/other.safetensors", tiny);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, sizeof(bytes), f), sizeof(bytes));
+    assert_int_equal(fclose(f), 0);
+    struct running s = server_start(&o);
+    assert_says(s.port, "/v1/models", "\"n_params\": ");
+    server_stop(&s);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* Told to stop while somebody waits for a model: that one is still answered. */
 static void drains_what_waits(void **state)
 {
@@ -466,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wishes_end_with_those_who_had_them, pace_slow, pace_fast),
         cmocka_unit_test(idle_models_are_unloaded_each_for_itself),
         cmocka_unit_test(every_counter_is_added),
+        cmocka_unit_test(files_that_are_no_weights_are_skipped),
         cmocka_unit_test_setup_teardown(drains_what_waits, pace_slow, pace_fast),
         cmocka_unit_test(a_model_that_is_not_there_stops_the_start),
     };

@@ -190,7 +190,8 @@ static uint64_t count_parameters(json_object *header)
     return sum;
 }
 
-/* Reads a safetensors header: an eight-byte length, then JSON. */
+/* Reads a safetensors header: an eight-byte length, then a JSON object. Returns NULL if there is
+ * none. */
 static json_object *read_safetensors_header(int fd)
 {
     enum { MAX_HEADER = 16 << 20 };
@@ -204,7 +205,9 @@ static json_object *read_safetensors_header(int fd)
     bool ok = text && pread(fd, text, n, sizeof(length)) == (ssize_t)n;
     json_object *header = ok ? json_parse(text, n, "a header", EY_BAD_MODEL, &e) : NULL;
     free(text);
-    return header;
+    if (json_object_is_type(header, json_type_object)) return header;
+    json_object_put(header);
+    return NULL;
 }
 
 static void add_weights_file(struct model_card *card, const char *path)
