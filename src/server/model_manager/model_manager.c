@@ -175,16 +175,18 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
     m->unloads++;
     m->memory = (ey_gpu_memory){0};
     if (m->n_waiting) m->requested_at = seconds_now(); /* they arrived while it drained */
+    const bool asked = m->unload_asked;
+    const double idle_seconds = fmax(k->idle_seconds, m->keep_seconds);
     pthread_mutex_unlock(&k->lock);
     ey_engine_close(&engine);
     if (requested)
         log_line("%s was unloaded: %s was requested and needs its memory", m->label,
                  requested->label);
-    else if (m->unload_asked)
+    else if (asked)
         log_line("%s was unloaded, as a client asked; the next request loads it again", m->label);
     else
         log_line("%s was unloaded after %.0f s without a request; the next one loads it again",
-                 m->label, fmax(k->idle_seconds, m->keep_seconds));
+                 m->label, idle_seconds);
     pthread_mutex_lock(&k->lock);
     m->engine = NULL; /* its memory is free now */
 }
