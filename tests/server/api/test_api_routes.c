@@ -55,7 +55,8 @@ static struct {
     const ey_grammar *grammars[64];
     const ey_tool_format *tool_format; /* NULL: Hermes */
     double clock;
-    double ending_at; /* the server ends then; 0: never */
+    double ending_at;  /* the server ends then; 0: never */
+    ey_budget *budget; /* the client's part */
 } fake;
 
 double seconds_now(void)
@@ -314,6 +315,7 @@ struct exchange {
     double hangs_up_at; /* 0: never */
     size_t room;        /* bytes that the client takes at a time */
     bool cut;
+    uint64_t budget_used; /* of the client's part, when the reply was sent */
 };
 
 const char *exchange_body(const struct exchange *x, size_t *n)
@@ -359,7 +361,7 @@ void exchange_uncharge(struct exchange *x, uint64_t kept)
 ey_budget *exchange_budget(const struct exchange *x)
 {
     (void)x;
-    return NULL;
+    return fake.budget;
 }
 
 uint64_t exchange_budget_held(const struct exchange *x)
@@ -378,6 +380,7 @@ void exchange_reply(struct exchange *x, int status, const char *content_type, st
 {
     assert_string_equal(content_type, "application/json");
     assert_false(body->failed);
+    if (fake.budget) x->budget_used = ey_budget_used(fake.budget);
     x->replies++;
     x->status = status;
     x->out = *body;
@@ -752,6 +755,28 @@ static void log_probabilities_of_prompts(void **state)
     check(&chat, "0 'one two' =stop; usage 3+3; ");
 }
 
+/* Large answers are charged to the client's part of the budget, which limits its share. */
+static void answers_are_charged_to_their_client(void **state)
+{
+    (void)state;
+    struct exchange x = {0};
+    ey_budget *whole = ey_budget_create(64 << 20);
+    assert_non_null(whole);
+    fake.budget = ey_budget_part_open(whole, 1, 2);
+    assert_non_null(fake.budget);
+    fake.script[0] = &two_words;
+    run(&x, route_completions,
+        "{\"prompt\": [\"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", "
+        "\"p\", "
+        "\"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\"], \"prompt_logprobs\": 20}");
+    assert_int_equal(x.status, 200);
+    assert_true(x.budget_used > 0);
+    buf_free(&x.out);
+    assert_int_equal(ey_budget_used(whole), 0);
+    ey_budget_part_close(&fake.budget);
+    ey_budget_free(&whole);
+}
+
 static const struct script calling = {
     .steps = {"Let me", " see.", "\n<tool", "_call>\n{\"name\": \"f\",",
               " \"arguments\": {\"a\": 1}}\n</tool_", "call>", "\n"}};
@@ -1079,6 +1104,7 @@ int main(void)
         cmocka_unit_test_setup(many_prompts_do_not_fill_the_queue, forget),
         cmocka_unit_test_setup(log_probabilities, forget),
         cmocka_unit_test_setup(log_probabilities_of_prompts, forget),
+        cmocka_unit_test_setup(answers_are_charged_to_their_client, forget),
         cmocka_unit_test_setup(tool_calls_are_taken_apart, forget),
         cmocka_unit_test_setup(tool_calls_of_another_format, forget),
         cmocka_unit_test_setup(answers_that_keep_to_a_grammar, forget),

@@ -137,7 +137,7 @@ bool completion_choices_prepare(struct completion_choices *a, struct server *ser
                                      .request = request,
                                      .n_prompts = n,
                                      .n_slots = n_choices,
-                                     .answers = {.from = server->budget},
+                                     .answers = {.from = request->request.budget},
                                      .requested_at = requested_at};
     a->prompt = calloc(n, sizeof(ey_prompt *)); /* incomplete type: no sizeof(*a->prompt[0]) */
     a->slot = calloc(n_choices, sizeof(*a->slot));
