@@ -135,6 +135,30 @@ static void what_items_become(void **state)
     }
 }
 
+static void details_of_images(void **state)
+{
+    static const struct {
+        const char *word;
+        ey_detail detail;
+    } cases[] = {{"low", EY_DETAIL_LOW},
+                 {"auto", EY_DETAIL_AUTO},
+                 {"high", EY_DETAIL_HIGH},
+                 {"original", EY_DETAIL_NATIVE}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_request r;
+        struct api_error error = {0};
+        char body[512];
+        snprintf(body, sizeof(body),
+                 "{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", "
+                 "\"image_url\": \"data:image/png;base64,iVBORw0KGgo=\", \"detail\": \"%s\"}]}]}",
+                 cases[i].word);
+        if (!parse_responses(&r, body, &error)) fail_msg("%s: %s", body, error.message);
+        assert_int_equal(r.request.messages[0].parts[0].detail, cases[i].detail);
+        api_request_free(&r);
+    }
+}
+
 static void refused_items(void **state)
 {
     static const struct {
@@ -481,9 +505,9 @@ static void limits_of_the_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_items_become),  cmocka_unit_test(refused_items),
-        cmocka_unit_test(events_of_a_stream), cmocka_unit_test(a_stream_that_fails),
-        cmocka_unit_test(a_whole_answer),     cmocka_unit_test(codes_of_errors),
-        cmocka_unit_test(limits_of_the_store)};
+        cmocka_unit_test(what_items_become),   cmocka_unit_test(refused_items),
+        cmocka_unit_test(details_of_images),   cmocka_unit_test(events_of_a_stream),
+        cmocka_unit_test(a_stream_that_fails), cmocka_unit_test(a_whole_answer),
+        cmocka_unit_test(codes_of_errors),     cmocka_unit_test(limits_of_the_store)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

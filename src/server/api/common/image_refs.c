@@ -7,6 +7,8 @@
 
 #include "media/media_pages.h"
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
 bool image_refs_open(const struct api_reading *r, struct image_refs *images)
 {
     return image_refs_open_for(r, images, (size_t)r->limits->max_images);
@@ -71,6 +73,26 @@ bool image_ref_read_file(const struct api_reading *r, struct image_ref *ref,
         return false;
     ref->base64 = is_bare_base64(ref->url, ref->n_url);
     return true;
+}
+
+bool image_ref_read_detail(const struct api_reading *r, const struct field_path *path,
+                           json_object *value, struct image_ref *ref)
+{
+    static const struct {
+        const char *name;
+        ey_detail detail;
+    } details[] = {{"auto", EY_DETAIL_AUTO},
+                   {"low", EY_DETAIL_LOW},
+                   {"high", EY_DETAIL_HIGH},
+                   {"original", EY_DETAIL_NATIVE}};
+    for (size_t i = 0; i < COUNT(details); i++)
+        if (field_text_is(value, details[i].name)) {
+            ref->part->detail = details[i].detail;
+            ref->detail_given = details[i].detail != EY_DETAIL_AUTO;
+            return true;
+        }
+    return api_fail_field(r->error, field_member(path, "detail").text,
+                          "\"low\", \"high\", \"original\" or \"auto\"", value);
 }
 
 /* What could not be fetched is the client's affair, not a fault of this machine. */

@@ -56,6 +56,9 @@ bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
  * bare base64. */
 bool image_ref_read_file(const struct api_reading *r, struct image_ref *ref,
                          const struct field_path *path, json_object *holder, const char *member);
+/* Reads "detail", a member of the part at `path`. */
+bool image_ref_read_detail(const struct api_reading *r, const struct field_path *path,
+                           json_object *value, struct image_ref *ref);
 /* Fetches the images one after the other. The part of a document with several pages becomes one
  * part a page, in the request's messages. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,

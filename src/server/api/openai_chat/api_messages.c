@@ -15,26 +15,6 @@
 
 /* ---- parts ---- */
 
-static bool read_detail(const struct api_reading *r, const struct field_path *path,
-                        json_object *value, struct image_ref *ref)
-{
-    static const struct {
-        const char *name;
-        ey_detail detail;
-    } details[] = {{"auto", EY_DETAIL_AUTO},
-                   {"low", EY_DETAIL_LOW},
-                   {"high", EY_DETAIL_HIGH},
-                   {"original", EY_DETAIL_NATIVE}};
-    for (size_t i = 0; i < COUNT(details); i++)
-        if (field_text_is(value, details[i].name)) {
-            ref->part->detail = details[i].detail;
-            ref->detail_given = details[i].detail != EY_DETAIL_AUTO;
-            return true;
-        }
-    return api_fail_field(r->error, field_member(path, "detail").text,
-                          "\"low\", \"high\", \"original\" or \"auto\"", value);
-}
-
 /* Reads an image_url part: an object {url, detail}, or a string as some clients send. */
 static bool read_image_url(const struct api_reading *r, const struct field_path *path,
                            json_object *holder, struct image_ref *ref)
@@ -49,7 +29,8 @@ static bool read_image_url(const struct api_reading *r, const struct field_path 
     if (json_object_is_type(image, json_type_object)) {
         if (!field_members_known(r, "messages[].content[].image_url", image, known, COUNT(known)))
             return false;
-        if ((detail = json_member(image, "detail")) && !read_detail(r, &name, detail, ref))
+        if ((detail = json_member(image, "detail")) &&
+            !image_ref_read_detail(r, &name, detail, ref))
             return false;
         ref->holder = image;
         ref->member = "url";
@@ -66,7 +47,7 @@ static bool read_image_part(const struct api_reading *r, struct image_refs *imag
 {
     struct image_ref *ref = image_refs_add(r, images, path, out);
     json_object *detail = json_member(value, "detail"); /* of Responses */
-    return ref && (!detail || read_detail(r, path, detail, ref)) &&
+    return ref && (!detail || image_ref_read_detail(r, path, detail, ref)) &&
            read_image_url(r, path, value, ref);
 }
 
@@ -87,7 +68,7 @@ static bool read_file_part(const struct api_reading *r, struct image_refs *image
                         "%s: files are not kept here; send file_data", name.text);
     struct image_ref *ref = image_refs_add(r, images, &name, out);
     json_object *detail = json_member(part, "detail");
-    return ref && (!detail || read_detail(r, path, detail, ref)) &&
+    return ref && (!detail || image_ref_read_detail(r, path, detail, ref)) &&
            image_ref_read_file(r, ref, &name, file, "file_data");
 }
 

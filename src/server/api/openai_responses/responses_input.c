@@ -40,27 +40,6 @@ static bool fail_unsupported_item(const struct api_reading *r, const struct fiel
 
 /* ---- parts ---- */
 
-static bool read_image_detail(const struct api_reading *r, const struct field_path *part,
-                              json_object *value, struct image_ref *ref)
-{
-    static const struct {
-        const char *name;
-        ey_detail detail;
-    } details[] = {{"auto", EY_DETAIL_AUTO},
-                   {"low", EY_DETAIL_LOW},
-                   {"high", EY_DETAIL_HIGH},
-                   {"original", EY_DETAIL_HIGH}};
-    struct field_path path = field_member(part, "detail");
-    for (size_t i = 0; i < COUNT(details); i++)
-        if (field_text_is(value, details[i].name)) {
-            ref->part->detail = details[i].detail;
-            ref->detail_given = details[i].detail != EY_DETAIL_AUTO;
-            return true;
-        }
-    return api_fail_field(r->error, path.text, "\"low\", \"high\", \"auto\" or \"original\"",
-                          value);
-}
-
 /* `image_url` is a string; chat's {"url"} is accepted, too. */
 static bool read_input_image(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *part)
@@ -81,7 +60,7 @@ static bool read_input_image(struct api_parser *p, struct message_list *list,
     if (!url) return api_fail_value(r->error, url_path.text, "%s is missing", url_path.text);
     ey_part *out = message_list_add_part(r, list, path->text);
     struct image_ref *ref = out ? image_refs_add(r, &p->images, &url_path, out) : NULL;
-    if (!ref || (detail && !read_image_detail(r, path, detail, ref))) return false;
+    if (!ref || (detail && !image_ref_read_detail(r, path, detail, ref))) return false;
     ref->holder = holder;
     ref->member = member;
     return field_text(r, url_path.text, url, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url);
@@ -99,7 +78,7 @@ static bool read_input_file(struct api_parser *p, struct message_list *list,
     ey_part *out = message_list_add_part(r, list, path->text);
     struct image_ref *ref = out ? image_refs_add(r, &p->images, path, out) : NULL;
     json_object *detail = json_member(part, "detail");
-    return ref && (!detail || read_image_detail(r, path, detail, ref)) &&
+    return ref && (!detail || image_ref_read_detail(r, path, detail, ref)) &&
            image_ref_read_file(r, ref, path, part, member);
 }
 
