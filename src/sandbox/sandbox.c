@@ -183,7 +183,7 @@ static struct sandbox_job job_for(enum job_kind kind, size_t n, const struct san
                     .input = n,
                     .output = limits->output,
                     .memory = limits->memory,
-                    /* counts all threads; the deadline normally ends the job before */
+                    /* of all threads; normally the deadline ends the job first */
                     .cpu_seconds = (uint32_t)(limits->seconds * 4) + 1},
         .input = -1,
         .output = -1,

@@ -38,7 +38,7 @@ struct sandbox_image {
 
 /* Decodes n bytes of input to an image. Error messages do not name the input:
  *   EY_BAD_IMAGE  the decoder rejected the input, crashed, or exceeded a limit
- *   EY_NO_MEMORY  memory or descriptors for the job are missing
+ *   EY_NO_MEMORY  there is not enough memory or no descriptor left for the job
  *   EY_BUSY       no child became free in time
  *   EY_CANCELLED  gone() returned true, or sandbox_kill_all was called
  *   EY_IO         eyelet-decode is missing or cannot confine itself on this system */

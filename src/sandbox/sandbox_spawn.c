@@ -138,7 +138,8 @@ static int spawn_helper(pid_t *pid, const char *path, int socket)
     return status;
 }
 
-/* Makes a socket pair with descriptors above CHILD_SOCKET, which the child's would overwrite. */
+/* Makes a socket pair with descriptors above CHILD_SOCKET: the helper's end becomes CHILD_SOCKET,
+ * which closes what has that number. */
 static bool make_socket_pair(int ends[2])
 {
     int low[2];
@@ -197,7 +198,7 @@ struct sandbox_child *sandbox_child_start(ey_err *e)
 void sandbox_child_end(struct sandbox_child *child)
 {
     kill(-child->pid, SIGKILL);
-    kill(child->pid, SIGKILL); /* in case it does not lead its process group yet */
+    kill(child->pid, SIGKILL); /* the child may not lead its process group yet */
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     /* if this is process 1 of a container, the worker is now our child */

@@ -77,7 +77,7 @@ static enum reply_status status_of(struct heif_error error)
 {
     switch (error.code) {
     case heif_error_Ok: return REPLY_DONE;
-    /* perhaps a valid file, for which this libheif has no codec */
+    /* the file may be valid, but this libheif has no codec for it */
     case heif_error_Unsupported_filetype:
     case heif_error_Unsupported_feature:
     case heif_error_Plugin_loading_error: return REPLY_UNSUPPORTED;
