@@ -42,8 +42,8 @@ int descriptors_for_connections(int wanted)
     int room = (int)limit - count_open_descriptors(limit) - OTHERS;
     if (room >= wanted) return wanted;
     if (room < MIN_CONNECTIONS) room = MIN_CONNECTIONS;
-    log_line("%d descriptors (ulimit -n) are enough for %d connections; %d would be for %d",
-             (int)limit, room, (int)limit + wanted - room, wanted);
+    log_line("ulimit -n allows %d descriptors, enough for %d connections; %d connections need %d",
+             (int)limit, room, wanted, (int)limit + wanted - room);
     return room;
 }
 

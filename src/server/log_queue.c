@@ -56,7 +56,8 @@ static void put_note(struct log_queue *q)
     q->dropped = 0;
 }
 
-/* Adds "N lines dropped" where they are missing: before the next line that fits, or at the end. */
+/* Adds "N lines dropped" in place of the dropped lines: before the next line that fits, or at the
+ * end. */
 static void note_what_was_dropped(struct log_queue *q, size_t more)
 {
     if (q->dropped && q->capacity - q->used >= NOTE_BYTES + more) put_note(q);
@@ -115,7 +116,7 @@ static bool start_thread(struct log_queue *q)
     return ok;
 }
 
-/* ---- for those who log ---- */
+/* ---- the interface ---- */
 
 static void free_queue(struct log_queue *q)
 {

@@ -203,58 +203,58 @@ static double metric_ratio(uint64_t part, uint64_t whole)
 
 /* C name, Prometheus name, type, help, value; `s` has the model's counters, `r` the model manager's
  * record */
-#define MODEL_METRICS(X)                                                                           \
-    X(running, "vllm:num_requests_running", "gauge", "Requests that run.", s->running)             \
-    X(waiting, "vllm:num_requests_waiting", "gauge",                                               \
-      "Waiting requests, including those that wait for the model to be loaded.",                   \
-      s->waiting + r->waiting)                                                                     \
-    X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.",      \
-      metric_ratio((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks))                           \
-    X(prompt_tokens, "vllm:prompt_tokens_total", "counter", "Tokens of prompts.",                  \
-      (double)s->prompt_tokens)                                                                    \
-    X(generated_tokens, "vllm:generation_tokens_total", "counter", "Tokens of answers.",           \
-      (double)s->generated_tokens)                                                                 \
-    X(prefix_queries, "vllm:prefix_cache_queries_total", "counter",                                \
-      "Tokens that were looked up in the prefix cache.", (double)s->prompt_tokens)                 \
-    X(prefix_hits, "vllm:prefix_cache_hits_total", "counter", "Tokens that were found there.",     \
-      (double)s->cached_tokens)                                                                    \
-    X(image_queries, "vllm:mm_cache_queries_total", "counter",                                     \
-      "Images that were looked up in the image cache.", (double)s->images)                         \
-    X(image_hits, "vllm:mm_cache_hits_total", "counter", "Images that were found there.",          \
-      (double)s->images_cached)                                                                    \
-    X(preemptions, "vllm:num_preemptions_total", "counter",                                        \
-      "Sequences that were preempted and recomputed.", (double)s->preemptions)                     \
-    X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.",                \
-      r->state == MODEL_UNLOADED)                                                                  \
-    X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.",  \
-      r->load_seconds)                                                                             \
-    X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                     \
-    X(unloads, "eyelet_unloads_total", "counter",                                                  \
-      "Unloads of the model: it was idle, or another needed its memory.", r->unloads)              \
-    X(paused, "eyelet_requests_paused", "gauge", "Running requests whose client does not read.",   \
-      s->paused)                                                                                   \
-    X(blocks, "eyelet_kv_blocks", "gauge", "Blocks of the KV cache, of 64 tokens.", s->kv_blocks)  \
-    X(blocks_used, "eyelet_kv_blocks_used", "gauge", "Those that sequences hold.",                 \
-      s->kv_blocks_used)                                                                           \
-    X(blocks_cached, "eyelet_kv_blocks_cached", "gauge", "Those that are free but keep a prefix.", \
-      s->kv_blocks_cached)                                                                         \
-    X(image_cache_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.",          \
-      (double)s->image_cache_bytes)                                                                \
-    X(image_rows, "eyelet_image_cache_tokens", "gauge", "Visual tokens that it holds at most.",    \
-      s->image_cache_tokens)                                                                       \
-    X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge", "Visual tokens that it holds.",  \
-      s->image_cache_tokens_used)                                                                  \
-    X(step_age, "eyelet_step_age_seconds", "gauge",                                                \
-      "Time since the engine last made a step; 0 when it has nothing to do.", s->heartbeat_age)    \
-    X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)            \
-    X(async_steps, "eyelet_async_steps_total", "counter",                                          \
-      "Of them, enqueued before the tokens of the step before were known.",                        \
-      (double)s->async_steps)                                                                      \
-    X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.",               \
-      s->step_seconds)                                                                             \
-    X(encoder_runs, "eyelet_vision_encoder_runs_total", "counter",                                 \
-      "Images that went through the vision encoder.", (double)s->encoder_runs)                     \
-    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision encoder.",     \
+#define MODEL_METRICS(X)                                                                          \
+    X(running, "vllm:num_requests_running", "gauge", "Running requests.", s->running)             \
+    X(waiting, "vllm:num_requests_waiting", "gauge",                                              \
+      "Waiting requests, including those that wait for the model to be loaded.",                  \
+      s->waiting + r->waiting)                                                                    \
+    X(kv_usage, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1: all.",     \
+      metric_ratio((uint64_t)s->kv_blocks_used, (uint64_t)s->kv_blocks))                          \
+    X(prompt_tokens, "vllm:prompt_tokens_total", "counter", "Tokens of prompts.",                 \
+      (double)s->prompt_tokens)                                                                   \
+    X(generated_tokens, "vllm:generation_tokens_total", "counter", "Tokens of answers.",          \
+      (double)s->generated_tokens)                                                                \
+    X(prefix_queries, "vllm:prefix_cache_queries_total", "counter",                               \
+      "Tokens that were looked up in the prefix cache.", (double)s->prompt_tokens)                \
+    X(prefix_hits, "vllm:prefix_cache_hits_total", "counter",                                     \
+      "Tokens that were found in the prefix cache.", (double)s->cached_tokens)                    \
+    X(image_queries, "vllm:mm_cache_queries_total", "counter",                                    \
+      "Images that were looked up in the image cache.", (double)s->images)                        \
+    X(image_hits, "vllm:mm_cache_hits_total", "counter",                                          \
+      "Images that were found in the image cache.", (double)s->images_cached)                     \
+    X(preemptions, "vllm:num_preemptions_total", "counter",                                       \
+      "Sequences that were preempted and recomputed.", (double)s->preemptions)                    \
+    X(asleep, "vllm:engine_sleep_state", "gauge", "1 while the model is unloaded.",               \
+      r->state == MODEL_UNLOADED)                                                                 \
+    X(load_seconds, "eyelet_load_seconds", "gauge", "Time that the last load of the model took.", \
+      r->load_seconds)                                                                            \
+    X(loads, "eyelet_loads_total", "counter", "Loads of the model.", r->loads)                    \
+    X(unloads, "eyelet_unloads_total", "counter",                                                 \
+      "Unloads of the model: it was idle, or another needed its memory.", r->unloads)             \
+    X(paused, "eyelet_requests_paused", "gauge", "Running requests whose client does not read.",  \
+      s->paused)                                                                                  \
+    X(blocks, "eyelet_kv_blocks", "gauge", "Blocks of the KV cache, of 64 tokens.", s->kv_blocks) \
+    X(blocks_used, "eyelet_kv_blocks_used", "gauge", "Blocks that sequences hold.",               \
+      s->kv_blocks_used)                                                                          \
+    X(blocks_cached, "eyelet_kv_blocks_cached", "gauge", "Free blocks that still keep a prefix.", \
+      s->kv_blocks_cached)                                                                        \
+    X(image_cache_bytes, "eyelet_image_cache_bytes", "gauge", "Size of the image cache.",         \
+      (double)s->image_cache_bytes)                                                               \
+    X(image_rows, "eyelet_image_cache_tokens", "gauge",                                           \
+      "Visual tokens that fit into the image cache.", s->image_cache_tokens)                      \
+    X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge",                                 \
+      "Visual tokens in the image cache.", s->image_cache_tokens_used)                            \
+    X(step_age, "eyelet_step_age_seconds", "gauge",                                               \
+      "Time since the engine last made a step; 0 when it has nothing to do.", s->heartbeat_age)   \
+    X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)           \
+    X(async_steps, "eyelet_async_steps_total", "counter",                                         \
+      "Steps that were enqueued before the tokens of the previous step were known.",              \
+      (double)s->async_steps)                                                                     \
+    X(step_seconds, "eyelet_step_seconds_total", "counter", "Time that steps took.",              \
+      s->step_seconds)                                                                            \
+    X(encoder_runs, "eyelet_vision_encoder_runs_total", "counter",                                \
+      "Images that went through the vision encoder.", (double)s->encoder_runs)                    \
+    X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision encoder.",    \
       s->vision_seconds)
 
 /* GPU memory while the model is loaded; checked after loading and once a minute in use. */
@@ -262,19 +262,19 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                       \
       "What the engine takes of the GPU, including the driver's context.",                       \
       (double)r->memory.planned_bytes)                                                           \
-    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What it may take.",                    \
+    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What the engine may take of the GPU.", \
       (double)r->memory.budget_bytes)                                                            \
     X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The GPU's memory.",                      \
       (double)r->memory.total_bytes)                                                             \
-    X(free, "eyelet_gpu_memory_free_bytes", "gauge", "What of it was unused at the last check.", \
-      (double)r->memory.free_bytes)                                                              \
+    X(free, "eyelet_gpu_memory_free_bytes", "gauge",                                             \
+      "GPU memory that was free at the last check.", (double)r->memory.free_bytes)               \
     X(spilled, "eyelet_gpu_memory_spilled", "gauge",                                             \
       "1: parts of what the engine holds are far slower to read than the GPU's own memory.",     \
       r->memory.spilled)                                                                         \
-    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Those parts.",                 \
+    X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Bytes of these slower parts.", \
       (double)r->memory.spilled_bytes)                                                           \
     X(read_rate, "eyelet_gpu_memory_read_bytes_per_second", "gauge",                             \
-      "How fast the usual part is read.", r->memory.bytes_per_second)
+      "Read rate of the GPU's own memory.", r->memory.bytes_per_second)
 
 #define METRIC_GET(id, name, type, help, what)                           \
     static double get_##id(const struct metrics_writer *w, size_t model) \
@@ -322,7 +322,7 @@ static void write_gpu_metrics(struct metrics_writer *w)
 static void write_finish_reasons(struct metrics_writer *w)
 {
     static const char name[] = "vllm:request_success_total";
-    write_metric_head(w, name, "counter", "Answers by why they ended.");
+    write_metric_head(w, name, "counter", "Answers by the reason for their end.");
     for (size_t m = 0; m < w->n; m++) {
         const ey_stats *s = &w->stats[m];
         write_sample(w, m, name, "finished_reason=\"stop\"", (double)s->finished_stop);
@@ -383,7 +383,7 @@ static void write_server(struct metrics_writer *w, const struct metrics_sources 
     write_gauge(w, "eyelet_host_budget_bytes", (double)ey_budget_total(f->budget),
                 "Host memory for requests in flight.");
     write_gauge(w, "eyelet_host_budget_used_bytes", (double)ey_budget_used(f->budget),
-                "What of it is taken.");
+                "Host memory that requests in flight hold.");
     write_gauge(w, "eyelet_connections", f->connections, "Open connections.");
     write_metric_head(w, "eyelet_replies_total", "counter",
                       "HTTP replies by status; 0: cut before there was one.");

@@ -31,15 +31,15 @@ void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, boo
 /* Counts a reply by its status. */
 void metrics_count_reply(struct metrics *metrics, int status);
 
-/* Writes all metrics as Prometheus text: a line per model, the server's own under the first model's
- * name. */
+/* Sources of the metrics. */
 struct metrics_sources {
     const char *model_name[SERVER_MAX_MODELS];
     struct model_manager *model_manager;
     ey_budget *budget;
     int connections;
 };
-/* Returns false if out of memory. */
+/* Writes all metrics as Prometheus text: a line per model; those of the server itself have the
+ * first model's name. Returns false if out of memory. */
 bool metrics_write(struct metrics *metrics, const struct metrics_sources *sources, struct buf *out);
 
 #endif

@@ -91,7 +91,7 @@ static void set_pull_end(struct model_pull *p, bool ok, const ey_err *e)
     note_change(p);
 }
 
-/* The first candidate that the hub has. */
+/* Lists the files of the first candidate that the hub has. */
 static bool list_any(struct model_pull *p, struct hub *hub, struct hub_model *model, ey_err *e)
 {
     for (size_t i = 0; i < p->n_candidates; i++) {
@@ -196,7 +196,7 @@ static bool is_within(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || !path[n]);
 }
 
-/* Whether the server has a model from this folder. It may know it by another name. */
+/* Whether a served model, under whatever name, is in this folder. */
 static bool serves_from(const struct server_options *options, const char *folder)
 {
     char *whole = realpath(folder, NULL);

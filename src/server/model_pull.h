@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of the hub that a client asks the server to download or to delete (--allow-pull). They are
+/* Downloads and deletes models of the hub for clients (--allow-pull). A downloaded model can be
  * served from the next start on. */
 #ifndef EY_SERVER_MODEL_PULL_H
 #define EY_SERVER_MODEL_PULL_H
@@ -23,7 +23,7 @@ struct pull_status {
 bool model_pull_open(struct model_pull **pull, const char *name, ey_err *e);
 /* Waits up to `ms` for a change. */
 struct pull_status model_pull_wait(struct model_pull *pull, int ms);
-/* Stops it, unless it is done; what has come stays for the next time. */
+/* Stops the download unless it is done. What was downloaded so far is used the next time. */
 void model_pull_close(struct model_pull **pull);
 
 /* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there, with

@@ -23,7 +23,7 @@ static void reply_json_list(struct exchange *x, struct buf *out)
 }
 
 /* Waits briefly until the model's plan, and with it the context length, is known. If it is not by
- * then, facts.max_model_len is 0. */
+ * then, info.max_model_len is 0. */
 static struct model_status wait_for_plan(struct server *server, size_t model, struct exchange *x)
 {
     double until = seconds_now() + MODEL_WAIT_SECONDS;

@@ -25,7 +25,7 @@ static const char *requested_url(json_object *root, size_t *n)
     return json_object_get_string(url);
 }
 
-/* The page that is asked for, 1 where none is; 0: what it says is no page. */
+/* Returns the requested page, 1 if the request names none, or 0 if it is not a page number. */
 static int requested_page(json_object *root)
 {
     json_object *page = NULL;
@@ -34,7 +34,7 @@ static int requested_page(json_object *root)
     return sound ? json_object_get_int(page) : 0;
 }
 
-/* n_pages: of a document; 0: it is an image. */
+/* n_pages is 0 for an image. */
 static void reply_preview(struct exchange *x, ey_preview *preview, int n_pages)
 {
     char size[32], pages[16];
@@ -49,8 +49,7 @@ static void reply_preview(struct exchange *x, ey_preview *preview, int n_pages)
     buf_free(&out);
 }
 
-/* Puts the page in the place of its document. An image is its own page 1 and stays, with *n_pages
- * 0. */
+/* Replaces a document by its page. An image has only page 1 and stays; *n_pages is then 0. */
 static bool take_page(struct media *media, int page, int *n_pages,
                       const struct media_policy *policy, ey_err *e)
 {
@@ -58,7 +57,7 @@ static bool take_page(struct media *media, int page, int *n_pages,
     *n_pages = 0;
     if (!media_has_pages(media))
         return page == 1 ||
-               ey_fail(e, EY_BAD_REQUEST, "this is one image, and has no page %d", page);
+               ey_fail(e, EY_BAD_REQUEST, "this is a single image; it has no page %d", page);
     if (!media_draw_page(&drawn, page, n_pages, media, policy, e)) return false;
     media_free(media);
     *media = drawn;
@@ -88,7 +87,7 @@ static json_object *read_preview_request(const char *body, size_t n, ey_err *e)
     enum { MOST_VALUE_BYTES = 16 << 10 };
     if (api_json_bytes(body, n) - 2 * (uint64_t)n > MOST_VALUE_BYTES)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "the request has too many values; it has two, url and page"),
+                       "the request has too many values; send only url and page"),
                NULL;
     return json_parse(body, n, "the request", EY_BAD_REQUEST, e);
 }

@@ -6,8 +6,8 @@
 #include "server/server_context.h"
 
 /* Takes {"url": "data:…" or an address that the media rules allow}, replies with a JPEG of at most
- * 1,600 pixels a side. The header Image-Size is the original's "WIDTHxHEIGHT".
- * Of a PDF, or a TIFF of several pages, "page" says which, and Document-Pages how many it has. */
+ * 1,600 pixels a side. The header Image-Size is the original's "WIDTHxHEIGHT". For a PDF or a TIFF
+ * of several pages, "page" selects one, and the header Document-Pages tells their number. */
 route_fn route_preview;
 
 #endif

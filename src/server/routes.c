@@ -137,19 +137,19 @@ const struct route *route_find(const char *method, const char *path, const char 
     return found;
 }
 
-/* Paths that clients ask for in vain, and what to use instead. */
+/* Paths of other servers that clients try, and what to use instead. */
 static const struct {
     const char *begin, *hint;
 } hints[] = {
-    {"/v1/audio/", "no model here hears; images go to /v1/chat/completions"},
-    {"/v1/images/", "no model here draws; images go to /v1/chat/completions, to be looked at"},
+    {"/v1/audio/", "audio is not supported; send images to /v1/chat/completions"},
+    {"/v1/images/", "images are not generated here; to ask about one, use /v1/chat/completions"},
     {"/v1/assistants", "use /v1/chat/completions"},
     {"/v1/threads", "use /v1/chat/completions"},
     {"/v1/files", "images go into the request, as data: URLs"},
     {"/api/v0/", "use /v1/models and /v1/chat/completions"},
     {"/api/v1/", "use /v1/models and /v1/chat/completions"},
     {"/upstream/", "use /props"},
-    {"/predict", "Immich's own models are not here; tools that caption use /v1/chat/completions"},
+    {"/predict", "Immich's own models are not served here; for captions use /v1/chat/completions"},
 };
 
 /* Returns the longest route that the path ends with: the client's base URL has a needless prefix.
@@ -175,7 +175,8 @@ void route_hint(const char *path, char out[160])
             return;
         }
     if (near)
-        snprintf(out, 160, "use %.100s: the base URL has too much", near->path);
+        snprintf(out, 160, "use %.100s; remove what stands before it from the base URL",
+                 near->path);
     else
         snprintf(out, 160, "there are /v1/chat/completions, /v1/models, /api/chat and /api/tags");
 }

@@ -29,7 +29,7 @@
 enum { MAX_GRAMMAR_CACHE_BYTES = 32 << 20 };
 enum {
     MMAP_THRESHOLD_BYTES = 128 << 10
-}; /* freed images and bodies return to the system, whichever thread frees them */
+}; /* so that freed images and bodies return to the system, whichever thread frees them */
 static const uint64_t max_host_budget = (uint64_t)1 << 30;
 
 struct server_options server_defaults(void)
@@ -48,7 +48,7 @@ struct server_options server_defaults(void)
                                    .turn_seconds = 5};
 }
 
-/* ---- what routes ask of it ---- */
+/* ---- engines for routes ---- */
 
 struct lease_waiter {
     struct server *server;

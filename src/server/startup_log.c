@@ -46,7 +46,7 @@ void log_network_url(const struct server_options *o, const struct server_socket 
     char address[64];
     bool any = strcmp(l->address, "0.0.0.0") == 0 || strcmp(l->address, "::") == 0;
     if (any && network_address(address))
-        log_line("from other devices in this network, a phone say: %s://%s:%d/",
+        log_line("from other devices in this network, such as a phone: %s://%s:%d/",
                  o->ssl_certfile ? "https" : "http", address, l->port);
 }
 
@@ -92,7 +92,7 @@ void log_loaded_models(const struct server *server)
             log_line("model %s takes turns: it needs %.1f MB and is loaded on demand",
                      server_model_name(server, i), (double)report.info.total_bytes / 1e6);
     }
-    log_line("requests in flight have %.1f MB of the host, as they need it",
+    log_line("requests in flight may take up to %.1f MB of host memory",
              (double)ey_budget_total(server->budget) / 1e6);
 }
 

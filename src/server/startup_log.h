@@ -9,7 +9,7 @@
 /* "http://127.0.0.1:8000" */
 void startup_url(char out[128], const struct server_options *options,
                  const struct server_socket *listener);
-/* If the server listens on all addresses: logs the one to type on another device. */
+/* Logs the address to type on another device, if the server listens on all addresses. */
 void log_network_url(const struct server_options *options, const struct server_socket *listener);
 /* Logs the models and their memory, once those to be loaded at the start are. */
 void log_loaded_models(const struct server *server);

@@ -17,7 +17,7 @@ static void reply_json(struct exchange *x, int status, struct buf *out)
     exchange_reply(x, status, "application/json", out);
 }
 
-/* ---- is it alive ---- */
+/* ---- health ---- */
 
 /* Health of all models together. */
 struct health {
@@ -127,7 +127,7 @@ void route_ready(struct server *server, struct exchange *x)
     reply_json(x, ready ? 200 : 503, &out);
 }
 
-/* ---- what is it ---- */
+/* ---- version ---- */
 
 void route_version(struct server *server, struct exchange *x)
 {
@@ -140,7 +140,7 @@ void route_version(struct server *server, struct exchange *x)
     reply_json(x, 200, &out);
 }
 
-/* ---- what does it do ---- */
+/* ---- metrics and plan ---- */
 
 void route_metrics(struct server *server, struct exchange *x)
 {

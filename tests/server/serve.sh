@@ -95,7 +95,7 @@ say 'takes options from a file'
 ! grep GPU err | grep -vE 'GPU KV cache (size|usage): '
 say 'says nothing of a GPU on a CPU'
 if [ -n "$(hostname -I 2>/dev/null)" ]; then
-  grep -qE 'from other devices in this network, a phone say: http://[0-9.]+:[0-9]+/$' err
+  grep -qE 'from other devices in this network, such as a phone: http://[0-9.]+:[0-9]+/$' err
   say 'says the address for a phone'
 fi
 

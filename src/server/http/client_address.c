@@ -123,7 +123,7 @@ bool is_trusted_proxy(const struct trusted_proxies *p, struct client_address a)
     return false;
 }
 
-/* ---- what proxies say ---- */
+/* ---- headers of proxies ---- */
 
 /* Reads the address of one trimmed entry: "192.0.2.1", or in Forwarded
  * "proto=https;for=\"[2001:db8::1]:80\"". */

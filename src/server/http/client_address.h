@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Client addresses, by which shares of places and memory are counted. Behind a trusted proxy, the
- * address that the proxy reports. */
+/* Addresses of clients, by which places and memory are shared out. Behind a trusted proxy, a
+ * client's address is the one that the proxy reports. */
 #ifndef EY_SERVER_CLIENT_ADDRESS_H
 #define EY_SERVER_CLIENT_ADDRESS_H
 
@@ -9,13 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In network byte order; IPv4 as IPv4-mapped IPv6. All 0: unknown. */
+/* An IPv6 address in network byte order, or an IPv4 address mapped to IPv6. All zeros mean that the
+ * address is unknown. */
 struct client_address {
     unsigned char byte[16];
 };
 
 struct client_address client_address_of_socket(int fd);
-/* As proxies write it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80. */
+/* Reads an address as proxies write it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80. */
 bool client_address_read(struct client_address *out, const char *text, size_t n);
 void client_address_write(struct client_address address, char out[INET6_ADDRSTRLEN]);
 
@@ -31,7 +32,7 @@ struct address_range {
     int bits; /* prefix length */
 };
 
-/* "192.0.2.1", "10.0.0.0/8", "fd00::/8". */
+/* Reads an address or a network: "192.0.2.1", "10.0.0.0/8", "fd00::/8". */
 bool address_range_read(struct address_range *out, const char *text);
 bool address_range_has(const struct address_range *range, struct client_address address);
 
@@ -41,9 +42,10 @@ struct trusted_proxies {
 };
 
 bool is_trusted_proxy(const struct trusted_proxies *proxies, struct client_address address);
-/* Walks one line of X-Forwarded-For (`plain`) or Forwarded backwards: from *address, a trusted
- * proxy, to the address that it reports, while that is a trusted proxy too. Returns false if
- * *address is the client or nothing more is known. */
+/* Reads one line of X-Forwarded-For (`plain`) or Forwarded backwards. *address, a trusted proxy, is
+ * replaced by the address that it reports, and so on while that is a trusted proxy too. Returns
+ * whether an earlier line may say more: false once *address is no trusted proxy, or if the line
+ * cannot be read. */
 bool client_address_forwarded(struct client_address *address, const char *line, bool plain,
                               const struct trusted_proxies *proxies);
 

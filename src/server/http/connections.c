@@ -18,8 +18,7 @@ enum {
     CLOSING = 256, /* cut connections whose threads have not ended yet */
     MOST_SLOTS = EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS + CLOSING
 };
-/* After so many seconds a body that pauses may lose its place; the rate of the last seconds counts.
- */
+/* A body may lose its place after the grace if it was slow in the last PAUSE_SECONDS. */
 #define BODY_GRACE 1.0
 #define PAUSE_SECONDS 5.0
 
@@ -80,15 +79,15 @@ static void cut_connection(const struct connections *all, struct http_connection
     shutdown(c->fd, SHUT_RDWR);
 }
 
-/* ---- whose place another may have ---- */
+/* ---- connections that wait for their client ---- */
 
 static bool is_open(const struct http_connection *c)
 {
     return c->phase != PHASE_FREE && !c->cut;
 }
 
-/* Whether bytes of the client have come that its thread, which waits for a processor, has not read.
- */
+/* Whether bytes have arrived that the connection's thread has not read yet, because it waits for a
+ * processor. */
 static bool has_unread_bytes(const struct http_connection *c)
 {
     int n = 0;
@@ -337,9 +336,9 @@ static void cut_late(struct connections *all, struct http_connection *c, double 
     char why[160];
     if (is_slow_body(c, now)) {
         snprintf(why, sizeof(why),
-                 "the body came too slowly: in %g s less than %d KiB a second; at least that is "
-                 "needed after its first %g s",
-                 c->rate.window, EY_BODY_BYTES_PER_SECOND >> 10, c->rate.window);
+                 "the body came too slowly: less than %d KiB a second in the last %g s; send it "
+                 "faster",
+                 EY_BODY_BYTES_PER_SECOND >> 10, c->rate.window);
         cut_connection(all, c, why);
     } else if (now > c->deadline) {
         snprintf(why, sizeof(why), "the rest of the request did not come within %.3g s",

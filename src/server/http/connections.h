@@ -63,8 +63,8 @@ void connections_remove(struct connections *all, struct http_connection *c);
 void connections_enter(struct connections *all, struct http_connection *c,
                        enum connection_phase phase, double seconds);
 /* Admits a client's request, whose headers have come, to a place until its end. A client may hold
- * at most EY_CLIENT_SHARE times as many places as it leaves free. A slow body loses its place to
- * the new request. Returns false if there is no place. Probes need none. */
+ * at most EY_CLIENT_SHARE times as many places as it leaves free. A slow body is cut if the new
+ * request then gets a place. Returns false if there is no place. Probes need none. */
 bool connections_admit(struct connections *all, struct http_connection *c,
                        struct client_number client);
 /* Records that n bytes of the body have arrived so far. */

@@ -28,7 +28,7 @@ enum {
     CONNECTION_STACK = 1 << 20, /* of a connection's thread, which decodes images; untouched pages
                                   take no memory */
     FIRST_BODY = 16 << 10,
-    LONG_BODY = 64 << 10, /* its thread lets others run */
+    LONG_BODY = 64 << 10, /* the thread of a longer body lets others run first */
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* bytes of a body without a length */
     MAX_PEM_BYTES = 1 << 20,
@@ -235,7 +235,7 @@ static bool check_route(struct exchange *x, const char *allow)
     if (!allow[0])
         refuse_missing_route(x);
     else {
-        refuse_request(x, 405, "%.20s is not possible on %.200s, but %s", x->method, x->path,
+        refuse_request(x, 405, "%.20s is not possible on %.200s; use %s", x->method, x->path,
                        allow);
         set_refusal_header(x, "Allow", allow);
     }
@@ -251,8 +251,9 @@ static void check_coding(struct exchange *x, const char *coding)
 {
     x->zstd = (x->route->flags & ROUTE_ZSTD) && strcasecmp(coding, "zstd") == 0;
     if (!x->zstd)
-        refuse_request(x, 415, "a body with Content-Encoding: %.40s is not taken%s", coding,
-                       x->route->flags & ROUTE_ZSTD ? "; zstd is" : "");
+        refuse_request(x, 415, "a body with Content-Encoding: %.40s is not supported; send it %s",
+                       coding,
+                       x->route->flags & ROUTE_ZSTD ? "as zstd or without one" : "without one");
     else if (!zstd_load())
         refuse_request(x, 415, "compressed bodies need libzstd, which is not installed");
 }
@@ -275,7 +276,7 @@ static bool check_body_size(struct exchange *x, const struct request_headers *h)
     const char *length = request_header_value(h->item, h->n, "Content-Length");
     if (length) x->n_expected = strtoull(length, NULL, 10);
     if (x->n_expected > EY_MAX_BODY_BYTES)
-        refuse_request(x, 413, "the body has %zu bytes; at most %d are taken", x->n_expected,
+        refuse_request(x, 413, "the body has %zu bytes; the limit is %d", x->n_expected,
                        EY_MAX_BODY_BYTES);
     return !x->refusal.status;
 }
@@ -315,8 +316,8 @@ static bool check_load(struct exchange *x, const struct request_headers *h)
 {
     if (!identify_client(x, h)) {
         refuse_request(x, 503,
-                       "%s has all of the %d requests that may run at once and are not kept for "
-                       "others (--max-connections); try again soon",
+                       "%s has as many requests running as one client may have, of the %d that may "
+                       "run at once (--max-connections); try again soon",
                        x->client, x->connections->max);
         x->closes_connection = true;
     } else if (takes_body(x) && server_is_draining(x->server))
@@ -479,7 +480,7 @@ static bool is_header_list(const char *text)
                strlen(text);
 }
 
-/* Answers a browser's CORS preflight. */
+/* Answers OPTIONS, which browsers send as a CORS preflight. */
 static void answer_preflight(struct exchange *x)
 {
     const char *wanted = exchange_request_header(x, "Access-Control-Request-Headers");
@@ -572,7 +573,8 @@ static void set_log_path(struct exchange *x)
         x->log_path[i] = x->target[i] > ' ' && x->target[i] < 0x7f ? x->target[i] : '?';
 }
 
-/* Until its headers say what it is, each request may be a probe, which is to be answered soon. */
+/* Until its headers have been read, a request may be a health probe, which must be answered
+ * promptly. */
 static void *begin_exchange(void *user, const char *target, struct MHD_Connection *mhd)
 {
     const struct listening_door *door = user;
@@ -712,9 +714,10 @@ static bool read_proxies(struct http_server *http_server, ey_err *e)
     const struct server_options *o = http_server->server->options;
     for (size_t i = 0; i < o->n_proxies; i++)
         if (!address_range_read(&http_server->proxy[i], o->proxies[i]))
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "--trusted-proxy %s: no address or network, as 192.0.2.1 or 10.0.0.0/8",
-                           o->proxies[i]);
+            return ey_fail(
+                e, EY_BAD_REQUEST,
+                "--trusted-proxy %s: not an address or a network, such as 192.0.2.1 or 10.0.0.0/8",
+                o->proxies[i]);
     http_server->n_proxies = o->n_proxies;
     return true;
 }
@@ -797,11 +800,13 @@ static bool replace_daemon(struct listening_door *door, const struct tls_pem *pe
     struct http_server *http_server = door->http_server;
     stop_idle_retired(http_server);
     if (http_server->n_retired == MAX_RETIRED)
-        return ey_fail(e, EY_BUSY, "%d earlier certificates have open connections", MAX_RETIRED);
+        return ey_fail(e, EY_BUSY,
+                       "connections of %d earlier certificates are still open; try again later",
+                       MAX_RETIRED);
     struct listening_daemon fresh = {.listener = door->current.listener};
     fresh.listener.fd = fcntl(fresh.listener.fd, F_DUPFD_CLOEXEC, 0);
     if (fresh.listener.fd < 0)
-        return ey_fail(e, EY_IO, "no descriptor is left for a new certificate");
+        return ey_fail(e, EY_IO, "no descriptor is left to load the certificate (ulimit -n)");
     fresh.daemon = start_daemon(door, &fresh.listener, pem, e);
     if (!fresh.daemon) return server_socket_close(&fresh.listener), false;
     MHD_quiesce_daemon(door->current.daemon);

@@ -10,7 +10,7 @@
 struct server_socket {
     int fd, port;
     bool v6;
-    char address[INET6_ADDRSTRLEN]; /* it is bound to */
+    char address[INET6_ADDRSTRLEN]; /* that the socket is bound to */
     bool loopback;                  /* reachable from this machine only */
 };
 

@@ -59,12 +59,12 @@ static const char *framing_fault(const char *length, const char *encoding, bool 
     if (length && encoding) return "the request has both a Content-Length and a Transfer-Encoding";
     if (encoding && (!http_1_1 || header_trimmed_length(encoding) != 7 ||
                      strncasecmp(encoding, "chunked", 7) != 0))
-        return "the only Transfer-Encoding is chunked, with HTTP/1.1";
+        return "the only Transfer-Encoding supported is chunked, with HTTP/1.1";
     if (!length) return NULL;
     size_t n = header_trimmed_length(length);
     return n && n <= MAX_DIGITS && strspn(length, "0123456789") == n
                ? NULL
-               : "the Content-Length is no number";
+               : "the Content-Length is not a number";
 }
 
 const char *request_headers_fault(const struct request_header *h, size_t n, bool http_1_1)

@@ -43,7 +43,8 @@ bool is_loopback_origin(const char *origin);
 /* Whether `host`, as in options.host, is a loopback address. */
 bool is_loopback_host(const char *host);
 
-/* Whether a browser sent this for another site's page, as its headers tell with every POST. */
+/* Whether a browser sent the request for a page of another site. Browsers say so in the headers of
+ * every POST. */
 bool is_sent_by_page(const struct request_header *headers, size_t n);
 
 /* Whether a Content-Type is JSON. */

@@ -19,8 +19,8 @@ struct send_rate send_rate_start(double window, double now);
 void send_rate_add(struct send_rate *rate, size_t n, double now);
 /* Bytes sent in the last `seconds`, at most the window, rounded up to a whole part of it. */
 size_t send_rate_bytes(struct send_rate *rate, double seconds, double now);
-/* Whether the client has been sending for longer than `seconds`, at less than `per_second` bytes a
- * second within them. */
+/* Whether the client has been sending for longer than `seconds` and sent less than `per_second`
+ * bytes a second in the last `seconds`. */
 bool send_rate_is_below(struct send_rate *rate, double per_second, double seconds, double now);
 
 #endif

@@ -10,10 +10,10 @@
 enum {
     ZSTD_MAX_BODY_BYTES = 20 << 20, /* decoded, as Ollama limits it */
     ZSTD_MAX_WINDOW_LOG = 23,
-    ZSTD_WORK_BYTES = (1 << ZSTD_MAX_WINDOW_LOG) + (1 << 20), /* that decoding takes */
+    ZSTD_WORK_BYTES = (1 << ZSTD_MAX_WINDOW_LOG) + (1 << 20), /* memory for decoding */
 };
 
-/* Whether libzstd is there. */
+/* Loads libzstd. Returns false if it is not installed. */
 bool zstd_load(void);
 
 enum zstd_result {

@@ -88,7 +88,7 @@ bool server_find_model(const struct server *s, const char *name, size_t *model)
            find_tagged_repository(s, plain, model);
 }
 
-/* ---- names that are not there ---- */
+/* ---- unknown names ---- */
 
 void server_list_names(const struct server *s, const char *quote, char *out, size_t size)
 {

@@ -19,7 +19,7 @@ static void wait_for_change(struct model_manager *k, double seconds)
     pthread_cond_timedwait(&k->changed, &k->lock, &end);
 }
 
-/* ---- what engines tell while they are opened ---- */
+/* ---- callbacks of engines while they are opened ---- */
 
 static void on_load_progress(void *user, ey_phase phase, uint64_t done, uint64_t total)
 {
@@ -45,7 +45,7 @@ static void on_engine_notice(void *user, const char *text)
     log_line("%s", text);
 }
 
-/* ---- one plan over several ---- */
+/* ---- one plan for several models ---- */
 
 /* The lock is held. */
 static void apply_shared_plan(struct model_slot *m, const ey_plan *plan)
