@@ -1064,6 +1064,34 @@ static void the_name_of_a_model_lasts_as_long_as_its_answer(void **state)
     server_stop(&s);
 }
 
+/* A request of a few bytes per reference may name a stored item thousands of times. */
+static void references_to_stored_items_are_charged(void **state)
+{
+    (void)state;
+    enum { REFERENCES = 4000, REFERENCE_BYTES = 96 };
+    struct server_options o = demo_options();
+    o.host_bytes = 16 << 20;
+    o.responses_bytes = 1 << 20;
+    struct running s = server_start(&o);
+    struct reply r = web_ask(s.port, "POST", "/v1/responses", json_type,
+                             "{\"input\": \"Hello\", \"max_output_tokens\": 4}");
+    assert_int_equal(r.status, 200);
+    const char *item = strstr(r.body, "\"msg_");
+    assert_non_null(item);
+    char *body = malloc(REFERENCES * REFERENCE_BYTES), *end = body + sprintf(body, "{\"input\": [");
+    for (int i = 0; i < REFERENCES; i++)
+        end += sprintf(end, "%s{\"type\": \"item_reference\", \"id\": %.38s}", i ? ", " : "", item);
+    strcpy(end, "]}");
+    reply_free(&r);
+    r = web_ask(s.port, "POST", "/v1/responses", json_type, body);
+    assert_int_equal(r.status, 400);
+    assert_non_null(strstr(r.body, "--host-memory"));
+    reply_free(&r);
+    free(body);
+    web_await_metric(s.port, "eyelet_host_budget_used_bytes", 0);
+    server_stop(&s);
+}
+
 /* A model whose files are gone when it is wanted again is the server's trouble, and may pass. */
 static void models_that_cannot_come_back_are_tried_again(void **state)
 {
@@ -1189,6 +1217,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_second_signal_stops_at_once, pace_slow, pace_fast),
         cmocka_unit_test(the_port_is_free_afterwards),
         cmocka_unit_test(the_name_of_a_model_lasts_as_long_as_its_answer),
+        cmocka_unit_test(references_to_stored_items_are_charged),
         cmocka_unit_test(idle_models_are_unloaded_and_come_back),
         cmocka_unit_test(models_that_cannot_come_back_are_tried_again),
         cmocka_unit_test(what_cannot_start_says_why),

@@ -124,25 +124,36 @@ static bool is_reference(json_object *item)
     return json_member(item, "id") && !json_member(item, "role");
 }
 
-/* Finds a stored item. Returns NULL if there is none. */
-static json_object *find_kept_item(struct completion *a, const char *id)
+/* Returns the item of a response's output with this id, or NULL. */
+static json_object *item_of_response(const char *response, size_t n, const char *id)
 {
-    const struct responses_state *s = a->reply.state;
-    struct stored_response kept;
     json_object *found = NULL;
     ey_err e;
-    if (!s->store || !responses_store_find_item(s->store, s->owner, id, seconds_now(), &kept))
-        return NULL;
-    json_object *whole = json_parse(kept.response, strlen(kept.response), "the kept response",
-                                    EY_NO_MEMORY, &e),
+    json_object *whole = json_parse(response, n, "the kept response", EY_NO_MEMORY, &e),
                 *output = json_member(whole, "output");
     for (size_t i = 0; output && i < json_object_array_length(output) && !found; i++) {
         json_object *item = json_object_array_get_idx(output, i);
         if (field_text_is(json_member(item, "id"), id)) found = json_object_get(item);
     }
     json_object_put(whole);
-    responses_store_free(&kept);
     return found;
+}
+
+/* Sets *found to a copy of a stored item, NULL if there is none. Each copy is charged as its whole
+ * response. On an error, answers the exchange and returns false. */
+static bool find_kept_item(struct completion *a, struct exchange *x, const char *id,
+                           json_object **found)
+{
+    const struct responses_state *s = a->reply.state;
+    struct stored_response kept;
+    *found = NULL;
+    if (!s->store || !responses_store_find_item(s->store, s->owner, id, seconds_now(), &kept))
+        return true;
+    size_t n = strlen(kept.response);
+    bool charged = exchange_charge(x, api_json_bytes(kept.response, n));
+    if (charged) *found = item_of_response(kept.response, n, id);
+    responses_store_free(&kept);
+    return charged;
 }
 
 /* Replaces item references by the items. Unknown references stay, and the answer is 404. */
@@ -155,7 +166,8 @@ static bool resolve_item_references(struct completion *a, struct exchange *x)
         if (!is_reference(item)) continue;
         const char *name = json_object_is_type(id, json_type_string) ? json_object_get_string(id)
                                                                      : "";
-        json_object *found = find_kept_item(a, name);
+        json_object *found;
+        if (!find_kept_item(a, x, name, &found)) return false;
         if (found && json_object_array_put_idx(input, i, found) == 0) continue;
         json_object_put(found);
         char param[64], message[256];
