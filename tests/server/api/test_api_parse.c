@@ -1091,6 +1091,33 @@ static void grammars_are_charged(void **state)
     ey_budget_free(&policy.budget);
 }
 
+/* The values of a schema take more than the compiler, also if the schema is in a string. */
+static void schemas_in_strings_are_charged(void **state)
+{
+    (void)state;
+    enum { TOTAL = 512 << 20, FREE = 64 << 20, SCHEMA_BYTES = 250 << 10 };
+    struct api_limits l = limits();
+    struct media_policy policy = {.budget = ey_budget_create(TOTAL)};
+    struct buf body = buf_with_max(1 << 20);
+    struct api_request r;
+    struct api_error error;
+    ey_err e;
+    l.media = &policy;
+    assert_true(ey_grammar_cache_open(&l.grammars, 1 << 20, &e));
+    buf_add_text(&body, "{" USER ", \"guided_json\": \"{\\\"enum\\\": [{}");
+    while (body.size < SCHEMA_BYTES)
+        buf_add_text(&body, ",{}");
+    buf_add_text(&body, "]}\"}");
+    assert_true(ey_budget_acquire(policy.budget, TOTAL - FREE, 0));
+    assert_false(parse_within(&r, API_CHAT, body.data, &l, &error));
+    assert_int_equal(error.status, 503);
+    api_request_free(&r);
+    ey_budget_release(policy.budget, TOTAL - FREE);
+    ey_grammar_cache_close(&l.grammars);
+    ey_budget_free(&policy.budget);
+    buf_free(&body);
+}
+
 /* ---- thoughts and loops ---- */
 
 /* The first that says something decides: switch, effort, server; a budget of 0 is off. */
@@ -1523,6 +1550,7 @@ int main(void)
         cmocka_unit_test(grammars_are_kept_between_requests),
         cmocka_unit_test(grammars_of_calls_are_the_models),
         cmocka_unit_test(grammars_are_charged),
+        cmocka_unit_test(schemas_in_strings_are_charged),
         cmocka_unit_test(limits_and_one_past_them),
         cmocka_unit_test(long_texts),
         cmocka_unit_test(text_full_of_brackets),

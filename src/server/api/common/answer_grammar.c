@@ -290,28 +290,37 @@ static bool compile_in_turn(const struct api_reading *r, const struct answer_for
     return ok;
 }
 
+/* Bytes of a schema's values, which are parsed again. A schema in a string has none in the key. */
+static uint64_t schema_values_bytes(const struct answer_format *f, const struct buf *key)
+{
+    if (f->kind == FORMAT_SCHEMA && json_object_is_type(f->value, json_type_string))
+        return api_json_bytes(json_object_get_string(f->value),
+                              (size_t)json_object_get_string_len(f->value));
+    return key->size ? api_json_bytes(key->data, key->size) : 0;
+}
+
 /* Upper bound of the memory for compiling: the most measured was 40 MiB, for a class of 900
- * characters repeated 800 times, plus the values of a schema's JSON, which is parsed again. At most
- * half of a small budget, which is enough for all but the worst. */
-static uint64_t compiling_bytes(const struct api_reading *r, const struct buf *source)
+ * characters repeated 800 times, plus a schema's values. At most half of a small budget, which is
+ * enough for all but the worst. */
+static uint64_t compiling_bytes(const struct api_reading *r, const struct answer_format *f,
+                                const struct buf *key)
 {
     enum { COMPILER_BYTES = 48 << 20 };
     const struct media_policy *media = r->limits->media;
     uint64_t total = ey_budget_total(media->budget),
              left = total > media->own ? total - media->own : 0,
-             values = source->size ? api_json_bytes(source->data, source->size) : 0,
-             whole = COMPILER_BYTES + values;
+             whole = COMPILER_BYTES + schema_values_bytes(f, key);
     return whole < left / 2 ? whole : left / 2;
 }
 
 /* Charges compilation to the budget; afterwards only the grammar's own memory stays charged. */
 static bool compile_within(const struct api_reading *r, const struct answer_format *f,
                            const struct api_tools *tools, compile_fn *compile,
-                           const struct buf *source, ey_grammar **out)
+                           const struct buf *key, ey_grammar **out)
 {
     struct api_charge *charge = &r->out->grammar;
     if (charge->from &&
-        !api_charge_take(charge, compiling_bytes(r, source), &r->out->request, r->error))
+        !api_charge_take(charge, compiling_bytes(r, f, key), &r->out->request, r->error))
         return false;
     bool ok = compile_in_turn(r, f, tools, compile, out);
     api_charge_keep(charge, ok ? ey_grammar_bytes(*out) : 0);
