@@ -34,16 +34,14 @@ static const char *request_string_end(const char *text, const char *end)
 
 struct json_counts {
     size_t objects, arrays, members, values;
-    const char *single_quote; /* the first single quote outside strings, or NULL */
 };
 
-/* Counts values without validating. json-c accepts names in single quotes, which could hide
- * brackets, so single quotes are noted. */
+/* Counts values without validating. Of invalid JSON, at least those before the error are counted.
+ */
 static struct json_counts count_json(const char *body, size_t n)
 {
     struct json_counts c = {.values = 1};
-    for (const char *at = body, *end = body + n; at < end && !c.single_quote;) {
-        if (*at == '\'') c.single_quote = at;
+    for (const char *at = body, *end = body + n; at < end;) {
         c.objects += *at == '{';
         c.arrays += *at == '[';
         c.members += *at == ':';
@@ -67,10 +65,6 @@ static bool check_json_size(struct api_error *error, const char *body, size_t n)
 {
     struct json_counts c = count_json(body, n);
     size_t containers = c.objects + c.arrays;
-    if (c.single_quote)
-        return api_fail_value(
-            error, "", "the request: not valid JSON at byte %zu: single quote; use double quotes",
-            (size_t)(c.single_quote - body));
     if (containers > EY_MAX_REQUEST_CONTAINERS)
         return api_fail_value(error, "", "the request has %zu objects and arrays; the limit is %d",
                               containers, EY_MAX_REQUEST_CONTAINERS);
