@@ -74,7 +74,7 @@ bool field_text_is(json_object *value, const char *wanted);
 /* Whether the value is null, false, 0 or empty, so that the client only spells out a default. */
 bool field_is_neutral(json_object *value);
 
-/* Adds a sentence to the Warning header: a deviation from the request. */
+/* Adds a sentence to the Warning header: how the answer deviates from the request. */
 void api_note(const struct api_reading *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* An error's text without vLLM's "1 validation error: ". */

@@ -62,7 +62,8 @@ struct api_request {
     size_t n_instruction;
     struct buf
         unknown; /* names of fields that were not understood, ", " between; for a Warning header */
-    struct buf notes;    /* sentences for another Warning header: what was not done as asked */
+    struct buf
+        notes; /* sentences for another Warning header: how the answer deviates from the request */
     struct media *media; /* [n_media] the image files */
     const struct image_ref *
         *image_refs; /* [n_media] where they were named; as long as the prompts */
@@ -112,7 +113,7 @@ json_object *api_request_json(const struct api_request *request);
  * System messages and the last message stay. Returns the number of dropped messages, 0 if none can
  * go. */
 size_t api_request_drop_oldest(struct api_request *request, size_t wanted);
-/* Adds a sentence to the Warning header: a deviation from the request. */
+/* Adds a sentence to the Warning header: how the answer deviates from the request. */
 void api_request_note(struct api_request *request, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Frees messages, prompts and images, which can be large. Call it after ey_prompt_prepare(). */

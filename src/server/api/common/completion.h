@@ -32,7 +32,7 @@ struct media_policy media_policy_for(const struct server *server, struct exchang
  * NULL. */
 struct completion *completion_parse(struct server *server, struct exchange *x,
                                     const struct api_dialect *dialect);
-/* Finds the model without loading it. Fails with a->error if there is none of that name. */
+/* Finds the requested model without loading it. Fails with a->error if there is none. */
 bool completion_find_model(struct completion *a, size_t *model);
 /* Leases the model's engine, loading it if necessary. Fails with a->error. */
 bool completion_lease(struct completion *a, struct exchange *x);

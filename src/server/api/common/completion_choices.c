@@ -309,7 +309,7 @@ void completion_choices_usage(const struct completion_choices *a, struct api_usa
         out->cached_tokens += answer->cached_tokens;
         out->image_tokens += answer->image_tokens;
         out->images = answer->images;
-        out->n_images = answer->n_images; /* told of chats alone, which have one prompt */
+        out->n_images = answer->n_images; /* reported only for chats, which have one prompt */
         if (i == 0) {
             out->vision_s = answer->vision_seconds;
             out->prefill_s = answer->prefill_seconds;

@@ -54,7 +54,7 @@ bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
     return true;
 }
 
-/* As far as base64 has no ':'. */
+/* A URL has a ':' after its scheme, base64 has none. */
 static bool is_bare_base64(const char *text, size_t n)
 {
     return !memchr(text, ':', n < 16 ? n : 16);
@@ -95,7 +95,7 @@ bool image_ref_read_detail(const struct api_reading *r, const struct field_path 
                           "\"low\", \"high\", \"original\" or \"auto\"", value);
 }
 
-/* What could not be fetched is the client's affair, not a fault of this machine. */
+/* An image that cannot be fetched is an error of the request, not of the server. */
 static bool fail_image(const struct api_reading *r, const struct image_ref *ref, const ey_err *e)
 {
     api_fail_status(r->error, e->code == EY_IO ? 422 : ey_code_http_status(e->code), ref->path.text,
@@ -128,7 +128,7 @@ static void note_what_is_left_out(const struct api_reading *r, size_t i, const s
     if (what) api_note(r, "image %zu has several %s, of which the first is used", i + 1, what);
 }
 
-/* What was fetched, the next of the request's images, becomes the part's. */
+/* Makes *part show the next of the request's images, which has just been fetched. */
 static void keep_image(const struct api_reading *r, const struct image_ref *ref, ey_part *part,
                        const struct pixel_budget *budget)
 {
@@ -187,8 +187,8 @@ static bool load_image(const struct api_reading *r, const struct image_refs *ima
 
 /* ---- parts ---- */
 
-/* How many images the message has; they are those of images->ref[first] and the following, whose
- * parts are in order. */
+/* Returns how many images the message has. Its references begin at images->ref[first], in the order
+ * of their parts; *n_refs is their number. */
 static size_t images_of_message(const ey_message *message, const struct image_refs *images,
                                 size_t first, size_t *n_refs)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The images named in a request, collected while it is read and fetched after everything else was
- * found valid. */
+/* The images that a request refers to. They are collected while it is read, and fetched once
+ * everything else has been found valid. */
 #ifndef EY_SERVER_IMAGE_REFS_H
 #define EY_SERVER_IMAGE_REFS_H
 
@@ -45,15 +45,15 @@ bool image_refs_open_for(const struct api_reading *r, struct image_refs *images,
  * fills in its source. Fails with NULL if there are more than the limits allow. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
-/* Whether the text of an image is a data: URL; else it is bare base64, where no other URL may be.
- */
+/* Whether the text of an image is a data: URL. Where no other URL is accepted, the text is bare
+ * base64 otherwise. */
 bool image_text_is_data_url(const char *text, size_t n);
 /* Appends the image of array[i], a data: URL or bare base64. */
 bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
                          const struct field_path *path, json_object *array, size_t i,
                          ey_part *part);
-/* The document or image of holder[member]: a data: URL or another that the media rules allow, or
- * bare base64. */
+/* Reads the document or image of holder[member]: a data: URL, another URL that the media rules
+ * allow, or bare base64. */
 bool image_ref_read_file(const struct api_reading *r, struct image_ref *ref,
                          const struct field_path *path, json_object *holder, const char *member);
 /* Reads "detail", a member of the part at `path`. */

@@ -55,7 +55,7 @@ bool message_list_add_gap(const struct api_reading *r, struct message_list *list
 /* Cuts white space from the end of the last message, which has parts of text only. */
 void message_list_trim_end(struct message_list *list);
 
-/* The last message; NULL: there is none. */
+/* Returns the last message, or NULL if there is none. */
 ey_message *message_list_last(const struct message_list *list);
 /* Stores the conversation in the request. */
 void message_list_finish(const struct api_reading *r, const struct message_list *list);

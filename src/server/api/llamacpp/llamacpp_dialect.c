@@ -12,7 +12,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Between the answer's end and the stream's. */
+/* State of a stream: what its last event repeats. */
 struct llamacpp_state {
     int64_t predicted;
     ey_finish finish;
@@ -22,7 +22,7 @@ struct llamacpp_state {
 
 /* ---- requests ---- */
 
-/* 0 asks for a prompt to be cached and nothing else: one token is the least here. */
+/* 0 means to cache the prompt without an answer; here an answer has at least one token. */
 static bool read_completion_length(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
@@ -53,7 +53,7 @@ static bool read_n_probs(struct api_parser *p, const char *path, json_object *va
     return true;
 }
 
-/* Probabilities behind the samplers are not kept. */
+/* Probabilities after sampling are not kept. */
 static bool read_post_sampling(struct api_parser *p, const char *path, json_object *value)
 {
     bool wanted;
@@ -63,7 +63,7 @@ static bool read_post_sampling(struct api_parser *p, const char *path, json_obje
     return true;
 }
 
-/* [id, bias], where false is never. */
+/* Reads [id, bias]; a bias of false means never. */
 static bool read_bias_pair(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_logit_bias *out)
 {
@@ -127,7 +127,7 @@ static const struct api_field fields[] = {
     {"t_max_predict_ms", 1, accept_field},
     {"response_fields", 1, accept_field},
     {"timings_per_token", 1, accept_field},
-    {"post_sampling_probs", 1, read_post_sampling}, /* behind n_probs */
+    {"post_sampling_probs", 1, read_post_sampling}, /* after n_probs */
     {"image_data", 1, accept_field},                /* read with the prompt */
     {"prompt", 1, read_llamacpp_prompt},
 };
@@ -179,7 +179,7 @@ static void add_probability(struct json_writer *w, const ey_logprob *candidate)
     api_add_token_logprob(w, candidate);
 }
 
-/* Of each token the likeliest others. */
+/* Writes each token with its likeliest alternatives. */
 static void add_probabilities(struct json_writer *w, const struct api_logprobs *logprobs)
 {
     if (!logprobs || !logprobs->tokens || !logprobs->n) return;
@@ -214,7 +214,7 @@ static void open_completion(struct json_writer *w, const struct api_choice *answ
     add_probabilities(w, &answer->logprobs);
 }
 
-/* What the answer was made with, as far as clients look. */
+/* Writes those settings of the answer that clients read. */
 static void add_completion_settings(struct json_writer *w, const ey_request *request)
 {
     json_write_key(w, "generation_settings");
@@ -256,7 +256,7 @@ static bool has_new_line(const char *text, size_t n)
     return n && memchr(text, '\n', n);
 }
 
-/* An object, or an array of them for a list of prompts. */
+/* Writes an object, or an array of objects for several prompts. */
 static void write_completion_whole(struct buf *out, struct api_reply *reply,
                                    const struct api_choice *choices, size_t n,
                                    const struct api_usage *usage)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llama.cpp's own /completion, and the error format of its routes. */
+/* llama.cpp's /completion, and the error format of its routes. */
 #ifndef EY_SERVER_LLAMACPP_DIALECT_H
 #define EY_SERVER_LLAMACPP_DIALECT_H
 

@@ -35,7 +35,7 @@ static size_t find_image_id(const struct prompt_images *images, long id)
     return i;
 }
 
-/* Brackets with the id of no image are text. */
+/* Brackets whose id no image has are text. */
 static struct image_marker find_id_marker(const struct prompt_images *images, const char *text,
                                           const char *end)
 {
@@ -67,7 +67,7 @@ static struct image_marker find_image_marker(const struct prompt_images *images,
 
 /* ---- parts ---- */
 
-/* Several prompts may have the same image, whose text must last until the last of them. */
+/* Several prompts may use the same image, whose text must last until the last of them is read. */
 static void share_image_text(struct image_refs *refs, const char *text)
 {
     for (size_t i = 0; i < refs->n; i++)
@@ -78,7 +78,8 @@ static bool fail_image_twice(const struct api_reading *r, const struct prompt_im
                              size_t i)
 {
     struct field_path path = field_item(&images->path, i);
-    return api_fail(r->error, path.text, "%s stands twice in one prompt; send it twice, as two ids",
+    return api_fail(r->error, path.text,
+                    "%s is used twice in one prompt; send the image twice, with two ids",
                     path.text);
 }
 
@@ -119,7 +120,7 @@ static bool fail_image_count(const struct api_reading *r, const struct prompt_im
                     images->by_id ? ID_MARKER "ID]" : API_MEDIA_MARKER);
 }
 
-/* Each marker becomes its image, and each image must have one. */
+/* Replaces each marker by its image; each image must have exactly one. */
 static bool read_text_with_images(struct api_parser *p, struct prompt_images *images,
                                   const char *text, size_t n, struct api_prompt *out)
 {
@@ -175,7 +176,7 @@ static bool read_prompt_object(struct api_parser *p, const struct field_path *pa
     return read_prompt_text(p, &text, given, &images, out);
 }
 
-/* Images that no text can refer to. */
+/* Fails for images that no text can refer to. */
 static bool fail_image_data(const struct api_reading *r, const struct prompt_images *images)
 {
     return api_fail(r->error, images->path.text,

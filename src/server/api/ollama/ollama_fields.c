@@ -276,7 +276,7 @@ static const struct api_field fields[] = {
     {"truncate", CHAT, read_truncate},
     {"truncate", GENERATE, accept_field},
     {"shift", BOTH, accept_field},
-    {"system", BOTH, accept_field}, /* chat's: LLM Vision sends all three beside the messages */
+    {"system", BOTH, accept_field}, /* for chat: LLM Vision sends all three beside the messages */
     {"prompt", BOTH, accept_field},
     {"images", BOTH, accept_field},
     {"raw", GENERATE, accept_field},
@@ -297,7 +297,7 @@ static bool refuse_task(const struct api_reading *r)
     return false;
 }
 
-/* Whether the last message is the beginning of the answer, as Ollama's renderers take it. */
+/* Whether the answer continues the last message, as in Ollama. */
 static bool is_answer_begun(const struct api_parser *p)
 {
     const ey_request *request = &p->reading.out->request;

@@ -56,7 +56,7 @@ static struct completion *open_named_model(struct server *server, struct exchang
     return NULL;
 }
 
-/* ---- presence ---- */
+/* ---- the server ---- */
 
 void route_ollama_root(struct server *server, struct exchange *x)
 {

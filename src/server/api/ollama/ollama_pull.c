@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/pull and /api/delete: of what is served nothing needs to be done; of other models only with
- * --allow-pull. */
+/* /api/pull and /api/delete. A served model is there already; other models are downloaded and
+ * deleted only with --allow-pull. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void reply_success(struct exchange *x, struct buf *out)
     exchange_reply(x, 200, "application/json; charset=utf-8", out);
 }
 
-/* ---- what is served ---- */
+/* ---- served models ---- */
 
 static void reply_served(struct server *server, struct exchange *x, size_t model, bool whole)
 {
@@ -85,7 +85,7 @@ struct pull_stream {
     bool over;
 };
 
-/* Ollama's words, by which clients know that there is no such model, and then why. */
+/* Begins with Ollama's words, by which clients recognize a missing model; the reason follows. */
 static void write_pull_error(char *out, size_t size, const ey_err *e)
 {
     snprintf(out, size, "%s%s", e->code == EY_NOT_FOUND ? NO_MANIFEST ": " : "", e->text);
@@ -98,7 +98,7 @@ static void add_pull_error(struct buf *out, const ey_err *e)
     add_pull_text(out, "error", text);
 }
 
-/* At most one line of progress in PULL_LINE_MS, and one at the end. */
+/* Writes at most one line of progress in PULL_LINE_MS, and one at the end. */
 static void add_pull_lines(struct pull_stream *s, const struct pull_status *status)
 {
     const double now = seconds_now();
@@ -145,7 +145,7 @@ static void pull_stream_close(void *state)
     free(s);
 }
 
-/* A name that cannot be pulled is an error behind the first line, as in Ollama. */
+/* A name that cannot be pulled is reported after the first line, as in Ollama. */
 static void stream_pull(struct exchange *x, struct model_pull *pull, const ey_err *e)
 {
     struct pull_stream *s = calloc(1, sizeof(*s));

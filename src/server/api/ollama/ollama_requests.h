@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by all routes of Ollama's API with a body. */
+/* Shared by those routes of Ollama's API that have a body. */
 #ifndef EY_SERVER_OLLAMA_REQUESTS_H
 #define EY_SERVER_OLLAMA_REQUESTS_H
 

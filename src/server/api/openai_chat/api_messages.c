@@ -51,8 +51,8 @@ static bool read_image_part(const struct api_reading *r, struct image_refs *imag
            read_image_url(r, path, value, ref);
 }
 
-/* A file part's object {file_data, filename}: a PDF, a TIFF or an image, as a data: URL or bare
- * base64. The part's `detail` is that of each page. */
+/* Reads a file part's object {file_data, filename}: a PDF, a TIFF or an image, as a data: URL or
+ * bare base64. The part's `detail` applies to each page. */
 static bool read_file_part(const struct api_reading *r, struct image_refs *images,
                            const struct field_path *path, json_object *part, ey_part *out)
 {
@@ -72,7 +72,7 @@ static bool read_file_part(const struct api_reading *r, struct image_refs *image
            image_ref_read_file(r, ref, &name, file, "file_data");
 }
 
-/* What a part is; vLLM's clients may leave the type out, or send those of Responses. */
+/* Returns the type of a part. vLLM's clients may omit it, or send the types of Responses. */
 static const char *part_type(json_object *part)
 {
     json_object *type = json_member(part, "type");

@@ -74,7 +74,7 @@ static bool read_logit_bias(struct api_parser *p, const char *path, json_object 
 
 /* ---- the end of an answer ---- */
 
-/* LM Studio's clients send -1 where there is no limit. */
+/* LM Studio's clients send -1 for no limit. */
 static bool read_chat_length(struct api_parser *p, const char *path, json_object *value)
 {
     return (json_object_is_type(value, json_type_int) && json_object_get_int64(value) == -1) ||
@@ -322,7 +322,7 @@ static bool read_tokens(struct api_parser *p, const char *path, json_object *val
                      &r->out->prompts->n_ids);
 }
 
-/* ---- an answer that was begun ---- */
+/* ---- continuing an answer ---- */
 
 static bool is_given_as(const struct api_parser *p, const char *name, bool wanted)
 {
@@ -331,7 +331,7 @@ static bool is_given_as(const struct api_parser *p, const char *name, bool wante
            (json_object_get_boolean(value) != 0) == wanted;
 }
 
-/* A prompt that ends with a turn's end asks for nothing. */
+/* Without it, the prompt would end with a finished turn and ask for nothing. */
 static bool read_generation_prompt(struct api_parser *p, const char *path, json_object *value)
 {
     return is_given_as(p, "continue_final_message", true) || only_true(p, path, value);

@@ -110,7 +110,7 @@ static bool read_text_options(struct api_parser *p, const char *path, json_objec
 
 /* ---- tools ---- */
 
-/* A flat tool, or one with an inner `function` as in chat. */
+/* Reads a flat tool, or one with an inner `function` as in chat. */
 static bool read_function_tool(const struct api_reading *r, const struct field_path *path,
                                json_object *value, struct api_tool *out, const char **json)
 {

@@ -66,8 +66,8 @@ static bool read_input_image(struct api_parser *p, struct message_list *list,
     return field_text(r, url_path.text, url, EY_MAX_JSON_BYTES, &ref->url, &ref->n_url);
 }
 
-/* A document, each page of which becomes an image of the part's `detail`, or an image: in file_data
- * or at file_url. */
+/* Reads an image or a document, from file_data or file_url. Each page of a document becomes an
+ * image with the part's `detail`. */
 static bool read_input_file(struct api_parser *p, struct message_list *list,
                             const struct field_path *path, json_object *part)
 {

@@ -270,7 +270,7 @@ static const struct api_field fields[] = {
     {"content", BOTH, accept_field},
 };
 
-static bool read_what_is_embedded(struct api_parser *p)
+static bool read_embedded_input(struct api_parser *p)
 {
     json_object *content = json_member(p->json, "content"), *input = json_member(p->json, "input"),
                 *messages = json_member(p->json, "messages");
@@ -293,7 +293,7 @@ static bool read_embeddings(struct api_parser *p)
         return false;
     }
     return api_read_fields(p, fields, COUNT(fields)) &&
-           api_note_unknown_fields(p, fields, COUNT(fields)) && read_what_is_embedded(p);
+           api_note_unknown_fields(p, fields, COUNT(fields)) && read_embedded_input(p);
 }
 
 /* ---- answers ---- */
