@@ -175,6 +175,8 @@ static void reply_pull(struct exchange *x, struct model_pull *pull, ey_err *e)
     model_pull_close(&pull);
     if (status.stage == PULL_DONE) {
         reply_success(x, &out);
+    } else if (status.stage != PULL_FAILED) {
+        exchange_fail(x, 503, NULL, NULL, "the server is shutting down");
     } else {
         char text[PULL_ERROR_BYTES];
         write_pull_error(text, sizeof(text), &status.error);
