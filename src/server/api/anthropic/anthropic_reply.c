@@ -264,19 +264,12 @@ static void write_thinking_piece(struct buf *out, const struct api_reply *reply,
         write_block_delta(out, state, "thinking_delta", "thinking", text, n);
 }
 
-static bool is_white_text(const char *text, size_t n)
-{
-    size_t i = 0;
-    while (i < n && strchr(" \t\r\n", text[i]) && text[i])
-        i++;
-    return i == n;
-}
-
 /* White space after a call does not begin a text block. */
 static void write_text_piece(struct buf *out, struct anthropic_state *state, const char *text,
                              size_t n)
 {
-    if (!n || (state->open != ANTHROPIC_TEXT && state->called && is_white_text(text, n))) return;
+    if (!n || (state->open != ANTHROPIC_TEXT && state->called && api_text_is_white(text, n)))
+        return;
     if (state->open != ANTHROPIC_TEXT) {
         close_block(out, state);
         struct json_writer w = open_block_event(out, state, "content_block_start", "content_block");

@@ -79,6 +79,14 @@ uint64_t api_choice_bytes(const struct api_choice *choice)
     return bytes;
 }
 
+bool api_text_is_white(const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n && text[i] && strchr(" \t\r\n", text[i]))
+        i++;
+    return i == n;
+}
+
 void api_write_logprob(struct json_writer *w, float logprob)
 {
     json_write_digits(w, logprob <= -9999 ? -9999.0 : (double)logprob, 9);

@@ -104,6 +104,9 @@ struct api_event {
 void api_random_id(char out[48], const char *prefix);
 struct api_reply api_reply_start(const struct api_dialect *dialect, const char *model);
 
+/* Whether a text has only white space, which models write between tool calls. */
+bool api_text_is_white(const char *text, size_t n);
+
 /* Writes a log-probability with nine digits, which restore the same float. JSON has no infinity:
  * -inf becomes -9999, as in vLLM, and NaN becomes null. */
 void api_write_logprob(struct json_writer *w, float logprob);

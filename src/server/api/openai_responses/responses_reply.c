@@ -296,20 +296,12 @@ static void write_thought_piece(struct buf *out, const struct api_reply *reply, 
     close_response_event(&w);
 }
 
-static bool is_line_end(const char *text, size_t n)
-{
-    size_t i = 0;
-    while (i < n && text[i] && strchr(" \t\r\n", text[i]))
-        i++;
-    return i == n;
-}
-
-/* Line breaks between calls are not sent as text. */
+/* White space between calls is not sent as text. */
 static void write_answer_piece(struct buf *out, const struct api_reply *reply, const char *text,
                                size_t n, const struct api_logprobs *logprobs)
 {
     struct responses_state *s = reply->state;
-    bool between = s->open != RESPONSES_MESSAGE && s->called && is_line_end(text, n);
+    bool between = s->open != RESPONSES_MESSAGE && s->called && api_text_is_white(text, n);
     struct buf now = buf_with_max(EY_MAX_RESPONSE_BYTES);
     if (between || (!n && !(logprobs && logprobs->n))) return;
     if (s->open != RESPONSES_MESSAGE) {
