@@ -28,12 +28,13 @@ static const char usage[] =
     "  --streams N[,N...]     at once (default: 1,8,32)\n"
     "  --tokens N             of an answer (default: 64)\n"
     "  --answers N            of each client in a round, one after the other (default: 1)\n"
-    "  --rounds N             of each measurement (default: 5)\n"
+    "  --rounds N             of each measurement (default: 5; 0: neither streams nor waits)\n"
     "  --image WxH            of streams with an image (default: 448x448; 0x0: text alone)\n"
     "  --big-image WxH        that may make others wait (default: 1024x768)\n"
     "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not "
     "measure)\n"
     "  --cost N               requests of one token (default: 400; 0: do not measure)\n"
+    "  --dialects N           rounds that compare the dialects (default: 0; 20 is a good number)\n"
     "  --patience SECONDS     to wait for anything (default: 600)\n";
 
 static bool fail_value(const char *text)
@@ -86,13 +87,14 @@ static bool read_option(struct serve_settings *s, int option)
     case 's': return read_counts(optarg, s);
     case 't': return read_int(optarg, 2, MOST, &s->tokens);
     case 'a': return read_int(optarg, 1, MOST, &s->answers);
-    case 'r': return read_int(optarg, 1, MOST, &s->rounds);
+    case 'r': return read_int(optarg, 0, MOST, &s->rounds);
     case 'i': return read_size(optarg, &s->width, &s->height);
     case 'b':
         return read_size(optarg, &s->big_width, &s->big_height) &&
                (s->big_width || fail_value(optarg));
     case 'S': return read_int(optarg, 0, MOST, &s->stall_tokens);
     case 'c': return read_int(optarg, 0, MOST, &s->cost_requests);
+    case 'd': return read_int(optarg, 0, MOST, &s->dialect_rounds);
     case 'P':
         if (!read_int(optarg, 1, MOST, &seconds)) return false;
         s->patience = seconds;
@@ -117,6 +119,7 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
                                           {"big-image", required_argument, NULL, 'b'},
                                           {"stall-tokens", required_argument, NULL, 'S'},
                                           {"cost", required_argument, NULL, 'c'},
+                                          {"dialects", required_argument, NULL, 'd'},
                                           {"patience", required_argument, NULL, 'P'},
                                           {NULL, 0, NULL, 0}};
     *s = (struct serve_settings){.server = "build/eyelet",
@@ -144,10 +147,20 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
 static bool start_server(const struct serve_settings *s, struct child *child, ey_err *e)
 {
     char seqs[16];
-    const char *argv[MAX_ARGUMENTS] = {s->server, "serve",       "--model", s->model,
-                                       "--port",  "0",           "--quiet", "--max-num-seqs",
-                                       seqs,      "--kv-tokens", "16384"};
-    int most = 2, n = 11;
+    const char *argv[MAX_ARGUMENTS] = {s->server,
+                                       "serve",
+                                       "--model",
+                                       s->model,
+                                       "--port",
+                                       "0",
+                                       "--quiet",
+                                       "--max-num-seqs",
+                                       seqs,
+                                       "--kv-tokens",
+                                       "16384",
+                                       "--served-model-name",
+                                       s->name ? s->name : "bench"};
+    int most = 2, n = 13;
     for (int i = 0; i < s->n_counts; i++)
         most = s->streams[i] > most ? s->streams[i] : most;
     snprintf(seqs, sizeof(seqs), "%d", most);
@@ -172,8 +185,12 @@ static bool run(struct serve *b, struct child *child, ey_err *e)
 {
     const struct serve_settings *s = b->settings;
     if (!s->url && !start_server(s, child, e)) return false;
-    return wire_find(&b->to, s->url ? s->url : child->url, e) && measure_streams(b, e) &&
-           (!s->stall_tokens || measure_stall(b, e)) && (!s->cost_requests || measure_cost(b, e));
+    b->server = child->pid;
+    return wire_find(&b->to, s->url ? s->url : child->url, e) &&
+           (!s->rounds || measure_streams(b, e)) &&
+           (!s->rounds || !s->stall_tokens || measure_stall(b, e)) &&
+           (!s->cost_requests || measure_cost(b, e)) &&
+           (!s->dialect_rounds || measure_dialects(b, e));
 }
 
 int main(int argc, char **argv)

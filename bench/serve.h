@@ -24,12 +24,14 @@ struct serve_settings {
     int big_width, big_height; /* of the one that may make others wait */
     int stall_tokens;          /* of the answer that may have to wait */
     int cost_requests;
-    double patience; /* seconds to wait for anything */
+    int dialect_rounds; /* 0: dialects are not compared */
+    double patience;    /* seconds to wait for anything */
 };
 
 struct serve {
     const struct serve_settings *settings;
     struct wire_target to;
+    pid_t server;   /* 0: not ours */
     uint64_t asked; /* requests so far: each says something else, so that no cache answers */
 };
 
@@ -65,5 +67,7 @@ bool measure_streams(struct serve *b, ey_err *e);
 bool measure_stall(struct serve *b, ey_err *e);
 /* What the server adds to the engine's own time for one token. */
 bool measure_cost(struct serve *b, ey_err *e);
+/* What each dialect adds to Chat. */
+bool measure_dialects(struct serve *b, ey_err *e);
 
 #endif
