@@ -3,10 +3,10 @@
  * [--seed N] [--second DIR]
  *
  * Starts `SERVER serve` with the demo model, asks for the truth one by one, then runs many clients
- * at once. A third of them hang up in the middle, a tenth never read; half of all requests are
- * malformed. Afterwards all must be as it was. With --second there is another model, of which only
- * one is loaded at a time, and both are asked. Exit status: 0 all marks were reached, 1 some were
- * not. --short has no marks on time and memory. */
+ * at once, who speak all dialects. A third of them hang up in the middle, a tenth never read; half
+ * of all requests are malformed. Afterwards all must be as it was. With --second there is another
+ * model, of which only one is loaded at a time, and both are asked. Exit status: 0 all marks were
+ * reached, 1 some were not. --short has no marks on time and memory. */
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -106,8 +106,9 @@ static bool start(struct load *l, ey_err *e)
 {
     static const char *const names[] = {"demo", "second"};
     const char *second = l->settings->second;
-    const char *one[] = {l->settings->server, "serve", "models/demo", "--port", "0",
-                         "--max-num-seqs",    "16",    "--kv-tokens", "4096",   NULL};
+    const char *one[] = {
+        l->settings->server, "serve", "models/demo",         "--port", "0", "--max-num-seqs", "16",
+        "--kv-tokens",       "4096",  "--served-model-name", names[0], NULL};
     const char *two[] = {l->settings->server,
                          "serve",
                          "models/demo",

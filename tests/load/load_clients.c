@@ -92,13 +92,19 @@ static const char *name_of(const struct load_clients *clients, const struct clie
                             : clients->options->valid->item[c->task.which].name;
 }
 
+static const char *dialect_of(const struct load_clients *clients, const struct client *c)
+{
+    bool known = c->task.good && !c->never_reads;
+    return known ? dialect_name(clients->options->valid->item[c->task.which].dialect) : "";
+}
+
 static void remark_reply(struct load_clients *clients, const struct client *c, const char *what)
 {
     const struct http_reply *r = &c->wire.reply;
     static const char *const ends[] = {"open", "closed", "reset"};
-    remark(clients, "\"%s\": %s; status %d, connection %s, after %.1f s: %.*s", name_of(clients, c),
-           what, r->status, ends[c->wire.end], seconds_now() - c->since, SHOWN_BYTES,
-           r->body.size ? r->body.data : "");
+    remark(clients, "%s \"%s\": %s; status %d, connection %s, after %.1f s: %.*s",
+           dialect_of(clients, c), name_of(clients, c), what, r->status, ends[c->wire.end],
+           seconds_now() - c->since, SHOWN_BYTES, r->body.size ? r->body.data : "");
 }
 
 /* ---- taking a request ---- */
@@ -195,13 +201,13 @@ static void end_good(struct load_clients *clients, struct client *c)
         clients->tally->failed++;
         return;
     }
-    if (!c->task.stream) chat_read_whole(&c->answer, &c->wire.reply.body);
+    if (!c->task.stream) dialect_read_whole(g->dialect, &c->answer, &c->wire.reply.body);
     bool equal = valid_request_is_equal(g, &c->answer, c->task.stream);
     clients->tally->equal += equal;
     clients->tally->unequal += !equal;
     if (!equal)
-        remark(clients, "\"%s\"%s: another answer than alone:\n  %.*s\n  %.*s", g->name,
-               c->task.stream ? ", streamed" : "", SHOWN_BYTES,
+        remark(clients, "%s \"%s\"%s: another answer than alone:\n  %.*s\n  %.*s",
+               dialect_name(g->dialect), g->name, c->task.stream ? ", streamed" : "", SHOWN_BYTES,
                c->answer.choice[0].text.size ? c->answer.choice[0].text.data : "(nothing)",
                SHOWN_BYTES,
                g->truth.choice[0].text.size ? g->truth.choice[0].text.data : "(nothing)");
@@ -212,7 +218,7 @@ static unsigned outcome(const struct client *c)
 {
     const struct http_reply *r = &c->wire.reply;
     if (r->state != REPLY_DONE) return c->wire.end == WIRE_OPEN ? 0 : MAY_BE_CUT;
-    if (r->status == 200 || r->status == 503) return MAY_BE_ANSWERED;
+    if (r->status == 200 || status_is_busy(r->status)) return MAY_BE_ANSWERED;
     if (r->status == 501) return MAY_BE_UNKNOWN;
     return (r->status >= 400 && r->status < 500) || r->status == 505 ? MAY_BE_REFUSED : 0;
 }
@@ -260,7 +266,8 @@ static void end_request(struct load_clients *clients, struct client *c)
     if (was_closed_before(c)) {
         clients->tally->reopened++;
         send_request(clients, c);
-    } else if (c->task.good && c->wire.reply.state == REPLY_DONE && c->wire.reply.status == 503)
+    } else if (c->task.good && c->wire.reply.state == REPLY_DONE &&
+               status_is_busy(c->wire.reply.status))
         ask_again(clients, c);
     else if (!goes_on(c)) {
         if (c->task.good)
@@ -274,7 +281,7 @@ static void end_request(struct load_clients *clients, struct client *c)
 static void leave(struct load_clients *clients, struct client *c)
 {
     if (c->task.good) {
-        bool right = c->wire.reply.status == 0 || c->wire.reply.status == 503 ||
+        bool right = c->wire.reply.status == 0 || status_is_busy(c->wire.reply.status) ||
                      (c->wire.reply.status == 200 &&
                       valid_request_is_beginning(&clients->options->valid->item[c->task.which],
                                                  &c->answer));
@@ -383,11 +390,12 @@ static void tick(struct load_clients *clients, struct client *c, double now, boo
         tick_asking(clients, c, now);
 }
 
-static void step(struct client *c, short revents)
+static void step(struct load_clients *clients, struct client *c, short revents)
 {
     wire_step(&c->wire, revents);
     if (c->task.good && c->task.stream && c->state == ASKING && c->wire.reply.status == 200)
-        chat_read_stream(&c->answer, &c->wire.reply.body);
+        dialect_read_stream(clients->options->valid->item[c->task.which].dialect, &c->answer,
+                            &c->wire.reply.body);
 }
 
 /* ---- /health ---- */
@@ -458,7 +466,7 @@ static void turn(struct load_clients *clients)
     wire_step(&clients->probe.wire, clients->poll[n].revents);
     end_probe(clients, seconds_now());
     for (size_t i = 0; i < n; i++)
-        if (clients->poll[i].revents) step(&clients->client[i], clients->poll[i].revents);
+        if (clients->poll[i].revents) step(clients, &clients->client[i], clients->poll[i].revents);
 }
 
 static struct client make_client(size_t i)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "client/chat_client.h"
+#include "client/dialects.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -624,6 +624,94 @@ static void garbage_behind(const struct making *k)
     garbage(k);
 }
 
+/* ---- other dialects ---- */
+
+static const struct wrong {
+    const char *path, *body;
+} ollama_wrongs[] = {{"/api/chat", "{\"model\": \"demo\", \"messages\": \"hello\"}"},
+                     {"/api/chat", "{\"model\": \"no-such-model\", \"messages\": []}"},
+                     {"/api/chat", "{\"model\": \"demo\", \"messages\": [{\"role\": \"user\", "
+                                   "\"content\": \"a\", \"images\": [\"!\"]}]}"},
+                     {"/api/generate", "{\"model\": \"demo\", \"prompt\": [1]}"},
+                     {"/api/generate", "{\"model\": \"demo\", \"prompt\": \"a\", \"options\": "
+                                       "{\"num_predict\": \"many\"}}"},
+                     {"/api/show", "{\"model\": \"no-such-model\"}"},
+                     {"/api/chat", "{\"model\": \"demo\", \"messages\": [{"}},
+  embedding_wrongs[] = {{"/api/embed", "{\"model\": \"demo\", \"input\": \"hello\"}"},
+                        {"/v1/embeddings", "{\"model\": \"demo\", \"input\": \"hello\"}"},
+                        {"/v1/rerank", "{\"model\": \"demo\", \"query\": \"a\", \"documents\": "
+                                       "[\"b\"]}"}},
+  responses_wrongs[] = {{"/v1/responses", "{\"model\": \"demo\"}"},
+                        {"/v1/responses", "{\"model\": \"demo\", \"input\": 7}"},
+                        {"/v1/responses", "{\"model\": \"demo\", \"input\": \"a\", "
+                                          "\"previous_response_id\": \"resp_of_nobody\"}"},
+                        {"/v1/responses",
+                         "{\"model\": \"demo\", \"input\": [{\"role\": \"user\", "
+                         "\"content\": [{\"type\": \"input_image\", \"image_url\": "
+                         "\"data:image/png;base64,AAAA\"}]}]}"},
+                        {"/v1/responses", "{\"model\": \"demo\", \"input\": \"a\", "}},
+  messages_wrongs[] =
+      {{"/v1/messages",
+        "{\"model\": \"demo\", \"max_tokens\": 0, \"messages\": [{\"role\": \"user\", "
+        "\"content\": \"a\"}]}"},
+       {"/v1/messages", "{\"model\": \"demo\", \"max_tokens\": 2, \"messages\": "
+                        "[{\"role\": \"user\", \"content\": [{\"type\": \"image\", "
+                        "\"source\": {\"type\": \"base64\", \"media_type\": "
+                        "\"image/png\", \"data\": \"AAAA\"}}]}]}"},
+       {"/v1/messages", "{\"model\": \"no-such-model\", \"max_tokens\": 2, \"messages\": "
+                        "[{\"role\": \"user\", \"content\": \"a\"}]}"},
+       {"/v1/messages/count_tokens", "{\"model\": \"demo\"}"}},
+  llamacpp_wrongs[] = {{"/completion", "{\"prompt\": {}}"},
+                       {"/completion", "{\"prompt\": \"a\", \"n_predict\": \"many\"}"},
+                       {"/completion", "{\"prompt\": {\"prompt_string\": \"<__media__>\", "
+                                       "\"multimodal_data\": []}}"},
+                       {"/completion", "{}"}};
+
+static void post_one_of(const struct making *k, const struct wrong *wrongs, size_t n)
+{
+    const struct wrong *one = &wrongs[rng_below(k->dice, n)];
+    chat_post(&k->m->bytes, k->to, one->path, one->body, strlen(one->body));
+}
+
+static void wrong_ollama(const struct making *k)
+{
+    post_one_of(k, ollama_wrongs, COUNT(ollama_wrongs));
+}
+
+static void wrong_embedding(const struct making *k)
+{
+    post_one_of(k, embedding_wrongs, COUNT(embedding_wrongs));
+}
+
+static void wrong_response(const struct making *k)
+{
+    post_one_of(k, responses_wrongs, COUNT(responses_wrongs));
+}
+
+static void wrong_message(const struct making *k)
+{
+    post_one_of(k, messages_wrongs, COUNT(messages_wrongs));
+}
+
+static void wrong_llamacpp(const struct making *k)
+{
+    post_one_of(k, llamacpp_wrongs, COUNT(llamacpp_wrongs));
+}
+
+/* The first half of a right request in any dialect, without the rest. */
+static void leave_in_dialect(const struct making *k)
+{
+    enum dialect d = (enum dialect)rng_below(k->dice, N_DIALECTS);
+    struct question q = {.text = "Describe the image.", .max_tokens = 64};
+    struct buf body = buf_with_max(MAX_BODY);
+    dialect_begin_body(&body, d, &q);
+    dialect_end_body(&body, d, "demo", rng_below(k->dice, 2));
+    chat_post(&k->m->bytes, k->to, dialect_path(d), body.data, body.size);
+    k->m->bytes.size -= 1 + rng_below(k->dice, body.size - 1);
+    k->m->leave_after = rng_below(k->dice, 2) ? 0 : rng_between(k->dice, 0.02, 0.6);
+    buf_free(&body);
+}
+
 /* ---- leaving ---- */
 
 static void leave_after(const struct making *k, size_t bytes)
@@ -703,6 +791,12 @@ static const struct kind {
     {"no HTTP", no_http, MAY_BE_REFUSED | MAY_BE_CUT, THEN_HALF_CLOSE},
     {"garbage", garbage, MAY_BE_REFUSED | MAY_BE_CUT, THEN_HALF_CLOSE},
     {"garbage behind a request", garbage_behind, MAY_BE_REFUSED | MAY_BE_CUT, THEN_READ_TWO},
+    {"wrong in Ollama's API", wrong_ollama, MAY_BE_REFUSED, THEN_READ},
+    {"vectors of a model that chats", wrong_embedding, MAY_BE_REFUSED, THEN_READ},
+    {"wrong in Responses", wrong_response, MAY_BE_REFUSED, THEN_READ},
+    {"wrong in Messages", wrong_message, MAY_BE_REFUSED, THEN_READ},
+    {"wrong in llama.cpp's API", wrong_llamacpp, MAY_BE_REFUSED, THEN_READ},
+    {"left in a dialect's body", leave_in_dialect, MAY_BE_CUT, THEN_LEAVE},
     {"left in the headers", leave_in_headers, MAY_BE_CUT, THEN_LEAVE},
     {"left in the body", leave_in_body, MAY_BE_CUT, THEN_LEAVE},
     {"left before the answer", leave_before_answer, MAY_BE_CUT | MAY_BE_ANSWERED, THEN_LEAVE},

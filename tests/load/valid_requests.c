@@ -9,12 +9,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text/json_writer.h"
+#include "client/samples.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 enum { MAX_IMAGE = 1 << 20, MAX_BODY = 4 << 20, ALONE_SECONDS = 120, MAX_LONG = 64 << 10 };
-
-static const char chat_path[] = "/v1/chat/completions", text_path[] = "/v1/completions";
 
 static const char *const images[] = {"shapes-1.png", "shapes-2.jpg", "shapes-3.png",
                                      "shapes-4.png", "shapes-5.png", "shapes-6.jpg",
@@ -74,6 +73,18 @@ static const struct shape questions[] = {
      "\"temperature\": 1, \"seed\": 21, \"max_tokens\": 48"},
 };
 
+/* What is asked in every dialect. */
+static const struct common {
+    const char *name, *text, *image;
+    int repeat, max_tokens;
+} commons[] = {
+    {"greeting", "Say hello.", NULL, 1, 24},
+    {"one token", "Say hello.", NULL, 1, 1},
+    {"some blocks", "The blue ring is above the red star. ", NULL, 12, 48},
+    {"image", "Describe the image.", "both-1.png", 1, 64},
+    {"photo", "What is in the image?", "shapes-6.jpg", 1, 48},
+};
+
 /* ---- bodies ---- */
 
 static const char *media_type(const char *name)
@@ -94,26 +105,33 @@ static bool add_image(struct buf *out, const char *name, ey_err *e)
     return true;
 }
 
+/* NUL-terminated. */
+static struct buf repeat_text(const char *text, int times)
+{
+    struct buf all = buf_with_max(MAX_LONG);
+    for (int i = 0; i < times; i++)
+        buf_add_text(&all, text);
+    return all;
+}
+
 static void add_text(struct buf *out, const struct shape *s)
 {
-    struct buf text = buf_with_max(MAX_LONG);
-    for (int i = 0; i < s->repeat; i++)
-        buf_add_text(&text, s->text);
+    struct buf text = repeat_text(s->text, s->repeat);
     json_dump_string(out, text.data, text.size);
     buf_free(&text);
 }
 
-static struct valid_request *add(struct valid_requests *g, const char *name, const char *path)
+static struct valid_request *add(struct valid_requests *g, const char *name, enum dialect d)
 {
     struct valid_request *one = &g->item[g->n++];
     *one = (struct valid_request){
-        .name = name, .path = path, .body = buf_with_max(MAX_BODY), .truth = chat_answer_make()};
+        .name = name, .dialect = d, .body = buf_with_max(MAX_BODY), .truth = chat_answer_make()};
     return one;
 }
 
 static void make_text(struct valid_requests *g, const struct shape *s)
 {
-    struct valid_request *one = add(g, s->name, chat_path);
+    struct valid_request *one = add(g, s->name, DIALECT_CHAT);
     buf_add_text(&one->body, "{\"messages\": [{\"role\": \"user\", \"content\": ");
     add_text(&one->body, s);
     buf_printf(&one->body, "}], %s", s->more);
@@ -122,7 +140,7 @@ static void make_text(struct valid_requests *g, const struct shape *s)
 static bool make_question(struct valid_requests *g, const struct shape *s, const char *first,
                           const char *second, ey_err *e)
 {
-    struct valid_request *one = add(g, s->name, chat_path);
+    struct valid_request *one = add(g, s->name, DIALECT_CHAT);
     buf_add_text(&one->body, "{\"messages\": [{\"role\": \"system\", \"content\": \"Answer in one "
                              "sentence.\"}, {\"role\": \"user\", \"content\": [");
     if (!add_image(&one->body, first, e) || (second && !add_image(&one->body, second, e)))
@@ -135,17 +153,42 @@ static bool make_question(struct valid_requests *g, const struct shape *s, const
 
 static void make_completions(struct valid_requests *g)
 {
-    buf_add_text(&add(g, "completion", text_path)->body,
+    buf_add_text(&add(g, "completion", DIALECT_COMPLETIONS)->body,
                  "{\"prompt\": \"A red circle and\", \"temperature\": 0, \"max_tokens\": 24");
-    buf_add_text(&add(g, "completion of ids", text_path)->body,
+    buf_add_text(&add(g, "completion of ids", DIALECT_COMPLETIONS)->body,
                  "{\"prompt\": [70, 71, 72, 73, 74], \"temperature\": 0, \"max_tokens\": 24");
     buf_add_text(
-        &add(g, "completion, two", text_path)->body,
+        &add(g, "completion, two", DIALECT_COMPLETIONS)->body,
         "{\"prompt\": \"The word\", \"temperature\": 1, \"seed\": 4, \"n\": 2, \"max_tokens\": 24");
+}
+
+static bool make_common(struct valid_requests *g, enum dialect d, const struct common *c, ey_err *e)
+{
+    static const char marker[] = "<__media__>"; /* llama.cpp's place of an image */
+    char path[128], *image = NULL;
+    size_t n_image = 0;
+    struct buf text = repeat_text(c->text, c->repeat);
+    if (c->image && d == DIALECT_LLAMACPP) buf_add_text(&text, marker);
+    snprintf(path, sizeof(path), "examples/%s", c->image ? c->image : "");
+    bool ok = !c->image || file_read(&image, &n_image, path, MAX_IMAGE, e);
+    struct question q = {.text = text.data,
+                         .image_type = c->image ? media_type(c->image) : NULL,
+                         .image = image,
+                         .n_image = n_image,
+                         .max_tokens = c->max_tokens};
+    if (ok) dialect_begin_body(&add(g, c->name, d)->body, d, &q);
+    free(image);
+    buf_free(&text);
+    return ok;
 }
 
 static bool make_all(struct valid_requests *out, ey_err *e)
 {
+    for (enum dialect d = DIALECT_CHAT; d < N_DIALECTS; d++)
+        for (size_t i = 0; i < COUNT(commons); i++)
+            if ((!commons[i].image || d != DIALECT_COMPLETIONS) &&
+                !make_common(out, d, &commons[i], e))
+                return false;
     for (size_t i = 0; i < COUNT(texts); i++)
         make_text(out, &texts[i]);
     for (size_t i = 0; i < COUNT(questions); i++)
@@ -158,11 +201,23 @@ static bool make_all(struct valid_requests *out, ey_err *e)
     return true;
 }
 
+static void shuffle(struct valid_requests *g)
+{
+    struct rng dice = {1};
+    for (size_t i = g->n; i > 1; i--) {
+        size_t k = rng_below(&dice, i);
+        struct valid_request swap = g->item[i - 1];
+        g->item[i - 1] = g->item[k];
+        g->item[k] = swap;
+    }
+}
+
 bool valid_requests_make(struct valid_requests *out, const char *first, const char *second,
                          ey_err *e)
 {
     const char *const models[] = {first, second};
-    size_t most = 2 * (COUNT(texts) + COUNT(questions) * COUNT(images) + COUNT(images) + 3);
+    size_t most = 2 * (N_DIALECTS * COUNT(commons) + COUNT(texts) +
+                       COUNT(questions) * COUNT(images) + COUNT(images) + 3);
     *out = (struct valid_requests){.item = calloc(most, sizeof(*out->item)),
                                    .mixed = second != NULL};
     if (!out->item) return ey_fail_memory(e, "requests", most * sizeof(*out->item));
@@ -174,6 +229,7 @@ bool valid_requests_make(struct valid_requests *out, const char *first, const ch
     }
     for (size_t i = 0; i < out->n; i++)
         if (out->item[i].body.failed) return ey_fail_memory(e, out->item[i].name, MAX_BODY);
+    shuffle(out);
     return true;
 }
 
@@ -193,12 +249,10 @@ void valid_request_write(const struct valid_request *g, const struct wire_target
                          struct buf *out)
 {
     struct buf body = buf_with_max(MAX_BODY);
+    bool may_leave_out = g->dialect == DIALECT_CHAT || g->dialect == DIALECT_COMPLETIONS;
     buf_add(&body, g->body.data, g->body.size);
-    if (g->model) buf_printf(&body, ", \"model\": \"%s\"", g->model);
-    if (stream)
-        buf_add_text(&body, ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
-    buf_add_text(&body, "}");
-    chat_post(out, to, g->path, body.data, body.size);
+    dialect_end_body(&body, g->dialect, g->model || may_leave_out ? g->model : "demo", stream);
+    chat_post(out, to, dialect_path(g->dialect), body.data, body.size);
     buf_free(&body);
 }
 
@@ -211,7 +265,7 @@ void valid_request_write_endless(const struct wire_target *to, uint64_t seed, st
         "\"seed\": %llu, \"ignore_eos\": true, "
         "\"logprobs\": true, \"top_logprobs\": 20, \"max_tokens\": 2000, \"stream\": true}",
         (unsigned long long)seed % 1000, (unsigned long long)seed % 1000000);
-    chat_post(out, to, chat_path, body, (size_t)n);
+    chat_post(out, to, dialect_path(DIALECT_CHAT), body, (size_t)n);
 }
 
 static bool ask_alone(struct valid_request *g, const struct wire_target *to, struct wire *w,
@@ -223,11 +277,11 @@ static bool ask_alone(struct valid_request *g, const struct wire_target *to, str
     buf_free(&request);
     if (!replied) return ey_fail(e, EY_IO, "\"%s\", asked alone: no reply", g->name);
     if (w->reply.status != 200)
-        return ey_fail(e, EY_IO, "\"%s\", asked alone: status %d: %.300s", g->name, w->reply.status,
-                       w->reply.body.data);
-    chat_read_whole(&g->truth, &w->reply.body);
-    return g->truth.done || ey_fail(e, EY_IO, "\"%s\", asked alone: this is no answer: %.300s",
-                                    g->name, w->reply.body.data);
+        return ey_fail(e, EY_IO, "%s, \"%s\", asked alone: status %d: %.300s",
+                       dialect_name(g->dialect), g->name, w->reply.status, w->reply.body.data);
+    dialect_read_whole(g->dialect, &g->truth, &w->reply.body);
+    return g->truth.done || ey_fail(e, EY_IO, "%s, \"%s\", asked alone: this is no answer: %.300s",
+                                    dialect_name(g->dialect), g->name, w->reply.body.data);
 }
 
 bool valid_requests_ask_alone(struct valid_requests *g, const struct wire_target *to, ey_err *e)
@@ -255,7 +309,7 @@ bool valid_request_is_equal(const struct valid_request *g, const struct chat_ans
     if (!a->done || a->failed || a->completion_tokens != truth->completion_tokens ||
         a->prompt_tokens != truth->prompt_tokens)
         return false;
-    if (!stream) return bufs_are_equal(&a->choices, &truth->choices);
+    if (!stream && !bufs_are_equal(&a->choices, &truth->choices)) return false;
     for (int i = 0; i < CHAT_MAX_CHOICES; i++)
         if (!bufs_are_equal(&a->choice[i].text, &truth->choice[i].text) ||
             strcmp(a->choice[i].finish, truth->choice[i].finish) != 0)

@@ -4,12 +4,13 @@
 #ifndef EY_LOAD_GOOD_H
 #define EY_LOAD_GOOD_H
 
-#include "client/chat_client.h"
+#include "client/dialects.h"
 
 struct valid_request {
-    const char *name, *path;
-    const char *model;        /* that is asked; NULL: the server's first */
-    struct buf body;          /* without its closing brace */
+    const char *name;
+    enum dialect dialect;
+    const char *model;        /* that is asked; NULL: the server's first, which is "demo" */
+    struct buf body;          /* without its last members */
     struct chat_answer truth; /* asked alone */
 };
 
@@ -20,7 +21,7 @@ struct valid_requests {
 };
 
 /* Reads the images of examples/ and makes all requests, to each of two models where `second` is
- * not NULL. */
+ * not NULL. Their order is left to chance, the same every time, so that dialects meet. */
 bool valid_requests_make(struct valid_requests *out, const char *first, const char *second,
                          ey_err *e);
 void valid_requests_free(struct valid_requests *g);
@@ -39,5 +40,11 @@ bool valid_requests_ask_alone(struct valid_requests *g, const struct wire_target
 bool valid_request_is_equal(const struct valid_request *g, const struct chat_answer *a,
                             bool stream);
 bool valid_request_is_beginning(const struct valid_request *g, const struct chat_answer *a);
+
+/* Whether this status says that too many wait: Anthropic's clients know 529. */
+static inline bool status_is_busy(int status)
+{
+    return status == 503 || status == 529;
+}
 
 #endif

@@ -146,6 +146,8 @@ static void what_is_refused(void **state)
         {"{\"prompt\": {\"multimodal_data\": []}}", "prompt.prompt_string"},
         {"{\"prompt\": {\"prompt_string\": \"x\", \"multimodal_data\": [\"" PNG "\"]}}",
          "prompt.multimodal_data"},
+        {"{\"prompt\": {\"prompt_string\": \"" MARK "\", \"multimodal_data\": []}}",
+         "prompt.multimodal_data"},
         {"{\"prompt\": {\"prompt_string\": \"" MARK MARK "\", \"multimodal_data\": [\"" PNG "\"]}}",
          "prompt.multimodal_data"},
         {"{\"prompt\": [\"a\", {\"prompt_string\": \"" MARK "\", \"multimodal_data\": [1]}]}",

@@ -473,7 +473,7 @@ static void limits_of_the_store(void **state)
     struct stored_response r;
     ey_err e;
     (void)state;
-    assert_true(responses_store_open(&store, 1 << 20, &e));
+    assert_true(responses_store_open(&store, 4 << 20, &e));
     for (int i = 0; i < RESPONSES_STORE_COUNT + 1; i++)
         assert_true(put(store, nobody, i, 64, 10));
     assert_false(has(store, nobody, 0, 11)); /* 513 are too many */
@@ -482,8 +482,8 @@ static void limits_of_the_store(void **state)
     assert_true(put(store, nobody, 9000, 64, 12));
     assert_true(has(store, nobody, 1, 12)); /* it was used after 2 */
     assert_false(has(store, nobody, 2, 12));
-    assert_false(put(store, nobody, 9001, 1 << 20, 12));  /* alone too large */
-    assert_true(put(store, nobody, 9002, 900 << 10, 12)); /* for which others go */
+    assert_false(put(store, nobody, 9001, 4 << 20, 12));   /* alone too large */
+    assert_true(put(store, nobody, 9002, 3900 << 10, 12)); /* for which others go */
     assert_false(has(store, nobody, 3, 12));
     assert_true(responses_store_find_item(store, nobody, "msg_9002", 12, &r));
     assert_string_equal(r.id, "resp_9002");

@@ -155,6 +155,9 @@ static bool read_prompt_text(struct api_parser *p, const struct field_path *path
     size_t n;
     if (!field_text(r, path->text, value, EY_MAX_TEXT_BYTES, &text, &n)) return false;
     if (!n) return api_fail_value(r->error, path->text, "%s must not be empty", path->text);
+    bool lacks_images = images->list && !images->by_id && !images->n &&
+                        find_image_marker(images, text, text + n).at;
+    if (lacks_images) return fail_image_count(r, images);
     if (images->n) return read_text_with_images(p, images, text, n, out);
     out->text = text;
     out->n_text = n;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of entries under one lock, sorted by last use, oldest first. */
+/* A list of entries under one lock, sorted by last use, oldest first. Their texts have pages of
+ * their own: in the heap, small texts that stay for an hour would keep it from giving memory back.
+ */
 #include "server/api/openai_responses/responses_store.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct store_entry {
-    struct stored_response response;
+    struct stored_response response; /* its texts lie behind each other, input first */
     unsigned char owner[RESPONSES_OWNER_BYTES];
-    size_t n_bytes;
+    size_t n_bytes; /* whole pages */
     double used;
 };
 
@@ -44,12 +48,17 @@ void responses_store_free(struct stored_response *response)
     *response = (struct stored_response){0};
 }
 
+static void free_entry(struct store_entry *entry)
+{
+    munmap(entry->response.input, entry->n_bytes);
+}
+
 void responses_store_close(struct responses_store **store)
 {
     struct responses_store *s = *store;
     if (!s) return;
     for (size_t i = 0; i < s->n; i++)
-        responses_store_free(&s->entry[i].response);
+        free_entry(&s->entry[i]);
     pthread_mutex_destroy(&s->lock);
     free(s->entry);
     free(s);
@@ -59,6 +68,24 @@ void responses_store_close(struct responses_store **store)
 bool responses_store_keeps(const struct responses_store *store, size_t n_bytes)
 {
     return store && store->max_bytes && n_bytes <= store->max_bytes;
+}
+
+static size_t whole_pages(size_t n_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (n_bytes + page - 1) / page * page;
+}
+
+static bool fill_entry(struct store_entry *entry, const struct stored_response *response)
+{
+    size_t n_input = strlen(response->input) + 1, n_response = strlen(response->response) + 1;
+    char *texts = mmap(NULL, entry->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
+    if (texts == MAP_FAILED) return false;
+    entry->response = *response;
+    entry->response.input = memcpy(texts, response->input, n_input);
+    entry->response.response = memcpy(texts + n_input, response->response, n_response);
+    return true;
 }
 
 static bool copy_stored(struct stored_response *out, const struct stored_response *in)
@@ -76,7 +103,7 @@ static bool copy_stored(struct stored_response *out, const struct stored_respons
 static void remove_entry(struct responses_store *s, size_t i)
 {
     s->n_bytes -= s->entry[i].n_bytes;
-    responses_store_free(&s->entry[i].response);
+    free_entry(&s->entry[i]);
     memmove(&s->entry[i], &s->entry[i + 1], (s->n - i - 1) * sizeof(*s->entry));
     s->n--;
 }
@@ -135,9 +162,8 @@ bool responses_store_put(struct responses_store *store, const unsigned char *own
                          const struct stored_response *response, double now)
 {
     struct store_entry entry = {.used = now};
-    entry.n_bytes = sizeof(entry) + strlen(response->input) + strlen(response->response);
-    if (!responses_store_keeps(store, entry.n_bytes) || !copy_stored(&entry.response, response))
-        return false;
+    entry.n_bytes = whole_pages(strlen(response->input) + strlen(response->response) + 2);
+    if (!responses_store_keeps(store, entry.n_bytes) || !fill_entry(&entry, response)) return false;
     memcpy(entry.owner, owner, RESPONSES_OWNER_BYTES);
     pthread_mutex_lock(&store->lock);
     drop_expired(store, now);
