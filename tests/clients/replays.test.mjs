@@ -71,6 +71,8 @@ const wanted = {
   props: (text) => assert.ok(JSON.parse(text).modalities.vision && JSON.parse(text).default_generation_settings.n_ctx === 4096),
   baseline: (text) => assert.ok(JSON.parse(text).usage.prompt_tokens > 0),
   unload: (text) => assert.deepEqual([JSON.parse(text).done, JSON.parse(text).done_reason], [true, 'unload']),
+  events: (text) => assert.match(text, /^event: message_start\n[^]*event: message_delta\n[^]*event: message_stop\n/),
+  output: (text) => assert.match(JSON.parse(text).output[0].content[0].text, /FRAGILE/),
   messages: (text) => assert.ok(JSON.parse(text).stop_reason && Array.isArray(JSON.parse(text).content)),
   response: (text) => assert.match(text, /^event: response\.created\n[^]*event: response\.completed\n[^]*"usage":\{"input_tokens":/),
   describe: (text) => assert.match(said(text), /FRAGILE/),
