@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 
 enum { MAX_PROCESSORS = 1 << 14, MAX_CGROUP_DEPTH = 64 };
@@ -292,17 +292,13 @@ static struct turn_waiter *choose_waiter(void)
 /* Waits, with the lock held, for the turn. Returns false if the client has hung up. */
 static bool wait_for_turn(struct turn_waiter *w)
 {
-    enum { CHECK_GONE_NS = 100000000, SECOND_NS = 1000000000 };
+    const double check_gone = 0.1; /* seconds */
     struct turn_waiter **last = &turns.first;
     while (*last)
         last = &(*last)->next;
     *last = w;
     while (!w->is_chosen) {
-        struct timespec t;
-        clock_gettime(CLOCK_REALTIME, &t);
-        t.tv_nsec += CHECK_GONE_NS;
-        t.tv_sec += t.tv_nsec / SECOND_NS;
-        t.tv_nsec %= SECOND_NS;
+        const struct timespec t = deadline_after(check_gone);
         pthread_cond_timedwait(&w->chosen, &turns.lock, &t);
         if (w->is_chosen || !turns_of.gone || !turns_of.gone(turns_of.user)) continue;
         remove_waiter(w);
@@ -313,8 +309,9 @@ static bool wait_for_turn(struct turn_waiter *w)
 
 bool compute_turn_take(ey_err *e)
 {
-    struct turn_waiter w = {.client = turns_of.client, .chosen = PTHREAD_COND_INITIALIZER};
+    struct turn_waiter w = {.client = turns_of.client};
     bool ok = true;
+    cond_init_monotonic(&w.chosen);
     pthread_mutex_lock(&turns.lock);
     if (!turns.at_once) turns.at_once = processors_usable();
     if (turns.running < turns.at_once)
