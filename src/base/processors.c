@@ -260,6 +260,11 @@ void compute_turns_for(const void *client, bool (*gone)(void *user), void *user)
     turns_of.user = user;
 }
 
+const void *compute_turns_client(void)
+{
+    return turns_of.client;
+}
+
 static void remove_waiter(const struct turn_waiter *w)
 {
     struct turn_waiter **at = &turns.first;

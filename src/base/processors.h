@@ -33,5 +33,7 @@ void compute_turn_give(void);
 /* Sets the client that this thread takes turns for, and a callback that tells whether it has hung
  * up (NULL: it never does). */
 void compute_turns_for(const void *client, bool (*gone)(void *user), void *user);
+/* Returns the client that this thread works for, or NULL. */
+const void *compute_turns_client(void);
 
 #endif

@@ -22,7 +22,7 @@ static bool was_cancelled(void *unused)
     return cancel_requested();
 }
 
-static const struct document_wait wait_for_pages = {was_cancelled, NULL};
+static const struct document_wait wait_for_pages = {was_cancelled, NULL, 0};
 
 /* ---- which pages ---- */
 

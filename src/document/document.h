@@ -17,10 +17,11 @@ struct paged_document {
     uint64_t *directories;       /* [n_pages] offsets, for a TIFF */
 };
 
-/* Lets the caller end a rendering; `gone` is called several times a second. */
+/* Lets the caller end a rendering, and limits the memory of the programs that read a PDF. */
 struct document_wait {
-    bool (*gone)(void *user); /* returns true to end it; may be NULL */
+    bool (*gone)(void *user); /* called several times a second; true ends it; may be NULL */
     void *user;
+    uint64_t program_memory; /* bytes, besides a page's pixels; 0: 512 MiB */
 };
 
 /* Returns whether the first bytes are those of a PDF. */

@@ -14,7 +14,7 @@
 enum {
     POINTS_PER_INCH = 72,
     INFO_BYTES = 4 << 20,
-    PROGRAM_MEMORY = 512 << 20, /* for libraries, fonts, and the page's images */
+    PROGRAM_MEMORY = 512 << 20, /* unless the caller says less */
     MEMORY_PER_PIXEL = 16,
     OUTPUT_PER_PIXEL = 4,
     PROGRAM_PATH = 256,
@@ -24,6 +24,12 @@ static const double INFO_SECONDS = 20, PAGE_SECONDS = 60;
 static const double MOST_PIXELS = 1 << 24;
 
 /* ---- the programs ---- */
+
+/* Returns what a program may take for libraries, fonts and the page's images. */
+static uint64_t memory_for_program(const struct document_wait *wait)
+{
+    return wait->program_memory ? wait->program_memory : PROGRAM_MEMORY;
+}
 
 /* Finds a program in those folders of PATH that the sandbox can read. */
 static bool find_program(char out[PROGRAM_PATH], const char *program)
@@ -54,7 +60,9 @@ static bool run_poppler(struct sandbox_output *out, const struct paged_document 
 {
     if (sandbox_run_program(out, argv, d->bytes, d->n, limits, e)) return true;
     if (e->code != EY_BAD_IMAGE) return ey_fail_within(e, "%s", d->name);
-    return ey_fail_within(e, "%s: this PDF is damaged, or needs a password", d->name);
+    return ey_fail_within(
+        e, "%s: this PDF is damaged, or needs a password or more than %llu MiB of memory", d->name,
+        (unsigned long long)(limits->memory >> 20));
 }
 
 /* ---- pages ---- */
@@ -112,7 +120,7 @@ bool pdf_open(struct paged_document *d, const struct document_wait *wait, ey_err
     struct sandbox_output output = {0};
     if (!find_program(program, "pdfinfo")) return fail_missing(d, "pdfinfo", e);
     const char *const argv[] = {program, "-f", "1", "-l", "10000", "-", NULL};
-    const struct sandbox_limits limits = {.memory = PROGRAM_MEMORY,
+    const struct sandbox_limits limits = {.memory = memory_for_program(wait),
                                           .output = INFO_BYTES,
                                           .seconds = INFO_SECONDS,
                                           .gone = wait->gone,
@@ -171,7 +179,8 @@ bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
     snprintf(dots, sizeof(dots), "%.3f", used);
     const char *const argv[] = {program, "-png", "-cropbox", "-r", dots, "-f",
                                 number,  "-l",   number,     "-",  NULL};
-    const struct sandbox_limits limits = {.memory = PROGRAM_MEMORY + pixels * MEMORY_PER_PIXEL,
+    uint64_t memory = memory_for_program(wait) + pixels * MEMORY_PER_PIXEL;
+    const struct sandbox_limits limits = {.memory = memory,
                                           .output = most_output(pixels),
                                           .seconds = PAGE_SECONDS,
                                           .gone = wait->gone,

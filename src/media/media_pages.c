@@ -10,7 +10,7 @@
 struct drawing {
     const struct media_policy *policy;
     struct paged_document document;
-    struct document_wait wait;
+    struct document_wait wait; /* program_memory is 0 for a TIFF, or without a budget */
     double until;
     bool late;
     uint64_t own; /* bytes of the budget that the request holds, with the pages drawn so far */
@@ -32,16 +32,36 @@ static bool fail_if_late(const struct drawing *drawing, ey_err *e)
                    MEDIA_PAGES_SECONDS);
 }
 
+/* Returns what a program that reads the file may take, which the budget is charged while it runs: a
+ * quarter of the budget, within bounds. */
+static uint64_t program_memory(const struct media *file, const struct media_policy *policy)
+{
+    const uint64_t least = (uint64_t)96 << 20, most = (uint64_t)256 << 20;
+    if (!policy->budget || !document_is_pdf(file->bytes, file->n_bytes)) return 0;
+    uint64_t quarter = ey_budget_total(policy->budget) / 4;
+    return quarter < least ? least : quarter > most ? most : quarter;
+}
+
+static bool open_document(struct drawing *drawing, const struct media *file, ey_err *e)
+{
+    struct media program = {0};
+    struct media_policy policy = *drawing->policy;
+    policy.own = drawing->own;
+    bool ok = media_hold(&program, (size_t)drawing->wait.program_memory, &policy, e) &&
+              document_open(&drawing->document, file->bytes, file->n_bytes, "the document",
+                            &drawing->wait, e);
+    media_free(&program);
+    return ok || fail_if_late(drawing, e);
+}
+
 static bool open_drawing(struct drawing *drawing, const struct media *file,
                          const struct media_policy *policy, ey_err *e)
 {
     *drawing = (struct drawing){.policy = policy,
-                                .wait = {drawing_ends, drawing},
+                                .wait = {drawing_ends, drawing, program_memory(file, policy)},
                                 .until = seconds_now() + MEDIA_PAGES_SECONDS,
                                 .own = policy->own + file->held};
-    return document_open(&drawing->document, file->bytes, file->n_bytes, "the document",
-                         &drawing->wait, e) ||
-           fail_if_late(drawing, e);
+    return open_document(drawing, file, e);
 }
 
 static bool draw_page(struct media *out, int page, struct drawing *drawing, ey_err *e)
@@ -49,7 +69,8 @@ static bool draw_page(struct media *out, int page, struct drawing *drawing, ey_e
     char *bytes;
     size_t n;
     struct media_policy policy = *drawing->policy;
-    uint64_t most = document_page_memory(&drawing->document, page, MEDIA_PAGE_DPI);
+    uint64_t most = document_page_memory(&drawing->document, page, MEDIA_PAGE_DPI) +
+                    drawing->wait.program_memory;
     policy.own = drawing->own;
     *out = (struct media){0};
     if (!media_hold(out, (size_t)most, &policy, e)) return false;

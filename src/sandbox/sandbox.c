@@ -145,7 +145,13 @@ static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err
     struct reply_message end;
     double deadline = replied ? seconds_now() + END_SECONDS : job->deadline;
     if (!wait_readable(job, job->child->socket, deadline, e)) return false;
-    if (!receive_reply(&end, job->child->socket) || end.status != REPLY_ENDED)
+    bool received = receive_reply(&end, job->child->socket);
+    if (received && end.status == REPLY_NO_WORKER) {
+        job->child_idle = true;
+        return ey_fail(e, EY_BUSY, "the system cannot start a decoder now (%s); try again later",
+                       end.text);
+    }
+    if (!received || end.status != REPLY_ENDED)
         return ey_fail(e, job->child->killed ? EY_CANCELLED : EY_BUSY,
                        "the decoder process died; try again");
     job->child_idle = true;

@@ -3,7 +3,8 @@
  * whose memory and time are limited.
  *
  * The first job creates a thread that starts a few children (the program eyelet-decode) and never
- * exits. A child forks a worker for each job, so that no job sees another's memory.
+ * exits. A child forks a worker for each job, so that no job sees another's memory. Jobs of
+ * different clients (compute_turns_for) share the children: one client leaves a place to others.
  * Thread-safe. */
 #ifndef EY_SANDBOX_H
 #define EY_SANDBOX_H
@@ -39,7 +40,7 @@ struct sandbox_image {
 /* Decodes n bytes of input to an image. Error messages do not name the input:
  *   EY_BAD_IMAGE  the decoder rejected the input, crashed, or exceeded a limit
  *   EY_NO_MEMORY  there is not enough memory or no descriptor left for the job
- *   EY_BUSY       no child became free in time
+ *   EY_BUSY       no child became free in time, or the system cannot start a process
  *   EY_CANCELLED  gone() returned true, or sandbox_kill_all was called
  *   EY_IO         eyelet-decode is missing or cannot confine itself on this system */
 bool sandbox_decode(struct sandbox_image *out, enum sandbox_decoder decoder, const void *input,

@@ -13,6 +13,7 @@ struct sandbox_child {
     int socket;
     atomic_bool killed; /* by sandbox_kill_all, while a job waits for the child */
     bool runs_program;  /* while it is borrowed */
+    const void *client; /* whom it then works for, or NULL */
     struct sandbox_child *next;
 };
 
@@ -26,9 +27,11 @@ void sandbox_child_end(struct sandbox_child *child);
 
 /* ---- sandbox_pool.c ---- */
 
-/* Borrows an idle child, waiting until `deadline` (seconds_now()). Returns NULL with a message if
- * there is none by then. Programs, which may run for a minute, get half of the children, so that
- * images do not wait for documents. */
+/* Borrows an idle child for this thread's client, waiting until `deadline` (seconds_now()). Returns
+ * NULL with a message if there is none by then. Programs, which may run for a minute, get about
+ * half of the children, so that images do not wait for documents. One client's jobs get all
+ * children but one, and its programs all their places but one; the next child goes to the waiting
+ * client with the fewest jobs. */
 struct sandbox_child *pool_borrow_child(bool for_program, const struct sandbox_limits *limits,
                                         double deadline, ey_err *e);
 /* Gives a borrowed child back. It is killed unless `idle`: ready for the next job. */

@@ -41,7 +41,7 @@ void job_message_write(uint8_t to[JOB_MESSAGE_BYTES], const struct job_message *
 bool job_message_read(struct job_message *out, const char *argument[MAX_PROGRAM_ARGUMENTS + 1],
                       const uint8_t *from, size_t n);
 
-/* Replies of a child (READY, ENDED) or of its worker (all others). */
+/* Replies of a child (READY, ENDED, NO_WORKER) or of its worker (all others). */
 enum reply_status {
     REPLY_READY = 1,       /* the child waits for jobs */
     REPLY_ENDED,           /* the worker has exited; `value` is its wait() status */
@@ -52,6 +52,7 @@ enum reply_status {
     REPLY_NO_MEMORY,       /* the decoder needs more memory than the job allows */
     REPLY_OUTPUT_TOO_LONG, /* the output exceeds the job's limit */
     REPLY_NOT_CONFINED,    /* the sandbox cannot be set up; the text says why */
+    REPLY_NO_WORKER,       /* a worker cannot be started; the text says why */
     REPLY_STATUS_END
 };
 

@@ -9,18 +9,25 @@
 #include "base/processors.h"
 #include "sandbox/sandbox_child.h"
 
-enum { FEWEST_CHILDREN = 2, MOST_CHILDREN = 4, CHECK_MS = 50 };
+enum { FEWEST_CHILDREN = 3, MOST_CHILDREN = 5, CHECK_MS = 50 };
+
+/* A job that waits for a child. */
+struct pool_waiter {
+    struct pool_waiter *next;
+    const void *client; /* NULL: none, as in a command */
+    bool for_program;
+};
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* waits use CLOCK_MONOTONIC */
     bool started;           /* the starter thread runs */
     struct sandbox_child *idle, *busy;
-    int n_children, most; /* n_children includes those that are still starting */
-    int n_programs;       /* busy children that run one */
-    int n_waiting;        /* jobs that wait for a child */
-    unsigned failures;    /* how many children could not be started */
-    ey_err error;         /* of the last failure */
+    int n_children, most;        /* n_children includes those that are still starting */
+    int n_programs;              /* busy children that run one */
+    struct pool_waiter *waiting; /* jobs that wait for a child, in the order in which they came */
+    unsigned failures;           /* how many children could not be started */
+    ey_err error;                /* of the last failure */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Waits for a change of the pool, at most CHECK_MS. The caller holds the lock. */
@@ -64,7 +71,7 @@ static void *keep_children(void *unused)
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         /* after a failure, only a waiting job is a reason to retry */
-        bool retry = failures == pool.failures || pool.n_waiting > 0;
+        bool retry = failures == pool.failures || pool.waiting;
         if (wants_child() && retry) {
             failures = pool.failures;
             start_one_child();
@@ -80,7 +87,7 @@ static void *keep_children(void *unused)
 
 static int children_for_machine(void)
 {
-    int n = processors_usable();
+    int n = processors_usable() + 1; /* one is for other clients than the first */
     return n < FEWEST_CHILDREN ? FEWEST_CHILDREN : n > MOST_CHILDREN ? MOST_CHILDREN : n;
 }
 
@@ -101,25 +108,90 @@ static bool start_pool_thread(ey_err *e)
     return true;
 }
 
-static struct sandbox_child *take_idle_child(bool for_program)
+/* ---- shares; the callers hold the lock ---- */
+
+static int count_jobs(const void *client, bool only_programs)
+{
+    int n = 0;
+    for (const struct sandbox_child *child = pool.busy; child; child = child->next)
+        n += child->client == client && (child->runs_program || !only_programs);
+    return n;
+}
+
+static int count_waiting_jobs(const void *client)
+{
+    int n = 0;
+    for (const struct pool_waiter *w = pool.waiting; w; w = w->next)
+        n += w->client == client;
+    return n;
+}
+
+/* Whether the job may have an idle child if nobody else waits. */
+static bool may_have_child(const struct pool_waiter *w)
+{
+    const int places = (pool.most + 1) / 2;
+    if (w->for_program && pool.n_programs >= places) return false;
+    if (!w->client) return true;
+    return count_jobs(w->client, false) < pool.most - 1 &&
+           (!w->for_program || count_jobs(w->client, true) < places - 1);
+}
+
+/* Returns the job that has the next child: that of the client with the fewest jobs, then with the
+ * fewest waiting ones, then the oldest; NULL if none may have one. */
+static const struct pool_waiter *next_job(void)
+{
+    const struct pool_waiter *best = NULL;
+    int fewest = 0, least_waiting = 0;
+    for (const struct pool_waiter *w = pool.waiting; w; w = w->next) {
+        if (!may_have_child(w)) continue;
+        int jobs = count_jobs(w->client, false), waiting = count_waiting_jobs(w->client);
+        if (best && (jobs > fewest || (jobs == fewest && waiting >= least_waiting))) continue;
+        best = w;
+        fewest = jobs;
+        least_waiting = waiting;
+    }
+    return best;
+}
+
+static struct sandbox_child *take_idle_child(const struct pool_waiter *w)
 {
     struct sandbox_child *child = pool.idle;
-    if (!child || (for_program && pool.n_programs >= pool.most / 2)) return NULL;
+    if (!child || next_job() != w) return NULL;
     pool.idle = child->next;
-    child->runs_program = for_program;
-    pool.n_programs += for_program;
+    child->client = w->client;
+    child->runs_program = w->for_program;
+    pool.n_programs += w->for_program;
     child->next = pool.busy;
     pool.busy = child;
     return child;
 }
 
+static void add_waiter(struct pool_waiter *w)
+{
+    struct pool_waiter **at = &pool.waiting;
+    while (*at)
+        at = &(*at)->next;
+    *at = w;
+}
+
+static void drop_waiter(const struct pool_waiter *w)
+{
+    struct pool_waiter **at = &pool.waiting;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+}
+
+/* ---- borrowing ---- */
+
 /* The caller holds the lock. */
-static struct sandbox_child *wait_for_child(bool for_program, const struct sandbox_limits *limits,
-                                            double deadline, ey_err *e)
+static struct sandbox_child *wait_for_child(const struct pool_waiter *w,
+                                            const struct sandbox_limits *limits, double deadline,
+                                            ey_err *e)
 {
     unsigned failures = pool.failures;
     for (;;) {
-        struct sandbox_child *child = take_idle_child(for_program);
+        struct sandbox_child *child = take_idle_child(w);
         if (child) return child;
         if (failures != pool.failures && pool.n_children == 0) {
             *e = pool.error;
@@ -131,7 +203,7 @@ static struct sandbox_child *wait_for_child(bool for_program, const struct sandb
         }
         if (seconds_now() > deadline) {
             ey_fail(e, EY_BUSY, "all decoders%s are busy; try again later",
-                    for_program ? " for documents" : "");
+                    w->for_program ? " for documents" : "");
             return NULL;
         }
         wait_for_pool();
@@ -141,14 +213,15 @@ static struct sandbox_child *wait_for_child(bool for_program, const struct sandb
 struct sandbox_child *pool_borrow_child(bool for_program, const struct sandbox_limits *limits,
                                         double deadline, ey_err *e)
 {
+    struct pool_waiter w = {.client = compute_turns_client(), .for_program = for_program};
     struct sandbox_child *child = NULL;
     ey_err unused;
     pthread_mutex_lock(&pool.lock);
     if (start_pool_thread(e)) {
-        pool.n_waiting++;
+        add_waiter(&w);
         pthread_cond_broadcast(&pool.changed);
-        child = wait_for_child(for_program, limits, deadline, e ? e : &unused);
-        pool.n_waiting--;
+        child = wait_for_child(&w, limits, deadline, e ? e : &unused);
+        drop_waiter(&w);
         pthread_cond_broadcast(&pool.changed); /* the next child starts during this job */
     }
     pthread_mutex_unlock(&pool.lock);

@@ -16,7 +16,7 @@
 #include "image/image.h"
 #include "sandbox/sandbox.h"
 
-static const struct document_wait no_wait = {NULL, NULL};
+static const struct document_wait no_wait = {NULL, NULL, 0};
 
 static char *read_data(const char *name, size_t *n)
 {

@@ -3,6 +3,7 @@
 #include "sandbox/sandbox.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,7 +17,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/processors.h"
 #include "sandbox/landlock.h"
+#include "sandbox/sandbox_message.h"
+#include "sandbox/sandbox_socket.h"
 #include "sandbox/test_sandbox.h"
 
 static const struct sandbox_limits ample = {
@@ -311,26 +315,36 @@ static void many_threads_share_few_children(void **state)
         assert_int_equal(failures[i], 0);
     }
     int helper[8];
-    assert_true(helpers_of(getpid(), helper) <= 4);
+    assert_true(helpers_of(getpid(), helper) <= 5);
+}
+
+/* Starts other children, of this helper, and decodes with one. A child of the helper before may
+ * just have been starting: then it starts them again until the decoding succeeds as it should, or
+ * not. */
+static void decode_with_helper(const char *helper, bool succeeds, ey_err *e)
+{
+    bool ok = !succeeds;
+    sandbox_set_helper(helper);
+    for (int i = 0; i < 5 && ok != succeeds; i++) {
+        struct sandbox_image image;
+        sandbox_kill_all();
+        ok = decode_file(PLAIN, &ample, &image, e);
+        if (ok) sandbox_image_close(&image);
+    }
+    assert_int_equal(ok, succeeds);
 }
 
 static void a_missing_helper_is_named(void **state)
 {
     (void)state;
-    struct sandbox_image image;
     ey_err e;
-    sandbox_kill_all();
-    sandbox_set_helper("/no/such/eyelet-decode");
     double start = seconds_now();
-    assert_false(decode_file(PLAIN, &ample, &image, &e));
+    decode_with_helper("/no/such/eyelet-decode", false, &e);
     assert_non_null(strstr(e.text, "eyelet-decode is missing"));
     assert_true(seconds_now() - start < 5);
-    sandbox_set_helper("/bin/false");
-    assert_false(decode_file(PLAIN, &ample, &image, &e));
+    decode_with_helper("/bin/false", false, &e);
     assert_non_null(strstr(e.text, "eyelet-decode cannot work here"));
-    sandbox_set_helper(EY_HELPER);
-    assert_true(decode_file(PLAIN, &ample, &image, &e));
-    sandbox_image_close(&image);
+    decode_with_helper(EY_HELPER, true, &e);
 }
 
 /* ---- programs ---- */
@@ -407,7 +421,7 @@ static void *sleep_until_over(void *over)
 static void programs_leave_children_for_images(void **state)
 {
     (void)state;
-    enum { PROGRAMS = 4 };
+    enum { PROGRAMS = 5 };
     struct sandbox_image image;
     pthread_t thread[PROGRAMS];
     atomic_bool over = false;
@@ -422,6 +436,89 @@ static void programs_leave_children_for_images(void **state)
         pthread_join(thread[i], NULL);
     if (!ok) fail_msg("%s", e.text);
     sandbox_image_close(&image);
+}
+
+struct slow_client {
+    atomic_bool over;
+    char address; /* whose address names the client */
+};
+
+static void *sleep_for_client(void *client)
+{
+    struct slow_client *c = client;
+    compute_turns_for(&c->address, NULL, NULL);
+    return sleep_until_over(&c->over);
+}
+
+/* However many slow programs one client runs, another's program and image are done at once. */
+static void one_client_leaves_children_for_others(void **state)
+{
+    (void)state;
+    enum { PROGRAMS = 12 };
+    static const char *const sort[] = {"/usr/bin/sort", NULL};
+    static const char other;
+    struct slow_client slow = {.over = false};
+    struct sandbox_output out;
+    struct sandbox_image image;
+    pthread_t thread[PROGRAMS];
+    ey_err e;
+    if (!landlock_available()) skip();
+    for (int i = 0; i < PROGRAMS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, sleep_for_client, &slow), 0);
+    usleep(500000);
+    compute_turns_for(&other, NULL, NULL);
+    double start = seconds_now();
+    bool drawn = run_program(sort, "b\na\n", &out, &e);
+    bool decoded = drawn && decode_file(PLAIN, &ample, &image, &e);
+    double took = seconds_now() - start;
+    compute_turns_for(NULL, NULL, NULL);
+    atomic_store(&slow.over, true);
+    for (int i = 0; i < PROGRAMS; i++)
+        pthread_join(thread[i], NULL);
+    if (!drawn || !decoded) fail_msg("%s", e.text);
+    assert_true(took < 10);
+    sandbox_output_close(&out);
+    sandbox_image_close(&image);
+}
+
+/* ---- a system without processes ---- */
+
+static bool say_as_child(enum reply_status status, const char *text)
+{
+    uint8_t bytes[REPLY_MESSAGE_BYTES];
+    struct reply_message reply = {.status = status};
+    snprintf(reply.text, sizeof(reply.text), "%s", text);
+    reply_message_write(bytes, &reply);
+    return socket_send(3, bytes, sizeof(bytes), NULL, 0);
+}
+
+/* This program as a child whose fork() fails. */
+static int be_child_without_workers(void)
+{
+    uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];
+    int fds[JOB_DESCRIPTORS];
+    if (!say_as_child(REPLY_READY, "")) return 1;
+    while (socket_receive(3, bytes, sizeof(bytes), fds, JOB_DESCRIPTORS) > 0) {
+        for (size_t i = 0; i < JOB_DESCRIPTORS; i++)
+            close(fds[i]);
+        if (!say_as_child(REPLY_NO_WORKER, strerror(EAGAIN))) return 1;
+    }
+    return 0;
+}
+
+static void a_failed_fork_is_not_the_images_fault(void **state)
+{
+    (void)state;
+    struct sandbox_image image;
+    ey_err e;
+    decode_with_helper("/proc/self/exe", false, &e);
+    for (int i = 0; i < 2; i++) { /* the child goes on */
+        assert_int_equal(e.code, EY_BUSY);
+        assert_false(decode_file(PLAIN, &ample, &image, &e));
+        assert_int_equal(e.code, EY_BUSY);
+        assert_non_null(strstr(e.text, "cannot start a decoder now"));
+    }
+    decode_with_helper(EY_HELPER, true, &e);
 }
 
 int run_job_tests(void)
@@ -441,6 +538,8 @@ int run_job_tests(void)
         cmocka_unit_test(programs_read_the_system_and_their_input),
         cmocka_unit_test(programs_do_nothing_else),
         cmocka_unit_test(programs_leave_children_for_images),
+        cmocka_unit_test(one_client_leaves_children_for_others),
+        cmocka_unit_test(a_failed_fork_is_not_the_images_fault),
     };
     return cmocka_run_group_tests_name("jobs", tests, NULL, NULL);
 }
@@ -448,6 +547,7 @@ int run_job_tests(void)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--decode-slowly") == 0) return decode_slowly();
+    if (argc > 1 && strcmp(argv[1], "--socket") == 0) return be_child_without_workers();
     sandbox_set_helper(EY_HELPER);
     return run_message_tests() + run_filter_tests() + run_job_tests() > 0;
 }

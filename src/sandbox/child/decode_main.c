@@ -39,21 +39,22 @@ static void spare_address_space(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* Returns the worker's wait() status. */
-static int run_in_worker(const struct worker_job *job)
+/* Runs the job and reports the worker's end. */
+static bool run_in_worker(const struct worker_job *job)
 {
     int status = 0;
     pid_t worker = fork();
+    const char *problem = worker < 0 ? strerror(errno) : NULL;
     if (worker == 0) {
         close(SERVER_SOCKET);
         worker_run(job);
     }
     for (size_t i = 0; i < JOB_DESCRIPTORS; i++)
         close(job->fds[i]);
-    if (worker < 0) return W_EXITCODE(1, 0);
+    if (problem) return send_to_server(REPLY_NO_WORKER, 0, problem);
     while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
         continue;
-    return status;
+    return send_to_server(REPLY_ENDED, (uint64_t)status, "");
 }
 
 /* Serves jobs until the server closes its end of the socket. */
@@ -65,7 +66,7 @@ static int serve_jobs(void)
         ssize_t n = socket_receive(SERVER_SOCKET, bytes, sizeof(bytes), job.fds, JOB_DESCRIPTORS);
         if (n <= 0) return n < 0;
         if (!job_message_read(&job.message, job.argument, bytes, (size_t)n)) return 1;
-        if (!send_to_server(REPLY_ENDED, (uint64_t)run_in_worker(&job), "")) return 1;
+        if (!run_in_worker(&job)) return 1;
     }
 }
 
