@@ -179,6 +179,7 @@ static void wrong_words(void **state)
     options.lm_head = "4bit";
     assert_false(ey_plan_make(&options, &plan, &e));
     assert_int_equal(e.code, EY_BAD_REQUEST);
+    assert_string_equal(e.text, "--head 4bit is not a valid choice; use bf16, 8bit or auto");
     options.lm_head = "8bit";
     options.sm_count = -1;
     assert_false(ey_plan_make(&options, &plan, &e));

@@ -17,6 +17,15 @@ enum { MAX_QUEUED_DEFAULT = 64, MIB = 1 << 20 };
 
 /* ---- options ---- */
 
+static bool fail_choice(const char *text, const char *const *words, const char *option, ey_err *e)
+{
+    char list[80] = "";
+    for (size_t used = 0; *words && used < sizeof(list); words++, used = strlen(list))
+        snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", *words);
+    return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s is not a valid choice; use %s or auto", option,
+                   text, list);
+}
+
 /* Sets *out to the index of `text` among the words, counted from 1; NULL and "auto" are 0. */
 static bool parse_choice(int *out, const char *text, const char *const *words, const char *option,
                          ey_err *e)
@@ -28,7 +37,7 @@ static bool parse_choice(int *out, const char *text, const char *const *words, c
             *out = i + 1;
             return true;
         }
-    return ey_fail(e, EY_BAD_REQUEST, "--%s %.40s is not a valid choice", option, text);
+    return fail_choice(text, words, option, e);
 }
 
 static bool read_knobs(struct plan_knobs *out, const ey_engine_options *o, ey_err *e)
@@ -209,7 +218,7 @@ bool plan_open_simulated_gpu(struct engine_devices *devices, const ey_engine_opt
     return engine_open_cpu(devices, o, e) && backend_open_simulated_gpu(&devices->be, e);
 }
 
-/* ---- the plan for others ---- */
+/* ---- the plan in the public API ---- */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -364,8 +373,7 @@ static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *li
     int fits = plan_longest_context(&engine->devices.model, engine->devices.be, p->device, limits);
     ey_fail(e, EY_NO_MEMORY,
             "a context of %d tokens and a KV pool of %d need %llu MiB of memory in addition to the "
-            "model's "
-            "file, and %llu MiB are available",
+            "model's file, and %llu MiB are available",
             p->max_model_len, p->kv_tokens, engine_mib(p->allocated), engine_mib(p->budget.bytes));
     size_t n = strlen(e->text);
     if (fits) snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
