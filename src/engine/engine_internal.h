@@ -181,6 +181,7 @@ struct ey_engine {
     struct scheduler scheduler;
     struct engine_caches caches;
 };
+
 /* Returns the step that these buffers hold; fills row_seq and row_slot (schedule/step_batch.c). */
 struct step host_step(const struct host_buffers *host, int n_rows, int n_seqs, int max_blocks,
                       int n_logits);

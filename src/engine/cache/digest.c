@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by libcrypto's deprecated functions: EVP and the SHA256() of OpenSSL 3 allocate for each
- * digest and give none if that fails. */
+/* SHA-256 by libcrypto's deprecated functions: EVP and the SHA256() of OpenSSL 3 allocate memory
+ * for each digest, and so can fail. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "engine/cache/digest.h"
 

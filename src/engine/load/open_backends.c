@@ -60,7 +60,7 @@ static bool open_best_backend(struct engine_devices *devices, const ey_engine_op
 bool engine_open_pool(struct engine_devices *devices, const ey_engine_options *options, ey_err *e)
 {
     if (options->threads < 0 || options->threads > EY_MAX_THREADS)
-        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for all processors",
+        return ey_fail(e, EY_BAD_REQUEST, "%d threads; use 1 to %d, or 0 for one per core",
                        options->threads, EY_MAX_THREADS);
     return devices->pool || pool_create(&devices->pool, options->threads, e);
 }

@@ -95,7 +95,8 @@ static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err
         return true;
     if (o->lm_head_rows && strcmp(o->lm_head_rows, "pinned") == 0)
         return ey_fail(e, EY_INTERNAL, "--head-rows pinned: %s; use host, or auto", why_not);
-    snprintf(text, sizeof(text), "using --head-rows host: %s; one round trip a token", why_not);
+    snprintf(text, sizeof(text), "using --head-rows host: %s; each token costs a round trip",
+             why_not);
     if (o->notice) o->notice(o->notice_user, text);
     return true;
 }

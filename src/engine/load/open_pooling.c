@@ -23,8 +23,8 @@ static bool can_read_head(const struct model *m, ey_err *e)
     const struct tensor *head = &m->head;
     return (!head->recipe && head->dtype != DTYPE_I8 && !dtype_is_gguf(head->dtype)) ||
            ey_fail(e, EY_BAD_MODEL,
-                   "single rows of this LM head cannot be read as it is quantized; use a "
-                   "checkpoint with a BF16 head to rerank");
+                   "single rows cannot be read from this LM head, because it is quantized; use "
+                   "a checkpoint with a BF16 head to rerank");
 }
 
 static bool open_score_weights(ey_engine *engine, ey_err *e)

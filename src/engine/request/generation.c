@@ -52,10 +52,11 @@ static bool check_request(const ey_request *request, const struct engine_devices
         const ey_logit_bias *b = &request->logit_bias[i];
         if (b->id < 0 || b->id >= devices->model.text.vocab_size)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "logit bias of token %d, which is not in the vocabulary of %d", b->id,
+                           "logit_bias has token %d, which is not in the vocabulary of %d", b->id,
                            devices->model.text.vocab_size);
         if (!(b->bias >= -MAX_ABS_BIAS && b->bias <= MAX_ABS_BIAS))
-            return ey_fail(e, EY_BAD_REQUEST, "logit bias %g of token %d; it must be from %d to %d",
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "logit_bias is %g for token %d; it must be from %d to %d",
                            (double)b->bias, b->id, -MAX_ABS_BIAS, MAX_ABS_BIAS);
     }
     return true;
@@ -68,9 +69,9 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
     return to;
 }
 
-/* Collects the tokens that min_tokens forbids. With a grammar, the matcher decides when the answer
- * may end, and stop_ids may be all that the grammar allows; they do not stop it then
- * (emit_token.c). */
+/* Collects the tokens that min_tokens forbids. With a grammar there are none: the matcher decides
+ * when the answer may end, and the grammar may allow only tokens of stop_ids, which do not end the
+ * answer yet (emit_token.c). */
 static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
                          ey_err *e)
 {

@@ -163,7 +163,7 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
                    engine->limits.max_model_len, engine->buffers.plan.max_image_tokens);
 }
 
-/* *at is the first one's number. */
+/* *at: the number of the parts' first image; advances to that of the next part's. */
 static bool open_images_of(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                            const ey_part *parts, size_t n, size_t *at, ey_err *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The images of a request: decoded and scaled to the budget, ready for patchify. */
+/* The images of a request, decoded and scaled to their pixel budget. */
 #ifndef EY_ENGINE_PICTURES_H
 #define EY_ENGINE_PICTURES_H
 

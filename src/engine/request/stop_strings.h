@@ -15,8 +15,8 @@ struct stop_matcher {
 
 bool stop_matcher_open(struct stop_matcher *s, const char *const *stop, size_t n_stop, ey_err *e);
 void stop_matcher_close(struct stop_matcher *s);
-/* Adds text. Returns how many bytes of s->pending may be published now; if a stop string was found
- * they end before it, and s->stopped is set. */
+/* Adds text. Returns how many bytes of s->held_back may be published now. If a stop string was
+ * found, they end before it, and s->stopped is set. */
 size_t stop_matcher_add(struct stop_matcher *s, const char *text, size_t n);
 /* Drops n bytes that were published. */
 void stop_matcher_drop(struct stop_matcher *s, size_t n);

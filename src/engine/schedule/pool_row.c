@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes a prompt's vector or score from its last row in float32 on the host: it is one row of a
- * few thousand numbers. */
+/* Computes a prompt's vector or score from its last row in float32 on the host, where one row
+ * of a few thousand numbers costs little. */
 #include <math.h>
 
 #include "engine/schedule/schedule_internal.h"

@@ -19,7 +19,7 @@ enum {
     MIN_PREFILL_SHARE = 16, /* prompt rows count as at least 1/16 of a step's time */
 };
 
-/* ---- a step ---- */
+/* ---- progress, results and times of a step ---- */
 
 struct step_watch {
     struct scheduler *scheduler;
@@ -169,7 +169,7 @@ static void run_step(ey_engine *engine, int n_chunks)
 {
     ey_err e = {0};
     double start = seconds_now();
-    dev x = last_range(&engine->buffers.ws)->step.x; /* as of an async step */
+    dev x = last_range(&engine->buffers.ws)->step.x; /* where an async step leaves it */
     struct step_watch watch_state = {&engine->scheduler, n_chunks};
     const struct watch watch = {watch_step, &watch_state};
     start_masks(&engine->scheduler, n_chunks);
@@ -217,7 +217,8 @@ static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
     s->image_cache_tokens_used = image_cache_tokens(&engine->caches.images);
 }
 
-/* Waits for work, at most a second while readers are waited for. Called under the lock. */
+/* Waits for work, at most a second if requests are paused until their text is fetched. Called under
+ * the lock. */
 static void scheduler_wait(struct scheduler *scheduler)
 {
     struct timespec end;

@@ -13,7 +13,7 @@ enum {
 };
 
 /* Returns how many rows can be computed now, up to the first image that is not encoded yet; 0 if
- * they are too few to be worth a pass over the weights. */
+ * they are too few to be worth a pass over the weights, or if too much text is unfetched. */
 static int rows_ready_count(const ey_generation *gen)
 {
     int known = generation_known_tokens(gen), end = known;
