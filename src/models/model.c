@@ -110,7 +110,7 @@ static double recommended_number(struct model *model, const json_object *file, c
     double value = missing;
     ey_err e;
     if (json_optional_number(file, key, lo, hi, &value, GENERATION_FILE, &e)) return value;
-    model_remark(model, "%s; it is passed over", e.text);
+    model_remark(model, "%s; it is ignored", e.text);
     return missing;
 }
 
@@ -120,7 +120,7 @@ static int recommended_top_k(struct model *model, const json_object *file)
     int64_t value = 0;
     ey_err e;
     if (!json_optional_int(file, "top_k", -1, EY_MAX_VOCAB_SIZE, &value, GENERATION_FILE, &e)) {
-        model_remark(model, "%s; it is passed over", e.text);
+        model_remark(model, "%s; it is ignored", e.text);
         return 0;
     }
     return value > 0 ? (int)value : 0;
@@ -131,7 +131,7 @@ static bool recommends_sampling(struct model *model, const json_object *file)
     bool sample = false;
     ey_err e;
     if (json_optional_bool(file, "do_sample", &sample, GENERATION_FILE, &e)) return sample;
-    model_remark(model, "%s; it is passed over", e.text);
+    model_remark(model, "%s; it is ignored", e.text);
     return false;
 }
 
@@ -212,7 +212,7 @@ static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
     if (is_grouped(&m->embed) || has_grouped_vision(m) || m->head.place)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: the embedding or the vision encoder has weights in groups of columns; "
-                       "only the text model's layers and its head may",
+                       "only the text model's layers and its head may have them",
                        dir);
     for (int i = 0; i < m->text.n_layers; i++) {
         note_weights(m, TENSORS_OF(m->layers[i].attention));
@@ -437,7 +437,8 @@ static bool open_quantizer(struct on_load_quantizer *m, struct model *model, str
     *m = (struct on_load_quantizer){model, be, pool, NULL};
     if (!be->ops->device || !model->max_quantized_bytes) return true;
     m->staging = aligned_alloc(64, model->max_quantized_bytes);
-    return m->staging || ey_fail_memory(e, "weights on their way", model->max_quantized_bytes);
+    return m->staging ||
+           ey_fail_memory(e, "the buffer of quantized weights", model->max_quantized_bytes);
 }
 
 static bool place_text_layers(struct model *model, struct backend *be, struct pool *pool, int begin,

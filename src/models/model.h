@@ -28,7 +28,7 @@ struct family {
     const struct tool_call_format *tool_calls;
     /* NULL-terminated list of special tokens that prompt() writes, without those of images. */
     const char *tokens[6];
-    /* The one that ends a turn, and so an answer, whatever the configuration says. */
+    /* The token that ends a turn, and so an answer, whatever the configuration says. */
     const char *turn_end;
     /* The chat format's default system prompt (or NULL) and what follows the last turn; a
      * NULL-terminated list of the SHA-256 of templates that it implements. */

@@ -106,8 +106,8 @@ static void remark_on(struct model *model, const struct template_file *t)
     else
         model_remark(model,
                      "%s: the checkpoint's chat template is not used; eyelet's own format for %s "
-                     "is. The template is none that eyelet knows; its default system prompt, "
-                     "thinking and tail look the same",
+                     "is. eyelet does not know the template; its default system prompt, thinking "
+                     "and tail look the same",
                      t->file, family->model_type);
     buf_free(&written);
     buf_free(&found);

@@ -294,9 +294,8 @@ static bool read_compressed_tensors(struct quantization *out, const struct confi
     if (facts.any_floats && !facts.any_integers && format &&
         (strcmp(format, "pack-quantized") == 0 || strcmp(format, "int-quantized") == 0))
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: format %s is of integers, and all groups are of type "
-                       "float",
-                       q->what, format);
+                       "%s: format %s stores integers, but all groups have type float", q->what,
+                       format);
     out->bits = facts.bits;
     out->group = facts.several_sizes ? 0 : facts.group;
     out->symmetric = facts.any_symmetric;

@@ -207,7 +207,7 @@ say "which is here now"
 try "rm of one file" 2 - 'name it without ":Q8_0"' rm $model:Q8_0 --yes
 cp "$seed" damaged.gguf # the scale of the first block of attn_q becomes a NaN
 printf '\377\174' | dd of=damaged.gguf bs=1 seek=14336 conv=notrunc 2>/dev/null
-try "a scale that is no number" 1 - "damaged.gguf: a scale in the weights of layer 0 is no finite number" ask --model \
+try "a scale that is no number" 1 - "damaged.gguf: a scale in the weights of layer 0 is not a finite number" ask --model \
   damaged.gguf --device cpu hello
 
 echo "1..$ran"

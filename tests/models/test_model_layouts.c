@@ -153,7 +153,7 @@ static void recommended_sampling(void **state)
     s = sampling_at("{\"do_sample\": true, \"top_k\": -2, \"top_p\": 1.5, \"temperature\": 0.5}");
     assert_true(s.top_k == 0 && s.top_p == 1 && s.temperature == 0.5f);
     assert_non_null(strstr(notices, "generation_config.json: top_k is -2"));
-    assert_non_null(strstr(notices, "top_p is 1.5; it must be a number from 0 to 1; it is passed"));
+    assert_non_null(strstr(notices, "top_p is 1.5; it must be a number from 0 to 1; it is ignored"));
     s = sampling_at("{\"do_sample\": false, \"top_k\": -2, \"top_p\": 7, \"temperature\": \"x\"}");
     assert_true(s.top_k == 0 && s.top_p == 1 && s.temperature == 0);
     assert_string_equal(notices, "");
@@ -191,7 +191,7 @@ static void own_template(void **state)
     } rows[] = {
         {"tokenizer_config.json", "chat_template", "\"" TAIL "\"",
          "tokenizer_config.json: the checkpoint's chat template is not used; eyelet's own format "
-         "for qwen3_vl is. The template is none that eyelet knows; its default system prompt, "
+         "for qwen3_vl is. eyelet does not know the template; its default system prompt, "
          "thinking and tail look the same\n"},
         {"tokenizer_config.json", "chat_template",
          "[{\"name\":\"tool_use\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"" WORDS

@@ -156,7 +156,7 @@ static const struct {
     {CT("{\"g\":{\"weights\":{\"type\":\"complex\"}}}"), "complex", "BF16"},
     {CT("{\"g\":7}"), "weights", "missing"},
     {CT(GROUP("\"num_bits\":4,\"type\":\"float\"") ",\"format\":\"pack-quantized\""),
-     "pack-quantized", "of type float"},
+     "pack-quantized", "have type float"},
     {Q("\"quant_method\":\"awq\",\"bits\":8"), "bits", "8"},
     {Q("\"quant_method\":\"awq\",\"version\":\"gemv_fast\""), "gemv_fast", "gemm"},
     {Q("\"quant_method\":\"awq\",\"version\":\"marlin\""), "marlin", "gemm"},

@@ -214,8 +214,7 @@ static void check_literal(struct template_check *c, const struct jinja_literal *
     if (role || contains(l->text, l->n, "system")) c->role = role ? role : ROLE_SYSTEM;
 }
 
-/* Appends `before` and the text in quotes, with line ends as
- * . */
+/* Appends `before` and the text in quotes, with line ends escaped as in C. */
 static void say(struct buf *out, const char *before, const char *text, size_t n)
 {
     buf_printf(out, "%s%s", out->size ? "; " : "", before);
