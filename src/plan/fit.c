@@ -112,7 +112,8 @@ static int min_cpu_layers(const struct model *m)
     return m->vision.n_deepstack ? text_deepstack_layer(m->vision.n_deepstack - 1) + 1 : 1;
 }
 
-/* Returns the most layers that the CPU can take next to a GPU; 0 if the layers cannot be divided. */
+/* Returns the most layers that the CPU can take next to a GPU; 0 if the layers cannot be divided.
+ */
 static int max_cpu_layers(const struct model *m)
 {
     const int most = m->text.n_layers - 1;
@@ -131,9 +132,11 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
                        "--vision-weights host: there is no CPU backend for the vision encoder");
     const int all = q->model->text.n_layers, max = all - min_cpu_layers(q->model);
     if (l->gpu_layers && !q->device->cpu)
-        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers: there is no CPU backend for the others");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--gpu-layers: there is no CPU backend for the other layers");
     if (l->gpu_layers > all)
-        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d", l->gpu_layers, all);
+        return ey_fail(e, EY_BAD_REQUEST, "--gpu-layers %d: this model has %d layers",
+                       l->gpu_layers, all);
     if (l->gpu_layers > 0 && l->gpu_layers != all && !max_cpu_layers(q->model))
         return ey_fail(e, EY_BAD_REQUEST,
                        "--gpu-layers %d: this model's %d layers cannot be divided between GPU and "
@@ -370,7 +373,7 @@ static void explain_head_rows(struct plan *p)
             round_trip);
     else
         plan_add_choice(
-            p, "--head-rows host: pinned they would be over half of %llu MiB of free memory; %s",
+            p, "--head-rows host: pinned, they would take over half of %llu MiB of free memory; %s",
             plan_mib(device->host_free), round_trip);
 }
 

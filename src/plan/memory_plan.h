@@ -131,7 +131,8 @@ bool plan_make(struct plan *plan, const struct model *model, const struct backen
 /* Fills the plan's rows that apply to this device; returns their number. */
 int plan_items(const struct plan *plan, ey_plan_item out[PLAN_ROWS]);
 
-/* Writes the budget as text: "6720 MiB: 7000 free less a margin of 280 (0.92 of 8151 is more)". */
+/* Writes the budget as text: "6720 MiB: 7000 free less a margin of 280; 0.92 of all memory
+ * (--gpu-memory-utilization) is more". */
 void plan_budget_text(const struct plan_budget *budget, char *out, size_t size);
 
 /* ---- what would fit ---- */

@@ -259,7 +259,7 @@ static void who_reads_stored_rows(void **state)
     info.host_free = 2 * rows - 1;
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
-    assert_true(has_choice(&p, "--head-rows host: pinned they would be over half"));
+    assert_true(has_choice(&p, "--head-rows host: pinned, they would take over half"));
     limits.knobs.lm_head_rows = HEAD_ROWS_PINNED; /* asked for */
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
