@@ -6,7 +6,7 @@
 
 #include "tensor/dequantize.h"
 
-/* ---- there ---- */
+/* ---- encoding ---- */
 
 static int bf16_exponent(uint16_t word)
 {
@@ -104,7 +104,7 @@ void bf12_encode(void *to, const struct tensor *w, int64_t row)
         }
 }
 
-/* ---- and back ---- */
+/* ---- decoding ---- */
 
 void bf12_decode_row(float *out, const void *bf12, const struct tensor *w, int64_t row)
 {
