@@ -44,7 +44,7 @@ static void add_gpu_process(ey_diagnosis *out, const struct nvml_process *p)
     if (!name[0]) snprintf(name, sizeof(name), "a process that cannot be seen from here");
     finding_text(f, "%.0f MiB held by %s (pid %u)", (double)p->bytes / MIB, name, p->pid);
     finding_remedy(
-        f, "close it, or let it use the processor's own graphics, to have them for a model");
+        f, "close it, or let it use the processor's graphics, to free this memory for a model");
     finding_value(f, (double)p->bytes, "bytes");
 }
 
@@ -127,10 +127,10 @@ static void report_bandwidth(ey_diagnosis *out, const double *rate, int n, doubl
     for (int i = 0; i < n; i++)
         slow += rate[i] * DOCTOR_SLOW_FACTOR < expected;
     ey_finding *f = finding_add(out, "gpu_bandwidth", EY_FINDING_GOOD);
-    finding_text(f, "its memory is read at %.0f GB/s%s", best / 1e9,
+    finding_text(f, "the GPU's memory is read at %.0f GB/s%s", best / 1e9,
                  rated > 0 ? "" : "; the driver does not say what it should reach");
     if (rated > 0)
-        finding_text(f, "its memory is read at %.0f GB/s, %.0f %% of what its clock gives",
+        finding_text(f, "the GPU's memory is read at %.0f GB/s, %.0f %% of what its clock gives",
                      best / 1e9, 100 * best / rated);
     finding_value(f, best, "bytes/s");
     if (!slow && best < 0.5 * rated) {
@@ -140,10 +140,11 @@ static void report_bandwidth(ey_diagnosis *out, const double *rate, int n, doubl
     }
     if (!slow) return;
     f = finding_add(out, "gpu_memory_spill", EY_FINDING_WARNING);
-    finding_text(f,
-                 "%d of %d MiB that were tried are read at %.1f GB/s: the system has moved them to "
-                 "the computer's memory",
-                 slow * (DOCTOR_SLICE_BYTES >> 20), n * (DOCTOR_SLICE_BYTES >> 20), worst / 1e9);
+    finding_text(
+        f,
+        "%d of %d MiB that were measured are read at %.1f GB/s: the system has moved them to "
+        "the computer's memory",
+        slow * (DOCTOR_SLICE_BYTES >> 20), n * (DOCTOR_SLICE_BYTES >> 20), worst / 1e9);
     finding_remedy(f, "close what else uses the GPU; under Windows set \"CUDA - Sysmem Fallback "
                       "Policy\" to \"Prefer No Sysmem Fallback\"");
 }
@@ -170,7 +171,7 @@ static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *
     if (isfinite(v->error))
         finding_text(f, "error %.1e", (double)v->error);
     else
-        finding_text(f, "its result is not a number");
+        finding_text(f, "the error is not a number");
     if (v->failed && v->fallback)
         finding_remedy(f, "not used on this GPU; in its place: %s", v->fallback);
     if (isfinite(v->error)) finding_value(f, (double)v->error, "relative error");

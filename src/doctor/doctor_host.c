@@ -27,7 +27,7 @@ static void check_wsl2(ey_diagnosis *out)
                  "is told otherwise",
                  all / GIB);
     finding_remedy(f, "for more, write [wsl2] and memory=12GB into .wslconfig in the Windows "
-                      "user's folder, then wsl --shutdown");
+                      "user's folder, then run wsl --shutdown");
     finding_value(f, all, "bytes");
 }
 
@@ -48,8 +48,9 @@ static bool check_cpu(ey_diagnosis *out)
         finding_text(f, "%.200s", e.text);
     if (ok && strcmp(be->ops->detail(be), "generic") == 0) {
         f->level = EY_FINDING_WARNING;
-        finding_remedy(f, "it lacks AVX2, or a virtual machine hides it: models are several times "
-                          "slower than they could be");
+        finding_remedy(
+            f, "the processor lacks AVX2, or a virtual machine hides it: models run several "
+               "times slower than with it");
     }
     if (be) be->ops->destroy(be);
     pool_destroy(&pool);
@@ -86,8 +87,8 @@ static void check_windows_mount(ey_diagnosis *out, const char *name, const char 
                  "than its own",
                  path);
     finding_remedy(
-        f,
-        "copy it into Linux, as ~/.cache/huggingface/hub, and take HF_HOME or --model from there");
+        f, "copy it to a Linux folder such as ~/.cache/huggingface/hub, and let HF_HOME or --model "
+           "name that");
 }
 
 static void check_hf_cache(ey_diagnosis *out)
