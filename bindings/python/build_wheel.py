@@ -31,7 +31,7 @@ def run(*command: object) -> str:
 
 
 def libraries_of(file: Path) -> dict[str, Path]:
-    """Sonames that a file needs, with those that these need, and where they are; glibc's left out."""
+    """Returns the libraries that a file needs, directly or not, by soname; without glibc's."""
     found = {}
     for line in run("ldd", file).splitlines():
         match = re.match(r"\s*(\S+) => (/\S+)", line)
@@ -41,7 +41,7 @@ def libraries_of(file: Path) -> dict[str, Path]:
 
 
 def copyright_of(library: Path) -> Path | None:
-    """Debian's word on the licence of a library."""
+    """Returns the copyright file of the Debian package that a library is from, or None."""
     for path in (library, Path(str(library).replace("/usr/lib/", "/lib/", 1))):
         result = subprocess.run(["dpkg-query", "-S", str(path)], stdout=subprocess.PIPE, text=True,
                                 stderr=subprocess.DEVNULL)
@@ -52,7 +52,7 @@ def copyright_of(library: Path) -> Path | None:
 
 
 def add_library(stage: Path, library: Path, licences: Path) -> None:
-    """libeyelet and what it needs, renamed."""
+    """Adds libeyelet, and the libraries that it needs under new names."""
     libs = stage / "eyelet.libs"
     libs.mkdir()
     ours = stage / "eyelet/_native/libeyelet.so.0"
@@ -129,7 +129,7 @@ def write_info(stage: Path, version: str, tag: str) -> Path:
 
 
 def write_wheel(stage: Path, info: Path, out: Path) -> None:
-    """The same bytes from the same files: names sorted, one date."""
+    """Writes the same bytes for the same files: names are sorted, and all have one date."""
     files = sorted(path for path in stage.rglob("*") if path.is_file())
     record = info / "RECORD"
     lines = []

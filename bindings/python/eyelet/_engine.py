@@ -66,7 +66,7 @@ def options_of(model: Any, given: Mapping[str, Any]) -> _ffi.EngineOptions:
     options = _ffi.EngineOptions(size=ctypes.sizeof(_ffi.EngineOptions), device=b"auto")
     options.model = os.fsencode(model)
     if b"\0" in os.fsencode(model):
-        raise BadRequestError("a model's name has no NUL character")
+        raise BadRequestError("the model's name has a NUL character")
     for name, value in given.items():
         if value is None:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images as people have them → the bytes of a file that the engine decodes."""
+"""Turns images as Python programs have them into the bytes of a file, which the engine decodes."""
 from __future__ import annotations
 
 import base64
@@ -42,7 +42,7 @@ def _png_chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _png(width: int, height: int, rgb: bytes) -> bytes:
-    """Not compressed: it is decoded at once."""
+    """Returns a PNG without compression, because it is decoded immediately."""
     stride = 3 * width
     rows = b"".join(b"\0" + rgb[i * stride:(i + 1) * stride] for i in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -68,7 +68,7 @@ def _of_pil(image: Any) -> bytes:
 
 
 def _of_url(url: str) -> bytes:
-    """What image_url has in the OpenAI format."""
+    """Reads a URL as image_url has it in the OpenAI API: data: or file:."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
         if not comma or not head.endswith(";base64"):
