@@ -17,7 +17,8 @@ enum { MAX_QUEUED_DEFAULT = 64, MIB = 1 << 20 };
 
 /* ---- options ---- */
 
-static bool fail_choice(const char *text, const char *const *words, const char *option, ey_err *e)
+static bool fail_option_choice(const char *text, const char *const *words, const char *option,
+                               ey_err *e)
 {
     char list[80] = "";
     for (size_t used = 0; *words && used < sizeof(list); words++, used = strlen(list))
@@ -37,7 +38,7 @@ static bool parse_choice(int *out, const char *text, const char *const *words, c
             *out = i + 1;
             return true;
         }
-    return fail_choice(text, words, option, e);
+    return fail_option_choice(text, words, option, e);
 }
 
 static bool read_knobs(struct plan_knobs *out, const ey_engine_options *o, ey_err *e)
