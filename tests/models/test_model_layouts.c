@@ -153,7 +153,8 @@ static void recommended_sampling(void **state)
     s = sampling_at("{\"do_sample\": true, \"top_k\": -2, \"top_p\": 1.5, \"temperature\": 0.5}");
     assert_true(s.top_k == 0 && s.top_p == 1 && s.temperature == 0.5f);
     assert_non_null(strstr(notices, "generation_config.json: top_k is -2"));
-    assert_non_null(strstr(notices, "top_p is 1.5; it must be a number from 0 to 1; it is ignored"));
+    assert_non_null(
+        strstr(notices, "top_p is 1.5; it must be a number from 0 to 1; it is ignored"));
     s = sampling_at("{\"do_sample\": false, \"top_k\": -2, \"top_p\": 7, \"temperature\": \"x\"}");
     assert_true(s.top_k == 0 && s.top_p == 1 && s.temperature == 0);
     assert_string_equal(notices, "");
