@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rescoring: recomputes the top-k logits of an 8-bit head (PLACE_EIGHT_BIT) from the BF16 rows.
- * Host and GPU (kernels/cuda/sampling/topk.cu) give the same bits, so that an answer does not
+ * Host and GPU (kernels/cuda/sampling/rescore.cu) give the same bits, so that an answer does not
  * depend on which of them does it: float32, every product and sum rounded separately, and one
  * summation order (tensor/rescore_order.h). */
 #ifndef EY_BACKEND_RESCORE_H

@@ -46,7 +46,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the bytes of packed rows for gemv(), at most a tile; with remainders a row takes two. */
+/* Returns the bytes of packed rows for gemv(), at most a tile; with remainders, a row takes the
+ * room of two. */
 static size_t gemv_scratch_bytes(const struct backend_limits *l)
 {
     return CPU_GEMV_MAX_ROWS * max_padded_width(l) * sizeof(uint16_t);

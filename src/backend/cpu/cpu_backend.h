@@ -161,6 +161,6 @@ void cpu_attention_start(struct attention_tile *t, struct cpu_attention_scratch 
 /* Writes out[dim] = o of row r divided by its sum. */
 void cpu_attention_finish(float *out, const struct attention_tile *t, int r);
 /* Rotates pairs (i, i + n_pairs) of a head by table[n_pairs, 2]. */
-void cpu_apply_rope(float *lm_head, const float *table, int n_pairs);
+void cpu_apply_rope(float *head, const float *table, int n_pairs);
 
 #endif

@@ -9,8 +9,9 @@ enum {
     MAX_E4M3 = 126, /* the byte of 448 */
     NAN_E4M3 = 127,
     E4M3_PER_POWER = 16, /* bytes per power of four */
-    MIN_BLOCK_MAX = 96   /* 32: with steps of 1/16, rounding loses less of normal weights, few of
-                            which are small, than BF16 loses of activations */
+    MIN_BLOCK_MAX = 96   /* the byte of 32: with steps of 1/16, rounding normally distributed
+                            weights, few of which are small, loses less than rounding activations
+                            to BF16 */
 };
 
 struct fp8_range_job {

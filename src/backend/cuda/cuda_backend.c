@@ -66,8 +66,8 @@ static bool cuda_reserve(struct backend *be, const struct backend_limits *l, ey_
     return reserve_scratch(c, l, e) && cuda_steps_open(c, e);
 }
 
-/* GPUs of 9.x and 10.x have FP8 only in other instructions: there this one is emulated by
- * conversions and BF16 matmuls, hence slow. */
+/* GPUs of compute capability 9.x and 10.x have FP8 matmuls only in other instructions. The one that
+ * gemm_w8a8 uses is emulated there by conversions and BF16 matmuls, so it is slow. */
 static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
     const struct cuda *c = (const struct cuda *)be;
@@ -91,7 +91,7 @@ static dev cuda_element_at(struct backend *be, dev p, enum element kind, size_t 
     return (char *)p + n * be->ops->memory->element_size[kind];
 }
 
-/* ---- to and from the host: for tests, and for what is small ---- */
+/* ---- copies to and from the host, for tests and small data ---- */
 
 static bool cuda_fetch(struct cuda *c, void *to, const void *from, size_t bytes)
 {

@@ -45,7 +45,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
     const struct cuda_driver *d = &c->driver;
     int n = 0, version = 0, major = 0, minor = 0;
     if (!device_usable(d, d->init(0), "it cannot be used", e) ||
-        !device_usable(d, d->device_count(&n), "cannot be counted", e))
+        !device_usable(d, d->device_count(&n), "GPUs cannot be counted", e))
         return false;
     if (n < 1) return ey_fail(e, EY_NO_DEVICE, "there is no NVIDIA GPU");
     d->driver_version(&version);
@@ -73,7 +73,7 @@ static bool choose_device(struct cuda *c, ey_err *e)
     if (!cuda_fatbins[0].name)
         return ey_fail(e, EY_NO_DEVICE,
                        "this build has no GPU kernels: build it where nvcc (CUDA 12.8 or "
-                       "newer) is, or take a release");
+                       "newer) is installed, or use a release");
     if (version / 1000 < cuda_fatbins_version / 1000)
         return ey_fail(e, EY_NO_DEVICE,
                        "the driver knows CUDA %d.%d; this build needs %d.%d: install a newer "
@@ -173,7 +173,7 @@ static bool load_kernels(struct cuda *c, ey_err *e)
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE)
             return ey_fail(e, EY_NO_DEVICE,
                            "this build has kernels for sm_%s, and the GPU is sm_%d: build it "
-                           "here, or take a release",
+                           "here, or use a release",
                            cuda_fatbins_archs, c->capability);
         if (!cuda_ok(d, result, fatbin->name, e)) return false;
         if (!load_functions(c, c->module[c->n_modules++], e)) return false;

@@ -66,7 +66,7 @@ enum cuda_scratch {
                      rows from the host */
     SCRATCH_RAW,  /* f32 [rows of a decode step, q and k and v] */
     SCRATCH_PARTIAL,   /* f32: partial results of decode attention */
-    SCRATCH_ARRIVED,   /* u32 [SMALL_ROWS, kv heads] */
+    SCRATCH_ARRIVED,   /* u32 [max_seqs, heads] */
     SCRATCH_TOPK_PART, /* top-k logits of parts of rows */
     SCRATCH_TOPK_PART_SUM,
     SCRATCH_STEP_OUTPUT,   /* a step's results for the host: struct step_output_layout */

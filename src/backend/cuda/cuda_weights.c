@@ -40,7 +40,7 @@ static char *staging(struct cuda *c, ey_err *e)
     CUdeviceptr p = 0;
     if (c->loading) return c->arena + c->arena_size - LOAD_STAGING;
     if (!c->staging &&
-        cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "staging", e)) {
+        cuda_ok(&c->driver, c->driver.memory_alloc(&p, LOAD_STAGING), "memory for uploads", e)) {
         c->staging = (void *)(uintptr_t)p;
         c->staging_own = true;
     }

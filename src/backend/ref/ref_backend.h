@@ -81,7 +81,7 @@ void ref_lm_head(struct backend *be, float *logits, dev x, const int32_t *rows, 
                  const struct placed *norm, const struct placed *lm_head,
                  const struct text_shape *shape);
 /* Rotates pairs (i, i + n_pairs) of one head by table[n_pairs, 2]. */
-void ref_apply_rope(float *lm_head, const float *table, int n_pairs);
+void ref_apply_rope(float *head, const float *table, int n_pairs);
 
 void ref_patch_embed(struct backend *be, dev x, const float *pixels, const struct affine *w,
                      const struct placed *table, const struct vision_shape *shape, int rows,
