@@ -7,7 +7,7 @@
  * depend on them. If a pair is divided among several blocks, each leaves a part, and the last one
  * adds them up.
  *
- * A block's 8 warps take its chunks in turn, loaded directly into the operands of mma_bf16, 16 keys
+ * A block's warps take its chunks in turn, loaded directly into the operands of mma_bf16, 16 keys
  * at a time: scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] ·
  * weightsᵀ. Lane 4g + t reads the 16-byte pieces t, t + 4, .. of keys g and g + 8, and the pieces
  * g, g + 8, .. of values 2t, 2t+1, 2t+8, 2t+9. A matmul does not depend on the order of columns, so

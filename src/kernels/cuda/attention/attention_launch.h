@@ -14,7 +14,8 @@ enum {
     HEAD_DIM_MAX = 256,        /* limit of the fallback kernels */
     WARP_KERNEL_THREADS = 128, /* threads of kernels that have one warp per row of a head */
 
-    /* flash.cuh: keys of a tile, tiles of keys and of values in shared memory, padding of a row */
+    /* flash_attention.cuh: keys of a tile, tiles of keys and of values in shared memory, padding of
+     * a row */
     FLASH_THREADS = 128,
     FLASH_KEYS = 64,
     FLASH_KEY_TILES = 3,

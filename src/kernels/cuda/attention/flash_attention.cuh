@@ -318,7 +318,7 @@ EY_DEVICE void flash_end(const struct flash_rows<DIM, TILES> &r, bf16 *o, int64_
 
 /* ---- the plain way: a warp for a row of a head, a lane for a key ---- */
 
-/* Attends to keys begin .. end_key - 1 for any dim up to 256. from.key(slot) and from.value(slot)
+/* Attends to keys begin .. n_keys - 1 for any dim up to 256. from.key(slot) and from.value(slot)
  * return rows, of which from.element(row, column) reads an element. */
 template <typename source>
 EY_DEVICE void fallback_attend(bf16 *o, const bf16 *q, const source &from, int begin, int n_keys,

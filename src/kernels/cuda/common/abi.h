@@ -384,7 +384,7 @@ struct attention_args {
     const int32_t *tile;
     int32_t n_tiles, n_heads;
     float scale;    /* 1/sqrt(head_dim) */
-    int32_t window; /* keys that a row attends to, its own last; 0 for all before it */
+    int32_t window; /* number of keys that a row attends to, with its own; 0 without limit */
 };
 
 /* Decode attention of one token each of n sequences: norms and rotates q and k, stores k and v in
@@ -407,7 +407,7 @@ struct attention_decode_args {
     float scale, eps;
 };
 
-/* Full attention of vision rows first .. first+n-1 over rows 0 .. end_key-1 of qkv bf16[*,
+/* Full attention of vision rows first .. first+n-1 over rows 0 .. n_keys-1 of qkv bf16[*,
  * 3·heads·head_dim]. */
 struct attention_vision_args {
     bf16 *o; /* [n, heads·head_dim] */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How matrices of GGUF types lie on a GPU: C for the host, C++ for the kernels.
+/* The layout of matrices of GGUF types on a GPU: C for the host, C++ for the kernels.
  *
  * A chunk is 16 rows by 128 columns, of which lane 4g + t has 32 (a unit) of rows g and g + 8, as
  * in packed int4 (abi.h). Its parts, one after the other:
@@ -7,15 +7,17 @@
  * low: four bits of a code (or all eight), [half of the rows][lane][16 bytes]; eight bits are two
  * of these, the second for the unit's last 16 columns.
  * high: the fifth bit, or the fifth and sixth, [lane][rows g, g + 8][4 or 8 bytes].
- * scales: [lane][rows g, g + 8], what GGUF_..._BYTES say of both rows.
+ * scales: [lane][rows g, g + 8], of the sizes that GGUF_..._BYTES give.
  *
- * Where scales are numbers times one or two of 256 columns, two chunks and then those, [g][rows g,
- * g + 8], are a record; else a record is a chunk. Records of a block of 16 rows follow each other.
+ * If scales are integers times one or two float16 for 256 columns, a record is two chunks followed
+ * by those float16, [g][rows g, g + 8]; otherwise a record is a chunk. Records of a block of 16
+ * rows follow each other.
  *
- * Codes come out as words of four bytes: word 2j has columns 8j, 8j + 2, 8j + 4, 8j + 6 of a unit,
- * word 2j + 1 those beside them. Low bits of both lie in one word: as nibbles of the same byte, or,
- * where a table is looked up, in its lower and upper half. Eight bits lie as words. Bit 8b + k of
- * the high bits is byte b's of word k; two bits, 2k % 8 of word k / 4. */
+ * Codes are unpacked to words of four bytes: word 2j has columns 8j, 8j + 2, 8j + 4, 8j + 6 of a
+ * unit, word 2j + 1 the columns between and after them. The low bits of both are in one word: as
+ * nibbles of the same byte or, for types with a table, in its lower and upper half. Eight bits are
+ * stored as such words. Byte b of word k has its fifth bit at bit 8b + k of `high`; fifth and sixth
+ * begin at bit 8b + 2k % 8 of the word k / 4 of `high`. */
 #ifndef EY_CUDA_GGUF_LAYOUT_H
 #define EY_CUDA_GGUF_LAYOUT_H
 

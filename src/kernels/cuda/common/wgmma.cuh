@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The matrix unit of sm_90a, of which four warps, a warpgroup, share a large operand: c[64,
- * 8·tiles] += a[64, 16] · bᵀ, b[8·tiles, 16].
+/* The matrix unit of sm_90a. Four warps, a warpgroup, compute c[64, 8·tiles] += a[64, 16] · bᵀ with
+ * one b[8·tiles, 16].
  *
  * Warp w of the four has rows 16w..16w+15, in the registers that mma_bf16 has for 16 x 16 and for
  * each 8 columns of c. b lies in shared memory, rows of 128 bytes (64 columns) one after the other
  * from a multiple of 1024 bytes on; the 16-byte unit u of row r lies at unit u ^ r % 8.
  *
- * All is asynchronous: a and c may be touched again only after wgmma_wait() has said that their
- * group is done, and shared memory that ordinary instructions or cp.async wrote has to go through
- * fence_shared() before a barrier. The emulator has its own of the same meaning. */
+ * All is asynchronous: a and c may be accessed again only after wgmma_wait() for their group, and
+ * shared memory that ordinary instructions or cp.async wrote needs fence_shared() and then a
+ * barrier. The emulator has functions of the same meaning. */
 #ifndef EY_CUDA_WGMMA_CUH
 #define EY_CUDA_WGMMA_CUH
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches the kernels of roofline.cu and read_memory. */
+/* Launches the kernels of roofline.cu. */
 #ifndef EY_CUDA_ROOFLINE_LAUNCH_H
 #define EY_CUDA_ROOFLINE_LAUNCH_H
 

@@ -4,7 +4,7 @@
  * Weights are the left operand (16 rows), tokens the right one (8 columns). w and x come through a
  * ring of stages in shared memory, each one chunk of 64 bytes of w's columns. All is done for two
  * steps of the matrix unit, 32 columns, at a time, a `pair`: FP8 chunks have two pairs, BF16 chunks
- * one. The tile shapes are in gemm_shape.h. */
+ * one. The tile shapes are in gemm_launch.h. */
 #include "kernels/cuda/matmul/gemm_common.cuh"
 
 template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_, int n_tiles_,

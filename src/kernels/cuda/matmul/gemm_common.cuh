@@ -212,7 +212,7 @@ EY_DEVICE void staged_sums(float v[4], const struct gemm_staged &s, int token, i
     v[3] = sum.w;
 }
 
-/* Writes 4 rows of one token to y. */
+/* Computes the results of 4 rows for one token in v. */
 template <class S, int out>
 EY_DEVICE void gemm_results(float v[4], const struct gemm_staged &s, int token, int row,
                             const float bias[4])

@@ -2,7 +2,7 @@
 /* The tiles of gemm.cu, and the choice among them. C for the host, C++ for the kernels.
  *
  * A tile is rows of w times tokens (rows of x): `row_warps` x `token_warps` warps of m_tiles·16
- * rows by n_m_tiles·8 tokens each share a ring of `stages` pieces of w and x, one chunk of columns
+ * rows by n_tiles·8 tokens each share a ring of `stages` pieces of w and x, one chunk of columns
  * each. The narrow tile has k_warps instead: each warp has the whole tile, a ring of its own and
  * every k_warps-th block of columns, and the sums are added at the end. It is for few tokens, where
  * only the number of weights in flight counts. All rings are within 99 KB. */
@@ -14,7 +14,7 @@
 #include "kernels/cuda/common/abi.h"
 #include "kernels/cuda/common/launch.h"
 
-/* T(name, row_warps, token_warps, k_warps, m_tiles, n_m_tiles, stages of FP8, of BF16, least blocks
+/* T(name, row_warps, token_warps, k_warps, m_tiles, n_tiles, stages of FP8, of BF16, least blocks
  * of threads per SM) */
 #define EY_GEMM_TILES(T)               \
     T(256x128, 4, 2, 1, 4, 8, 3, 4, 1) \
@@ -186,14 +186,14 @@ static inline enum gemm_tile_kind gemm_choose_sm90(const struct matmul_args *a, 
     return best;
 }
 
-/* wide: the kernels of gemm_wgmma_sm90.cu are loaded and suit the GPU. */
+/* has_sm90: the kernels of gemm_wgmma_sm90.cu are loaded and suit the GPU. */
 static inline enum gemm_tile_kind gemm_choose(const struct matmul_args *a, int sm_count,
                                               bool has_sm90)
 {
     return has_sm90 ? gemm_choose_sm90(a, sm_count) : gemm_choose_portable(a, sm_count);
 }
 
-/* Computes the launch. Does not use pointers of `a`, only out, n, k and the matrices' rows and
+/* Computes the launch. Does not use pointers of `a`, only epilogue, n, k and the matrices' rows and
  * dtype. */
 static inline struct launch gemm_launch(const struct matmul_args *a, int sm_count, bool has_sm90)
 {

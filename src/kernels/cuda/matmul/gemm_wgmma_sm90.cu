@@ -53,10 +53,10 @@ EY_DEVICE int sm90_stages(const struct matmul_args &a)
 
 /* ---- global → shared ----
  *
- * What a thread brings of a stage are `pieces` of 16 bytes, of weights first. Blocks of rows beyond
- * the last are the last once more, and tokens beyond the last are whatever was there: what comes of
- * them is never stored. (Were they the last one too, all who read that one would have to queue for
- * it.) Columns beyond the last are zeros. */
+ * A thread loads `pieces` of 16 bytes of a stage, first those of weights. Instead of blocks of rows
+ * beyond the last it loads the last again; tokens beyond the last keep what shared memory held.
+ * Their results are never stored. (Loading the last token instead would make all these loads queue
+ * for the same bytes.) Columns beyond the last are zeros. */
 struct sm90_share {
     const unsigned char *w, *x;
     unsigned char *w_to, *x_to; /* addresses in the first stage */

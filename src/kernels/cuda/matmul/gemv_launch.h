@@ -113,9 +113,9 @@ static inline unsigned gemv_lay_out(struct matmul_args *a, int groups, int *warp
     return l->warp_bytes > most ? 0 : (unsigned)(*warps * l->warp_bytes + squares);
 }
 
-/* Computes the launch from a->out, a->norm and the matrices; .kernel is GPU_NO_KERNEL if no kernel
- * takes the matmul. Fills a->layout, or a->lm_head. A row block gets a block of threads. sm_shared:
- * bytes of shared memory of an SM. */
+/* Computes the launch from a->epilogue, a->norm and the matrices; .kernel is GPU_NO_KERNEL if no
+ * kernel takes the matmul. Fills a->layout, or a->lm_head. A row block gets a block of threads.
+ * sm_shared: bytes of shared memory of an SM. */
 static inline struct launch gemv_launch(struct matmul_args *a, int sm_count, int sm_shared)
 {
     struct launch none = {GPU_NO_KERNEL, {0, 0, 0}, 0, 0}, launch;

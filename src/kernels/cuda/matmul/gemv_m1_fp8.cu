@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMV of one token with FP8 matrices, the main work of a single request (int4: gemv_m1_int4.cu).
- * Weights must never stop streaming, so blocks of threads are small and many: one has 16 rows, a
- * packed row block, or half of one; of gate and up, as much of each. It prefetches its weights
- * before it waits for the previous kernel, and is done soon after that; while it computes, others'
+ * Weights must never stop streaming, so blocks of threads are small and many: each has 16 rows (a
+ * packed row block) or half of them; for gate and up, as many of each. It prefetches its weights
+ * before it waits for the previous kernel, and ends soon after; while it computes, other blocks'
  * weights are in flight. Weights and x become float32. The order of sums depends only on the
  * matrix. Chunk c of a row block belongs to warp c % warps. */
 #include "kernels/cuda/matmul/gemv_m1.cuh"
@@ -10,9 +10,9 @@
 
 /* ---- x in shared memory ----
  *
- * A thread brings eight columns at a time, as float32, 64 to a chunk. A lane reads its 16 in four
- * pieces; lanes t and t + 2 would meet in the same banks, so the pieces of the upper two are stored
- * in another order: piece q of lane t lies in place q ^ (t & 2). */
+ * A thread stores eight columns at a time, as float32; a chunk has 64. A lane reads its 16 in four
+ * pieces. Lanes t and t + 2 would use the same banks, so the pieces of lanes 2 and 3 are stored in
+ * another order: piece q of lane t is at q ^ (t & 2). */
 EY_DEVICE int x_place(int column)
 {
     int piece = column / 4 % 4, t = column / 16 % 4;

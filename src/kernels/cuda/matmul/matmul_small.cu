@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matmuls of some rows of x, which are tokens, with packed weights of any dtype.
  *
- * x is converted once, by arrange_rows, into the order in which the matrix unit takes it, and each
- * block of threads has all tokens: the weights are read once and x's work does not grow with the
- * weights' rows (as in gemv.cu, where each 16 rows convert x anew).
+ * arrange_rows converts x once into the order of the matrix unit, and each block of threads has all
+ * tokens: weights are read once, and the work for x does not grow with the rows of weights (in
+ * gemv.cu, x is converted again for each 16 rows).
  *
- * Weights are the left operand. They become what the matrix unit takes in registers:
+ * Weights are the left operand. They are converted for the matrix unit in registers:
  *
  * FP8: sign and seven bits of an e4m3, moved to their places in BF16, are 2^-120 of the value,
- * subnormals included; x carries X_FACTOR of what is missing and the scales the rest, so a weight
- * costs no multiplication. x may be up to 2^63 then. Sums are in units of the block scale at hand
- * (struct running_scale). BF16: nothing is to be done. Int8: float16, exactly; the row's scale
+ * also for subnormals. x is multiplied by SMALL_X_FACTOR and the scales by the rest, so a weight
+ * costs no multiplication. x may be up to 2^63. Sums are in units of the block scale at hand
+ * (struct running_scale). BF16: not converted. Int8: float16, exactly; the row's scale
  * multiplies the sum. Int4: float16 times the scale of its group. Where weights are float16, x is
- * too, times a power of two for each token that puts the largest just below float16's end.
+ * too, times a power of two for each token that puts its largest number just below float16's limit.
  *
- * A tile's columns may be split over several blocks of threads. The last of them to arrive adds all
- * their parts up, in the same order whichever it is. */
+ * A tile's columns may be split over several blocks of threads. The last one to arrive adds up all
+ * their parts, always in the same order. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/matmul/matmul_small_join.cuh"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches the kernels of norm_rope_embed.cu, repack_weights.cu, matmul_fallback.cu and topk.cu. */
+/* Launches the kernels of norm_rope_embed.cu. */
 #ifndef EY_CUDA_NORM_ROPE_EMBED_LAUNCH_H
 #define EY_CUDA_NORM_ROPE_EMBED_LAUNCH_H
 

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/common/ptx.cuh"
 
-/* 0 is no logit; NaN is below -infinity; -0 is +0. */
+/* Returns the sort key. 0 stands for no logit; NaN sorts below -infinity, and -0 as +0. */
 EY_DEVICE uint64_t sortable_of(float logit, int id)
 {
     uint32_t bits = logit == 0 ? 0 : float_bits(logit);

@@ -111,8 +111,7 @@ EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int 
     }
 }
 
-/* Puts the numbers that reach the bound into s->kept; s->n_unchanged counts them, also beyond KEPT.
- */
+/* Puts the numbers that reach the bound into s->kept; s->n_kept counts them, also beyond KEPT. */
 EY_DEVICE void topk_keep(struct selection *s, const uint64_t *items, int n, uint64_t bound)
 {
     __syncthreads();
