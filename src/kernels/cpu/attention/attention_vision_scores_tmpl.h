@@ -113,7 +113,7 @@ INLINE vf mask_scores(vf scores, int n_valid)
 #endif
 }
 
-/* Computes the scores of WIDE vectors of patches from vector `begin` on. */
+/* Computes the scores of VECTORS_AT_ONCE vectors of patches from vector `begin` on. */
 INLINE void vision_score_vectors(vf (*scores)[KEY_BLOCK_VECTORS], const struct vision_queries *s,
                                  const uint32_t *keys, size_t pairs, int first, int rows, int begin)
 {

@@ -33,7 +33,7 @@ INLINE void prefetch_line(const void *line)
 
 /* Configures tiles of 16 rows of 64 bytes, except those in the bit set `narrow`, which have a
  * column for each of n_x packed rows. */
-INLINE void amx_configure(int n_x, unsigned low_precision)
+INLINE void amx_configure(int n_x, unsigned narrow)
 {
     struct {
         uint8_t palette, start, zero[14];
@@ -42,7 +42,7 @@ INLINE void amx_configure(int n_x, unsigned low_precision)
     } config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         config.rows[i] = AMX_ROWS;
-        config.bytes[i] = low_precision >> i & 1 ? (uint16_t)(4 * n_x) : 64;
+        config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
     }
     amx_memory(&config);
     _tile_loadconfig(&config);

@@ -46,7 +46,7 @@ INLINE bool has_minima(enum dtype dtype)
     return dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
 }
 
-/* Bytes of BLOCK columns of a row. */
+/* Returns the bytes of BLOCK columns of a row. */
 INLINE size_t block_bytes(enum dtype dtype)
 {
     switch (dtype) {
@@ -60,14 +60,15 @@ INLINE size_t block_bytes(enum dtype dtype)
     }
 }
 
-/* Columns that share a float scale. */
+/* Returns the number of columns that share a float scale. */
 INLINE size_t scaled_columns(const struct tensor *w)
 {
     if (w->dtype == DTYPE_INT4) return (size_t)w->group_size;
     return has_sub_scales(w->dtype) ? BLOCK : SUB;
 }
 
-/* Where the words of lane `lane` of word vector i are from: every `step`th column. */
+/* Columns of which a lane of a vector of words has the codes: every `step`th one from `first` on.
+ */
 struct lane_columns {
     int first, step;
 };
@@ -101,7 +102,8 @@ INLINE __m128i load_lane(const void *p)
 }
 
 #if LANES == 16
-/* 16 bytes `stride` apart a lane; lanes from n on are the last one again. */
+/* Loads 16 bytes for each lane, from places `stride` bytes apart. Lanes from n on repeat lane n
+ * - 1. */
 INLINE int_vector load_lanes(const uint8_t *p, size_t stride, int n)
 {
     int_vector v = _mm512_castsi128_si512(load_lane(p));
@@ -110,7 +112,7 @@ INLINE int_vector load_lanes(const uint8_t *p, size_t stride, int n)
     return _mm512_inserti32x4(v, load_lane(p + (size_t)(n - 1) * stride), 3);
 }
 
-/* 32 bytes, twice. */
+/* Loads 32 bytes into both halves. */
 INLINE int_vector load_half(const uint8_t *p)
 {
     return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)p));
@@ -131,7 +133,7 @@ INLINE int_vector look_up_bytes(int_vector table, int_vector at)
     return _mm512_shuffle_epi8(table, at);
 }
 
-/* sums of four + products of bytes without a sign and bytes with one */
+/* Adds the sums of four products of an unsigned byte of a and a signed byte of b to `sum`. */
 INLINE int_vector dot_bytes(int_vector sum, int_vector a, int_vector b)
 {
     return _mm512_dpbusd_epi32(sum, a, b);
@@ -142,7 +144,7 @@ INLINE int_vector multiply_bytes(int_vector a, int_vector b)
     return _mm512_maddubs_epi16(a, b);
 }
 
-/* Sums of two products of words. */
+/* Returns the sums of two products of words each. */
 INLINE int_vector multiply_words(int_vector a, int_vector b)
 {
     return _mm512_madd_epi16(a, b);
@@ -189,7 +191,8 @@ INLINE int_vector look_up_bytes(int_vector table, int_vector at)
     return _mm256_shuffle_epi8(table, at);
 }
 
-/* Sums of two products of bytes, the first without a sign: below 128 none is too large. */
+/* Returns the sums, as int16, of two products of an unsigned and a signed byte each; they fit if
+ * the unsigned bytes are below 128. */
 INLINE int_vector multiply_bytes(int_vector a, int_vector b)
 {
     return _mm256_maddubs_epi16(a, b);
@@ -247,8 +250,8 @@ INLINE int_vector upper_nibbles(int_vector v)
     return (int_vector)((uwords_vector)v >> 4) & bytes_of(15);
 }
 
-/* `mask` of each byte, once the bits from `bit` on are at bit 4; those of the upper half of a
- * vector of 64 bytes begin two higher. */
+/* Moves the bits of each byte from bit `bit` to bit 4 and masks them by `mask`. In the upper half
+ * of a vector of 64 bytes they begin two bits higher. */
 INLINE int_vector bits_to_fourth(int_vector v, int bit, int mask)
 {
     uwords_vector moved = (uwords_vector)v;
@@ -263,8 +266,7 @@ INLINE int_vector bits_to_fourth(int_vector v, int bit, int mask)
     return (int_vector)moved & bytes_of(mask);
 }
 
-/* Codes of a load, lower and upper ones of lanes, of which n are there; of K types those that
- * scales are multiplied with. */
+/* Loads the lower and the upper codes of a load, of which n lanes exist; codes of Q6_K less 32. */
 INLINE void load_codes(int_vector codes[2], enum dtype dtype, const uint8_t *p, int load, int n)
 {
     const int first = load * LOAD_SUBS; /* sub */
@@ -302,7 +304,7 @@ INLINE void load_codes(int_vector codes[2], enum dtype dtype, const uint8_t *p, 
         }
 }
 
-/* What the codes of IQ4_XS stand for. */
+/* Replaces codes of IQ4_XS by the numbers that they stand for. */
 INLINE void look_up_codes(int_vector codes[2], __m128i table)
 {
     for (int i = 0; i < 2; i++)
@@ -316,7 +318,7 @@ INLINE bool codes_have_signs(enum dtype dtype)
 
 /* ---- whole numbers that belong to codes ---- */
 
-/* Six bits each of eight scales, then of eight minima, as bytes. */
+/* Unpacks eight scales and eight minima of six bits to bytes. */
 INLINE void six_bits(uint64_t *scales, uint64_t *minima, const uint8_t *p)
 {
     const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x30303030;
@@ -326,8 +328,8 @@ INLINE void six_bits(uint64_t *scales, uint64_t *minima, const uint8_t *p)
     *minima = (w[1] & six) | (uint64_t)((w[2] >> 4 & four) | (w[1] >> 2 & two)) << 32;
 }
 
-/* Whole numbers of a block, eight int16 in every lane: scales of a K type (of Q6_K sixteen), or
- * zeros. In registers: what is stored in pieces is slow to read whole. */
+/* Integers of a block, eight int16 in every lane: scales of a K type (sixteen for Q6_K), or zeros.
+ * They are kept in registers, because a vector that was stored in pieces is slow to load. */
 struct sub_numbers {
     int_vector eight[2];
 };
@@ -338,8 +340,8 @@ INLINE struct sub_numbers eight_bytes_as_numbers(uint64_t bytes)
     return (struct sub_numbers){{lane_everywhere(words)}};
 }
 
-/* Those of IQ4_XS, less 32: four bits in each of eight nibbles, two more in each of eight pairs. In
- * one half of a vector nibbles rise to the tops of words, in the other pairs do. */
+/* Returns the scales of IQ4_XS, less 32: four bits of each are a nibble, and two more a pair of
+ * bits. One half of a vector shifts the nibbles to the tops of words, the other half the pairs. */
 INLINE struct sub_numbers iq4_xs_scales(const uint8_t *p)
 {
     const __m256i at = _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 2,
@@ -365,7 +367,7 @@ INLINE struct sub_numbers iq4_xs_scales(const uint8_t *p)
 #endif
 }
 
-/* The scales of a block of a K type; those of Q6_K times 256. */
+/* Returns the scales of a block of a K type; those of Q6_K are multiplied by 256. */
 INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, const uint8_t *p)
 {
     uint64_t scales;
@@ -381,14 +383,14 @@ INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, co
     }
 }
 
-/* Bytes of number e in a lane of words. */
+/* Indices of the bytes of number e, for all words of a lane. */
 #define LANE_OF(e)                                                                          \
     2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, \
         2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1, 2 * (e), 2 * (e) + 1
 #define OWN_LANES(e) LANE_OF(e), LANE_OF(e + 1), LANE_OF((e + 2) % 8), LANE_OF((e + 3) % 8)
 #define PAIRS_OF_LANES(e) LANE_OF(e), LANE_OF(e), LANE_OF((e + 2) % 8), LANE_OF((e + 2) % 8)
 
-/* Each lane's own number, from number `first` on, an even one. */
+/* Returns a number for each lane, in all its words: `first`, which is even, and those after it. */
 INLINE int_vector own_numbers(int_vector eight, int first)
 {
     static const int8_t at[4][64] = {
@@ -396,8 +398,8 @@ INLINE int_vector own_numbers(int_vector eight, int first)
     return look_up_bytes(eight, load_whole(at[first / 2]));
 }
 
-/* Each lane's own number, below 128 and as a byte, in every second byte; `odd`: in the others, so
- * that words are 256 times as large. */
+/* Returns a number below 128 for each lane, as a byte: in every second byte, or, if `odd`, in the
+ * others, so that words are 256 times as large. */
 INLINE int_vector own_bytes(int_vector eight, int first, bool odd)
 {
 #define FOUR_OF(a, b) a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b
@@ -413,7 +415,7 @@ INLINE int_vector own_bytes(int_vector eight, int first, bool odd)
     return look_up_bytes(eight, load_whole(at[odd][first / 2]));
 }
 
-/* One for each two lanes, and every second number. */
+/* Returns every second number from `first` on, each for two lanes. */
 INLINE int_vector numbers_of_pairs(int_vector eight, int first)
 {
     static const int8_t at[8][64] = {{PAIRS_OF_LANES(0)}, {PAIRS_OF_LANES(1)}, {PAIRS_OF_LANES(2)},
@@ -422,7 +424,7 @@ INLINE int_vector numbers_of_pairs(int_vector eight, int first)
     return look_up_bytes(eight, load_whole(at[first]));
 }
 
-/* Each lane's number, as a pair of it and 256 of it, before zeros. */
+/* Returns a number for each lane, as a pair of it and 256 times it; the rest of the lane is 0. */
 INLINE int_vector numbers_as_pairs(int_vector eight, int first)
 {
 #define PAIR_OF(e) 2 * (e), -1, -1, 2 * (e), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1
@@ -432,7 +434,8 @@ INLINE int_vector numbers_as_pairs(int_vector eight, int first)
     return look_up_bytes(eight, load_whole(at[first / 2]));
 }
 
-/* What the lower or upper codes of a load are multiplied with, or less by. */
+/* Returns what the lower or upper codes (plane 0 or 1) of a load are multiplied by (scales), or
+ * what is subtracted from them (zeros). */
 INLINE int_vector numbers_of_load(enum dtype dtype, const struct sub_numbers *sub, int load,
                                   int plane)
 {
@@ -448,7 +451,7 @@ INLINE int_vector numbers_of_load(enum dtype dtype, const struct sub_numbers *su
 
 /* ---- words ---- */
 
-/* Every second code, then the others; times 256 where `raised`. */
+/* Widens every second code to words[0], the others to words[1]; times 256 if `raised`. */
 INLINE void widen_codes(int_vector words[2], int_vector codes, bool have_signs, bool raised)
 {
     const int_vector up = (int_vector)((uwords_vector)codes << 8);
@@ -464,15 +467,16 @@ INLINE void widen_codes(int_vector words[2], int_vector codes, bool have_signs, 
     }
 }
 
-/* Signed codes and scales are both 256 times as large, and the product's upper half is theirs: that
- * takes an instruction less than extending the signs. */
+/* Multiplies words by scales. If `raised`, both are 256 times as large and the upper half of the
+ * product is the result: that takes one instruction less than extending the signs. */
 INLINE int_vector scale_words(int_vector words, int_vector number, bool raised)
 {
     return raised ? multiply_high(words, number)
                   : (int_vector)((words_vector)words * (words_vector)number);
 }
 
-/* A load of the block at p, of which n subs are there; sub: scales of a K type, zeros of INT4. */
+/* Makes words of a load of the block at p, of which n subs exist. sub: scales of a K type, zeros of
+ * INT4. */
 INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uint8_t *p, int load,
                        int n, const struct sub_numbers *sub)
 {
@@ -495,8 +499,9 @@ INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uin
     }
 }
 
-/* The same of IQ4_XS, plus OFFSET times each word's scale: codes without signs are widened and
- * scaled by one multiplication of bytes. What that adds to sums is a matter of x (pack_offsets). */
+/* The same for IQ4_XS, plus OFFSET times each word's scale: unsigned codes are widened and scaled
+ * by one multiplication of bytes. What that adds to sums depends only on scales and x, and is
+ * subtracted again (pack_offsets()). */
 enum { OFFSET = 128 };
 INLINE void load_offset_words(int_vector words[LOAD_WORDS], const uint8_t *p, int load,
                               const struct sub_numbers *sub)
@@ -511,7 +516,7 @@ INLINE void load_offset_words(int_vector words[LOAD_WORDS], const uint8_t *p, in
 
 /* ---- rows of x ---- */
 
-/* n columns in steps of a part of their length, in order, zeros after them. Returns the step. */
+/* Quantizes n columns, in order, and writes zeros after them. Returns the step. */
 INLINE float quantize_columns(int16_t words[BLOCK], const float *x, size_t n)
 {
     float per_step;
@@ -535,7 +540,7 @@ INLINE uint32_t pair_of(int first, int second)
     return (uint32_t)(uint16_t)first | (uint32_t)(uint16_t)second << 16;
 }
 
-/* A digit of a number to the base 256, with a sign; the number becomes what is left. */
+/* Returns the lowest signed digit of the number to base 256, and removes it from the number. */
 INLINE int8_t take_digit(int *number)
 {
     const int8_t digit = (int8_t)(uint8_t)(*number & 255);
@@ -543,7 +548,7 @@ INLINE int8_t take_digit(int *number)
     return digit;
 }
 
-/* number = first + 256 second */
+/* Returns the pair first, second of number = first + 256 · second. */
 INLINE uint32_t pair_of_digits(int number)
 {
     const int8_t first = take_digit(&number);

@@ -11,7 +11,8 @@
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* The sum of the squares of x[n] times `factor`, and the largest magnitude of these. */
+/* Returns the sum of the squares of x[n] times `factor`, and in *largest their largest magnitude.
+ */
 INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
 {
     vf max_length = {0}, squares = {0};
@@ -24,9 +25,10 @@ INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
     return sum_lanes(squares);
 }
 
-/* The step in which the length of x[n] is `most`, or its largest number 32767, and in *per_step
- * what x is multiplied with to be in steps. Nothing but zeros (and what is as good as zero, below
- * 1e-30): 0. With a number among them that is none, NaN. */
+/* Returns the step for quantizing x[n], and in *per_step the factor that turns numbers into steps.
+ * The length of x is then at most `max_length` steps and its largest number at most 32767. Returns
+ * 0 if all numbers are 0 (or below 1e-30, which is as good as 0), NaN if one of them is not finite.
+ */
 INLINE float quantization_step(float *per_step, const float *x, size_t n, float max_length)
 {
     float top, squares = sum_squares(&top, x, n, 1), unit = 1;
@@ -43,7 +45,7 @@ INLINE float quantization_step(float *per_step, const float *x, size_t n, float 
 }
 
 #if LANES == 16
-typedef __m512i int_vector; /* LANES whole numbers, or pairs of int16 */
+typedef __m512i int_vector; /* LANES integers, or pairs of int16 */
 typedef __m256i short_vector;
 
 INLINE short_vector to_int16(vf x, float per_step)
@@ -61,8 +63,8 @@ INLINE vf int_to_vf(int_vector v)
     return (vf)_mm512_cvtepi32_ps(v);
 }
 
-/* sum + products of pairs. In assembler, because compilers move sums about for the intrinsic
- * function. */
+/* Adds the products of pairs to the sums. In assembler, because compilers copy sums back and forth
+ * for the intrinsic function. */
 INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM (many rows of x) with weights with scales in groups, as int16 (block_words_tmpl.h). Sums of
+/* GEMM (many rows of x) for weights with scales in groups, as int16 (block_words_tmpl.h). Sums of
  * a group are exact, and are added in the order of gemv_blocks_tmpl.h.
  *
  * For each 256 columns a packed tile has [M-block]([pairs of columns and of sums of 32 columns]
@@ -26,13 +26,13 @@ INLINE size_t pairs_of_block(size_t k, size_t end)
 
 /* ---- rows of x ---- */
 
-/* Bytes from the beginning of a tile of n rows to the block that begins with column k. */
+/* Returns the offset, in bytes, of the block that begins with column k in a tile of n rows. */
 static size_t x_offset_blocks(size_t k, int n)
 {
     return k / BLOCK * (size_t)n * (X_PAIRS + 1) * sizeof(uint32_t);
 }
 
-/* A row's pairs, then those of its sums: number = first + 256 second. Returns its step. */
+/* Writes a row's pairs, then those of its sums: number = first + 256 · second. Returns its step. */
 INLINE float pairs_of_row(uint32_t out[X_PAIRS], const float *x, size_t n, size_t pairs,
                           enum dtype dtype)
 {
@@ -49,7 +49,7 @@ INLINE float pairs_of_row(uint32_t out[X_PAIRS], const float *x, size_t n, size_
     return step;
 }
 
-/* The rows of an M-block become columns. */
+/* Packs the rows of an M-block as columns. */
 INLINE void pack_blocks_m_block(uint32_t *out, float *steps, const struct packing_args *p, size_t k,
                                 int begin, int n, enum dtype dtype)
 {
@@ -87,9 +87,9 @@ INLINE void pack_gemm_blocks(void *out, const struct packing_args *p, enum dtype
 
 /* ---- panels ---- */
 
-/* What a block of a micro-panel is made of. */
+/* The parts of a block of a micro-panel. */
 struct panel_shape {
-    size_t pairs, group; /* of a group */
+    size_t pairs, group; /* pairs of the block, and of a group */
     bool minima;
 };
 
@@ -99,16 +99,16 @@ INLINE struct panel_shape panel_shape_of(const struct tensor *w, size_t k, size_
                                 has_minima(w->dtype)};
 }
 
-/* Rows of NR words. */
+/* Returns the number of rows of NR words. */
 INLINE size_t panel_rows(const struct panel_shape *s)
 {
     return s->pairs + s->pairs / s->group + (s->minima ? SUBS + 1 : 0);
 }
 
-/* A block of LANES weight rows, before they become columns. */
+/* A block of LANES weight rows, before it is transposed. */
 struct block_rows {
     int_vector words[LANES][BLOCK_WORDS];
-    float scale[SUBS][LANES], least[LANES]; /* of groups, and what minima are multiplied with */
+    float scale[SUBS][LANES], least[LANES]; /* of groups, and of minima */
     uint32_t minima[SUBS][LANES];
 };
 
@@ -120,7 +120,7 @@ INLINE float group_scale_of(const struct row_scales *s, int group, const struct 
     return f16_to_f32(s->half[group][0]);
 }
 
-/* Columns k .. of row a, of which `subs` are there. */
+/* Reads the block of a row from column k on, of which `subs` subs exist, as row a of r. */
 INLINE void read_block_row(struct block_rows *r, int a, const struct cpu_matrix *w, int64_t row,
                            size_t k, int subs, enum dtype dtype)
 {
@@ -148,7 +148,7 @@ INLINE void read_block_row(struct block_rows *r, int a, const struct cpu_matrix 
     }
 }
 
-/* Rows of words of a micro-panel, and of scales between them. */
+/* Stores the block transposed: rows of words of a micro-panel, with rows of scales among them. */
 INLINE void store_block_rows(uint32_t *out, const struct block_rows *r, const struct panel_shape *s)
 {
     for (size_t v = 0; v < BLOCK_WORDS && v / LOAD_WORDS * LOAD_SUBS * SUB_PAIRS < s->pairs; v++) {

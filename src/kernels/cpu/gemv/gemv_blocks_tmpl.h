@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (few rows of x) with weights with scales in groups (block_words_tmpl.h).
+/* GEMV (few rows of x) for weights with scales in groups (block_words_tmpl.h).
  *
- * Eight weight rows at a time, 256 columns of one after the other: a vector of sums for each row,
- * or for each row and load if lanes are groups. Then the sums of the eight rows are placed side by
- * side, converted to float and multiplied by their scales.
+ * Eight weight rows are processed at a time, 256 columns of each in turn. Each row has a vector of
+ * sums, or one for each load if lanes are groups. Then the sums of the eight rows are placed side
+ * by side, converted to float and multiplied by their scales.
  *
  * Packed rows are consecutive: [columns] int16, then a step for each row and block, then the sums
  * of 32 columns in three bytes each, with which minima are multiplied. */
@@ -16,8 +16,8 @@
 
 enum { STREAMS = 8, BLOCKS_MR = 4 };
 
-/* Where codes have no signs and rows of x are few, codes are multiplied as bytes, with both digits
- * of x to the base 256: sums are the same, and nothing is widened. */
+/* Whether codes are multiplied as bytes, by both digits of x to base 256: the sums are the same,
+ * and nothing is widened. For unsigned codes and few rows of x. */
 INLINE bool multiplies_bytes(enum dtype dtype, int n)
 {
     return !codes_have_signs(dtype) && n <= 2;
@@ -31,7 +31,8 @@ struct packed_x {
     int8_t *sums;   /* [blocks, n][X_SUMS] */
 };
 
-/* Bytes: of minima three for each sub, with what is not multiplied with them four numbers. */
+/* Bytes of a block's sums: three digits for each sub if minima are multiplied by them, otherwise
+ * four int32 for each sub. */
 enum { MINIMA_DIGITS = 3, X_SUMS = SUBS * 4 * 4 };
 
 INLINE struct packed_x packed_x_at(const void *x, size_t k, int n)
@@ -43,7 +44,7 @@ INLINE struct packed_x packed_x_at(const void *x, size_t k, int n)
     return p;
 }
 
-/* [MINIMA_DIGITS][SUBS] */
+/* Writes the digits of the sums of subs, [MINIMA_DIGITS][SUBS]. */
 INLINE void pack_sums_for_minima(int8_t *out, const int16_t *words)
 {
     for (int s = 0; s < SUBS; s++) {
@@ -53,8 +54,8 @@ INLINE void pack_sums_for_minima(int8_t *out, const int16_t *words)
     }
 }
 
-/* What zeros add to the sums of a lane, [subs, 4]: of Q4_0 they are 8, others multiply these pairs.
- */
+/* Writes what zeros add to the sums of lanes, [subs, 4]: for Q4_0, whose zeros are 8, the number
+ * itself; for others, a pair that zeros are multiplied by. */
 INLINE void pack_sums_for_zeros(int8_t *out, const int16_t *words, enum dtype dtype, int subs)
 {
     for (int s = 0; s < subs; s++) {
@@ -64,8 +65,8 @@ INLINE void pack_sums_for_zeros(int8_t *out, const int16_t *words, enum dtype dt
     }
 }
 
-/* What OFFSET adds to sums, with the other sign: words that scales multiply, and words that 1,024
- * times these do. A sum of 32 columns is below 2^18. */
+/* Writes what OFFSET adds to sums, negated, in two words for each sub: one is multiplied by the
+ * scale, the other by 1,024 times the scale. A sum of 32 columns is below 2^18. */
 enum { OFFSET_STEP = 1024 };
 INLINE void pack_offsets(int8_t *out, const int16_t *words)
 {
@@ -94,7 +95,8 @@ INLINE void pack_x_lanes(int16_t *out, const int16_t *words, enum dtype dtype, i
             take_lane(out, words, columns_of_lane(dtype, first + t, i));
 }
 
-/* The first digits of what meets the lower codes, the second ones, then of the upper codes. */
+/* Packs the first digits, then the second ones, of the columns that the lower codes are multiplied
+ * by, then those for the upper codes. */
 INLINE void pack_x_digits(int8_t *out, const int8_t (*digits)[BLOCK], enum dtype dtype, int first,
                           int n)
 {
@@ -106,7 +108,7 @@ INLINE void pack_x_digits(int8_t *out, const int8_t (*digits)[BLOCK], enum dtype
         }
 }
 
-/* `subs` are there: loads, the last of which may have fewer lanes. */
+/* Packs a block of which `subs` subs exist, load by load; the last load may have fewer lanes. */
 INLINE void pack_x_block(int16_t *out, const int16_t *words, enum dtype dtype, int subs, int n)
 {
     int8_t digits[2][BLOCK];
@@ -161,7 +163,7 @@ struct row_scales {
     uint64_t minima[STREAMS];     /* eight bytes each */
 };
 
-/* A weight row that is read. */
+/* A weight row that is being read. */
 struct block_row {
     const uint8_t *data;
     struct int4_row int4;
@@ -174,18 +176,18 @@ INLINE uint16_t half_bits(const uint8_t *p)
     return bits;
 }
 
-/* Where a block of a K type has its scale, and that of its minima. */
+/* Return the offsets of the scale and of the scale of minima in a block of a K type. */
 INLINE int scale_in_block(enum dtype dtype)
 {
     return dtype == DTYPE_Q6_K ? 208 : 0;
 }
 enum { MINIMA_IN_BLOCK = 2 };
 
-/* How the groups of four-bit weights lie. */
+/* The size of the groups of 4-bit weights. */
 struct group_shape {
     int shift;     /* a group is 2^shift columns */
-    int subs;      /* of one */
-    uint64_t ones; /* in a byte for each of these */
+    int subs;      /* of a group */
+    uint64_t ones; /* a byte of 1 for each of them */
 };
 
 INLINE struct group_shape group_shape_of(const struct tensor *w)
@@ -202,7 +204,7 @@ INLINE struct group_shape wide_group_shape(void)
     return (struct group_shape){7, 4, 0x01010101};
 }
 
-/* Returns zeros. */
+/* Reads the scales of row a, and returns its zeros. */
 INLINE struct sub_numbers enter_int4(struct row_scales *s, const struct int4_row *r, int a,
                                      size_t k, int subs, const struct group_shape *g)
 {
@@ -220,8 +222,8 @@ INLINE struct sub_numbers enter_int4(struct row_scales *s, const struct int4_row
     return eight_bytes_as_numbers(zeros);
 }
 
-/* Puts the scales of row a to those of the others, but for the float ones of K types. Returns what
- * load_words() takes. */
+/* Adds the scales of row a to those of the other rows, except the float scales of K types. Returns
+ * the numbers for load_words(). */
 INLINE struct sub_numbers enter_block(struct row_scales *s, enum dtype dtype,
                                       const struct block_row *r, const uint8_t *p, int a, size_t k,
                                       int subs, const struct group_shape *group)
@@ -250,7 +252,7 @@ INLINE rows_vf ints_to_rows(__m256i v)
     return (rows_vf)_mm256_cvtepi32_ps(v);
 }
 
-/* Of each lane of eight vectors: its sums side by side. */
+/* Sums up each lane of the eight vectors: out[i] has the sums of lane i, one for each vector. */
 INLINE void sum_lanes_of_rows(__m256i out[LOAD_SUBS], const int_vector v[STREAMS])
 {
     const int_vector low = add_pairs_64(add_pairs_32(v[0], v[1]), add_pairs_32(v[2], v[3])),
@@ -281,7 +283,7 @@ INLINE __m256i sum_rows(const int_vector v[STREAMS])
     return _mm256_add_epi32(lane[0], lane[1]);
 }
 
-/* Minima of eight rows times the sums of x that they are added to. */
+/* Returns the sums of minima times the sums of x, one for each of eight rows. */
 INLINE __m256i minima_of_rows(const struct row_scales *s, const int8_t *sums)
 {
     int_vector total[STREAMS * 2 / LANES];
@@ -307,7 +309,7 @@ INLINE __m256i minima_of_rows(const struct row_scales *s, const int8_t *sums)
 
 struct blocks_job {
     const struct gemv_args *t;
-    bool wide; /* groups of four-bit weights are WIDE_GROUP columns: known where code is made */
+    bool wide; /* groups of 4-bit weights are WIDE_GROUP columns; known at compile time */
     struct packed_x x;
     struct block_row row[STREAMS];
     rows_vf sums[BLOCKS_MR];
@@ -317,13 +319,14 @@ struct blocks_job {
 
 enum { WIDE_GROUP = 128, WIDE_SUBS = WIDE_GROUP / SUB };
 
-/* Loads whose sums are of one group, for all of their lanes; 1: a lane has a group of its own. */
+/* Returns the number of loads that form one group with all their lanes, or 1 if each lane is a
+ * group of its own. */
 INLINE int loads_of_sum(const struct blocks_job *j, enum dtype dtype)
 {
     return has_sub_scales(dtype) ? LOADS : j->wide ? WIDE_SUBS / LOAD_SUBS : 1;
 }
 
-/* A line for each line that is read, so far ahead. */
+/* Prefetches as many lines, further ahead, as the block has. */
 INLINE void prefetch_block(const uint8_t *p, size_t bytes)
 {
     UNROLL
@@ -332,7 +335,7 @@ INLINE void prefetch_block(const uint8_t *p, size_t bytes)
     if (((uintptr_t)p & 63) + bytes % 64 >= 64) prefetch_weights(p + bytes / 64 * 64, false);
 }
 
-/* A vector of x, or the first lanes of one. */
+/* Loads a vector of x, or only its first lanes. */
 INLINE int_vector load_x(const void *x, int lanes)
 {
 #if LANES == 16
@@ -342,7 +345,7 @@ INLINE int_vector load_x(const void *x, int lanes)
     return load_whole(x);
 }
 
-/* Vector i of x that a load meets. */
+/* Returns vector i of x for a load. */
 INLINE int_vector x_of_load(const struct blocks_job *j, int b, size_t k, int load, int lanes, int i)
 {
     return load_x(j->x.words + (size_t)b * j->t->k + k +
@@ -350,7 +353,8 @@ INLINE int_vector x_of_load(const struct blocks_job *j, int b, size_t k, int loa
                   lanes);
 }
 
-/* Sums that additions alternate between: where they are few, one waits for the other. */
+/* Returns the number of sums among which additions alternate: an addition to the same sum would
+ * have to wait for the one before. */
 INLINE int chains_of(int n)
 {
 #if LANES == 16 || defined(__AVXVNNI__)
@@ -378,7 +382,7 @@ INLINE void multiply_load_words(int_vector *acc, const struct blocks_job *j, enu
     }
 }
 
-/* Sums of codes below 16 times a digit of x. */
+/* Adds the products of codes below 16 and a digit of x to the sums. */
 INLINE int_vector dot_codes(int_vector sum, const int_vector codes[2], int_vector x0, int_vector x1)
 {
 #if LANES == 16 || defined(__AVXVNNI__)
@@ -389,7 +393,7 @@ INLINE int_vector dot_codes(int_vector sum, const int_vector codes[2], int_vecto
 #endif
 }
 
-/* The same with codes as bytes: acc[digits][n]. */
+/* The same for codes as bytes: acc[digits][n]. */
 INLINE void multiply_load_bytes(int_vector *acc, const struct blocks_job *j, enum dtype dtype,
                                 const uint8_t *p, const struct sub_numbers *sub, size_t k, int load,
                                 int lanes, int n)
@@ -413,7 +417,7 @@ INLINE void multiply_load_bytes(int_vector *acc, const struct blocks_job *j, enu
     }
 }
 
-/* Sums and what zeros or offsets add to those of a load. */
+/* Returns the sums plus what corrects the zeros or offsets of a load. */
 INLINE int_vector add_zeros(int_vector sum, const struct blocks_job *j, enum dtype dtype,
                             const struct sub_numbers *sub, size_t k, int load, int lanes, int b,
                             int n)
@@ -426,8 +430,8 @@ INLINE int_vector add_zeros(int_vector sum, const struct blocks_job *j, enum dty
     return dot_accumulate(sum, numbers_as_pairs(sub->eight[0], load * LOAD_SUBS), x);
 }
 
-/* The half at byte `at` of a block of each row. Put together in a register: what is stored in
- * pieces is slow to read whole. */
+/* Returns the float16 at byte `at` of a block of each row. It is assembled in a register, because a
+ * vector that was stored in pieces is slow to load. */
 INLINE rows_vf half_of_rows(const struct blocks_job *j, enum dtype dtype, size_t k, int at)
 {
     const size_t from = k / BLOCK * block_bytes(dtype) + (size_t)at;
@@ -445,7 +449,8 @@ INLINE rows_vf half_of_rows(const struct blocks_job *j, enum dtype dtype, size_t
     return (rows_vf)_mm256_cvtph_ps(halves);
 }
 
-/* The sums of a block of K types: one for each row, times its scale; less that of its minima. */
+/* Adds the sums of a block of a K type: one for each row, times its scale, less the sum of minima.
+ */
 INLINE void add_block_sums(struct blocks_job *j, enum dtype dtype, const struct row_scales *s,
                            const int_vector (*acc)[LOADS][STREAMS], size_t k, int n)
 {
@@ -460,7 +465,7 @@ INLINE void add_block_sums(struct blocks_job *j, enum dtype dtype, const struct 
     }
 }
 
-/* Those of wide groups: one for each row and group. */
+/* Adds the sums of wide groups: one for each row and group. */
 INLINE void add_wide_sums(struct blocks_job *j, const struct row_scales *s,
                           const int_vector (*acc)[LOADS][STREAMS], size_t k, int subs, int n)
 {
@@ -471,7 +476,7 @@ INLINE void add_wide_sums(struct blocks_job *j, const struct row_scales *s,
                            j->x.steps[k / BLOCK * (size_t)n + (size_t)b]);
 }
 
-/* Those of types whose groups are some subs. */
+/* Adds the sums of types whose groups are one or some subs. */
 INLINE void add_group_sums(struct blocks_job *j, enum dtype dtype, const struct row_scales *s,
                            const int_vector (*acc)[LOADS][STREAMS], size_t k, int subs, int n)
 {
@@ -496,7 +501,7 @@ INLINE void add_group_sums(struct blocks_job *j, enum dtype dtype, const struct 
     }
 }
 
-/* Of x row b, sums that come together. */
+/* Returns the sum of the partial sums for row b of x. */
 INLINE int_vector joined_sums(const int_vector *sums, enum dtype dtype, int b, int n)
 {
     if (multiplies_bytes(dtype, n)) return add_ints(sums[b], (int_vector)((vi)sums[n + b] << 8));
@@ -507,8 +512,8 @@ INLINE int_vector joined_sums(const int_vector *sums, enum dtype dtype, int b, i
     return sum;
 }
 
-/* Of IQ4_XS, whose scales take long to find: products that wait for them would be in the way of
- * other rows' ones. */
+/* Whether the scales of all rows are read before the products. IQ4_XS's take long to unpack, and
+ * products that wait for them would hold up those of other rows. */
 INLINE bool scales_come_first(enum dtype dtype)
 {
     return dtype == DTYPE_IQ4_XS;
@@ -525,8 +530,8 @@ INLINE struct sub_numbers enter_row(struct row_scales *s, const struct blocks_jo
     return enter_block(s, dtype, &j->row[a], block_of_row(j, dtype, a, k), a, k, subs, &j->group);
 }
 
-/* The block from column k on, of which `subs` are there, of row a; found: its scales, where they
- * came first. */
+/* Multiplies the block of row a from column k on, of which `subs` subs exist. found: its scales, if
+ * they come first. */
 INLINE void multiply_row(int_vector (*acc)[LOADS][STREAMS], struct row_scales *s,
                          const struct sub_numbers *found, const struct blocks_job *j,
                          enum dtype dtype, int a, size_t k, int subs, int n)
