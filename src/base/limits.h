@@ -14,6 +14,7 @@ enum {
     EY_MAX_WIDTH = 65536, /* hidden sizes, head counts times head sizes, MLP widths */
     EY_MAX_HEAD_DIM = 1024,
     EY_MAX_VOCAB_SIZE = 1 << 20,
+    EY_MAX_MERGES = 4 << 20, /* some tokenizers list every way to merge a token */
     EY_MAX_POSITION_TABLE = 1 << 16,
     EY_MAX_CONTEXT = 1 << 20,
     EY_MAX_DEEPSTACK = 8,

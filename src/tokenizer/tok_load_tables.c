@@ -8,8 +8,6 @@
 #include "base/limits.h"
 #include "tokenizer/tok_load.h"
 
-enum { MAX_MERGES = 4 * EY_MAX_VOCAB_SIZE }; /* some files list every way to merge a token */
-
 enum { MAX_MISSING_BYTES = 32 }; /* that a byte-level vocabulary may lack */
 
 #define NO_TOKEN TOK_NO_TOKEN
@@ -193,9 +191,9 @@ static bool load_merges(struct loading *l, const json_object *merges)
 {
     if (!merges) return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges is not an array", l->what);
     size_t n = json_object_array_length(merges);
-    if (n > MAX_MERGES)
+    if (n > EY_MAX_MERGES)
         return ey_fail(l->e, EY_BAD_MODEL, "%s: model.merges has %zu items; the limit is %d",
-                       l->what, n, MAX_MERGES);
+                       l->what, n, EY_MAX_MERGES);
     if (!pair_map_init(&l->tok->merges, n, l->e)) return false;
     int64_t last = -1;
     for (size_t i = 0; i < n; i++)

@@ -529,8 +529,8 @@ static void names_faults_of_ollamas_layout(void **state)
     temp_dir_remove(dir);
 }
 
-/* A small model whose tokenizer has n tokens of equal text. */
-static struct gguf_model *model_of_tokens(const char *path, size_t n)
+/* A small model whose tokenizer has n tokens of equal text, and so many empty merges. */
+static struct gguf_model *model_of_tokens(const char *path, size_t n, size_t merges)
 {
     static const int64_t shape[2] = {4, 32};
     static const float zeros[4 * 32];
@@ -542,7 +542,9 @@ static struct gguf_model *model_of_tokens(const char *path, size_t n)
     put_numbers(&w);
     gguf_put_text(&w, "tokenizer.ggml.model", "gpt2", 4);
     gguf_put_text(&w, "tokenizer.ggml.pre", "gpt-2", 5);
-    gguf_put_array(&w, "tokenizer.ggml.merges", GGUF_STRING, 0);
+    gguf_put_array(&w, "tokenizer.ggml.merges", GGUF_STRING, merges);
+    for (size_t i = 0; i < merges; i++)
+        gguf_add_text(&w, "", 0);
     gguf_put_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, n);
     for (size_t i = 0; i < n; i++)
         gguf_add_text(&w, "0", 1);
@@ -560,18 +562,19 @@ static void names_too_many_tokens(void **state)
 {
     (void)state;
     static const struct {
-        size_t n;
+        size_t n, merges;
         const char *message;
     } rows[] = {
-        {EY_MAX_VOCAB_SIZE + 1, "has 1048577 tokens; eyelet reads 1 to 1048576"},
-        {1000000, "tokens 0 and 1 of tokenizer.ggml.tokens are both \"0\""},
+        {1, EY_MAX_MERGES + 1, "its tokens have more than 4194304 merges"},
+        {EY_MAX_VOCAB_SIZE + 1, 0, "has 1048577 tokens; eyelet reads 1 to 1048576"},
+        {1000000, 0, "tokens 0 and 1 of tokenizer.ggml.tokens are both \"0\""},
     };
     const char *dir = temp_dir_make();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char path[400];
         ey_err e;
         snprintf(path, sizeof(path), "%s/tokens.gguf", dir);
-        struct gguf_model *m = model_of_tokens(path, rows[i].n);
+        struct gguf_model *m = model_of_tokens(path, rows[i].n, rows[i].merges);
         assert_null(gguf_model_tokenizer(m, &e));
         if (!strstr(e.text, rows[i].message)) fail_msg("%s", e.text);
         gguf_model_close(m);

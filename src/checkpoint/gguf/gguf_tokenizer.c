@@ -392,13 +392,22 @@ static bool add_cut(struct gguf_vocab *v, enum cut cut)
     return ok;
 }
 
+/* Checked before merges become JSON, which takes many times their bytes. */
+static bool check_merge_count(const struct gguf_vocab *v, uint64_t n)
+{
+    return n <= EY_MAX_MERGES ||
+           ey_fail(v->e, EY_BAD_MODEL, "%s: its tokens have more than %d merges", vocab_path(v),
+                   EY_MAX_MERGES);
+}
+
 /* Copies the merges, "LEFT RIGHT" as in tokenizer.json. */
 static bool add_merges(const struct gguf_vocab *v)
 {
     struct gguf_strings s;
     const char *text;
     size_t n;
-    if (!gguf_strings_of(gguf_main(v->m), MERGES_KEY, &s, v->e)) return false;
+    if (!gguf_strings_of(gguf_main(v->m), MERGES_KEY, &s, v->e) || !check_merge_count(v, s.left))
+        return false;
     while (gguf_next_string(&s, &text, &n)) {
         if (n > 2 * EY_MAX_TOKEN_BYTES + 1 || !utf8_valid(text, n) || memchr(text, 0, n))
             return ey_fail(v->e, EY_BAD_MODEL, "%s: %s has an entry that is not text",
@@ -468,7 +477,9 @@ static bool add_merges_of(const struct gguf_vocab *v, size_t id)
         if (!is_piece_text(v, t->text, at) || !is_piece_text(v, t->text + at, t->n - at)) continue;
         const int n = snprintf(merge, sizeof(merge), "%.*s %.*s", (int)at, t->text,
                                (int)(t->n - at), t->text + at);
-        if (!append_to(v, v->merges, json_object_new_string_len(merge, n))) return false;
+        if (!check_merge_count(v, json_object_array_length(v->merges) + 1) ||
+            !append_to(v, v->merges, json_object_new_string_len(merge, n)))
+            return false;
     }
     return true;
 }
