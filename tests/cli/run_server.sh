@@ -109,6 +109,10 @@ try "an option of the engine" 2 - '--threads is not possible with a server' ask 
   hello
 try "special tokens" 2 - '--parse-special is not possible' ask --server 127.0.0.1:$port --parse-special hello
 try "too hot for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --temperature 3 hello
+try "an option's list that is not JSON" 2 - '--allowed-origins: not valid JSON' serve "$demo" --port 0 \
+  --allowed-origins '['
+try "processor options that are no object" 2 - '--mm-processor-kwargs takes an object' serve "$demo" --port 0 \
+  --mm-processor-kwargs '[1]'
 try "bench has no server" 2 - 'not an option of bench' bench --server 127.0.0.1:$port
 kill $pid
 wait $pid

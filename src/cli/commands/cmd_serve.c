@@ -54,22 +54,24 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
 static bool read_list(struct serve_setup *s, const char **out, size_t *n, size_t most,
                       const char *name, const struct text_list *list, ey_err *e)
 {
+    char option[64];
+    snprintf(option, sizeof(option), "--%s", name);
     for (size_t i = 0; i < list->n; i++) {
         bool is_json = list->item[i][0] == '[';
-        json_object *json = is_json ? json_parse(list->item[i], strlen(list->item[i]), name,
+        json_object *json = is_json ? json_parse(list->item[i], strlen(list->item[i]), option,
                                                  EY_BAD_REQUEST, e)
                                     : NULL;
-        size_t items = is_json ? json_object_array_length(json) : 1;
         if (is_json && !json) return false;
+        size_t items = is_json ? json_object_array_length(json) : 1;
         bool ok = *n + items <= most ||
-                  ey_fail(e, EY_BAD_REQUEST, "--%s takes at most %zu", name, most);
+                  ey_fail(e, EY_BAD_REQUEST, "%s takes at most %zu values", option, most);
         for (size_t k = 0; ok && k < items; k++) {
             const char *text = is_json ? json_object_get_string(json_object_array_get_idx(json, k))
                                        : list->item[i];
             char *copy = text ? arena_copy_text(&s->memory, text, strlen(text)) : NULL;
             ok = copy && copy[0]
                      ? true
-                     : ey_fail(e, EY_BAD_REQUEST, "--%s takes texts, not %s", name, list->item[i]);
+                     : ey_fail(e, EY_BAD_REQUEST, "%s takes texts, not %s", option, list->item[i]);
             if (ok) out[(*n)++] = copy;
         }
         json_object_put(json);
@@ -132,6 +134,12 @@ static bool serve_read_processor_kwargs(uint64_t *max_pixels, const char *text, 
     if (!text) return true;
     json_object *json = json_parse(text, strlen(text), "--mm-processor-kwargs", EY_BAD_REQUEST, e);
     if (!json) return false;
+    if (!json_object_is_type(json, json_type_object)) {
+        json_object_put(json);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "--mm-processor-kwargs takes an object, as {\"max_pixels\": 1310720}, not %s", text);
+    }
     int64_t pixels = 0;
     json_object *size = json_member_of_type(json, "size", json_type_object);
     bool ok = json_optional_int(json, "max_pixels", 1024, (int64_t)EY_MAX_IMAGE_PIXELS, &pixels,
