@@ -77,7 +77,8 @@ export async function getReadiness() {
   return { ...said, ready: response.ok };
 }
 
-/* What the browser cannot show, as {blob, width, height, pages}, the sides those of the original: of a data: URL, or of an address that the server may fetch. Of a document this is one page of so many; pages is 0 where it is an image. */
+/* Fetches what the browser cannot show, from a data: URL or an address that the server may fetch: {blob, width, height, pages}.
+ * Width and height are the original's. For a document it is one page, and pages their number; pages is 0 for an image. */
 export async function fetchPreview(url, page = 1) {
   const response = await send('eyelet/preview', {
     method: 'POST',
@@ -88,7 +89,8 @@ export async function fetchPreview(url, page = 1) {
   return { blob: await response.blob(), width, height, pages: Number(response.headers.get('Document-Pages') || 0) };
 }
 
-/* Streams an answer: yields {text} and {thought} as they grow, {finish} and {usage} where they come; an AbortError when the signal stops it. */
+/* Streams an answer: yields {text} and {thought} as they arrive, and {finish} and {usage} at the end. Throws an AbortError when the
+ * signal stops it. */
 export async function* ask(body, signal) {
   const response = await send('v1/chat/completions', {
     method: 'POST',

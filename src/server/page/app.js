@@ -93,7 +93,7 @@ async function userMessage({ text, images }) {
   return { role: 'user', content: [...parts, { type: 'text', text }] };
 }
 
-/* The turns before, and this one. To find things among several images one is asked for alone. */
+/* The messages of the earlier turns and of this one. To find things among several images, only one of them is sent. */
 async function messagesOf(kept) {
   if (kept.alone) return [...systemMessages(), await userMessage({ text: kept.text, images: [kept.target] })];
   const messages = systemMessages();
@@ -119,7 +119,7 @@ function checkSize(body) {
 
 /* ---- one question ---- */
 
-/* While the answer comes, Stop stands where Ask was; whoever pressed a button is led to it and back. */
+/* While an answer arrives, Stop replaces Ask, and the focus moves from a pressed button to Stop and back. */
 function busy(now) {
   const had = document.activeElement;
   if (now) cameFrom = had;
@@ -136,7 +136,7 @@ function waitingText(since, kept) {
   return s < 2 ? `${what} …` : `${what} … ${Math.floor(s)} s`;
 }
 
-/* Tells a turn what comes in; gives the usage, and why it ended. */
+/* Streams an answer into its turn, which also keeps the usage and the reason for its end. */
 async function stream(body, turn, signal, spoken) {
   const { kept } = turn;
   const since = performance.now();
@@ -193,7 +193,7 @@ function addTurn(kept) {
   return turn;
 }
 
-/* Asks what a turn's question is; fills in its answer. */
+/* Asks a turn's question and fills in its answer. */
 async function answer(turn) {
   const { kept } = turn;
   const stop = new AbortController();
@@ -262,7 +262,7 @@ function dropFrom(turn) {
   return gone;
 }
 
-/* The same question anew; what came after it is gone. */
+/* Asks the same question again; later turns are removed. */
 function again(turn) {
   if (running) return;
   const [first] = dropFrom(turn);
@@ -270,7 +270,7 @@ function again(turn) {
   answer(addTurn({ ...kept, answer: '', thinking: '', reason: '', usage: null, goesOn: false }));
 }
 
-/* Its question back in the field; sent, it replaces this turn and what came after. */
+/* Puts the question back into the field. When it is sent, it replaces this turn and all later ones. */
 function edit(turn) {
   if (running) return;
   editing = turn;
@@ -359,7 +359,7 @@ function fitQuestion() {
   question.style.height = `${question.scrollHeight + 2}px`;
 }
 
-/* The toy knows no photos: who brings one is told before the answer disappoints. */
+/* The demo model does not know photos: the page says so when one is added. */
 async function warnOfPhotos(image) {
   if (!isToy() || !image?.file) return;
   const bitmap = await createImageBitmap(image.file).catch(() => null);
@@ -368,7 +368,7 @@ async function warnOfPhotos(image) {
   $('toy').classList.toggle('asked', photo);
 }
 
-/* What the toy says of all that it was not trained on. */
+/* Shows the same note when the demo model gives its answer to what it was not trained on. */
 function warnOfOthers(said) {
   if (isToy() && said === 'I only know coloured shapes and printed words.') $('toy').classList.add('asked');
 }

@@ -77,7 +77,8 @@ const shows = (url) => new Promise((resolve) => {
   probe.src = url;
 });
 
-/* What the browser cannot show, the server may: HEIC, TIFF. Where it cannot either, the question will tell. */
+/* Asks the server for a preview of what the browser cannot show (HEIC, TIFF). If the server cannot read it either, the next
+ * question reports that. */
 async function seeToPreview(image) {
   if (await shows(image.url)) return;
   image.unshown = true;
@@ -120,7 +121,7 @@ async function addDocuments(files) {
     await addPages(file).catch((error) => complain(`${file.name} was not added: ${error.message}`));
 }
 
-/* What to say of files that are not added; '' where all are. */
+/* Returns the message about files that are not added, or '' if all are. */
 function leftOut(images, others, room) {
   if (others.length) return `${others[0].name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP or PDF file.`;
   if (images.length > room) return `A conversation has at most ${MOST_IMAGES} images: ${count(images.length - room)} were not added.`;
@@ -158,7 +159,7 @@ export function takePending() {
   return taken;
 }
 
-/* A turn goes and gives its images back, for the next question. */
+/* Returns the images of a removed turn to the next question. */
 export function giveBack(images) {
   sent = sent.filter((image) => !images.includes(image));
   for (const image of images) image.waiting = true;
@@ -166,7 +167,7 @@ export function giveBack(images) {
   look(allImages().at(-1));
 }
 
-/* Another conversation: of what is kept of its images, these are shown. */
+/* Shows the images of another conversation, as far as they are stored. */
 export async function setImages(ofTurns, ofDraft) {
   const revive = async (kept) => {
     if (kept.file || kept.url) return kept;
@@ -250,7 +251,7 @@ addEventListener('paste', (event) => {
   offer(event.clipboardData.files);
 });
 
-/* `told` is called with each image that comes, and with null when one goes. */
+/* Calls `told` with each added image, and with null when one is removed. */
 export function watchImages(told) {
   changed = told;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a model says where things are → boxes: the same forgiving reader as src/tasks/boxes.c, held to the same table of cases.
- * Outside of braces all is prose; inside, either quote opens a string, and what cannot be understood is stepped over. */
+/* Reads boxes from a model's answer, as tolerantly as src/tasks/boxes.c and with the same table of test cases. Text outside of
+ * braces is prose; inside, either quote opens a string, and what cannot be understood is skipped. */
 const SCALE = 1000; // Qwen3-VL's coordinates, whatever the image's size and shape
 const MAX_BOXES = 1000;
 const MAX_LABEL = 1000;

@@ -104,7 +104,7 @@ addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && !panel.hidden && !wide.matches) setPanel(false);
 });
 
-/* `onPick(id, newTitle)`: another one is to be opened, or the open one has a new title; `onNew`: an empty one. */
+/* Calls onPick(id, newTitle) to open another conversation or after the open one was renamed, and onNew to begin an empty one. */
 export function watchConversations(onPick, onNew) {
   picked = onPick;
   anew = onNew;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A file for the person: a conversation as Markdown or JSON. */
+/* Saves a conversation as a Markdown or JSON file. */
 export function download(name, type, text) {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement('a');

@@ -51,7 +51,7 @@ function askForKey(wrong) {
   $('key').focus();
 }
 
-/* Of several models one is chosen in the place of its name. */
+/* With several models, a list to choose from replaces the model's name. */
 function showChoice(models) {
   const select = $('models');
   const ids = models.map(({ id }) => id);
@@ -106,7 +106,8 @@ export async function connect() {
   opened();
 }
 
-/* Another model, or the same after an answer: whether it is loaded may have changed. What goes wrong shows at the next question. */
+/* Looks again after another model was chosen, or after an answer: the model may have been loaded or unloaded. Errors show at the
+ * next question. */
 export async function lookAgain() {
   if (running || $('models').hidden) return;
   try {

@@ -182,7 +182,7 @@ export class Turn {
   }
 }
 
-/* Does something that makes the conversation longer; its end stays in sight, unless the reader has scrolled away from it. */
+/* Makes a change that lengthens the conversation. Its end stays in sight unless the reader has scrolled away from it. */
 export function keepingEnd(change) {
   const near = turns.scrollHeight - turns.scrollTop - turns.clientHeight < 80;
   const form = document.getElementById('ask');
