@@ -91,6 +91,7 @@ void ey_budget_part_close(ey_budget **out)
     pthread_mutex_lock(&whole->lock);
     part->users--;
     drop_part(part);
+    pthread_cond_broadcast(&whole->released); /* the share of those who remain may have grown */
     pthread_mutex_unlock(&whole->lock);
 }
 
@@ -138,6 +139,8 @@ static bool acquire_bytes(ey_budget *b, uint64_t n, int timeout_ms, bool first)
         whole->used += n;
         if (b != whole) b->used += n;
     }
+    /* A thread may have stood back for this one, which waits no longer. */
+    if (b != whole) pthread_cond_broadcast(&whole->released);
     pthread_mutex_unlock(&whole->lock);
     return taken;
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "eyelet.h"
 
 static void takes_and_gives(void **state)
@@ -73,14 +74,26 @@ struct waiter {
     ey_budget *budget;
     pthread_t thread;
     uint64_t n;
-    bool got;
+    int timeout_ms; /* 0: a minute */
+    bool first, got;
 };
 
 static void *wait_for_it(void *user)
 {
     struct waiter *w = user;
-    w->got = ey_budget_acquire(w->budget, w->n, 60000);
+    const int timeout_ms = w->timeout_ms ? w->timeout_ms : 60000;
+    w->got = w->first ? ey_budget_acquire_first(w->budget, w->n, timeout_ms)
+                      : ey_budget_acquire(w->budget, w->n, timeout_ms);
     return NULL;
+}
+
+/* Starts a thread that waits, and returns when it does. */
+static void start_waiter(struct waiter *w)
+{
+    const int before = atomic_load(&n_waits);
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_for_it, w), 0);
+    while (atomic_load(&n_waits) == before)
+        sched_yield();
 }
 
 static void who_waits_gets_it(void **state)
@@ -212,6 +225,50 @@ static void who_has_more_waits_for_who_has_less(void **state)
     ey_budget_free(&whole);
 }
 
+enum { WAKING_SECONDS = 10, WAITING_MS = 30000 };
+
+/* A request that is the last of its client may take all, and learns of it at once. */
+static void the_last_user_is_woken(void **state)
+{
+    (void)state;
+    ey_budget *whole = ey_budget_create(160);
+    ey_budget *busy = ey_budget_part_open(whole, 1, 0), *again = ey_budget_part_open(whole, 1, 0);
+    struct waiter w = {.budget = busy, .n = 60, .timeout_ms = WAITING_MS};
+    assert_true(ey_budget_acquire(busy, 100, 0));
+    start_waiter(&w);
+    const double start = seconds_now();
+    ey_budget_part_close(&again);
+    pthread_join(w.thread, NULL);
+    assert_true(w.got);
+    assert_true(seconds_now() - start < WAKING_SECONDS);
+    ey_budget_release(busy, 160);
+    ey_budget_part_close(&busy);
+    ey_budget_free(&whole);
+}
+
+/* Who stood back for another goes on when the other stops waiting, though it released nothing. */
+static void who_stood_back_is_woken(void **state)
+{
+    (void)state;
+    ey_budget *whole = ey_budget_create(160);
+    ey_budget *busy = ey_budget_part_open(whole, 1, 0), *other = ey_budget_part_open(whole, 2, 0);
+    struct waiter impatient = {.budget = other, .n = 40, .timeout_ms = 1000},
+                  patient = {.budget = busy, .n = 10, .timeout_ms = WAITING_MS, .first = true};
+    assert_true(ey_budget_acquire_first(busy, 130, 0));
+    const double start = seconds_now();
+    start_waiter(&impatient);
+    start_waiter(&patient);
+    pthread_join(impatient.thread, NULL);
+    pthread_join(patient.thread, NULL);
+    assert_false(impatient.got);
+    assert_true(patient.got);
+    assert_true(seconds_now() - start < WAKING_SECONDS);
+    ey_budget_release(busy, 140);
+    ey_budget_part_close(&busy);
+    ey_budget_part_close(&other);
+    ey_budget_free(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +278,8 @@ int main(void)
         cmocka_unit_test(what_can_never_be_is_refused),
         cmocka_unit_test(who_waits_gets_it),
         cmocka_unit_test(never_more_than_there_is),
+        cmocka_unit_test(the_last_user_is_woken),
+        cmocka_unit_test(who_stood_back_is_woken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
