@@ -18,11 +18,13 @@ static inline void cond_init_monotonic(pthread_cond_t *condition)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* Returns the end of a wait of `seconds` from now on such a condition variable. */
+/* Returns the end of a wait of `seconds` from now on such a condition variable; a negative wait has
+ * ended already. */
 static inline struct timespec deadline_after(double seconds)
 {
     enum { SECOND_NS = 1000000000 };
     struct timespec t;
+    if (seconds < 0) seconds = 0;
     const time_t whole = (time_t)seconds;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += whole;

@@ -269,6 +269,22 @@ static void who_stood_back_is_woken(void **state)
     ey_budget_free(&whole);
 }
 
+/* A time that has passed already is one check, not an endless loop with an invalid time. */
+static void negative_waits_end(void **state)
+{
+    (void)state;
+    ey_budget *b = ey_budget_create(1);
+    assert_true(ey_budget_acquire(b, 1, -1));
+    for (int i = 0; i < 1000; i++) {
+        const struct timespec end = deadline_after(-0.001 * i);
+        assert_true(end.tv_nsec >= 0);
+        assert_true(end.tv_nsec < 1000000000);
+    }
+    assert_false(ey_budget_acquire(b, 1, -999));
+    ey_budget_release(b, 1);
+    ey_budget_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +296,7 @@ int main(void)
         cmocka_unit_test(never_more_than_there_is),
         cmocka_unit_test(the_last_user_is_woken),
         cmocka_unit_test(who_stood_back_is_woken),
+        cmocka_unit_test(negative_waits_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
