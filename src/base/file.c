@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/mapped_files.h"
 
-/* Shortens a long path, so that the message keeps its end: what went wrong. */
+/* Shortens a long path, so that the message has room for the reason behind it. */
 static bool fail_errno(ey_err *e, const char *path)
 {
     ey_code code = errno == ENOENT || errno == ENOTDIR ? EY_NOT_FOUND : EY_IO;

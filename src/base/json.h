@@ -9,8 +9,8 @@
 #include "base/err.h"
 
 /* Parses n bytes; `what` names them in errors. The caller frees the result with json_object_put.
- * Fails with `code` on trailing bytes other than white space, a depth above EY_MAX_JSON_DEPTH or a
- * NUL. */
+ * Fails with `code` on a JSON null, on trailing bytes other than white space, on a depth of
+ * EY_MAX_JSON_DEPTH and on a NUL. */
 json_object *json_parse(const char *text, size_t n, const char *what, ey_code code, ey_err *e);
 /* Parses a file of at most EY_MAX_JSON_BYTES. */
 json_object *json_parse_file(const char *path, ey_code code, ey_err *e);

@@ -18,9 +18,9 @@ enum {
     EY_MAX_POSITION_TABLE = 1 << 16,
     EY_MAX_CONTEXT = 1 << 20,
     EY_MAX_DEEPSTACK = 8,
-    EY_MAX_EOS = 17, /* 16 of a configuration, and the end of a turn */
+    EY_MAX_EOS = 17, /* 16 from the configuration, and the end-of-turn token */
     EY_MAX_TOKEN_BYTES = 4096,
-    EY_MAX_TEXT_BYTES = 64 << 20, /* one text to tokenise */
+    EY_MAX_TEXT_BYTES = 64 << 20, /* of one text to tokenize */
     EY_MAX_IMAGES = 64,           /* in one request */
     EY_MAX_MESSAGES = 4096,
     EY_MAX_IMAGE_SIDE = 65500,
@@ -31,62 +31,63 @@ enum {
     EY_MAX_LOGIT_BIAS = 1024,
     EY_MAX_SEQS = 256, /* requests that run at once */
     EY_MAX_QUEUED = 65536,
-    EY_MAX_BATCHED_TOKENS = 4096, /* rows of one step */
+    EY_MAX_BATCHED_TOKENS = 4096, /* in one engine step */
     EY_MAX_THREADS = 256,
     EY_MAX_PATH = 4096,
-    EY_MAX_BOXES = 1000,          /* that detect reads from one answer */
-    EY_MAX_LABEL_BYTES = 1000,    /* of a box; longer ones are cut */
-    EY_MAX_LINE_BYTES = 1 << 20,  /* a message of chat */
-    EY_MAX_URL_BYTES = 8192,      /* an http(s) URL */
-    EY_MAX_BODY_BYTES = 64 << 20, /* of an HTTP request */
+    EY_MAX_BOXES = 1000,          /* that `eyelet detect` reads from one answer */
+    EY_MAX_LABEL_BYTES = 1000,    /* of a box; longer labels are truncated */
+    EY_MAX_LINE_BYTES = 1 << 20,  /* of one message typed in `eyelet chat` */
+    EY_MAX_URL_BYTES = 8192,      /* of an http(s) URL */
+    EY_MAX_BODY_BYTES = 64 << 20, /* of an HTTP request's body */
     EY_BODY_BYTES_PER_SECOND =
-        16 << 10, /* a body that goes on coming as fast may take longer than its deadline */
-    EY_MAX_HEADER_BYTES = 32 << 10, /* request line and headers of one */
+        16 << 10, /* a body that keeps arriving at this rate may exceed its deadline */
+    EY_MAX_HEADER_BYTES = 32 << 10, /* of an HTTP request's line and headers together */
     EY_MAX_HEADERS = 100,
-    EY_SLOW_BYTES_PER_SECOND = 4 << 10, /* a slower one gives its place to a newcomer if need be */
+    EY_SLOW_BYTES_PER_SECOND =
+        4 << 10, /* a slower connection may be closed to make room for a new one */
     EY_MAX_CONNECTIONS = 1024,
-    EY_SPARE_CONNECTIONS = 16,   /* above --max-connections, for /health and /metrics, and to say
-                                    that there are too many */
-    EY_CLIENT_SHARE = 15,        /* times what is free: what one client may hold, so that some is
-                                    free for another always */
-    EY_MAX_API_KEY_BYTES = 1024, /* of an API key */
-    /* of a request to the server */
-    EY_MAX_REQUEST_CHOICES = 8,  /* n */
-    EY_MAX_PROMPTS = 64,         /* of a completion */
+    EY_SPARE_CONNECTIONS = 16, /* above --max-connections: for /health and /metrics, and for
+                                  replies that there are too many connections */
+    EY_CLIENT_SHARE = 15,      /* one client may hold at most this many times what is free, so that
+                                  others always find some */
+    EY_MAX_API_KEY_BYTES = 1024,
+    /* a request to the server */
+    EY_MAX_REQUEST_CHOICES = 8,  /* `n` */
+    EY_MAX_PROMPTS = 64,         /* of one completion request */
     EY_MAX_CONTENT_PARTS = 4096, /* of a message */
     EY_MAX_TOOLS = 512,
-    EY_MAX_TOOL_CALLS = 128,         /* of a message */
-    EY_MAX_NAME_BYTES = 256,         /* of a tool, a model */
-    EY_MAX_REQUEST_VALUES = 1 << 18, /* JSON values: each costs many times its bytes when parsed */
-    EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* objects and arrays among them, about a KiB each */
+    EY_MAX_TOOL_CALLS = 128,             /* of a message */
+    EY_MAX_NAME_BYTES = 256,             /* of a tool or a model */
+    EY_MAX_REQUEST_VALUES = 1 << 18,     /* JSON values; a parsed one takes many times its bytes */
+    EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* objects and arrays among them, about 1 KiB each */
     EY_MAX_TOKENIZE_BYTES = 4 << 20,     /* of a text to tokenize */
     EY_MAX_RESPONSE_BYTES = 256 << 20,
-    EY_MAX_UNKNOWN_FIELD_BYTES = 512, /* names of unknown fields that a reply repeats */
-    /* of a grammar that an answer must keep to */
-    EY_MAX_SCHEMA_BYTES = 256 << 10, /* a JSON schema; all choices together */
-    EY_MAX_SCHEMA_BRANCHES = 1024,   /* of anyOf, oneOf; properties of an object; prefixItems */
+    EY_MAX_UNKNOWN_FIELD_BYTES = 512, /* of the unknown fields' names in one reply */
+    /* a grammar that constrains an answer */
+    EY_MAX_SCHEMA_BYTES = 256 << 10, /* of a JSON schema, or of all choices together */
+    EY_MAX_SCHEMA_BRANCHES = 1024,   /* of anyOf, oneOf or prefixItems; properties of an object */
     EY_MAX_SCHEMA_DEPTH =
-        64, /* alternatives and references in each other without an object or array between */
+        64, /* nested alternatives and references without an object or array in between */
     EY_MAX_SCHEMA_VISITS = 1 << 17, /* schemas reached by references and alternatives in total */
-    EY_MAX_SCHEMA_COUNT = 1 << 30,  /* of maxLength and such; more is the same as this */
+    EY_MAX_SCHEMA_COUNT = 1 << 30,  /* of maxLength and the like; larger values become this */
     EY_MAX_PROPERTY_BYTES = 512,
     EY_MAX_MULTIPLE_OF = 1000,
-    EY_MAX_PATTERN_BYTES = 8 << 10,   /* a regular expression */
-    EY_MAX_PATTERN_DEPTH = 64,        /* groups in each other */
+    EY_MAX_PATTERN_BYTES = 8 << 10,   /* of a regular expression */
+    EY_MAX_PATTERN_DEPTH = 64,        /* nested groups */
     EY_MAX_PATTERN_PRODUCT = 1 << 21, /* states of a pattern times the lengths of its texts */
     EY_MAX_CHOICES = 4096,
-    EY_MAX_GRAMMAR_RULES = 1 << 14,      /* different objects, arrays and strings */
-    EY_MAX_GRAMMAR_NFA_STATES = 1 << 18, /* states before it is made deterministic */
-    EY_MAX_GRAMMAR_DFA_STATES = 1 << 17, /* and after */
+    EY_MAX_GRAMMAR_RULES = 1 << 14,      /* distinct objects, arrays and strings */
+    EY_MAX_GRAMMAR_NFA_STATES = 1 << 18, /* states of the NFA */
+    EY_MAX_GRAMMAR_DFA_STATES = 1 << 17, /* states of the deterministic automaton */
     EY_MAX_GRAMMAR_EDGES = 1 << 20,
-    EY_MAX_GRAMMAR_SET_MEMBERS = 1 << 22, /* of all the sets that are its states */
-    EY_MAX_GRAMMAR_BUILD_STEPS = 1 << 24, /* steps of making it so */
-    EY_MAX_GRAMMAR_NESTING = 32, /* objects, arrays and strings in each other in an answer */
-    EY_MAX_GRAMMAR_PARTS = 2048, /* that a grammar is put together from */
+    EY_MAX_GRAMMAR_SET_MEMBERS = 1 << 22, /* NFA states in all its states together */
+    EY_MAX_GRAMMAR_BUILD_STEPS = 1 << 24, /* steps of the subset construction */
+    EY_MAX_GRAMMAR_NESTING = 32,          /* nested objects, arrays and strings in an answer */
+    EY_MAX_GRAMMAR_PARTS = 2048,          /* that a grammar is composed of */
 };
-#define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* as the format's own reader */
-#define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* an image's file */
+#define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* the limit of the safetensors library */
+#define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* of an image file */
 #define EY_MAX_IMAGE_PIXELS \
-    ((size_t)178956970) /* as Pillow's decompression bomb limit, twice its warning */
+    ((size_t)178956970) /* where Pillow refuses an image; it warns at half as many */
 
 #endif

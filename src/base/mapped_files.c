@@ -72,7 +72,7 @@ static size_t append_text(char *out, size_t used, size_t size, const char *text)
     return used;
 }
 
-/* One write, and none if standard error would block: the process must end. */
+/* Writes once, and not at all if standard error would block, because the process must end. */
 static void say_lost(const char *path)
 {
     static const char before[] = "eyelet: ",

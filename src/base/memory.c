@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Reads a file that holds one number; returns `otherwise` if it does not ("max"). */
+/* Returns the number in a file, or `otherwise` if the file has none, such as "max". */
 static uint64_t number_in(const char *path, uint64_t otherwise)
 {
     uint64_t value = otherwise;

@@ -198,12 +198,13 @@ int processors_usable(void)
 
 /* ---- pace ---- */
 
-enum { PROMPT_SLICE_NS = 100000 /* the shortest that Linux takes */ };
+enum { PROMPT_SLICE_NS = 100000 /* the shortest slice that Linux accepts */ };
 
 static _Thread_local enum thread_pace thread_pace;
 
-/* As sched_setattr(2) has it in its first version. Since Linux 6.12 `runtime` is an ordinary
- * thread's slice: one that wakes with a shorter slice runs at once. Earlier ones ignore it. */
+/* The argument of sched_setattr(2) in its first version. Since Linux 6.12 `runtime` is the time
+ * slice of an ordinary thread, and a waking thread with a shorter slice runs at once. Earlier
+ * kernels ignore it. */
 struct scheduling_attributes {
     uint32_t size, policy;
     uint64_t flags;
@@ -212,7 +213,7 @@ struct scheduling_attributes {
     uint64_t runtime, deadline, period;
 };
 
-/* Whether the system's policy is ours to change: the user chose no other one. */
+/* Whether this thread's policy may be changed: not if the user chose one. */
 static bool may_set_pace(void)
 {
     const int policy = sched_getscheduler(0);
@@ -242,7 +243,7 @@ struct turn_waiter {
 
 static struct {
     pthread_mutex_t lock;
-    struct turn_waiter *first; /* in the order in which they came */
+    struct turn_waiter *first; /* in order of arrival */
     int running, at_once;      /* at_once 0: not known yet */
 } turns = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -250,7 +251,7 @@ static _Thread_local struct {
     const void *client;
     bool (*gone)(void *user);
     void *user;
-    enum thread_pace pace; /* outside of the turn */
+    enum thread_pace pace; /* before the turn began */
 } turns_of;
 
 void compute_turns_for(const void *client, bool (*gone)(void *user), void *user)
@@ -294,7 +295,7 @@ static struct turn_waiter *choose_waiter(void)
     return best;
 }
 
-/* Waits, with the lock held, for the turn. Returns false if the client has hung up. */
+/* Waits for the turn; the caller holds the lock. Returns false if the client has hung up. */
 static bool wait_for_turn(struct turn_waiter *w)
 {
     const double check_gone = 0.1; /* seconds */

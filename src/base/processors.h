@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number of compute threads to use, how soon a thread runs beside others, and a fair semaphore
- * for requests that compute for long. */
+/* The number of compute threads to use, the scheduling pace of a thread, and a fair semaphore for
+ * long computations of requests. */
 #ifndef EY_BASE_PROCESSORS_H
 #define EY_BASE_PROCESSORS_H
 
@@ -15,19 +15,20 @@ int processors_usable_in(const char *root, const int *processor, int n);
 enum thread_pace {
     PACE_PLAIN,
     PACE_PROMPT, /* runs as soon as it wakes, for work of a millisecond at most (Linux 6.12) */
-    PACE_PATIENT /* lets others run that wake, for long computations */
+    PACE_PATIENT /* gives way to threads that wake, for long computations */
 };
 
-/* Sets how soon this thread runs beside others, with an equal share of a processor. Threads and
- * processes that it starts begin as it is. Does nothing where the user chose a scheduling policy.
+/* Sets how soon this thread runs after it wakes; its share of a processor stays the same. Threads
+ * and processes that it starts inherit the pace. Does nothing if the user chose a scheduling
+ * policy.
  */
 void thread_set_pace(enum thread_pace pace);
 
-/* Waits for a turn before a long computation on a request's thread, which is patient meanwhile if
- * it has a client. At most as many run as there are cores, so that short requests are not slowed by
- * hundreds of long ones. The client with the fewest waiters is next, its oldest waiter first. The
- * holder must not block before it gives the turn back. Fails with EY_CANCELLED if the client has
- * hung up. */
+/* Waits for a turn before a long computation of a request. A thread with a client is PACE_PATIENT
+ * until it gives the turn back. At most one turn per core is held at a time, so that hundreds of
+ * long computations do not slow short requests. The client with the fewest waiters is next, its
+ * oldest waiter first. The holder must not block before it gives the turn back. Fails with
+ * EY_CANCELLED if the client has hung up. */
 bool compute_turn_take(ey_err *e);
 void compute_turn_give(void);
 /* Sets the client that this thread takes turns for, and a callback that tells whether it has hung

@@ -41,7 +41,7 @@ static bool take_value(struct json_reader *r, json_object **out, json_object *va
 
 /* ---- characters ---- */
 
-/* The next byte, or 0 at the end: JSON does not allow NUL, so the two need no distinction. */
+/* Returns the next byte, or 0 at the end; they need no distinction, since JSON has no NUL. */
 static char peek(const struct json_reader *r)
 {
     return r->at < r->n ? r->text[r->at] : 0;

@@ -15,7 +15,7 @@ static const struct {
     const char *name, *of_repository;
 } sizes[] = {{"8b", "8B"}, {"4b", "4B"}, {"2b", "2B"}, {"32b", "32B"}};
 
-/* Variants; of two names for one, the shorter comes first. */
+/* Variants; of two names for the same variant, the shorter comes first. */
 static const struct {
     const char *name, *of_repository;
 } variants[] = {{"", "-Instruct"}, {"-instruct", "-Instruct"}, {"-thinking", "-Thinking"}};
@@ -29,7 +29,7 @@ static const struct {
                {"-bf16", {"", NULL}},
                {"-fp16", {"", NULL}}};
 
-/* What embeds and reranks, of which there is one form. */
+/* Models that embed or rerank, each in a single variant and format. */
 static const struct {
     const char *name, *repository;
 } others[] = {{"qwen3-vl-embedding:2b", "Qwen/Qwen3-VL-Embedding-2B"},

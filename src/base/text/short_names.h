@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short model names such as "qwen3-vl:4b", as Ollama has them, and the Hugging Face repositories
+/* Short model names such as "qwen3-vl:4b", as Ollama uses them, and the Hugging Face repositories
  * that they stand for. */
 #ifndef EY_BASE_SHORT_NAMES_H
 #define EY_BASE_SHORT_NAMES_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* For messages. */
+/* The short names that there are, for messages. */
 #define SHORT_NAMES \
     "qwen3-vl:2b, :4b, :8b or :32b, each also with -thinking, or OWNER/NAME of the hub"
 
