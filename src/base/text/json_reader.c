@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 
@@ -96,11 +97,7 @@ static int32_t hex_unit(const char *s, size_t n)
     int32_t value = 0;
     if (n < 4) return -1;
     for (size_t i = 0; i < 4; i++) {
-        char c = s[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int digit = hex_digit_value(s[i]);
         if (digit < 0) return -1;
         value = value << 4 | digit;
     }
@@ -145,8 +142,8 @@ static size_t unescape_one(char out[4], const char *s, size_t n, size_t *used)
     return (size_t)utf8_encode(cp, out);
 }
 
-/* Unescapes into memory of the literal's size, which is enough. Returns false if an escape is
- * malformed. */
+/* Unescapes into memory of the literal's size, which suffices because no escape is shorter than the
+ * character it stands for. Returns false if an escape is malformed. */
 static bool unescape(char *out, size_t *n_out, const struct json_literal *literal)
 {
     size_t n = 0, used;
@@ -169,8 +166,7 @@ static bool unescape(char *out, size_t *n_out, const struct json_literal *litera
 /* Returns an unescaped copy with a NUL behind it, which the caller frees. */
 static char *copy_literal(struct json_reader *r, const struct json_literal *literal, size_t *n)
 {
-    enum { ROOM = 4 }; /* an escape may write 4 bytes before it is found malformed */
-    char *text = malloc(literal->n + ROOM + 1);
+    char *text = malloc(literal->n + 1);
     if (!text) return fail_reading_memory(r), NULL;
     if (unescape(text, n, literal)) return text;
     free(text);
