@@ -161,7 +161,7 @@ static bool fail_matrix(const struct checked_matrix *m, ey_err *e)
     if (m->part == PART_LAYER || m->part == PART_VISION_BLOCK)
         snprintf(index, sizeof(index), " %d", m->index);
     return ey_fail(e, EY_BAD_MODEL,
-                   "a scale in %s%s is no finite number; the file is damaged: download it again",
+                   "a scale in %s%s is not a finite number; the file is damaged: download it again",
                    names[m->part], index);
 }
 
