@@ -68,7 +68,8 @@ bool buf_printf(struct buf *b, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (n < 0 || !buf_reserve(b, (size_t)n)) return false;
+    if (n < 0) return buf_fail(b);
+    if (!buf_reserve(b, (size_t)n)) return false;
     va_start(args, fmt);
     vsnprintf(b->data + b->size, (size_t)n + 1, fmt, args);
     va_end(args);

@@ -75,10 +75,12 @@ bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
 
 bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
 {
+    char size[32] = "";
+    if (bytes) snprintf(size, sizeof(size), " (%zu bytes)", bytes);
     return ey_fail(e, EY_NO_MEMORY,
-                   "no memory for %s (%zu bytes); close other programs, or use smaller images or "
-                   "a smaller --max-model-len",
-                   what, bytes);
+                   "no memory for %s%s; close other programs, or use smaller images or a smaller "
+                   "--max-model-len",
+                   what, size);
 }
 
 /* A truncated message has no detail. */

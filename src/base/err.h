@@ -10,7 +10,7 @@
  * Control characters and malformed UTF-8 in the result are shown as \xNN. */
 bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* ey_fail for a failed allocation of `bytes` for `what`. */
+/* ey_fail for a failed allocation of `bytes` (0: unknown) for `what`. */
 bool ey_fail_memory(ey_err *e, const char *what, size_t bytes);
 
 /* Prefixes the message in *e with "PREFIX: " and keeps its item. Returns false. */

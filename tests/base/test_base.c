@@ -257,6 +257,9 @@ static void a_new_error_is_about_no_item(void **state)
     ey_fail_memory(&e, "a list", 7);
     assert_int_equal(e.item_kind, EY_ITEM_NONE);
     assert_int_equal(e.detail, 0);
+    assert_non_null(strstr(e.text, "no memory for a list (7 bytes); "));
+    ey_fail_memory(&e, "a list", 0);
+    assert_non_null(strstr(e.text, "no memory for a list; "));
 }
 
 static void details_stay_in_a_text_that_was_cut(void **state)
