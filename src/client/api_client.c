@@ -58,8 +58,8 @@ static bool fail_bad_url(const struct api_client *c, ey_err *e)
                    "--server takes a URL such as http://127.0.0.1:8000, not \"%.200s\"", c->url);
 }
 
-/* Checks the URL. This machine itself is never reached through a proxy, whatever the environment
- * says. */
+/* Checks the URL. A server on this machine is never reached through a proxy, even if the
+ * environment names one. */
 static bool check_base_url(struct api_client *c, ey_err *e)
 {
     char *host = NULL;
@@ -122,8 +122,8 @@ static bool open_client(struct api_client *c, const char *key, ey_err *e)
     if (!c->curl) return false;
     return make_base_url(c, e) && check_base_url(c, e) && (!key || add_key_header(c, key, e)) &&
            add_client_header(c, "Content-Type: application/json", e) &&
-           add_client_header(c, "Expect:", e) &&
-           set_client_options(c, e); /* the empty Expect header avoids waiting for "100 Continue" */
+           add_client_header(c, "Expect:", e) && /* or libcurl waits for "100 Continue" */
+           set_client_options(c, e);
 }
 
 bool api_client_open(struct api_client **out, const char *url, const char *key, ey_err *e)
@@ -145,7 +145,7 @@ void api_client_close(struct api_client **client)
     if (!c) return;
     if (c->curl) c->lib->curl_easy_cleanup(c->curl);
     for (struct curl_slist *h = c->headers; h; h = h->next)
-        explicit_bzero(h->data, strlen(h->data)); /* one has the key */
+        explicit_bzero(h->data, strlen(h->data)); /* one header has the key */
     if (c->headers) c->lib->curl_slist_free_all(c->headers);
     free(c->url);
     free(c->base);
@@ -159,7 +159,7 @@ struct api_transfer {
     struct api_client *client;
     const struct api_call *call;
     struct buf error_body; /* body of a reply other than 200 */
-    bool stopped;          /* we stopped it, and stop_error says why */
+    bool stopped;          /* a callback ended it, and stop_error says why */
     ey_err stop_error;
 };
 

@@ -29,7 +29,7 @@ struct api_call_error {
 };
 
 /* Makes a call. On failure *e has the server's own message if it sent one; the code is EY_CANCELLED
- * if go_on returned false. `refusal` may be NULL. */
+ * if go_on returned false. `call_error` may be NULL. */
 bool api_client_call(struct api_client *c, const struct api_call *call,
                      struct api_call_error *call_error, ey_err *e);
 

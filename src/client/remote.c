@@ -84,7 +84,8 @@ static bool find_remote_model(struct remote *r, const char *wanted, ey_err *e)
                                           : NULL;
     json_object *models = json_member_of_type(all, "data", json_type_array);
     if (ok && !models)
-        ok = ey_fail(e, EY_IO, "%.200s: what answers there is no server of the OpenAI API",
+        ok = ey_fail(e, EY_IO,
+                     "%.200s: what answers there is no server of the OpenAI API; check the address",
                      api_client_url(r->client));
     ok = ok && pick_model(r, models, wanted, e);
     json_object_put(all);
@@ -150,9 +151,9 @@ static bool ask_server(struct remote *r, const ey_request *request,
     return ok;
 }
 
-/* Returns how many tokens the context leaves for the answer, or 0 if the error is another one. The
- * engine cuts an answer where the context ends, while the API refuses a request whose answer may be
- * cut, and says how long the prompt is. */
+/* Returns how many tokens the context leaves for the answer, or 0 if the error is about something
+ * else. The engine ends an answer where the context ends, while the API refuses a request whose
+ * answer might not fit, with an error that says how long the prompt is. */
 static int remaining_context(const struct remote *r, const struct api_call_error *call_error,
                              int wanted)
 {
@@ -187,8 +188,8 @@ static bool is_named(const ey_err *e, const char *name)
     return strncmp(e->text, name, n) == 0 && e->text[n] == ':';
 }
 
-/* Sets the error's item as the engine does. The message is the server's, and earlier versions have
- * another word for images. */
+/* Sets the error's item as the engine does. The message comes from the server, whose earlier
+ * versions have another word for images. */
 static void set_failed_image(const ey_request *request, const struct api_call_error *call_error,
                              ey_err *e)
 {
@@ -294,7 +295,7 @@ static bool read_vector(struct remote_vector *out, json_object *reply, int dimen
         json_object *number = json_object_array_get_idx(vector, out->n);
         if (!json_object_is_type(number, json_type_double) &&
             !json_object_is_type(number, json_type_int))
-            return ey_fail(e, EY_IO, "number %zu of the server's vector is none", out->n);
+            return ey_fail(e, EY_IO, "number %zu of the server's vector is not a number", out->n);
         out->number[out->n] = (float)json_object_get_double(number);
     }
     out->prompt_tokens = tokens ? json_object_get_int(tokens) : 0;

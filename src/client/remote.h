@@ -13,7 +13,7 @@ struct remote;
 struct remote_options {
     const char *url; /* http://host:port, with or without /v1 at its end; http:// may be left out */
     const char *key; /* API key, or NULL */
-    const char *model; /* its name at the server, or NULL for the server's first model */
+    const char *model; /* the server's name for it, or NULL for the server's first model */
 };
 
 /* Connects to the server and reads its list of models. Keeps no pointer into `options`. */
@@ -31,13 +31,13 @@ struct remote_response_format {
     size_t n_choices;
 };
 
-/* Answers a request like ey_ask, with these differences. `form` replaces request->grammar; NULL
- * leaves the answer unconstrained, and not every server honors it. NaN in request->sampling, and
- * top_k < 0, leave the value to the server. Besides text, the only events are the phases SENDING
- * and WAITING. prefill_seconds is the time to the first token, with queue and vision encoder. A
- * cancelled answer has no usage. Messages have text and images only, and no special tokens;
- * ignore_eos, no_prefix_cache, logit_bias and ids are not sent. The caller frees the answer with
- * ey_answer_free. */
+/* Answers a request like ey_ask, with these differences. `format` replaces request->grammar; NULL
+ * leaves the answer unconstrained, and not every server honors a format. NaN in request->sampling,
+ * and top_k < 0, leave the value to the server. Besides text, the only events are the phases
+ * SENDING and WAITING. prefill_seconds is the time to the first token, with queue and vision
+ * encoder. A cancelled answer has no usage. Messages have text and images only, and no special
+ * tokens; ignore_eos, no_prefix_cache, logit_bias and ids are not sent. The caller frees the answer
+ * with ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 
@@ -47,9 +47,9 @@ struct remote_vector {
     size_t n;
     int prompt_tokens; /* 0: the server does not say */
 };
-/* Asks for the vector of at most one image and one text, of `dimensions` numbers (0: all). A text
- * alone, without an instruction, is what every server of the OpenAI API takes. `go_on` is polled;
- * false cancels. */
+/* Asks for the vector of at most one image and one text, with `dimensions` numbers (0: all). Every
+ * server of the OpenAI API accepts a text alone, without an instruction. `go_on` is polled; false
+ * cancels. Free out->number after a failure, too. */
 bool remote_embed(struct remote *remote, const ey_pooling_input *input, int dimensions,
                   bool (*go_on)(void), struct remote_vector *out, ey_err *e);
 

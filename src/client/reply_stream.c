@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses server-sent events into text, log-probabilities and usage. The server is untrusted: its
- * values are checked against the limits, and those of the wrong type are ignored. */
+ * values are checked against the limits, and values of the wrong type are ignored. */
 #include "client/reply_stream.h"
 
 #include <math.h>
@@ -145,7 +145,7 @@ static bool read_delta_text(struct reply_stream *r, const json_object *choice, e
     if (!n) return true;
     const char *text = json_object_get_string(content);
     if (memchr(text, 0, n))
-        return ey_fail(e, EY_IO, "the server's answer is no text: it has a NUL in it");
+        return ey_fail(e, EY_IO, "the server's answer is not text: it has a NUL in it");
     if (!buf_add(&r->text, text, n))
         return ey_fail(e, EY_IO,
                        "the server's answer is longer than %d bytes, or there is no memory for it",
@@ -271,7 +271,7 @@ bool reply_stream_finish(struct reply_stream *r, ey_err *e)
     if (r->cancelled)
         a->finish_reason = EY_FINISH_CANCELLED;
     else if (!r->finished)
-        return ey_fail(e, EY_IO, "the server ended its answer in the middle; has it stopped?");
+        return ey_fail(e, EY_IO, "the server's answer ends in the middle; has the server stopped?");
     a->text = arena_copy_text(arena_of(r), r->text.data ? r->text.data : "", r->text.size);
     a->n_text = r->text.size;
     a->prefill_seconds = first - r->started;

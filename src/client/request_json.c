@@ -15,7 +15,7 @@ static bool has_magic(const ey_part *part, size_t at, const char *magic, size_t 
     return part->n_bytes >= at + n && memcmp((const char *)part->bytes + at, magic, n) == 0;
 }
 
-/* Returns the media type for servers that rely on it; eyelet looks at the bytes. */
+/* Other servers rely on the media type; eyelet's looks at the bytes. */
 const char *request_media_type(const ey_part *part)
 {
     if (has_magic(part, 0, "\xff\xd8\xff", 3)) return "image/jpeg";
@@ -47,8 +47,7 @@ static void write_image_part(struct json_writer *w, const ey_part *part)
     json_close_object(w);
 }
 
-/* Adds the limit of pixels, which in this API, as on the command line, holds for the whole request.
- */
+/* Adds the limit of pixels, which this API, like the command line, has once per request. */
 static void add_pixels(struct json_writer *w, const ey_request *request)
 {
     uint64_t pixels = 0;
@@ -109,7 +108,7 @@ static void add_messages(struct json_writer *w, const ey_request *request)
     json_close_array(w);
 }
 
-/* ---- how it is to be answered ---- */
+/* ---- sampling and format ---- */
 
 static void add_given(struct json_writer *w, const char *name, float value)
 {

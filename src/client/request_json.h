@@ -7,7 +7,7 @@
 #include "client/remote.h"
 
 /* Appends the JSON, which asks for a streamed answer with usage. `max_tokens` replaces the
- * request's; `form` may be NULL. */
+ * request's; `format` may be NULL. */
 bool request_json(struct buf *out, const ey_request *request,
                   const struct remote_response_format *format, const char *model, int max_tokens,
                   ey_err *e);
