@@ -338,7 +338,7 @@ static bool fail_call_status(const struct api_transfer *t, struct api_call_error
     char plain[64];
     snprintf(plain, sizeof(plain), "HTTP %ld", status);
     store_call_error(call_error, status, param, message);
-    if (!message && status != 401 && status != 403 && status != 503)
+    if (!message && status != 401 && status != 403 && status != 429 && status != 503)
         ey_fail(e, code_of(status, ""),
                 "%.200s: %s where an answer of the OpenAI API should be; is it an eyelet server?",
                 c->url, plain);

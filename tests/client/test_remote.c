@@ -634,6 +634,9 @@ static void refusals(void **state)
         REFUSE("503 Service Unavailable", "Retry-After: 4\r\n", "64 requests wait already"),
         EY_BUSY, "64 requests wait already; it says to try again after 4 s");
     expect_failure(REFUSE("503 Service Unavailable", "", "no memory"), EY_BUSY, "no memory");
+    expect_failure(
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nConnection: close\r\n\r\n<html>",
+        EY_BUSY, "cannot answer now: HTTP 429; it says to try again after 7 s");
     expect_failure(REFUSE("500 Internal Server Error", "", "a bug"), EY_IO, "a bug");
     expect_failure(
         "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"Unauthorized\"}", EY_IO,
