@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A blob while it is downloaded. The record never claims more than was written, so a kill loses
- * only what arrived since the last record. If a power cut loses recorded bytes, the hash detects
- * it. */
+/* A blob while it is downloaded. The record never claims more bytes than were written, so if the
+ * program is killed, only what arrived since the last record is lost. If a power cut loses recorded
+ * bytes, the hash detects it. */
 #include "hub/blob.h"
 
 #include <errno.h>
@@ -120,7 +120,7 @@ static bool has_size(const char *path, uint64_t size)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
 }
 
-/* Also checks the snapshot's own file, for file systems without links. */
+/* On file systems without links, the snapshot has the file itself, and there is no blob. */
 static bool is_blob_complete(const struct hub_model *model, const struct hub_file *file)
 {
     char path[EY_MAX_PATH];
@@ -153,7 +153,7 @@ uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file
     return read_record(&done, model, file) ? byte_ranges_total(&done) : 0;
 }
 
-/* Disk space was reserved at the start of the download if the file system supports it. */
+/* Subtracts the disk space that the start of the download reserved. */
 uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file)
 {
     enum { BLOCK = 512 };
@@ -168,7 +168,7 @@ uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *
 
 /* ---- open, close ---- */
 
-/* Removes partial files, also those that a kill left beside a complete blob. */
+/* Removes partial files, also those that a killed program left beside a complete blob. */
 static void remove_partial_files(const struct blob *b)
 {
     static const char *const endings[] = {RECORD, NEW_RECORD, PARTIAL};
@@ -263,8 +263,8 @@ bool blob_is_complete(const struct blob *b)
     return b->hashed == b->file->size;
 }
 
-/* Writes to another name first and renames, so that a record is never incomplete. If it cannot be
- * written, a kill loses more. */
+/* Writes to another name first and renames, so that a record is never incomplete. A failure is
+ * ignored: only a killed download would lose more. */
 void blob_record(struct blob *b, double seconds)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[BYTE_RANGES_TEXT_BYTES];

@@ -2,9 +2,9 @@
 /* A file being downloaded into blobs/: a lock that huggingface_hub also honors, the bytes so far, a
  * record of their ranges, and the hash.
  *
- * Until complete it is the sparse file blobs/ETAG.eyelet.incomplete, a name that no other tool
- * would resume by its length; the record is blobs/ETAG.ranges.incomplete. `hf cache prune` removes
- * both. */
+ * Until the file is complete, its bytes are in the sparse file blobs/ETAG.eyelet.incomplete, a name
+ * that no other tool takes for a download to resume at the file's length; the record is
+ * blobs/ETAG.ranges.incomplete. `hf cache prune` removes both. */
 #ifndef EY_HUB_BLOB_H
 #define EY_HUB_BLOB_H
 
@@ -24,7 +24,7 @@ struct blob {
     struct etag_hash *hash;
     uint64_t hashed;
     double recorded; /* when the record was last written; seconds_now() */
-    bool resumed;    /* a part of it existed */
+    bool resumed;    /* a part of it existed before */
 };
 
 /* Bytes of a file that the cache has, complete or partial. */
@@ -36,8 +36,8 @@ uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *
 bool blob_make_directories(const struct hub_model *model, ey_err *e);
 
 enum blob_state { BLOB_FAILED, BLOB_OPEN, BLOB_COMPLETE, BLOB_BUSY };
-/* Opens a blob. OPEN: locked, to be filled. WHOLE: already complete. BUSY: another process
- * downloads it. */
+/* Opens a blob. OPEN: it is locked, and the caller fills it. COMPLETE: it was complete already.
+ * BUSY: another process downloads it. */
 enum blob_state blob_open(struct blob *b, const struct hub_model *model,
                           const struct hub_file *file, ey_err *e);
 /* Writes the record, keeps the partial file, and releases the lock. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fetches a checkpoint's headers without its weights, as sparse files of the right sizes that the
- * usual loaders can read: some kilobytes of some gigabytes. */
+ * usual loaders can read: some kilobytes instead of gigabytes. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum {
     LENGTH_BYTES = 8,
     FIRST_BYTES = 64 << 10,
     MAX_SMALL_BYTES = 16 << 20,
-    GGUF_HEADER_BYTES = 24 << 20 /* has tokens and merges, 6 MB for 150,000 */
+    GGUF_HEADER_BYTES = 24 << 20 /* with tokens and merges: 6 MB for 150,000 */
 };
 
 static bool has_ending(const char *name, const char *ending)
@@ -49,7 +49,8 @@ static bool fetch_safetensors_header(struct hub_request *r, const struct hub_mod
     return hub_request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
 }
 
-/* The header's length is known only by parsing it, so this fetches the most that any has. */
+/* The header's length is known only after parsing it, so this fetches the most that one may have.
+ */
 static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *model,
                               const struct hub_file *file, const char *url, struct buf *out,
                               ey_err *e)

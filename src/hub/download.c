@@ -34,9 +34,9 @@ struct download_item {
     const struct hub_file *file;
     struct blob blob;
     enum download_item_state state;
-    bool one_stream;      /* the server does not support ranges */
+    bool one_stream;      /* the server ignores ranges, so that one request gets the whole file */
     bool restarted;       /* its partial file was damaged: restarted from 0 */
-    bool notified;        /* told the user that another process downloads it */
+    bool notified;        /* the user knows that another process downloads it */
     double retry_lock_at; /* when to try its lock again */
 };
 
@@ -47,7 +47,7 @@ struct download_slot {
     uint64_t begin, at, end;    /* the requested range; at: offset of the next byte */
     bool checked;               /* the reply's headers match the request */
     bool no_ranges;             /* the server sent the whole file instead */
-    int failures;               /* in a row, without a byte */
+    int failures;               /* consecutive ones, without a byte received */
     double first_failure, retry_at;
 };
 
@@ -85,15 +85,15 @@ static bool check_range(struct download_slot *s, ey_err *e)
     return true;
 }
 
-/* Handles a server that sends the whole file for a range: this stream continues, others stop. */
+/* Accepts a whole file in reply to a range from 0 on; a range from further on is given up. */
 static bool check_whole(struct download_slot *s, ey_err *e)
 {
     const struct hub_response *r = &s->request.reply;
     uint64_t size = s->item->file->size;
     if (r->content_length[0] && strtoull(r->content_length, NULL, 10) != size)
         return ey_fail(e, EY_IO,
-                       "%s: it should have %llu bytes and %.31s come; is there a page to log in to "
-                       "this network?",
+                       "%s: it should have %llu bytes, but the reply has %.31s; does this network "
+                       "have a login page?",
                        s->item->file->name, (unsigned long long)size, r->content_length);
     if (s->begin || s->end < size) s->item->one_stream = true;
     s->no_ranges = s->begin != 0;
@@ -175,7 +175,7 @@ static bool open_item(const struct download *d, struct download_item *item, ey_e
     }
     item->retry_lock_at = seconds_now() + LOCK_SECONDS;
     if (!item->notified && !has_open_blob(d, item))
-        notify(d, "another program downloads %s; waiting for it", item->file->name);
+        notify(d, "another program is downloading %s; waiting for it", item->file->name);
     item->notified = true;
     return true;
 }
@@ -245,7 +245,7 @@ static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
     return hub_request_fail(&s->request, code, s->item->file->name, e);
 }
 
-/* A broken stream without ranges cannot be resumed: it restarts. */
+/* A stream from a server without ranges cannot be resumed: if it breaks, it restarts. */
 static bool finish_transfer(struct download_slot *s, CURLcode code, ey_err *e)
 {
     struct hub_request *r = &s->request;

@@ -79,7 +79,8 @@ static bool read_url(struct endpoint *ep, ey_err *e)
 
 /* ---- the token ---- */
 
-/* Returns the token's path: HF_TOKEN_PATH, else in HF_HOME. Returns false if neither is known. */
+/* Writes the path of the token's file: HF_TOKEN_PATH, else "token" in HF_HOME or its default.
+ * Returns false if none is known. */
 static bool token_path(char *out, const char **source)
 {
     const char *given = env_or_null("HF_TOKEN_PATH"), *home = env_or_null("HF_HOME"),
@@ -112,8 +113,11 @@ static bool store_token(struct endpoint *ep, const char *text, const char *sourc
                        TOKEN_BYTES - 1);
     for (size_t i = 0; i < n; i++)
         if (text[i] <= ' ' || text[i] > '~')
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "the token in %s has a character in it that no token has", source);
+            return ey_fail(
+                e, EY_BAD_REQUEST,
+                "the token in %s has an invalid character; tokens are printable ASCII without "
+                "blanks",
+                source);
     memcpy(ep->token, text, n);
     ep->token[n] = 0;
     snprintf(ep->token_source, sizeof(ep->token_source), "%s", source);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hash in a file's ETag: SHA-256 of its bytes, or git's SHA-1, with "blob SIZE" and a NUL
- * before the bytes. */
+/* The hash in a file's ETag: SHA-256 of its bytes, or git's SHA-1 of "blob SIZE", a NUL and its
+ * bytes. */
 #ifndef EY_HUB_ETAG_HASH_H
 #define EY_HUB_ETAG_HASH_H
 
@@ -12,7 +12,7 @@ struct etag_hash;
 bool etag_hash_open(struct etag_hash **h, const char *etag, uint64_t size, ey_err *e);
 void etag_hash_close(struct etag_hash **h);
 void etag_hash_add(struct etag_hash *h, const void *bytes, size_t n);
-/* Writes the hash in lower-case hexadecimal and frees it. */
+/* Writes the hash in lower-case hexadecimal. Nothing can be added after that. */
 void etag_hash_finish(struct etag_hash *h, char out[HUB_ETAG_BYTES + 1]);
 
 #endif

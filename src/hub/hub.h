@@ -22,8 +22,8 @@ struct hub_options {
 
 struct hub {
     struct endpoint endpoint;
-    struct curl_slist *plain_headers,
-        *token_headers; /* with the token: headers for the endpoint only */
+    struct curl_slist *plain_headers;
+    struct curl_slist *token_headers; /* have the token; sent to the endpoint only */
     struct hub_options options;
 };
 
@@ -37,13 +37,12 @@ struct hub_model {
     struct hub_file *files; /* [n] */
     size_t n;
     uint64_t bytes;              /* total size */
-    uint64_t missing_bytes;      /* of these, not in the cache */
+    uint64_t missing_bytes;      /* of `bytes`, those not in the cache */
     char directory[EY_MAX_PATH]; /* models--owner--name in the cache; it need not exist */
 };
 
-/* Queries the repository's listing and the headers of each file. Downloads only the index of
- * shards.
- */
+/* Queries the repository's listing and each file's headers. Of the files themselves it downloads
+ * only the index of shards. */
 bool hub_list_repo(struct hub *hub, const struct repository *repository, struct hub_model *model,
                    ey_err *e);
 void hub_model_free(struct hub_model *model);

@@ -22,7 +22,7 @@ static bool append_header_line(const struct libcurl *lib, struct curl_slist **li
     return longer != NULL;
 }
 
-/* Asks for uncompressed bytes, whose hash and length we know. */
+/* Asks for uncompressed bytes, because only their hash and length are known. */
 static bool make_header_lists(struct hub *hub, ey_err *e)
 {
     char line[TOKEN_BYTES + 32];
@@ -114,8 +114,7 @@ static int watch_hub_transfer(void *user, curl_off_t to_get, curl_off_t got, cur
 
 /* ---- from opening to closing ---- */
 
-/* Uses HTTP/1.1, so that each range has a connection of its own, which is what makes them faster.
- */
+/* Uses HTTP/1.1, so that each range has a connection of its own: together they are faster. */
 static bool set_hub_options(struct hub_request *r)
 {
     const struct libcurl *lib = r->hub->endpoint.lib;
@@ -165,7 +164,7 @@ char *hub_file_url(const struct hub *hub, const struct hub_model *model, const c
                : url;
 }
 
-/* Takes the URL. */
+/* Takes ownership of `url`. */
 static bool set_hub_url(struct hub_request *r, char *url, ey_err *e)
 {
     char origin[ORIGIN_BYTES];
@@ -263,7 +262,7 @@ static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const 
 {
     const char *problem = r->curl_error[0] ? r->curl_error
                                            : r->hub->endpoint.lib->curl_easy_strerror(code);
-    const char *host = r->off_origin ? "where the hub keeps its files" : r->hub->endpoint.url;
+    const char *host = r->off_origin ? "the hub's file storage" : r->hub->endpoint.url;
     if (r->stopped) return *e = r->stop_error, false;
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -355,7 +354,7 @@ static bool fail_hub_status(const struct hub_request *r, const char *what, ey_er
                        r->hub->endpoint.token[0] ? "" : " or set HF_TOKEN");
     if (reply->status >= 500)
         return ey_fail(e, EY_IO,
-                       "%s: the hub is unwell (HTTP %d); run the same command again later", what,
+                       "%s: the hub has failed (HTTP %d); run the same command again later", what,
                        reply->status);
     return ey_fail(e, EY_IO, "%s: the hub answers HTTP %d%s%.200s", what, reply->status,
                    reply->error_message[0] ? ": " : "", reply->error_message);
@@ -366,7 +365,7 @@ bool hub_request_fail(const struct hub_request *r, CURLcode code, const char *wh
     return code == CURLE_OK ? fail_hub_status(r, what, e) : fail_hub_transfer(r, code, what, e);
 }
 
-/* ---- one after the other ---- */
+/* ---- whole requests, with retries ---- */
 
 static bool is_answered(const struct hub_request *r)
 {
@@ -374,7 +373,7 @@ static bool is_answered(const struct hub_request *r)
            (r->head && r->reply.status >= 300 && r->reply.status < 400);
 }
 
-/* Follows redirects to their end. On failure *code has the reason, or *e if *final is set. */
+/* Follows redirects to their end. On failure *code has the reason, or *e has it if *final. */
 static bool perform_with_redirects(struct hub_request *r, const char *url, bool head,
                                    CURLcode *code, bool *final, ey_err *e)
 {

@@ -32,13 +32,13 @@ void hub_request_close(struct hub_request *r);
 /* Returns the URL of a file, "resolve/COMMIT/NAME", which the caller frees. */
 char *hub_file_url(const struct hub *hub, const struct hub_model *model, const char *file);
 
-/* Resets the request to a URL of the endpoint, which it takes; NULL means out of memory. `end` 0
- * means no range. */
+/* Resets the request to a URL of the endpoint and takes ownership of the URL; NULL means out of
+ * memory. `end` 0 means no range. */
 bool hub_request_aim(struct hub_request *r, char *url, uint64_t begin, uint64_t end, ey_err *e);
 enum redirect_result { REDIRECT_NONE, REDIRECT_FOLLOWED, REDIRECT_FAILED };
-/* Call it after a finished transfer. Returns NEXT if the reply was a redirect, which the request
- * now follows. A HEAD stops where it would leave the endpoint, since that redirect has the headers
- * that we need. */
+/* Call it after a finished transfer. Returns REDIRECT_FOLLOWED if the reply was a redirect, at
+ * whose target the request is now aimed. A HEAD does not leave the endpoint, since the redirect
+ * that would has the headers that we need. */
 enum redirect_result hub_request_follow_redirect(struct hub_request *r, ey_err *e);
 
 /* Sends HEAD, with retries, and leaves the reply in r->reply. `what` names the file in messages. */

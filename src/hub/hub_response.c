@@ -9,7 +9,7 @@
 #include <strings.h>
 
 enum { MAX_LISTED_FILES = 20000 };
-static const uint64_t max_file_bytes = (uint64_t)1 << 42; /* of a file */
+static const uint64_t max_file_bytes = (uint64_t)1 << 42;
 
 /* ---- headers ---- */
 
@@ -141,8 +141,8 @@ bool repo_listing_read(struct repo_listing *out, const char *text, size_t n, ey_
     if (ok) return memcpy(out->commit, commit, HUB_COMMIT_BYTES + 1), true;
     if (!is_commit_hash(commit))
         ey_fail(e, EY_IO,
-                "the hub's list of files has the commit \"%.80s\", which is none; is HF_ENDPOINT a "
-                "Hugging Face hub?",
+                "the hub's list of files has \"%.80s\" for its commit, which is not a hash; is "
+                "HF_ENDPOINT a Hugging Face hub?",
                 commit);
     else
         ey_fail(e, EY_IO, "the hub's list of files has %s", files ? "too many files" : "no files");

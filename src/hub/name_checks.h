@@ -14,11 +14,12 @@ enum {
     HUB_SHA256_HEX = 64
 };
 
-/* Whether it is a commit: 40 lower-case hexadecimal digits. */
+/* Whether the text is a commit: 40 lower-case hexadecimal digits. */
 bool is_commit_hash(const char *text);
-/* Whether it is a hash in lower-case hexadecimal: SHA-256, or git's SHA-1. */
+/* Whether the text is a hash in lower-case hexadecimal: SHA-256, or git's SHA-1. */
 bool is_etag_hash(const char *text);
-/* Whether it is a plain file name: letters, digits, '-', '_' and '.', no leading '.' or '-', no
+/* Whether the text is a plain file name: letters, digits, '-', '_' and '.', no leading '.' or '-',
+ * no
  * "..". */
 bool is_safe_file_name(const char *text);
 /* Whether it is a repository name as the hub allows: the characters of is_safe_file_name() in each

@@ -31,7 +31,7 @@ static DIR *open_directory_at(int at, const char *name)
 
 /* ---- whole trees ---- */
 
-/* Disk space freed by deleting a name: the file's, if it is its last name. */
+/* Returns the disk space that deleting a name frees: that of the file, if it has no other name. */
 static uint64_t freed_bytes(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 ? (uint64_t)st->st_blocks * BLOCK : 0;
@@ -214,7 +214,7 @@ static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *
     return ok;
 }
 
-/* ---- what others do with it ---- */
+/* ---- downloads in progress ---- */
 
 static bool is_locked(int at, const char *name)
 {

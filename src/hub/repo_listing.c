@@ -16,9 +16,9 @@ enum { MAX_LISTING_BYTES = 16 << 20 };
 
 /* Small files that eyelet, transformers and vLLM read. */
 static const struct {
-    const char *name, *must; /* must: why it is required, or NULL */
+    const char *name, *must; /* must: what to ask the user if a required file is missing, or NULL */
 } small_files[] = {
-    {"config.json", "is it a model?"},
+    {"config.json", "is this repository a model?"},
     {"tokenizer.json", NULL},
     {"generation_config.json", NULL},
     {"preprocessor_config.json", NULL},

@@ -19,8 +19,8 @@ bool sparse_file_write(const char *directory, const char *name, const struct buf
               ftruncate(fd, (off_t)size) == 0;
     if (!ok && errno_is_disk_full())
         ey_fail(e, EY_IO,
-                "%.500s: the disk that temporary files lie on is full; make room, or set TMPDIR to "
-                "a folder on another",
+                "%.500s: the disk of temporary files is full; make room, or set TMPDIR to a folder "
+                "on another disk",
                 path);
     else if (!ok)
         ey_fail(e, EY_IO, "%.500s: %s", path, strerror(errno));

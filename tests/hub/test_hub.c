@@ -360,9 +360,9 @@ static void test_odd_tokens(void **state)
 {
     (void)state;
     setenv("HF_TOKEN", "a b", 1);
-    expect_failure(NAME, "HF_TOKEN has a character");
+    expect_failure(NAME, "HF_TOKEN has an invalid character");
     setenv("HF_TOKEN", "a\r\nX-Evil: 1", 1);
-    expect_failure(NAME, "HF_TOKEN has a character");
+    expect_failure(NAME, "HF_TOKEN has an invalid character");
     char *token = calloc(1, 5000);
     memset(token, 'a', 4000);
     setenv("HF_TOKEN", token, 1);
@@ -387,18 +387,18 @@ static void test_complaints(void **state)
         {BAD_TOKEN, "x", "does not take the token (HF_TOKEN)"},
         {FORBIDDEN, NULL, "refuses it (HTTP 403: the terms have changed)"},
         {TOO_MANY, NULL, "too many requests"},
-        {UNWELL, NULL, "the hub is unwell (HTTP 503)"},
+        {UNWELL, NULL, "the hub has failed (HTTP 503)"},
         {ETAG_CLIMBS, NULL, "is not a hash"},
         {ETAG_LONG, NULL, "is not a hash"},
         {ETAG_NONE, NULL, "is not a hash"},
-        {COMMIT_CLIMBS, NULL, "which is none"},
+        {COMMIT_CLIMBS, NULL, "which is not a hash"},
         {OTHER_COMMIT, NULL, "was asked for commit"},
         {NO_SIZE, NULL, "does not say how large it is"},
         {HUGE_SIZE, NULL, "GB more are needed"},
         {WRONG_RANGE, NULL, "were requested,"},
         {OTHER_TOTAL, NULL, "the hub's storage has"},
         {COMPRESSED, NULL, "received compressed (gzip)"},
-        {LOGIN_PAGE, NULL, "is there a page to log in"},
+        {LOGIN_PAGE, NULL, "does this network have a login page?"},
         {REDIRECTS_ROUND, NULL, "redirects more than"},
         {REDIRECTS_NOWHERE, NULL, "leads nowhere"},
         {REDIRECTS_TO_FILE, NULL, "a URL other than http(s)"},
@@ -790,7 +790,8 @@ static void test_waits_for_others(void **state)
     close(locked[0]);
     close(told[1]);
     waitpid(child, NULL, 0);
-    assert_non_null(strstr(notices, "another program downloads model-00001-of-00002.safetensors"));
+    assert_non_null(
+        strstr(notices, "another program is downloading model-00001-of-00002.safetensors"));
     expect_whole();
     assert_true(script->bytes < sizeof(second) + 5000);
 }
