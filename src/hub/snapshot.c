@@ -50,8 +50,8 @@ static bool move_blob_to_snapshot(const struct hub_model *model, const struct hu
     return (n < (int)sizeof(blob) && rename(blob, path) == 0) || hub_cache_fail(path, "written", e);
 }
 
-/* Atomically replaces a link with another target. Leaves a regular file alone: it is from a file
- * system without links. */
+/* Atomically replaces a link with another target, or a damaged file. Leaves a regular file of the
+ * right size alone: it is from a file system without links. */
 static bool write_link(const struct hub_model *model, const struct hub_file *file,
                        const char *folder, ey_err *e)
 {
@@ -61,7 +61,9 @@ static bool write_link(const struct hub_model *model, const struct hub_file *fil
              file->etag);
     if (!path_join(path, folder, file->name, e) || !make_parent_directories(path, folder, e))
         return false;
-    if (is_link_to(path, target) || (lstat(path, &st) == 0 && S_ISREG(st.st_mode))) return true;
+    if (is_link_to(path, target) ||
+        (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == file->size))
+        return true;
     int n = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
     if (n >= (int)sizeof(new_path))
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);

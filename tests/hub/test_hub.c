@@ -316,6 +316,15 @@ static void test_snapshot_of_files(void **state)
                 sizeof(first));
 }
 
+/* A file that was truncated there is downloaded again, and replaced. */
+static void test_damaged_snapshot_file(void **state)
+{
+    (void)state;
+    temp_file(cache, FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first, 1000);
+    pull();
+    expect_whole();
+}
+
 static void test_blob_of_wrong_size(void **state)
 {
     (void)state;
@@ -883,6 +892,7 @@ int main(void)
         CASE(test_revisions),
         CASE(test_beside_others),
         CASE(test_snapshot_of_files),
+        CASE(test_damaged_snapshot_file),
         CASE(test_blob_of_wrong_size),
         CASE(test_token_stays_home),
         CASE(test_token_file),
