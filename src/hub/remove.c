@@ -44,7 +44,8 @@ static bool walk_tree(int at, const char *name, int depth, bool removing, uint64
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
     if (!S_ISDIR(st.st_mode))
         return *bytes += freed_bytes(&st), !removing || unlinkat(at, name, 0) == 0;
-    DIR *d = depth < MAX_DEPTH ? open_directory_at(at, name) : NULL;
+    if (depth >= MAX_DEPTH) return errno = ELOOP, false;
+    DIR *d = open_directory_at(at, name);
     bool ok = d != NULL;
     for (struct dirent *entry; ok && (entry = readdir(d));)
         if (!is_dots(entry->d_name))
@@ -120,7 +121,14 @@ static bool collect_blobs(struct blob_names *out, int at, const char *name, int 
     return ok;
 }
 
-/* Collects the blobs of one snapshot in `own`, those of all others in `others`. */
+static bool is_directory_at(int at, const char *name)
+{
+    struct stat st;
+    return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Collects the blobs of one snapshot in `own`, those of all others in `others`. Ignores files
+ * beside the snapshots, such as a file manager's. */
 static bool collect_all_blobs(int repository, const char *commit, struct blob_names *own,
                               struct blob_names *others, size_t *n_others)
 {
@@ -128,7 +136,7 @@ static bool collect_all_blobs(int repository, const char *commit, struct blob_na
     bool ok = true;
     *n_others = 0;
     for (struct dirent *entry; d && ok && (entry = readdir(d));) {
-        if (is_dots(entry->d_name)) continue;
+        if (is_dots(entry->d_name) || !is_directory_at(dirfd(d), entry->d_name)) continue;
         bool is_own = strcmp(entry->d_name, commit) == 0;
         *n_others += !is_own;
         ok = collect_blobs(is_own ? own : others, dirfd(d), entry->d_name, 0);

@@ -846,6 +846,7 @@ static void test_remove_revision(void **state)
     temp_text(cache, FOLDER "/refs/old", "ffffffffffffffffffffffffffffffffffffffff");
     temp_text(cache, FOLDER "/.no_exist/" COMMIT "/x", "");
     temp_link(cache, FOLDER "/snapshots/" COMMIT "/odd", "../../../blobs/..");
+    temp_text(cache, FOLDER "/snapshots/.DS_Store", "a file manager's");
     if (!removal(NAME "@main", &r, &e)) fail_msg("%s", e.text);
     assert_true(r.bytes >= sizeof(second) && r.bytes < sizeof(first));
     expect_absent(own);
