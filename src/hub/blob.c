@@ -224,14 +224,8 @@ void blob_close(struct blob *b)
 bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err *e)
 {
     char path[EY_MAX_PATH];
-    for (size_t done = 0; done < n;) {
-        ssize_t wrote = pwrite(b->fd, bytes + done, n - done, (off_t)(at + done));
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0)
-            return blob_path(path, b->model, b->file, PARTIAL, e) &&
-                   hub_cache_fail(path, "written", e);
-        done += (size_t)wrote;
-    }
+    if (!file_write_at(b->fd, bytes, n, at))
+        return blob_path(path, b->model, b->file, PARTIAL, e) && hub_cache_fail(path, "written", e);
     return byte_ranges_add(&b->ranges, at, at + n) ||
            ey_fail(e, EY_INTERNAL, "%s: more than %d byte ranges", b->file->name, MAX_BYTE_RANGES);
 }
