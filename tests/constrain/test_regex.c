@@ -101,6 +101,9 @@ static const char *const refused[][2] = {
     {"\xff", "not UTF-8"},
     {"(a|b)*a(a|b){20}", "too large or too ambiguous"},
     {"((a{1000}){1000}){1000}", "too large"},
+    {"a{10000000000}", "too large"},
+    {"a{0,99999999999}", "too large"},
+    {"a{10000000000,1}", "are reversed"},
     {"(.{1,500}x){1,500}", "too large"},
 };
 

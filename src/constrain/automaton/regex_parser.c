@@ -200,7 +200,8 @@ static bool parse_class(struct regex_parser *r, struct charset *set)
         r->at++;
         if (r->at == r->end) return fail_at(r, begin, "a class is not closed");
         if (!take_class_member(r, set, &hi, &single_hi)) return false;
-        if (!single || !single_hi || lo > hi) return fail_at(r, at, "this range is reversed");
+        if (!single || !single_hi || lo > hi)
+            return fail_at(r, at, "this range is reversed, or has a class as an end");
         charset_add(set, lo, hi);
     }
     if (inverted)
@@ -287,12 +288,13 @@ static bool parse_atom(struct regex_parser *r, struct frag *out)
     return take_escaped(r, false, &c) && frag_of_char(r, c, out);
 }
 
+/* Numbers too large for any grammar stay below UINT32_MAX. */
 static bool take_number(struct regex_parser *r, uint32_t *value)
 {
+    enum { MOST = 100000000 };
     const char *begin = r->at;
-    for (*value = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9' && *value < 100000000;
-         r->at++)
-        *value = *value * 10 + (uint32_t)(*r->at - '0');
+    for (*value = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
+        *value = *value < MOST ? *value * 10 + (uint32_t)(*r->at - '0') : *value;
     return r->at > begin;
 }
 
