@@ -174,6 +174,31 @@ static void counts_that_are_huge(void **state)
     grammar_release(&g);
 }
 
+static void add_properties(struct buf *s, int n)
+{
+    buf_add_text(s, "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {");
+    for (int i = 0; i < n; i++)
+        buf_printf(s, "%s\"p%d\": {\"type\": \"boolean\"}", i ? ", " : "", i);
+    buf_add_text(s, "}, \"required\": [");
+    for (int i = 0; i < n; i++)
+        buf_printf(s, "%s\"p%d\"", i ? ", " : "", i);
+    buf_add_text(s, "]}");
+}
+
+/* A strict schema requires all of its properties, and they count once. */
+static void a_thousand_required_properties(void **state)
+{
+    struct buf s = new_schema();
+    (void)state;
+    add_properties(&s, EY_MAX_SCHEMA_BRANCHES);
+    struct grammar *g = check_schema(&s, "");
+    grammar_release(&g);
+    s = new_schema();
+    add_properties(&s, EY_MAX_SCHEMA_BRANCHES + 1);
+    g = check_schema(&s, "#/properties: 1025 are more than the limit of 1024");
+    grammar_release(&g);
+}
+
 static void schemas_that_are_too_long_or_deep(void **state)
 {
     struct buf s = new_schema();
@@ -223,6 +248,7 @@ int run_limit_tests(void)
         cmocka_unit_test(references_that_multiply),
         cmocka_unit_test(a_long_chain_of_references),
         cmocka_unit_test(counts_that_are_huge),
+        cmocka_unit_test(a_thousand_required_properties),
         cmocka_unit_test(schemas_that_are_too_long_or_deep),
         cmocka_unit_test(nesting_ends_at_a_limit),
     };

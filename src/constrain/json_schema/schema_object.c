@@ -96,16 +96,17 @@ static bool read_object_spec(struct compiler *c, json_object *schema, const char
 {
     json_object *properties = json_member(schema, "properties"),
                 *required = json_member(schema, "required");
-    size_t most = json_object_is_type(properties, json_type_object)
-                      ? (size_t)json_object_object_length(properties)
-                      : 0;
+    size_t n = json_object_is_type(properties, json_type_object)
+                   ? (size_t)json_object_object_length(properties)
+                   : 0;
     if (!check_property_names(c, json_member(schema, "propertyNames"), path)) return false;
     if (required && !json_object_is_type(required, json_type_array))
         return compiler_fail(c, "%s/required: it must be a list of names", path);
-    most += required ? json_object_array_length(required) : 0;
-    if (most > EY_MAX_SCHEMA_BRANCHES)
-        return compiler_fail(c, "%s/properties: %zu are more than the limit of %d", path, most,
-                             EY_MAX_SCHEMA_BRANCHES);
+    size_t n_required = required ? json_object_array_length(required) : 0, most = n + n_required;
+    if (n > EY_MAX_SCHEMA_BRANCHES || n_required > EY_MAX_SCHEMA_BRANCHES)
+        return compiler_fail(c, "%s/%s: %zu are more than the limit of %d", path,
+                             n > EY_MAX_SCHEMA_BRANCHES ? "properties" : "required",
+                             n > EY_MAX_SCHEMA_BRANCHES ? n : n_required, EY_MAX_SCHEMA_BRANCHES);
     *s = (struct object_spec){.property = compiler_alloc(c, most, sizeof(*s->property)),
                               .names = compiler_alloc(c, most, sizeof(*s->names))};
     if (c->failed || !read_properties(c, schema, path, s)) return false;
