@@ -13,7 +13,7 @@
  *     }
  *     matcher_close(&m);
  *
- * * A grammar is a deterministic automaton over bytes with a stack of at most
+ * A grammar is a deterministic automaton over bytes with a stack of at most
  * EY_MAX_GRAMMAR_NESTING levels (dfa_builder.h), so a matcher has a single position in it. Texts
  * are well-formed UTF-8. Every reachable position can be completed, also by tokens, since each byte
  * is a token of the vocabulary: the mask is empty only at the end.
@@ -59,7 +59,7 @@ size_t grammar_bytes(const struct grammar *g);
  *     };
  *     bool ok = grammar_builder_finish(&b, grammar_sequence(b, parts, 3), &g, &err);
  *
- * * If one alternative begins with {, [ or " of a schema, no other alternative may begin with that
+ * If one alternative begins with {, [ or " of a schema, no other alternative may begin with that
  * byte as plain text. */
 struct grammar_builder;
 
@@ -83,7 +83,7 @@ struct vocabulary;
 
 enum { VOCABULARY_CACHED_MASKS = 256 }; /* a good value for cache_masks */
 
-/* `size` is that of the model's vocabulary: masks have a bit per logit. Special tokens are never
+/* `size` is that of the model's vocabulary: a mask has a bit per logit. Special tokens are never
  * allowed. Fails if the tokenizer lacks a token for some byte. Borrows the tokenizer for the call
  * only. */
 bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int size,
@@ -112,7 +112,7 @@ void matcher_reset(struct matcher *m);
 const uint32_t *matcher_mask(struct matcher *m);
 /* Whether the text may end here. */
 bool matcher_may_end(const struct matcher *m);
-/* Whether the text is complete and nothing may follow. */
+/* Whether the text is complete, so that nothing may follow. */
 bool matcher_must_end(const struct matcher *m);
 /* Advances by a token. Returns false and changes nothing if it is not allowed. */
 bool matcher_accept_token(struct matcher *m, int32_t id);

@@ -58,7 +58,8 @@ static bool grammar_use_part(struct grammar_builder *b, int part, struct frag *f
     *frag = (struct frag){0, 0};
     if (b->c.failed) return false;
     if (part < 1 || part > b->n_parts || b->parts[part].used)
-        return compiler_fail(&b->c, "a part of a grammar is used twice, or is none");
+        return compiler_fail(&b->c,
+                             "a part of a grammar is used twice, or its number is not a part");
     b->parts[part].used = true;
     *frag = b->parts[part].frag;
     return true;
@@ -138,7 +139,7 @@ static bool grammar_compile(struct grammar_builder *b, int whole, struct grammar
         if (!c->rules[i].built) compiler_build_rule(c, i, c->rules[i].has_counter);
     }
     if (!compiler_ok(c)) return false;
-    /* gives the grammar an end without successors, also if the part loops */
+    /* The grammar's end must have no successors, even if the part loops. */
     struct frag all = nfa_new_frag(&c->nfa);
     nfa_add_epsilon(&c->nfa, all.start, f.start);
     nfa_add_epsilon(&c->nfa, f.end, all.end);

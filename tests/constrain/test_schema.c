@@ -386,7 +386,7 @@ static const char *const refused[][2] = {
      "\"$ref\": \"#/$defs/a\"}",
      "refers to itself"},
     {"{\"type\": \"object\", \"properties\": {\"n\": {\"$ref\": \"#\"}}, \"required\": [\"n\"]}",
-     "need themselves without end"},
+     "each requires another without end"},
     {"{\"const\": \"a\\u0000\"}", "\\u0000"},
 };
 

@@ -34,14 +34,14 @@ enum { PLAIN_RANGES = sizeof(plain_ranges) / sizeof(plain_ranges[0]) };
 
 /* ---- one state ---- */
 
-/* Where a state goes on most plain characters. */
+/* The transition of a state on most plain characters. */
 struct plain_move {
     struct plain_set set; /* characters that lead to the target */
     uint32_t target;
     uint8_t flags;
 };
 
-/* Sets the plain ASCII characters of an edge. */
+/* Sets `set` to the plain ASCII characters of an edge. */
 static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
 {
     set[0] = set[1] = 0;

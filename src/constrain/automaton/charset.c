@@ -59,7 +59,7 @@ static void charset_merge_ranges(struct charset *set)
     set->n = n;
 }
 
-/* Removes lo..hi from sorted ranges. */
+/* Removes lo..hi from merged ranges. */
 static void charset_remove(struct charset *set, uint32_t lo, uint32_t hi)
 {
     size_t n = set->n;
@@ -289,7 +289,7 @@ static uint32_t hex_suffix(struct nfa *nfa, uint32_t to, int n)
     return to;
 }
 
-/* Adds the four digits behind \u: no NUL, and surrogates only in pairs. */
+/* Adds the four digits after \u, except those of U+0000; surrogates only in pairs. */
 static void add_unicode_escape(struct nfa *nfa, uint32_t from, uint32_t to)
 {
     uint32_t two = hex_suffix(nfa, to, 2);

@@ -280,11 +280,11 @@ static bool dfa_start(struct dfa_builder *d)
     if (!d->rule_sets_with || !d->return_sets_with)
         return compiler_fail_memory(c, "a grammar's rules", c->n_rules);
     if (c->rules[0].min_depth > EY_MAX_GRAMMAR_NESTING + 1)
-        return compiler_fail(c,
-                             "no text satisfies it within %d levels of nesting: its parts "
-                             "contradict each other, or need "
-                             "themselves without end",
-                             EY_MAX_GRAMMAR_NESTING);
+        return compiler_fail(
+            c,
+            "no text satisfies it within %d levels of nesting: its parts contradict "
+            "each other, or each requires another without end",
+            EY_MAX_GRAMMAR_NESTING);
     dfa_push_u32(d, &d->seeds, c->rules[0].body[0].frag.start);
     if (!dfa_pruned_closure(d, EY_MAX_GRAMMAR_NESTING))
         return c->failed ? false : compiler_fail(c, "no text satisfies it");

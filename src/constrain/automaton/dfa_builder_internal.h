@@ -7,7 +7,7 @@
 #include "constrain/automaton/grammar_compiler.h"
 #include "constrain/automaton/automaton.h"
 
-/* A growing array of numbers or of structs; `max` is of elements. */
+/* A growing array of numbers or structs, at most `max` elements of `size` bytes. */
 struct growing_array {
     void *data;
     uint32_t n, capacity, max, size;
@@ -26,8 +26,8 @@ struct set_index {
 
 struct rule_set {
     struct number_set set;
-    uint32_t entry;      /* state behind the opening byte */
-    uint32_t call_sites; /* last in the list, + 1 */
+    uint32_t entry;      /* state after the opening byte */
+    uint32_t call_sites; /* the last one in its list, + 1 */
 };
 
 struct return_set {
@@ -36,7 +36,7 @@ struct return_set {
 };
 
 struct call_site {
-    uint32_t state, rule_set, next; /* next: of the rule set, + 1 */
+    uint32_t state, rule_set, next; /* next: the rule set's next call site, + 1 */
     uint8_t first_byte;
 };
 
@@ -50,7 +50,7 @@ struct membership {
 };
 
 struct byte_span {
-    uint32_t target, next; /* next: with the same single byte */
+    uint32_t target, next; /* next: the next span of the same single byte */
     uint8_t lo, hi, flags;
 };
 

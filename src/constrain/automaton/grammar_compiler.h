@@ -34,7 +34,7 @@ struct rule {
     json_object *root;                /* … whose root this is */
     const char *path;                 /* path of the schema, for messages */
     const struct string_spec *string; /* strings */
-    const char *key;                  /* rules with the same key are one */
+    const char *key;                  /* rules with the same key and builder are one rule */
     size_t n_key;
     bool built;               /* body[has_counter] exists */
     struct rule_body body[2]; /* [counted]; body[0] of a rule with a counter is built on demand */

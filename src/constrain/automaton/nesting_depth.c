@@ -21,7 +21,7 @@ struct callers {
     uint32_t *queue;  /* [n_rules] */
 };
 
-/* Visits all calls, which it only counts if `count`. */
+/* Lists all calls, or only counts them if `count`. */
 static void list_calls(const struct compiler *c, const uint32_t *owner, struct callers *k,
                        bool count)
 {

@@ -11,7 +11,7 @@ enum nfa_edge_kind {
     NFA_EPSILON,      /* reads nothing */
     NFA_SPAN,         /* reads a byte or code point in lo..hi */
     NFA_CALL,         /* calls rule lo */
-    NFA_ASSERT_BEGIN, /* epsilon, valid only before the first character (patterns) */
+    NFA_ASSERT_BEGIN, /* epsilon, valid only before the first character of a pattern's text */
     NFA_ASSERT_END,   /* epsilon, valid only after the last character */
 };
 
@@ -64,7 +64,7 @@ uint32_t nfa_add_bytes(struct nfa *nfa, uint32_t from, const char *bytes, size_t
 struct frag nfa_concat(struct nfa *nfa, struct frag a, struct frag b);
 struct frag nfa_union(struct nfa *nfa, const struct frag *frags,
                       size_t n); /* n == 0 matches nothing */
-/* One or more. */
+/* Repeats f one or more times. */
 struct frag nfa_one_or_more(struct nfa *nfa, struct frag f);
 /* Copies f, whose states are exactly [begin, end) and have no edges to others. */
 struct frag nfa_copy(struct nfa *nfa, uint32_t begin, uint32_t end, struct frag f);

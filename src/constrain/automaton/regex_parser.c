@@ -127,11 +127,11 @@ static bool take_unicode(struct regex_parser *r, uint32_t *c)
     return true;
 }
 
-/* Parses an escape, behind its backslash, that stands for one character. */
+/* Parses an escape that stands for one character, from after its backslash on. */
 static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
 {
     const char *at = r->at - 1;
-    if (r->at == r->end) return fail_at(r, at, "a backslash ends it");
+    if (r->at == r->end) return fail_at(r, at, "a backslash at its end escapes nothing");
     static const char letters[] = "tnrfv0", values[] = "\t\n\r\f\v";
     char letter = *r->at;
     const char *known = strchr(letters, letter);
@@ -238,7 +238,7 @@ static bool frag_of_any(struct regex_parser *r, struct frag *out)
 
 /* ---- structure ---- */
 
-/* Parses the kind of group behind "(?"; names are ignored. */
+/* Parses the kind of a group after "(?"; names are ignored. */
 static bool take_group_kind(struct regex_parser *r)
 {
     const char *at = r->at - 2;

@@ -204,7 +204,7 @@ static int compare_key_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Only in the shortest encoding: another escape could spell one of the keys. */
+/* Allows only the shortest encoding, since another escape could spell one of the keys. */
 static struct frag other_keys_frag(struct compiler *c, const char *const *keys, size_t n)
 {
     const char **sorted = compiler_alloc(c, n, sizeof(*sorted));

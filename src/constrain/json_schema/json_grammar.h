@@ -17,9 +17,10 @@ struct string_spec {
 
 /* `path` names the schema in messages. */
 struct frag json_string(struct compiler *c, struct string_spec spec, const char *path);
-/* Exactly this value, spelled as by json.dumps, with an optional space after "," and ":". */
+/* Matches exactly this value, spelled as by json.dumps, with an optional space after "," and ":".
+ */
 struct frag json_constant(struct compiler *c, json_object *value, const char *path);
-/* Any value, nested up to the limit. */
+/* Match any value of the kind, nested up to the limit. */
 struct frag json_any_value(struct compiler *c);
 struct frag json_any_object(struct compiler *c);
 struct frag json_any_array(struct compiler *c);

@@ -70,6 +70,7 @@ struct magnitude_limit {
     const struct decimal *value;
 };
 
+/* The construction of one sign's numbers. */
 struct magnitude {
     struct nfa *nfa;
     const struct number_spec *spec;
@@ -84,7 +85,7 @@ struct magnitude {
 
 /* What has been read so far. */
 struct digit_progress {
-    int digits;                     /* before the decimal point, or behind it */
+    int digits;                     /* before the decimal point, or after it */
     int order_to_min, order_to_max; /* order of the digits so far to the bounds' */
     bool nonzero;
     uint32_t remainder;
@@ -153,7 +154,6 @@ static uint32_t build_fraction(struct magnitude *m, struct digit_progress p)
         next.digits++;
         next.nonzero |= digit > 0;
         next.order_to_min = fraction_order(p.order_to_min, &m->min, p.digits, digit);
-
         next.order_to_max = fraction_order(p.order_to_max, &m->max, p.digits, digit);
         nfa_add_span(m->nfa, state, build_fraction(m, next), '0' + (uint32_t)digit,
                      '0' + (uint32_t)digit, 0);

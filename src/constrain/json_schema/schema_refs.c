@@ -50,9 +50,8 @@ json_object *schema_at(struct compiler *c, const char *reference)
     return *reference ? NULL : at;
 }
 
-/* ---- disjoint schemas ---- */
-
-/* Comparisons count as visits; beyond the limit the schemas are assumed to overlap. */
+/* ---- disjoint schemas: comparisons count as visits, and beyond the limit overlap is assumed ----
+ */
 
 /* Follows references, and allOf with a single schema, to the final schema. */
 static json_object *resolve_references(struct compiler *c, json_object *schema)

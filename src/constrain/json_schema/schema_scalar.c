@@ -67,7 +67,7 @@ struct frag schema_string(struct compiler *c, json_object *schema, const char *p
 
 /* ---- numbers ---- */
 
-#define EXACT_INTEGERS 9007199254740992.0 /* 2^53: above, doubles skip integers */
+#define EXACT_INTEGERS 9007199254740992.0 /* 2^53; doubles skip integers above it */
 
 static bool read_number_bound(struct compiler *c, json_object *schema, const char *path,
                               const char *key, struct number_bound *bound, double *value)

@@ -29,7 +29,7 @@ static int compare_entries(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? -1 : 1) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Lists the tokens that stand for text, sorted by their bytes: special tokens do not. */
+/* Lists the tokens that stand for text, sorted by their bytes. Special tokens are left out. */
 static struct trie_entry *list_entries(const struct tokenizer *tok, int size, uint32_t *n)
 {
     int32_t last = tokenizer_size(tok) < size ? tokenizer_size(tok) : size;
@@ -92,7 +92,6 @@ static bool build_length_masks(struct vocabulary *v, const struct trie_entry *en
         if (entries[i].characters > v->max_plain_chars) v->max_plain_chars = entries[i].characters;
     v->length_masks = vocabulary_alloc(v, (LENGTH_MASKS + 1) * v->words, sizeof(*v->length_masks));
     v->long_ids = vocabulary_alloc(v, v->tries[PLAIN_TRIE].n_tokens, sizeof(*v->long_ids));
-
     v->long_ends = vocabulary_alloc(v, v->max_plain_chars + 2, sizeof(*v->long_ends));
     if (!v->length_masks || !v->long_ids || !v->long_ends) return false;
     for (uint32_t i = 0; i < n; i++) {
