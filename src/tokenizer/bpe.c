@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair merging of one piece: repeatedly the pair of lowest rank, leftmost on ties.
+/* Byte-pair encoding of one piece: merges the pair of lowest rank, the leftmost of several, until
+ * none is left.
  *
- * Words are short: a linear search for the lowest rank is fastest. A long piece (a megabyte of one
- * letter is one piece) uses a heap of pairs over a linked list, in O(n log n). */
+ * Words are short, so that a linear search for the lowest rank is fastest. A long piece (a megabyte
+ * of one letter is one piece) uses a heap of pairs over a linked list, in O(n log n). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +24,8 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
 
 /* ---- first symbols ---- */
 
-/* Writes the initial symbols of the first character (byte-level: byte) of n >= 1 bytes to id and
- * its length to *used. Returns their number: up to 4, 0 if a byte has no token. */
+/* Writes the initial symbols of the first character, or byte if byte-level, of n >= 1 bytes to id
+ * and its length to *used. Returns their number: up to 4, 0 if a byte has no token. */
 static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4],
                          size_t *used)
 {

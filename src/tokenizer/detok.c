@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token ids to text, one token at a time, whole characters only (spec 6.5). */
+/* Converts token ids to text, one token at a time, in whole characters (spec 6.5). */
 #include <string.h>
 
 #include "base/utf8.h"

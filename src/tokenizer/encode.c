@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text to ids: repair UTF-8, split at added tokens, normalize, split at added tokens again,
- * pre-tokenise, merge. */
+ * pre-tokenize, merge. */
 #include "base/limits.h"
 #include "base/processors.h"
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pre-tokenisation with PCRE2. A PCRE2 failure (match limit, out of memory) is an error: a text is
+/* Pre-tokenization with PCRE2. A PCRE2 failure (match limit, out of memory) is an error: a text is
  * never silently split differently from the reference. */
 #include "tokenizer/pretok.h"
 
@@ -40,8 +40,9 @@ static bool pretok_compile_translated(struct pretok *p, const struct buf *patter
 bool pretok_compile(struct pretok *p, const char *pattern, size_t n, const char *what, ey_err *e)
 {
     if (n > MAX_PATTERN_BYTES)
-        return ey_fail(e, EY_BAD_MODEL, "%s: pre_tokenizer pattern of %zu bytes; the limit is %d",
-                       what, n, MAX_PATTERN_BYTES);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: the pre_tokenizer pattern has %zu bytes; the limit is %d", what, n,
+                       MAX_PATTERN_BYTES);
     struct buf translated = buf_with_max(16 * MAX_PATTERN_BYTES);
     bool ok = pretok_pattern_translate(&translated, pattern, n, what, e);
     if (ok && !pretok_compile_translated(p, &translated, "pre_tokenizer pattern", e))
@@ -103,14 +104,15 @@ static int pretok_match(struct pretok_scan *s)
                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, s->context);
 }
 
-/* Finds the next match that splits the text: a non-empty one, or an empty one behind s->at. */
+/* Finds the next match that splits the text: a non-empty one, or an empty one after s->at. */
 static bool find_match(struct pretok_scan *s, ey_err *e)
 {
     while (s->search < s->n) {
         int rc = pretok_match(s);
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0)
-            return fail_pcre2(e, EY_BAD_REQUEST, "cutting the text into words", rc, s->search);
+            return fail_pcre2(e, EY_BAD_REQUEST, "the text cannot be split into words", rc,
+                              s->search);
         const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->match);
         if (range[0] < s->search || range[1] < range[0] || range[1] > s->n)
             return ey_fail(e, EY_BAD_MODEL,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Oniguruma pattern → PCRE2 pattern.
+/* Translates an Oniguruma pattern to PCRE2.
  *
- * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With UTF and UCP, PCRE2
- * agrees on literals, classes, \p{…}, quantifiers, groups, look-around and (?i:…), also in that "ſ"
- * equals "s" there. It does not on \s    which in PCRE2 holds U+180E besides Unicode's White_Space:
- * written here as \p{White_Space}; \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others, which mean
- * something else: refused by name. */
+ * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With its options UTF and
+ * UCP, PCRE2 agrees on literals, classes, \p{…}, quantifiers, groups, look-around and (?i:…), where
+ * in both "ſ" equals "s". In PCRE2 \s also matches U+180E, so it is translated to \p{White_Space}.
+ * \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others mean something else in PCRE2; they are refused
+ * with an error that names them. */
 #include "tokenizer/pretok_pattern.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ static bool translate_in_class(struct pattern_reader *s)
     return copy_pattern_bytes(s, 1);
 }
 
-/* Reads "[" or "[^"; a "]" right behind is a literal in PCRE2 and an error in Oniguruma. */
+/* Reads "[" or "[^". A "]" right after it is a literal in PCRE2 and an error in Oniguruma. */
 static bool open_class(struct pattern_reader *s)
 {
     size_t n = pattern_starts_with(s, "[^") ? 2 : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Translates a checkpoint's pre-tokenisation pattern from Oniguruma to PCRE2. */
+/* Translates a checkpoint's pre-tokenization pattern from Oniguruma to PCRE2. */
 #ifndef EY_TOKENIZER_PRETOK_PATTERN_H
 #define EY_TOKENIZER_PRETOK_PATTERN_H
 

@@ -50,7 +50,7 @@ static bool flag_is(const struct loading *l, const json_object *part, const char
 
 /* ---- pipeline ---- */
 
-/* "Sequence of Prepend, Replace". */
+/* Fails with a message such as "… is Sequence of Prepend, Replace". */
 static bool unsupported_sequence(const struct loading *l, const char *member,
                                  const json_object *list, const char *supported)
 {
@@ -153,7 +153,7 @@ static bool read_split(const struct loading *l, const json_object *split, json_o
     if (!flag_is(l, split, "pre_tokenizer: Split", "invert", false, false)) return false;
     *pattern = json_member_of_type(json_member(split, "pattern"), "Regex", json_type_string);
     return *pattern || ey_fail(l->e, EY_BAD_MODEL,
-                               "%s: pre_tokenizer: Split has no pattern with a Regex", l->what);
+                               "%s: pre_tokenizer: the pattern of Split has no Regex", l->what);
 }
 
 static bool load_split_and_byte_level(struct loading *l, const struct tok_parts *parts)
@@ -225,7 +225,7 @@ static bool check_post_processor_and_decoder(const struct loading *l)
             (strcmp(tok_type_of(post.at[i]), "ByteLevel") != 0 && !adds_bos_only(post.at[i])))
             return tok_unsupported_step(
                 l, &tok_post_processor,
-                "null, ByteLevel, TemplateProcessing with one token in front at most");
+                "null, ByteLevel, TemplateProcessing that adds at most one token, in front");
     return tok_parts_are(&decoder, types, 1) || tok_parts_are(&decoder, types, 2) ||
            tok_unsupported_step(l, &tok_decoder, "ByteLevel");
 }

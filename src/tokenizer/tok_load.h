@@ -13,9 +13,9 @@ struct loading {
     ey_err *e;
 };
 
-/* A value as text for messages; lives as long as the value. */
+/* Returns a value as text for messages; the text lives as long as the value. */
 const char *tok_shown(json_object *value);
-/* The "type" of a part of the pipeline, or the value found in its place, for messages. */
+/* Returns the "type" of a part of the pipeline, "(no type)" or "null", for messages. */
 const char *tok_type_of(const json_object *part);
 bool tok_is_text(const json_object *value, const char *text);
 /* Fails with "`member` is `found`; supported are `supported`". Returns false. */

@@ -31,7 +31,7 @@ static const char gpt2_pipeline[] =
     "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
     "\"decoder\":{\"type\":\"ByteLevel\"}}";
 
-/* End token of both classes if the files name none. */
+/* The end token of both classes if the files name none. */
 static const char *const default_special = "<|endoftext|>";
 
 struct tok_files {

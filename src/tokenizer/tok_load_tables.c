@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "tokenizer/tok_load.h"
 
-enum { MAX_MISSING_BYTES = 32 }; /* that a byte-level vocabulary may lack */
+enum { MAX_MISSING_BYTES = 32 }; /* single-byte tokens that a byte-level vocabulary may lack */
 
 #define NO_TOKEN TOK_NO_TOKEN
 
@@ -163,7 +163,7 @@ static int64_t merged_id(const struct vocab *v, int64_t last, const char *bytes,
     return vocab_token_is(v, last + 1, bytes, n) ? last + 1 : vocab_find(v, bytes, n);
 }
 
-/* *last: merged id of the previous merge, updated to this one's. */
+/* *last is the merged id of the previous merge, and becomes this one's. */
 static bool load_merge(struct loading *l, const json_object *merge, size_t rank, int64_t *last)
 {
     struct merge_part a, b;

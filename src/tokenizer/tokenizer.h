@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to token ids and back, as a checkpoint's tokenizer.json says (spec 6). Independent of models
- * and chat formats. */
+/* Converts text to token ids and back by a checkpoint's tokenizer.json (spec 6). Independent of
+ * models and chat formats. */
 #ifndef EY_TOKENIZER_H
 #define EY_TOKENIZER_H
 
@@ -38,8 +38,8 @@ bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, b
 int32_t tokenizer_size(const struct tokenizer *tok);
 /* Id of an added token by its exact content, or -1. */
 int32_t tokenizer_added_id(const struct tokenizer *tok, const char *content);
-bool tokenizer_is_special(const struct tokenizer *tok,
-                          int32_t id); /* "special": true; not part of visible text */
+/* Whether the token has "special": true, and so is not part of the visible text. */
+bool tokenizer_is_special(const struct tokenizer *tok, int32_t id);
 /* Id of the token that belongs before a prompt (BOS, Llama's <s>), or -1. tokenizer_encode() does
  * not add it. */
 int32_t tokenizer_bos_id(const struct tokenizer *tok);
@@ -49,7 +49,7 @@ size_t tokenizer_rstrip_length(const struct tokenizer *tok, int32_t id, const ch
 /* Returns the raw bytes of a token, an added token's content. *n is 0 for an unused id. */
 const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n);
 
-/* Streaming detokeniser: takes tokens, emits whole characters (spec 6.5). */
+/* A streaming detokenizer, which takes tokens and emits whole characters (spec 6.5). */
 struct detok {
     const struct tokenizer *tok;
     char tail[4]; /* an incomplete character */

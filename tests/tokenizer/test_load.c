@@ -48,7 +48,7 @@ static const struct {
     {"pre_tokenizer",
      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
      "\"pattern\":{\"String\":\" \"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
-     "Split has no pattern with a Regex"},
+     "the pattern of Split has no Regex"},
     {"pre_tokenizer",
      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\","
      "\"pattern\":{\"Regex\":\"(a\"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
