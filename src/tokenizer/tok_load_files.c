@@ -173,7 +173,7 @@ static bool append_added(struct tok_files *f, const char *content, json_object *
 {
     static const char *const names[] = {"special", "normalized", "lstrip", "rstrip", "single_word"};
     json_object *entry = json_object_new_object();
-    if (!entry || !append(f, f->list, entry)) return false;
+    if (!append(f, f->list, entry)) return false;
     if (!put_member(f, entry, "content", json_object_new_string(content)) ||
         !put_member(f, entry, "id", json_object_get(id)))
         return false;

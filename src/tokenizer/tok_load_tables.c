@@ -230,8 +230,10 @@ static bool copy_content(const struct loading *l, struct added_token *added, con
 {
     struct buf copy = buf_with_max(3 * EY_MAX_TOKEN_BYTES + 1);
     if (!(added->in_normalized ? tok_normalize(l->tok, &copy, content, n)
-                               : buf_add(&copy, content, n)))
+                               : buf_add(&copy, content, n))) {
+        buf_free(&copy);
         return ey_fail_memory(l->e, "an added token", n);
+    }
     added->content = copy.data;
     added->n = (uint32_t)copy.size; /* takes the bytes */
     return true;
