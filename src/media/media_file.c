@@ -14,15 +14,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/hex.h"
+
 enum { OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, ATTEMPTS = 16 };
 
 /* ---- the URL ---- */
 
 static bool decode_hex(const char *digits, size_t n, char *out)
 {
-    char pair[3] = {n > 0 ? digits[0] : 0, n > 1 ? digits[1] : 0, 0};
-    if (strspn(pair, "0123456789abcdefABCDEF") != 2) return false;
-    *out = (char)strtol(pair, NULL, 16);
+    int high = n < 2 ? -1 : hex_digit_value(digits[0]),
+        low = n < 2 ? -1 : hex_digit_value(digits[1]);
+    if (high < 0 || low < 0) return false;
+    *out = (char)(high << 4 | low);
     return true;
 }
 
