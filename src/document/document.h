@@ -37,8 +37,8 @@ bool document_open(struct paged_document *d, const void *bytes, size_t n, const 
 void document_close(struct paged_document *d);
 /* Fails with EY_BAD_REQUEST unless the document has this page. */
 bool document_check_page(const struct paged_document *d, int page, ey_err *e);
-/* Returns the most bytes that document_page() takes for that page, without its programs'
- * libraries. */
+/* Returns the most bytes that document_page() takes for that page, not counting the libraries of
+ * the programs that it runs. */
 uint64_t document_page_memory(const struct paged_document *d, int page, int dpi);
 /* Converts page 1 to n_pages into an image file, *out[*n_out], which the caller frees: a PNG of
  * `dpi` dots per inch (fewer if that would exceed what a model can see), or the TIFF with this page

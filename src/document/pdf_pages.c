@@ -50,7 +50,7 @@ static bool find_program(char out[PROGRAM_PATH], const char *program)
 static bool fail_missing(const struct paged_document *d, const char *program, ey_err *e)
 {
     return ey_fail(e, EY_IO,
-                   "%s: a PDF is read by %s, which is not installed; install the package "
+                   "%s: PDF files need %s, which is not installed; install the package "
                    "poppler-utils (Debian, Ubuntu, Fedora) or poppler (Arch)",
                    d->name, program);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads PDF files by poppler's programs, which run in the sandbox with the file as standard input.
+/* Reads PDF files with poppler's programs, which run in the sandbox with the file as standard
+ * input.
  */
 #ifndef EY_DOCUMENT_PDF_PAGES_H
 #define EY_DOCUMENT_PDF_PAGES_H

@@ -9,8 +9,8 @@
 
 enum { TILE = 64 }; /* pixels per side */
 
-/* Pixel offsets in the result: where the image's first pixel goes, and how much farther its right
- * and its lower neighbor go. */
+/* Pixel offsets in the result: of the image's first pixel, and from any pixel to its right and its
+ * lower neighbor. */
 struct pixel_walk {
     ptrdiff_t start, right, down;
 };

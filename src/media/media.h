@@ -13,9 +13,9 @@ enum { MEDIA_CONNECT_SECONDS = 5, MEDIA_TOTAL_SECONDS = 30, MEDIA_MAX_REDIRECTS 
 struct media_policy {
     const char *const *domains; /* allowed hosts; a leading "." or "*." means all subdomains but not
                                    the domain itself; IPv6 addresses have no brackets */
-    size_t n_domains;           /* 0: http(s) is off */
+    size_t n_domains;           /* 0: no http(s) URLs */
     bool any_domain;            /* any public host, for URLs typed by the local user */
-    const char *local_path;     /* directory of file: images; NULL: off */
+    const char *local_path;     /* directory of images for file: URLs; NULL: no file: URLs */
     size_t max_bytes;           /* most bytes of an image file; 0: EY_MAX_IMAGE_BYTES */
     int connect_seconds,
         total_seconds;        /* 0: the defaults above; the total includes all redirects */

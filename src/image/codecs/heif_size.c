@@ -176,7 +176,7 @@ static struct span item_data(struct heif_boxes *b, uint32_t id)
 struct bits {
     struct span from;
     size_t at;      /* position in bits */
-    bool emulation; /* HEVC: skip emulation prevention bytes (0, 0, 3) */
+    bool emulation; /* HEVC: skip the 3 of 0, 0, 3, an emulation prevention byte */
 };
 
 static unsigned take_bit(struct bits *b)

@@ -18,7 +18,8 @@ struct heif_size {
     bool too_many; /* too many frames or table entries; the scan stopped early */
 };
 
-/* What the file does not tell is 0. Never reads beyond file[n] and allocates nothing. */
+/* Returns 0 for what the file does not tell. Reads nothing beyond file[n], and allocates nothing.
+ */
 struct heif_size heif_size_of(const uint8_t *file, size_t n);
 
 #endif

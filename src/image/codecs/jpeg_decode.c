@@ -49,7 +49,8 @@ enum { LIBJPEG_BYTES = 512 << 10, LIBJPEG_BYTES_PER_COLUMN = 256 };
 
 static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
 
-/* Whether a marker is part of entropy-coded data: a restart marker, or 0 for the data byte 0xff. */
+/* Whether a marker is part of entropy-coded data: a restart marker, or 0, which escapes the data
+ * byte 0xff. */
 static bool continues_scan(int marker)
 {
     return marker == 0x00 || (marker >= RST0 && marker <= RST7);
@@ -241,7 +242,7 @@ static bool decode_without_end(uint8_t *pixels, tjhandle jpeg, const struct jpeg
     return ok;
 }
 
-/* Ignores warnings like Pillow, except for a missing end if pixels are missing. */
+/* Ignores warnings like Pillow, except if the end marker and pixels are missing. */
 static bool decode_jpeg_pixels(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
                                int format, const struct image_file *f,
                                const struct jpeg_markers *markers, ey_err *e)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walks a PNG's chunks for the orientation: the eXIf chunk and texts that hold EXIF or XMP. The
- * last of several wins, like in Pillow; only that one is unpacked. */
+ * last of several counts, as in Pillow; only that one is unpacked. */
 #include "image/codecs/png_metadata.h"
 
 #include <stdlib.h>
