@@ -56,7 +56,7 @@ static bool check_json(const ey_answer *answer, ey_err *e)
     json_object_put(value);
     if (value || strcmp(answer->text, "null") == 0) return true;
     return ey_fail(e, EY_BAD_MODEL,
-                   "the answer is no JSON, so the server does not keep to schemas: \"%.*s\"",
+                   "the answer is not JSON, so the server does not obey schemas: \"%.*s\"",
                    SHOWN_BYTES, answer->text);
 }
 

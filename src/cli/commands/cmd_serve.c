@@ -277,8 +277,8 @@ static bool read_engine(struct serve_setup *s, ey_err *e)
     if (!engine_options_set(engine, o, e)) return false;
     if (o->task && strcmp(o->task, "auto") != 0 && o->n_args > 1)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--task %s is for one model; what each of several does is told by its "
-                       "files and its name",
+                       "--task %s is for one model; with several, each model's files and name say "
+                       "what it does",
                        o->task);
     engine->serving = true;
     engine->max_num_queued = (int)o->max_num_queued;

@@ -26,10 +26,9 @@ bool repository_option(struct repository *out, const struct options *o, const ch
                      o->revision ? o->revision : "");
     bool parsed = n < (int)sizeof(name) && repository_parse(out, name);
     if (parsed && !strchr(out->name, '/') && strcmp(command, "pull") == 0)
-        return ey_fail(
-            e, EY_BAD_REQUEST,
-            "\"%.200s\" is no model that eyelet knows by a short name; pull takes " SHORT_NAMES,
-            o->args[0]);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "\"%.200s\" is not a short name that eyelet knows; pull takes " SHORT_NAMES,
+                       o->args[0]);
     if (parsed) return true;
     return ey_fail(e, EY_BAD_REQUEST,
                    "\"%.200s\" is not the name of a model on the hub (owner/name)%s%.100s", model,
