@@ -19,6 +19,7 @@ struct remote {
     struct api_client *client;
     char *model;
     int max_model_len;
+    bool truncates; /* knows truncate_prompt_tokens, which strict servers refuse */
 };
 
 const char *remote_model(const struct remote *r)
@@ -45,6 +46,14 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
+/* eyelet and vLLM say who they are. */
+static bool knows_truncation(const json_object *model)
+{
+    json_object *owner = json_member_of_type(model, "owned_by", json_type_string);
+    const char *name = owner ? json_object_get_string(owner) : "";
+    return !strcmp(name, "eyelet") || !strcmp(name, "vllm");
+}
+
 static bool fail_unknown_remote_model(json_object *models, const char *wanted, ey_err *e)
 {
     struct buf names = buf_with_max(MAX_NAMES);
@@ -67,6 +76,7 @@ static bool pick_model(struct remote *r, json_object *models, const char *wanted
         if (wanted ? strcmp(id_of(model), wanted) != 0 : !id_of(model)[0]) continue;
         int64_t tokens = length ? json_object_get_int64(length) : 0;
         r->max_model_len = tokens > 0 && tokens <= EY_MAX_CONTEXT ? (int)tokens : 0;
+        r->truncates = knows_truncation(model);
         r->model = strdup(id_of(model));
         return r->model || ey_fail_memory(e, "the model's name", strlen(id_of(model)));
     }
@@ -253,18 +263,18 @@ static void write_embedded(struct json_writer *w, const ey_pooling_input *input)
     json_close_object(w);
 }
 
-static void write_embed_request(struct buf *body, const char *model, const ey_pooling_input *input,
-                                int dimensions)
+static void write_embed_request(struct buf *body, const struct remote *r,
+                                const ey_pooling_input *input, int dimensions)
 {
     struct json_writer w = json_write_to(body, JSON_COMPACT);
     uint64_t pixels = 0;
     for (size_t i = 0; i < input->n_parts; i++)
         pixels = input->parts[i].max_pixels ? input->parts[i].max_pixels : pixels;
     json_open_object(&w);
-    json_add_string(&w, "model", model);
+    json_add_string(&w, "model", r->model);
     write_embedded(&w, input);
     json_add_string(&w, "encoding_format", "float");
-    json_add_int(&w, "truncate_prompt_tokens", -1);
+    if (r->truncates) json_add_int(&w, "truncate_prompt_tokens", -1);
     if (dimensions) json_add_int(&w, "dimensions", dimensions);
     if (pixels) {
         json_write_key(&w, "mm_processor_kwargs");
@@ -333,7 +343,7 @@ bool remote_embed(struct remote *r, const ey_pooling_input *input, int dimension
                                   .go_on = vector_goes_on,
                                   .user = &state};
     *out = (struct remote_vector){0};
-    write_embed_request(&body, r->model, input, dimensions);
+    write_embed_request(&body, r, input, dimensions);
     bool ok = (!body.failed || ey_fail_memory(e, "the request", body.size)) &&
               api_client_call(r->client, &call, NULL, e);
     json_object *reply = ok ? json_parse(state.reply.data ? state.reply.data : "", state.reply.size,

@@ -46,6 +46,7 @@ static const struct route routes[] = {
     {"POST", "/embeddings", route_llamacpp_embeddings, ROUTE_ANY_TYPE},
     {"POST", "/v1/rerank", route_rerank, 0},
     {"POST", "/v2/rerank", route_rerank, 0},
+    {"POST", "/v1/v2/rerank", route_rerank, 0}, /* Cohere's client with a base that ends in /v1 */
     {"POST", "/rerank", route_rerank, 0},
     {"POST", "/v1/reranking", route_rerank, 0},
     {"POST", "/reranking", route_rerank, 0},

@@ -84,6 +84,8 @@ answers 'an image that is none' 400 '"param": "input\[1\].image"' /v1/embeddings
   '{"model":"embedding","input":["x",{"image":"aGVsbG8="}]}'
 
 # ---- scores ----
+answers "rerank, Cohere's client with a base that ends in /v1" 200 '"relevance_score":' /v1/v2/rerank \
+  '{"model":"tiny-reranker","query":"a","documents":["b"]}'
 answers 'rerank' 200 '"relevance_score":' /v1/rerank \
   '{"model":"tiny-reranker","query":"where is the cat?","documents":["The cat is on the house.","Water is near the tree."]}'
 same 'by the reference (tests/golden): 0.4361 before 0.1131' '1	0' results.0.index results.1.index
@@ -121,6 +123,16 @@ status=$?
 [ "$status" -eq 0 ] && [ "$(wc -l <out)" -eq 2 ] && cmp -s here out
 say 'eyelet embed --server gives the same vectors'
 try "which a model that answers does not make" 1 '"error": ".*(embed|does not)' - embed --server "http://127.0.0.1:$port" --model "$root/models/demo" hello
+mkdir photos photos-here
+cp "$root"/tests/golden/pictures/{04-256x256.png,07-300x211.jpg,16-64x64.png} photos
+cp photos/* photos-here
+try 'search with a server' 0 'photos/' '3 images: 3 indexed now' search photos "a red car" --server "http://127.0.0.1:$port" --model embedding
+cp out there
+"$eyelet" search photos-here "a red car" --model embedding --device cpu 2>err | sed 's/photos-here/photos/' >here
+cmp -s here there && [ -s here ]
+say 'finds what a search here finds'
+try 'the index knows its model' 0 'photos/' - search photos --like photos/07-300x211.jpg --server "http://127.0.0.1:$port" --top 1
+try 'another model of the server' 2 - 'was made with embedding, not tiny-reranker' search photos x --server "http://127.0.0.1:$port" --model tiny-reranker
 
 kill $pid
 wait $pid

@@ -182,18 +182,26 @@ static struct json_writer open_line(struct buf *line, const struct embed_input *
 
 static void add_vector(struct json_writer *w, const struct batch_item *item, bool usage)
 {
-    const ey_pooled pooled = ey_answer_pooled(&item->answer);
-    const bool remote = item->vector.number;
-    const float *vector = remote ? item->vector.number : pooled.vector;
-    const size_t n = remote ? item->vector.n : pooled.n_vector;
-    if (usage)
-        json_add_int(w, "prompt_tokens",
-                     remote ? item->vector.prompt_tokens : item->answer.prompt_tokens);
+    const struct embedded vector = embedded_of(item);
+    if (usage) json_add_int(w, "prompt_tokens", vector.prompt_tokens);
     json_write_key(w, "embedding");
     json_open_array(w);
-    for (size_t i = 0; i < n; i++)
-        json_write_digits(w, (double)vector[i], 9);
+    for (size_t i = 0; i < vector.n; i++)
+        json_write_digits(w, (double)vector.number[i], 9);
     json_close_array(w);
+}
+
+/* A text of control characters grows sixfold in JSON. */
+static void print_too_long(struct embed_run *r, const struct embed_input *input)
+{
+    struct buf line = buf_with_max(EY_MAX_PATH * 8);
+    struct json_writer w = open_line(&line, &(struct embed_input){.image = input->image});
+    json_add_string(&w, "error", "the line would be longer than 64 MiB");
+    json_close_object(&w);
+    buf_add_text(&line, "\n");
+    r->failed++;
+    if (!line.failed) term_write(r->out, line.data, line.size);
+    buf_free(&line);
 }
 
 static void print_vector(struct embed_run *r, const struct embed_input *input,
@@ -208,7 +216,8 @@ static void print_vector(struct embed_run *r, const struct embed_input *input,
     json_close_object(&w);
     buf_add_text(&line, "\n");
     progress_clear(&r->cli.progress);
-    term_write(r->out, line.data, line.failed ? 0 : line.size);
+    if (line.failed) print_too_long(r, input);
+    if (!line.failed) term_write(r->out, line.data, line.size);
     buf_free(&line);
 }
 

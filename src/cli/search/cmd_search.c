@@ -70,8 +70,13 @@ static bool settle_kind(struct search_run *r, ey_err *e)
         r->options.model = r->kind.model;
         return true;
     }
-    if (!model_choose_embedding(chosen, r->options.model, r->options.quiet, e)) return false;
-    name_model(wanted.model, chosen);
+    if (r->options.server) {
+        if (!embedder_load(&r->embedder, e)) return false;
+        snprintf(wanted.model, EY_MAX_PATH, "%s", remote_model(r->cli.remote));
+    } else {
+        if (!model_choose_embedding(chosen, r->options.model, r->options.quiet, e)) return false;
+        name_model(wanted.model, chosen);
+    }
     if (made)
         return strcmp(wanted.model, r->kind.model) == 0 ||
                fail_other_model(&r->kind, wanted.model, e);
@@ -90,7 +95,8 @@ static bool begin_index(struct search_run *r, ey_err *e)
     if (!search_index_kind(r->index, &now, e)) return false;
     if (now.model[0] && !r->options.rebuild) return true;
     if (!embedder_load(&r->embedder, e)) return false;
-    const int all = ey_engine_dimensions(r->cli.engine);
+    int all;
+    if (!embedder_dimensions(&r->embedder, &all, e)) return false;
     if (r->kind.dimensions > all) r->kind.dimensions = all;
     return search_index_restart(r->index, &r->kind, e);
 }
@@ -167,6 +173,14 @@ static bool look_for(struct search_run *r, const float *wanted, ey_err *e)
     return !r->no_memory || ey_fail_memory(e, "the results", 0);
 }
 
+static bool fail_other_length(const struct index_kind *kind, size_t n, ey_err *e)
+{
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "the model's vectors have %zu numbers, those of the index %d: make the index "
+                   "again with --rebuild",
+                   n, kind->dimensions);
+}
+
 static bool search_folder(struct search_run *r, ey_err *e)
 {
     const struct embed_input input = {
@@ -178,9 +192,11 @@ static bool search_folder(struct search_run *r, ey_err *e)
     if (!embedder_load(&r->embedder, e)) return false;
     embedder_run(&r->embedder, &input, &item);
     if (!item.ok) *e = item.error;
-    bool ok = item.ok && look_for(r, ey_answer_pooled(&item.answer).vector, e);
-    ey_answer_free(&item.answer);
-    input_free(&item.image);
+    const struct embedded vector = embedded_of(&item);
+    bool ok = item.ok &&
+              (vector.n == (size_t)r->kind.dimensions || fail_other_length(&r->kind, vector.n, e));
+    ok = ok && look_for(r, vector.number, e);
+    batch_item_free(&item);
     return ok;
 }
 
@@ -241,17 +257,21 @@ static void add_found_table(struct buf *out, const struct search_run *r)
     }
 }
 
-static void print_found(struct search_run *r)
+static bool print_found(struct search_run *r, ey_err *e)
 {
     struct buf out = buf_with_max(MAX_LINE);
     if (r->options.json)
         add_found_json(&out, r);
     else
         add_found_table(&out, r);
+    bool fits = !out.failed;
     if (out.size) term_write(&r->cli.out, out.data, out.size);
     if (!r->n_found && !r->options.quiet)
         fprintf(stderr, "eyelet: the index has no vectors of images\n");
     buf_free(&out);
+    return fits || ey_fail(e, EY_BAD_REQUEST,
+                           "the result would be longer than 64 MiB: take a "
+                           "smaller --top or a shorter query");
 }
 
 /* ---- the run ---- */
@@ -298,8 +318,7 @@ static bool search_run_all(struct search_run *r, ey_err *e)
     }
     if (cancel_requested()) return true;
     if (asks && !search_folder(r, e)) return false;
-    if (asks && !cancel_requested()) print_found(r);
-    return true;
+    return !asks || cancel_requested() || print_found(r, e);
 }
 
 int cmd_search(const struct options *o)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/search/embedder.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -30,6 +31,27 @@ static bool vectors_are_wanted(void)
     return !cancel_requested();
 }
 
+struct embedded embedded_of(const struct batch_item *item)
+{
+    const ey_pooled pooled = ey_answer_pooled(&item->answer);
+    if (item->vector.number)
+        return (struct embedded){item->vector.number, item->vector.n, item->vector.prompt_tokens};
+    return (struct embedded){pooled.vector, pooled.n_vector, item->answer.prompt_tokens};
+}
+
+bool embedder_dimensions(const struct embedder *embedder, int *n, ey_err *e)
+{
+    const struct cli_engine *cli = embedder->cli;
+    ey_part part = ey_text_part("a");
+    const ey_pooling_input input = {.parts = &part, .n_parts = 1};
+    struct remote_vector vector = {0};
+    if (!cli->remote) return *n = ey_engine_dimensions(cli->engine), true;
+    bool ok = remote_embed(cli->remote, &input, 0, vectors_are_wanted, &vector, e);
+    *n = (int)vector.n;
+    free(vector.number);
+    return ok;
+}
+
 static bool goes_on(void *user, const ey_event *event)
 {
     (void)user;
@@ -54,13 +76,13 @@ static size_t input_parts(const struct embedder *embedder, const struct embed_in
 }
 
 static bool make_vector(const struct embedder *embedder, const struct embed_input *input,
-                        struct batch_item *item, ey_err *e)
+                        const struct input *image, struct batch_item *item, ey_err *e)
 {
     const char *instruction = input->instruction ? input->instruction : embedder->instruction;
     ey_part parts[2];
     const ey_pooling_input pooled = {
         .parts = parts,
-        .n_parts = input_parts(embedder, input, &item->image, parts),
+        .n_parts = input_parts(embedder, input, image, parts),
         .instruction = instruction,
         .n_instruction = instruction ? strlen(instruction) : 0,
     };
@@ -81,11 +103,13 @@ static bool make_vector(const struct embedder *embedder, const struct embed_inpu
 void embedder_run(const struct embedder *embedder, const struct embed_input *input,
                   struct batch_item *item)
 {
+    struct input image = {0};
     *item = (struct batch_item){0};
     if (cancel_requested()) return;
     item->ok = (!input->image ||
-                input_read(&item->image, input->image, EY_MAX_IMAGE_BYTES, &item->error)) &&
-               make_vector(embedder, input, item, &item->error);
+                input_read(&image, input->image, EY_MAX_IMAGE_BYTES, &item->error)) &&
+               make_vector(embedder, input, &image, item, &item->error);
+    input_free(&image);
 }
 
 int embedder_at_once(const struct embedder *embedder, size_t n)

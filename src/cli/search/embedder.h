@@ -20,8 +20,18 @@ struct embedder {
     const char *instruction; /* NULL: the model's own */
 };
 
+/* The vector in a batch's item, of the engine or of a server. It lives as long as the item. */
+struct embedded {
+    const float *number; /* [n]; NULL: there is none */
+    size_t n;
+    int prompt_tokens;
+};
+struct embedded embedded_of(const struct batch_item *item);
+
 /* Loads the model. Fails if it is not an embedding model. */
 bool embedder_load(struct embedder *embedder, ey_err *e);
+/* How many numbers the loaded model's vectors have. A server is asked for one to know. */
+bool embedder_dimensions(const struct embedder *embedder, int *n, ey_err *e);
 /* Reads the input's image and computes its vector into item->answer. Thread-safe; Ctrl-C cancels
  * it. */
 void embedder_run(const struct embedder *embedder, const struct embed_input *input,

@@ -128,14 +128,14 @@ static bool is_about_image(const ey_err *e)
 static bool put_item(struct update_run *r, const struct changed_image *image,
                      const struct batch_item *item, ey_err *e)
 {
-    const ey_pooled pooled = ey_answer_pooled(&item->answer);
+    const struct embedded vector = embedded_of(item);
     const char *path = path_in_folder(r->update, image->name);
     r->update->n_new += item->ok;
     r->update->n_failed += !item->ok;
     if (!item->ok) say_image_failed(r, item, image->name);
     if (!item->ok && !is_about_image(&item->error)) return true;
     return search_index_put(r->update->index, path, image->size, image->time,
-                            item->ok ? pooled.vector : NULL, (int)pooled.n_vector,
+                            item->ok ? vector.number : NULL, (int)vector.n,
                             item->ok ? NULL : item->error.text, e);
 }
 
