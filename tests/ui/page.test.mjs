@@ -359,6 +359,18 @@ story('a PDF, whose pages become images', async () => {
   complaints = complaints.filter((text) => !/400/.test(text)); // Chromium logs what is refused
 });
 
+story('a TIFF, of which each page becomes an image', async () => {
+  await open();
+  await page.setInputFiles('#file', `${root}/tests/document/data/two.tif`);
+  await page.locator('.thumb.pending').nth(1).waitFor();
+  await page.waitForFunction(() => !document.getElementById('image-wrong').textContent);
+  assert.match(await page.innerText('#facts'), /two\.tif, page 2\.jpg · /);
+  await page.setInputFiles('#file', `${root}/tests/image/data/deflate.tif`);
+  await page.locator('.thumb.pending').nth(2).waitFor();
+  assert.match(await page.innerText('#facts'), /deflate\.tif · /);
+  assert.equal(await page.locator('#tray .thumb').count(), 3);
+});
+
 story('a file that is no image, by its name', async () => {
   await open();
   await bring('drop', [{ name: 'notes.txt', type: 'text/plain', base64: btoa('hello') }]);

@@ -98,9 +98,10 @@ function add(file, address = '') {
 }
 
 const isPdf = (file) => file.type === 'application/pdf' || /\.pdf$/i.test(file.name);
+const isTiff = (file) => file.type === 'image/tiff' || /\.tiff?$/i.test(file.name);
 const roomLeft = () => MOST_IMAGES - allImages().length;
 
-/* The server draws the pages of a PDF; each becomes an image of its own. */
+/* The server draws the pages of a PDF or a TIFF; each becomes an image of its own. */
 async function addPages(file) {
   const url = await readAsDataUrl(file);
   let pages = 1, added = 0;
@@ -116,9 +117,16 @@ async function addPages(file) {
   complain(added < pages ? `A conversation has at most ${MOST_IMAGES} images: the first ${added} of ${count(pages)} pages of ${file.name} were added.` : '');
 }
 
+/* A TIFF of one page is an image like others. */
+async function addTiff(file) {
+  const { pages } = await fetchPreview(await readAsDataUrl(file)).catch(() => ({ pages: 0 }));
+  if (pages > 1) return addPages(file);
+  if (roomLeft() > 0) add(file);
+}
+
 async function addDocuments(files) {
   for (const file of files)
-    await addPages(file).catch((error) => complain(`${file.name} was not added: ${error.message}`));
+    await (isPdf(file) ? addPages : addTiff)(file).catch((error) => complain(`${file.name} was not added: ${error.message}`));
 }
 
 /* Returns the message about files that are not added, or '' if all are. */
@@ -130,8 +138,8 @@ function leftOut(images, others, room) {
 
 async function offer(files) {
   if (document.body.classList.contains('text-only')) return;
-  const documents = [...files].filter(isPdf);
-  const images = [...files].filter((file) => !isPdf(file) && (file.type.startsWith('image/') || EXTENSIONS.test(file.name)));
+  const documents = [...files].filter((file) => isPdf(file) || isTiff(file));
+  const images = [...files].filter((file) => !documents.includes(file) && (file.type.startsWith('image/') || EXTENSIONS.test(file.name)));
   const others = [...files].filter((file) => !documents.includes(file) && !images.includes(file));
   const room = roomLeft();
   const wrong = leftOut(images, others, room);
