@@ -183,6 +183,10 @@ same "of a finding" name,level,text,remedy,value,unit findings.0.keys
 try "the model of the environment fits" 0 '^ok +model .*demo on cpu: [0-9]+ MiB planned' - doctor --device cpu
 try "a model that is not here, by its shapes" 0 '^ok +model +qwen3-vl:2b on cpu: [0-9]+ MiB planned' \
   'not here, a download of .*judged by its shapes' doctor --device cpu --model qwen3-vl:2b
+HF_ENDPOINT=http://127.0.0.1:1 try "a model of which nothing can be known" 1 '^bad +model +qwen3-vl:32b cannot be judged' - \
+  doctor --device cpu --model qwen3-vl:32b
+matches out '^ok +processor'
+say "and the machine is judged all the same"
 try "a model that is not there" 1 '^bad +model .*nowhere' - doctor --device cpu --model /nowhere
 try "no arguments" 2 - 'doctor takes no arguments' doctor now
 

@@ -52,9 +52,10 @@ static void doctor_add_json(struct buf *out, const ey_diagnosis *d)
 }
 
 /* Uses the model of the options only; without one, none is searched for. A model that is not
- * downloaded is judged by its built-in shapes. */
+ * downloaded is judged by its built-in shapes or by its headers at the hub; *unjudged says why it
+ * cannot be. */
 static bool doctor_read_options(ey_engine_options *engine, struct model_headers *headers,
-                                const struct options *o, ey_err *e)
+                                const struct options *o, ey_err *unjudged, ey_err *e)
 {
     char model[EY_MAX_PATH];
     if (o->n_args)
@@ -63,8 +64,8 @@ static bool doctor_read_options(ey_engine_options *engine, struct model_headers 
                        o->args[0]);
     engine->device = o->device;
     if (!o->model) return true;
-    if (!model_choose(model, o->model, o->quiet, e) || !model_headers_find(headers, model, o, e))
-        return false;
+    if (!model_choose(model, o->model, o->quiet, e)) return false;
+    if (!model_headers_find(headers, model, o, unjudged)) return true;
     engine->model = headers->directory;
     model_headers_say(headers, model, "judged by", o);
     return true;
@@ -85,15 +86,34 @@ static void name_fetched_model(ey_diagnosis *d, const struct model_headers *head
     }
 }
 
+/* The machine is judged all the same. */
+static void add_unjudged(ey_diagnosis *d, const char *model, const ey_err *why)
+{
+    const size_t last = EY_MAX_FINDINGS - 1;
+    ey_finding *f = &d->findings[d->n < last ? d->n++ : last];
+    *f = (ey_finding){.name = "model", .level = EY_FINDING_BAD, .unit = ""};
+    snprintf(f->text, sizeof(f->text), "%.100s cannot be judged: %.380s", model, why->text);
+    snprintf(f->remedy, sizeof(f->remedy), "go online, or name a model that is here");
+    d->usable = false;
+}
+
+static const char *verdict(const ey_diagnosis *d, const struct options *o, const ey_err *unjudged)
+{
+    return d->usable        ? "models can be run"
+           : unjudged->code ? "the model could not be judged"
+           : o->model       ? "the model cannot be run here"
+                            : "no model can be run here";
+}
+
 int cmd_doctor(const struct options *o)
 {
-    ey_err e;
+    ey_err e, unjudged = {0};
     struct model_headers headers = {0};
     struct term term = term_stdout();
     struct buf out = buf_with_max(1 << 20);
     ey_engine_options engine = ey_engine_defaults();
     ey_diagnosis *d = calloc(1, sizeof(*d));
-    if (!d || !doctor_read_options(&engine, &headers, o, &e)) {
+    if (!d || !doctor_read_options(&engine, &headers, o, &unjudged, &e)) {
         if (!d) ey_fail_memory(&e, "the findings", sizeof(*d));
         free(d);
         model_headers_remove(&headers);
@@ -101,14 +121,11 @@ int cmd_doctor(const struct options *o)
     }
     ey_diagnose(d, &engine, o->kernels);
     name_fetched_model(d, &headers, o->model);
+    if (unjudged.code) add_unjudged(d, o->model, &unjudged);
     if (o->json) doctor_add_json(&out, d);
     for (size_t i = 0; i < d->n && !o->json; i++)
         doctor_add_line(&out, &d->findings[i]);
-    if (!o->json)
-        buf_printf(&out, "%s\n",
-                   d->usable  ? "models can be run"
-                   : o->model ? "the model cannot be run here"
-                              : "no model can be run here");
+    if (!o->json) buf_printf(&out, "%s\n", verdict(d, o, &unjudged));
     if (out.data) term_write(&term, out.data, out.size);
     buf_free(&out);
     int status = d->usable ? 0 : 1;
