@@ -69,6 +69,12 @@ static void conversations(void **state)
         {ASK(USER("[" TEXT("a") ", " TEXT("b") "]")), "user: 'a' 'b'; max=9"},
         {ASK(USER("\"a\"") ", " USER("\"b\"")), "user: 'a' '\n\n' 'b'; max=9"},
         {ASK(USER("[" PICTURE ", " TEXT("What?") "]")), "user: image(8) 'What?'; max=9"},
+        {ASK(USER("[{\"type\": \"search_result\", \"title\": \"T\", \"content\": [" TEXT(
+             "a") "], "
+                  "\"citations\": {\"enabled\": true}}]")),
+         "user: 'T' '\n' 'a'; max=9 note=messages[0].content[0].citations was ignored: answers "
+         "have "
+         "no citations"},
         /* the answer is begun; white space at its end goes */
         {ASK(USER("\"a\"") ", " ASSISTANT("\" The \\n\"")),
          "user: 'a'; assistant: ' The'; max=9 continues"},

@@ -1191,6 +1191,20 @@ static void no_thought_in_begun_answers(void **state)
     }
 }
 
+static void detail_of_a_text_is_noted(void **state)
+{
+    struct api_limits l = limits();
+    struct api_request r;
+    struct api_error error = {0};
+    (void)state;
+    assert_true(parse_within(&r, API_CHAT,
+                             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
+                             "\"text\", \"text\": \"a\", \"detail\": \"low\"}]}]}",
+                             &l, &error));
+    assert_non_null(strstr(r.notes.data, "messages[0].content[0].detail was ignored"));
+    api_request_free(&r);
+}
+
 /* Of a server with --thinking-reserve and --effort-budgets. */
 static void budgets_by_option(void **state)
 {
@@ -1528,6 +1542,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_says_whether_to_think),
         cmocka_unit_test(no_thought_in_begun_answers),
+        cmocka_unit_test(detail_of_a_text_is_noted),
         cmocka_unit_test(budgets_by_option),
         cmocka_unit_test(models_that_do_not_think),
         cmocka_unit_test(the_loop_guard),

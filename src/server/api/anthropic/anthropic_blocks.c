@@ -50,11 +50,22 @@ static bool read_image_block(struct api_parser *p, struct message_list *list,
 
 /* ---- texts of documents and search results ---- */
 
+static void note_citations(const struct api_reading *r, const struct field_path *path,
+                           json_object *block)
+{
+    json_object *enabled = json_member(json_member(block, "citations"), "enabled");
+    if (json_object_is_type(enabled, json_type_boolean) && json_object_get_boolean(enabled))
+        api_note(r, "%s was ignored: answers have no citations",
+                 field_member(path, "citations").text);
+}
+
+/* What documents and search results share. */
 static bool add_title(struct api_parser *p, struct message_list *list,
                       const struct field_path *path, json_object *block)
 {
     struct field_path title_path = field_member(path, "title");
     json_object *title = json_member(block, "title");
+    note_citations(&p->reading, path, block);
     return field_is_neutral(title) ||
            (message_list_add_text(&p->reading, list, &title_path, title) &&
             message_list_add_bytes(&p->reading, list, path->text, "\n", 1));

@@ -108,6 +108,8 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
     const char *type = part_type(part);
     if (!field_members_known(r, "messages[].content[]", part, known, COUNT(known))) return false;
     if (!strcmp(type, "text") || !strcmp(type, "refusal")) {
+        if (json_member(part, "detail"))
+            api_note(r, "%s was ignored: a text has no detail", field_member(path, "detail").text);
         struct field_path name = field_member(path, type);
         return field_text_part(r, &name, json_member(part, type), out);
     }
