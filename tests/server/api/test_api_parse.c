@@ -297,6 +297,9 @@ static void formats_of_an_answer(void **state)
     (void)state;
     static const struct good_case cases[] = {
         {"{" USER ", \"response_format\": {\"type\": \"json_object\"}}", "user: 'hi' | grammar"},
+        {"{" USER ", \"response_format\": {\"type\": \"json_object\", \"schema\": {\"type\": "
+         "\"object\"}}}",
+         "user: 'hi' | grammar"},
         {"{" USER ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
          "\"n\", \"strict\": true, \"description\": \"d\", "
          "\"schema\": " SCHEMA "}}}",

@@ -82,10 +82,21 @@ static bool read_json_schema(const struct api_reading *r, struct answer_format *
            format_choose(r, format, FORMAT_SCHEMA, schema_path.text, schema);
 }
 
+/* llama.cpp's form has a schema, and instructor-js sends it. */
+static bool read_json_object(const struct api_reading *r, struct answer_format *format,
+                             const struct field_path *whole, json_object *value)
+{
+    struct field_path path = field_member(whole, "schema");
+    json_object *schema = json_member(value, "schema");
+    if (!schema) return format_choose(r, format, FORMAT_OBJECT, whole->text, value);
+    return field_object(r, path.text, schema) &&
+           format_choose(r, format, FORMAT_SCHEMA, path.text, schema);
+}
+
 bool format_read_response(const struct api_reading *r, struct answer_format *format,
                           const char *path, json_object *value)
 {
-    static const char *const known[] = {"type", "json_schema"};
+    static const char *const known[] = {"type", "json_schema", "schema"};
     struct field_path whole = field_root(path), type_path = field_member(&whole, "type"),
                       schema_path = field_member(&whole, "json_schema");
     if (!field_object(r, path, value)) return false;
@@ -94,10 +105,11 @@ bool format_read_response(const struct api_reading *r, struct answer_format *for
     if (field_text_is(type, "structural_tag"))
         return api_fail(r->error, type_path.text,
                         "%s structural_tag is not supported; use json_schema", path);
-    if (!field_members_known(r, path, value, known, COUNT(known))) return false;
+    bool object = field_text_is(type, "json_object");
+    if (!field_members_known(r, path, value, known, object ? COUNT(known) : COUNT(known) - 1))
+        return false;
     if (field_text_is(type, "text")) return true;
-    if (field_text_is(type, "json_object"))
-        return format_choose(r, format, FORMAT_OBJECT, path, value);
+    if (object) return read_json_object(r, format, &whole, value);
     if (field_text_is(type, "json_schema"))
         return read_json_schema(r, format, &schema_path, json_member(value, "json_schema"));
     return api_fail_field(r->error, type_path.text, "\"text\", \"json_object\" or \"json_schema\"",
