@@ -5,6 +5,7 @@
 #ifndef EY_CUDA_MATMUL_SMALL_SM90_LAUNCH_H
 #define EY_CUDA_MATMUL_SMALL_SM90_LAUNCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "kernels/cuda/matmul/matmul_small_launch.h"
@@ -62,29 +63,48 @@ static inline bool planes_take(const struct matmul_args *a)
            small_takes(&all);
 }
 
-/* Microseconds of a matmul, roughly, as measured on an H100 (what reading counts, on an H200): its
- * stages one after the other, or reading the weights, and adding the parts up. */
-static inline double planes_cost(int tiles, int blocks, int splits, int tokens, int sm_count)
+/* What a matmul's blocks of threads take, in microseconds, as measured on an H200 (64 and 128
+ * tokens: on an H100). */
+struct planes_costs {
+    int tokens, blocks;  /* of threads that an SM runs at once */
+    double start, stage, /* of a round of blocks; each stage of theirs */
+        reading,         /* a stage's weights, by one SM of all */
+        part,            /* of each split, where there are several */
+        join;            /* adding up parts that the next kernel does not */
+};
+
+/* Of a matmul with tiles of `blocks` blocks of columns, which is added to y or not. Two teams have
+ * a stage each at the same time. */
+static inline double planes_cost(int tiles, int blocks, int splits, const struct planes_tile *tile,
+                                 bool adds, int sm_count)
 {
-    const double stage = tokens <= 16   ? 0.4
-                         : tokens <= 32 ? 0.45
-                         : tokens <= 64 ? 0.65
-                                        : 1.2,
-                 reading = (tokens <= 16 ? 0.5 : 0.7) * tiles * blocks / sm_count,
-                 work = (tiles * splits + sm_count - 1) / sm_count *
-                        ((blocks + splits - 1) / splits) * stage;
+    static const struct planes_costs costs[] = {{8, 2, 0, 0.4, 0.45, 0.088, 0.16},
+                                                {16, 2, 0, 0.4, 0.45, 0.096, 0.32},
+                                                {32, 1, 2, 0.45, 0.5, 0.5, 2.9},
+                                                {64, 1, 0, 0.65, 0.7, 0.144, 0},
+                                                {128, 1, 0, 1.2, 0.7, 0.208, 0}};
+    const struct planes_costs *c = costs;
+    while (c->tokens < tile->tokens)
+        c++;
+    const int at_once = c->blocks * sm_count, rounds = (tiles * splits + at_once - 1) / at_once,
+              each = (blocks + splits - 1) / splits,
+              stages = (each + tile->teams - 1) / tile->teams * tile->teams;
+    const double reading = c->reading * tiles * blocks / sm_count,
+                 work = rounds * (c->start + stages * c->stage);
     return (work > reading ? work : reading) +
-           (splits > 1 ? (0.08 + 0.001 * tokens) * splits + 0.2 : 0);
+           (splits > 1 ? c->part * splits + 0.2 + (adds ? 0 : c->join) : 0);
 }
 
-static inline int planes_splits(int tiles, int blocks, int tokens, int sm_count)
+static inline int planes_splits(int tiles, int blocks, const struct planes_tile *tile, bool adds,
+                                int sm_count)
 {
     int best = 1;
     for (int splits = 2; splits <= SMALL_MOST_SPLITS && splits <= blocks; splits++) {
-        if (tiles * splits * tokens > PLANES_PARTS_X_TOKENS || tiles * splits > SMALL_MOST_PARTS)
+        if (tiles * splits * tile->tokens > PLANES_PARTS_X_TOKENS ||
+            tiles * splits > SMALL_MOST_PARTS)
             break;
-        if (planes_cost(tiles, blocks, splits, tokens, sm_count) <
-            planes_cost(tiles, blocks, best, tokens, sm_count))
+        if (planes_cost(tiles, blocks, splits, tile, adds, sm_count) <
+            planes_cost(tiles, blocks, best, tile, adds, sm_count))
             best = splits;
     }
     return best;
@@ -104,7 +124,7 @@ static inline struct launch planes_launch(struct planes_matmul_args *a, int sm_c
     const struct matmul_args *m = &a->small.matmul;
     const struct planes_tile *tile = planes_tile(m->n);
     const int tiles = small_tiles(m), blocks = (m->k + SCALE_BLOCK - 1) / SCALE_BLOCK,
-              splits = planes_splits(tiles, blocks, tile->tokens, sm_count),
+              splits = planes_splits(tiles, blocks, tile, m->epilogue == EPI_ADD, sm_count),
               most = tile->ring_bytes / PLANES_STAGE(tile->tokens),
               wanted = (blocks + splits - 1) / splits,
               sums = tile->teams * tile->tokens * SMALL_STAGED_ROW * 4;
