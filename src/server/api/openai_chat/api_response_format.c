@@ -83,7 +83,7 @@ static bool read_json_schema(const struct api_reading *r, struct answer_format *
 }
 
 /* llama.cpp's form has a schema, and instructor-js sends it. */
-static bool read_json_object(const struct api_reading *r, struct answer_format *format,
+static bool read_json_mode(const struct api_reading *r, struct answer_format *format,
                              const struct field_path *whole, json_object *value)
 {
     struct field_path path = field_member(whole, "schema");
@@ -109,7 +109,7 @@ bool format_read_response(const struct api_reading *r, struct answer_format *for
     if (!field_members_known(r, path, value, known, object ? COUNT(known) : COUNT(known) - 1))
         return false;
     if (field_text_is(type, "text")) return true;
-    if (object) return read_json_object(r, format, &whole, value);
+    if (object) return read_json_mode(r, format, &whole, value);
     if (field_text_is(type, "json_schema"))
         return read_json_schema(r, format, &schema_path, json_member(value, "json_schema"));
     return api_fail_field(r->error, type_path.text, "\"text\", \"json_object\" or \"json_schema\"",
