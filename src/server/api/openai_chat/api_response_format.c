@@ -84,7 +84,7 @@ static bool read_json_schema(const struct api_reading *r, struct answer_format *
 
 /* llama.cpp's form has a schema, and instructor-js sends it. */
 static bool read_json_mode(const struct api_reading *r, struct answer_format *format,
-                             const struct field_path *whole, json_object *value)
+                           const struct field_path *whole, json_object *value)
 {
     struct field_path path = field_member(whole, "schema");
     json_object *schema = json_member(value, "schema");
