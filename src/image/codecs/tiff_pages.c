@@ -66,10 +66,16 @@ static size_t tag_bytes(const struct tiff_file *t)
     return t->big ? 20 : 12;
 }
 
+/* Nothing else may lie in the header, which tiff_put_page_first() changes. */
+static size_t tiff_header_bytes(const struct tiff_file *t)
+{
+    return t->big ? 16 : 8;
+}
+
 static bool tiff_directory_open(struct tiff_directory *d, const struct tiff_file *t, uint64_t at)
 {
     size_t count_bytes = t->big ? 8 : 2, place_bytes = t->big ? 8 : 4;
-    if (at > t->n || t->n - at < count_bytes) return false;
+    if (at < tiff_header_bytes(t) || at > t->n || t->n - at < count_bytes) return false;
     uint64_t count = tiff_value_at(t, t->bytes + at, count_bytes);
     size_t tags = (size_t)at + count_bytes;
     if (count < 1 || count > MAX_TAGS || (t->n - tags) / tag_bytes(t) < count) return false;
@@ -95,7 +101,7 @@ static uint64_t tag_value(const struct tiff_file *t, const struct tiff_directory
         const uint8_t *value = entry + 4 + place_bytes;
         if (count > place_bytes / sizes[type]) {
             uint64_t at = tiff_value_at(t, value, place_bytes);
-            if (at > t->n || t->n - at < sizes[type]) return otherwise;
+            if (at < tiff_header_bytes(t) || at > t->n || t->n - at < sizes[type]) return otherwise;
             value = t->bytes + at;
         }
         return count ? tiff_value_at(t, value, sizes[type]) : otherwise;
