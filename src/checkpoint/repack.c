@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/layout_parts.h"
 #include "tensor/dequantize.h"
 
 enum { ALIGNMENT = 64, TILE_ROWS = ZEROS_PER_WORD };
@@ -201,11 +202,12 @@ static void put_codes(const struct repack_job *j, int64_t row, const uint8_t *co
         out[j->place[c] / 2] |= (uint8_t)(codes[c] << j->place[c] % 2 * 4);
 }
 
+/* Whether a code of eight bits times the scale is finite as well. */
 static bool is_finite_scale(const uint8_t *p, enum dtype dtype)
 {
     float value;
     elements_to_f32(&value, p, dtype, 1);
-    return isfinite(value);
+    return fabsf(value) <= LARGEST_SCALE;
 }
 
 /* Writes the scale and zero point of each group of a row. One stored group may become several. */
@@ -266,6 +268,7 @@ bool repack_weight(struct tensor *out, void *memory, const struct tensor *w, str
     out->place = j.place;
     if (atomic_load(&j.out_of_memory)) return ey_fail_memory(e, "a row", (size_t)w->cols);
     return !atomic_load(&j.not_finite) ||
-           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has a scale that is not a finite number",
+           ey_fail(e, EY_BAD_MODEL,
+                   "%s: tensor %s has a scale that is not a finite number of at most 2^119",
                    s->scale->file, s->scale->name);
 }
