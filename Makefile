@@ -18,6 +18,8 @@ SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g1" -DEY_SANITI
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
 # what a second compiler makes no difference to, and takes long
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
+# CI's sample of make clang: where another compiler could compute otherwise
+ARITHMETIC = ^(test_kernels|make_.*|golden_.*_cpu.*)$$
 # where bytes from outside come in, and what allocates: CI's sample of make asan
 DOORS = ^fuzz_|^library$$|^test_(base|sandbox|safetensors|shards|gguf|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
 # threads that meet: the engine's, the server's, downloads
@@ -128,8 +130,9 @@ asan: setup build-asan/build.ninja
 	@$(NINJA) -C build-asan all emulated
 	@tools/run_tests.sh build-asan -E '$(SLOW)'
 
+# the quick ones build only what their tests run
 asan-quick: setup build-asan/build.ninja
-	@$(NINJA) -C build-asan
+	@$(NINJA) -C build-asan eyelet eyelet-decode libeyelet $$(tools/test_programs.sh build-asan -R '$(DOORS)' -LE emulated)
 	@tools/run_tests.sh build-asan -R '$(DOORS)' -LE emulated
 
 tsan: setup build-tsan/build.ninja
@@ -141,8 +144,8 @@ clang: setup-clang build-clang/build.ninja
 	@tools/run_tests.sh build-clang -E '$(SLOW)$(LONG)'
 
 clang-quick: setup-clang build-clang/build.ninja
-	@$(NINJA) -C build-clang
-	@tools/run_tests.sh build-clang -R '^(test_kernels|make_.*|golden_.*_cpu.*)$$'
+	@$(NINJA) -C build-clang $$(tools/test_programs.sh build-clang -R '$(ARITHMETIC)')
+	@tools/run_tests.sh build-clang -R '$(ARITHMETIC)'
 
 kernels:
 	@tools/compile_kernels.sh
