@@ -138,6 +138,7 @@ kill $pid
 wait $pid
 
 # ---- by option, whatever the folder is called ----
+: >log # or the wait could find the first server's line
 "$eyelet" serve vectors --port 0 --device cpu --task embed >log 2>&1 </dev/null &
 pid=$!
 await is_ready
