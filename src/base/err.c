@@ -73,6 +73,12 @@ bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
     return false;
 }
 
+bool ey_fail_as(ey_err *e, const ey_err *why)
+{
+    if (e) *e = *why;
+    return false;
+}
+
 bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
 {
     char size[32] = "";

@@ -208,8 +208,7 @@ static bool write_files(struct gguf_export *x, ey_err *e)
         ok = write_gguf_tensor(x, i, &why);
     for (int k = 0; k < FILES; k++)
         if (fd[k] >= 0 && !output_file_finish(&x->out, fd[k], ok, e)) ok = false;
-    if (!ok && why.text[0]) *e = why;
-    return ok;
+    return ok || (why.text[0] && ey_fail_as(e, &why));
 }
 
 /* ---- verification ---- */

@@ -195,8 +195,7 @@ static bool write_exported_shards(struct safetensors_export *x, ey_err *e)
         ey_err why = {0};
         const bool ok = write_exported_shard(x, i, fd, &why);
         if (!output_file_finish(&x->out, fd, ok, e)) {
-            if (!ok) *e = why;
-            return false;
+            return ok ? false : ey_fail_as(e, &why);
         }
     }
     return write_exported_index(x, e);

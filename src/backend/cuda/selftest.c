@@ -141,17 +141,17 @@ static void release_reference(struct selftest *t)
 static bool selftest_run_on(struct selftest *t, ey_err *e)
 {
     struct selftest_result *packing = &t->report->kernel[FAMILY_MATMUL_FALLBACK];
-    if (!selftest_open_model(t, e)) {
-        if (t->out_of_memory || e->code == EY_NO_MEMORY) return false;
+    ey_err why = {0};
+    if (!selftest_open_model(t, &why)) {
+        if (t->out_of_memory || why.code == EY_NO_MEMORY) return ey_fail_as(e, &why);
         packing->was_run = packing->failed = true; /* nothing else was launched before it */
         packing->error = INFINITY;
-        return t->c->driver.stream_sync(t->c->stream) == CUDA_SUCCESS;
+        return t->c->driver.stream_sync(t->c->stream) == CUDA_SUCCESS || ey_fail_as(e, &why);
     }
     selftest_parts(t);
     if (t->out_of_memory) return ey_fail_memory(e, "the self-test of the kernels", t->host.used);
     if (t->c->driver.stream_sync(t->c->stream) == CUDA_SUCCESS) return true;
-    *e = t->c->error;
-    return false;
+    return ey_fail_as(e, &t->c->error);
 }
 
 /* Returns a second backend on the same GPU and kernels, with no memory taken. */

@@ -410,7 +410,5 @@ bool selftest_open_model(struct selftest *t, ey_err *e)
     t->start = selftest_random_floats(t, SELFTEST_TOKENS * SELFTEST_ROWS, -1, 1);
     if (t->out_of_memory) return ey_fail_memory(e, "the self-test of the kernels", t->host.used);
     selftest_finish(t, ON_GPU);
-    if (t->c->error.code == EY_OK) return true;
-    *e = t->c->error;
-    return false;
+    return t->c->error.code == EY_OK || ey_fail_as(e, &t->c->error);
 }
