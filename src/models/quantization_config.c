@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- where it is said ---- */
 
@@ -320,7 +321,7 @@ static bool read_awq_config(struct quantization *out, const struct config *q, ey
         !config_one_of(q, "version", versions, "a checkpoint of AutoAWQ's version gemm", e) ||
         !config_one_of(q, "backend", backends, "a checkpoint of AutoAWQ's", e))
         return false;
-    const bool rows = version && (strcmp(version, "gemv") == 0 || strcmp(version, "GEMV") == 0);
+    const bool rows = version && strcasecmp(version, "gemv") == 0;
     out->bits = 1u << 4;
     out->group = (int)group;
     out->qweight = rows ? QWEIGHT_AWQ_ROWS : QWEIGHT_AWQ;
