@@ -63,6 +63,18 @@ static const struct rendering {
       THINKS},
      "<|im_start|>user\na<|im_end|>\n" GO "b<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" GO
      "d<|im_end|>\n<|im_start|>user\ne<|im_end|>\n" GO "<think>\n"},
+    {"a thought in several parts is dropped",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))},
+               {ROLE("assistant"), PARTS(TEXT("<think>\nh"), TEXT("m\n</thi"), TEXT("nk>\n\nb"))},
+               {ROLE("user"), PARTS(TEXT("c"))}),
+      THINKS},
+     "<|im_start|>user\na<|im_end|>\n" GO "b<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" GO
+     "<think>\n"},
+    {"a thought in several parts stays",
+     {MESSAGES({ROLE("user"), PARTS(TEXT("a"))},
+               {ROLE("assistant"), PARTS(TEXT("<think>\nhm\n</think>\n\nb"), TEXT("c"))}),
+      THINKS},
+     "<|im_start|>user\na<|im_end|>\n" GO "<think>\nhm\n</think>\n\nbc<|im_end|>\n" GO "<think>\n"},
     {"thoughts behind the last question stay",
      {MESSAGES({ROLE("user"), PARTS(TEXT("a"))},
                {ROLE("assistant"), PARTS(TEXT("\nb")), CALLS({"get", "{}"}), .thought = "\nhm\n",

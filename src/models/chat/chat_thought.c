@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models/chat/chat_thought.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/err.h"
 
 struct piece_of_text {
     const char *at;
@@ -56,14 +59,40 @@ static void split_text(struct thoughtful_message *out)
     out->part.n_bytes = said.n;
 }
 
-void thought_take_apart(struct thoughtful_message *out, const ey_message *message)
+/* Joins the parts, because a thought may end in another part than it begins. */
+static bool join_parts(struct thoughtful_message *out, const ey_message *message, ey_err *e)
+{
+    size_t n = 0, at = 0;
+    for (size_t i = 0; i < message->n_parts; i++)
+        n += message->parts[i].n_bytes;
+    out->joined = malloc(n + 1);
+    if (!out->joined) return ey_fail_memory(e, "a message's text", n);
+    for (size_t i = 0; i < message->n_parts; at += message->parts[i++].n_bytes)
+        if (message->parts[i].n_bytes)
+            memcpy(out->joined + at, message->parts[i].bytes, message->parts[i].n_bytes);
+    out->part.bytes = out->joined;
+    out->part.n_bytes = n;
+    return true;
+}
+
+bool thought_take_apart(struct thoughtful_message *out, const ey_message *message, ey_err *e)
 {
     *out = (struct thoughtful_message){
         .said = *message, .thought = message->thought, .n_thought = message->n_thought};
-    if (message->n_parts != 1 || message->parts[0].type != EY_PART_TEXT) return;
+    for (size_t i = 0; i < message->n_parts; i++)
+        if (message->parts[i].type != EY_PART_TEXT) return true;
+    if (!message->n_parts) return true;
     out->part = message->parts[0];
+    if (message->n_parts > 1 && !join_parts(out, message, e)) return false;
     out->said.parts = &out->part;
+    out->said.n_parts = 1;
     if (!message->thought) split_text(out);
+    return true;
+}
+
+void thought_free(struct thoughtful_message *message)
+{
+    free(message->joined);
 }
 
 /* Whether a user message is a tool result that a client rendered itself. */

@@ -65,11 +65,15 @@ static void write_assistant(struct chat_writer *w, size_t at, const struct chatm
 {
     const bool thinks = style->thinks && w->request->thinking != EY_THINKING_AUTO;
     struct thoughtful_message apart = {.said = w->request->messages[at]};
-    if (thinks) thought_take_apart(&apart, &w->request->messages[at]);
+    if (thinks && !thought_take_apart(&apart, &w->request->messages[at], w->e)) {
+        w->ok = false;
+        return;
+    }
     start_turn(w, "assistant");
     if (thinks && keeps_thought(w->request, at, &apart)) thought_write(w, &apart);
     chat_write_parts(w, &apart.said);
     write_calls(w, &apart.said, style);
+    thought_free(&apart);
     if (!chat_is_continued(w->request, at)) end_turn(w);
 }
 
