@@ -209,10 +209,15 @@ static void note_vision_weights(struct model *m)
  * don't take them. */
 static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
 {
-    if (is_grouped(&m->embed) || has_grouped_vision(m) || m->head.place)
+    if (is_grouped(&m->embed) || has_grouped_vision(m))
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: the embedding or the vision encoder has weights in groups of columns; "
                        "only the text model's layers and its head may have them",
+                       dir);
+    if (m->head.place)
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: the head has groups of columns in another order (act-order), which "
+                       "only the text model's layers may have",
                        dir);
     for (int i = 0; i < m->text.n_layers; i++) {
         note_weights(m, TENSORS_OF(m->layers[i].attention));
