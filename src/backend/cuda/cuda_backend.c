@@ -326,7 +326,11 @@ bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *drive
                             struct pool *pool, bool eager, ey_err *e)
 {
     struct cuda *c = calloc(1, sizeof(*c));
-    if (!c) return ey_fail_memory(e, "the cuda backend", sizeof(*c));
+    if (!c) {
+        struct cuda_driver unused = *driver;
+        cuda_driver_close(&unused);
+        return ey_fail_memory(e, "the cuda backend", sizeof(*c));
+    }
     c->base.ops = &cuda_ops;
     c->pool = pool;
     c->driver = *driver;

@@ -28,7 +28,8 @@ static void send_rgb(struct cuda *c, const struct rgb_image *p, const struct vis
     int a_block_row = p->cols * s->merge, most = (int)(cuda_wide_bytes(c) / block_bytes),
         end = first + n, width = vision_patch_width(s);
     if (most < 1) {
-        ey_fail(&c->error, EY_BAD_IMAGE, "an image %d patches across is too wide", p->cols);
+        if (c->error.code == EY_OK)
+            ey_fail(&c->error, EY_BAD_IMAGE, "an image %d patches across is too wide", p->cols);
         return;
     }
     for (int at = first, count; at < end; at += count) {
