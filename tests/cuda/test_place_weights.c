@@ -85,11 +85,30 @@ static void scales_of_streamed_matrices_are_counted(void **state)
     }
 }
 
+/* The kernels for packed matrices read a NaN as 480. */
+static void a_streamed_nan_is_not_packed(void **state)
+{
+    enum { ROWS = 16, COLS = 64 };
+    uint8_t codes[ROWS * COLS] = {0};
+    const struct tensor w = {.data = codes, .dtype = DTYPE_F8_E4M3, .rows = ROWS, .cols = COLS};
+    (void)state;
+    for (int nan = 0; nan < 3; nan++) {
+        static const uint8_t last[] = {0x7e, 0x7f, 0xff};
+        struct backend *be = opened(2 * LOAD_STAGING);
+        ey_err e;
+        codes[ROWS * COLS - 1] = last[nan];
+        assert_true(be->ops->memory->open_group(be, 1 << 16, &e));
+        assert_int_equal(placed(be, &w, PLACE_STREAMED).packed, nan == 0);
+        be->ops->destroy(be);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_do_not_land_on_the_matrix),
         cmocka_unit_test(scales_of_streamed_matrices_are_counted),
+        cmocka_unit_test(a_streamed_nan_is_not_packed),
     };
     ey_err e;
     if (!pool_create(&pool, 2, &e)) return 1;

@@ -350,6 +350,18 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
     return true;
 }
 
+/* Whether an FP8 matrix holds a NaN, which the kernels for packed ones take for a number. */
+static bool has_fp8_nan(const struct tensor *w)
+{
+    const uint8_t *codes = w->data;
+    const size_t n = (size_t)w->rows * (size_t)w->cols;
+    bool found = false;
+    if (w->dtype != DTYPE_F8_E4M3 || w->recipe) return false; /* results of recipes hold none */
+    for (size_t i = 0; i < n; i++)
+        found |= (codes[i] & 0x7f) == 0x7f;
+    return found;
+}
+
 /* Places a streamed matrix: assigns its address in the group's buffer; its bytes are uploaded when
  * needed. Scales and vectors stay on the GPU. */
 static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
@@ -366,7 +378,7 @@ static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct
         !place_scale(c, out, in, e))
         return false;
     out->matrix.data = c->group_buffer[group % 2] + c->group_used;
-    out->matrix.packed = cuda_packs(in);
+    out->matrix.packed = cuda_packs(in) && !has_fp8_nan(in);
     out->group = group + 1;
     if (out->matrix.packed) out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
     if (out->matrix.packed && dtype_is_gguf(in->dtype)) cuda_describe_gguf(&out->matrix, in);
