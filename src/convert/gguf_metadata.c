@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/gguf_metadata.h"
 
-#include <math.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -161,6 +161,23 @@ static bool put_gguf_colors(struct gguf_writer *w, const json_object *images, co
     return true;
 }
 
+/* Writes a limit of pixels: the member `name`, which overrides `size.edge`. */
+static bool put_gguf_pixels(struct gguf_writer *w, const json_object *images, const char *name,
+                            const char *edge, ey_err *e)
+{
+    char key[64];
+    const int64_t in_size = number_of(json_member(images, "size"), edge, 0),
+                  pixels = number_of(images, name, in_size);
+    if (pixels > UINT32_MAX)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "preprocessor_config.json: %s (or size.%s) is %" PRId64
+                       "; GGUF keeps at most %" PRIu32,
+                       name, edge, pixels, UINT32_MAX);
+    snprintf(key, sizeof(key), "clip.vision.image_%s", name);
+    if (pixels > 0) gguf_put_u32(w, key, (uint32_t)pixels);
+    return true;
+}
+
 bool gguf_put_vision(struct gguf_writer *w, const struct convert_source *source, ey_err *e)
 {
     const struct vision_shape *v = source->vision;
@@ -187,11 +204,8 @@ bool gguf_put_vision(struct gguf_writer *w, const struct convert_source *source,
         gguf_add_bool(w, tapped);
         k += tapped;
     }
-    const json_object *size = json_member(images, "size");
-    const int64_t least = number_of(size, "shortest_edge", number_of(images, "min_pixels", 0)),
-                  most = number_of(size, "longest_edge", number_of(images, "max_pixels", 0));
-    if (least > 0) gguf_put_u32(w, "clip.vision.image_min_pixels", (uint32_t)least);
-    if (most > 0) gguf_put_u32(w, "clip.vision.image_max_pixels", (uint32_t)most);
-    return put_gguf_colors(w, images, "image_mean", "clip.vision.image_mean", e) &&
+    return put_gguf_pixels(w, images, "min_pixels", "shortest_edge", e) &&
+           put_gguf_pixels(w, images, "max_pixels", "longest_edge", e) &&
+           put_gguf_colors(w, images, "image_mean", "clip.vision.image_mean", e) &&
            put_gguf_colors(w, images, "image_std", "clip.vision.image_std", e);
 }
