@@ -311,6 +311,25 @@ static void refuses_what_would_be_lost(void **state)
     assert_int_equal(entries_of(fixture_dir()), before); /* nothing is left behind */
 }
 
+/* GGUF has 32 bits for a limit of pixels. */
+static void keeps_limits_of_pixels(void **state)
+{
+    (void)state;
+    const char *wide = path_of("wide"), *file = path_of("wide.gguf");
+    int64_t most = 0;
+    struct gguf *f;
+    ey_err e;
+    ckpt_copy(ckpt_make(fixture_dir(), "tiny-untied-bf16"), wide);
+    ckpt_set(wide, "preprocessor_config.json", "size.longest_edge", "4294967296");
+    refuse(wide, file, EY_BAD_REQUEST, "size.longest_edge) is 4294967296; GGUF keeps at most 4294");
+    ckpt_set(wide, "preprocessor_config.json", "max_pixels", "5000000");
+    convert(wide, file, false);
+    if (!gguf_open(&f, path_of("mmproj-wide.gguf"), &e)) fail_msg("%s", e.text);
+    assert_true(gguf_int(f, "clip.vision.image_max_pixels", 1, INT64_MAX - 1, &most, &e));
+    assert_int_equal(most, 5000000);
+    gguf_close(f);
+}
+
 /* A way to cut texts that has no name, and a token whose flags a file does not keep. */
 static void refuses_other_tokenizers(void **state)
 {
@@ -521,6 +540,10 @@ static void names_the_mmproj_of_another_model(void **state)
     snprintf(mmproj, sizeof(mmproj), "%s/mmproj-narrow.gguf", fixture_dir());
     assert_true(gguf_model_open(&m, narrow, mmproj, &e));
     gguf_model_close(m);
+    for (int i = 0; i < 2; i++) { /* of the files in the folder, the one that fits is found */
+        if (!gguf_model_open(&m, i ? other : narrow, NULL, &e)) fail_msg("%s", e.text);
+        gguf_model_close(m);
+    }
     assert_false(gguf_model_open(&m, other, mmproj, &e));
     if (!strstr(e.text, "the vision encoder of another model than") ||
         !strstr(e.text, "its features have another width"))
@@ -602,6 +625,7 @@ int main(void)
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(names_the_mmproj_of_another_model),
+        cmocka_unit_test(keeps_limits_of_pixels),
         cmocka_unit_test(orders_of_merges),
         cmocka_unit_test(sentencepiece_comes_back),
     };

@@ -68,6 +68,8 @@ bool gguf_make_configs(struct gguf_model *m, ey_err *e);
 /* Makes the equivalent of config.json's vision_config and fills in m->deepstack. Fails with NULL.
  */
 json_object *gguf_vision_config(struct gguf_model *m, ey_err *e);
+/* Whether m->vision is an encoder for the text model; m->deepstack changes. */
+bool gguf_vision_fits(struct gguf_model *m);
 /* Makes the equivalent of preprocessor_config.json. Fails with NULL. */
 json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e);
 /* Finds a tensor of the text model's files by its GGUF name. Returns NULL if it is absent. */

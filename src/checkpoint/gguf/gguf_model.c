@@ -125,10 +125,22 @@ static bool open_parts(struct gguf_model *m, const char *path, ey_err *e)
 
 /* ---- the vision encoder's file ---- */
 
-/* Finds the vision encoder's file in the model's folder. Returns false if there is none. */
-static bool find_mmproj(char *out, const char *path)
+static bool mmproj_fits(struct gguf_model *m, const char *folder, const char *name)
+{
+    char path[EY_MAX_PATH];
+    const bool fits = path_join(path, folder, name, NULL) && gguf_open(&m->vision, path, NULL) &&
+                      gguf_vision_fits(m);
+    gguf_close(m->vision);
+    m->vision = NULL;
+    return fits;
+}
+
+/* Finds the vision encoder's file in the model's folder: the best of those that fit the model,
+ * otherwise of all, which will be refused. Returns false if there is none. */
+static bool find_mmproj(char *out, struct gguf_model *m, const char *path)
 {
     char folder[EY_MAX_PATH], best[256] = "";
+    bool best_fits = false;
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
              slash ? path : ".");
@@ -137,8 +149,11 @@ static bool find_mmproj(char *out, const char *path)
     for (struct dirent *entry; (entry = readdir(d));) {
         const int order = gguf_mmproj_rank(entry->d_name) - gguf_mmproj_rank(best);
         if (!gguf_is_mmproj_name(entry->d_name) || strlen(entry->d_name) >= sizeof(best)) continue;
-        if (!best[0] || order < 0 || (order == 0 && strcmp(entry->d_name, best) < 0))
-            snprintf(best, sizeof(best), "%s", entry->d_name);
+        const bool fits = mmproj_fits(m, folder, entry->d_name),
+                   first = order < 0 || (order == 0 && strcmp(entry->d_name, best) < 0);
+        if (best[0] && (fits == best_fits ? !first : best_fits)) continue;
+        snprintf(best, sizeof(best), "%s", entry->d_name);
+        best_fits = fits;
     }
     closedir(d);
     return best[0] && path_join(out, folder, best, NULL);
@@ -157,7 +172,7 @@ static bool open_vision(struct gguf_model *m, const char *path, const char *mmpr
         m->vision = gguf_main(m);
         return true;
     }
-    if (!mmproj && find_mmproj(found, path)) mmproj = found;
+    if (!mmproj && find_mmproj(found, m, path)) mmproj = found;
     return !mmproj || gguf_open(&m->vision, mmproj, e);
 }
 

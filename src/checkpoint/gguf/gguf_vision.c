@@ -96,6 +96,11 @@ static bool read_deepstack(struct gguf_model *m, ey_err *e)
     return true;
 }
 
+bool gguf_vision_fits(struct gguf_model *m)
+{
+    return read_deepstack(m, NULL) && check_belongs(m, NULL);
+}
+
 static void put_list(struct json_maker *j, const char *key, const int *values, int n)
 {
     json_object *list = json_object_new_array();
