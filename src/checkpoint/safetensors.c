@@ -132,15 +132,14 @@ static bool read_entry(struct safetensors *f, const char *name, json_object *ent
 
 /* ---- duplicate names ---- */
 
-/* json-c silently keeps the last of two members of one name, so duplicates are searched for in the
- * text. json-c has accepted the text by now: only strings and nesting have to be followed. */
+/* json_parse() silently keeps the last of two members of one name, so duplicates are searched for
+ * in the text, which it has accepted by now: only strings and nesting have to be followed. */
 struct safetensors_key {
     const char *p;
     size_t n;
 };
 
-/* Length of the string literal at s, at most up to `end`. json-c also accepts single quotes, within
- * which a '"' may stand alone. */
+/* Length of the string literal at s, at most up to `end`. */
 static size_t string_length(const char *s, const char *end)
 {
     const char *p = s + 1;
@@ -204,9 +203,7 @@ static bool check_duplicates(const char *text, size_t size, const json_object *h
                              const char *path, ey_err *e)
 {
     size_t n = outer_keys(text, size, NULL), parsed = (size_t)json_object_object_length(header);
-    if (n > parsed) return fail_duplicate(text, size, n, path, e);
-    return n == parsed ||
-           ey_fail(e, EY_BAD_MODEL, "%s: not valid JSON: a name is not in double quotes", path);
+    return n == parsed || fail_duplicate(text, size, n, path, e);
 }
 
 /* ---- the header ---- */
