@@ -493,6 +493,30 @@ static void untied_without_head(void **state)
     assert_int_equal(n_failures, 0);
 }
 
+/* The head gets the tensors of a projection, with rows for the vocabulary. */
+static void act_order_head(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"qweight", "qzeros", "scales", "g_idx"};
+    const char *const words[] = {"the head has groups of columns in another order", "act-order"};
+    const char *good = ckpt_make(base_dir, "tiny-llama-gptq");
+    ckpt_copy(good, damaged);
+    struct tensor_list list = tensors_read(good);
+    const int64_t rows = tensors_find(&list, "lm_head.weight")->shape[0];
+    tensors_drop(&list, "lm_head.weight");
+    for (int i = 0; i < 4; i++) {
+        char name[80], from[80];
+        snprintf(name, sizeof(name), "lm_head.%s", parts[i]);
+        snprintf(from, sizeof(from), "model.layers.0.self_attn.q_proj.%s", parts[i]);
+        struct edited_tensor *t = tensors_add(&list, name, tensors_find(&list, from));
+        if (i < 3) t->shape[1] = i == 1 ? (rows + 7) / 8 : rows;
+        tensor_fit(t);
+    }
+    tensors_write(&list, damaged);
+    expect_refusal("act-order head", EY_BAD_MODEL, words, 2);
+    assert_int_equal(n_failures, 0);
+}
+
 /* Shapes that config.json allows and the tensors do not have: nothing of that size may be
  * allocated. */
 static void huge_but_allowed(void **state)
@@ -598,6 +622,7 @@ int main(void)
         cmocka_unit_test_setup(deep_config, each),
         cmocka_unit_test_setup(tensor_damage, each),
         cmocka_unit_test_setup(untied_without_head, each),
+        cmocka_unit_test_setup(act_order_head, each),
         cmocka_unit_test_setup(huge_but_allowed, each),
         cmocka_unit_test_setup(text_only_damage, each),
         cmocka_unit_test_setup(text_only_tensors, each),
