@@ -514,8 +514,11 @@ static void a_full_disk(void **state)
             ey_convert_report report;
             ey_err e = {0};
             full_disk_start(room, false);
-            const bool ok = try_convert(to_file ? plain : good, to_file ? file : folder, false,
-                                        &report, &e);
+            const char *from = to_file ? plain : good, *to = to_file ? file : folder;
+            const bool ok = try_convert(from, to, false, &report, &e);
+            full_disk_stop();
+            full_disk_start(room, false);
+            assert_false(try_convert(from, to, false, &report, NULL)); /* nobody asks why */
             full_disk_stop();
             if (ok || e.code != EY_IO || !strstr(e.text, "the disk is full"))
                 fail_msg("room %llu: %s", (unsigned long long)room, ok ? "(none)" : e.text);
