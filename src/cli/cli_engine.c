@@ -100,14 +100,20 @@ static bool check_server_options(const struct options *o, ey_err *e)
         {"gpu-memory-utilization", !isnan(o->gpu_memory_utilization)},
         {"gpu-memory", o->gpu_memory > 0},
         {"enforce-eager", o->enforce_eager},
+        {"quantize", o->quantize != NULL},
+        {"group-size", o->group_size > 0},
+        {"gpu-layers", o->gpu_layers != NULL},
+        {"cpu-memory", o->cpu_memory > 0},
+        {"max-num-seqs", o->max_num_seqs > 0},
+        {"task", o->task && strcmp(o->task, "auto") != 0},
     };
     const char *name = NULL;
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]) && !name; i++)
         name = options[i].given ? options[i].name : NULL;
     return !name ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "--%s is not possible with a server (%.200s): it says how its model runs", name,
-                   o->server);
+                   "--%s is not possible with a server (%.200s), which decides how its model runs",
+                   name, o->server);
 }
 
 /* EYELET_MODEL names a model to load here, so only --model selects one of a server's models. */

@@ -107,6 +107,9 @@ try "a model that the server has" 0 . - ask --server 127.0.0.1:$port --model "$d
 try "a model that it has not" 1 - 'has no model qwen; it has ' ask --server 127.0.0.1:$port --model qwen hello
 try "an option of the engine" 2 - '--threads is not possible with a server' ask --server 127.0.0.1:$port --threads 1 \
   hello
+for option in "--quantize int4" "--group-size 64" "--gpu-layers 3" "--cpu-memory 1G" "--max-num-seqs 4"; do
+  try "$option is the server's" 2 - "${option%% *} is not possible with a server" ask --server 127.0.0.1:$port $option hello
+done
 try "special tokens" 2 - '--parse-special is not possible' ask --server 127.0.0.1:$port --parse-special hello
 try "too hot for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --temperature 3 hello
 try "an option's list that is not JSON" 2 - '--allowed-origins: not valid JSON' serve "$demo" --port 0 \
