@@ -62,6 +62,12 @@ say "and alone"
 try "--overwrite" 0 - - caption photos "${options[@]}" --sidecar --overwrite --quiet
 grep -q FRAGILE photos/a.txt
 say "replaces them"
+mkdir twins
+cp "$root"/examples/shapes-1.png twins/t.png
+cp "$root"/examples/shapes-6.jpg twins/t.jpg
+try "two images of one sidecar, at once" 1 - 't.png: twins/t.txt is there already' caption twins --sidecar --max-num-seqs 2 \
+  --max-tokens 2
+rm -r twins
 try "extract makes photo.json" 0 - - extract photos --schema schema.json --sidecar --quiet
 grep -q '"n": *7' photos/a.json
 say "with the data"

@@ -233,7 +233,8 @@ bool batch_write_sidecar(const struct batch_output *b, const char *image, const 
                          size_t n, ey_err *e)
 {
     char path[EY_MAX_PATH], part[EY_MAX_PATH + 8];
-    if (!sidecar_path(path, b, image, e)) return false;
+    /* again: an image that was asked about at the same time may have the same sidecar */
+    if (!batch_check_sidecar(b, image, e) || !sidecar_path(path, b, image, e)) return false;
     snprintf(part, sizeof(part), "%s.part", path);
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool ended = n && text[n - 1] == '\n';
