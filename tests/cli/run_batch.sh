@@ -157,6 +157,13 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   say "/image says the size, or the pages"
 fi
 
+for i in {1..63}; do echo "/image wide.png"; done >in
+printf '/image %s\nHello\n/save 63.json\n' "$root"/tests/document/data/two.tif >>in
+try "a document that has no room" 1 . 'already has 64 images' chat --max-pixels 1024 --max-tokens 1
+[ "$(grep -o wide.png 63.json | wc -l)" -eq 63 ] && ! grep -q two.tif 63.json
+say "leaves no page of it behind"
+rm in
+
 # ---- ways in ----
 cat photos/b.png >in
 try "an image on standard input, not named" 0 'white ring' - ask "Describe this image." "${options[@]}"

@@ -134,6 +134,9 @@ static void images_keep_their_names(void **state)
         assert_sees("user: [a.png] one | assistant: two");
         assert_int_equal(talk.n_draft, keep ? 3 : 1);
         assert_names_fit();
+        add_image("e.png");
+        conversation_shorten_draft(&talk, talk.n_draft - 1);
+        assert_names_fit();
         say("five");
         assert_sees(keep ? "user: [a.png] one | assistant: two | user: [b.png] [c.png] [d.png] five"
                          : "user: [a.png] one | assistant: two | user: [d.png] five");

@@ -36,11 +36,15 @@ static bool chat_add_page(struct chat *c, struct input_document *document, size_
 bool chat_add_image(struct chat *c, const char *path, struct chat_images *added, ey_err *e)
 {
     struct input_document document;
+    const size_t n_before = c->conversation.n_draft;
     bool ok = input_document_open(&document, path, c->cli.options, e);
     added->n = document.n;
     for (size_t i = 0; ok && i < document.n; i++)
         ok = chat_add_page(c, &document, i, added, e);
-    if (ok) input_note_animation(&document, path, c->cli.options);
+    if (ok)
+        input_note_animation(&document, path, c->cli.options);
+    else
+        conversation_shorten_draft(&c->conversation, n_before); /* no part of a document */
     input_document_close(&document);
     return ok;
 }

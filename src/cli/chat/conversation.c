@@ -61,6 +61,14 @@ bool conversation_add_image(struct conversation *c, ey_part image, const char *n
     return true;
 }
 
+void conversation_shorten_draft(struct conversation *c, size_t n)
+{
+    while (c->n_draft > n) {
+        free((void *)c->draft[--c->n_draft].bytes);
+        free(c->image_names[--c->n_images]);
+    }
+}
+
 /* Appends a message of the images, whose bytes it takes, and a copy of the text. */
 static bool conversation_append(struct conversation *c, const char *role, const ey_part *images,
                                 size_t n_images, const char *text, size_t n, ey_err *e)

@@ -30,6 +30,8 @@ const char *conversation_system(const struct conversation *c);
 /* Adds an image to the next message. Takes ownership of its bytes, which free() must be able to
  * release, unless it fails. */
 bool conversation_add_image(struct conversation *c, ey_part image, const char *name, ey_err *e);
+/* Removes the draft's images but the first n. */
+void conversation_shorten_draft(struct conversation *c, size_t n);
 /* Adds a user message: the draft's images, then the text. Leaves space for its answer. */
 bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e);
 /* Adds the answer to the last message. */
