@@ -136,6 +136,8 @@ for scan in $documents; do
   say "$scan: two files"
   cp $scan in
   try "$scan: piped" 0 FRAGILE - read --max-tokens 24
+  try "$scan: piped, boxes of one page only" 2 - 'has 2 pages; choose one with --pages' detect - ring
+  try "$scan: piped, the chosen page" 0 '^\[' - detect - ring --pages 2 --quiet
   try "$scan: piped, without a name" 0 . - ask "What is this?" --max-tokens 4
   rm in scan*.txt
 done

@@ -114,11 +114,22 @@ static bool scale_boxes(struct detection *d, const char *what, ey_err *e)
     return true;
 }
 
+/* Standard input and URLs are known to have pages only once they are read. */
+static bool check_one_page(const struct input_document *document, const char *name, ey_err *e)
+{
+    return document->n == 1 ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "%s has %zu pages; choose one with --pages, or name a file to get the boxes of "
+                   "each",
+                   name, document->n);
+}
+
 static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
     struct input_document document;
     bool read = input_document_open(&document, o->args[0], o, e) &&
+                check_one_page(&document, o->args[0], e) &&
                 input_document_page(&document, 0, &d->file, e);
     input_note_animation(&document, o->args[0], o);
     input_document_close(&document);
