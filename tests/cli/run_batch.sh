@@ -128,6 +128,8 @@ for scan in $documents; do
   try "$scan: no list" 2 - 'pages takes pages as 3, 1-3' caption $scan --pages 1,,2
   try "$scan: all pages in one question" 0 . - ask $scan "What is this?" --max-tokens 4
   try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet
+  try "$scan: a line of JSON says that there is no such page" 1 "^\{\"image\": \"$scan\", \"error\": \".* has 2 pages" '*' \
+    detect $scan "$root/examples/word-1.png" ring --pages 3-
   try "$scan: beside it" 0 - - read $scan --sidecar --overwrite --max-tokens 24 --quiet
   grep -q FRAGILE scan.txt
   say "$scan: its text"

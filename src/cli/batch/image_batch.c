@@ -425,6 +425,16 @@ static bool expand_documents(struct batch_run *r, ey_err *e)
     return ok;
 }
 
+static bool open_batch_output(struct batch_run *r, ey_err *e)
+{
+    const struct image_batch *batch = r->batch;
+    if (!batch_output_open(&r->output, r->cli.options, &r->cli.out, batch->sidecar, e))
+        return false;
+    if (batch->lines_only && r->output.form == BATCH_TEXT) r->output.form = BATCH_JSON;
+    return true;
+}
+
+/* Opens the output before documents are expanded, because it gets the errors of those that fail. */
 static bool batch_run_open(struct batch_run *r, const struct options *o, char *const *args,
                            size_t n, ey_err *e)
 {
@@ -433,8 +443,8 @@ static bool batch_run_open(struct batch_run *r, const struct options *o, char *c
     r->cli.at_once = true;
     return input_check_pages(o, e) &&
            image_list_open(&r->list, args, n, o->recursive, batch->command, e) &&
-           (!(o->each || batch->pages == PAGES_EACH) || expand_documents(r, e)) &&
-           batch_output_open(&r->output, o, &r->cli.out, batch->sidecar, e);
+           open_batch_output(r, e) &&
+           (!(o->each || batch->pages == PAGES_EACH) || expand_documents(r, e));
 }
 
 static int batch_run_close(struct batch_run *r, int status)
@@ -459,7 +469,6 @@ int image_batch_run(const struct options *o, char *const *args, size_t n,
     struct batch_run r = {.batch = batch};
     ey_err e;
     bool ok = batch_run_open(&r, o, args, n, &e);
-    if (ok && batch->lines_only && r.output.form == BATCH_TEXT) r.output.form = BATCH_JSON;
     if (ok) leave_out_done(&r);
     if (ok) say_what_is_left_out(&r);
     ok = ok && ask_all(&r, &e);
