@@ -148,7 +148,7 @@ try "one whose context is shorter" 2 - 'the context of this model|this model has
 try "used without a GPU" 2 - 'describe the GPU of --vram' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than --vram' plan 2b --vram 1G --vram-used 2G
 try "a GPU and another device" 2 - 'describes a GPU' plan 2b --vram 8G --device cpu
-try "a size without sense" 2 - 'takes a size from 64M' plan 2b --vram 8151QiB
+try "a size without sense" 2 - 'takes a size from 64M to 16384G' plan 2b --vram 8151QiB
 try "no such choice" 2 - 'takes auto.bf16.8bit' plan 2b --head 4bit
 try "a share above all" 2 - 'takes a number from 0 to 1' plan 2b --gpu-memory-utilization 2
 try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vram 8G --max-model-len 4096 --kv-tokens \

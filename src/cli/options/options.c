@@ -195,8 +195,8 @@ static bool set_size(int64_t *field, const struct option_row *row, const char *v
     if (ok && *unit == 'B') unit++;
     if (!ok || *unit || number < (double)row->min || number > (double)row->max)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--%s takes a size from %lldM, as 512M, 2G or 8151MiB, not \"%s\"",
-                       row->name, (long long)(row->min >> 20), value);
+                       "--%s takes a size from %lldM to %lldG, as 512M, 2G or 8151MiB, not \"%s\"",
+                       row->name, (long long)(row->min >> 20), (long long)(row->max >> 30), value);
     *field = (int64_t)number;
     return true;
 }
