@@ -119,6 +119,7 @@ try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17
 try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png
 try "scene of nothing" 2 - 'scene needs an image' scene
 try "bench" 0 'share_of_limit' - bench --model tiny --json --runs 1 --max-tokens 3
+try "bench: streams need a depth" 2 - 'streams needs --depth' bench --model tiny --streams 2
 try "bench: the prompt of one stream" 0 '"prompt": {"seconds"' - bench --model tiny --json --runs 1 --max-tokens 3 \
   --depth 20
 

@@ -464,13 +464,18 @@ static void bench_print_json(struct bench *b)
     buf_free(&out);
 }
 
+static bool bench_check_options(const struct options *o, ey_err *e)
+{
+    if (o->n_args)
+        return ey_fail(e, EY_BAD_REQUEST, "bench takes no arguments; name the model with --model");
+    return o->streams < 2 || o->depth ||
+           ey_fail(e, EY_BAD_REQUEST, "--streams needs --depth, the length of their prompts");
+}
+
 int cmd_bench(const struct options *o)
 {
     ey_err e;
-    if (o->n_args) {
-        ey_fail(&e, EY_BAD_REQUEST, "bench takes no arguments; name the model with --model");
-        return term_complain(&e);
-    }
+    if (!bench_check_options(o, &e)) return term_complain(&e);
     struct bench *b = calloc(1, sizeof(*b));
     if (!b) return 1;
     cli_engine_init(&b->cli, o);
