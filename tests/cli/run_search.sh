@@ -74,6 +74,8 @@ try 'a name of odd bytes' 0 'photos/b' - search photos x --top 9
 try 'not looked at' 0 . - search photos x --no-update
 try 'another model' 2 - 'the index was made with .*/embedding, not .*/other-embedding' search photos x --model other-embedding
 (unset EYELET_MODEL; try "the index's model where none is named" 0 . - search photos x)
+try 'other dimensions take a new index' 0 . 'dimensions 128 is for a new index; this one has vectors of [0-9]+' search photos x \
+  --dimensions 128
 try 'made again' 0 . '5 indexed now' search photos x --model other-embedding --rebuild --dimensions 64
 try 'no index' 1 - 'there is no index yet' search photos/more x --no-update
 try 'elsewhere' 0 . '2 indexed now' search photos/more x --index elsewhere.sqlite

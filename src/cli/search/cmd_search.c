@@ -59,6 +59,17 @@ static bool fail_other_model(const struct index_kind *kind, const char *model, e
                    kind->model, model);
 }
 
+static void note_dimensions(const struct search_run *r)
+{
+    if (r->options.quiet || !options_was_given(&r->options, SEARCH, "dimensions") ||
+        r->options.dimensions == r->kind.dimensions)
+        return;
+    fprintf(stderr,
+            "eyelet: --dimensions %lld is for a new index; this one has vectors of %d numbers "
+            "(--rebuild makes it again)\n",
+            (long long)r->options.dimensions, r->kind.dimensions);
+}
+
 /* Takes model and dimensions from the index, or from the options if the index is new. */
 static bool settle_kind(struct search_run *r, ey_err *e)
 {
@@ -66,6 +77,7 @@ static bool settle_kind(struct search_run *r, ey_err *e)
     struct index_kind wanted = {.dimensions = (int)r->options.dimensions};
     if (!search_index_kind(r->index, &r->kind, e)) return false;
     const bool made = r->kind.model[0] && !r->options.rebuild;
+    if (made) note_dimensions(r);
     if (made && !r->options.model) {
         r->options.model = r->kind.model;
         return true;
