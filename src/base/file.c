@@ -195,6 +195,13 @@ bool path_is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+bool path_is_same(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
 bool file_check_not_lfs_pointer(const void *bytes, size_t n, const char *path, ey_err *e)
 {
     static const char first_line[] = "version https://git-lfs.github.com/spec/";

@@ -38,6 +38,8 @@ bool errno_is_disk_full(void);
 bool path_join(char *out, const char *dir, const char *name, ey_err *e);
 bool path_is_directory(const char *path);
 bool path_is_file(const char *path);
+/* Whether both paths lead to the same existing file. */
+bool path_is_same(const char *a, const char *b);
 
 /* Fails if these bytes are a Git LFS pointer, which a clone without LFS has in place of the file.
  */

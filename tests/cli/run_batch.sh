@@ -89,6 +89,9 @@ say "one header, each image once"
 try "one that fails is tried again" 1 - '1 of 3 images failed' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --max-tokens 2
 cp "$root"/examples/shapes-3.png photos/bad.png
 try "and done" 0 - '2 of 3 images are done' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --resume --max-tokens 2
+try "an image is no output" 2 - 'output would overwrite the image photos/b.png' caption photos -o photos/b.png --max-tokens 2
+[ -s photos/b.png ]
+say "and is left alone"
 try "a full disk" 1 - '/dev/full' caption photos/a.JPG photos/b.png --csv -o /dev/full --max-tokens 2
 
 # ---- several at once ----

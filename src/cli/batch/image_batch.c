@@ -425,9 +425,21 @@ static bool expand_documents(struct batch_run *r, ey_err *e)
     return ok;
 }
 
+/* Fails if --output is one of the images, because opening it would empty it. */
+static bool check_output(const struct batch_run *r, ey_err *e)
+{
+    const char *output = r->cli.options->output;
+    for (size_t i = 0; output && i < r->list.n; i++)
+        if (path_is_same(output, r->list.names[i]))
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "--output would overwrite the image %s; name another file", output);
+    return true;
+}
+
 static bool open_batch_output(struct batch_run *r, ey_err *e)
 {
     const struct image_batch *batch = r->batch;
+    if (!check_output(r, e)) return false;
     if (!batch_output_open(&r->output, r->cli.options, &r->cli.out, batch->sidecar, e))
         return false;
     if (batch->lines_only && r->output.form == BATCH_TEXT) r->output.form = BATCH_JSON;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -33,13 +32,6 @@ struct detection {
 
 /* ---- the call ---- */
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
-}
-
 /* Checks by opening the file, because only the system knows about permissions and read-only disks.
  * An existing file is not changed. */
 static bool check_writable(const char *path, ey_err *e)
@@ -57,7 +49,7 @@ static bool check_drawing(const char *out, const char *image, ey_err *e)
     size_t n = strlen(out);
     if (n < 4 || strcasecmp(out + n - 4, ".png") != 0)
         return ey_fail(e, EY_BAD_REQUEST, "--draw writes a PNG file; %s does not end in .png", out);
-    if (same_file(out, image))
+    if (path_is_same(out, image))
         return ey_fail(e, EY_BAD_REQUEST, "--draw would overwrite the image itself, %s", image);
     return check_writable(out, e);
 }
