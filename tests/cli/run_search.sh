@@ -51,6 +51,7 @@ for line in '{"text": 5}' '{}' '{"text": "x"'; do
   echo "$line" >lines
   try "a line that is none: $line" 2 - '(line 1|must be)' embed --lines lines
 done
+try 'an address in capitals is an image' 1 '^{"image": "HTTP://127.0.0.1:1/x.png", "error"' . embed HTTP://127.0.0.1:1/x.png hello
 try 'nothing at all' 2 - 'needs a text or an image' embed
 
 # ---- search ----

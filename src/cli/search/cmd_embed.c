@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet embed prints a line of JSON with a vector for each text and image. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -45,7 +47,7 @@ static bool add_embed_input(struct embed_run *r, struct embed_input input, ey_er
 
 static bool is_image_address(const char *text)
 {
-    return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
+    return strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
 }
 
 /* A URL, or an argument that names a file or a folder, stands for images; any other is a text. */
@@ -199,7 +201,6 @@ static void print_too_long(struct embed_run *r, const struct embed_input *input)
     json_add_string(&w, "error", "the line would be longer than 64 MiB");
     json_close_object(&w);
     buf_add_text(&line, "\n");
-    r->failed++;
     if (!line.failed) term_write(r->out, line.data, line.size);
     buf_free(&line);
 }
@@ -216,8 +217,11 @@ static void print_vector(struct embed_run *r, const struct embed_input *input,
     json_close_object(&w);
     buf_add_text(&line, "\n");
     progress_clear(&r->cli.progress);
-    if (line.failed) print_too_long(r, input);
-    if (!line.failed) term_write(r->out, line.data, line.size);
+    r->failed += !item->ok || line.failed;
+    if (line.failed)
+        print_too_long(r, input);
+    else
+        term_write(r->out, line.data, line.size);
     buf_free(&line);
 }
 
@@ -231,7 +235,6 @@ static bool take_vector(void *user, size_t i, struct batch_item *item)
 {
     struct embed_run *r = user;
     if (cancel_requested()) return false;
-    r->failed += !item->ok;
     print_vector(r, &r->inputs[i], item);
     if (r->n > 1) progress_count(&r->cli.progress, i + 1, r->n);
     return !r->out->closed;
@@ -246,7 +249,7 @@ static bool open_embed_output(struct embed_run *r, ey_err *e)
     if (!name) return true;
     r->file = (struct term){.file = fopen(name, "we")};
     r->out = &r->file;
-    return r->file.file || ey_fail(e, EY_IO, "--output %s: the file cannot be created", name);
+    return r->file.file || ey_fail(e, EY_IO, "--output %s: %s", name, strerror(errno));
 }
 
 static bool embed_all(struct embed_run *r, ey_err *e)
