@@ -162,5 +162,25 @@ pid=
 [ $status -eq 1 ] && grep -q 'closed the connection before its answer was there' err
 say "a server that dies"
 
+# a server that is away while a message is sent
+serve away
+lost_and_found() {
+  echo Hello
+  await [ -s out ]
+  kill $pid
+  await ended $pid
+  printf '/image shapes-1.png\nLost\n'
+  await grep -q 'no server answers' err
+  "$eyelet" serve "$demo" --port $port >back.log 2>&1 </dev/null &
+  echo $! >back.pid
+  await grep -q 'ready on' back.log
+  printf 'Found\n/save kept.json\n'
+}
+: >out
+lost_and_found | "$eyelet" chat --server 127.0.0.1:$port --max-tokens 3 >out 2>err
+kill "$(cat back.pid)"
+pid=
+grep -q Found kept.json && ! grep -q Lost kept.json && grep -q shapes-1.png kept.json
+say "chat: the images of a message that was not sent go with the next one"
 echo "1..$ran"
 [ $failed -eq 0 ]

@@ -85,12 +85,22 @@ static bool chat_generate(struct chat *c, ey_answer *answer, ey_err *e)
     return ok;
 }
 
+/* Takes the question back. Its images are kept if they did not cause the error, so that the user
+ * can ask about them again. */
+static void take_back_question(struct chat *c, const ey_err *e)
+{
+    const bool keeps = e->code == EY_IO || e->code == EY_BUSY;
+    conversation_undo(&c->conversation, keeps);
+    if (keeps && c->conversation.n_draft && c->interactive)
+        fprintf(stderr, "the message is taken back; its images go with the next one\n");
+}
+
 /* Answers the conversation's last message. */
 static bool answer_question(struct chat *c, ey_err *e)
 {
     ey_answer answer = {0};
     bool ok = chat_generate(c, &answer, e);
-    if (!ok) conversation_undo(&c->conversation, false);
+    if (!ok) take_back_question(c, e);
     if (ok) {
         if (!answer.n_text || answer.text[answer.n_text - 1] != '\n')
             term_write(&c->cli.out, "\n", 1);
@@ -114,7 +124,7 @@ void chat_send_again(struct chat *c)
     ey_err e;
     bool ok = conversation_reopen(&c->conversation);
     if (!ok) ey_fail(&e, EY_BAD_REQUEST, "there is no answer yet to try again");
-    c->cli.seed++; /* the same seed would give the same answer */
+    if (ok) c->cli.seed++; /* the same seed would give the same answer */
     ok = ok && answer_question(c, &e);
     if (!ok) chat_complain(c, &e);
 }
