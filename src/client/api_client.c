@@ -122,7 +122,7 @@ static bool open_client(struct api_client *c, const char *key, ey_err *e)
     if (!c->curl) return false;
     return make_base_url(c, e) && check_base_url(c, e) && (!key || add_key_header(c, key, e)) &&
            add_client_header(c, "Content-Type: application/json", e) &&
-           add_client_header(c, "Expect:", e) && /* or libcurl waits for "100 Continue" */
+           add_client_header(c, "Expect:", e) && /* otherwise libcurl waits for "100 Continue" */
            set_client_options(c, e);
 }
 
@@ -229,8 +229,8 @@ static bool fail_call_transfer(const struct api_transfer *t, CURLcode code, cons
     if (code == CURLE_URL_MALFORMAT) return fail_bad_url(t->client, e);
     if (code == CURLE_PEER_FAILED_VERIFICATION)
         return ey_fail(e, EY_IO,
-                       "%.200s: the server's certificate is not trusted (%.150s); SSL_CERT_FILE "
-                       "can name the certificate that made it",
+                       "%.200s: the server's certificate is not trusted (%.150s); name the "
+                       "certificate that signed it with SSL_CERT_FILE",
                        url, problem);
     if (code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
         code == CURLE_PARTIAL_FILE)
@@ -274,10 +274,10 @@ static ey_code code_of(long status, const char *message)
 
 static bool fail_key(const struct api_client *c, ey_err *e)
 {
-    if (c->has_key) return ey_fail(e, EY_IO, "%.200s: the server does not take this key", c->url);
+    if (c->has_key) return ey_fail(e, EY_IO, "%.200s: the server rejects this key", c->url);
     return ey_fail(
         e, EY_IO,
-        "%.200s: the server wants a key; give it with --api-key, EYELET_API_KEY or VLLM_API_KEY",
+        "%.200s: the server needs a key; give it with --api-key, EYELET_API_KEY or VLLM_API_KEY",
         c->url);
 }
 
@@ -340,7 +340,7 @@ static bool fail_call_status(const struct api_transfer *t, struct api_call_error
     store_call_error(call_error, status, param, message);
     if (!message && status != 401 && status != 403 && status != 429 && status != 503)
         ey_fail(e, code_of(status, ""),
-                "%.200s: %s where an answer of the OpenAI API should be; is it an eyelet server?",
+                "%.200s: the reply is %s and not one of the OpenAI API; is it an eyelet server?",
                 c->url, plain);
     else
         fail_with_message(c, status, message ? message : plain, e);

@@ -46,7 +46,7 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
-/* eyelet and vLLM say who they are. */
+/* Returns whether the server is eyelet or vLLM, which name themselves as the owner of a model. */
 static bool knows_truncation(const json_object *model)
 {
     json_object *owner = json_member_of_type(model, "owned_by", json_type_string);
@@ -95,7 +95,7 @@ static bool find_remote_model(struct remote *r, const char *wanted, ey_err *e)
     json_object *models = json_member_of_type(all, "data", json_type_array);
     if (ok && !models)
         ok = ey_fail(e, EY_IO,
-                     "%.200s: what answers there is no server of the OpenAI API; check the address",
+                     "%.200s: no server of the OpenAI API answers there; check the address",
                      api_client_url(r->client));
     ok = ok && pick_model(r, models, wanted, e);
     json_object_put(all);
@@ -198,8 +198,8 @@ static bool is_named(const ey_err *e, const char *name)
     return strncmp(e->text, name, n) == 0 && e->text[n] == ':';
 }
 
-/* Sets the error's item as the engine does. The message comes from the server, whose earlier
- * versions have another word for images. */
+/* Sets the error's item as the engine does. The message comes from the server; earlier versions of
+ * eyelet say "picture" for "image". */
 static void set_failed_image(const ey_request *request, const struct api_call_error *call_error,
                              ey_err *e)
 {

@@ -36,8 +36,8 @@ struct remote_response_format {
  * and top_k < 0, leave the value to the server. Besides text, the only events are the phases
  * SENDING and WAITING. prefill_seconds is the time to the first token, with queue and vision
  * encoder. A cancelled answer has no usage. Messages have text and images only, and no special
- * tokens; ignore_eos, no_prefix_cache, logit_bias and ids are not sent. The caller frees the answer
- * with ey_answer_free. */
+ * tokens; ignore_eos, no_prefix_cache, loop_guard, logit_bias and ids are not sent, and the answer
+ * has no thought. The caller frees the answer with ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 

@@ -47,7 +47,7 @@ static bool send_event(struct reply_stream *r, const ey_event *event)
     return !r->cancelled;
 }
 
-/* Reports in thousandths if the numbers exceed an int. */
+/* Scales large numbers to thousandths, because the fields of an event are ints. */
 bool reply_stream_tell(struct reply_stream *r, ey_phase phase, uint64_t done, uint64_t total)
 {
     if (total > 1000) {

@@ -128,8 +128,8 @@ try "no URL" 2 - '--server takes a URL' ask --server ftp://127.0.0.1 hello
 
 # ---- keys ----
 serve keyed --api-key secret --served-model-name toy
-try "without a key" 1 - 'the server wants a key; give it with --api-key' ask --server 127.0.0.1:$port hello
-try "with a wrong one" 1 - 'does not take this key' ask --server 127.0.0.1:$port --api-key sesame hello
+try "without a key" 1 - 'the server needs a key; give it with --api-key' ask --server 127.0.0.1:$port hello
+try "with a wrong one" 1 - 'rejects this key' ask --server 127.0.0.1:$port --api-key sesame hello
 try "with the right one" 0 . - ask --server 127.0.0.1:$port --api-key secret --model toy --temperature 0 hello
 EYELET_API_KEY=secret try "in EYELET_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello
 VLLM_API_KEY=secret try "in VLLM_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello

@@ -640,11 +640,11 @@ static void refusals(void **state)
     expect_failure(REFUSE("500 Internal Server Error", "", "a bug"), EY_IO, "a bug");
     expect_failure(
         "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"Unauthorized\"}", EY_IO,
-        "wants a key; give it with --api-key");
+        "needs a key; give it with --api-key");
     expect_failure("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"detail\":\"no\"}",
                    EY_BAD_REQUEST, "no");
     expect_failure("HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\n<html>", EY_IO,
-                   "HTTP 502 where an answer");
+                   "HTTP 502 and not one of the OpenAI API");
     expect_failure(
         "HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", EY_IO,
         "HTTP 301");
@@ -683,8 +683,8 @@ static void servers_that_are_none(void **state)
         {OK "\r\n{\"data\":[]}", EY_NOT_FOUND, "no model"},
         {OK "\r\n{\"data\":[null,3,{\"id\":4}]}", EY_NOT_FOUND, "no model"},
         {"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nwhat?", EY_NOT_FOUND,
-         "HTTP 404 where an answer of the OpenAI API should be"},
-        {"HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n", EY_IO, "does not take this key"},
+         "the reply is HTTP 404 and not one of the OpenAI API"},
+        {"HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n", EY_IO, "rejects this key"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct remote *remote;
