@@ -18,7 +18,7 @@
 #include "client/remote.h"
 
 _Static_assert(sizeof(((struct cli_engine *)0)->model) == EY_MAX_PATH,
-               "session.model holds any path");
+               "cli_engine.model holds any path");
 
 void cli_engine_init(struct cli_engine *s, const struct options *options)
 {

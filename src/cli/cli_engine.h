@@ -15,8 +15,8 @@ struct cli_engine {
     const struct options *options; /* borrowed */
     struct term out;
     struct progress_line progress;
-    ey_engine *engine;     /* NULL until cli_engine_load … */
-    struct remote *remote; /* … and with --server, where this is there instead */
+    ey_engine *engine;     /* NULL until cli_engine_load, and with --server */
+    struct remote *remote; /* the server of --server, or NULL */
     char model[4096];      /* EY_MAX_PATH */
     uint64_t seed;         /* of all answers of this run: --seed, or random */
     int loop_tokens;       /* of --loop-guard; 0 is off */
@@ -30,7 +30,7 @@ struct cli_engine {
 };
 
 void cli_engine_init(struct cli_engine *s, const struct options *options);
-/* Loads the model, or finds the server's, unless that is done. */
+/* Loads the model, or connects to the server, unless that is done. */
 bool cli_engine_load(struct cli_engine *s, ey_err *e);
 /* Properties of the loaded model: the seconds that loading took, and its context length, 0 if a
  * server does not say. */
@@ -51,12 +51,13 @@ struct question {
  * `greedy`, overridden by the options. Values that a server decides are NaN, and -1 for top_k.
  * Needs a loaded model. */
 ey_sampling cli_engine_sampling(const struct cli_engine *s, bool greedy);
-/* Sets the request's fields that are the same in every command: sampling, stop texts, lengths,
- * log-probabilities and events. `listener` must outlive the request. */
+/* What an answer's events are shown by. */
 struct answer_sink {
     struct cli_engine *cli;
-    bool stream;
+    bool stream; /* print the text as it arrives */
 };
+/* Sets the request's fields that are the same in every command: sampling, stop texts, lengths,
+ * log-probabilities and events. `sink` must outlive the request. */
 ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, size_t n,
                               bool greedy, struct answer_sink *sink);
 

@@ -71,7 +71,7 @@ static void pull_print_plan(const struct pull_state *p, const ey_plan *plan)
     buf_free(&text);
 }
 
-/* Removes the temporary directory's name from an error: the reader would not find it any more. */
+/* Removes the temporary directory's name from an error, because the directory is gone. */
 static void drop_directory(ey_err *e, const char *directory)
 {
     size_t n = strlen(directory);

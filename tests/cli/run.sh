@@ -58,8 +58,8 @@ try "missing image, before any load" 1 - 'nope.png: No such file' ask --model no
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
 try "a short name that is none" 1 - 'qwen3-vl:70b is not a directory.* gets qwen3-vl:2b, :4b' plan qwen3-vl:70b
 try "to be pulled" 2 - '"qwen3vl:2b" is not a short name that eyelet knows' pull qwen3vl:2b
-try "the question first" 2 - 'comes behind the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
-try "completions of the shell" 2 - 'make install puts completions' completion bash
+try "the question first" 2 - 'comes after the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
+try "completions of the shell" 2 - 'make install puts the completions' completion bash
 try "one argument too few" 2 - 'not 1 argument: eyelet quantize' quantize demo
 try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
 try "a file as model" 1 - 'red.png is a file.*; give' ask --model red.png hello

@@ -119,7 +119,7 @@ talk "/save as Markdown" 0 . - 'Describe this image.\n/save talk.md\n/save talk.
 grep -v '^$' talk.md | head -5 >shown
 [ "$(cat shown)" = "$(printf '## System\nBe kind.\n## Question\n![image](<scene.png>)\nDescribe this image.')" ]
 say "has it all"
-talk "/save over another file" 1 - 'talk.md is there already' '/save talk.md\n'
+talk "/save over another file" 1 - 'talk.md already exists' '/save talk.md\n'
 talk "/save as JSON" 0 . - 'Describe this image.\n/save talk.json\n' scene.png
 cp talk.json out
 same "its messages" $'"user"\t"assistant"' messages.0.role messages.1.role

@@ -171,7 +171,7 @@ static void saved_as(const char *path, const char *wanted)
     assert_string_equal(text, wanted);
     free(text);
     assert_false(conversation_save(&talk, path, false, &e));
-    assert_non_null(strstr(e.text, "is there already"));
+    assert_non_null(strstr(e.text, "already exists"));
     assert_true(conversation_save(&talk, path, true, &e));
     assert_int_equal(unlink(path), 0);
 }

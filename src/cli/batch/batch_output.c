@@ -109,7 +109,8 @@ static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err
     return true;
 }
 
-/* Returns the length of the complete lines. A rest was cut when the earlier run was killed. */
+/* Returns the length of the complete lines. A line without an end was being written when the
+ * earlier run was killed. */
 static size_t whole_lines(const struct batch_output *b, const char *text, size_t n)
 {
     const char *limit = text + n, *end;

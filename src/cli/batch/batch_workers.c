@@ -99,7 +99,7 @@ bool batch_work_run(const struct batch_work *work, ey_err *e)
     pthread_mutex_init(&w.lock, NULL);
     pthread_cond_init(&w.changed, NULL);
     int n = w.slots && threads ? start_threads(&w, threads, work->n_threads) : 0;
-    bool ok = n > 0 || ey_fail_memory(e, "the threads that ask", w.n_slots * sizeof(*w.slots));
+    bool ok = n > 0 || ey_fail_memory(e, "the worker threads", w.n_slots * sizeof(*w.slots));
     if (n) take_all(&w);
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);

@@ -390,7 +390,7 @@ static void say_what_is_left_out(const struct batch_run *r)
 {
     if (r->cli.options->quiet) return;
     if (r->list.skipped_folders)
-        fprintf(stderr, "eyelet: %zu folder%s left out (%s%s); -r takes them along\n",
+        fprintf(stderr, "eyelet: %zu folder%s left out (%s%s); -r includes them\n",
                 r->list.skipped_folders, r->list.skipped_folders == 1 ? "" : "s",
                 r->list.first_skipped, r->list.skipped_folders == 1 ? "" : ", …");
     if (r->skipped)
@@ -465,7 +465,8 @@ static int batch_run_close(struct batch_run *r, int status)
     if (r->failed && asks_many(r) && !r->cli.options->quiet)
         fprintf(stderr, "eyelet: %zu of %zu images failed\n", r->failed, r->done + r->failed);
     if (!batch_output_close(&r->output)) {
-        fprintf(stderr, "eyelet: --output %s: not all could be written\n", r->cli.options->output);
+        fprintf(stderr, "eyelet: --output %s: the file could not be written completely\n",
+                r->cli.options->output);
         status = 1;
     }
     status = term_finish(&r->cli.out, status);

@@ -8,8 +8,8 @@
 
 /* ---- paths ---- */
 
-/* Returns a path as terminals paste and users type it, without surrounding blanks and quotes and
- * with ~/ expanded. The caller frees it. Returns NULL if it is empty or memory runs out. */
+/* Returns a typed or pasted path without surrounding blanks and quotes, and with ~/ expanded. The
+ * caller frees it. Returns NULL if it is empty or memory runs out. */
 static char *typed_path(const char *text)
 {
     const char *home = getenv("HOME");
@@ -168,8 +168,8 @@ static void clear_all(struct chat *c, const char *argument)
     (void)argument;
     conversation_clear(&c->conversation);
     if (c->interactive)
-        fprintf(stderr, "all forgotten%s\n",
-                c->conversation.has_system ? " but the system prompt" : "");
+        fprintf(stderr, "the conversation is empty%s\n",
+                c->conversation.has_system ? " but for the system prompt" : "");
 }
 
 static void leave(struct chat *c, const char *argument)

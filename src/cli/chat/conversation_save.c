@@ -84,7 +84,7 @@ static bool write_new_file(const char *path, const struct buf *text, bool overwr
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (overwrite ? O_TRUNC : O_EXCL), 0666);
     if (fd < 0 && errno == EEXIST)
-        return ey_fail(e, EY_IO, "%s is there already; /save takes another name", path);
+        return ey_fail(e, EY_IO, "%s already exists; give /save another name", path);
     bool ok = fd >= 0 && file_write(fd, text->data, text->size);
     if (fd >= 0 && close(fd) != 0) ok = false;
     return ok || ey_fail(e, EY_IO, "cannot write %s: %s", path, strerror(errno));

@@ -30,7 +30,7 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
     if (o->n_args > 1 && path_is_file(question) && !path_is_file(o->args[0]) &&
         strchr(o->args[0], ' '))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "the question comes behind the image: eyelet ask %s \"%s\"", question,
+                       "the question comes after the image: eyelet ask %s \"%s\"", question,
                        o->args[0]);
     if (strcmp(question, "-") == 0 || path_is_file(question) || path_is_directory(question))
         return ey_fail(e, EY_BAD_REQUEST,

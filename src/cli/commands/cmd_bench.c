@@ -357,8 +357,7 @@ static void print_constrained(struct bench *b)
 {
     print_phase(b, "schema", &b->constrained);
     printf("masks    %8.1f us at p50, %.1f us at p99 (upper bounds), computed during steps, which "
-           "waited "
-           "%.2f ms for %llu masks in total\n",
+           "waited %.2f ms for %llu masks in total\n",
            1e6 * ey_mask_percentile(&b->masks, 0.5), 1e6 * ey_mask_percentile(&b->masks, 0.99),
            1e3 * b->masks.step_wait_seconds, (unsigned long long)b->masks.count);
 }

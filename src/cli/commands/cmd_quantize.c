@@ -70,8 +70,8 @@ int cmd_quantize(const struct options *o)
                        report.worst_error);
         buf_add_text(&text, "\n");
         if (report.n_unchanged)
-            buf_printf(&text, "%d would lose too much and stay: %s\n", report.n_unchanged,
-                       report.unchanged_names);
+            buf_printf(&text, "%d matrices would lose too much and stay as they are: %s\n",
+                       report.n_unchanged, report.unchanged_names);
     }
     term_write(&out, text.data, text.size);
     buf_free(&text);

@@ -112,8 +112,10 @@ static const char *hint_for(const char *name)
         {"stop", "Ctrl-C or SIGTERM ends eyelet serve"},
         {"create", "eyelet quantize MODEL OUT writes a smaller checkpoint"},
         {"push", "eyelet uploads nothing"},
-        {"completion", "make install puts completions of bash, zsh and fish where these look"},
-        {"completions", "make install puts completions of bash, zsh and fish where these look"},
+        {"completion",
+         "make install puts the completions of bash, zsh and fish where these shells look"},
+        {"completions",
+         "make install puts the completions of bash, zsh and fish where these shells look"},
         {"man", "eyelet help is the same, and man eyelet is there once it is installed"},
         {"batch", "eyelet caption, read and ask --each take many images and folders"},
     };

@@ -90,7 +90,8 @@ static bool fetch(struct input *in, const char *url, size_t max, ey_err *e)
     const struct media_policy policy = {.any_domain = true, .max_bytes = max};
     struct media media = {0};
     if (!media_get(&media, url, strlen(url), &policy, e))
-        return ey_fail_within(e, "%.200s (of this network: curl -s URL | eyelet …)", url);
+        return ey_fail_within(
+            e, "%.200s (if it is in your own network, pipe it in: curl -s URL | eyelet …)", url);
     in->bytes = media.bytes;
     in->size = media.n_bytes;
     return true;

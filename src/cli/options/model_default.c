@@ -25,7 +25,7 @@ static bool copy_path(char *out, const char *path, ey_err *e)
     return true;
 }
 
-/* The directory of the running program. */
+/* Writes the directory of the running program to out[EY_MAX_PATH]. */
 static bool program_directory(char *out)
 {
     ssize_t n = readlink("/proc/self/exe", out, EY_MAX_PATH - 1);
@@ -69,7 +69,7 @@ static struct model_listing *largest_listing(struct model_listing *list, size_t 
     return best;
 }
 
-/* Whether the model's files are complete, judged by their headers. */
+/* Returns whether the model's files are complete, judged by their headers. */
 static bool is_whole(const struct model_listing *model, bool quiet)
 {
     struct checkpoint *ckpt = NULL;

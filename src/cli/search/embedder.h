@@ -30,7 +30,8 @@ struct embedded embedded_of(const struct batch_item *item);
 
 /* Loads the model. Fails if it is not an embedding model. */
 bool embedder_load(struct embedder *embedder, ey_err *e);
-/* How many numbers the loaded model's vectors have. A server is asked for one to know. */
+/* Writes how many numbers the loaded model's vectors have to *n. Asks a server for a vector to
+ * count them. */
 bool embedder_dimensions(const struct embedder *embedder, int *n, ey_err *e);
 /* Reads the input's image and computes its vector into item->answer. Thread-safe; Ctrl-C cancels
  * it. */

@@ -19,7 +19,7 @@ static void install_sigint_handler(int flags)
     struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = flags};
     sigaction(SIGINT, &action, &before);
     if (before.sa_handler == SIG_IGN)
-        cancel_unwatch(); /* the parent ignores Ctrl-C for us, as shells do with & */
+        cancel_unwatch(); /* shells ignore SIGINT for jobs in the background */
 }
 
 void cancel_unwatch(void)

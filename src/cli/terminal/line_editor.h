@@ -21,8 +21,8 @@ bool line_editor_read(struct line_editor *l, const char *prompt, struct buf *out
 void line_editor_remember(struct line_editor *l, const char *line);
 
 /* Writes the path of the history, $XDG_STATE_HOME/eyelet/chat-history or the same below
- * ~/.local/state, to out[EY_MAX_PATH], and makes its folder. Returns false if there is no place for
- * it. */
+ * ~/.local/state, to out[EY_MAX_PATH], and makes its folder. Returns false if HOME is not set or
+ * the path is too long. */
 bool line_history_path(char *out);
 
 #endif
