@@ -103,6 +103,8 @@ talk "a system prompt" 0 '.' '^Be brief\.$' '/system\n/system Be brief.\nHello\n
 say "is shown, replaced and dropped"
 talk "/clear leaves it" 0 - '^Be kind' '/clear\n/system\n' --system 'Be kind.'
 try "a system prompt that is no UTF-8" 2 - 'system is not UTF-8' chat --system "$(printf '\377')"
+[ ! -e "$HOME/.local/state" ]
+say "chat of a pipe makes no folder for a history"
 talk "/set" 0 - '^temperature +0$' '/set\n'
 talk "/set changes" 0 - '^max-tokens +3$' '/set max-tokens 3\n/set\n'
 talk "/set with an underscore and =" 0 - '^top-p +0.5$' '/set top_p=0.5\n/set\n'

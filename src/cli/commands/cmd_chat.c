@@ -139,8 +139,9 @@ static void greet(const struct chat *c)
 static void open_line_editor(struct chat *c)
 {
     char history[EY_MAX_PATH];
+    if (!c->interactive) return;
     bool kept = !c->options.no_history && line_history_path(history);
-    if (c->interactive) c->editor = line_editor_open(kept ? history : NULL);
+    c->editor = line_editor_open(kept ? history : NULL);
 }
 
 static int chat_loop(struct chat *c)
