@@ -62,6 +62,7 @@ say "and alone"
 try "--overwrite" 0 - - caption photos "${options[@]}" --sidecar --overwrite --quiet
 grep -q FRAGILE photos/a.txt
 say "replaces them"
+try "--overwrite without --sidecar" 2 - 'overwrite is for --sidecar' caption photos --overwrite
 mkdir twins
 cp "$root"/examples/shapes-1.png twins/t.png
 cp "$root"/examples/shapes-6.jpg twins/t.jpg

@@ -149,6 +149,9 @@ static bool choose_form(struct batch_output *b, const struct options *o, ey_err 
     int forms = (o->json || o->jsonl) + o->csv + o->sidecar;
     if (forms > 1)
         return ey_fail(e, EY_BAD_REQUEST, "--jsonl, --csv and --sidecar exclude each other");
+    if (o->overwrite && !o->sidecar)
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--overwrite is for --sidecar; --output always replaces its file");
     if (o->sidecar && o->output)
         return ey_fail(e, EY_BAD_REQUEST,
                        "--sidecar writes a file beside each image; leave --output out");
