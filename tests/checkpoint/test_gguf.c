@@ -355,6 +355,43 @@ static void names_parts_of_other_models(void **state)
     temp_dir_remove(dir);
 }
 
+/* llama.cpp writes the global scale of an NVFP4 matrix as a tensor of one number beside it. */
+static void reads_scales_of_queries(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"token_embd.weight", "blk.0.attn_q.weight",
+                                        "blk.0.attn_q.scale", "blk.0.attn_k.scale"};
+    static const int64_t matrix[2] = {32, 32}, one = 1;
+    static const float zeros[32 * 32];
+    const char *dir = temp_dir_make();
+    char path[400];
+    uint64_t at[4];
+    struct gguf_writer w;
+    struct gguf_model *m;
+    ey_err e;
+    snprintf(path, sizeof(path), "%s/scales.gguf", dir);
+    gguf_writer_begin(&w);
+    gguf_put_text(&w, "general.architecture", "llama", 5);
+    put_numbers(&w);
+    for (int i = 0; i < 4; i++)
+        at[i] = gguf_writer_add(&w, names[i], DTYPE_F32, i < 2 ? matrix : &one, i < 2 ? 2 : 1);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && gguf_write_header(&w, fd));
+    for (int i = 0; i < 4; i++)
+        assert_true(gguf_write_data(&w, zeros, i < 2 ? sizeof(zeros) : sizeof(*zeros), at[i]));
+    close(fd);
+    gguf_writer_free(&w);
+    if (!gguf_model_open(&m, path, NULL, &e)) fail_msg("%s", e.text);
+    assert_int_equal(gguf_model_n_tensors(m), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const struct tensor_view *t = gguf_model_tensor_at(m, i);
+        assert_int_equal(t->paired_rows,
+                         strstr(t->name, "q_proj.weight") && t->n_dims == 2 ? 16 : 0);
+    }
+    gguf_model_close(m);
+    temp_dir_remove(dir);
+}
+
 /* ---- Ollama's layout ---- */
 
 /* What a file in it may have wrong. */
@@ -593,6 +630,7 @@ int main(void)
         cmocka_unit_test(survives_changes),
         cmocka_unit_test(names_missing_parts),
         cmocka_unit_test(names_parts_of_other_models),
+        cmocka_unit_test(reads_scales_of_queries),
         cmocka_unit_test(reads_ollamas_layout),
         cmocka_unit_test(survives_changes_of_ollamas_layout),
         cmocka_unit_test(names_faults_of_ollamas_layout),

@@ -189,13 +189,15 @@ struct tensor_view *gguf_add_view(struct gguf_model *m, const struct tensor_view
     return t;
 }
 
-/* Marks query and key weights whose rows llama.cpp's converter interleaved within each head. */
+/* Marks query and key weights whose rows llama.cpp's converter interleaved within each head. The
+ * global scale of an NVFP4 weight ("….weight.factor") has no rows of heads. */
 static bool mark_paired_rows(const struct gguf_model *m, struct tensor_view *t, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
     int64_t heads, width;
     const bool keys = strstr(t->name, ".k_proj.") != NULL;
     if (!m->arch->paired_rows || (!keys && !strstr(t->name, ".q_proj."))) return true;
+    if (strstr(t->name, ".factor")) return true;
     gguf_arch_key(key, m->arch, keys ? "attention.head_count_kv" : "attention.head_count");
     if (!gguf_find(gguf_main(m), key)) gguf_arch_key(key, m->arch, "attention.head_count");
     if (!gguf_int(gguf_main(m), key, 1, INT32_MAX, &heads, e)) return false;
