@@ -400,6 +400,7 @@ struct ollama_fault {
     int patch_dims;
     uint32_t deepstack;
     const char *extra, *message;
+    const char *scaling; /* rope.scaling.type; NULL: none */
 };
 static const struct ollama_fault sound = {.key_rows = 32, .patch_filters = 12, .patch_dims = 4};
 
@@ -429,6 +430,8 @@ static void put_ollama_keys(struct gguf_writer *w, const struct ollama_fault *fa
     }
     gguf_put_array(w, "qwen3vl.vision.deepstack_visual_indexes", GGUF_U32, 1);
     gguf_add_u32(w, fault->deepstack);
+    if (fault->scaling)
+        gguf_put_text(w, "qwen3vl.rope.scaling.type", fault->scaling, strlen(fault->scaling));
 }
 
 /* Numbers that rise from `first` by one. */
@@ -521,6 +524,31 @@ static void reads_ollamas_layout(void **state)
     temp_dir_remove(dir);
 }
 
+/* A model with images keeps the type of RoPE scaling too, which src/models refuses if it is not
+ * "default". */
+static void keeps_rope_scaling_with_images(void **state)
+{
+    (void)state;
+    static const char *const types[][2] = {
+        {NULL, "default"}, {"none", "default"}, {"yarn", "yarn"}};
+    const char *dir = temp_dir_make();
+    char path[400];
+    snprintf(path, sizeof(path), "%s/ollama.gguf", dir);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct ollama_fault scaled = sound;
+        struct gguf_model *m;
+        ey_err e;
+        scaled.scaling = types[i][0];
+        write_ollama(path, &scaled);
+        if (!gguf_model_open(&m, path, NULL, &e)) fail_msg("%s", e.text);
+        const json_object *text = json_member(gguf_model_json(m, "config.json"), "text_config"),
+                          *rope = json_member(text, "rope_scaling");
+        assert_string_equal(json_object_get_string(json_member(rope, "rope_type")), types[i][1]);
+        gguf_model_close(m);
+    }
+    temp_dir_remove(dir);
+}
+
 static void survives_changes_of_ollamas_layout(void **state)
 {
     (void)state;
@@ -546,12 +574,13 @@ static void names_faults_of_ollamas_layout(void **state)
 {
     (void)state;
     static const struct ollama_fault faults[] = {
-        {16, 12, 4, 0, NULL, "attn_q.weight and those of keys and values are not all there"},
-        {32, 13, 4, 0, NULL, "v.patch_embed.weight has 4 dimensions and 13 filters"},
-        {32, 12, 3, 0, NULL, "v.patch_embed.weight has 3 dimensions"},
-        {32, 12, 4, 1 << 20, NULL, "deepstack_visual_indexes must name at most"},
-        {32, 12, 4, 0, "v.what.weight", "tensor v.what.weight does not belong to Qwen3-VL's"},
-        {32, 12, 4, 0, "v.pos_embed.bia", "tensor v.pos_embed.bia does not belong to Qwen3-VL's"},
+        {16, 12, 4, 0, NULL, "attn_q.weight and those of keys and values are not all there", NULL},
+        {32, 13, 4, 0, NULL, "v.patch_embed.weight has 4 dimensions and 13 filters", NULL},
+        {32, 12, 3, 0, NULL, "v.patch_embed.weight has 3 dimensions", NULL},
+        {32, 12, 4, 1 << 20, NULL, "deepstack_visual_indexes must name at most", NULL},
+        {32, 12, 4, 0, "v.what.weight", "tensor v.what.weight does not belong to Qwen3-VL's", NULL},
+        {32, 12, 4, 0, "v.pos_embed.bia", "tensor v.pos_embed.bia does not belong to Qwen3-VL's",
+         NULL},
     };
     const char *dir = temp_dir_make();
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
@@ -632,6 +661,7 @@ int main(void)
         cmocka_unit_test(names_parts_of_other_models),
         cmocka_unit_test(reads_scales_of_queries),
         cmocka_unit_test(reads_ollamas_layout),
+        cmocka_unit_test(keeps_rope_scaling_with_images),
         cmocka_unit_test(survives_changes_of_ollamas_layout),
         cmocka_unit_test(names_faults_of_ollamas_layout),
         cmocka_unit_test(names_too_many_tokens),

@@ -110,25 +110,32 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
                    gguf_path(f), key, turned, key_length);
 }
 
-/* Copies RoPE scaling to config.json's key, where an unsupported one is rejected. */
-static void put_rope_scaling(struct json_maker *j, const struct gguf_model *m)
+/* The type of RoPE scaling; "default" if the file has none. */
+static const char *rope_type(const struct gguf_model *m)
 {
     char key[GGUF_KEY_BYTES];
     const char *type = gguf_text(gguf_main(m), gguf_arch_key(key, m->arch, "rope.scaling.type"));
-    if (!type || strcmp(type, "none") == 0) return;
+    return type && strcmp(type, "none") != 0 ? type : "default";
+}
+
+/* Copies RoPE scaling to config.json's key, where an unsupported one is rejected. */
+static void put_rope_scaling(struct json_maker *j, const struct gguf_model *m)
+{
+    if (strcmp(rope_type(m), "default") == 0) return;
     struct json_maker rope = json_maker_start();
-    json_make(&rope, "rope_type", json_object_new_string(type));
+    json_make(&rope, "rope_type", json_object_new_string(rope_type(m)));
     json_make(j, "rope_scaling", rope.object);
     j->ok = j->ok && rope.ok;
 }
 
 enum { MROPE_AXES = 3 };
 
-static bool put_section_numbers(struct json_maker *j, const int64_t numbers[MROPE_AXES])
+static bool put_section_numbers(struct json_maker *j, const struct gguf_model *m,
+                                const int64_t numbers[MROPE_AXES])
 {
     struct json_maker rope = json_maker_start();
     json_object *sections = json_object_new_array();
-    json_make(&rope, "rope_type", json_object_new_string("default"));
+    json_make(&rope, "rope_type", json_object_new_string(rope_type(m)));
     json_make(&rope, "mrope_interleaved", json_object_new_boolean(true));
     json_make(&rope, "mrope_section", sections);
     for (int i = 0; rope.ok && i < MROPE_AXES; i++)
@@ -146,14 +153,14 @@ static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_er
     int64_t numbers[MROPE_AXES] = {24, 20, 20};
     const struct gguf_value *v = gguf_find(gguf_main(m),
                                            gguf_arch_key(key, m->arch, "rope.dimension_sections"));
-    if (!v && m->one_file) return put_section_numbers(j, numbers);
+    if (!v && m->one_file) return put_section_numbers(j, m, numbers);
     if (!v || v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n < 3 || v->n > 4 ||
         (v->n == 4 && gguf_array_int(v, 3)))
         return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers and 0",
                        gguf_path(gguf_main(m)), key);
     for (uint64_t i = 0; i < MROPE_AXES; i++)
         numbers[i] = gguf_array_int(v, i);
-    return put_section_numbers(j, numbers);
+    return put_section_numbers(j, m, numbers);
 }
 
 /* Finds a token's id by its text. Returns -1 if there is none. */
