@@ -173,6 +173,8 @@ static const struct damage {
      "is an array of 4294967295 values"},
     {"llama.rope.freq_base", 0, 20, "llama.context_length", "occurs twice"},
     {"llama.rope.dimension_count", 30, 4, "\10\0\0\0", "only all is supported"},
+    {"tokenizer.chat_template", 35, 1, "\377", "chat_template must be text in UTF-8"},
+    {"tokenizer.chat_template", 35, 1, "\0", "chat_template must be text in UTF-8"},
     {"token_embd.weight", 17, 4, "\5\0\0\0", "has 5 dimensions, not 1 to 4"},
     {"token_embd.weight", 17, 4, "\0\0\0\0", "has 0 dimensions"},
     {"token_embd.weight", 21, 8, "\41\0\0\0\0\0\0\0", "are no whole blocks of Q8_0"},

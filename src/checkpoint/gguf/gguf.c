@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/file.h"
+#include "base/utf8.h"
 
 enum {
     MAGIC_BYTES = 4,
@@ -474,6 +475,8 @@ const struct gguf_value *gguf_find(const struct gguf *f, const char *key)
 const char *gguf_text(struct gguf *f, const char *key)
 {
     const struct gguf_value *v = gguf_find(f, key);
-    if (!v || v->type != GGUF_STRING || memchr(v->data, 0, (size_t)v->n)) return NULL;
+    if (!v || v->type != GGUF_STRING || memchr(v->data, 0, (size_t)v->n) ||
+        !utf8_valid((const char *)v->data, (size_t)v->n))
+        return NULL;
     return arena_copy_text(&f->names, (const char *)v->data, (size_t)v->n);
 }

@@ -296,7 +296,11 @@ static bool make_generation(struct gguf_model *m, ey_err *e)
 
 static bool make_tokenizer_config(struct gguf_model *m, ey_err *e)
 {
-    const char *template = gguf_text(gguf_main(m), "tokenizer.chat_template");
+    static const char key[] = "tokenizer.chat_template";
+    const char *template = gguf_text(gguf_main(m), key);
+    if (!template && gguf_find(gguf_main(m), key))
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s must be text in UTF-8 without a NUL",
+                       gguf_path(gguf_main(m)), key);
     struct json_maker j = json_maker_start();
     if (template) json_make(&j, "chat_template", json_object_new_string(template));
     m->tokenizer_config = json_made(&j, e);
