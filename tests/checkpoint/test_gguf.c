@@ -246,6 +246,23 @@ static void names_damaged_tokenizers(void **state)
     }
 }
 
+static void names_a_score_that_is_no_number(void **state)
+{
+    (void)state;
+    struct bytes b = read_seed("sentencepiece.gguf");
+    struct gguf *f;
+    struct gguf_model *m;
+    ey_err e;
+    memcpy(find_text(&b, "tokenizer.ggml.scores") + 37 + 4 * 260, "\0\0\300\177", 4);
+    if (!gguf_open_memory(&f, (const uint8_t *)b.data, b.n, "f.gguf", &e) ||
+        !gguf_model_of(&m, f, &e))
+        fail_msg("%s", e.text);
+    assert_null(gguf_model_tokenizer(m, &e));
+    assert_non_null(strstr(e.text, "the score of token 260 is not a finite number"));
+    gguf_model_close(m);
+    free(b.data);
+}
+
 /* A header in which one byte is another, and files that end early: read, or a message. */
 static void survives_changes(void **state)
 {
@@ -658,6 +675,7 @@ int main(void)
         cmocka_unit_test(reads_models),
         cmocka_unit_test(names_damage),
         cmocka_unit_test(names_damaged_tokenizers),
+        cmocka_unit_test(names_a_score_that_is_no_number),
         cmocka_unit_test(survives_changes),
         cmocka_unit_test(names_missing_parts),
         cmocka_unit_test(names_parts_of_other_models),

@@ -2,6 +2,7 @@
 /* Converts the metadata's tokenizer to the form of tokenizer.json, so that one reader checks both.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,9 @@ static bool read_token_kinds(struct gguf_vocab *v)
                            vocab_path(v), i, kind);
         v->tokens[i].kind = kind ? (enum token_kind)kind : TOKEN_NORMAL;
         v->tokens[i].score = scores ? gguf_array_real(scores, i) : 0;
+        if (!isfinite(v->tokens[i].score)) /* tokens are sorted by it */
+            return ey_fail(v->e, EY_BAD_MODEL, "%s: the score of token %zu is not a finite number",
+                           vocab_path(v), i);
     }
     v->unknown = -1;
     return gguf_optional_int(gguf_main(v->m), "tokenizer.ggml.unknown_token_id", 0,
