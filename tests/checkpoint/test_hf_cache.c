@@ -318,6 +318,8 @@ static void ollama_and_lm_studio(void **state)
     expect_missing("small:8b", "nor Ollama has it", "eyelet pull gets");
     expect_missing("../small:4b", "", "");
     assert_string_equal(opening(LIBRARY "small/4b"), "");
+    link_gguf("manifests/own/small.gguf"); /* no manifest, whatever the folder's name */
+    assert_string_equal(opening("manifests/own/small.gguf"), "");
     assert_non_null(strstr(opening(LIBRARY "small/latest"), "has 24480 bytes, not 24481"));
     assert_non_null(strstr(opening(LIBRARY "small/out"), "is not the digest of a blob"));
     assert_non_null(strstr(opening(LIBRARY "small/lora"), "a model with an adapter"));

@@ -81,9 +81,17 @@ bool ollama_find(char *out, const char *name)
     return ollama_root(root) && manifest_path(out, root, name) && path_is_file(out);
 }
 
+/* A manifest is JSON; a GGUF file may lie in any folder, one named "manifests" too. */
 bool ollama_is_manifest(const char *path)
 {
-    return strstr(path, MANIFESTS) && path_is_file(path);
+    char magic[4];
+    if (!strstr(path, MANIFESTS) || !path_is_file(path)) return false;
+    FILE *file = fopen(path, "rb");
+    if (!file) return true; /* whoever reads it says why it cannot be read */
+    const bool is_gguf = fread(magic, 1, sizeof(magic), file) == sizeof(magic) &&
+                         memcmp(magic, "GGUF", sizeof(magic)) == 0;
+    fclose(file);
+    return !is_gguf;
 }
 
 /* Converts "sha256:HEX" or "sha256-HEX" to ROOT/blobs/sha256-HEX. */
