@@ -141,7 +141,7 @@ static bool write_shard_tensor(struct safetensors_export *x, const struct safete
         if (t->part[k].dtype == DTYPE_I64) { /* weight_shape */
             ok = safetensors_write_data(file, shape, 2 * sizeof(*shape), t->part[k].offset);
         } else {
-            while (!f.size[part])
+            while (part < FORM_PARTS - 1 && !f.size[part]) /* an empty tensor has no part */
                 part++;
             ok = safetensors_write_data(file, f.part[part], f.size[part], t->part[k].offset);
             part++;

@@ -273,6 +273,26 @@ static void sixteen_bits_where_they_hold_values(void **state)
     assert_same_answers(gptq, folder, "GPTQ with columns in another order, as F16");
 }
 
+static void empty_tensors_come_along(void **state)
+{
+    (void)state;
+    const char *was = path_of("awq-empty"), *out = path_of("awq-empty-packed");
+    ckpt_copy(ckpt_make(fixture_dir(), "tiny-qwen2-awq"), was);
+    struct tensor_list list = tensors_read(was);
+    struct edited_tensor *t = tensors_add(&list, "empty", NULL);
+    t->dtype = DTYPE_F16;
+    t->n_dims = 2;
+    t->shape[0] = 0;
+    t->shape[1] = 8;
+    tensor_fit(t);
+    tensors_write(&list, was);
+    convert(was, out, false);
+    struct checkpoint *c = open_checkpoint(out);
+    const struct tensor_view *empty = checkpoint_find(c, "empty");
+    assert_true(empty && empty->size == 0 && empty->shape[0] == 0 && empty->shape[1] == 8);
+    checkpoint_close(c);
+}
+
 /* ---- what is refused ---- */
 
 static int entries_of(const char *folder)
@@ -624,6 +644,7 @@ int main(void)
         cmocka_unit_test(other_programs_layouts),
         cmocka_unit_test(float32_keeps_values),
         cmocka_unit_test(sixteen_bits_where_they_hold_values),
+        cmocka_unit_test(empty_tensors_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(a_full_disk),
