@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-enum { OUTPUT_MAX_FILES = 256, OUTPUT_NAME_BYTES = 96 };
+enum { OUTPUT_MAX_FILES = 256, OUTPUT_NAME_BYTES = 256 };
 
 struct output_folder {
     char temporary[EY_MAX_PATH]; /* the temporary folder; "" if there is none */

@@ -23,7 +23,8 @@ enum {
     MAX_QUANTIZED_TENSORS = 4,
     MAX_FUSED = 3,
     MAX_SMALL_FILE = 64 << 20,
-    MAX_FILES = 256
+    MAX_FILES = 256,
+    FILE_NAME_BYTES = 256 /* the longest name that file systems allow, and a NUL */
 };
 #define SHARD_BYTES ((uint64_t)4 << 30)
 #define SMALL_FILES_BYTES \
@@ -57,8 +58,8 @@ struct checkpoint_writer {
     struct quantized_tensor *quantized;
     size_t n_quantized;
     int n_shards;
-    struct safetensors_writer file; /* the current shard */
-    char file_name[MAX_FILES][64];  /* files created so far */
+    struct safetensors_writer file;             /* the current shard */
+    char file_name[MAX_FILES][FILE_NAME_BYTES]; /* files created so far */
     int n_files;
     bool created_dir;
     uint64_t bytes;

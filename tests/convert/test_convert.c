@@ -293,6 +293,33 @@ static void empty_tensors_come_along(void **state)
     checkpoint_close(c);
 }
 
+/* Of a file beside the weights, which is copied by either program that writes a folder. */
+static void long_names_come_along(void **state)
+{
+    (void)state;
+    const char *was = path_of("awq-long"), *out = path_of("awq-long-packed"),
+               *plain = path_of("plain-long"), *small = path_of("plain-long-fp8");
+    char name[200], path[700];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = 0;
+    ckpt_copy(ckpt_make(fixture_dir(), "tiny-qwen2-awq"), was);
+    ckpt_write_file(was, name, "text", 4);
+    convert(was, out, false);
+    snprintf(path, sizeof(path), "%s/%s", out, name);
+    assert_int_equal(access(path, R_OK), 0);
+    ckpt_copy(ckpt_make(fixture_dir(), "tiny-gqa4-bf16"), plain);
+    ckpt_write_file(plain, name, "text", 4);
+    ey_engine_options options = ey_engine_defaults();
+    ey_quantize_report report;
+    ey_err e;
+    options.model = plain;
+    options.quantize = "fp8";
+    options.threads = 2;
+    if (!ey_quantize(&options, small, &report, &e)) fail_msg("%s", e.text);
+    snprintf(path, sizeof(path), "%s/%s", small, name);
+    assert_int_equal(access(path, R_OK), 0);
+}
+
 /* ---- what is refused ---- */
 
 static int entries_of(const char *folder)
@@ -645,6 +672,7 @@ int main(void)
         cmocka_unit_test(float32_keeps_values),
         cmocka_unit_test(sixteen_bits_where_they_hold_values),
         cmocka_unit_test(empty_tensors_come_along),
+        cmocka_unit_test(long_names_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(a_full_disk),
