@@ -85,13 +85,22 @@ static bool read_added(struct vocabulary_export *v)
 
 /* ---- merges ---- */
 
+static bool is_string(const json_object *value)
+{
+    return json_object_is_type(value, json_type_string);
+}
+
 /* Appends a merge ("A B" or ["A", "B"]) as A, between, B. Returns false if it is neither. */
 static bool merge_text(struct buf *out, json_object *pair, const char *between)
 {
     buf_clear(out);
-    if (json_object_is_type(pair, json_type_array) && json_object_array_length(pair) == 2)
-        return buf_printf(out, "%s%s%s", json_object_get_string(json_object_array_get_idx(pair, 0)),
-                          between, json_object_get_string(json_object_array_get_idx(pair, 1)));
+    if (json_object_is_type(pair, json_type_array) && json_object_array_length(pair) == 2) {
+        json_object *left = json_object_array_get_idx(pair, 0),
+                    *right = json_object_array_get_idx(pair, 1);
+        return is_string(left) && is_string(right) &&
+               buf_printf(out, "%s%s%s", json_object_get_string(left), between,
+                          json_object_get_string(right));
+    }
     const char *text = json_object_get_string(pair),
                *space = text && *text ? strchr(text + 1, ' ') : NULL;
     return space && buf_printf(out, "%.*s%s%s", (int)(space - text), text, between, space + 1);
@@ -143,7 +152,7 @@ static bool score_pieces(struct vocabulary_export *v)
 static int64_t bos_of(const struct vocabulary_export *v)
 {
     const json_object *post = json_member(v->tokenizer, "post_processor");
-    json_object *steps = json_member(post, "processors");
+    json_object *steps = json_member_of_type(post, "processors", json_type_array);
     for (size_t i = 0; steps && i < json_object_array_length(steps); i++)
         if (json_member(json_object_array_get_idx(steps, i), "single"))
             post = json_object_array_get_idx(steps, i);
@@ -283,7 +292,8 @@ static json_object *added_with_id(json_object *list, int64_t id)
 static bool added_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
     static const char *const keys[] = {"content", "special", "lstrip", "rstrip", "single_word"};
-    json_object *a = json_member(was, "added_tokens"), *b = json_member(is, "added_tokens");
+    json_object *a = json_member_of_type(was, "added_tokens", json_type_array),
+                *b = json_member_of_type(is, "added_tokens", json_type_array);
     for (size_t i = 0; a && i < json_object_array_length(a); i++) {
         json_object *entry = json_object_array_get_idx(a, i),
                     *other = added_with_id(b, json_object_get_int64(json_member(entry, "id")));
@@ -310,8 +320,8 @@ static bool is_blank_run(const char *text)
  * tokenized alike. */
 static bool merges_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
-    json_object *a = json_member(json_member(was, "model"), "merges"),
-                *b = json_member(json_member(is, "model"), "merges"),
+    json_object *a = json_member_of_type(json_member(was, "model"), "merges", json_type_array),
+                *b = json_member_of_type(json_member(is, "model"), "merges", json_type_array),
                 *bytes = json_member(json_member(was, "model"), "byte_fallback");
     struct buf x = buf_with_max(1 << 16), y = buf_with_max(1 << 16);
     const bool pieces = bytes && json_object_get_boolean(bytes);

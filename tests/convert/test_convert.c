@@ -404,6 +404,32 @@ static void refuses_other_tokenizers(void **state)
     assert_non_null(strstr(e.text, "GGUF does not keep rstrip"));
 }
 
+/* Members of another type than theirs, which no tokenizer has checked before. */
+static void names_damaged_tokenizers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *member, *value, *message; /* NULL: it is converted */
+    } rows[] = {
+        {"model.merges", "{}", NULL},
+        {"post_processor", "{\"processors\":{\"a\":1}}", NULL},
+        {"added_tokens", "{}", NULL},
+        {"model.merges", "[[null,\"a\"]]", "merge 0 is not a pair of tokens"},
+    };
+    const char *odd = path_of("damaged-tokenizer");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ey_convert_report report;
+        ey_err e = {0};
+        char file[64];
+        snprintf(file, sizeof(file), "damaged-%zu.gguf", i);
+        ckpt_copy(ckpt_make(fixture_dir(), "tiny-qwen3-bf16"), odd);
+        ckpt_set(odd, "tokenizer.json", rows[i].member, rows[i].value);
+        const bool ok = try_convert(odd, path_of(file), false, &report, &e);
+        if (!ok && rows[i].message && !strstr(e.text, rows[i].message)) fail_msg("%s", e.text);
+        assert_true(!ok || !rows[i].message);
+    }
+}
+
 /* ---- forms of one matrix ---- */
 
 enum { ROWS = 11, COLS = 128, GROUP = 32 };
@@ -675,6 +701,7 @@ int main(void)
         cmocka_unit_test(long_names_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
         cmocka_unit_test(refuses_other_tokenizers),
+        cmocka_unit_test(names_damaged_tokenizers),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(names_the_mmproj_of_another_model),
         cmocka_unit_test(keeps_limits_of_pixels),
