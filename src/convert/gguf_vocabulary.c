@@ -341,6 +341,21 @@ static bool merges_agree(const json_object *was, const json_object *is, const ch
     return same || fail_lost(path, "the order of merges", "", e);
 }
 
+static bool has_nfc(const json_object *tokenizer)
+{
+    json_object *normalizer = json_member(tokenizer, "normalizer");
+    return normalizer && strstr(json_object_to_json_string(normalizer), "\"NFC\"");
+}
+
+/* A GGUF file names only the pre-tokenizer; its readers infer NFC and ignore_merges from that. */
+static bool inferred_agree(const json_object *was, const json_object *is, const char *path,
+                           ey_err *e)
+{
+    if (has_nfc(was) != has_nfc(is)) return fail_lost(path, "the normalizer", "", e);
+    return same_member(json_member(was, "model"), json_member(is, "model"), "ignore_merges") ||
+           fail_lost(path, "ignore_merges", "", e);
+}
+
 bool tokenizers_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
     json_object *a = json_member(json_member(was, "model"), "vocab"),
@@ -353,5 +368,6 @@ bool tokenizers_agree(const json_object *was, const json_object *is, const char 
                                : added_with_id(added, json_object_get_int64(own)) != NULL;
         if (!there) return fail_lost(path, "the token", text, e);
     }
-    return added_agree(was, is, path, e) && merges_agree(was, is, path, e);
+    return added_agree(was, is, path, e) && inferred_agree(was, is, path, e) &&
+           merges_agree(was, is, path, e);
 }

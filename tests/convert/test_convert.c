@@ -404,6 +404,20 @@ static void refuses_other_tokenizers(void **state)
     assert_non_null(strstr(e.text, "GGUF does not keep rstrip"));
 }
 
+/* A normalizer and a way to merge that readers would not infer from the pre-tokenizer's name. */
+static void refuses_other_normalizers(void **state)
+{
+    (void)state;
+    const char *plain = ckpt_make(fixture_dir(), "tiny-qwen3-bf16"), *raw = path_of("raw"),
+               *whole = path_of("whole");
+    ckpt_copy(plain, raw);
+    ckpt_set(raw, "tokenizer.json", "normalizer", "null");
+    refuse(raw, path_of("raw.gguf"), EY_BAD_REQUEST, "GGUF does not keep the normalizer");
+    ckpt_copy(plain, whole);
+    ckpt_set(whole, "tokenizer.json", "model.ignore_merges", "true");
+    refuse(whole, path_of("whole.gguf"), EY_BAD_REQUEST, "GGUF does not keep ignore_merges");
+}
+
 /* Members of another type than theirs, which no tokenizer has checked before. */
 static void names_damaged_tokenizers(void **state)
 {
@@ -701,6 +715,7 @@ int main(void)
         cmocka_unit_test(long_names_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
         cmocka_unit_test(refuses_other_tokenizers),
+        cmocka_unit_test(refuses_other_normalizers),
         cmocka_unit_test(names_damaged_tokenizers),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(names_the_mmproj_of_another_model),
