@@ -420,6 +420,7 @@ struct ollama_fault {
     uint32_t deepstack;
     const char *extra, *message;
     const char *scaling; /* rope.scaling.type; NULL: none */
+    float factor;        /* rope.scaling.factor; 0: none */
 };
 static const struct ollama_fault sound = {.key_rows = 32, .patch_filters = 12, .patch_dims = 4};
 
@@ -451,6 +452,7 @@ static void put_ollama_keys(struct gguf_writer *w, const struct ollama_fault *fa
     gguf_add_u32(w, fault->deepstack);
     if (fault->scaling)
         gguf_put_text(w, "qwen3vl.rope.scaling.type", fault->scaling, strlen(fault->scaling));
+    if (fault->factor != 0) gguf_put_f32(w, "qwen3vl.rope.scaling.factor", fault->factor);
 }
 
 /* Numbers that rise from `first` by one. */
@@ -548,21 +550,29 @@ static void reads_ollamas_layout(void **state)
 static void keeps_rope_scaling_with_images(void **state)
 {
     (void)state;
-    static const char *const types[][2] = {
-        {NULL, "default"}, {"none", "default"}, {"yarn", "yarn"}};
+    static const struct {
+        const char *type;
+        float factor;
+        const char *kept;
+    } rows[] = {{NULL, 0, "default"},
+                {NULL, 1, "default"},
+                {NULL, 4, "linear"},
+                {"none", 4, "default"},
+                {"yarn", 4, "yarn"}};
     const char *dir = temp_dir_make();
     char path[400];
     snprintf(path, sizeof(path), "%s/ollama.gguf", dir);
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct ollama_fault scaled = sound;
         struct gguf_model *m;
         ey_err e;
-        scaled.scaling = types[i][0];
+        scaled.scaling = rows[i].type;
+        scaled.factor = rows[i].factor;
         write_ollama(path, &scaled);
         if (!gguf_model_open(&m, path, NULL, &e)) fail_msg("%s", e.text);
         const json_object *text = json_member(gguf_model_json(m, "config.json"), "text_config"),
                           *rope = json_member(text, "rope_scaling");
-        assert_string_equal(json_object_get_string(json_member(rope, "rope_type")), types[i][1]);
+        assert_string_equal(json_object_get_string(json_member(rope, "rope_type")), rows[i].kept);
         gguf_model_close(m);
     }
     temp_dir_remove(dir);
@@ -593,13 +603,15 @@ static void names_faults_of_ollamas_layout(void **state)
 {
     (void)state;
     static const struct ollama_fault faults[] = {
-        {16, 12, 4, 0, NULL, "attn_q.weight and those of keys and values are not all there", NULL},
-        {32, 13, 4, 0, NULL, "v.patch_embed.weight has 4 dimensions and 13 filters", NULL},
-        {32, 12, 3, 0, NULL, "v.patch_embed.weight has 3 dimensions", NULL},
-        {32, 12, 4, 1 << 20, NULL, "deepstack_visual_indexes must name at most", NULL},
-        {32, 12, 4, 0, "v.what.weight", "tensor v.what.weight does not belong to Qwen3-VL's", NULL},
+        {16, 12, 4, 0, NULL, "attn_q.weight and those of keys and values are not all there", NULL,
+         0},
+        {32, 13, 4, 0, NULL, "v.patch_embed.weight has 4 dimensions and 13 filters", NULL, 0},
+        {32, 12, 3, 0, NULL, "v.patch_embed.weight has 3 dimensions", NULL, 0},
+        {32, 12, 4, 1 << 20, NULL, "deepstack_visual_indexes must name at most", NULL, 0},
+        {32, 12, 4, 0, "v.what.weight", "tensor v.what.weight does not belong to Qwen3-VL's", NULL,
+         0},
         {32, 12, 4, 0, "v.pos_embed.bia", "tensor v.pos_embed.bia does not belong to Qwen3-VL's",
-         NULL},
+         NULL, 0},
     };
     const char *dir = temp_dir_make();
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {

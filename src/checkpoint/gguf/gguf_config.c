@@ -110,12 +110,27 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
                    gguf_path(f), key, turned, key_length);
 }
 
-/* The type of RoPE scaling; "default" if the file has none. */
+/* Whether the file has a scaling factor, under its present key or that of 2023. As in llama.cpp, 0
+ * and 1 scale nothing. */
+static bool has_rope_factor(const struct gguf_model *m)
+{
+    static const char *const names[] = {"rope.scaling.factor", "rope.scale_linear"};
+    char key[GGUF_KEY_BYTES];
+    double factor = 0;
+    for (int i = 0; i < 2; i++)
+        if (!gguf_optional_real(gguf_main(m), gguf_arch_key(key, m->arch, names[i]), &factor, NULL))
+            return true;
+    return factor != 0 && factor != 1;
+}
+
+/* The type of RoPE scaling; "default" if the file has none. Like llama.cpp, takes a factor without
+ * a type for linear scaling. */
 static const char *rope_type(const struct gguf_model *m)
 {
     char key[GGUF_KEY_BYTES];
     const char *type = gguf_text(gguf_main(m), gguf_arch_key(key, m->arch, "rope.scaling.type"));
-    return type && strcmp(type, "none") != 0 ? type : "default";
+    if (!type) return has_rope_factor(m) ? "linear" : "default";
+    return strcmp(type, "none") != 0 ? type : "default";
 }
 
 /* Copies RoPE scaling to config.json's key, where an unsupported one is rejected. */
