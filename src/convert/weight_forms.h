@@ -16,19 +16,18 @@ enum weight_form {
 
 struct weight_plan {
     enum weight_form form;
-    enum dtype dtype;      /* of what is written; of CODES: the scales' */
-    int bits, group;       /* CODES */
-    bool has_zeros;        /* CODES: not all are in the middle */
-    const char *why_lossy; /* NULL: nothing is lost; else why the other format has no form for it */
+    enum dtype dtype;      /* of what is written; for FORM_CODES that of the scales */
+    int bits, group;       /* of FORM_CODES */
+    bool has_zeros;        /* of FORM_CODES: some zero point is not the midpoint */
+    const char *why_lossy; /* why the other format cannot hold the tensor; NULL: it can */
 };
 
-/* For safetensors; `main_type`: what F32 vectors, and matrices that have no form there, become
- * where all of their values are of it (DTYPE_F32: nothing). `linear`: it is the matrix of a linear
- * layer.
- */
+/* Plans for safetensors. F32 tensors, and matrices for which safetensors has no form, become
+ * `main_type` if that type holds all of their values exactly (DTYPE_F32: they are not narrowed).
+ * `linear`: the tensor is the matrix of a linear layer. */
 struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_type, bool linear);
-/* For GGUF, where vectors are F32. A matrix that no type has the form of becomes BF16 or F16 where
- * all of its values are such numbers. */
+/* Plans for GGUF, where vectors are F32. A matrix for which GGUF has no type becomes BF16 or F16 if
+ * that type holds all of its values exactly. */
 struct weight_plan plan_for_gguf(const struct tensor *w, bool is_matrix);
 
 /* The parts of a tensor in its new form, in memory of their own. */
@@ -41,7 +40,8 @@ struct formed_weight {
 
 /* Bytes of each part. */
 void formed_sizes(size_t out[FORM_PARTS], const struct tensor *w, const struct weight_plan *plan);
-/* False: no memory, or *differs: a value would not be the same. Free it in both cases. */
+/* Fails without memory, or, with *differs set, if a value would change. The caller frees *out even
+ * after a failure. */
 bool form_weight(struct formed_weight *out, const struct tensor *w, const struct weight_plan *plan,
                  bool *differs);
 void formed_weight_free(struct formed_weight *formed);

@@ -172,7 +172,7 @@ static const struct damage {
     {"tokenizer.ggml.tokens", 29, 8, "\377\377\377\377\0\0\0\0",
      "is an array of 4294967295 values"},
     {"llama.rope.freq_base", 0, 20, "llama.context_length", "occurs twice"},
-    {"llama.rope.dimension_count", 30, 4, "\10\0\0\0", "only all is supported"},
+    {"llama.rope.dimension_count", 30, 4, "\10\0\0\0", "only RoPE that covers the whole head"},
     {"tokenizer.chat_template", 35, 1, "\377", "chat_template must be text in UTF-8"},
     {"tokenizer.chat_template", 35, 1, "\0", "chat_template must be text in UTF-8"},
     {"token_embd.weight", 17, 4, "\5\0\0\0", "has 5 dimensions, not 1 to 4"},

@@ -106,7 +106,8 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
         return false;
     return turned == key_length ||
            ey_fail(e, EY_BAD_MODEL,
-                   "%s: %s is %" PRId64 " of heads of %" PRId64 "; only all is supported",
+                   "%s: %s is %" PRId64
+                   "; eyelet supports only RoPE that covers the whole head (%" PRId64 ")",
                    gguf_path(f), key, turned, key_length);
 }
 
