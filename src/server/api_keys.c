@@ -65,7 +65,8 @@ bool api_keys_add_file(struct api_keys *keys, const char *path, ey_err *e)
     char *text;
     size_t n;
     if (!file_read(&text, &n, path, MAX_KEY_FILE_BYTES, e)) return false;
-    bool ok = add_lines(keys, text, path, e);
+    bool ok = strlen(text) == n ? add_lines(keys, text, path, e)
+                                : ey_fail(e, EY_BAD_REQUEST, "%s: has a NUL byte", path);
     explicit_bzero(text, n);
     free(text);
     return ok;

@@ -202,12 +202,20 @@ static bool any_model_stuck(struct server *server)
     return stuck;
 }
 
+static void resume_accepting(struct server *server)
+{
+    ey_err e;
+    bool resumed = http_server_resume(server->http_server, &e);
+    if (!resumed && !server->cannot_resume) log_line("new connections still wait: %s", e.text);
+    server->cannot_resume = !resumed;
+}
+
 /* Stops accepting while no descriptor is free, and logs that once. */
 static void watch_descriptors(struct server *server)
 {
     enum { TO_GO_ON = 8 };
     if (http_server_is_paused(server->http_server)) {
-        if (descriptors_are_free(TO_GO_ON)) http_server_resume(server->http_server);
+        if (descriptors_are_free(TO_GO_ON)) resume_accepting(server);
     } else if (!descriptors_are_free(1)) {
         http_server_pause(server->http_server);
         if (!server->out_of_descriptors)

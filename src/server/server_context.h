@@ -19,6 +19,7 @@ struct server {
     long long started;               /* time of day, seconds */
     bool had_terminal;               /* when it started */
     bool out_of_descriptors;         /* already logged */
+    bool cannot_resume;              /* the same */
     bool watchdog;                   /* systemd expects watchdog pings */
 };
 

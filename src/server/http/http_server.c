@@ -35,6 +35,10 @@ enum {
     MAX_RETIRED = 32, /* replaced daemons that still have open connections */
 };
 
+struct tls_pem {
+    char *key, *certificate;
+};
+
 /* A libmicrohttpd daemon and its listening socket. */
 struct listening_daemon {
     struct MHD_Daemon *daemon;
@@ -54,7 +58,8 @@ struct http_server {
     size_t n_doors;
     struct listening_daemon retired[MAX_RETIRED]; /* finish their connections, accept none */
     size_t n_retired;
-    bool paused; /* the current daemon does not accept */
+    bool paused;        /* the current daemon does not accept */
+    struct tls_pem pem; /* of the current daemons; none without TLS */
     struct connections connections;
     struct address_range proxy[SERVER_MAX_DOMAINS];
     size_t n_proxies;
@@ -638,10 +643,6 @@ static void on_connection(void *user, struct MHD_Connection *mhd, void **context
 
 /* ---- opening ---- */
 
-struct tls_pem {
-    char *key, *certificate;
-};
-
 static bool read_pem(struct tls_pem *pem, const struct server_options *o, ey_err *e)
 {
     size_t n;
@@ -667,6 +668,7 @@ static void wipe_pem(struct tls_pem *pem)
     if (pem->key) explicit_bzero(pem->key, strlen(pem->key));
     free(pem->key);
     free(pem->certificate);
+    *pem = (struct tls_pem){0};
 }
 
 /* Starts a daemon, which then owns the socket. Returns NULL on failure. */
@@ -739,19 +741,16 @@ static bool open_door(struct http_server *http_server, struct server_socket *lis
 bool http_server_open(struct server *server, struct server_socket *listener,
                       struct server_socket *ollama, ey_err *e)
 {
-    struct tls_pem pem = {0};
     if (!microhttpd_load(e)) return false;
     struct http_server *http_server = server->http_server = calloc(1, sizeof(*http_server));
     if (!http_server) return ey_fail_memory(e, "the server", sizeof(*http_server));
     http_server->server = server;
     http_server->keys = server->options->keys;
     pthread_rwlock_init(&http_server->keys_lock, NULL);
-    bool ok = open_connections(http_server, e) && read_proxies(http_server, e) &&
-              read_pem(&pem, server->options, e) &&
-              open_door(http_server, listener, false, &pem, e) &&
-              (ollama->fd < 0 || open_door(http_server, ollama, true, &pem, e));
-    wipe_pem(&pem);
-    return ok;
+    return open_connections(http_server, e) && read_proxies(http_server, e) &&
+           read_pem(&http_server->pem, server->options, e) &&
+           open_door(http_server, listener, false, &http_server->pem, e) &&
+           (ollama->fd < 0 || open_door(http_server, ollama, true, &http_server->pem, e));
 }
 
 /* ---- keys and certificate, read again ---- */
@@ -831,7 +830,9 @@ static bool reload_certificate(struct http_server *http_server, ey_err *e)
     if (!can_read_pem_again(o))
         return ey_fail(e, EY_IO, "--ssl-keyfile and --ssl-certfile: not regular files");
     bool ok = read_pem(&pem, o, e) && replace_daemons(http_server, &pem, e);
-    wipe_pem(&pem);
+    struct tls_pem unused = ok ? http_server->pem : pem;
+    if (ok) http_server->pem = pem;
+    wipe_pem(&unused);
     return ok;
 }
 
@@ -843,7 +844,6 @@ bool http_server_reload(struct http_server *http_server, ey_err *e)
 
 void http_server_pause(struct http_server *http_server)
 {
-    if (!can_read_pem_again(http_server->server->options)) return; /* keep the current ones */
     for (size_t i = 0; i < http_server->n_doors; i++)
         MHD_quiesce_daemon(http_server->door[i].current.daemon);
     http_server->paused = true;
@@ -854,12 +854,9 @@ bool http_server_is_paused(const struct http_server *http_server)
     return http_server->paused;
 }
 
-void http_server_resume(struct http_server *http_server)
+bool http_server_resume(struct http_server *http_server, ey_err *e)
 {
-    struct tls_pem pem = {0};
-    if (read_pem(&pem, http_server->server->options, NULL))
-        replace_daemons(http_server, &pem, NULL);
-    wipe_pem(&pem);
+    return replace_daemons(http_server, &http_server->pem, e);
 }
 
 void http_server_close(struct http_server **out)
@@ -872,6 +869,7 @@ void http_server_close(struct http_server **out)
         MHD_stop_daemon(http_server->door[i].current.daemon);
         if (http_server->paused) server_socket_close(&http_server->door[i].current.listener);
     }
+    wipe_pem(&http_server->pem);
     connections_close(&http_server->connections);
     pthread_rwlock_destroy(&http_server->keys_lock);
     free(http_server);

@@ -24,8 +24,9 @@ bool http_server_reload(struct http_server *http_server, ey_err *e);
 /* Stops accepting; new connections wait in the socket's backlog. */
 void http_server_pause(struct http_server *http_server);
 bool http_server_is_paused(const struct http_server *http_server);
-/* Resumes accepting, unless the library has no descriptors for it. */
-void http_server_resume(struct http_server *http_server);
+/* Resumes accepting with the key and certificate in use. Fails if the library has no descriptors
+ * for it. */
+bool http_server_resume(struct http_server *http_server, ey_err *e);
 
 /* Rejects new work from now on (server_is_draining). */
 void http_server_drain(struct http_server *http_server);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -490,9 +491,16 @@ static void keys_are_read_again(void **state)
     assert_int_equal(status_with(&s, "Authorization: Bearer first\r\n"), 401);
     assert_int_equal(status_with(&s, "Authorization: Bearer second\r\n"), 200);
     assert_int_equal(status_with(&s, "Authorization: Bearer given\r\n"), 200);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite("third\n\0fourth\n", 1, 14, f), 14);
+    assert_int_equal(fclose(f), 0);
+    server_signal(&s, SIGHUP);
+    server_await_log(&s, "has a NUL byte");
+    assert_int_equal(status_with(&s, "Authorization: Bearer third\r\n"), 401);
     write_key(path, "");
     server_signal(&s, SIGHUP);
-    server_await_log(&s, "stays as it was");
+    server_await_log(&s, "has no key");
     assert_int_equal(status_with(&s, "Authorization: Bearer second\r\n"), 200);
     unlink(path);
     server_stop(&s);
@@ -1150,6 +1158,18 @@ static void what_cannot_start_says_why(void **state)
 
 /* ---- TLS ---- */
 
+/* Leaves the server without descriptors until it says so. Its key is gone when they come back. */
+static void lose_descriptors(const struct running *s, const char *key)
+{
+    struct rlimit all, few;
+    assert_int_equal(prlimit(s->pid, RLIMIT_NOFILE, NULL, &all), 0);
+    few = (struct rlimit){4, all.rlim_max};
+    assert_int_equal(prlimit(s->pid, RLIMIT_NOFILE, &few, NULL), 0);
+    server_await_log(s, "no descriptor is left");
+    assert_int_equal(unlink(key), 0);
+    assert_int_equal(prlimit(s->pid, RLIMIT_NOFILE, &all, NULL), 0);
+}
+
 static void tls(void **state)
 {
     (void)state;
@@ -1169,6 +1189,10 @@ static void tls(void **state)
                         "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
                         said, sizeof(said)));
     assert_non_null(strstr(said, "{\"version\": \""));
+    lose_descriptors(&s, key);
+    assert_true(tls_ask(s.port,
+                        "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                        said, sizeof(said)));
     int plain = web_connect(s.port);
     web_say(plain, "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
     char *nothing = web_hear_all(plain);
@@ -1180,7 +1204,6 @@ static void tls(void **state)
     ey_err e;
     assert_false(server_run(&o, &e));
     assert_non_null(strstr(e.text, "could not be used"));
-    unlink(key);
     unlink(certificate);
     rmdir(folder);
 }
