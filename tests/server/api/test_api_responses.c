@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -470,7 +471,7 @@ static void limits_of_the_store(void **state)
 {
     const unsigned char other[RESPONSES_OWNER_BYTES] = {1};
     struct responses_store *store;
-    struct stored_response r;
+    struct stored_link r;
     ey_err e;
     (void)state;
     assert_true(responses_store_open(&store, 4 << 20, &e));
@@ -487,7 +488,7 @@ static void limits_of_the_store(void **state)
     assert_false(has(store, nobody, 3, 12));
     assert_true(responses_store_find_item(store, nobody, "msg_9002", 12, &r));
     assert_string_equal(r.id, "resp_9002");
-    responses_store_free(&r);
+    assert_false(responses_store_find_item(store, nobody, "msg_900", 12, &r));
     assert_false(responses_store_find_item(store, other, "msg_9002", 12, &r));
     assert_false(responses_store_find_item(store, nobody, "msg_900\"", 12, &r));
     assert_true(has(store, nobody, 9002, 12 + RESPONSES_STORE_SECONDS));
@@ -502,12 +503,67 @@ static void limits_of_the_store(void **state)
     responses_store_close(&store);
 }
 
+/* A store full of 32 KiB responses, and as many references as a request can have, each to the
+ * response that was used longest ago. */
+static void references_are_found_fast(void **state)
+{
+    enum { ENTRIES = 400, REFERENCES = 32768 };
+    struct responses_store *store;
+    struct stored_link r;
+    struct timespec from, to;
+    ey_err e;
+    (void)state;
+    assert_true(responses_store_open(&store, 16 << 20, &e));
+    for (int i = 0; i < ENTRIES; i++)
+        assert_true(put(store, nobody, i, 32 << 10, 0));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    for (int i = 0; i < REFERENCES; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "msg_%d", i % ENTRIES);
+        assert_true(responses_store_find_item(store, nobody, id, 0, &r));
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+    print_message("%d references: %.3f s\n", REFERENCES, seconds);
+    assert_true(seconds < 10);
+    responses_store_close(&store);
+}
+
+/* Tools and instructions are repeated in a response, but only its output has items. */
+static void only_output_items_are_referred_to(void **state)
+{
+    struct responses_store *store;
+    struct stored_link link;
+    ey_err e;
+    (void)state;
+    struct stored_response r = {
+        .id = "resp_1",
+        .input = (char *)(uintptr_t) "[{\"id\":\"msg_0\"}]",
+        .response =
+            (char *)(uintptr_t) "{\"id\":\"resp_1\",\"output\":[{\"id\":\"rs_1\"},"
+                                "{\"id\":\"msg_1\",\"text\":\"{\\\"id\\\":\\\"msg_2\\\"\"}],"
+                                "\"previous_response_id\":null,\"tools\":[{\"id\":\"msg_3\"}]}"};
+    assert_true(responses_store_open(&store, 1 << 20, &e));
+    assert_true(responses_store_put(store, nobody, &r, 0));
+    assert_true(responses_store_find_item(store, nobody, "rs_1", 0, &link));
+    assert_true(responses_store_find_item(store, nobody, "msg_1", 0, &link));
+    static const char *const others[] = {"msg_0", "msg_2", "msg_3", "resp_1", "msg_", ""};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_false(responses_store_find_item(store, nobody, others[i], 0, &link));
+    responses_store_close(&store);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_items_become),   cmocka_unit_test(refused_items),
-        cmocka_unit_test(details_of_images),   cmocka_unit_test(events_of_a_stream),
-        cmocka_unit_test(a_stream_that_fails), cmocka_unit_test(a_whole_answer),
-        cmocka_unit_test(codes_of_errors),     cmocka_unit_test(limits_of_the_store)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_items_become),
+                                       cmocka_unit_test(refused_items),
+                                       cmocka_unit_test(details_of_images),
+                                       cmocka_unit_test(events_of_a_stream),
+                                       cmocka_unit_test(a_stream_that_fails),
+                                       cmocka_unit_test(a_whole_answer),
+                                       cmocka_unit_test(codes_of_errors),
+                                       cmocka_unit_test(limits_of_the_store),
+                                       cmocka_unit_test(references_are_found_fast),
+                                       cmocka_unit_test(only_output_items_are_referred_to)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

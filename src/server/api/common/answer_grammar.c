@@ -290,37 +290,47 @@ static bool compile_in_turn(const struct api_reading *r, const struct answer_for
     return ok;
 }
 
-/* Bytes of a schema's values, which are parsed again. A schema in a string has none in the key. */
-static uint64_t schema_values_bytes(const struct answer_format *f, const struct buf *key)
+static uint64_t values_bytes_of(json_object *value)
 {
+    size_t n = 0;
+    const char *text = json_object_to_json_string_length(value, JSON_C_TO_STRING_PLAIN, &n);
+    return text ? api_json_bytes(text, n) : 0;
+}
+
+/* Bytes of the values of schemas, which are parsed again. */
+static uint64_t schema_values_bytes(const struct answer_format *f, const struct api_tools *tools)
+{
+    uint64_t sum = 0;
     if (f->kind == FORMAT_SCHEMA && json_object_is_type(f->value, json_type_string))
         return api_json_bytes(json_object_get_string(f->value),
                               (size_t)json_object_get_string_len(f->value));
-    return key->size ? api_json_bytes(key->data, key->size) : 0;
+    if (f->kind != FORMAT_CALLS) return f->value ? values_bytes_of(f->value) : 0;
+    for (size_t i = 0; i < tools->n; i++)
+        if (tools->tool[i].parameters) sum += values_bytes_of(tools->tool[i].parameters);
+    return sum;
 }
 
 /* Upper bound of the memory for compiling: the most measured was 40 MiB, for a class of 900
  * characters repeated 800 times, plus a schema's values. At most half of a small budget, which is
  * enough for all but the worst. */
 static uint64_t compiling_bytes(const struct api_reading *r, const struct answer_format *f,
-                                const struct buf *key)
+                                const struct api_tools *tools)
 {
     enum { COMPILER_BYTES = 48 << 20 };
     const struct media_policy *media = r->limits->media;
     uint64_t total = ey_budget_total(media->budget),
              left = total > media->own ? total - media->own : 0,
-             whole = COMPILER_BYTES + schema_values_bytes(f, key);
+             whole = COMPILER_BYTES + schema_values_bytes(f, tools);
     return whole < left / 2 ? whole : left / 2;
 }
 
 /* Charges compilation to the budget; afterwards only the grammar's own memory stays charged. */
 static bool compile_within(const struct api_reading *r, const struct answer_format *f,
-                           const struct api_tools *tools, compile_fn *compile,
-                           const struct buf *key, ey_grammar **out)
+                           const struct api_tools *tools, compile_fn *compile, ey_grammar **out)
 {
     struct api_charge *charge = &r->out->grammar;
     if (charge->from &&
-        !api_charge_take(charge, compiling_bytes(r, f, key), &r->out->request, r->error))
+        !api_charge_take(charge, compiling_bytes(r, f, tools), &r->out->request, r->error))
         return false;
     bool ok = compile_in_turn(r, f, tools, compile, out);
     api_charge_keep(charge, ok ? ey_grammar_bytes(*out) : 0);
@@ -341,7 +351,7 @@ static bool find_or_compile(const struct api_reading *r, const struct answer_for
                    write_key(r, f, tools, &key); /* before compiling, which may modify the schema */
     *out = has_key ? ey_grammar_cache_find(cache, key.data, key.size) : NULL;
     r->out->grammar.from = r->limits->media ? r->limits->media->budget : NULL;
-    bool ok = *out ? charge_found(r, *out) : compile_within(r, f, tools, compile, &key, out);
+    bool ok = *out ? charge_found(r, *out) : compile_within(r, f, tools, compile, out);
     if (ok && has_key) ey_grammar_cache_put(cache, key.data, key.size, *out);
     buf_free(&key);
     return ok;

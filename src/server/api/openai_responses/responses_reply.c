@@ -39,11 +39,16 @@ static void write_failure(struct json_writer *w, const struct api_error *error)
     json_close_object(w);
 }
 
+/* Whether input and response fit the store. The response is its items, what it repeats of the
+ * request, and less than 8 KiB of other members. */
 static bool is_kept(const struct api_reply *reply)
 {
+    enum { OTHER_BYTES = 8 << 10 };
     const struct responses_state *s = reply->state;
     const struct responses_request *own = reply->request->own;
-    return own->input && responses_store_keeps(s->store, strlen(own->input));
+    return own->input &&
+           responses_store_keeps(s->store, strlen(own->input) + strlen(own->repeated) +
+                                               s->items.size + OTHER_BYTES);
 }
 
 /* NULL usage: not finished. */

@@ -67,29 +67,41 @@ static bool fail_gone(struct completion *a, struct exchange *x, const char *id)
     return false;
 }
 
-/* Oldest first. */
-static bool append_conversation(struct completion *a, struct exchange *x, json_object *out,
-                                const struct stored_response *kept, size_t n)
+static bool append_response(struct completion *a, struct exchange *x, json_object *out,
+                            const char *id)
 {
-    bool ok = true;
-    for (size_t i = n; ok && i > 0; i--)
-        ok = append_stored(a, x, out, kept[i - 1].input, false) &&
-             append_stored(a, x, out, kept[i - 1].response, true);
+    const struct responses_state *s = a->reply.state;
+    struct stored_response kept;
+    if (!responses_store_get(s->store, s->owner, id, seconds_now(), &kept))
+        return fail_gone(a, x, s->previous_id);
+    bool ok = append_stored(a, x, out, kept.input, false) &&
+              append_stored(a, x, out, kept.response, true);
+    responses_store_free(&kept);
     return ok;
 }
 
-/* Collects the response and its predecessors, newest first. Fails with NULL if one is gone. */
-static size_t collect_kept(struct completion *a, const char *id, struct stored_response *kept)
+/* Oldest first. One copy exists at a time, so the largest is charged. */
+static bool append_conversation(struct completion *a, struct exchange *x, json_object *out,
+                                const struct stored_link *link, size_t n)
+{
+    size_t largest = 0;
+    for (size_t i = 0; i < n; i++)
+        if (link[i].n_bytes > largest) largest = link[i].n_bytes;
+    bool ok = exchange_charge(x, largest);
+    for (size_t i = n; ok && i > 0; i--)
+        ok = append_response(a, x, out, link[i - 1].id);
+    return ok;
+}
+
+/* Finds the response and its predecessors, newest first. Returns 0 if one is gone. */
+static size_t collect_kept(struct completion *a, const char *id, struct stored_link *link)
 {
     const struct responses_state *s = a->reply.state;
     size_t n = 0;
     while (id[0] && n < RESPONSES_STORE_COUNT && s->store &&
-           responses_store_get(s->store, s->owner, id, seconds_now(), &kept[n]))
-        id = kept[n++].previous;
-    if (!id[0]) return n;
-    while (n)
-        responses_store_free(&kept[--n]);
-    return 0;
+           responses_store_find(s->store, s->owner, id, seconds_now(), &link[n]))
+        id = link[n++].previous;
+    return id[0] ? 0 : n;
 }
 
 /* Replaces previous_response_id by the items that it stands for. On an error, answers the exchange
@@ -99,21 +111,18 @@ static bool resolve_previous(struct completion *a, struct exchange *x)
     struct responses_state *s = a->reply.state;
     json_object *json = api_request_json(&a->request),
                 *value = json_member(json, "previous_response_id"), *items = NULL;
-    struct stored_response *kept;
     if (!value) return true;
     const char *id = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
                                                                   : "";
     if (!id[0] || strlen(id) >= sizeof(s->previous_id)) return fail_gone(a, x, id);
     snprintf(s->previous_id, sizeof(s->previous_id), "%s", id);
-    kept = calloc(RESPONSES_STORE_COUNT, sizeof(*kept));
-    size_t n = kept ? collect_kept(a, s->previous_id, kept) : 0;
-    bool ok = n ? (items = json_object_new_array()) && append_conversation(a, x, items, kept, n) &&
+    struct stored_link *link = calloc(RESPONSES_STORE_COUNT, sizeof(*link));
+    size_t n = link ? collect_kept(a, s->previous_id, link) : 0;
+    bool ok = n ? (items = json_object_new_array()) && append_conversation(a, x, items, link, n) &&
                       json_object_object_add(json, "previous_response_id", items) == 0
                 : fail_gone(a, x, s->previous_id);
     if (!ok) json_object_put(items);
-    while (n)
-        responses_store_free(&kept[--n]);
-    free(kept);
+    free(link);
     return ok;
 }
 
@@ -146,9 +155,12 @@ static bool find_kept_item(struct completion *a, struct exchange *x, const char 
 {
     const struct responses_state *s = a->reply.state;
     struct stored_response kept;
+    struct stored_link link;
     *found = NULL;
-    if (!s->store || !responses_store_find_item(s->store, s->owner, id, seconds_now(), &kept))
+    if (!s->store || !responses_store_find_item(s->store, s->owner, id, seconds_now(), &link))
         return true;
+    if (!exchange_charge(x, link.n_bytes)) return false;
+    if (!responses_store_get(s->store, s->owner, link.id, seconds_now(), &kept)) return true;
     size_t n = strlen(kept.response);
     bool charged = exchange_charge(x, api_json_bytes(kept.response, n));
     if (charged) *found = item_of_response(kept.response, n, id);

@@ -13,6 +13,8 @@
 
 struct store_entry {
     struct stored_response response; /* its texts lie behind each other, input first */
+    uint32_t *item; /* [n_items] offsets of the output items in the response, before the texts */
+    size_t n_items;
     unsigned char owner[RESPONSES_OWNER_BYTES];
     size_t n_bytes; /* whole pages */
     double used;
@@ -50,7 +52,7 @@ void responses_store_free(struct stored_response *response)
 
 static void free_entry(struct store_entry *entry)
 {
-    munmap(entry->response.input, entry->n_bytes);
+    munmap(entry->item, entry->n_bytes);
 }
 
 void responses_store_close(struct responses_store **store)
@@ -76,12 +78,30 @@ static size_t whole_pages(size_t n_bytes)
     return (n_bytes + page - 1) / page * page;
 }
 
+static const char item_mark[] = "{\"id\":\"";
+
+/* Stores the offsets of the output's items in offset[], unless it is NULL, and returns their
+ * number. Quotes within texts are escaped, so texts cannot match. */
+static size_t find_items(const char *response, uint32_t *offset)
+{
+    const char *at = strstr(response, "\"output\":["),
+               *end = at ? strstr(at, "],\"previous_response_id\":") : NULL;
+    size_t n = 0;
+    if (!end) end = response + strlen(response);
+    for (; at && (at = strstr(at, item_mark)) && at < end; at++, n++)
+        if (offset) offset[n] = (uint32_t)(at - response);
+    return n;
+}
+
 static bool fill_entry(struct store_entry *entry, const struct stored_response *response)
 {
     size_t n_input = strlen(response->input) + 1, n_response = strlen(response->response) + 1;
-    char *texts = mmap(NULL, entry->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+    void *pages = mmap(NULL, entry->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                        -1, 0);
-    if (texts == MAP_FAILED) return false;
+    if (pages == MAP_FAILED) return false;
+    entry->item = pages;
+    find_items(response->response, entry->item);
+    char *texts = (char *)(entry->item + entry->n_items);
     entry->response = *response;
     entry->response.input = memcpy(texts, response->input, n_input);
     entry->response.response = memcpy(texts + n_input, response->response, n_response);
@@ -129,14 +149,22 @@ static size_t find_entry(const struct responses_store *s, const unsigned char *o
     return i;
 }
 
-/* Finds the last response that contains the item's id as a JSON string. Ids are random, and quotes
- * within texts are escaped, so texts cannot match. */
+static bool has_item(const struct store_entry *entry, const char *id)
+{
+    const size_t n = strlen(id);
+    for (size_t i = 0; i < entry->n_items; i++) {
+        const char *at = entry->response.response + entry->item[i] + strlen(item_mark);
+        if (strncmp(at, id, n) == 0 && at[n] == '"') return true;
+    }
+    return false;
+}
+
+/* Finds the last response that has the item. */
 static size_t find_entry_of_item(const struct responses_store *s, const unsigned char *owner,
-                                 const char *mark)
+                                 const char *id)
 {
     size_t i = s->n;
-    while (i &&
-           !(is_owned(&s->entry[i - 1], owner) && strstr(s->entry[i - 1].response.response, mark)))
+    while (i && !(is_owned(&s->entry[i - 1], owner) && has_item(&s->entry[i - 1], id)))
         i--;
     return i ? i - 1 : s->n;
 }
@@ -156,13 +184,26 @@ static bool take_copy(struct responses_store *s, size_t i, double now, struct st
     return true;
 }
 
+static bool take_link(struct responses_store *s, size_t i, double now, struct stored_link *out)
+{
+    if (i == s->n) return false;
+    const struct stored_response *r = &s->entry[i].response;
+    out->n_bytes = s->entry[i].n_bytes;
+    snprintf(out->id, sizeof(out->id), "%s", r->id);
+    snprintf(out->previous, sizeof(out->previous), "%s", r->previous);
+    use_entry(s, i, now);
+    return true;
+}
+
 /* ---- interface ---- */
 
 bool responses_store_put(struct responses_store *store, const unsigned char *owner,
                          const struct stored_response *response, double now)
 {
     struct store_entry entry = {.used = now};
-    entry.n_bytes = whole_pages(strlen(response->input) + strlen(response->response) + 2);
+    entry.n_items = find_items(response->response, NULL);
+    entry.n_bytes = whole_pages(entry.n_items * sizeof(*entry.item) + strlen(response->input) +
+                                strlen(response->response) + 2);
     if (!responses_store_keeps(store, entry.n_bytes) || !fill_entry(&entry, response)) return false;
     memcpy(entry.owner, owner, RESPONSES_OWNER_BYTES);
     pthread_mutex_lock(&store->lock);
@@ -186,15 +227,23 @@ bool responses_store_get(struct responses_store *store, const unsigned char *own
     return found;
 }
 
-bool responses_store_find_item(struct responses_store *store, const unsigned char *owner,
-                               const char *item_id, double now, struct stored_response *out)
+bool responses_store_find(struct responses_store *store, const unsigned char *owner, const char *id,
+                          double now, struct stored_link *out)
 {
-    char mark[RESPONSES_ID_BYTES + 16];
-    if (strlen(item_id) >= RESPONSES_ID_BYTES || strpbrk(item_id, "\"\\")) return false;
-    snprintf(mark, sizeof(mark), "{\"id\":\"%s\"", item_id);
     pthread_mutex_lock(&store->lock);
     drop_expired(store, now);
-    bool found = take_copy(store, find_entry_of_item(store, owner, mark), now, out);
+    bool found = take_link(store, find_entry(store, owner, id), now, out);
+    pthread_mutex_unlock(&store->lock);
+    return found;
+}
+
+bool responses_store_find_item(struct responses_store *store, const unsigned char *owner,
+                               const char *item_id, double now, struct stored_link *out)
+{
+    if (strlen(item_id) >= RESPONSES_ID_BYTES || strpbrk(item_id, "\"\\")) return false;
+    pthread_mutex_lock(&store->lock);
+    drop_expired(store, now);
+    bool found = take_link(store, find_entry_of_item(store, owner, item_id), now, out);
     pthread_mutex_unlock(&store->lock);
     return found;
 }

@@ -35,13 +35,22 @@ bool responses_store_keeps(const struct responses_store *store, size_t n_bytes);
  * memory. */
 bool responses_store_put(struct responses_store *store, const unsigned char *owner,
                          const struct stored_response *response, double now);
+/* Bytes of the texts of a response, and the id of its predecessor. */
+struct stored_link {
+    size_t n_bytes;
+    char id[RESPONSES_ID_BYTES], previous[RESPONSES_ID_BYTES];
+};
+
+/* Finds a response without copying its texts, and counts as a use of it. */
+bool responses_store_find(struct responses_store *store, const unsigned char *owner, const char *id,
+                          double now, struct stored_link *out);
 /* Copies a response; free it with responses_store_free(). Returns false if it is absent (or there
  * is no memory). */
 bool responses_store_get(struct responses_store *store, const unsigned char *owner, const char *id,
                          double now, struct stored_response *out);
-/* Finds the response that has an output item with this id. */
+/* The same for the response that has an output item with this id. */
 bool responses_store_find_item(struct responses_store *store, const unsigned char *owner,
-                               const char *item_id, double now, struct stored_response *out);
+                               const char *item_id, double now, struct stored_link *out);
 bool responses_store_delete(struct responses_store *store, const unsigned char *owner,
                             const char *id, double now);
 void responses_store_free(struct stored_response *response);
