@@ -2,6 +2,7 @@
 /* Calls a server through libcurl and turns failures into messages for users of --server. */
 #include "client/api_client.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ struct api_client {
     const struct libcurl *lib;
     CURL *curl;
     struct curl_slist *headers;
-    char *url;  /* as given */
+    char *url;  /* as given, without user and password */
     char *base; /* "http://127.0.0.1:8000/v1" */
     bool has_key;
 };
@@ -46,10 +47,21 @@ static bool make_base_url(struct api_client *c, ey_err *e)
     return ey_fail_memory(e, "a URL", n);
 }
 
+/* Removes the user and password, which messages must not show. A password may hold a "/". */
+static void hide_password(char *url)
+{
+    char *scheme = strstr(url, "://"), *from = scheme ? scheme + 3 : url, *at = strrchr(from, '@');
+    if (!at) return;
+    size_t n = strlen(at + 1);
+    memmove(from, at + 1, n + 1);
+    explicit_bzero(from + n + 1, (size_t)(at - from));
+}
+
 static bool is_this_machine(const char *host)
 {
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "[::1]") == 0;
+    struct in_addr v4;
+    bool loopback = inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
+    return loopback || strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0;
 }
 
 static bool fail_bad_url(const struct api_client *c, ey_err *e)
@@ -120,7 +132,9 @@ static bool open_client(struct api_client *c, const char *key, ey_err *e)
     if (!c->lib) return false;
     c->curl = http_new_handle(c->lib, e);
     if (!c->curl) return false;
-    return make_base_url(c, e) && check_base_url(c, e) && (!key || add_key_header(c, key, e)) &&
+    if (!make_base_url(c, e)) return false;
+    hide_password(c->url);
+    return check_base_url(c, e) && (!key || add_key_header(c, key, e)) &&
            add_client_header(c, "Content-Type: application/json", e) &&
            add_client_header(c, "Expect:", e) && /* otherwise libcurl waits for "100 Continue" */
            set_client_options(c, e);

@@ -307,6 +307,35 @@ static void spellings_of_the_url(void **state)
     unsetenv("http_proxy");
 }
 
+/* A name that begins like an address is asked through the proxy, which this server plays. */
+static void names_are_not_addresses(void **state)
+{
+    (void)state;
+    struct remote *remote;
+    ey_err e;
+    set("");
+    canned.reply = canned.models; /* whose question it does not know by a whole URL */
+    setenv("http_proxy", url, 1);
+    if (!try_open(&remote, &(struct remote_options){.url = "http://127.example.invalid"}, &e))
+        fail_msg("%s", e.text);
+    remote_close(&remote);
+    unsetenv("http_proxy");
+}
+
+static void passwords_are_not_shown(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        "http://user:pass-word@127.0.0.1:1", "user:pass-word@127.0.0.1:1/v1",
+        "http://user:pass-word/x@127.0.0.1:1", "ftp://user:pass-word@127.0.0.1:1"};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct remote *remote;
+        ey_err e;
+        assert_false(try_open(&remote, &(struct remote_options){.url = forms[i]}, &e));
+        if (strstr(e.text, "pass") || !strstr(e.text, "127.0.0.1:1")) fail_msg("%s", e.text);
+    }
+}
+
 /* ---- what comes back ---- */
 
 struct heard {
@@ -752,6 +781,8 @@ int main(void)
         cmocka_unit_test(forms),
         cmocka_unit_test(keys_and_models),
         cmocka_unit_test(spellings_of_the_url),
+        cmocka_unit_test(names_are_not_addresses),
+        cmocka_unit_test(passwords_are_not_shown),
         cmocka_unit_test(an_answer),
         cmocka_unit_test(many_scores),
         cmocka_unit_test(odd_usage_is_bounded),
