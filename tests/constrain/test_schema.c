@@ -330,6 +330,8 @@ static void schemas_allow_what_is_valid(void **state)
 
 /* A schema and what its error must say. */
 static const char *const refused[][2] = {
+    {"{\"const\": NaN}", "NaN and Infinity are not JSON"},
+    {"{\"enum\": [1, {\"a\": [-Infinity]}]}", "NaN and Infinity are not JSON"},
     {"", "not valid JSON"},
     {"[]", "must be an object or a boolean"},
     {"{\"type\": \"text\"}", "#/type: \"text\" is not a type"},

@@ -302,11 +302,12 @@ struct repeat {
     uint32_t min, max;
 };
 
-/* Parses "{m}", "{m,}" or "{m,n}"; any other brace is a literal. */
+/* Parses "{m}", "{m,}", "{m,n}", or, as Python does, "{,n}" and "{,}"; any other brace is a
+ * literal. */
 static bool take_braces(struct regex_parser *r, struct repeat *repeat)
 {
     const char *begin = r->at++;
-    if (take_number(r, &repeat->min)) {
+    if (take_number(r, &repeat->min) || regex_next_is(r, ",")) {
         repeat->max = repeat->min;
         if (regex_take(r, ",") && !take_number(r, &repeat->max)) repeat->max = UINT32_MAX;
         if (regex_take(r, "}")) return true;

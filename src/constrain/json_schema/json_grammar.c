@@ -5,6 +5,8 @@
  * when they do not indent, and they cannot emit spaces forever. */
 #include "constrain/json_schema/json_grammar.h"
 
+#include <math.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -361,7 +363,9 @@ struct frag json_constant(struct compiler *c, json_object *value, const char *pa
     }
     struct buf text = buf_with_max(EY_MAX_SCHEMA_BYTES);
     struct frag f = {0, 0};
-    if (json_dump(&text, value))
+    if (type == json_type_double && !isfinite(json_object_get_double(value)))
+        compiler_fail(c, "%s: NaN and Infinity are not JSON", path);
+    else if (json_dump(&text, value))
         f = json_literal(c, text.data, text.size);
     else
         compiler_fail_memory(c, "a constant", 0);
