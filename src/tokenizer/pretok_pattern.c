@@ -85,10 +85,25 @@ static bool open_class(struct pattern_reader *s)
     return copy_pattern_bytes(s, n);
 }
 
+/* Bytes of "(?" and flags that say other things elsewhere, of which i alone does not, or of "(?"
+ * and the number of a group to call; else 0. */
+static size_t differing_group(const struct pattern_reader *s)
+{
+    const char *at = s->p + 2;
+    bool differs = false;
+    if (!pattern_starts_with(s, "(?")) return 0;
+    if (at < s->end && *at >= '0' && *at <= '9') return 3;
+    for (; at < s->end && (*at == '-' || is_ascii_alnum(*at)); at++)
+        differs = differs || *at == 'm' || *at == 'x';
+    return differs ? (size_t)(at - s->p) : 0;
+}
+
 static bool translate_outside_class(struct pattern_reader *s)
 {
-    static const char *const differ[] = {"^",   "$",   "(*",  "(?#", "(?R", "(?C", "(?&",
-                                         "(?P", "(?0", "(?1", "(?m", "(?x", "}+",  "{,"};
+    static const char *const differ[] = {"^",   "$",   "(*",  "(?#", "(?R",
+                                         "(?C", "(?&", "(?P", "}+",  "{,"};
+    size_t group = differing_group(s);
+    if (group) return fail_pattern_construct(s, s->p, group);
     for (size_t i = 0; i < sizeof(differ) / sizeof(differ[0]); i++)
         if (pattern_starts_with(s, differ[i]))
             return fail_pattern_construct(s, differ[i], strlen(differ[i]));
