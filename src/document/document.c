@@ -50,6 +50,9 @@ void document_close(struct paged_document *d)
 
 bool document_check_page(const struct paged_document *d, int page, ey_err *e)
 {
+    if (page > DOCUMENT_MOST_PAGES && page <= d->n_pages)
+        return ey_fail(e, EY_BAD_REQUEST, "%s has %d pages, and only the first %d can be drawn",
+                       d->name, d->n_pages, DOCUMENT_MOST_PAGES);
     if (page >= 1 && page <= d->n_pages) return true;
     return ey_fail(e, EY_BAD_REQUEST, "%s has %d page%s, and no page %d", d->name, d->n_pages,
                    d->n_pages == 1 ? "" : "s", page);

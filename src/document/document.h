@@ -13,7 +13,7 @@ struct paged_document {
     size_t n;
     const char *name; /* for messages, borrowed */
     int n_pages;
-    struct pdf_page_size *sizes; /* [n_pages] for a PDF */
+    struct pdf_page_size *sizes; /* of a PDF's pages up to DOCUMENT_MOST_PAGES */
     uint64_t *directories;       /* [n_pages] offsets, for a TIFF */
 };
 

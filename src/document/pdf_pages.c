@@ -2,6 +2,7 @@
 #include "document/pdf_pages.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,12 +79,13 @@ static bool take_page_count(struct paged_document *d, const char *text, ey_err *
 {
     long n = strtol(text, NULL, 10);
     if (n < 1) return ey_fail(e, EY_BAD_IMAGE, "%s: this PDF has no pages", d->name);
-    if (n > DOCUMENT_MOST_PAGES) n = DOCUMENT_MOST_PAGES;
+    if (n > INT_MAX) n = INT_MAX;
+    int drawn = n < DOCUMENT_MOST_PAGES ? (int)n : DOCUMENT_MOST_PAGES;
     free(d->sizes);
-    d->sizes = calloc((size_t)n, sizeof(*d->sizes));
-    if (!d->sizes) return ey_fail_memory(e, "a document's pages", (size_t)n);
+    d->sizes = calloc((size_t)drawn, sizeof(*d->sizes));
+    if (!d->sizes) return ey_fail_memory(e, "a document's pages", (size_t)drawn);
     d->n_pages = (int)n;
-    for (int i = 0; i < d->n_pages; i++)
+    for (int i = 0; i < drawn; i++)
         d->sizes[i] = (struct pdf_page_size){612, 792};
     return true;
 }
@@ -95,7 +97,8 @@ static void take_page_size(struct paged_document *d, const char *line)
     struct pdf_page_size size;
     if (sscanf(line, "Page %d size: %lf x %lf", &page, &size.width, &size.height) != 3) return;
     bool sound = size.width > 0 && size.height > 0 && size.width < 1e7 && size.height < 1e7;
-    if (sound && page >= 1 && page <= d->n_pages) d->sizes[page - 1] = size;
+    int drawn = d->n_pages < DOCUMENT_MOST_PAGES ? d->n_pages : DOCUMENT_MOST_PAGES;
+    if (sound && page >= 1 && page <= drawn) d->sizes[page - 1] = size;
 }
 
 bool pdf_read_info(struct paged_document *d, const char *text, size_t n, ey_err *e)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of PDF and TIFF files, from the source tree's top. data/two.pdf and two.tif have
  * examples/word-2.jpg and shapes-1.png as pages, the PDF at 100 dots an inch; Pillow wrote them. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,7 +163,8 @@ static void what_pdfinfo_says_is_checked(void **state)
         {"Page 1 size: 5 x 5 pts\nPages: 1\n", 1, 612},
         {"Pages: 2\nPage 1 size: -5 x 842 pts\nPage 3 size: 7 x 7 pts\n", 2, 612},
         {"Pages: 2\nPage 1 size: 1e30 x 842 pts\nPage -1 size: 7 x 7 pts\n", 2, 612},
-        {"Pages: 99999999999999999999\n", DOCUMENT_MOST_PAGES, 612},
+        {"Pages: 12000\nPage 10001 size: 9 x 9 pts\n", 12000, 612},
+        {"Pages: 99999999999999999999\n", INT_MAX, 612},
         {"Pages: 5\nPages: 1\nPage 4 size: 9 x 9 pts", 1, 612},
         {"Pages: 0\n", 0, 0},
         {"Pages: -3\n", 0, 0},
@@ -175,6 +177,12 @@ static void what_pdfinfo_says_is_checked(void **state)
         assert_int_equal(ok, rows[i].n_pages > 0);
         if (ok) assert_int_equal(d.n_pages, rows[i].n_pages);
         if (ok) assert_true(d.sizes[0].width == rows[i].width);
+        if (d.n_pages == 12000) {
+            assert_true(document_check_page(&d, DOCUMENT_MOST_PAGES, &e));
+            assert_false(document_check_page(&d, DOCUMENT_MOST_PAGES + 1, &e));
+            assert_string_equal(e.text,
+                                "a.pdf has 12000 pages, and only the first 10000 can be drawn");
+        }
         document_close(&d);
     }
 }

@@ -317,6 +317,7 @@ static const struct {
     {"60000.ppm", BYTES("P6 60000 60000 255 ab"), "60000x60000 pixels are too many"},
     {"12000.ppm", BYTES("P6 12000 12000 255 ab"),
      "truncated or damaged (too few bytes for the size it claims)"},
+    {"digits.pgm", BYTES("P2 2 1 255 1234567890"), "this PNM is truncated or damaged"},
     {"12000.pbm", BYTES("P1 12000 12000 101"),
      "truncated or damaged (too few bytes for the size it claims)"},
     {"60000.tif",

@@ -123,8 +123,10 @@ static bool read_png_pixels(struct png_job *job, ey_err *e)
 bool png_decode(struct image *out, const struct image_file *f, ey_err *e)
 {
     bool ok = false;
-    struct png_job job = {.file = f, .orientation = png_orientation(f)};
-    if (!open_png_reader(&job, e) || !read_png_pixels(&job, e)) goto done;
+    struct png_job job = {.file = f};
+    if (!png_orientation(f, &job.orientation, e) || !open_png_reader(&job, e) ||
+        !read_png_pixels(&job, e))
+        goto done;
     if (job.channels == 4)
         image_from_rgba(out, job.pixels, job.width, job.height);
     else

@@ -106,18 +106,19 @@ static size_t unpack(uint8_t *to, const struct png_text *text)
 }
 
 /* Copies the text, truncated to MAX_TEXT_BYTES; the caller frees it. *n is 0 if there is none. */
-static uint8_t *text_copy(const struct png_text *text, size_t *n)
+static bool text_copy(uint8_t **out, const struct png_text *text, size_t *n, ey_err *e)
 {
     *n = 0;
-    uint8_t *copy = text->n ? malloc(MAX_TEXT_BYTES) : NULL;
-    if (!copy) return NULL;
+    if (!text->n) return true;
+    uint8_t *copy = *out = malloc(MAX_TEXT_BYTES);
+    if (!copy) return ey_fail_memory(e, "a PNG's metadata", MAX_TEXT_BYTES);
     if (text->packed) {
         *n = unpack(copy, text);
     } else {
         *n = text->n < MAX_TEXT_BYTES ? text->n : MAX_TEXT_BYTES;
         memcpy(copy, text->bytes, *n);
     }
-    return copy;
+    return true;
 }
 
 /* Decodes a profile's hexadecimal digits in place. Returns the number of bytes. */
@@ -136,19 +137,20 @@ static size_t bytes_of_profile(uint8_t *text, size_t n)
     return bytes;
 }
 
-int png_orientation(const struct image_file *f)
+bool png_orientation(const struct image_file *f, int *orientation, ey_err *e)
 {
     struct png_metadata m = find_metadata(f);
     struct orientation_source exif = m.exif, xmp;
-    uint8_t *profile = NULL, *packet = text_copy(&m.xmp, &xmp.n);
+    uint8_t *profile = NULL, *packet = NULL;
+    bool ok = text_copy(&packet, &m.xmp, &xmp.n, e) &&
+              (m.has_exif || text_copy(&profile, &m.profile, &exif.n, e));
     xmp.bytes = packet;
-    if (!m.has_exif) {
-        profile = text_copy(&m.profile, &exif.n);
+    if (ok && !m.has_exif) {
         exif.n = bytes_of_profile(profile, exif.n);
         exif.bytes = profile;
     }
-    int orientation = image_orientation(&exif, &xmp);
+    if (ok) *orientation = image_orientation(&exif, &xmp);
     free(profile);
     free(packet);
-    return orientation;
+    return ok;
 }

@@ -6,7 +6,7 @@
 #include "image/codecs/codecs.h"
 
 /* Looks in eXIf, else ImageMagick's "Raw profile type exif", else XMP, anywhere in the file.
- * Returns 0 if there is none. */
-int png_orientation(const struct image_file *f);
+ * Sets 0 if there is none. Fails if memory is short. */
+bool png_orientation(const struct image_file *f, int *orientation, ey_err *e);
 
 #endif

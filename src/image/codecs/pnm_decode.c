@@ -7,7 +7,11 @@
 #include "image/codecs/codecs.h"
 #include "image/pixels.h"
 
-enum { MOST_VALUE = 65535, ROUNDED_BYTES = 8192 /* malloc's rounding of a large block */ };
+enum {
+    DIGITS = 9,
+    /* of a number, so that it fits */ MOST_VALUE = 65535,
+    ROUNDED_BYTES = 8192 /* malloc's rounding of a large block */
+};
 
 struct pnm {
     const struct image_file *file;
@@ -34,7 +38,8 @@ static void pnm_skip_blanks(struct pnm *p)
     }
 }
 
-/* Reads a decimal number of at most `digits` digits. */
+/* Reads a decimal number; more than `digits` digits are an error, except in a bitmap's rows, where
+ * each digit is a value. */
 static bool pnm_read_number(struct pnm *p, int digits, uint32_t *out)
 {
     int n = 0;
@@ -42,12 +47,11 @@ static bool pnm_read_number(struct pnm *p, int digits, uint32_t *out)
     pnm_skip_blanks(p);
     for (; p->at < p->file->n && n < digits && isdigit(p->file->bytes[p->at]); p->at++, n++)
         *out = *out * 10 + (uint32_t)(p->file->bytes[p->at] - '0');
-    return n > 0;
+    return n > 0 && (digits == 1 || p->at == p->file->n || !isdigit(p->file->bytes[p->at]));
 }
 
 static bool read_pnm_header(struct pnm *p, ey_err *e)
 {
-    enum { DIGITS = 9 };
     int format = p->file->bytes[1] - '0';
     p->plain = format <= 3;
     p->kind = p->plain ? format : format - 3;
@@ -108,7 +112,7 @@ static bool read_plain_values(struct pnm *p, uint8_t *rgb, ey_err *e)
     size_t n = (size_t)p->width * p->height * pnm_channels(p);
     for (size_t i = 0; i < n; i++) {
         uint32_t value;
-        if (!pnm_read_number(p, p->kind == 1 ? 1 : 5, &value)) return fail_pnm(p, NULL, e);
+        if (!pnm_read_number(p, p->kind == 1 ? 1 : DIGITS, &value)) return fail_pnm(p, NULL, e);
         put_gray(rgb, p, i, p->kind == 1 ? (value ? 0 : 255) : scale_value(p, value));
     }
     return true;

@@ -14,9 +14,14 @@ void decoder_reply(struct reply_message *reply, enum reply_status status, const 
     snprintf(reply->text, sizeof(reply->text), "%.*s", (int)strcspn(text, "\n"), text);
 }
 
+/* UINT64_MAX if 64 bits do not hold it. */
 static uint64_t bitmap_bytes(const struct bitmap_header *header)
 {
-    return BITMAP_HEADER_BYTES + (uint64_t)header->width * header->height * header->channels;
+    uint64_t pixels = (uint64_t)header->width * header->height, bytes;
+    return __builtin_mul_overflow(pixels, header->channels, &bytes) ||
+                   __builtin_add_overflow(bytes, BITMAP_HEADER_BYTES, &bytes)
+               ? UINT64_MAX
+               : bytes;
 }
 
 uint8_t *bitmap_open(const struct decoder_output *output, const struct bitmap_header *header,
