@@ -7,17 +7,17 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_FILES = 4096 };
+enum { MAX_FILES = 4096, SHOWN_PATH_BYTES = 1024 };
 
 /* A slot is free while `begin` is 0. `begin` is stored last, when the other members are valid. */
 struct mapped_file {
     _Atomic uintptr_t begin;
     size_t size;
-    char *path;
+    char path[SHOWN_PATH_BYTES]; /* never freed: another thread's SIGBUS handler may read it */
 };
 
 static struct mapped_file files[MAX_FILES];
@@ -25,19 +25,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* serializes writers *
 
 void mapped_files_add(const void *data, size_t size, const char *path)
 {
-    char *copy = strdup(path);
     struct mapped_file *slot = NULL;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < MAX_FILES && !slot; i++)
         if (!files[i].begin) slot = &files[i];
-    if (slot && copy) {
+    if (slot) {
         slot->size = size;
-        slot->path = copy;
+        snprintf(slot->path, sizeof(slot->path), "%s", path);
         slot->begin = (uintptr_t)data;
-        copy = NULL;
     }
     pthread_mutex_unlock(&lock);
-    free(copy);
 }
 
 void mapped_files_remove(const void *data)
@@ -46,8 +43,6 @@ void mapped_files_remove(const void *data)
     for (size_t i = 0; i < MAX_FILES; i++) {
         if (!data || files[i].begin != (uintptr_t)data) continue;
         files[i].begin = 0;
-        free(files[i].path);
-        files[i].path = NULL;
         break;
     }
     pthread_mutex_unlock(&lock);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Available memory from /proc/meminfo and the cgroup (v2). */
+/* Available memory from /proc/meminfo and the cgroups. */
 #include "base/memory.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,10 +29,65 @@ static uint64_t system_available(void)
     return kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
 }
 
+/* ---- cgroups ---- */
+
+/* Where a hierarchy is mounted, and its files. */
+struct cgroup_files {
+    const char *mount, *limit, *used;
+};
+
+/* Returns what the limits of the group and of all groups around it leave; UINT64_MAX without
+ * limits. `group` is cut off on the way. In a container, the host's path does not exist, but the
+ * mount's root is the container's group. */
+static uint64_t left_in_groups(const char *root, const struct cgroup_files *files, char *group)
+{
+    char path[8192];
+    uint64_t least = UINT64_MAX;
+    for (size_t n = strcspn(group, "\n");;) {
+        group[n] = 0;
+        snprintf(path, sizeof(path), "%s%s%s/%s", root, files->mount, group, files->limit);
+        uint64_t limit = number_in(path, UINT64_MAX);
+        snprintf(path, sizeof(path), "%s%s%s/%s", root, files->mount, group, files->used);
+        uint64_t used = limit == UINT64_MAX ? 0 : number_in(path, 0),
+                 left = limit > used ? limit - used : 0;
+        if (left < least) least = left;
+        if (!n) return least;
+        while (n && group[--n] != '/') {}
+    }
+}
+
+/* Returns whether a line "4:cpu,memory:/path" is of version 1's memory controller. */
+static bool names_memory(const char *line)
+{
+    char names[256];
+    if (sscanf(line, "%*d:%255[^:]:", names) != 1) return false;
+    for (char *rest = names, *name; (name = strsep(&rest, ","));)
+        if (strcmp(name, "memory") == 0) return true;
+    return false;
+}
+
+uint64_t memory_left_in_cgroups(const char *root)
+{
+    static const struct cgroup_files v2 = {"/sys/fs/cgroup", "memory.max", "memory.current"},
+                                     v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                                           "memory.usage_in_bytes"};
+    char line[4096];
+    uint64_t least = left_in_groups(root, &v2, (char[]){""});
+    snprintf(line, sizeof(line), "%s/proc/self/cgroup", root);
+    FILE *f = fopen(line, "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        bool unified = strncmp(line, "0::", 3) == 0;
+        char *group = strchr(line, '/');
+        if (!group || (!unified && !names_memory(line))) continue;
+        uint64_t left = left_in_groups(root, unified ? &v2 : &v1, group);
+        if (left < least) least = left;
+    }
+    if (f) fclose(f);
+    return least;
+}
+
 uint64_t memory_available(void)
 {
-    uint64_t left = system_available(), limit = number_in("/sys/fs/cgroup/memory.max", UINT64_MAX);
-    uint64_t used = number_in("/sys/fs/cgroup/memory.current", 0);
-    uint64_t group = limit == UINT64_MAX ? UINT64_MAX : limit > used ? limit - used : 0;
+    uint64_t left = system_available(), group = memory_left_in_cgroups("");
     return group < left ? group : left;
 }
