@@ -56,7 +56,7 @@ typedef struct {
     int max_num_queued; /* requests that may wait; 0: 64 */
     /* Token rows of one step, 64 to 4096. 0: 512; on a GPU 2048, 1024 or 512, as it fits. */
     int max_num_batched_tokens;
-    int max_images; /* per request; 0: 16 */
+    int max_images; /* per request; 0: 16, -1: none */
     /* Pixels of the largest image, if more than the 4,194,304 that a GPU reserves memory for. */
     uint64_t max_pixels;
     /* A server's engine: the KV cache holds at least 8192 tokens if kv_tokens is 0, and preparation

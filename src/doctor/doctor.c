@@ -61,7 +61,10 @@ static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
     finding_value(f, (double)plan.total_bytes, "bytes");
     finding_text(f, "%.300s on %s: %.0f MiB planned, may be used: %s", plan.directory, plan.device,
                  (double)plan.total_bytes / mib, plan.budget_rule);
-    if (!plan.fits)
+    if (!plan.fits && plan.total_bytes <= plan.budget_bytes)
+        finding_remedy(f, "layers on the CPU take more than --cpu-memory: eyelet plan says what "
+                          "would fit");
+    else if (!plan.fits)
         finding_remedy(f, "%.0f MiB too many: eyelet plan says what would fit",
                        (double)(plan.total_bytes - plan.budget_bytes) / mib);
     return plan.fits;

@@ -95,10 +95,10 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
     p->max_num_seqs = l->max_num_seqs ? l->max_num_seqs : pools ? POOLED_SEQS : default_seqs(p, l);
     p->max_logits = pools ? 1 : p->max_num_seqs; /* one row of each sequence */
     p->n_layers = q->model->text.n_layers;
-    p->max_images = l->max_images ? l->max_images : DEFAULT_IMAGES;
+    p->max_images = l->max_images < 0 ? 0 : l->max_images ? l->max_images : DEFAULT_IMAGES;
     p->max_rows = l->max_num_batched_tokens ? l->max_num_batched_tokens : most_rows(p, l);
     return check_int_range(p->max_num_seqs, "max_num_seqs", 1, EY_MAX_SEQS, e) &&
-           check_int_range(p->max_images, "max_images", 1, EY_MAX_IMAGES, e) &&
+           check_int_range(l->max_images, "max_images", -1, EY_MAX_IMAGES, e) &&
            check_int_range(l->kv_tokens, "kv_tokens", 0, EY_MAX_CONTEXT, e) &&
            check_int_range(p->max_rows, "max_num_batched_tokens", MIN_ROWS, EY_MAX_BATCHED_TOKENS,
                            e) &&

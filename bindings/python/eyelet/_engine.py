@@ -88,7 +88,7 @@ def library_options(given: Mapping[str, Any]) -> dict[str, Any]:
     options = dict(given)
     limits = options.pop("limit_mm_per_prompt", None)
     if limits is not None:
-        options["max_images"] = limits.get("image", 0)
+        options["max_images"] = (limits["image"] or -1) if "image" in limits else 0
     if "quantization" in options:
         options["quantize"] = options.pop("quantization")
     return options

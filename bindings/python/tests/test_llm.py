@@ -177,6 +177,13 @@ def test_plan_needs_no_gpu() -> None:
     assert quantized.total_bytes != whole.total_bytes < small.total_bytes
 
 
+def test_no_images_are_allowed() -> None:
+    with LLM(DEMO, device="cpu", limit_mm_per_prompt={"image": 0}) as llm:
+        assert llm.chat([{"role": "user", "content": "a"}], SamplingParams(max_tokens=1))
+        with pytest.raises(eyelet.BadRequestError, match="at most 0"):
+            llm.caption(PNG)
+
+
 def test_progress_and_notices() -> None:
     said: list[tuple[str, int, int]] = []
     with LLM(DEMO, device="cpu", progress=lambda *what: said.append(what), notice=lambda text: None) as llm:

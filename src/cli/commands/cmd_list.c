@@ -26,8 +26,11 @@ static const char *listing_fits(const struct model_listing *m, ey_err *why)
     if (!whole) return "incomplete";
     if (!ey_plan_make(&engine, &plan, why)) return "-";
     if (plan.fits) return "yes";
-    ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit",
-            (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
+    if (plan.total_bytes <= plan.budget_bytes)
+        ey_fail(why, EY_NO_MEMORY, "layers on the CPU take too much memory; eyelet plan says more");
+    else
+        ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit",
+                (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
     return "no";
 }
 
