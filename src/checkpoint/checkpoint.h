@@ -8,19 +8,22 @@
 #include "checkpoint/safetensors.h"
 
 struct checkpoint;
-/* Opens a GGUF file, or a directory's model.safetensors, else every tensor of the shards that
- * model.safetensors.index.json names, wherever the index puts it. Names in the index with '/' or
- * ".." are errors; symbolic links are followed. */
+/* Opens a GGUF file, one of Ollama's manifests, or a directory. In a directory it reads
+ * model.safetensors, or else all tensors of all shards that model.safetensors.index.json names,
+ * even tensors that the index lists elsewhere or not at all. An index that names a file with '/' or
+ * ".." is an error; symbolic links are followed. */
 bool checkpoint_open(struct checkpoint **ckpt, const char *directory, ey_err *e);
 void checkpoint_close(struct checkpoint *ckpt);
-/* The directory, or the path of the GGUF file. */
+/* The directory, or the path of the GGUF file or manifest. */
 const char *checkpoint_directory(const struct checkpoint *ckpt);
-/* Whether it is a GGUF file. Its JSON files are then generated from its metadata. */
+/* Whether the tensors come from a GGUF file. The JSON files are then generated from its metadata.
+ */
 bool checkpoint_is_gguf(const struct checkpoint *ckpt);
-/* Writes what error messages call a JSON file, to out[EY_MAX_PATH]: DIRECTORY/NAME, or the GGUF
- * file's path. */
+/* Writes the path that error messages show for a JSON file to out[EY_MAX_PATH]: DIRECTORY/NAME, or
+ * the GGUF file itself. */
 bool checkpoint_json_path(char *out, const struct checkpoint *ckpt, const char *name, ey_err *e);
-/* Returns the equivalent of tokenizer.json for a GGUF file; the caller puts it. Fails with NULL. */
+/* Returns the equivalent of tokenizer.json for a GGUF file, or NULL on failure. The caller releases
+ * it with json_object_put(). */
 json_object *checkpoint_tokenizer(const struct checkpoint *ckpt, ey_err *e);
 size_t checkpoint_count(const struct checkpoint *ckpt);
 const struct tensor_view *checkpoint_at(const struct checkpoint *ckpt, size_t i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts of FP8 and FP4 weights: block FP8 as in official repositories, FP8 with a scale per
- * tensor or row, MXFP8, MXFP4, and NVFP4 as compressed-tensors and ModelOpt write it. */
+/* Layouts of FP8 and FP4 weights: FP8 with a scale per block of 128 x 128, per row or per tensor,
+ * MXFP8, MXFP4, and NVFP4 as compressed-tensors and ModelOpt write it. */
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ enum { MX_GROUP = 32, NVFP4_GROUP = 16 };
 
 /* ---- FP8 ---- */
 
-/* Whether the shape is [ceil(rows/128), ceil(cols/128)], or ModelOpt's with dimensions of 1 in
- * between. */
+/* Whether the shape is [ceil(rows/128), ceil(cols/128)], or the same with a 1 after each dimension,
+ * as ModelOpt writes it. */
 static bool is_block_shape(const struct tensor_view *t, const struct wanted_matrix *m)
 {
     const int64_t dims[2] = {fp8_blocks(m->rows), fp8_blocks(m->cols)};
@@ -76,8 +76,8 @@ static bool check_exponents(const struct tensor_view *t, int largest, ey_err *e)
         if (t->data[i] > largest)
             return ey_fail(
                 e, EY_BAD_MODEL,
-                "%s: number %zu of tensor %s is the exponent %d; at most %d makes finite "
-                "weights",
+                "%s: value %zu of tensor %s is the exponent %d; weights are finite only up to "
+                "exponent %d",
                 t->file, i, t->name, t->data[i], largest);
     return true;
 }
@@ -88,9 +88,10 @@ static bool read_exponent_scales(struct tensor_source *s, struct tensor *out,
 {
     const int64_t dims[2] = {m->rows, m->cols / MX_GROUP};
     if (m->cols % MX_GROUP)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has a scale for 32 columns, and the matrix has %lld", t->file,
-                       t->name, (long long)m->cols);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s has one scale per 32 columns, but the matrix has %lld columns", t->file,
+            t->name, (long long)m->cols);
     if (!check_view_shape(t, dims, 2, e) || !check_exponents(t, largest, e)) return false;
     out->group_size = MX_GROUP;
     out->group_scale = t->data;
@@ -128,9 +129,9 @@ bool read_fp8(struct tensor_source *s, struct tensor *out, const struct wanted_m
 
 /* ---- FP4 ---- */
 
-/* Reads the global scale, by which compressed-tensors divides and ModelOpt multiplies. Read the
- * wrong way round, it makes the largest weight absurd, which is checked. In a sparse file (a plan
- * before a download) all values are zero and the check is skipped. */
+/* Reads the global scale. compressed-tensors divides by it and ModelOpt multiplies by it; a mistake
+ * between the two would give an absurd largest weight, so that is checked. The check is skipped for
+ * a sparse file, whose values are all zero (it stands for a model that is not downloaded yet). */
 static bool read_global_scale(struct tensor_source *s, struct tensor *out,
                               const struct tensor_view *t, const struct tensor_view *scales,
                               bool divides, ey_err *e)
@@ -138,19 +139,19 @@ static bool read_global_scale(struct tensor_source *s, struct tensor *out,
     enum { LARGEST_CODE = 6 * 448 };
     float value;
     if (view_elements(t) != 1)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has %lld numbers; it must have one", t->file,
-                       t->name, (long long)view_elements(t));
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has %lld numbers; it must have exactly one",
+                       t->file, t->name, (long long)view_elements(t));
     if (!check_view_dtype(t, DTYPE_F32, e)) return false;
     memcpy(&value, t->data, sizeof(value));
     const float largest = divides ? LARGEST_CODE / value : LARGEST_CODE * value;
     const bool holes = value == 0 && is_all_zero(scales);
     if (!holes && !(largest >= 1e-6f && largest <= 1e4f))
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s is %g, which makes %g the largest weight; weights were taken "
-                       "to be %s by it, as %s does",
-                       t->file, t->name, (double)value, (double)largest,
-                       divides ? "divided" : "multiplied",
-                       divides ? "compressed-tensors" : "ModelOpt");
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s is %g, so the largest weight would be %g if weights are %s by "
+            "it, as in the files of %s",
+            t->file, t->name, (double)value, (double)largest, divides ? "divided" : "multiplied",
+            divides ? "compressed-tensors" : "ModelOpt");
     *(divides ? &out->divisor : &out->multiplier) = value;
     s->bytes += t->size;
     return true;
@@ -176,10 +177,10 @@ static bool read_nvfp4_scales(struct tensor_source *s, struct tensor *out,
         !check_block_scales(t, e))
         return false;
     if (!divisor == !factor)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has %s %s_global_scale %s _scale_2, of which it needs one",
-                       t->file, t->name, divisor ? "both" : "neither", m->name,
-                       divisor ? "and" : "nor");
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s has %s %s_global_scale %s _scale_2; it needs exactly one of them",
+            t->file, t->name, divisor ? "both" : "neither", m->name, divisor ? "and" : "nor");
     out->group_size = NVFP4_GROUP;
     out->group_scale = t->data;
     out->scale_dtype = DTYPE_F8_E4M3;
@@ -196,9 +197,10 @@ bool read_fp4(struct tensor_source *s, struct tensor *out, const struct wanted_m
     *out = (struct tensor){
         .data = codes->data, .dtype = DTYPE_FP4, .rows = m->rows, .cols = m->cols};
     if (m->cols % NVFP4_GROUP)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has a scale for 16 columns, and the matrix has %lld", t->file,
-                       t->name, (long long)m->cols);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s has one scale per 16 columns, but the matrix has %lld columns", t->file,
+            t->name, (long long)m->cols);
     if (!check_part(codes, DTYPE_U8, m->rows, m->cols / 2, e)) return false;
     s->bytes += codes->size;
     return is_exponents(t) ? read_exponent_scales(s, out, m, t, LARGEST_EXPONENT, e)

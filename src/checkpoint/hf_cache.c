@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves model names: a directory, or a repository in the cache, where
- * models--owner--name/refs/REVISION holds a commit and snapshots/COMMIT its files, mostly links
- * into blobs/. */
+/* Resolves model names and lists models. In the cache, models--owner--name/refs/REVISION holds a
+ * commit, and snapshots/COMMIT holds the files of that commit, mostly as links into blobs/. */
 #include "checkpoint/hf_cache.h"
 
 #include <ctype.h>
@@ -129,7 +128,7 @@ bool repository_directory(char *out, const char *cache, const char *name)
 
 /* ---- snapshots ---- */
 
-/* Reads the commit from a file in refs/; an empty string if there is none. */
+/* Reads the commit from a file in refs/. Sets it to "" if there is no such file. */
 static void read_reference(char commit[MAX_REVISION + 1], const char *repository,
                            const char *revision)
 {
@@ -204,14 +203,14 @@ static bool fail_unknown_model(const char *name, ey_err *e)
                    name);
 }
 
-/* A name without an owner is meant to be a short one, or Ollama's. */
+/* A name without an owner is probably a short name, or one of Ollama's. */
 static bool fail_short_name(const struct repository *r, const char *cache, ey_err *e)
 {
-    return ey_fail(
-        e, EY_NOT_FOUND,
-        "%s%s%s is not a directory, and neither the Hugging Face cache (%.250s) nor "
-        "Ollama has it; eyelet list shows what is here, and eyelet pull gets " SHORT_NAMES,
-        r->name, r->tag[0] ? ":" : "", r->tag, cache);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "%s%s%s is not a directory, and neither the Hugging Face cache (%.250s) nor "
+                   "Ollama has it; eyelet list shows the models that are here, and eyelet pull "
+                   "downloads " SHORT_NAMES,
+                   r->name, r->tag[0] ? ":" : "", r->tag, cache);
 }
 
 static bool fail_model_absent(const struct repository *r, const char *cache, ey_err *e)
@@ -227,11 +226,10 @@ static bool fail_model_absent(const struct repository *r, const char *cache, ey_
 
 static bool fail_no_snapshot(const struct repository *r, const char *directory, ey_err *e)
 {
-    return ey_fail(
-        e, EY_NOT_FOUND,
-        "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was broken off; "
-        "download it with: eyelet pull %s --revision %s",
-        r->name, r->revision, directory, r->name, r->revision);
+    return ey_fail(e, EY_NOT_FOUND,
+                   "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was "
+                   "interrupted; download it with: eyelet pull %s --revision %s",
+                   r->name, r->revision, directory, r->name, r->revision);
 }
 
 bool model_snapshot_find(char *out, const struct repository *r, ey_err *e)
@@ -244,8 +242,8 @@ bool model_snapshot_find(char *out, const struct repository *r, ey_err *e)
            fail_no_snapshot(r, directory, e);
 }
 
-/* Writes the directory itself if it holds safetensors, else the GGUF file chosen by `tag`. `usual`:
- * without a tag, prefer Q4_K_M instead of failing if there are several. */
+/* Without a tag, writes the directory itself if it has a config.json or no GGUF file. Otherwise
+ * writes the GGUF file that gguf_choose_file() chooses by `tag` and `usual`. */
 static bool find_in_folder(char *out, const char *directory, const char *tag, bool usual, ey_err *e)
 {
     char config[EY_MAX_PATH], file[EY_MAX_PATH];
@@ -311,8 +309,8 @@ static const char *listing_architecture(const json_object *config)
                : listing_text(config, "model_type");
 }
 
-/* The quantization method ("fp8" ...), else the dtype, under the keys that different versions of
- * transformers wrote. */
+/* Returns the quantization method ("fp8" ...), else the dtype, for which different versions of
+ * transformers used different keys. */
 static const char *listing_quantization(const json_object *config)
 {
     const char *method = listing_text(json_member(config, "quantization_config"), "quant_method");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Hugging Face cache, read-only: repository names, snapshot directories, and a list of the
- * models present. Neither a name nor a file in the cache can lead outside it. */
+ * models present. Neither a model's name nor the text of a file in the cache can lead outside it.
+ */
 #ifndef EY_CHECKPOINT_HF_CACHE_H
 #define EY_CHECKPOINT_HF_CACHE_H
 
@@ -23,8 +24,8 @@ bool repository_parse(struct repository *r, const char *name);
 bool repository_directory(char *out, const char *cache, const char *name);
 
 /* Writes the directory in which Hugging Face's tools keep models to out[EY_MAX_PATH]: HF_HUB_CACHE,
- * else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. It may not
- * exist. */
+ * else HUGGINGFACE_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else
+ * ~/.cache/huggingface/hub. The directory need not exist. */
 bool hf_cache_directory(char *out, ey_err *e);
 
 /* Writes a repository's snapshot directory to out[EY_MAX_PATH]: models--owner--name/refs/REVISION
@@ -32,8 +33,9 @@ bool hf_cache_directory(char *out, ey_err *e);
  * downloads the model. */
 bool model_snapshot_find(char *out, const struct repository *repository, ey_err *e);
 /* Resolves a --model argument to a path for checkpoint_open(), in out[EY_MAX_PATH]. `name` is a
- * directory, a GGUF file, a short name, or a repository of the cache, of whose GGUF files one is
- * chosen. Falls back to the stores of Ollama and LM Studio, under the names used there. */
+ * directory, a GGUF file, a manifest of Ollama, a short name, or a repository in the cache. If a
+ * repository has several GGUF files, one is chosen. A name that is none of these is looked up in
+ * the stores of Ollama and LM Studio. */
 bool model_directory_find(char *out, const char *name, ey_err *e);
 
 struct model_listing {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts of integer weights with scales and zero points: compressed-tensors' pack-quantized (its
- * int4 is used in place) and int-quantized, AutoAWQ, GPTQ and AutoRound, which are repacked when
- * they are uploaded (repack.h). */
+/* Layouts of integer weights with scales and zero points: compressed-tensors' pack-quantized and
+ * int-quantized, AutoAWQ, GPTQ and AutoRound. Most pack-quantized int4 is used in place; all else
+ * is repacked while the model is loaded (repack.h). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -107,8 +107,8 @@ static int bits_of_words(int64_t words, int64_t cols, unsigned named)
     return found;
 }
 
-/* Whether values are padded to words. If both ways need the same number of words, assumes the
- * older, padded one. */
+/* Whether each word is padded, so that no value crosses words. If padded and dense values need the
+ * same number of words, assumes the older way, which is padded. */
 static bool is_padded(int64_t words, int64_t codes, int bits)
 {
     return words == padded_words(codes, bits);
@@ -123,10 +123,11 @@ static bool read_code_words(struct stored_weight *w, const struct tensor_source 
     w->codes = t;
     w->bits = bits_of_words(t->shape[1], w->cols, s->quantization.bits);
     if (!w->bits)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; for %" PRId64
-                       " columns that is no width of codes that config.json names",
-                       t->file, t->name, t->shape[0], t->shape[1], w->cols);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; for %" PRId64
+            " columns, that fits none or several of the bit widths that config.json names",
+            t->file, t->name, t->shape[0], t->shape[1], w->cols);
     w->padded = is_padded(t->shape[1], w->cols, w->bits);
     w->zero = 1 << (w->bits - 1);
     return true;
@@ -134,8 +135,8 @@ static bool read_code_words(struct stored_weight *w, const struct tensor_source 
 
 /* ---- pack-quantized ---- */
 
-/* Checks the shape that the file states for the matrix. In a sparse file (a plan before a download)
- * it is zero and ignored. */
+/* Checks the shape that the file states for the matrix. In a sparse file, which stands for a model
+ * that is not downloaded yet, the stated shape is zero and ignored. */
 static bool check_stated_shape(const struct tensor_source *s, const struct wanted_matrix *m,
                                const struct tensor_view *scale, ey_err *e)
 {
@@ -161,10 +162,11 @@ static bool read_packed_zeros(struct stored_weight *w, const struct tensor_sourc
                                                                  : stream_words(w->rows, w->bits);
     if (!t)
         return !s->quantization.asymmetric ||
-               ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has no %s_zero_point, and config.json says that it is not "
-                       "symmetric; the download may be incomplete",
-                       w->codes->file, w->codes->name, m->name);
+               ey_fail(
+                   e, EY_BAD_MODEL,
+                   "%s: tensor %s has no %s_zero_point, but config.json says that the weights are "
+                   "not symmetric; the download may be incomplete",
+                   w->codes->file, w->codes->name, m->name);
     w->zeros = t;
     w->zero_layout = ZEROS_DOWN_ROWS;
     return check_part(t, DTYPE_I32, words, groups, e);
@@ -181,7 +183,7 @@ static bool is_usable_in_place(const struct stored_weight *w)
 static const void *default_zero_words(const struct tensor_source *s, size_t words, ey_err *e)
 {
     uint32_t *zero = arena_array(s->arena, words, sizeof(*zero));
-    if (!zero) ey_fail_memory(e, "zeros", words * sizeof(*zero));
+    if (!zero) ey_fail_memory(e, "zero points", words * sizeof(*zero));
     for (size_t i = 0; zero && i < words; i++)
         zero[i] = 0x88888888;
     return zero;
@@ -233,10 +235,11 @@ bool read_signed_bytes(struct tensor_source *s, struct tensor *out, const struct
                              *zeros = find_beside(s, m, "_zero_point");
     if (!scale || !read_row_scales(&w, s, m, scale, e)) return false;
     if (!zeros && s->quantization.asymmetric)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has no zero points, and config.json says that it is not "
-                       "symmetric; the download may be incomplete",
-                       codes->file, codes->name);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s has no zero points, but config.json says that the weights are "
+            "not symmetric; the download may be incomplete",
+            codes->file, codes->name);
     w.zeros = zeros;
     w.zero_layout = zeros ? ZEROS_SIGNED : ZEROS_DEFAULT;
     if (zeros && (!check_view_dtype(zeros, DTYPE_I8, e) ||
@@ -331,10 +334,11 @@ static bool read_gptq(struct stored_weight *w, const struct tensor_source *s,
     w->layout = CODES_IN_COLUMNS;
     w->bits = gptq_bits(t, m, s->quantization.bits);
     if (!w->bits)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %s has no shape that GPTQ gives a matrix of [%" PRId64
-                       ", %" PRId64 "] with the bits that config.json names (2, 3, 4 or 8)",
-                       t->file, t->name, m->rows, m->cols);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: the shape of tensor %s is not the one that GPTQ uses for a matrix of [%" PRId64
+            ", %" PRId64 "] with the bit width that config.json names (2, 3, 4 or 8)",
+            t->file, t->name, m->rows, m->cols);
     w->zero = 1 << (w->bits - 1);
     return read_column_scales(w, s, m, scales, e) &&
            read_group_zeros(w, s, m, ZEROS_OF_GROUPS, e) &&
@@ -345,23 +349,26 @@ static bool read_awq(struct stored_weight *w, const struct tensor_source *s,
                      const struct wanted_matrix *m, const struct tensor_view *scales, ey_err *e)
 {
     if (m->rows % 8)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has eight rows a word, and the matrix %lld",
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: tensor %s packs eight rows into a word, but the matrix has %lld rows",
                        w->codes->file, w->codes->name, (long long)m->rows);
     w->layout = CODES_AWQ;
     return check_part(w->codes, DTYPE_I32, m->cols, m->rows / 8, e) &&
            read_column_scales(w, s, m, scales, e) && read_group_zeros(w, s, m, ZEROS_AWQ, e);
 }
 
-/* Reads AutoAWQ's "gemv" version: values in rows, and group counts padded to a multiple of eight.
- */
+/* Reads AutoAWQ's "gemv" version, which stores values in rows and pads the number of groups to a
+ * multiple of eight. */
 static bool read_awq_rows(struct stored_weight *w, const struct tensor_source *s,
                           const struct wanted_matrix *m, const struct tensor_view *scales,
                           ey_err *e)
 {
     const int64_t group = s->quantization.group > 0 ? s->quantization.group : m->cols;
     if (m->cols % group || m->cols % 8)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s: %lld columns are no whole groups of %lld",
-                       w->codes->file, w->codes->name, (long long)m->cols, (long long)group);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %s: %lld columns are not a multiple of 8 and of the group size %lld",
+            w->codes->file, w->codes->name, (long long)m->cols, (long long)group);
     const int64_t groups = m->cols / group,
                   each = group >= 128  ? 1
                          : group == 64 ? 2

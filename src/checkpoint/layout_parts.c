@@ -36,8 +36,8 @@ const struct tensor_view *need_part(const struct tensor_source *s, const struct 
     const struct tensor_view *t = find_beside(s, m, suffix);
     if (!t)
         ey_fail(e, EY_BAD_MODEL,
-                "%s: tensor %s is missing, which belongs to %s; the download may be incomplete",
-                checkpoint_directory(s->ckpt), suffix, of->name);
+                "%s: tensor %s%s is missing, but %s needs it; the download may be incomplete",
+                checkpoint_directory(s->ckpt), m->name, suffix, of->name);
     return t;
 }
 
@@ -92,8 +92,8 @@ int group_of_scales(const struct tensor_source *s, const struct tensor_view *t,
                   wanted = said < 0 || said > m->cols ? m->cols : said;
     if (group && (!said || group == wanted)) return (int)group;
     ey_fail(e, EY_BAD_MODEL,
-            "%s: tensor %s has %lld scales a row for %lld columns, which are not whole groups%s",
+            "%s: tensor %s has %lld scales per row, which do not divide %lld columns into groups%s",
             t->file, t->name, (long long)groups, (long long)m->cols,
-            group ? " of the size that config.json names" : "");
+            group ? " of the size that config.json names" : " of equal size");
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the readers of quantized layouts: finding and checking the tensors that accompany a
- * matrix's quantized values. */
+/* Functions that the readers of quantized layouts share. They find and check the tensors that
+ * accompany a matrix's quantized values. */
 #ifndef EY_CHECKPOINT_LAYOUT_PARTS_H
 #define EY_CHECKPOINT_LAYOUT_PARTS_H
 
@@ -15,8 +15,8 @@ struct wanted_matrix {
     int64_t rows, cols;
 };
 
-/* Find the tensor NAME + suffix, or NAME without ".weight" + suffix. Return NULL if it is absent.
- */
+/* find_beside() looks for the tensor NAME + suffix, find_module_part() first removes ".weight" from
+ * the end of NAME. Both return NULL if the tensor is absent. */
 const struct tensor_view *find_beside(const struct tensor_source *s, const struct wanted_matrix *m,
                                       const char *suffix);
 const struct tensor_view *find_module_part(const struct tensor_source *s,
@@ -43,7 +43,7 @@ int group_of_scales(const struct tensor_source *s, const struct tensor_view *t,
 
 /* ---- readers ---- */
 
-/* Integers named NAME_packed (I32), NAME (I8) or qweight (I32). */
+/* Integer values in the tensor NAME_packed (I32), NAME (I8) or qweight (I32). */
 bool read_packed_integers(struct tensor_source *s, struct tensor *out,
                           const struct wanted_matrix *m, const struct tensor_view *packed,
                           ey_err *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quantization settings of a checkpoint's configuration, as far as they are needed: the layout
- * of each matrix is recognized by its tensors. */
+/* The quantization settings of a checkpoint's configuration. Only those that the tensors do not
+ * show are kept: the layout of each matrix is recognized by its tensors. */
 #ifndef EY_CHECKPOINT_QUANTIZATION_H
 #define EY_CHECKPOINT_QUANTIZATION_H
 
@@ -10,7 +10,7 @@
 enum qweight_layout { QWEIGHT_BY_SHAPE, QWEIGHT_GPTQ, QWEIGHT_AWQ, QWEIGHT_AWQ_ROWS };
 
 struct quantization {
-    unsigned bits; /* set of 1 << bit width, for each integer width named; 0: none */
+    unsigned bits; /* 1 << width is set for each integer bit width named; 0: none */
     enum qweight_layout qweight;
     int group;           /* columns per group; 0: not given, -1: the whole row */
     bool zeros_less_one; /* zeros are stored minus one (GPTQ's first version) */

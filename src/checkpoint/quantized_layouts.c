@@ -33,7 +33,7 @@ static bool unpair_rows(struct tensor_source *s, struct tensor *w, const struct 
     return true;
 }
 
-/* Reads the global scale of an NVFP4 matrix; 1 if it is absent. */
+/* Reads the global scale of an NVFP4 matrix. An absent one counts as 1. */
 static bool read_factor(struct tensor_source *s, struct tensor *w, const char *name, ey_err *e)
 {
     char full[SOURCE_MAX_NAME];
@@ -169,7 +169,7 @@ bool matrix_rows(struct tensor *out, const struct tensor *whole, int64_t first, 
     if (first % block)
         return ey_fail(e, EY_BAD_MODEL,
                        "a part of a fused quantized matrix begins at row %" PRId64
-                       ", inside a block of %d",
+                       ", inside a block of %d rows",
                        first, block);
     *out = *whole;
     out->rows = rows;

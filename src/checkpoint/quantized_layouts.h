@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a weight in any stored layout, quantized ones of several tensors, into a struct tensor that
- * points into the file. Callers do not see which layout it was. */
+/* Reads a weight into a struct tensor that points into the file, whatever the stored layout is; a
+ * quantized weight may consist of several tensors. Callers need not know the layout. */
 #ifndef EY_CHECKPOINT_QUANTIZED_LAYOUTS_H
 #define EY_CHECKPOINT_QUANTIZED_LAYOUTS_H
 
@@ -9,7 +9,7 @@
 /* Reads the matrix `name` [rows, cols]. Layouts:
  *   NAME                 BF16, F16, F32
  *   NAME, F8_E4M3        with `NAME_scale_inv` or `NAME_scale`: one scale, one per row or per
- *                        128 x 128 block, or U8 exponents per 32 columns
+ *                        128 x 128 block, or one U8 exponent per 32 columns
  *   NAME, I8             with `NAME_scale`
  *   NAME, U8             pairs of e2m1 with `NAME_scale` (ModelOpt)
  *   NAME_packed, I32/U8  compressed-tensors
@@ -23,8 +23,8 @@ bool source_plain(struct tensor_source *s, struct tensor *out, const char *name,
                   const int64_t *dims, int n_dims, ey_err *e);
 /* Whether the matrix exists in any layout. */
 bool source_has_matrix(const struct tensor_source *s, const char *name);
-/* Makes *out the rows first .. first+rows-1 of a matrix. In a quantized matrix, `first` must be a
- * multiple of the block: 128 rows, or 8 rows with packed zero points. */
+/* Sets *out to the rows first .. first+rows-1 of a matrix. `first` must be a multiple of 128 if
+ * there is a scale per block, and of 8 if zero points are packed and used in place. */
 bool matrix_rows(struct tensor *out, const struct tensor *whole, int64_t first, int64_t rows,
                  ey_err *e);
 

@@ -90,7 +90,8 @@ static void read_codes(uint8_t *out, const struct stored_weight *s, int64_t row)
 
 /* ---- zero points ---- */
 
-/* A word with 1 in each field. Adding it carries between fields, as in GPTQ's writers. */
+/* A word with 1 in each field; 0 for 3 bits, whose fields cross words. Adding it carries between
+ * fields, as in the programs that write GPTQ. */
 static uint32_t ones_of(int bits)
 {
     return bits == 2 ? 0x55555555 : bits == 4 ? 0x11111111 : bits == 8 ? 0x01010101 : 0;
@@ -158,7 +159,7 @@ size_t repacked_bytes(const struct tensor *w)
 
 struct repack_job {
     const struct stored_weight *s;
-    const struct tensor *w; /* the destination, with its pointers set */
+    const struct tensor *w; /* the result's dtype, shape and group; its pointers are not used */
     uint8_t *data, *scale, *zero;
     const int32_t *place;
     int64_t first_row;
@@ -202,7 +203,7 @@ static void put_codes(const struct repack_job *j, int64_t row, const uint8_t *co
         out[j->place[c] / 2] |= (uint8_t)(codes[c] << j->place[c] % 2 * 4);
 }
 
-/* Whether a code of eight bits times the scale is finite as well. */
+/* Whether the scale is finite and so small that its product with any 8-bit value is finite too. */
 static bool is_finite_scale(const uint8_t *p, enum dtype dtype)
 {
     float value;

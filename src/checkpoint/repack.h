@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repacks the integer layouts of AutoAWQ, GPTQ and compressed-tensors into rows of int4 or uint8.
- * Lossless: quantized values, zero points and scales are moved, none is rounded. */
+ * Nothing is lost: quantized values, zero points and scales are moved, and none is rounded. */
 #ifndef EY_CHECKPOINT_REPACK_H
 #define EY_CHECKPOINT_REPACK_H
 
@@ -33,7 +33,7 @@ struct stored_weight {
     int bits;    /* of a value and of a zero point; streams are filled from the lowest bit */
     bool padded; /* values do not cross words: leftover bits of a word are unused */
     bool zeros_less_one; /* zero points are stored minus one, with carries (GPTQ's first version) */
-    int zero;
+    int zero;            /* the zero point of all values if none is stored */
     int64_t rows, cols;
     int group;                                /* columns */
     int64_t scale_row_step, scale_group_step; /* in elements */

@@ -74,7 +74,7 @@ static bool safetensors_read_shape(struct tensor_view *t, const json_object *ent
     size_t n = json_object_array_length(shape);
     if (n > EY_MAX_DIMS)
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor " NAME ": shape has %zu dimensions; %d is the most", t->file,
+                       "%s: tensor " NAME ": shape has %zu dimensions; the limit is %d", t->file,
                        t->name, n, EY_MAX_DIMS);
     t->n_dims = (int)n;
     const struct dtype_traits *type = dtype_info(t->dtype);
@@ -132,14 +132,14 @@ static bool read_entry(struct safetensors *f, const char *name, json_object *ent
 
 /* ---- duplicate names ---- */
 
-/* json_parse() silently keeps the last of two members of one name, so duplicates are searched for
- * in the text, which it has accepted by now: only strings and nesting have to be followed. */
+/* json_parse() silently keeps the last of two members with the same name, so duplicates are looked
+ * for in the text. The text is known to be valid JSON: only strings and nesting matter here. */
 struct safetensors_key {
     const char *p;
     size_t n;
 };
 
-/* Length of the string literal at s, at most up to `end`. */
+/* Length of the string literal at s, which is taken to end at `end` at the latest. */
 static size_t string_length(const char *s, const char *end)
 {
     const char *p = s + 1;
@@ -155,7 +155,7 @@ static bool is_key(const char *s, const char *end)
     return s < end && *s == ':';
 }
 
-/* Finds the keys of the outermost object; NULL for `keys` only counts them. */
+/* Finds the keys of the outermost object and returns their number; `keys` may be NULL. */
 static size_t outer_keys(const char *text, size_t size, struct safetensors_key *keys)
 {
     int depth = 0;
@@ -194,7 +194,7 @@ static bool fail_duplicate(const char *text, size_t size, size_t n, const char *
         ey_fail(e, EY_BAD_MODEL, "%s: tensor %.*s is in the header twice", path,
                 (int)(keys[i].n < 200 ? keys[i].n : 200), keys[i].p);
     else
-        ey_fail(e, EY_BAD_MODEL, "%s: a tensor is in the header twice, in two spellings", path);
+        ey_fail(e, EY_BAD_MODEL, "%s: a tensor is in the header twice, spelled in two ways", path);
     free(keys);
     return false;
 }
@@ -291,8 +291,8 @@ static bool safetensors_read(struct safetensors *f, const uint8_t *bytes, size_t
                        f->path, length, EY_MAX_SAFETENSORS_HEADER);
     if (length > size - LENGTH_BYTES || !length)
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: the header should take %" PRIu64
-                       " bytes and the file has %zu; download it again",
+                       "%s: a header of %" PRIu64
+                       " bytes is impossible in a file of %zu bytes; download it again",
                        f->path, length, size);
     f->data = bytes + LENGTH_BYTES + length;
     f->data_size = size - LENGTH_BYTES - (size_t)length;

@@ -8,9 +8,9 @@
 #include "tensor/tensor_view.h"
 
 struct safetensors;
-/* Maps and checks a file: the header fits the file and 100 MB and is a JSON object, dtypes are
- * known, shape times element size equals each length, and offsets cover the data without gap or
- * overlap. */
+/* Maps a file and checks that its header ends within the file, is at most 100 MB long and is a JSON
+ * object, that dtypes are known, that each tensor's length follows from its shape and dtype, and
+ * that the offsets cover the data without gap or overlap. */
 bool safetensors_open(struct safetensors **file, const char *path, ey_err *e);
 /* Like safetensors_open(), over bytes that the caller keeps alive (tests, fuzzing). `path` is only
  * for messages. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a checkpoint directory: config.json, its safetensors files, and one table of all tensors.
- */
+/* Opens a checkpoint: a directory with config.json and safetensors files, or a GGUF file. Builds
+ * one table of all tensors. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static struct safetensors *open_shard(struct checkpoint *c, const char *name, co
     if (!is_plain_file_name(name)) {
         ey_fail(e, EY_BAD_MODEL,
                 "%s/" INDEX_FILE
-                ": tensor %.200s: \"%.200s\" is not the name of a file of this directory",
+                ": tensor %.200s: \"%.200s\" is not the name of a file in this directory",
                 c->directory, tensor, name);
         return NULL;
     }

@@ -44,9 +44,10 @@ bool check_view_shape(const struct tensor_view *t, const int64_t *dims, int n_di
     char has[128], wanted[128];
     format_shape(has, sizeof(has), t->shape, t->n_dims);
     format_shape(wanted, sizeof(wanted), dims, n_dims);
-    const char *hint = n_dims == 5 && t->n_dims == 5
-                           ? " (a channel-last export of another program? take the original files)"
-                           : "";
+    const char *hint =
+        n_dims == 5 && t->n_dims == 5
+            ? " (is this a channels-last export by another program? use the original files)"
+            : "";
     return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has shape %s; config.json makes it %s%s",
                    t->file, t->name, has, wanted, hint);
 }

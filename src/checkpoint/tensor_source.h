@@ -16,10 +16,10 @@ struct name_alias {
 struct tensor_source {
     const struct checkpoint *ckpt;
     struct arena
-        *arena; /* for scales and zero points that the file lacks or stores in another form */
+        *arena; /* for what the file lacks or stores in another form: scales, zero points, rows */
     const struct name_alias
         *aliases;   /* prefixes tried in order if the official name is absent; ends with NULL */
-    uint64_t bytes; /* read so far and used in place */
+    uint64_t bytes; /* size of the tensors read so far that are used in place */
     struct quantization quantization; /* from the configuration */
 };
 

@@ -90,7 +90,7 @@ static void revisions(void **state)
     expect_found(NAME "@newline", REPO "/snapshots/aaaa1111");
     expect_found(NAME "@bbbb2222", REPO "/snapshots/bbbb2222");
     expect_missing(NAME "@v3", "revision v3", "eyelet pull " NAME " --revision v3");
-    expect_missing(NAME "@broken", "revision broken", "broken off");
+    expect_missing(NAME "@broken", "revision broken", "interrupted");
     expect_missing(NAME "@climbs", "revision climbs", "eyelet pull");
 }
 
@@ -315,7 +315,7 @@ static void ollama_and_lm_studio(void **state)
     expect_found("small", LIBRARY "small/latest");
     expect_found("hf.co/Org/Other:Q4_0", "ollama/manifests/hf.co/Org/Other/Q4_0");
     expect_found("pub/Small:q4_0", ".lmstudio/models/pub/Small/Small-Q4_0.gguf");
-    expect_missing("small:8b", "nor Ollama has it", "eyelet pull gets");
+    expect_missing("small:8b", "nor Ollama has it", "eyelet pull downloads");
     expect_missing("../small:4b", "", "");
     assert_string_equal(opening(LIBRARY "small/4b"), "");
     link_gguf("manifests/own/small.gguf"); /* no manifest, whatever the folder's name */

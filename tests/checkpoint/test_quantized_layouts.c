@@ -134,7 +134,7 @@ static void fp8_rows_of_a_whole(void **state)
                 value_at(&part, 128, 128) == 12.0f);
     assert_false(matrix_rows(&part, &w, 64, 10, &e));
     assert_string_equal(e.text, "a part of a fused quantized matrix begins at row 64, inside a "
-                                "block of 128");
+                                "block of 128 rows");
     close_source();
 }
 
@@ -239,16 +239,16 @@ static const struct layout_row {
     {1, "m_packed", DROP, 0, {0}, 0, "tensor m is missing"},
     {1, "m_packed", RETYPE, DTYPE_F32, {0}, 0, "tensor m_packed is stored as F32; it must be I32"},
     {1, "m_packed", RESHAPE, 0, {INT4_ROWS, 7}, 0, "tensor m_packed has shape [17, 7]"},
-    {1, "m_scale", DROP, 0, {0}, 0, "tensor _scale is missing, which belongs to m_packed"},
+    {1, "m_scale", DROP, 0, {0}, 0, "tensor m_scale is missing, but m_packed needs it"},
     {1, "m_scale", RETYPE, DTYPE_I16, {0}, 0, "tensor m_scale is stored as I16; it must be F32"},
-    {1, "m_scale", RESHAPE, 0, {INT4_ROWS, 0}, 0, "tensor m_scale has 0 scales a row"},
+    {1, "m_scale", RESHAPE, 0, {INT4_ROWS, 0}, 0, "tensor m_scale has 0 scales per row"},
     {1,
      "m_scale",
      RESHAPE,
      0,
      {INT4_ROWS, 3},
      0,
-     "tensor m_scale has 3 scales a row for 64 columns, which are not whole groups"},
+     "tensor m_scale has 3 scales per row, which do not divide 64 columns into groups"},
     {1, "m_scale", RESHAPE, 0, {16, 2}, 0, "tensor m_scale has shape [16, 2]"},
     {1,
      "m_scale",

@@ -122,7 +122,7 @@ static void malformed_headers(void **state)
          {"tensor \"a\"", "twice"}},
         {"{" ENTRY("a", "U8", "[1]", "[0,1]") "," ENTRY("\\u0061", "U8", "[1]", "[0,1]") "}",
          1,
-         {"twice", "spellings"}},
+         {"twice", "spelled in two ways"}},
         {"{\"__metadata__\":{}," ENTRY("a", "U8", "[1]", "[0,1]") ",\"__metadata__\":{}}",
          1,
          {"__metadata__", "twice"}},

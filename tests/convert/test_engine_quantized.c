@@ -263,7 +263,7 @@ static void assert_missing_zeros_refused(void)
     ey_engine_options o = options_of("ref", NULL, 0);
     o.model = kept;
     assert_false(ey_engine_open(&engine, &o, &e));
-    assert_non_null(strstr(e.text, "says that it is not symmetric"));
+    assert_non_null(strstr(e.text, "says that the weights are not symmetric"));
 }
 
 static void a_symmetric_checkpoint(void **state)
@@ -334,8 +334,8 @@ static void damaged_ones_are_refused(void **state)
                                        "not a finite number",
                                        "_scale is missing",
                                        "has shape",
-                                       "no width of codes",
-                                       "not whole groups",
+                                       "none or several of the bit widths",
+                                       "do not divide",
                                        "must be F32",
                                        "has shape",
                                        "must be I32",

@@ -433,7 +433,7 @@ static const struct tensor_row tensor_rows[] = {
     {L2 "self_attn.k_norm.weight", DROP, 0, 0, {0}, "missing"},
     {L2 "mlp.down_proj.weight", RESHAPE, 0, 2, {192, 319}, "[192, 319]"},
     {L2 "mlp.up_proj.weight", DROP, 0, 0, {0}, "missing"},
-    {VIS "patch_embed.proj.weight", RESHAPE, 0, 5, {128, 2, 16, 16, 3}, "channel-last"},
+    {VIS "patch_embed.proj.weight", RESHAPE, 0, 5, {128, 2, 16, 16, 3}, "channels-last"},
     {VIS "patch_embed.proj.weight", RESHAPE, 0, 2, {128, 1536}, "[128, 1536]"},
     {VIS "patch_embed.proj.weight", RETYPE, DTYPE_F8_E4M3, 0, {0}, "F8_E4M3"},
     {VIS "patch_embed.proj.bias", DROP, 0, 0, {0}, "missing"},

@@ -63,6 +63,6 @@ struct digest image_digest(const struct image *image)
 struct digest image_file_digest(const void *file, size_t n, int width, int height)
 {
     const int32_t size[] = {width, height,
-                            1}; /* image_digest() hashes two numbers, so the keys differ */
+                            1}; /* a third number, so that no key equals one of image_digest() */
     return digest_of(file, n, size, 3);
 }

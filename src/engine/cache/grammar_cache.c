@@ -91,7 +91,7 @@ void ey_grammar_cache_put(ey_grammar_cache *c, const char *key, size_t n, ey_gra
     size_t bytes = n + grammar_bytes(grammar);
     uint64_t hash = fnv1a_64(FNV1A_64_START, key, n);
     char *copy = bytes <= c->max_bytes ? malloc(n + 1) : NULL;
-    if (!copy) return; /* without memory the grammar is compiled again next time */
+    if (!copy) return; /* a grammar that is not stored is compiled again next time */
     memcpy(copy, key, n);
     pthread_mutex_lock(&c->lock);
     if (grammar_cache_lookup(c, key, n, hash)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches vision features (merged and DeepStack rows) on the device by the digest of the pixels, so
- * that a repeated image isn't encoded again. Features lie in blocks of 64 visual tokens, so that
- * images of any size fill the memory without gaps. */
+/* Caches vision features (merged and DeepStack rows) on the device, keyed by the digest of the
+ * image, so that a repeated image isn't encoded again. Features lie in blocks of 64 visual tokens;
+ * an image can use any free blocks, so memory is not fragmented. */
 #ifndef EY_ENGINE_IMAGE_CACHE_H
 #define EY_ENGINE_IMAGE_CACHE_H
 
@@ -12,7 +12,7 @@ struct image_entry {
     struct digest key;
     int32_t *block; /* [n_blocks] blocks of 64 feature rows, in the order of the tokens */
     int n_blocks, n_tokens;
-    int pins;         /* requests that still need it */
+    int pins;         /* number of requests that still need the features */
     bool used, ready; /* used: the entry is in use; ready: its features are computed */
     uint64_t last_use;
 };
@@ -26,8 +26,9 @@ struct image_cache {
 
 bool image_cache_open(struct image_cache *cache, struct arena *arena, int n_blocks, ey_err *e);
 int image_cache_blocks(int n_tokens);
-/* Returns the pinned entry of an image, a new one (not ready) if it is not cached. Evicts unpinned
- * entries, least recently used first. Returns NULL if too much is pinned. */
+/* Pins and returns the entry of an image. If the image is not cached, creates an entry that is not
+ * ready; for its blocks, unpinned entries are evicted, least recently used first. Returns NULL if
+ * pinned entries leave too few blocks. */
 struct image_entry *image_cache_pin(struct image_cache *cache, const struct digest *key,
                                     int n_tokens);
 /* Adds a pin to an entry that is already pinned. */

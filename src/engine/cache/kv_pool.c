@@ -114,7 +114,7 @@ void kv_pool_publish(struct kv_pool *pool, int32_t at, const struct digest *key)
 {
     struct kv_block *b = &pool->block[at];
     if (b->known || kv_pool_lookup(pool, key) >= 0)
-        return; /* another request published this prefix first */
+        return; /* the block is published already, or another one of this prefix is */
     int32_t *bucket = bucket_of(pool, key);
     b->key = *key;
     b->known = true;
