@@ -49,7 +49,7 @@ try "ask without question" 2 - 'question is missing' ask red.png
 try "ask two without question" 2 - 'question is missing' ask red.png blue.png
 try "ask a directory without images" 2 - 'folders has no images' ask folders what
 try "question that is no UTF-8" 2 - 'not UTF-8' ask red.png $'\xff\xfe'
-try "stdin twice" 2 - 'one image only' ask - - what
+try "stdin twice" 2 - 'can be named only once' ask - - what
 try "caption nothing" 2 - 'needs an image' caption
 try "caption a directory without images" 2 - 'folders/ has no images' caption folders/
 try "tokenize two" 2 - 'one text, not 2' tokenize a b

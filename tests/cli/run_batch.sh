@@ -161,7 +161,7 @@ say "are the same pixels"
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminal to give
   printf '/image wide.png\n/image scan.tif\n/quit\n' >typed
   script -qec "$eyelet chat" /dev/null <typed >out 2>err
-  grep -q 'wide.png, 480 x 320, goes with the next message' out && grep -q 'scan.tif, 2 pages, go with' out
+  grep -q 'wide.png, 480 x 320, is sent with the next message' out && grep -q 'scan.tif, 2 pages, are sent with' out
   say "/image says the size, or the pages"
 fi
 

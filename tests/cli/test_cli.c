@@ -67,7 +67,7 @@ static void options_table(void **state)
         {ASK, "--logprobs=abc", "from 0 to 20"},
         {ASK, "--threads 257", "from 1 to 256"},
         {ASK, "--json=yes", "takes no value"},
-        {ASK, "-j", "goes after --"},
+        {ASK, "-j", "after --"},
         {ASK, "--zzzzzz", "there is no option --zzzzzz"},
         {ASK, "--", NULL},
         {ASK, "-- --json -x", NULL},

@@ -127,11 +127,11 @@ static void errors_name_the_line(void **state)
         {"- port\n", "line 1: the file must consist of lines \"option: value\""},
         {"port\n", "line 1: the file must consist of lines \"option: value\""},
         {"port: 1\nallowed-hosts: [a\n", "not YAML"},
-        {"port: 1\n\tseed: 2\n", "line 2: not YAML"},
+        {"port: 1\n\tseed: 2\n", "line 2: the file is not YAML"},
         {"? [a, b]\n: 1\n", "line 1: the name of an option is missing"},
         {"mm-processor-kwargs: &a {b: *a}\n", "line 1: the value is too long, nested too deeply"},
         {"host: \"a\\0b\"\n", "line 1: the value is too long, nested too deeply, or not text"},
-        {"\xff: 1\n", "line 1: not YAML"},
+        {"\xff: 1\n", "line 1: the file is not YAML"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct options o;

@@ -16,9 +16,9 @@ refused 'takes 0 to 64 images' --limit-mm-per-prompt image=-1
 refused 'takes 0 to 64 images' --limit-mm-per-prompt '{"image": "many"}'
 refused 'not valid JSON' --limit-mm-per-prompt '{"image": 1'
 refused 'takes a number from 0 to 65535' --port 65536
-refused 'takes tokens from 16' --max-model-len 4q
-refused 'takes tokens from 16' --max-model-len 3
-refused 'takes tokens from 16' --kv-tokens 99999K
+refused 'takes a number of tokens from 16' --max-model-len 4q
+refused 'takes a number of tokens from 16' --max-model-len 3
+refused 'takes a number of tokens from 16' --kv-tokens 99999K
 refused 'this model has at most' --max-model-len 64K
 refused 'takes a time' --idle-unload 5x
 refused '--ollama takes a port' --ollama x

@@ -12,7 +12,7 @@ struct chat {
     struct cli_engine cli;
     struct options options; /* a copy that /set changes; its lists and arguments are borrowed */
     struct conversation conversation;
-    struct arena memory; /* owns values of /set */
+    struct arena memory; /* owns the values that /set was given */
     struct buf line;
     struct line_editor *editor; /* NULL if lines are read as they come */
     char *saved;                /* the file of the last /save, which may be overwritten */

@@ -51,9 +51,9 @@ static void chat_image_command(struct chat *c, const char *argument)
     if (ok && c->interactive) {
         char size[80];
         if (added.n > 1)
-            snprintf(size, sizeof(size), ", %zu pages, go with the next message", added.n);
+            snprintf(size, sizeof(size), ", %zu pages, are sent with the next message", added.n);
         else
-            snprintf(size, sizeof(size), ", %d x %d, goes with the next message", added.width,
+            snprintf(size, sizeof(size), ", %d x %d, is sent with the next message", added.width,
                      added.height);
         print_named(path, size);
     }
@@ -99,8 +99,7 @@ static void print_settings(const struct chat *c)
     }
 }
 
-/* Returns the setting of this name, with either max_tokens or max-tokens. Fails if there is none.
- */
+/* Returns the setting of this name, in which _ may stand for -. Fails if there is none. */
 static const char *find_setting(const char *typed, size_t n, ey_err *e)
 {
     char name[64];
@@ -113,7 +112,7 @@ static const char *find_setting(const char *typed, size_t n, ey_err *e)
         did_you_mean_add(&suggestion, settings[i]);
     }
     ey_fail(e, EY_BAD_REQUEST, "there is no setting %s; %s%s", name,
-            suggestion.best ? "did you mean " : "/set lists them",
+            suggestion.best ? "did you mean " : "/set lists the settings",
             suggestion.best ? suggestion.best : "");
     return NULL;
 }
@@ -188,13 +187,13 @@ static const struct slash_command {
     {"/image", chat_image_command, "/image PATH      an image for the next message"},
     {"/retry", chat_retry_command, "/retry           another answer to the last message"},
     {"/system", chat_system_command,
-     "/system TEXT     what the model is to be and to do; /system shows it, /system - drops it"},
+     "/system TEXT     set the system prompt; /system shows it, /system - removes it"},
     {"/set", chat_set_command,
-     "/set NAME VALUE  temperature, max-tokens and so on; /set lists them"},
+     "/set NAME VALUE  change temperature, max-tokens and so on; /set lists all settings"},
     {"/save", chat_save_command,
      "/save FILE       write the conversation as Markdown; FILE.json: as the API's messages"},
     {"/clear", clear_all, "/clear           forget all that was said and shown"},
-    {"/help", print_slash_commands, "/help            this"},
+    {"/help", print_slash_commands, "/help            print this list"},
     {"/quit", leave, "/quit            leave, as Ctrl-D does"},
 };
 enum { N_SLASH_COMMANDS = sizeof(slash_commands) / sizeof(slash_commands[0]) };
@@ -204,11 +203,11 @@ static void print_slash_commands(struct chat *c, const char *argument)
     (void)argument;
     for (size_t i = 0; i < N_SLASH_COMMANDS; i++)
         fprintf(stderr, "%s\n", slash_commands[i].help);
-    fprintf(stderr,
-            "Ctrl-C stops an answer. A message that begins with / needs a blank before it.\n");
+    fprintf(stderr, "Ctrl-C stops an answer. Put a blank before a message that begins with /.\n");
     if (c->interactive)
-        fprintf(stderr, "Alt-Enter begins a new line, \"\"\" begins and ends a text of several; Up "
-                        "and Ctrl-R bring back earlier lines, Tab completes paths.\n");
+        fprintf(stderr,
+                "Alt-Enter begins a new line, \"\"\" begins and ends a text of several lines; "
+                "Up and Ctrl-R bring back earlier lines, Tab completes paths.\n");
 }
 
 void chat_run_slash_command(struct chat *c, const char *line)
@@ -223,7 +222,7 @@ void chat_run_slash_command(struct chat *c, const char *line)
         did_you_mean_add(&suggestion, command->name);
     }
     ey_fail(&e, EY_BAD_REQUEST, "there is no command %.*s; %s%s", (int)(n < 40 ? n : 40), line,
-            suggestion.best ? "did you mean " : "/help lists them",
+            suggestion.best ? "did you mean " : "/help lists the commands",
             suggestion.best ? suggestion.best : "");
     chat_complain(c, &e);
 }

@@ -44,7 +44,8 @@ bool chat_add_image(struct chat *c, const char *path, struct chat_images *added,
     if (ok)
         input_note_animation(&document, path, c->cli.options);
     else
-        conversation_shorten_draft(&c->conversation, n_before); /* no part of a document */
+        conversation_shorten_draft(&c->conversation,
+                                   n_before); /* a document is added whole or not at all */
     input_document_close(&document);
     return ok;
 }
@@ -66,7 +67,8 @@ static bool keep_answer(struct chat *c, const ey_answer *answer, ey_err *e)
 {
     if (cancel_requested() && !answer->n_text) {
         conversation_undo(&c->conversation, true);
-        if (c->interactive) fprintf(stderr, "stopped before it began: the message is taken back\n");
+        if (c->interactive)
+            fprintf(stderr, "stopped before the answer began; the message is taken back\n");
         return true;
     }
     if (!conversation_answer(&c->conversation, answer->text, answer->n_text, e))
@@ -92,7 +94,7 @@ static void take_back_question(struct chat *c, const ey_err *e)
     const bool keeps = e->code == EY_IO || e->code == EY_BUSY;
     conversation_undo(&c->conversation, keeps);
     if (keeps && c->conversation.n_draft && c->interactive)
-        fprintf(stderr, "the message is taken back; its images go with the next one\n");
+        fprintf(stderr, "the message is taken back; its images are sent with the next one\n");
 }
 
 /* Answers the conversation's last message. */

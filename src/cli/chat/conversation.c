@@ -69,7 +69,8 @@ void conversation_shorten_draft(struct conversation *c, size_t n)
     }
 }
 
-/* Appends a message of the images, whose bytes it takes, and a copy of the text. */
+/* Appends a message that consists of the images and a copy of the text. Takes ownership of the
+ * images' bytes unless it fails. */
 static bool conversation_append(struct conversation *c, const char *role, const ey_part *images,
                                 size_t n_images, const char *text, size_t n, ey_err *e)
 {

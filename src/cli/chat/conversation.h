@@ -9,7 +9,7 @@
 #include "eyelet/request.h"
 
 struct conversation {
-    ey_message *message; /* [EY_MAX_MESSAGES], of which n are used; owns all that they point to */
+    ey_message *message; /* [EY_MAX_MESSAGES], n in use; owned, with all that they point to */
     size_t n;
     bool has_system;                  /* message[0] is the system prompt */
     ey_part draft[EY_MAX_IMAGES];     /* images of the next message */

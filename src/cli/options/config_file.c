@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets options from the top-level map of a YAML document. libyaml parses it; booleans, numbers and
- * lists are recognized as PyYAML does, which reads these files for vLLM. */
+/* Sets options from the top-level map of a YAML document. libyaml parses it. Booleans, numbers and
+ * lists are written as for PyYAML, with which vLLM reads these files. */
 #include "cli/options/config_file.h"
 
 #include <stdlib.h>
@@ -151,7 +151,8 @@ static bool set_list(struct config_reader *r, const char *name, int index, ey_er
     return true;
 }
 
-/* Lists and ignores an option of vLLM that has no effect here, as on the command line. */
+/* Ignores an option of vLLM that has no effect here and adds it to the list of ignored options, as
+ * on the command line. */
 static bool pass_vllm_flag(struct config_reader *r, const char *name, int index, ey_err *e)
 {
     yaml_node_t *node = yaml_document_get_node(&r->document, index);
@@ -230,7 +231,8 @@ static bool set_keys(struct config_reader *r, const yaml_node_t *map, ey_err *e)
 static bool set_document(struct config_reader *r, yaml_parser_t *parser, ey_err *e)
 {
     if (!yaml_parser_load(parser, &r->document)) {
-        ey_fail(e, EY_BAD_REQUEST, "not YAML: %s", parser->problem ? parser->problem : "no memory");
+        ey_fail(e, EY_BAD_REQUEST, "the file is not YAML: %s",
+                parser->problem ? parser->problem : "no memory");
         return fail_at_line(r, parser->problem_mark.line, e);
     }
     const yaml_node_t *root = yaml_document_get_root_node(&r->document);
@@ -246,7 +248,7 @@ bool config_file_apply(struct options *o, enum command_bit command, ey_err *e)
     yaml_parser_t parser;
     struct config_reader r = {.o = o, .command = command};
     if (!file_read(&text, &n, o->config, MAX_CONFIG_BYTES, e)) return false;
-    bool ok = yaml_parser_initialize(&parser) || ey_fail_memory(e, "the options' file", n);
+    bool ok = yaml_parser_initialize(&parser) || ey_fail_memory(e, "the file of --config", n);
     if (ok) {
         yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
         ok = set_document(&r, &parser, e);

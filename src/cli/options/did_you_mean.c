@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A name is near if at most a third of its characters must be inserted, deleted, replaced or
- * swapped with a neighbor, or if what was typed is its beginning. */
+/* A name is near if the typed text becomes that name by at most n / 3 + 1 changes, where n is the
+ * length of the typed text. A change inserts, deletes or replaces a character or swaps two
+ * neighbors. A name is also near if it begins with the typed text and three or more characters were
+ * typed. */
 #include "cli/options/did_you_mean.h"
 
 #include <string.h>

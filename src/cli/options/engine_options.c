@@ -31,8 +31,8 @@ static bool read_layers(int *out, const char *text, ey_err *e)
     if (n != EY_LAYERS_AUTO &&
         (!isdigit((unsigned char)text[0]) || *end || n < 1 || n > EY_MAX_LAYERS))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--gpu-layers takes auto or a number from 1 to %d, not \"%.40s\"; with none "
-                       "on the GPU use --device cpu",
+                       "--gpu-layers takes auto or a number from 1 to %d, not \"%.40s\"; to "
+                       "run no layer on the GPU, use --device cpu",
                        EY_MAX_LAYERS, text);
     *out = (int)n;
     return true;
@@ -45,8 +45,9 @@ bool engine_options_set(ey_engine_options *engine, const struct options *o, ey_e
         return ey_fail(e, EY_BAD_REQUEST,
                        "--gpu-memory-utilization is %g; it must be above 0 and at most 1", share);
     if (!isnan(share) && o->gpu_memory)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "--gpu-memory-utilization and --gpu-memory say the same: give one of them");
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "--gpu-memory-utilization and --gpu-memory set the same limit: give one of them");
     if (o->device) engine->device = o->device;
     engine->cpu_mask = o->cpu_mask;
     engine->threads = (int)o->threads;

@@ -33,7 +33,8 @@ bool image_list_add(struct image_list *list, char *name, ey_err *e)
     size_t room = list->n < FIRST ? FIRST : 2 * list->n;
     if (list->n == MAX_NAMES) {
         free(name);
-        return ey_fail(e, EY_BAD_REQUEST, "more than %d images; name fewer at a time", MAX_NAMES);
+        return ey_fail(e, EY_BAD_REQUEST, "there are more than %d images; name fewer at a time",
+                       MAX_NAMES);
     }
     if (name && (!list->n || full)) {
         char **larger = realloc(list->names, room * sizeof(*larger));
@@ -134,17 +135,17 @@ static bool check_list(const struct image_list *list, const char *command, const
     size_t n_stdin = 0;
     for (size_t i = 0; i < list->n; i++)
         n_stdin += strcmp(list->names[i], "-") == 0;
-    if (n_stdin > 1) return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be one image only");
+    if (n_stdin > 1) return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be named only once");
     if (list->n) return true;
     if (list->skipped_folders)
         return ey_fail(e, EY_BAD_REQUEST,
                        "%s has only folders; -r includes the images below them: eyelet %s -r "
                        "%s",
                        first, command, first);
-    return ey_fail(
-        e, EY_BAD_REQUEST,
-        "%s has no images (JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP, PNM, PDF, by their names)",
-        first);
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "%s has no images, which are recognized by their names: .jpg, .png, .webp, "
+                   ".gif, .heic, .avif, .tif, .bmp, .pnm or .pdf",
+                   first);
 }
 
 bool image_list_open(struct image_list *list, char *const *args, size_t n, bool recursive,

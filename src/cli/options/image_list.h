@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 struct image_list {
-    char **names; /* [n], ours; as typed, or FOLDER/FILE */
+    char **names; /* [n], owned by the list; each as typed, or FOLDER/FILE */
     size_t n;
     bool from_folder;       /* a folder was named, so there may be many images */
     size_t skipped_folders; /* folders that were left out because `recursive` was not set */

@@ -34,8 +34,8 @@ static bool read_stdin(struct input *in, const char *first, size_t n_first, size
         ok = buf_add(&all, block, (size_t)got);
     }
     if (!ok)
-        return ey_fail(e, EY_IO, "standard input: larger than the limit of %zu bytes, or no memory",
-                       max);
+        return ey_fail(
+            e, EY_IO, "standard input is larger than %zu bytes, the limit, or memory ran out", max);
     in->bytes = all.data;
     in->size = all.size;
     return true;
@@ -78,7 +78,7 @@ bool input_read_sent_image(struct input *in, bool *found, size_t max, ey_err *e)
     return read_stdin(in, first, (size_t)got, max, e);
 }
 
-/* ---- what is named ---- */
+/* ---- named inputs ---- */
 
 static bool is_web_address(const char *name)
 {
@@ -90,8 +90,10 @@ static bool fetch(struct input *in, const char *url, size_t max, ey_err *e)
     const struct media_policy policy = {.any_domain = true, .max_bytes = max};
     struct media media = {0};
     if (!media_get(&media, url, strlen(url), &policy, e))
-        return ey_fail_within(
-            e, "%.200s (if it is in your own network, pipe it in: curl -s URL | eyelet …)", url);
+        return ey_fail_within(e,
+                              "%.200s (if the server is in your own network, pipe the image in: "
+                              "curl -s URL | eyelet …)",
+                              url);
     in->bytes = media.bytes;
     in->size = media.n_bytes;
     return true;
@@ -140,7 +142,7 @@ bool input_check_images(char *const *names, size_t n, const char *command, ey_er
                            "%s is a directory; name the images in it: eyelet %s %.*s/*", names[i],
                            command, (int)length, names[i]);
     }
-    if (n_stdin > 1) return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be one image only");
+    if (n_stdin > 1) return ey_fail(e, EY_BAD_REQUEST, "- (standard input) can be named only once");
     return true;
 }
 

@@ -8,7 +8,7 @@
 
 struct input {
     const char *name; /* as typed */
-    char *bytes;      /* ours */
+    char *bytes;      /* owned */
     size_t size;
     char *own_name; /* the name if we own it, or NULL if it is borrowed */
 };
@@ -17,20 +17,20 @@ struct input {
  * the server's rules for media, from public hosts and within limits of time and size. Under WSL the
  * Windows path C:\x\y is read from /mnt/c/x/y. */
 bool input_read(struct input *in, const char *name, size_t max, ey_err *e);
-/* {"-"}: the images of a command that needs one when none is named but standard input may have it.
- */
+/* The list {"-"}, for a command that needs an image, when none is named and standard input may have
+ * one. */
 extern char *const input_from_stdin[1];
 /* Returns whether standard input is a file or a pipe, and so may have data for us. */
 bool input_stdin_is_sent(void);
-/* Reads an image that is ready on standard input, a file or a pipe whose first bytes are an
- * image's, into *in under the name "-", and sets *found. Does not wait for a first byte. */
+/* Reads standard input into *in under the name "-" and sets *found, if it is a file or a pipe that
+ * has bytes ready and they begin as an image does. Does not wait for the first byte. */
 bool input_read_sent_image(struct input *in, bool *found, size_t max, ey_err *e);
 void input_free(struct input *in);
 
 /* Fails if the list of images has a directory, or standard input twice. Reads nothing. */
 bool input_check_images(char *const *names, size_t n, const char *command, ey_err *e);
-/* Fails if the question was not put in quotation marks: its words then stand among the first n - 1
- * of n arguments, name no file, and have neither a dot nor a slash. */
+/* Fails if one of the first n - 1 arguments looks like a word of a question without quotation
+ * marks: it names no file and has no dot, slash, backslash or hyphen. */
 bool input_check_quotes(char *const *args, size_t n, const char *command, ey_err *e);
 /* Fails if the text is not UTF-8; `what` names it in the error. */
 bool input_check_text(const char *text, size_t n, const char *what, ey_err *e);

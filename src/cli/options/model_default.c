@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The default model is the largest one in the cache that runs, or else the demo model that lies
- * next to the program. */
+/* The default model is the largest one in the cache that eyelet can run, or else the demo model
+ * that lies next to the program. */
 #include "cli/options/model_default.h"
 
 #include <stdio.h>
@@ -20,7 +20,8 @@ static bool copy_path(char *out, const char *path, ey_err *e)
 {
     size_t n = strlen(path);
     if (n >= EY_MAX_PATH)
-        return ey_fail(e, EY_BAD_REQUEST, "%.200s…: longer than %d bytes", path, EY_MAX_PATH);
+        return ey_fail(e, EY_BAD_REQUEST, "the path %.200s… has %d bytes or more", path,
+                       EY_MAX_PATH);
     memcpy(out, path, n + 1);
     return true;
 }
@@ -36,8 +37,8 @@ static bool program_directory(char *out)
     return slash != NULL;
 }
 
-/* Looks in the release's folder, in the source tree (the program is in build/), and where `make
- * install` puts it. */
+/* Looks for the demo model beside the program (a release), in the parent folder (a source tree,
+ * which has the program in build/), and where `make install` puts the model. */
 static bool find_demo(char *out)
 {
     static const char *const places[] = {"models/demo", "../models/demo",
@@ -81,8 +82,8 @@ static bool is_whole(const struct model_listing *model, bool quiet)
     return ok;
 }
 
-/* Finds the largest complete model in the cache that eyelet runs. Returns false if there is none.
- */
+/* Finds the largest complete model in the cache that eyelet can run. Returns false if there is
+ * none. */
 static bool find_in_cache(char *out, bool embeds, bool quiet, ey_err *e)
 {
     struct model_listing *list = NULL, *best;
@@ -131,7 +132,7 @@ bool model_choose(char *out, const char *asked, bool quiet, ey_err *e)
         if (!demo && !quiet)
             fprintf(stderr,
                     "eyelet: using the demo model, a toy that knows colored shapes and printed "
-                    "words; for photos: %s\n",
+                    "words; for photos, get a model with: %s\n",
                     suggestion);
         return true;
     }

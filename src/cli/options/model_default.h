@@ -5,16 +5,18 @@
 
 #include "base/err.h"
 
-/* Writes the model to open to out[EY_MAX_PATH]: `asked` itself, the repository that a short name
- * stands for, or the bundled model for "demo". If `asked` is NULL, it is the largest Qwen3-VL in
- * the Hugging Face cache, or else the demo model, with a note on standard error unless `quiet`. */
+/* Writes the name or path of the model to out[EY_MAX_PATH]: `asked` itself, the repository that a
+ * short name stands for, or the bundled model for "demo". If `asked` is NULL, it is the largest
+ * Qwen3-VL in the Hugging Face cache, or else the demo model, with a note on standard error unless
+ * `quiet`. */
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e);
 
 /* The same for an embedding model. There is no demo model of this kind. */
 bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e);
 
-/* Writes the repository that a short name (qwen3-vl:2b) stands for to `out`: of several, the first
- * that is in the cache, or else the first. Other names are copied unchanged. */
+/* Writes the repository that a short name (qwen3-vl:2b) stands for to `out`. If it stands for
+ * several, this is the first that is in the cache, or else the first of all. Other names are copied
+ * unchanged. */
 bool model_name_expand(char *out, const char *asked, ey_err *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses arguments into struct options by the table in options.def. Commands are known here by
- * their bits only. */
+/* Parses arguments into struct options by the table in options.def. This file knows commands
+ * only by their bits. */
 #include "cli/options/options.h"
 
 #include <ctype.h>
@@ -173,7 +173,8 @@ static bool set_tokens(int64_t *field, const struct option_row *row, const char 
         ok = ok && !*unit;
     if (!ok || (!is_auto && number < (double)row->min) || number > (double)row->max)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--%s takes tokens from %lld to %lld, as 4096, 4k, 4K or auto, not \"%s\"",
+                       "--%s takes a number of tokens from %lld to %lld, such as 4096, 4k or 4K, "
+                       "or auto, not \"%s\"",
                        row->name, (long long)row->min, (long long)row->max, value);
     *field = (int64_t)number;
     return true;
@@ -194,9 +195,10 @@ static bool set_size(int64_t *field, const struct option_row *row, const char *v
     }
     if (ok && *unit == 'B') unit++;
     if (!ok || *unit || number < (double)row->min || number > (double)row->max)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "--%s takes a size from %lldM to %lldG, as 512M, 2G or 8151MiB, not \"%s\"",
-                       row->name, (long long)(row->min >> 20), (long long)(row->max >> 30), value);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "--%s takes a size from %lldM to %lldG, such as 512M, 2G or 8151MiB, not \"%s\"",
+            row->name, (long long)(row->min >> 20), (long long)(row->max >> 30), value);
     *field = (int64_t)number;
     return true;
 }
@@ -255,7 +257,7 @@ static bool option_set_value(struct options *o, const struct option_row *row, co
     return true;
 }
 
-/* A default may lie outside of the range that users may type; -1, for one, stands for none. */
+/* A default may lie outside of the range that users may type: -1 means that no value was given. */
 static bool option_set_default(struct options *o, const struct option_row *row, ey_err *e)
 {
     const char *value = row->environment ? getenv(row->environment) : NULL;
@@ -369,7 +371,7 @@ static bool read_argument(struct options *o, enum command_bit command, char **at
     }
     if (at[0][0] == '-' && at[0][1])
         return ey_fail(e, EY_BAD_REQUEST,
-                       "there is no option %s; a name that begins with - goes after --", at[0]);
+                       "there is no option %s; put a name that begins with - after --", at[0]);
     o->args[o->n_args++] = at[0];
     return true;
 }
@@ -577,7 +579,7 @@ static void print_option(FILE *out, const struct option_info *row, size_t column
     fputc('\n', out);
 }
 
-/* Whether the option is among those that help lists first. */
+/* Returns whether the option is among those that help lists first. */
 static bool is_common(const char *name)
 {
     static const char *const common[] = {

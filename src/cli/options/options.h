@@ -113,8 +113,8 @@ struct options {
     bool recursive, each, jsonl, csv, sidecar, resume, overwrite; /* many images */
     const char *output, *fields, *as, *pages;
     int64_t dpi; /* of a PDF's pages */
-    char **
-        args; /* [n_args] arguments that are not options; the array is ours, the texts are argv's */
+    /* [n_args] arguments that are not options. This struct owns the array; the texts are argv's. */
+    char **args;
     size_t n_args;
     bool keys_are_ours;                   /* api_key and api_keys are copies */
     uint64_t given[MAX_OPTION_ROWS / 64]; /* rows of the table that the command line had */
@@ -147,10 +147,11 @@ void options_free(struct options *o);
 void options_print(FILE *out, enum command_bit command, int terminal_columns);
 /* A row of the table, for manuals and completions. */
 struct option_info {
-    const char *name, *value, *help;    /* value: as help shows it, or NULL for a flag */
+    const char *name, *value, *help;    /* `value` is as help shows it, or NULL for a flag */
     const char *fallback, *environment; /* the default and its variable; NULL if help shows none */
-    bool is_choice, is_optional, is_repeated; /* one of the words in `value`; may stand without it;
-                                                 may be given several times */
+    bool is_choice;                     /* `value` lists the words that the option takes */
+    bool is_optional;                   /* the option may stand without a value */
+    bool is_repeated;                   /* the option may be given several times */
     unsigned commands;
 };
 /* Fills *out with row i. Returns false if there are not that many rows. */

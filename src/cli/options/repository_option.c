@@ -31,7 +31,7 @@ bool repository_option(struct repository *out, const struct options *o, const ch
                        o->args[0]);
     if (parsed) return true;
     return ey_fail(e, EY_BAD_REQUEST,
-                   "\"%.200s%s%.100s\" is not the name of a model on the hub: owner/name, or "
-                   "owner/name@revision",
+                   "\"%.200s%s%.100s\" is not the name of a model on the hub; such a name is "
+                   "owner/name or owner/name@revision",
                    model, o->revision ? "@" : "", o->revision ? o->revision : "");
 }

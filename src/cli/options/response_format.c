@@ -62,10 +62,11 @@ static bool add_field(struct json_writer *w, const char *field, size_t n, ey_err
         t++;
     char key[MAX_FIELD_NAME + 1];
     if (t == 5 || !n_name || n_name > MAX_FIELD_NAME)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "--fields takes names, each with string, number, integer, boolean or list: "
-                       "\"shop, date, total:number\", not \"%.*s\"",
-                       (int)(n < 100 ? n : 100), field);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "--fields takes names, each of which may have a type (string, number, "
+            "integer, boolean or list), such as \"shop, date, total:number\", not \"%.*s\"",
+            (int)(n < 100 ? n : 100), field);
     snprintf(key, sizeof(key), "%.*s", (int)n_name, name);
     json_write_key(w, key);
     json_open_object(w);

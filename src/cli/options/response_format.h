@@ -11,7 +11,7 @@
 struct cli_response_format {
     ey_grammar *grammar; /* NULL if the answer is unconstrained */
     struct remote_response_format remote;
-    char *text; /* of the schema */
+    char *text; /* the text of the schema, owned */
 };
 
 /* Reads a schema from the file `path`, or from standard input if that is "-", or takes `path`
@@ -20,7 +20,7 @@ bool response_format_open_schema(struct cli_response_format *format, const char 
 /* Makes a schema from a list of names such as "shop, date, total:number". The type after the colon
  * is string (the default), number, integer, boolean or list. */
 bool response_format_open_fields(struct cli_response_format *format, const char *fields, ey_err *e);
-/* These two borrow their arguments. */
+/* These two borrow their arguments until the format is closed. */
 bool response_format_open_regex(struct cli_response_format *format, const char *pattern, ey_err *e);
 bool response_format_open_choices(struct cli_response_format *format, const char *const *choices,
                                   size_t n, ey_err *e);

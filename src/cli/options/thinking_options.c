@@ -36,6 +36,6 @@ bool option_thinking_end_check(const struct options *o, ey_err *e)
     if (!text) return true;
     return (at && !strstr(at + 1, mark) && strlen(text) <= EY_MAX_THINKING_END) ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "--thinking-end takes a text with %s in it, once, of at most %d bytes", mark,
-                   EY_MAX_THINKING_END);
+                   "--thinking-end takes a text that has %s exactly once and at most %d bytes",
+                   mark, EY_MAX_THINKING_END);
 }

@@ -77,7 +77,7 @@ bool vllm_flag_ignore(struct options *o, char **at, int *used, ey_err *e)
         value = next;
     *used = takes_next ? 2 : 1;
     bool meant = !value && !flag->has_value && flag->ignored_values[0] &&
-                 is_vllm_flag_name(name, n, flag->name); /* on, where it may only be off */
+                 is_vllm_flag_name(name, n, flag->name); /* the flag turns on what must stay off */
     if (meant || (value && !is_ignored_value(flag, value)))
         return ey_fail(e, EY_BAD_REQUEST, "%s%s%.60s is not possible: %s", at[0],
                        takes_next ? " " : "", takes_next ? next : "", flag->reason);

@@ -8,8 +8,8 @@
 struct vllm_flag {
     const char *name;
     bool has_value;
-    const char *ignored_values, *reason; /* ignored: the values that are ignored, "" for any;
-                                            reason: why others are refused */
+    const char *ignored_values, *reason; /* the values that are ignored, "" for any, and
+                                            the reason why others are refused */
 };
 /* Returns row i of the table, or NULL past its end. */
 const struct vllm_flag *vllm_flag_at(size_t i);
