@@ -56,7 +56,7 @@ try "tokenize two" 2 - 'one text, not 2' tokenize a b
 try "list something" 2 - 'no arguments' list x
 try "missing image, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
-try "a short name that is none" 1 - 'qwen3-vl:70b is not a directory.* gets qwen3-vl:2b, :4b' plan qwen3-vl:70b
+try "a short name that is none" 1 - 'qwen3-vl:70b is not a directory.* downloads qwen3-vl:2b, :4b' plan qwen3-vl:70b
 try "to be pulled" 2 - '"qwen3vl:2b" is not a short name that eyelet knows' pull qwen3vl:2b
 try "the question first" 2 - 'comes after the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
 try "completions of the shell" 2 - 'make install puts the completions' completion bash

@@ -36,7 +36,7 @@ static void options_have_ranges(void **state)
         {"max_num_seqs 257", {.max_num_seqs = 257}, "max_num_seqs is 257"},
         {"max_num_queued -1", {.max_num_queued = -1}, "max_num_queued is -1"},
         {"max_num_queued 65537", {.max_num_queued = 65537}, "max_num_queued is 65537"},
-        {"max_images -1", {.max_images = -1}, "max_images is -1"},
+        {"max_images -2", {.max_images = -2}, "max_images is -2"},
         {"max_images 65", {.max_images = 65}, "max_images is 65"},
         {"max_num_batched_tokens 63",
          {.max_num_batched_tokens = 63},

@@ -45,7 +45,7 @@ refused 'API key 1 is empty' --api-key 'a b'
 refused 'runs on one device' --tensor-parallel-size 2
 refused 'runs on one device' -tp 2
 refused 'runs on one device' --pipeline_parallel_size=4
-refused 'only safetensors' --load-format dummy
+refused 'detects the format' --load-format dummy
 refused 'adapters' --enable-lora
 refused 'there is no option --no-such' --no-such
 refused 'give it an --api-key' --host 0.0.0.0
