@@ -879,7 +879,7 @@ test('what cannot be previewed is refused in the words of the API', async () => 
   assert.equal(response.headers.get('content-type'), 'image/jpeg');
   assert.equal(response.headers.get('document-pages'), null);
   const png = `data:image/png;base64,${readFileSync(`${examples}/word-1.png`).toString('base64')}`;
-  assert.match((await (await ask(JSON.stringify({ url: png, page: 2 }))).json()).error.message, /one image, and has no page 2/);
+  assert.match((await (await ask(JSON.stringify({ url: png, page: 2 }))).json()).error.message, /a single image; it has no page 2/);
   const url = `data:application/pdf;base64,${readFileSync(`${root}/tests/document/data/two.pdf`).toString('base64')}`;
   const page2 = await ask(JSON.stringify({ url, page: 2 }));
   assert.equal(page2.headers.get('content-type'), 'image/jpeg');
