@@ -179,15 +179,15 @@ static const char *const vision_block[][2] = {{"ln1", "norm1"},
 static const char *const vision_deepstack[][2] = {
     {"norm", "norm"}, {"fc1", "linear_fc1"}, {"fc2", "linear_fc2"}};
 
-static bool vision_part(char out[GGUF_NAME_BYTES], const char *folder, int number, const char *rest,
-                        const char *const (*names)[2], size_t n)
+bool gguf_vision_part(char out[GGUF_NAME_BYTES], const char *folder, const char *rest,
+                      const char *const (*names)[2], size_t n)
 {
     const char *dot = strrchr(rest, '.');
     if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0)) return false;
     for (size_t i = 0; i < n; i++) {
         const size_t length = strlen(names[i][0]);
         if ((size_t)(dot - rest) != length || strncmp(rest, names[i][0], length) != 0) continue;
-        snprintf(out, GGUF_NAME_BYTES, "model.visual.%s.%d.%s%s", folder, number, names[i][1], dot);
+        snprintf(out, GGUF_NAME_BYTES, "model.visual.%s%s%s", folder, names[i][1], dot);
         return true;
     }
     return false;
@@ -195,16 +195,21 @@ static bool vision_part(char out[GGUF_NAME_BYTES], const char *folder, int numbe
 
 bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n)
 {
+    char folder[64];
     int number;
     const char *rest = gguf_after_number(name, "v.blk.", &number);
-    if (rest)
-        return vision_part(out, "blocks", number, rest, vision_block,
-                           sizeof(vision_block) / sizeof(vision_block[0]));
+    if (rest) {
+        snprintf(folder, sizeof(folder), "blocks.%d.", number);
+        return gguf_vision_part(out, folder, rest, vision_block,
+                                sizeof(vision_block) / sizeof(vision_block[0]));
+    }
     rest = gguf_after_number(name, "v.deepstack.", &number);
     for (int i = 0; rest && i < n; i++)
-        if (deepstack[i] == number)
-            return vision_part(out, "deepstack_merger_list", i, rest, vision_deepstack,
-                               sizeof(vision_deepstack) / sizeof(vision_deepstack[0]));
+        if (deepstack[i] == number) {
+            snprintf(folder, sizeof(folder), "deepstack_merger_list.%d.", i);
+            return gguf_vision_part(out, folder, rest, vision_deepstack,
+                                    sizeof(vision_deepstack) / sizeof(vision_deepstack[0]));
+        }
     for (size_t i = 0; i < sizeof(vision_outer) / sizeof(vision_outer[0]); i++)
         if (strcmp(name, vision_outer[i][0]) == 0) {
             snprintf(out, GGUF_NAME_BYTES, "model.visual.%s", vision_outer[i][1]);

@@ -32,6 +32,11 @@ bool gguf_model_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *arch, co
  * tapped, ascending. */
 bool gguf_vision_name(char out[GGUF_NAME_BYTES], const char *name, const int *deepstack, int n);
 
+/* Writes "model.visual.FOLDERpart.weight", or ".bias", for `rest`, the same with the file's part.
+ * names[n]: the file's parts, each with the repository's. Returns false if it is none of them. */
+bool gguf_vision_part(char out[GGUF_NAME_BYTES], const char *folder, const char *rest,
+                      const char *const (*names)[2], size_t n);
+
 /* Parses "PREFIX.N." and returns the rest. Returns NULL if the name is different. */
 const char *gguf_after_number(const char *name, const char *prefix, int *number);
 

@@ -38,20 +38,6 @@ static const char *const of_block[][2] = {
 static const char *const of_deepstack[][2] = {
     {"norm", "norm"}, {"linear_fc1", "linear_fc1"}, {"linear_fc2", "linear_fc2"}};
 
-static bool rename_part(char out[GGUF_NAME_BYTES], const char *folder, const char *rest,
-                        const char *const (*names)[2], size_t n)
-{
-    const char *dot = strrchr(rest, '.');
-    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0)) return false;
-    for (size_t i = 0; i < n; i++) {
-        const size_t length = strlen(names[i][0]);
-        if ((size_t)(dot - rest) != length || strncmp(rest, names[i][0], length) != 0) continue;
-        snprintf(out, GGUF_NAME_BYTES, "model.visual.%s%s%s", folder, names[i][1], dot);
-        return true;
-    }
-    return false;
-}
-
 static bool ollama_name(char out[GGUF_NAME_BYTES], const char *name)
 {
     char folder[64];
@@ -59,15 +45,16 @@ static bool ollama_name(char out[GGUF_NAME_BYTES], const char *name)
     const char *rest = gguf_after_number(name, "v.blk.", &number);
     if (rest) {
         snprintf(folder, sizeof(folder), "blocks.%d.", number);
-        return rename_part(out, folder, rest, of_block, sizeof(of_block) / sizeof(of_block[0]));
+        return gguf_vision_part(out, folder, rest, of_block,
+                                sizeof(of_block) / sizeof(of_block[0]));
     }
     rest = gguf_after_number(name, "v.deepstack_merger.", &number);
     if (rest) {
         snprintf(folder, sizeof(folder), "deepstack_merger_list.%d.", number);
-        return rename_part(out, folder, rest, of_deepstack,
-                           sizeof(of_deepstack) / sizeof(of_deepstack[0]));
+        return gguf_vision_part(out, folder, rest, of_deepstack,
+                                sizeof(of_deepstack) / sizeof(of_deepstack[0]));
     }
-    return rename_part(out, "", name, outer, sizeof(outer) / sizeof(outer[0]));
+    return gguf_vision_part(out, "", name, outer, sizeof(outer) / sizeof(outer[0]));
 }
 
 /* Returns the letter of a block's tensor of queries, keys or values alone, or 0. */
