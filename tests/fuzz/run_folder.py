@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the fuzz targets of a folder that tools/fuzz_folder.sh made: run_folder.py SECONDS CORES (such as 6-15), there.
 
-Each core runs one process at a time. Every target gets its turn, those with the fewest minutes in hours.json first; cores
-that are left run further processes of these, with other seeds. A process counts for the processor time that it used,
-so two beside each other count twice and one that had to wait counts less. out.tar.xz then holds results.json, for
-tests/fuzz/add_minutes.py, the small inputs that were found and whatever made a target fail.
+Each core runs one process at a time, some 90 seconds of a target. The next is always of the target that has the fewest
+minutes, hours.json and the processes before it counted, with other seeds than these. A process counts for the processor
+time that it used, so two beside each other count twice and one that had to wait counts less. out.tar.xz then holds
+results.json, for tests/fuzz/add_minutes.py, the small inputs that were found and whatever made a target fail.
 """
 import json
 import os
@@ -17,6 +17,7 @@ import threading
 import time
 
 SMALL = 1024        # bytes of a found input that may become a seed
+TURN = 90           # seconds of a process, at least
 AFTERWARDS = 12     # seconds that a process may take to end, and the packing
 
 
@@ -29,19 +30,26 @@ def core_list(text):
 
 
 def read_targets():
+    """(name, seeds) of each target, and the minutes that it has had."""
     with open('targets', encoding='utf-8') as file:
         rows = [line.split() for line in file]
-    minutes = {}
+    had = {}
     if os.path.exists('hours.json'):
         with open('hours.json', encoding='utf-8') as file:
-            minutes = json.load(file)
-    return sorted(((os.path.basename(row[0]), row[1:]) for row in rows), key=lambda t: minutes.get(t[0], 0))
+            had = json.load(file)
+    targets = [(os.path.basename(row[0]), row[1:]) for row in rows]
+    return targets, {name: had.get(name, 0.0) for name, _ in targets}
 
 
-def turns(targets, n_cores, seconds):
+def turns(targets, minutes, n_cores, seconds):
     """(target, seeds, number of the process) for each core and round, and the seconds of a round."""
-    rounds = -(-len(targets) // n_cores)
-    chosen = [(*targets[i % len(targets)], i // len(targets)) for i in range(rounds * n_cores)]
+    rounds = max(1, seconds // TURN)
+    minutes, numbers, chosen = dict(minutes), {}, []
+    for _ in range(rounds * n_cores):
+        name, seeds = min(targets, key=lambda target: minutes[target[0]])
+        chosen.append((name, seeds, numbers.setdefault(name, 0)))
+        numbers[name] += 1
+        minutes[name] += seconds / rounds / 60
     return [chosen[i::n_cores] for i in range(n_cores)], seconds // rounds
 
 
@@ -95,7 +103,7 @@ def pack(results):
 def main():
     seconds, cores = int(sys.argv[1]), core_list(sys.argv[2])
     shutil.rmtree('found', ignore_errors=True)
-    plan, each = turns(read_targets(), len(cores), seconds - AFTERWARDS)
+    plan, each = turns(*read_targets(), len(cores), seconds - AFTERWARDS)
     run = Run()
 
     def work(core, list_of_turns):
