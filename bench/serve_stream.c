@@ -21,7 +21,8 @@ static bool draw_image(struct image *image, uint64_t number, int width, int heig
     struct rng rng = {number};
     unsigned red = (unsigned)rng_below(&rng, 256), green = (unsigned)rng_below(&rng, 256),
              blue = (unsigned)rng_below(&rng, 256);
-    *image = (struct image){width, height, malloc((size_t)width * (size_t)height * 3)};
+    *image = (struct image){
+        .width = width, .height = height, .rgb = malloc((size_t)width * (size_t)height * 3)};
     if (!image->rgb) return ey_fail_memory(e, "an image", (size_t)width * (size_t)height * 3);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {

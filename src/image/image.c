@@ -3,6 +3,7 @@
 #include "image/image.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/limits.h"
 #include "base/processors.h"
@@ -42,7 +43,10 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
 void image_free(struct image *image)
 {
     if (!image) return;
-    free(image->rgb);
+    if (image->map)
+        munmap(image->map, image->map_size);
+    else
+        free(image->rgb);
     *image = (struct image){0};
 }
 

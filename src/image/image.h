@@ -10,6 +10,9 @@
 struct image {
     int width, height;
     uint8_t *rgb; /* [height, width, 3], owned */
+    /* The private mapping that holds rgb, for pixels that stay where the sandbox put them. */
+    void *map; /* NULL: rgb is allocated */
+    size_t map_size;
 };
 
 /* Decodes JPEG, PNG, WebP and GIF (first frame), BMP, PNM and, if their libraries are installed,

@@ -2,7 +2,6 @@
 /* Applies an orientation by moving pixels. */
 #include "image/orient.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "image/pixels.h"
@@ -55,12 +54,10 @@ bool image_turn_upright(struct image *image, int orientation, ey_err *e)
     for (int top = 0; top < image->height; top += TILE)
         for (int left = 0; left < image->width; left += TILE)
             move_tile(turned, image, &walk, left, top);
-    free(image->rgb);
-    image->rgb = turned;
-    if (orientation >= 5) {
-        int width = image->width;
-        image->width = image->height;
-        image->height = width;
-    }
+    const bool swap = orientation >= 5;
+    const int width = swap ? image->height : image->width;
+    const int height = swap ? image->width : image->height;
+    image_free(image);
+    *image = (struct image){.width = width, .height = height, .rgb = turned};
     return true;
 }

@@ -26,38 +26,73 @@ static uint8_t over_white(unsigned c, unsigned a)
     return (uint8_t)((c * a + 255 * (255 - a) + 127) / 255);
 }
 
-/* Takes ownership of pixels whose RGB was compacted to the front. */
-static void take_rgb(struct image *out, uint8_t *pixels, int width, int height)
+/* After lossy coding, a color may exceed its alpha. */
+static uint8_t premultiplied_over_white(unsigned c, unsigned a)
 {
-    uint8_t *rgb = realloc(pixels, 3 * (size_t)width * (size_t)height);
-    *out = (struct image){width, height, rgb ? rgb : pixels};
+    const unsigned value = c + 255 - a;
+    return value < 255 ? (uint8_t)value : 255;
+}
+
+/* Composites n pixels on white. rgb may be rgba: writes never overtake reads. */
+static void composite(uint8_t *rgb, const uint8_t *rgba, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned r = rgba[4 * i], g = rgba[4 * i + 1], b = rgba[4 * i + 2],
+                       a = rgba[4 * i + 3];
+        rgb[3 * i] = over_white(r, a);
+        rgb[3 * i + 1] = over_white(g, a);
+        rgb[3 * i + 2] = over_white(b, a);
+    }
+}
+
+static void composite_premultiplied(uint8_t *restrict rgb, const uint8_t *restrict rgba, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            rgb[3 * i + c] = premultiplied_over_white(rgba[4 * i + c], rgba[4 * i + 3]);
+}
+
+static void drop_alpha(uint8_t *restrict rgb, const uint8_t *restrict rgba, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            rgb[3 * i + c] = rgba[4 * i + c];
 }
 
 void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height)
 {
     size_t n = (size_t)width * (size_t)height;
-    /* in place: writes never overtake reads */
-    for (size_t i = 0; i < n; i++) {
-        const unsigned r = rgba[4 * i], g = rgba[4 * i + 1], b = rgba[4 * i + 2],
-                       a = rgba[4 * i + 3];
-        rgba[3 * i] = over_white(r, a);
-        rgba[3 * i + 1] = over_white(g, a);
-        rgba[3 * i + 2] = over_white(b, a);
-    }
-    take_rgb(out, rgba, width, height);
+    composite(rgba, rgba, n);
+    uint8_t *rgb = realloc(rgba, 3 * n);
+    *out = (struct image){.width = width, .height = height, .rgb = rgb ? rgb : rgba};
 }
 
-void image_from_premultiplied(struct image *out, uint8_t *rgba, int width, int height)
+/* Takes over the bitmap's mapping. */
+static void take_mapping(struct image *out, struct sandbox_image *bitmap)
 {
-    size_t n = (size_t)width * (size_t)height;
-    for (size_t i = 0; i < n; i++) {
-        const unsigned white = 255u - rgba[4 * i + 3];
-        for (size_t c = 0; c < 3; c++) {
-            const unsigned value = rgba[4 * i + c] + white;
-            rgba[3 * i + c] = value < 255
-                                  ? (uint8_t)value
-                                  : 255; /* after lossy coding, a color may exceed its alpha */
-        }
+    *out = (struct image){.width = bitmap->width,
+                          .height = bitmap->height,
+                          .rgb = bitmap->pixels,
+                          .map = bitmap->map,
+                          .map_size = bitmap->map_size};
+    *bitmap = (struct sandbox_image){0};
+}
+
+bool image_from_bitmap(struct image *out, struct sandbox_image *bitmap, enum bitmap_alpha alpha,
+                       ey_err *e)
+{
+    const size_t n = (size_t)bitmap->width * (size_t)bitmap->height;
+    if (bitmap->channels == 3) {
+        take_mapping(out, bitmap);
+        return true;
     }
-    take_rgb(out, rgba, width, height);
+    uint8_t *rgb = pixels_alloc(bitmap->width, bitmap->height, 3, e);
+    if (rgb) {
+        *out = (struct image){.width = bitmap->width, .height = bitmap->height, .rgb = rgb};
+        if (alpha == ALPHA_STRAIGHT) composite(rgb, bitmap->pixels, n);
+        if (alpha == ALPHA_PREMULTIPLIED) composite_premultiplied(rgb, bitmap->pixels, n);
+        if (alpha == ALPHA_IGNORED) drop_alpha(rgb, bitmap->pixels, n);
+    }
+    sandbox_image_close(bitmap);
+    return rgb;
 }

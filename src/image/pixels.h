@@ -4,13 +4,23 @@
 #define EY_IMAGE_PIXELS_H
 
 #include "image/image.h"
+#include "sandbox/sandbox.h"
 
 /* Allocates width * height * channels bytes. Fails with NULL. */
 uint8_t *pixels_alloc(int width, int height, int channels, ey_err *e);
 /* Takes ownership of RGBA pixels and converts them to *out. Colors are composited on white as
  * round(c·a/255 + 255 - a), like Pillow's paste onto white. */
 void image_from_rgba(struct image *out, uint8_t *rgba, int width, int height);
-/* Like image_from_rgba(), for premultiplied colors. */
-void image_from_premultiplied(struct image *out, uint8_t *rgba, int width, int height);
+
+/* What the fourth channel of a bitmap means. */
+enum bitmap_alpha {
+    ALPHA_STRAIGHT,
+    ALPHA_PREMULTIPLIED, /* the colors were multiplied by it */
+    ALPHA_IGNORED
+};
+/* Takes ownership of a sandboxed decoder's bitmap, also when it fails. RGB pixels stay in its
+ * memory file, without a copy; RGBA pixels are composited on white. */
+bool image_from_bitmap(struct image *out, struct sandbox_image *bitmap, enum bitmap_alpha alpha,
+                       ey_err *e);
 
 #endif

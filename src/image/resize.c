@@ -189,7 +189,7 @@ static bool resize_widths(struct image *out, const struct image *in, int width, 
         gather_columns(columns, in->rgb + 3 * (size_t)y * (size_t)in->width, in->width, rows);
         resize_band(rgb + 3 * (size_t)y * (size_t)width, &a, columns, rows);
     }
-    if (rgb) *out = (struct image){width, in->height, rgb};
+    if (rgb) *out = (struct image){.width = width, .height = in->height, .rgb = rgb};
     free(columns);
     axis_finish(&a);
     return rgb;
@@ -228,7 +228,7 @@ static bool resize_heights(struct image *out, const struct image *in, int height
     size_t stride = 3 * (size_t)in->width;
     for (int y = 0; rgb && y < height; y++)
         resize_row(rgb + (size_t)y * stride, &a, in->rgb, y, stride);
-    if (rgb) *out = (struct image){in->width, height, rgb};
+    if (rgb) *out = (struct image){.width = in->width, .height = height, .rgb = rgb};
     axis_finish(&a);
     return rgb;
 }
@@ -240,7 +240,7 @@ static bool copy_image(struct image *out, const struct image *in, ey_err *e)
     uint8_t *rgb = pixels_alloc(in->width, in->height, 3, e);
     if (!rgb) return false;
     memcpy(rgb, in->rgb, 3 * (size_t)in->width * (size_t)in->height);
-    *out = (struct image){in->width, in->height, rgb};
+    *out = (struct image){.width = in->width, .height = in->height, .rgb = rgb};
     return true;
 }
 

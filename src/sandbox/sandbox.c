@@ -207,7 +207,7 @@ static bool open_bitmap(struct sandbox_image *out, int fd, uint64_t max, ey_err 
         sandbox_image_close(out);
         return ey_fail(e, EY_BAD_IMAGE, "the decoder's output is not a bitmap");
     }
-    out->pixels = (const uint8_t *)out->map + BITMAP_HEADER_BYTES;
+    out->pixels = (uint8_t *)out->map + BITMAP_HEADER_BYTES;
     out->width = (int)header.width;
     out->height = (int)header.height;
     out->channels = (int)header.channels;

@@ -29,9 +29,9 @@ enum sandbox_decoder {
     SANDBOX_TIFF = 6 /* RGBA, premultiplied; the file's orientation is not applied */
 };
 
-/* A decoded image in sealed memory, which no process can modify. */
+/* A decoded image in sealed memory, which no other process can modify. */
 struct sandbox_image {
-    const uint8_t *pixels; /* [height, width, channels] */
+    uint8_t *pixels; /* [height, width, channels]; private, so that they may be changed */
     int width, height, channels;
     void *map;
     size_t map_size;

@@ -44,7 +44,7 @@ bool sealed_memory_map(void **map, size_t *n, int fd, uint64_t max)
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & ALL_SEALS) != ALL_SEALS) return false;
     if (fstat(fd, &st) != 0 || st.st_size < 1 || (uint64_t)st.st_size > max) return false;
-    void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    void *at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED) return false;
     *map = at;
     *n = (size_t)st.st_size;

@@ -12,7 +12,8 @@ int sealed_memory_create(const char *name, ey_err *e);
 int sealed_memory_copy(const char *name, const void *bytes, size_t n, ey_err *e);
 /* Adds all seals: size and contents can no longer change. */
 bool sealed_memory_seal(int fd);
-/* Maps a memory file read-only. Fails unless it has all seals and 1 to `max` bytes. */
+/* Maps a memory file privately: what this process writes there, no other sees. Fails unless the
+ * file has all seals and 1 to `max` bytes. */
 bool sealed_memory_map(void **map, size_t *n, int fd, uint64_t max);
 
 #endif

@@ -13,7 +13,7 @@
 static struct image gray(int width, int height)
 {
     size_t n = (size_t)width * (size_t)height * 3;
-    struct image image = {width, height, malloc(n)};
+    struct image image = {.width = width, .height = height, .rgb = malloc(n)};
     assert_non_null(image.rgb);
     memset(image.rgb, 90, n);
     return image;

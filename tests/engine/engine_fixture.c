@@ -181,7 +181,8 @@ ey_part test_image(int width, int height, unsigned seed)
             test_images[i].seed == seed)
             return ey_image_part(test_images[i].bytes, test_images[i].n);
     assert_true(n_test_images < MAX_IMAGES);
-    struct image image = {width, height, malloc((size_t)width * (size_t)height * 3)};
+    struct image image = {
+        .width = width, .height = height, .rgb = malloc((size_t)width * (size_t)height * 3)};
     assert_non_null(image.rgb);
     fill(&image, seed);
     char path[400];

@@ -208,7 +208,9 @@ static void images_are_known_by_pixels_and_size(void **state)
 {
     (void)state;
     uint8_t pixels[18] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, others[18];
-    struct image wide = {3, 2, pixels}, tall = {2, 3, pixels}, copy = {3, 2, others};
+    struct image wide = {.width = 3, .height = 2, .rgb = pixels},
+                 tall = {.width = 2, .height = 3, .rgb = pixels},
+                 copy = {.width = 3, .height = 2, .rgb = others};
     memcpy(others, pixels, sizeof(pixels));
     struct digest a = image_digest(&wide), b = image_digest(&tall), c = image_digest(&copy);
     assert_memory_equal(&a, &c, sizeof(a));

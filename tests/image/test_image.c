@@ -27,7 +27,7 @@ struct image data_ppm(const char *name)
     size_t pixels = 3 * (size_t)width * (size_t)height;
     assert_int_equal((size_t)header + 1 + pixels, n);
     memmove(data, data + header + 1, pixels);
-    return (struct image){width, height, (uint8_t *)data};
+    return (struct image){.width = width, .height = height, .rgb = (uint8_t *)data};
 }
 
 int largest_difference(const struct image *a, const struct image *b)

@@ -86,7 +86,7 @@ static void check_weight(size_t row, bool tall, int value)
     uint8_t rgb[3 * 5] = {0};
     memset(rgb + 3 * weights[row].lit, value, 3);
     int in = weights[row].in, out = weights[row].out;
-    struct image line = {tall ? 1 : in, tall ? in : 1, rgb}, resized;
+    struct image line = {.width = tall ? 1 : in, .height = tall ? in : 1, .rgb = rgb}, resized;
     ey_err e;
     assert_true(image_resize(&resized, &line, tall ? 1 : out, tall ? out : 1, &e));
     int expected = clamp(((1 << (weights[row].bits - 1)) + weights[row].weight * value) >>
@@ -150,7 +150,7 @@ static void flat_images_stay_flat(void **state)
     static const int values[] = {0, 1, 128, 255};
     uint8_t rgb[3 * 50 * 41];
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        struct image flat = {50, 41, rgb}, resized;
+        struct image flat = {.width = 50, .height = 41, .rgb = rgb}, resized;
         ey_err e;
         memset(rgb, values[i], sizeof(rgb));
         assert_true(image_resize(&resized, &flat, 33, 97, &e));
@@ -169,7 +169,8 @@ static uint8_t pixel_at(int x, int y, int c)
 
 static struct image pattern(int width, int height)
 {
-    struct image image = {width, height, malloc(3 * (size_t)width * (size_t)height)};
+    struct image image = {
+        .width = width, .height = height, .rgb = malloc(3 * (size_t)width * (size_t)height)};
     assert_non_null(image.rgb);
     for (int i = 0; i < width * height; i++)
         for (int c = 0; c < 3; c++)
@@ -233,7 +234,7 @@ static void normalised_values(void **state)
     (void)state;
     struct patch_spec spec = {1, 2, 1, 1, 1 << 20, {0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}};
     uint8_t rgb[12] = {0, 127, 128, 255};
-    struct image image = {4, 1, rgb};
+    struct image image = {.width = 4, .height = 1, .rgb = rgb};
     float out[4 * 6];
     image_patchify(out, &image, &spec);
     assert_true(out[0] == -1.0f && out[1] == -1.0f);

@@ -58,7 +58,7 @@ struct bench {
 static bool bench_draw_image(struct image *image, int width, int height, ey_err *e)
 {
     size_t bytes = (size_t)width * (size_t)height * 3;
-    *image = (struct image){width, height, malloc(bytes)};
+    *image = (struct image){.width = width, .height = height, .rgb = malloc(bytes)};
     if (!image->rgb) return ey_fail_memory(e, "an image", bytes);
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {

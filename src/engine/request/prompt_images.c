@@ -76,7 +76,7 @@ static uint64_t resize_bytes(const struct image *original, int width, int height
 /* The same before decoding: only the original's size is known. */
 static uint64_t later_bytes(const void *spec, int width, int height)
 {
-    const struct image original = {width, height, NULL};
+    const struct image original = {.width = width, .height = height, .rgb = NULL};
     int to_width, to_height;
     if (!size_within_budget(&to_width, &to_height, &original, spec, NULL)) return 0;
     return resize_bytes(&original, to_width, to_height);
@@ -96,7 +96,7 @@ static bool resize_image(struct prompt_image *p, struct image *original,
     p->tokens = p->rows / spec->merge * (p->cols / spec->merge);
     if (width == original->width && height == original->height) {
         p->pixels = *original;
-        original->rgb = NULL;
+        *original = (struct image){0};
         return true;
     }
     if (!compute_turn_take(e)) return false;

@@ -324,7 +324,7 @@ bool bmp_decode(struct image *out, const struct image_file *f, ey_err *e)
         make_opaque_if_unused(&b);
         image_from_rgba(out, b.pixels, b.width, b.height);
     } else {
-        *out = (struct image){b.width, b.height, b.pixels};
+        *out = (struct image){.width = b.width, .height = b.height, .rgb = b.pixels};
     }
     return true;
 }

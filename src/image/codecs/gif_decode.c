@@ -163,7 +163,7 @@ bool gif_decode(struct image *out, const struct image_file *f, ey_err *e)
     job.gif = DGifOpen(&job, on_gif_read, NULL);
     bool ok = read_gif_frame(&job, e);
     if (ok)
-        *out = (struct image){job.width, job.height, job.rgb};
+        *out = (struct image){.width = job.width, .height = job.height, .rgb = job.rgb};
     else
         free(job.rgb);
     free(job.line);

@@ -77,22 +77,6 @@ static struct sandbox_limits heif_limits(const struct image_file *f, const struc
                                    .user = budget ? budget->user : NULL};
 }
 
-static bool copy_bitmap(struct image *out, const struct sandbox_image *image, bool premultiplied,
-                        ey_err *e)
-{
-    uint8_t *pixels = pixels_alloc(image->width, image->height, image->channels, e);
-    if (!pixels) return false;
-    memcpy(pixels, image->pixels,
-           (size_t)image->width * (size_t)image->height * (size_t)image->channels);
-    if (image->channels == 4 && premultiplied)
-        image_from_premultiplied(out, pixels, image->width, image->height);
-    else if (image->channels == 4)
-        image_from_rgba(out, pixels, image->width, image->height);
-    else
-        *out = (struct image){image->width, image->height, pixels};
-    return true;
-}
-
 /* Fails with "NAME: this FORMAT: the sandbox's message". */
 static bool fail_heif(const struct image_file *f, const struct heif_format *format, ey_err *e)
 {
@@ -112,9 +96,8 @@ static bool decode_source(struct image *out, const struct image_file *f,
         return false;
     if (!sandbox_decode(&image, format->decoder, source->bytes, source->n, &limits, e))
         return fail_heif(f, format, e);
-    bool ok = copy_bitmap(out, &image, source->premultiplied, e);
-    sandbox_image_close(&image);
-    return ok;
+    return image_from_bitmap(out, &image,
+                             source->premultiplied ? ALPHA_PREMULTIPLIED : ALPHA_STRAIGHT, e);
 }
 
 static bool decode_heif(struct image *out, const struct image_file *f,

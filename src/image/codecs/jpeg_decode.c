@@ -269,7 +269,7 @@ bool jpeg_decode(struct image *out, const struct image_file *f, ey_err *e)
     if (!decode_jpeg_pixels(pixels, jpeg, &h, cmyk ? TJPF_CMYK : TJPF_RGB, f, &markers, e))
         goto done;
     if (cmyk) rgb_from_inverted_cmyk(pixels, (size_t)h.width * (size_t)h.height);
-    *out = (struct image){h.width, h.height, pixels};
+    *out = (struct image){.width = h.width, .height = h.height, .rgb = pixels};
     pixels = NULL;
     ok = image_turn_upright(out, image_orientation(&markers.exif, &markers.xmp), e);
     if (!ok) image_free(out);

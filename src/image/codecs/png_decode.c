@@ -130,7 +130,7 @@ bool png_decode(struct image *out, const struct image_file *f, ey_err *e)
     if (job.channels == 4)
         image_from_rgba(out, job.pixels, job.width, job.height);
     else
-        *out = (struct image){job.width, job.height, job.pixels};
+        *out = (struct image){.width = job.width, .height = job.height, .rgb = job.pixels};
     job.pixels = NULL;
     ok = image_turn_upright(out, job.orientation, e);
     if (!ok) image_free(out);

@@ -150,6 +150,6 @@ bool pnm_decode(struct image *out, const struct image_file *f, ey_err *e)
     if (p.plain && !read_plain_values(&p, rgb, e)) return free(rgb), false;
     if (!p.plain && p.kind == 1) read_bit_rows(&p, rgb);
     if (!p.plain && p.kind > 1) read_values(&p, rgb);
-    *out = (struct image){(int)p.width, (int)p.height, rgb};
+    *out = (struct image){.width = (int)p.width, .height = (int)p.height, .rgb = rgb};
     return true;
 }

@@ -61,19 +61,6 @@ static uint64_t tiff_decoding_bytes(const struct image_file *f, const struct tif
 }
 
 /* libtiff returns premultiplied colors. Extra channels other than alpha are dropped. */
-static bool take_tiff_bitmap(struct image *out, const struct sandbox_image *image, bool alpha,
-                             ey_err *e)
-{
-    size_t n = (size_t)image->width * (size_t)image->height;
-    uint8_t *pixels = pixels_alloc(image->width, image->height, CHANNELS, e);
-    if (!pixels) return false;
-    memcpy(pixels, image->pixels, n * CHANNELS);
-    for (size_t i = 0; !alpha && i < n; i++)
-        pixels[CHANNELS * i + 3] = 255;
-    image_from_premultiplied(out, pixels, image->width, image->height);
-    return true;
-}
-
 static bool decode_tiff_page(struct image *out, const struct image_file *f,
                              const struct tiff_page *page, const struct sandbox_limits *limits,
                              ey_err *e)
@@ -81,12 +68,11 @@ static bool decode_tiff_page(struct image *out, const struct image_file *f,
     struct sandbox_image image;
     if (!sandbox_decode(&image, SANDBOX_TIFF, f->bytes, f->n, limits, e))
         return ey_fail_within(e, "%s: this TIFF", f->name);
-    bool ok = image.channels == CHANNELS && (uint64_t)image.width == page->width &&
-              (uint64_t)image.height == page->height;
-    if (!ok) fail_damaged(f, "TIFF", NULL, e);
-    ok = ok && take_tiff_bitmap(out, &image, page->alpha, e);
+    if (image.channels == CHANNELS && (uint64_t)image.width == page->width &&
+        (uint64_t)image.height == page->height)
+        return image_from_bitmap(out, &image, page->alpha ? ALPHA_PREMULTIPLIED : ALPHA_IGNORED, e);
     sandbox_image_close(&image);
-    return ok;
+    return fail_damaged(f, "TIFF", NULL, e);
 }
 
 bool tiff_decode(struct image *out, const struct image_file *f, ey_err *e)

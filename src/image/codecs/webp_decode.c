@@ -93,25 +93,32 @@ static void copy_frame(const struct webp_canvas *c, const struct webp_frame *fra
         memcpy(to + (size_t)y * stride, pixels + (size_t)y * row, row);
 }
 
-static bool decode_frame_apart(const struct webp_canvas *c, const struct webp_frame *frame,
-                               const struct image_file *f, ey_err *e)
+/* Decodes a frame in the sandbox. */
+static bool decode_frame_apart(struct sandbox_image *image, const struct webp_canvas *c,
+                               const struct webp_frame *frame, const struct image_file *f,
+                               ey_err *e)
 {
-    struct sandbox_image image;
     struct sandbox_limits limits = lossless_limits(f, c, frame);
-    if (!sandbox_decode(&image, c->channels == 4 ? SANDBOX_WEBP_RGBA : SANDBOX_WEBP_RGB,
+    if (!sandbox_decode(image, c->channels == 4 ? SANDBOX_WEBP_RGBA : SANDBOX_WEBP_RGB,
                         frame->bytes, frame->n, &limits, e))
         return ey_fail_within(e, "%s: this WebP", f->name);
-    bool ok = image.width == frame->width && image.height == frame->height &&
-              image.channels == c->channels;
-    if (ok) copy_frame(c, frame, image.pixels);
-    sandbox_image_close(&image);
-    return ok || fail_damaged(f, "WebP", NULL, e);
+    if (image->width == frame->width && image->height == frame->height &&
+        image->channels == c->channels)
+        return true;
+    sandbox_image_close(image);
+    return fail_damaged(f, "WebP", NULL, e);
 }
 
 /* ---- the canvas ---- */
 
-/* The canvas and, in addition, the memory for decoding the frame or the rotated canvas, whichever
- * is larger. */
+/* Whether the sandbox's bitmap is the whole image, so that no canvas is needed. */
+static bool stays_in_bitmap(const struct webp_canvas *c, const struct webp_frame *frame)
+{
+    return frame->lossless && frame->width == c->width && frame->height == c->height;
+}
+
+/* The canvas, if there is one, and in addition the memory for decoding the frame or for the rotated
+ * canvas, whichever is larger. */
 static uint64_t webp_decoding_bytes(const struct image_file *f, const struct webp_canvas *c,
                                     const struct webp_frame *frame)
 {
@@ -122,29 +129,30 @@ static uint64_t webp_decoding_bytes(const struct image_file *f, const struct web
         struct sandbox_limits limits = lossless_limits(f, c, frame);
         decoded = limits.memory + limits.output + frame->n;
     }
-    return canvas * (uint64_t)c->channels + (decoded > turned ? decoded : turned);
+    uint64_t pixels = canvas * (uint64_t)c->channels;
+    if (stays_in_bitmap(c, frame)) pixels = c->channels == 4 ? canvas * 3 : 0;
+    return pixels + (decoded > turned ? decoded : turned);
 }
 
 static bool decode_frame_on(const struct webp_canvas *c, const struct webp_frame *frame,
                             const struct image_file *f, ey_err *e)
 {
-    if (frame->lossless) return decode_frame_apart(c, frame, f, e);
-    return decode_frame(c, frame) || fail_damaged(f, "WebP", NULL, e);
+    struct sandbox_image image;
+    if (!frame->lossless) return decode_frame(c, frame) || fail_damaged(f, "WebP", NULL, e);
+    if (!decode_frame_apart(&image, c, frame, f, e)) return false;
+    copy_frame(c, frame, image.pixels);
+    sandbox_image_close(&image);
+    return true;
 }
 
 /* Pixels outside the frame are transparent, or black in a file without alpha, like in libwebp's
  * animation decoder and Pillow. */
-static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct webp_frame *frame,
-                          const struct image_file *f, ey_err *e)
+static bool decode_frame_on_canvas(struct image *out, struct webp_canvas *c,
+                                   const struct webp_frame *frame, const struct image_file *f,
+                                   ey_err *e)
 {
     uint64_t canvas = (uint64_t)c->width * (uint64_t)c->height;
     uint64_t covered = (uint64_t)frame->width * (uint64_t)frame->height;
-    if (!frame_fits_canvas(c, frame))
-        return fail_damaged(f, "WebP", "a frame outside its canvas", e);
-    if (!canvas_plausible(f, canvas, covered, e) ||
-        !decoding_allowed(f, (uint64_t)c->width, (uint64_t)c->height,
-                          webp_decoding_bytes(f, c, frame), e))
-        return false;
     if (!(c->pixels = pixels_alloc(c->width, c->height, c->channels, e))) return false;
     if (covered < canvas) memset(c->pixels, 0, (size_t)canvas * (size_t)c->channels);
     if (!decode_frame_on(c, frame, f, e)) {
@@ -154,8 +162,25 @@ static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct
     if (c->channels == 4)
         image_from_rgba(out, c->pixels, c->width, c->height);
     else
-        *out = (struct image){c->width, c->height, c->pixels};
+        *out = (struct image){.width = c->width, .height = c->height, .rgb = c->pixels};
     return true;
+}
+
+static bool decode_canvas(struct image *out, struct webp_canvas *c, const struct webp_frame *frame,
+                          const struct image_file *f, ey_err *e)
+{
+    struct sandbox_image image;
+    uint64_t canvas = (uint64_t)c->width * (uint64_t)c->height;
+    uint64_t covered = (uint64_t)frame->width * (uint64_t)frame->height;
+    if (!frame_fits_canvas(c, frame))
+        return fail_damaged(f, "WebP", "a frame outside its canvas", e);
+    if (!canvas_plausible(f, canvas, covered, e) ||
+        !decoding_allowed(f, (uint64_t)c->width, (uint64_t)c->height,
+                          webp_decoding_bytes(f, c, frame), e))
+        return false;
+    if (!stays_in_bitmap(c, frame)) return decode_frame_on_canvas(out, c, frame, f, e);
+    return decode_frame_apart(&image, c, frame, f, e) &&
+           image_from_bitmap(out, &image, ALPHA_STRAIGHT, e);
 }
 
 /* The result is valid as long as the iterator. */

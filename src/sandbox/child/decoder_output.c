@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox/child/decoder_output.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "sandbox/sealed_memory.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+    PAGE_BYTES = 4096,
+    POPULATE_STEP = 1 << 20,
+    LEAST_BESIDE = 1 << 20, /* a thread costs more than the pages of smaller bitmaps */
+    MOST_HEAP = 32 << 20    /* the threshold from which malloc makes mappings */
+};
 
 void decoder_reply(struct reply_message *reply, enum reply_status status, const char *text)
 {
@@ -24,34 +37,70 @@ static uint64_t bitmap_bytes(const struct bitmap_header *header)
                : bytes;
 }
 
-uint8_t *bitmap_open(const struct decoder_output *output, const struct bitmap_header *header,
-                     struct reply_message *reply)
+/* Linux before 5.14 does not know the advice: there each page comes when it is written. */
+static void populate_range(const struct page_range *range)
 {
-    uint64_t bytes = bitmap_bytes(header);
+    const uintptr_t first = (range->start + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    const uintptr_t end = range->start + range->n;
+    /* in steps, since brk() and mmap() of the decoder wait for each */
+    for (uintptr_t at = first; at < end; at += POPULATE_STEP)
+        madvise((void *)at, end - at < POPULATE_STEP ? end - at : POPULATE_STEP,
+                MADV_POPULATE_WRITE);
+}
+
+static void *populate_bitmap(void *bitmap)
+{
+    const struct open_bitmap *b = bitmap;
+    populate_range(&b->heap);
+    populate_range(&b->map);
+    return NULL;
+}
+
+/* Where malloc will take the next n bytes from, unless that is a mapping of its own. */
+static struct page_range next_heap(size_t n)
+{
+    void *at = n < MOST_HEAP ? malloc(n) : NULL;
+    const struct page_range range = {(uintptr_t)at, at ? n : 0};
+    free(at); /* it stays in the heap (M_TRIM_THRESHOLD) */
+    return range;
+}
+
+uint8_t *bitmap_open(struct open_bitmap *bitmap, const struct decoder_output *output,
+                     const struct bitmap_header *header, size_t heap, struct reply_message *reply)
+{
+    const uint64_t bytes = bitmap_bytes(header);
+    const bool beside = heap && bytes >= LEAST_BESIDE;
     uint8_t *map = MAP_FAILED;
     if (bytes > output->max) {
         decoder_reply(reply, REPLY_OUTPUT_TOO_LONG, "");
         return NULL;
     }
     if (ftruncate(output->fd, (off_t)bytes) == 0)
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, output->fd, 0);
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (beside ? 0 : MAP_POPULATE),
+                   output->fd, 0);
     if (map == MAP_FAILED) {
         decoder_reply(reply, REPLY_NO_MEMORY, "");
         return NULL;
     }
+    *bitmap = (struct open_bitmap){.map = {(uintptr_t)map, bytes}};
     bitmap_header_write(map, header);
+    if (beside) {
+        bitmap->heap = next_heap(heap);
+        bitmap->populating = pthread_create(&bitmap->populator, NULL, populate_bitmap, bitmap) == 0;
+    }
     return map + BITMAP_HEADER_BYTES;
 }
 
-void bitmap_abandon(const struct bitmap_header *header, uint8_t *pixels)
+void bitmap_abandon(struct open_bitmap *bitmap)
 {
-    munmap(pixels - BITMAP_HEADER_BYTES, bitmap_bytes(header));
+    if (bitmap->populating) pthread_join(bitmap->populator, NULL);
+    munmap((void *)bitmap->map.start, bitmap->map.n);
 }
 
-void bitmap_finish(const struct decoder_output *output, const struct bitmap_header *header,
-                   uint8_t *pixels, struct reply_message *reply)
+void bitmap_finish(struct open_bitmap *bitmap, const struct decoder_output *output,
+                   struct reply_message *reply)
 {
-    bitmap_abandon(header, pixels); /* a writable mapping prevents sealing */
-    *reply = (struct reply_message){.status = REPLY_DONE, .value = bitmap_bytes(header)};
+    bitmap_abandon(bitmap); /* a writable mapping prevents sealing */
+    *reply = (struct reply_message){.status = REPLY_DONE, .value = bitmap->map.n};
     if (!sealed_memory_seal(output->fd)) decoder_reply(reply, REPLY_NO_MEMORY, "");
 }

@@ -3,6 +3,8 @@
 #ifndef EY_SANDBOX_DECODER_OUTPUT_H
 #define EY_SANDBOX_DECODER_OUTPUT_H
 
+#include <pthread.h>
+
 #include "sandbox/sandbox_message.h"
 
 struct decoder_output {
@@ -12,14 +14,30 @@ struct decoder_output {
 
 /* Fills *reply with a status and the first line of `text`. */
 void decoder_reply(struct reply_message *reply, enum reply_status status, const char *text);
-/* Returns where the caller writes the bitmap's pixels. Returns NULL and fills *reply if the bitmap
- * is too large or memory is short. */
-uint8_t *bitmap_open(const struct decoder_output *output, const struct bitmap_header *header,
-                     struct reply_message *reply);
+
+/* Memory whose pages a thread lets the kernel provide before somebody writes there. */
+struct page_range {
+    uintptr_t start;
+    size_t n;
+};
+
+/* A bitmap that is being written. */
+struct open_bitmap {
+    struct page_range map, heap;
+    bool populating;
+    pthread_t populator;
+};
+
+/* Opens a bitmap and returns where the caller writes its pixels. A decoder that writes them while
+ * it works says how many bytes it allocates at about the same time (`heap`): the kernel provides
+ * the pages of both in another thread. If that is 0, those of the bitmap are there when the
+ * function returns. Returns NULL and fills *reply if the bitmap is too large or memory is short. */
+uint8_t *bitmap_open(struct open_bitmap *bitmap, const struct decoder_output *output,
+                     const struct bitmap_header *header, size_t heap, struct reply_message *reply);
 /* Seals the bitmap and fills *reply. */
-void bitmap_finish(const struct decoder_output *output, const struct bitmap_header *header,
-                   uint8_t *pixels, struct reply_message *reply);
-/* Unmaps the pixels of bitmap_open. */
-void bitmap_abandon(const struct bitmap_header *header, uint8_t *pixels);
+void bitmap_finish(struct open_bitmap *bitmap, const struct decoder_output *output,
+                   struct reply_message *reply);
+/* Unmaps the bitmap. */
+void bitmap_abandon(struct open_bitmap *bitmap);
 
 #endif

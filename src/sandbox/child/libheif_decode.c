@@ -149,10 +149,11 @@ static void write_bitmap(const struct heif_job *job, const struct decoder_output
         return;
     }
     const struct bitmap_header header = {(uint32_t)width, (uint32_t)height, (uint32_t)channels};
-    uint8_t *to = bitmap_open(output, &header, reply);
+    struct open_bitmap bitmap;
+    uint8_t *to = bitmap_open(&bitmap, output, &header, 0, reply);
     if (!to) return;
     copy_plane_rows(to, plane, stride, (size_t)width * (size_t)channels, height);
-    bitmap_finish(output, &header, to, reply);
+    bitmap_finish(&bitmap, output, reply);
 }
 
 void libheif_decode(struct reply_message *reply, enum job_kind kind, const uint8_t *input, size_t n,

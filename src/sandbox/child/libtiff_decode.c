@@ -157,12 +157,13 @@ static void decode_first_page(TIFF *image, struct reply_message *reply,
         decoder_reply(reply, REPLY_UNSUPPORTED, why);
         return;
     }
-    uint8_t *pixels = bitmap_open(output, &header, reply);
+    struct open_bitmap bitmap;
+    uint8_t *pixels = bitmap_open(&bitmap, output, &header, 4 * (size_t)header.width, reply);
     if (!pixels) return;
     if (read_tiff_pixels(image, &header, pixels)) {
-        bitmap_finish(output, &header, pixels, reply);
+        bitmap_finish(&bitmap, output, reply);
     } else {
-        bitmap_abandon(&header, pixels);
+        bitmap_abandon(&bitmap);
         reply_tiff_damage(reply);
     }
 }

@@ -39,13 +39,15 @@ void libwebp_decode(struct reply_message *reply, enum job_kind kind, const uint8
     }
     const struct bitmap_header header = {
         (uint32_t)config.input.width, (uint32_t)config.input.height, kind == JOB_WEBP_RGBA ? 4 : 3};
-    uint8_t *pixels = bitmap_open(output, &header, reply);
+    struct open_bitmap bitmap;
+    uint8_t *pixels = bitmap_open(&bitmap, output, &header,
+                                  4 * (size_t)header.width * header.height, reply);
     if (!pixels) return;
     status = decode_webp_pixels(&config, input, n, &header, pixels);
     if (status == VP8_STATUS_OK) {
-        bitmap_finish(output, &header, pixels, reply);
+        bitmap_finish(&bitmap, output, reply);
     } else {
-        bitmap_abandon(&header, pixels);
+        bitmap_abandon(&bitmap);
         reply_webp_status(reply, status);
     }
 }
