@@ -122,8 +122,15 @@ static bool open_remote(struct cli_engine *s, ey_err *e)
     const struct options *o = s->options;
     const char *key = o->api_key ? o->api_key : getenv("VLLM_API_KEY");
     const char *model = o->model == getenv("EYELET_MODEL") ? NULL : o->model;
-    struct remote_options remote = {
-        .url = o->server, .key = key && key[0] ? key : NULL, .model = model};
+    const ey_loop_guard guard = s->loop_tokens ? ey_loop_guard_cautious(s->loop_tokens)
+                                               : (ey_loop_guard){0};
+    const bool guard_given = options_was_given(o, ASK, "loop-guard"); /* one row for all commands */
+    const struct remote_options remote = {
+        .url = o->server,
+        .key = key && key[0] ? key : NULL,
+        .model = model,
+        .loop_guard = guard_given ? &guard : NULL,
+    };
     if (!check_server_options(o, e) || !remote_open(&s->remote, &remote, e)) return false;
     options_wipe_keys(o);
     snprintf(s->model, sizeof(s->model), "%.2000s at %.2000s", remote_model(s->remote), o->server);

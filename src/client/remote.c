@@ -19,7 +19,9 @@ struct remote {
     struct api_client *client;
     char *model;
     int max_model_len;
-    bool truncates; /* knows truncate_prompt_tokens, which strict servers refuse */
+    bool truncates;           /* knows truncate_prompt_tokens, which strict servers refuse */
+    bool guards;              /* loop_guard is sent */
+    ey_loop_guard loop_guard; /* of remote_options */
 };
 
 const char *remote_model(const struct remote *r)
@@ -46,12 +48,23 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
-/* Returns whether the server is eyelet or vLLM, which name themselves as the owner of a model. */
-static bool knows_truncation(const json_object *model)
+/* Eyelet and vLLM name themselves as the owner of a model. */
+static bool is_owned_by(const json_object *model, const char *name)
 {
     json_object *owner = json_member_of_type(model, "owned_by", json_type_string);
-    const char *name = owner ? json_object_get_string(owner) : "";
-    return !strcmp(name, "eyelet") || !strcmp(name, "vllm");
+    return owner && strcmp(json_object_get_string(owner), name) == 0;
+}
+
+/* Other servers have no guard, which is what a guard that is off asks for. */
+static bool set_loop_guard(struct remote *r, const json_object *model, const ey_loop_guard *guard,
+                           ey_err *e)
+{
+    r->guards = guard && is_owned_by(model, "eyelet");
+    if (guard) r->loop_guard = *guard;
+    return r->guards || !guard || !guard->max_pattern ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "--loop-guard needs eyelet's server; the one at %.200s is another",
+                   api_client_url(r->client));
 }
 
 static bool fail_unknown_remote_model(json_object *models, const char *wanted, ey_err *e)
@@ -68,23 +81,26 @@ static bool fail_unknown_remote_model(json_object *models, const char *wanted, e
     return false;
 }
 
-static bool pick_model(struct remote *r, json_object *models, const char *wanted, ey_err *e)
+static bool pick_model(struct remote *r, json_object *models, const struct remote_options *options,
+                       ey_err *e)
 {
+    const char *wanted = options->model;
     for (size_t i = 0; i < json_object_array_length(models); i++) {
         const json_object *model = json_object_array_get_idx(models, i);
         json_object *length = json_member_of_type(model, "max_model_len", json_type_int);
         if (wanted ? strcmp(id_of(model), wanted) != 0 : !id_of(model)[0]) continue;
         int64_t tokens = length ? json_object_get_int64(length) : 0;
         r->max_model_len = tokens > 0 && tokens <= EY_MAX_CONTEXT ? (int)tokens : 0;
-        r->truncates = knows_truncation(model);
+        r->truncates = is_owned_by(model, "eyelet") || is_owned_by(model, "vllm");
         r->model = strdup(id_of(model));
-        return r->model || ey_fail_memory(e, "the model's name", strlen(id_of(model)));
+        if (!r->model) return ey_fail_memory(e, "the model's name", strlen(id_of(model)));
+        return set_loop_guard(r, model, options->loop_guard, e);
     }
     if (wanted) return fail_unknown_remote_model(models, wanted, e);
     return ey_fail(e, EY_NOT_FOUND, "%.200s: the server has no model", api_client_url(r->client));
 }
 
-static bool find_remote_model(struct remote *r, const char *wanted, ey_err *e)
+static bool find_remote_model(struct remote *r, const struct remote_options *options, ey_err *e)
 {
     struct buf listing = buf_with_max(MAX_LISTING);
     struct api_call call = {.path = "/models", .take = take_listing, .user = &listing};
@@ -97,7 +113,7 @@ static bool find_remote_model(struct remote *r, const char *wanted, ey_err *e)
         ok = ey_fail(e, EY_IO,
                      "%.200s: no server of the OpenAI API answers there; check the address",
                      api_client_url(r->client));
-    ok = ok && pick_model(r, models, wanted, e);
+    ok = ok && pick_model(r, models, options, e);
     json_object_put(all);
     buf_free(&listing);
     return ok;
@@ -109,7 +125,7 @@ bool remote_open(struct remote **out, const struct remote_options *options, ey_e
     *out = r;
     if (!r) return ey_fail_memory(e, "a server", sizeof(*r));
     bool ok = api_client_open(&r->client, options->url, options->key, e) &&
-              find_remote_model(r, options->model, e);
+              find_remote_model(r, options, e);
     if (!ok) remote_close(out);
     return ok;
 }
@@ -147,7 +163,9 @@ static bool ask_server(struct remote *r, const ey_request *request,
     struct buf body = buf_with_max(MAX_BODY);
     struct reply_stream reply = {0};
     *call_error = (struct api_call_error){0};
-    bool ok = request_json(&body, request, format, r->model, max_tokens, e) &&
+    const struct request_settings settings = {r->model, max_tokens,
+                                              r->guards ? &r->loop_guard : NULL};
+    bool ok = request_json(&body, request, format, &settings, e) &&
               reply_stream_open(&reply, request, answer, e);
     struct api_call call = {.path = "/chat/completions",
                             .body = &body,

@@ -14,6 +14,8 @@ struct remote_options {
     const char *url; /* http://host:port, with or without /v1 at its end; http:// may be left out */
     const char *key; /* API key, or NULL */
     const char *model; /* the server's name for it, or NULL for the server's first model */
+    /* Sent with every request; NULL leaves it to the server. Only eyelet's server knows it. */
+    const ey_loop_guard *loop_guard;
 };
 
 /* Connects to the server and reads its list of models. Keeps no pointer into `options`. */
@@ -36,8 +38,8 @@ struct remote_response_format {
  * and top_k < 0, leave the value to the server. Besides text, the only events are the phases
  * SENDING and WAITING. prefill_seconds is the time to the first token, with queue and vision
  * encoder. A cancelled answer has no usage. Messages have text and images only, and no special
- * tokens; ignore_eos, no_prefix_cache, loop_guard, logit_bias and ids are not sent, and the answer
- * has no thought. The caller frees the answer with ey_answer_free. */
+ * tokens; ignore_eos, no_prefix_cache, loop_guard, logit_bias and ids are not sent. The caller frees
+ * the answer with ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 

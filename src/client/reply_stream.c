@@ -24,7 +24,8 @@ bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_ans
     *r = (struct reply_stream){.request = request,
                                .answer = answer,
                                .line = buf_with_max(EY_MAX_JSON_BYTES),
-                               .text = buf_with_max(MAX_TEXT)};
+                               .text = buf_with_max(MAX_TEXT),
+                               .thought = buf_with_max(MAX_TEXT)};
     *answer = (ey_answer){
         .finish_reason = EY_FINISH_STOP, .seed = request->sampling.seed, .stop_id = -1};
     answer->owner = calloc(1, sizeof(struct arena)); /* ey_answer_free frees it */
@@ -36,6 +37,7 @@ void reply_stream_close(struct reply_stream *r)
 {
     buf_free(&r->line);
     buf_free(&r->text);
+    buf_free(&r->thought);
 }
 
 /* ---- events ---- */
@@ -137,25 +139,37 @@ static bool read_choice_logprobs(struct reply_stream *r, const json_object *choi
 
 /* ---- text ---- */
 
-static bool read_delta_text(struct reply_stream *r, const json_object *choice, ey_err *e)
+/* Adds a piece of the answer or of its thought. */
+static bool add_piece(struct reply_stream *r, const json_object *piece, struct buf *to, int event,
+                      ey_err *e)
 {
-    json_object *content = json_member_of_type(json_member(choice, "delta"), "content",
-                                               json_type_string);
-    size_t n = content ? (size_t)json_object_get_string_len(content) : 0;
+    size_t n = json_object_is_type(piece, json_type_string)
+                   ? (size_t)json_object_get_string_len(piece)
+                   : 0;
     if (!n) return true;
-    const char *text = json_object_get_string(content);
+    const char *text = json_object_get_string((json_object *)(uintptr_t)piece);
     if (memchr(text, 0, n))
         return ey_fail(e, EY_IO, "the server's answer is not text: it has a NUL in it");
-    if (!buf_add(&r->text, text, n))
+    if (!buf_add(to, text, n))
         return ey_fail(e, EY_IO,
                        "the server's answer is longer than %d bytes, or there is no memory for it",
                        MAX_TEXT);
     if (r->first_token_at == 0) r->first_token_at = seconds_now();
-    send_event(r, &(ey_event){.type = EY_EVENT_TEXT,
+    send_event(r, &(ey_event){.type = event,
                               .text = text,
                               .n_text = n,
                               .n_tokens = (int)r->answer->n_logprobs});
     return true;
+}
+
+/* Reads the thought, which servers send under one of two names or under both. */
+static bool read_delta(struct reply_stream *r, const json_object *choice, ey_err *e)
+{
+    const json_object *delta = json_member(choice, "delta"),
+                      *thought = json_member(delta, "reasoning_content");
+    if (!json_object_is_type(thought, json_type_string)) thought = json_member(delta, "reasoning");
+    return add_piece(r, thought, &r->thought, EY_EVENT_THOUGHT, e) &&
+           add_piece(r, json_member(delta, "content"), &r->text, EY_EVENT_TEXT, e);
 }
 
 static void read_finish_reason(struct reply_stream *r, const json_object *choice)
@@ -220,7 +234,7 @@ static bool read_chunk(struct reply_stream *r, const char *text, size_t n, ey_er
                 *choices = json_member_of_type(chunk, "choices", json_type_array);
     json_object *choice = array_length(choices) ? json_object_array_get_idx(choices, 0) : NULL;
     bool ok = error ? fail_stream_error(error, e)
-                    : read_choice_logprobs(r, choice, e) && read_delta_text(r, choice, e) &&
+                    : read_choice_logprobs(r, choice, e) && read_delta(r, choice, e) &&
                           read_usage(r, chunk, e);
     if (ok) read_finish_reason(r, choice);
     json_object_put(chunk);
@@ -274,7 +288,11 @@ bool reply_stream_finish(struct reply_stream *r, ey_err *e)
         return ey_fail(e, EY_IO, "the server's answer ends in the middle; has the server stopped?");
     a->text = arena_copy_text(arena_of(r), r->text.data ? r->text.data : "", r->text.size);
     a->n_text = r->text.size;
+    a->thought = arena_copy_text(arena_of(r), r->thought.data ? r->thought.data : "",
+                                 r->thought.size);
+    a->n_thought = r->thought.size;
     a->prefill_seconds = first - r->started;
     a->decode_seconds = end - first;
-    return a->text || ey_fail_memory(e, "the answer's text", r->text.size);
+    return (a->text && a->thought) ||
+           ey_fail_memory(e, "the answer's text", r->text.size + r->thought.size);
 }

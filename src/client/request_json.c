@@ -136,6 +136,20 @@ static void add_strings(struct json_writer *w, const char *key, const char *cons
     json_close_array(w);
 }
 
+/* Adds the guard in vLLM's spelling, with our least number of tokens. */
+static void add_loop_guard(struct json_writer *w, const ey_loop_guard *guard)
+{
+    json_write_key(w, "repetition_detection");
+    json_open_object(w);
+    json_add_int(w, "max_pattern_size", guard->max_pattern);
+    if (guard->max_pattern) {
+        json_add_int(w, "min_pattern_size", guard->min_pattern);
+        json_add_int(w, "min_count", guard->min_count);
+        json_add_int(w, "min_tokens", guard->min_tokens);
+    }
+    json_close_object(w);
+}
+
 static void add_schema(struct json_writer *w, const char *schema)
 {
     json_write_key(w, "response_format");
@@ -164,18 +178,18 @@ static void add_response_format(struct json_writer *w, const struct remote_respo
 }
 
 bool request_json(struct buf *out, const ey_request *request,
-                  const struct remote_response_format *format, const char *model, int max_tokens,
-                  ey_err *e)
+                  const struct remote_response_format *format,
+                  const struct request_settings *settings, ey_err *e)
 {
     struct json_writer w = json_write_to(out, JSON_COMPACT);
     json_open_object(&w);
-    json_add_string(&w, "model", model);
+    json_add_string(&w, "model", settings->model);
     json_add_bool(&w, "stream", true);
     json_write_key(&w, "stream_options");
     json_open_object(&w);
     json_add_bool(&w, "include_usage", true);
     json_close_object(&w);
-    if (max_tokens > 0) json_add_int(&w, "max_tokens", max_tokens);
+    if (settings->max_tokens > 0) json_add_int(&w, "max_tokens", settings->max_tokens);
     if (request->top_logprobs >= 0) {
         json_add_bool(&w, "logprobs", true);
         json_add_int(&w, "top_logprobs", request->top_logprobs);
@@ -188,6 +202,7 @@ bool request_json(struct buf *out, const ey_request *request,
         json_add_bool(&w, "enable_thinking", request->thinking == EY_THINKING_ON);
         json_close_object(&w);
     }
+    if (settings->loop_guard) add_loop_guard(&w, settings->loop_guard);
     if (format) add_response_format(&w, format);
     add_pixels(&w, request);
     add_messages(&w, request);

@@ -6,11 +6,17 @@
 #include "base/buf.h"
 #include "client/remote.h"
 
-/* Appends the JSON, which asks for a streamed answer with usage. `max_tokens` replaces the
- * request's; `format` may be NULL. */
+/* What is sent besides the request. */
+struct request_settings {
+    const char *model;
+    int max_tokens;                  /* replaces the request's */
+    const ey_loop_guard *loop_guard; /* NULL: the server's own */
+};
+
+/* Appends the JSON, which asks for a streamed answer with usage; `format` may be NULL. */
 bool request_json(struct buf *out, const ey_request *request,
-                  const struct remote_response_format *format, const char *model, int max_tokens,
-                  ey_err *e);
+                  const struct remote_response_format *format,
+                  const struct request_settings *settings, ey_err *e);
 
 /* Returns the media type of an image, by its first bytes. */
 const char *request_media_type(const ey_part *part);

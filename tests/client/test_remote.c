@@ -87,7 +87,7 @@ static struct remote *open_remote(const char *key, const char *model)
 {
     struct remote *remote;
     ey_err e = {0};
-    struct remote_options options = {url, key, model};
+    struct remote_options options = {url, key, model, NULL};
     if (!try_open(&remote, &options, &e)) fail_msg("%s", e.text);
     return remote;
 }
@@ -195,6 +195,7 @@ static void a_plain_request(void **state)
                                          "top_logprobs",
                                          "mm_processor_kwargs",
                                          "response_format",
+                                         "repetition_detection",
                                          "structured_outputs"};
     for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
         assert_null(json_member(body, absent[i]));
@@ -244,6 +245,80 @@ static void a_full_request(void **state)
     expect_sent(body, "top_k", "0");
     expect_sent(body, "repetition_penalty", "1");
     json_object_put(body);
+}
+
+#define LISTING(owner) OK "\r\n{\"data\":[{\"id\":\"demo\",\"owned_by\":\"" owner "\"}]}"
+
+/* A guard goes to eyelet's servers as it is; others can only be asked to have none. */
+static void loop_guards(void **state)
+{
+    static const struct {
+        const char *models;
+        int tokens;
+        const char *sent; /* NULL: nothing */
+    } cases[] = {
+        {LISTING("eyelet"), 64,
+         "{\"max_pattern_size\":512,\"min_pattern_size\":1,\"min_count\":8,\"min_tokens\":64}"},
+        {LISTING("eyelet"), 0, "{\"max_pattern_size\":0}"},
+        {LISTING("vllm"), 0, NULL},
+        {LISTING("vllm"), 64, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct remote *remote;
+        ey_answer a;
+        ey_err e = {0};
+        ey_request request = ey_request_defaults();
+        ey_part part = ey_text_part("What?");
+        const ey_message message = {.role = "user", .parts = &part, .n_parts = 1};
+        const ey_loop_guard guard = cases[i].tokens ? ey_loop_guard_cautious(cases[i].tokens)
+                                                    : (ey_loop_guard){0};
+        const struct remote_options options = {url, NULL, NULL, &guard};
+        set(STREAM SAY("yes") END("stop"));
+        canned.models = cases[i].models;
+        if (!try_open(&remote, &options, &e)) {
+            assert_true(cases[i].tokens && !cases[i].sent);
+            assert_int_equal(e.code, EY_BAD_REQUEST);
+            assert_non_null(strstr(e.text, "--loop-guard needs eyelet's server"));
+            continue;
+        }
+        request.messages = &message;
+        request.n_messages = 1;
+        pthread_mutex_unlock(&canned.lock);
+        bool ok = remote_ask(remote, &request, NULL, &a, &e);
+        pthread_mutex_lock(&canned.lock);
+        if (!ok) fail_msg("%s", e.text);
+        json_object *body = json_parse(canned.body, strlen(canned.body), "body", EY_IO, &e);
+        if (cases[i].sent)
+            expect_sent(body, "repetition_detection", cases[i].sent);
+        else
+            assert_null(json_member(body, "repetition_detection"));
+        json_object_put(body);
+        ey_answer_free(&a);
+        remote_close(&remote);
+    }
+}
+
+/* A thought comes under either name, or under both with the same text. */
+static void thoughts(void **state)
+{
+    (void)state;
+    ey_request request = ey_request_defaults();
+    ey_answer a;
+    ey_err e;
+    set(STREAM CHUNK("\"delta\":{\"reasoning_content\":\"Let me \"},\"finish_reason\":null")
+            CHUNK("\"delta\":{\"reasoning\":\"see\",\"content\":null},\"finish_reason\":null")
+                CHUNK("\"delta\":{\"reasoning\":\".\",\"reasoning_content\":\".\"}") SAY("Yes")
+                    END("stop"));
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_string_equal(a.thought, "Let me see.");
+    assert_int_equal(a.n_thought, 11);
+    assert_string_equal(a.text, "Yes");
+    ey_answer_free(&a);
+    set(STREAM SAY("Yes") END("stop"));
+    if (!ask(&request, &a, &e)) fail_msg("%s", e.text);
+    assert_string_equal(a.thought, "");
+    ey_answer_free(&a);
 }
 
 static void forms(void **state)
@@ -749,7 +824,7 @@ static void wrong_calls(void **state)
         ey_err e;
         set("");
         assert_false(try_open(
-            &remote, &(struct remote_options){rows[i].url, rows[i].key, rows[i].model}, &e));
+            &remote, &(struct remote_options){rows[i].url, rows[i].key, rows[i].model, NULL}, &e));
         if (!strstr(e.text, rows[i].part) || e.code != rows[i].code)
             fail_msg("%zu: code %d, \"%s\"", i, e.code, e.text);
     }
@@ -778,6 +853,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_request),
         cmocka_unit_test(a_full_request),
+        cmocka_unit_test(loop_guards),
+        cmocka_unit_test(thoughts),
         cmocka_unit_test(forms),
         cmocka_unit_test(keys_and_models),
         cmocka_unit_test(spellings_of_the_url),

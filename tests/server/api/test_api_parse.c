@@ -1264,6 +1264,10 @@ static void the_loop_guard(void **state)
          "\"min_count\": 12}",
          1024,
          {4, 64, 12, 0}},
+        {", \"repetition_detection\": {\"max_pattern_size\": 512, \"min_pattern_size\": 1, "
+         "\"min_count\": 8, \"min_tokens\": 64}",
+         1024,
+         {1, 512, 8, 64}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -1291,6 +1295,7 @@ static void thinking_fields_are_checked(void **state)
         "\"include_reasoning\": 1",
         "\"repetition_detection\": 3",
         "\"repetition_detection\": {\"max_pattern_size\": -1}",
+        "\"repetition_detection\": {\"max_pattern_size\": 4, \"min_count\": 2, \"min_tokens\": -1}",
         "\"repetition_detection\": {\"max_pattern_size\": 2049, \"min_count\": 2}",
         "\"repetition_detection\": {\"max_pattern_size\": 4, \"min_count\": 1}",
         ("\"repetition_detection\": {\"max_pattern_size\": 4, \"min_pattern_size\": 5, "

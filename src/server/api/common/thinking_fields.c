@@ -106,14 +106,16 @@ static bool read_loop_member(struct api_parser *p, const struct field_path *whol
 
 bool read_repetition_detection(struct api_parser *p, const char *path, json_object *value)
 {
-    static const char *const known[] = {"max_pattern_size", "min_pattern_size", "min_count"};
+    static const char *const known[] = {"max_pattern_size", "min_pattern_size", "min_count",
+                                        "min_tokens"};
     struct field_path whole = field_root(path);
     ey_loop_guard guard = {0};
     if (!field_object(&p->reading, path, value) ||
         !field_members_known(&p->reading, path, value, known, COUNT(known)) ||
         !read_loop_member(p, &whole, value, known[0], MAX_LOOP_PATTERN, &guard.max_pattern) ||
         !read_loop_member(p, &whole, value, known[1], MAX_LOOP_PATTERN, &guard.min_pattern) ||
-        !read_loop_member(p, &whole, value, known[2], MAX_LOOP_COUNT, &guard.min_count))
+        !read_loop_member(p, &whole, value, known[2], MAX_LOOP_COUNT, &guard.min_count) ||
+        !read_loop_member(p, &whole, value, known[3], EY_MAX_CONTEXT, &guard.min_tokens))
         return false;
     if (guard.min_pattern > guard.max_pattern)
         return api_fail_value(p->reading.error, path,
