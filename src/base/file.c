@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,40 @@ bool file_write_at(int fd, const void *bytes, uint64_t n, uint64_t at)
         n -= (uint64_t)wrote;
     }
     return true;
+}
+
+/* Writes to an open file and closes it. A failure leaves its reason in errno. */
+static bool write_and_close(int fd, const void *bytes, size_t n)
+{
+    if (fd < 0) return false;
+    bool ok = file_write(fd, bytes, n);
+    int reason = errno;
+    if (close(fd) != 0 && ok) return false;
+    errno = reason;
+    return ok;
+}
+
+/* Devices and pipes are written to. A link stays, and its file is replaced. */
+bool file_replace(const char *path, const void *bytes, size_t n)
+{
+    struct stat st;
+    char real[PATH_MAX], part[PATH_MAX + sizeof(".part")];
+    const bool there = stat(path, &st) == 0;
+    if (there && !S_ISREG(st.st_mode))
+        return write_and_close(open(path, O_WRONLY | O_CLOEXEC), bytes, n);
+    if (there && realpath(path, real)) path = real;
+    if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part)) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return false;
+    if (there) fchmod(fd, st.st_mode & 0777);
+    if (write_and_close(fd, bytes, n) && rename(part, path) == 0) return true;
+    int reason = errno;
+    unlink(part);
+    errno = reason;
+    return false;
 }
 
 bool errno_is_disk_full(void)

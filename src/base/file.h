@@ -31,6 +31,9 @@ void file_open_standard(void);
 bool file_write(int fd, const void *bytes, size_t n);
 /* Like file_write at offset `at`; leaves the descriptor's offset alone. */
 bool file_write_at(int fd, const void *bytes, uint64_t n, uint64_t at);
+/* Makes the bytes the content of the file at `path`, whole or not at all: they are written to
+ * PATH.part, which is renamed. On failure errno says why, and the old file is as it was. */
+bool file_replace(const char *path, const void *bytes, size_t n);
 /* Whether errno means that the disk or the user's quota is full. */
 bool errno_is_disk_full(void);
 

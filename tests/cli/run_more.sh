@@ -116,6 +116,10 @@ talk "/set of another option" 1 - 'no setting threads' '/set threads 1\n'
 talk "/retry" 0 'pink square' - 'Describe this image.\n/retry\n' scene.png
 lines 2 && [ "$(uniq <out | wc -l)" -eq 1 ]
 say "says the same at temperature 0"
+talk "/retry that fails" 1 'pink square' 'does not think' 'Describe this image.\n/set thinking on\n/retry\n/save kept.md\n' \
+  scene.png
+grep -q '^## Answer' kept.md && grep -q 'pink square' kept.md
+say "leaves the answer before"
 talk "/retry with nothing to try" 1 - 'there is no answer yet' '/retry\n'
 talk "/save as Markdown" 0 . - 'Describe this image.\n/save talk.md\n/save talk.md\n' --system 'Be kind.' scene.png
 grep -v '^$' talk.md | head -5 >shown

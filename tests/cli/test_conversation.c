@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of chat: what is owned by whom, and which image's name belongs to which image. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -101,15 +103,21 @@ static void a_system_prompt_stands_first(void **state)
 static void the_last_answer_is_taken_back(void **state)
 {
     (void)state;
-    assert_false(conversation_reopen(&talk));
+    ey_message taken = {0};
+    assert_false(conversation_take_answer(&talk, &taken));
     assert_true(conversation_set_system(&talk, "be brief", &e));
-    assert_false(conversation_reopen(&talk));
+    assert_false(conversation_take_answer(&talk, &taken));
     add_image("a.png");
     say("one");
-    assert_false(conversation_reopen(&talk));
+    assert_false(conversation_take_answer(&talk, &taken));
     answer("two");
-    assert_true(conversation_reopen(&talk));
+    assert_true(conversation_take_answer(&talk, &taken));
     assert_sees("system: be brief | user: [a.png] one");
+    conversation_put_answer(&talk, &taken);
+    assert_null(taken.role);
+    assert_sees("system: be brief | user: [a.png] one | assistant: two");
+    assert_true(conversation_take_answer(&talk, &taken));
+    conversation_free_answer(&taken);
     answer("three");
     assert_sees("system: be brief | user: [a.png] one | assistant: three");
     assert_names_fit();
@@ -129,7 +137,9 @@ static void images_keep_their_names(void **state)
         answer("four");
         add_image("d.png");
         assert_names_fit();
-        assert_true(conversation_reopen(&talk));
+        ey_message taken;
+        assert_true(conversation_take_answer(&talk, &taken));
+        conversation_free_answer(&taken);
         conversation_undo(&talk, keep);
         assert_sees("user: [a.png] one | assistant: two");
         assert_int_equal(talk.n_draft, keep ? 3 : 1);
@@ -194,6 +204,39 @@ static void files(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* No file may become longer than `most` bytes. */
+static void limit_files(rlim_t most)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = most == RLIM_INFINITY ? limit.rlim_max : most;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void a_failed_save_leaves_no_part(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/eyelet-talk-XXXXXX", path[64], *text = NULL;
+    size_t n = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/talk.md", folder);
+    signal(SIGXFSZ, SIG_IGN);
+    say("one");
+    limit_files(4);
+    assert_false(conversation_save(&talk, path, false, &e));
+    assert_int_not_equal(access(path, F_OK), 0);
+    limit_files(RLIM_INFINITY);
+    assert_true(conversation_save(&talk, path, false, &e));
+    limit_files(4);
+    assert_false(conversation_save(&talk, path, true, &e));
+    limit_files(RLIM_INFINITY);
+    assert_true(file_read(&text, &n, path, 1 << 20, &e));
+    assert_string_equal(text, "## Question\n\none\n");
+    free(text);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(images_keep_their_names, begin, end),
         cmocka_unit_test_setup_teardown(limits, begin, end),
         cmocka_unit_test_setup_teardown(files, begin, end),
+        cmocka_unit_test_setup_teardown(a_failed_save_leaves_no_part, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

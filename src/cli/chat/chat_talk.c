@@ -62,18 +62,28 @@ static void print_stop_reason(const struct chat *c, const ey_answer *answer)
                 answer->completion_tokens, c->interactive ? ", or /set max-tokens N" : "");
 }
 
-/* Keeps the text of an answer that was stopped. If there is none, the question is removed too. */
-static bool keep_answer(struct chat *c, const ey_answer *answer, ey_err *e)
+/* Puts the earlier answer back, or takes the question back if there was none. */
+static void go_back(struct chat *c, ey_message *earlier, bool keep_images)
+{
+    if (earlier->role)
+        conversation_put_answer(&c->conversation, earlier);
+    else
+        conversation_undo(&c->conversation, keep_images);
+}
+
+/* Keeps the text of an answer that was stopped, if there is any. */
+static bool keep_answer(struct chat *c, ey_message *earlier, const ey_answer *answer, ey_err *e)
 {
     if (cancel_requested() && !answer->n_text) {
-        conversation_undo(&c->conversation, true);
         if (c->interactive)
-            fprintf(stderr, "stopped before the answer began; the message is taken back\n");
+            fprintf(stderr, "stopped before the answer began; the %s\n",
+                    earlier->role ? "earlier one is kept" : "message is taken back");
+        go_back(c, earlier, true);
         return true;
     }
-    if (!conversation_answer(&c->conversation, answer->text, answer->n_text, e))
-        return conversation_undo(&c->conversation, false), false;
-    return true;
+    if (conversation_answer(&c->conversation, answer->text, answer->n_text, e)) return true;
+    go_back(c, earlier, false);
+    return false;
 }
 
 static bool chat_generate(struct chat *c, ey_answer *answer, ey_err *e)
@@ -89,25 +99,25 @@ static bool chat_generate(struct chat *c, ey_answer *answer, ey_err *e)
 
 /* Takes the question back. Its images are kept if they did not cause the error, so that the user
  * can ask about them again. */
-static void take_back_question(struct chat *c, const ey_err *e)
+static void take_back_question(struct chat *c, ey_message *earlier, const ey_err *e)
 {
-    const bool keeps = e->code == EY_IO || e->code == EY_BUSY;
-    conversation_undo(&c->conversation, keeps);
-    if (keeps && c->conversation.n_draft && c->interactive)
+    const bool retried = earlier->role != NULL, keeps = e->code == EY_IO || e->code == EY_BUSY;
+    go_back(c, earlier, keeps);
+    if (!retried && keeps && c->conversation.n_draft && c->interactive)
         fprintf(stderr, "the message is taken back; its images are sent with the next one\n");
 }
 
-/* Answers the conversation's last message. */
-static bool answer_question(struct chat *c, ey_err *e)
+/* Answers the conversation's last message. If that fails, its earlier answer, if any, is kept. */
+static bool answer_question(struct chat *c, ey_message *earlier, ey_err *e)
 {
     ey_answer answer = {0};
     bool ok = chat_generate(c, &answer, e);
-    if (!ok) take_back_question(c, e);
+    if (!ok) take_back_question(c, earlier, e);
     if (ok) {
         if (!answer.n_text || answer.text[answer.n_text - 1] != '\n')
             term_write(&c->cli.out, "\n", 1);
         print_stop_reason(c, &answer);
-        ok = keep_answer(c, &answer, e);
+        ok = keep_answer(c, earlier, &answer, e);
     }
     ey_answer_free(&answer);
     return ok;
@@ -116,17 +126,20 @@ static bool answer_question(struct chat *c, ey_err *e)
 void chat_send(struct chat *c, const char *text, size_t n)
 {
     ey_err e;
+    ey_message none = {0};
     bool ok = input_check_text(text, n, "the message", &e) &&
-              conversation_say(&c->conversation, text, n, &e) && answer_question(c, &e);
+              conversation_say(&c->conversation, text, n, &e) && answer_question(c, &none, &e);
     if (!ok) chat_complain(c, &e);
 }
 
 void chat_send_again(struct chat *c)
 {
     ey_err e;
-    bool ok = conversation_reopen(&c->conversation);
+    ey_message earlier = {0};
+    bool ok = conversation_take_answer(&c->conversation, &earlier);
     if (!ok) ey_fail(&e, EY_BAD_REQUEST, "there is no answer yet to try again");
     if (ok) c->cli.seed++; /* the same seed would give the same answer */
-    ok = ok && answer_question(c, &e);
+    ok = ok && answer_question(c, &earlier, &e);
+    conversation_free_answer(&earlier);
     if (!ok) chat_complain(c, &e);
 }

@@ -132,11 +132,22 @@ bool conversation_answer(struct conversation *c, const char *text, size_t n, ey_
     return conversation_append(c, "assistant", NULL, 0, text, n, e);
 }
 
-bool conversation_reopen(struct conversation *c)
+bool conversation_take_answer(struct conversation *c, ey_message *answer)
 {
     if (c->n < 2 || strcmp(c->message[c->n - 1].role, "assistant") != 0) return false;
-    free_message(&c->message[--c->n]);
+    *answer = c->message[--c->n];
     return true;
+}
+
+void conversation_put_answer(struct conversation *c, ey_message *answer)
+{
+    c->message[c->n++] = *answer;
+    *answer = (ey_message){0};
+}
+
+void conversation_free_answer(ey_message *answer)
+{
+    free_message(answer);
 }
 
 /* Removes the names of the n images before the draft's. */

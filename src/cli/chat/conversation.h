@@ -36,9 +36,12 @@ void conversation_shorten_draft(struct conversation *c, size_t n);
 bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e);
 /* Adds the answer to the last message. */
 bool conversation_answer(struct conversation *c, const char *text, size_t n, ey_err *e);
-/* Removes the last answer, so that its question is the last message. Returns false if there is no
- * answer. */
-bool conversation_reopen(struct conversation *c);
+/* Moves the last answer to *answer, so that its question is the last message. Returns false if
+ * there is no answer. The caller puts it back or frees it. */
+bool conversation_take_answer(struct conversation *c, ey_message *answer);
+void conversation_put_answer(struct conversation *c, ey_message *answer);
+/* Accepts an empty message. */
+void conversation_free_answer(ey_message *answer);
 /* Removes the last message. Its images are dropped, or kept for the next one. */
 void conversation_undo(struct conversation *c, bool keep_images);
 

@@ -80,14 +80,23 @@ static void write_json_messages(struct buf *out, const struct conversation *c)
     buf_add_text(out, "\n");
 }
 
-static bool write_new_file(const char *path, const struct buf *text, bool overwrite, ey_err *e)
+/* Creates the file, so that no other one is replaced. */
+static bool claim_file(const char *path, ey_err *e)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (overwrite ? O_TRUNC : O_EXCL), 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);
+    if (fd >= 0) close(fd);
     if (fd < 0 && errno == EEXIST)
         return ey_fail(e, EY_IO, "%s already exists; give /save another name", path);
-    bool ok = fd >= 0 && file_write(fd, text->data, text->size);
-    if (fd >= 0 && close(fd) != 0) ok = false;
-    return ok || ey_fail(e, EY_IO, "cannot write %s: %s", path, strerror(errno));
+    return fd >= 0 || ey_fail(e, EY_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+static bool save_text(const char *path, const struct buf *text, bool overwrite, ey_err *e)
+{
+    if (!overwrite && !claim_file(path, e)) return false;
+    if (file_replace(path, text->data, text->size)) return true;
+    ey_fail(e, EY_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!overwrite) unlink(path);
+    return false;
 }
 
 bool conversation_save(const struct conversation *c, const char *path, bool overwrite, ey_err *e)
@@ -99,7 +108,7 @@ bool conversation_save(const struct conversation *c, const char *path, bool over
     else
         write_markdown(&text, c);
     bool ok = text.failed ? ey_fail_memory(e, "the saved conversation", text.max)
-                          : write_new_file(path, &text, overwrite, e);
+                          : save_text(path, &text, overwrite, e);
     buf_free(&text);
     return ok;
 }
