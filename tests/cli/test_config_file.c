@@ -82,6 +82,38 @@ static void values_of_all_kinds(void **state)
     options_free(&o);
 }
 
+/* Numbers as PyYAML reads them, in JSON's spelling. */
+static void numbers_are_json(void **state)
+{
+    (void)state;
+    struct options o;
+    ey_err e;
+    assert_true(read_config(&o,
+                            "mm-processor-kwargs: [1, -2, 0, 1.5, 1e5, 2.5E-3, 007, -010, +5, .5, "
+                            "1., 08, 1.2.3, -, ., 1e, 0x10, '007']\n",
+                            NULL, &e));
+    assert_string_equal(o.processor_kwargs,
+                        "[1,-2,0,1.5,1e5,2.5E-3,7,-8,5,0.5,1,\"08\",\"1.2.3\",\"-\",\".\",\"1e\","
+                        "\"0x10\",\"007\"]");
+    options_free(&o);
+}
+
+static void booleans_of_vllm_flags(void **state)
+{
+    (void)state;
+    struct options o;
+    ey_err e;
+    static const char *const texts[] = {"False", "false", "FALSE"};
+    for (size_t i = 0; i < 3; i++) {
+        char *const more[] = {"--enable-lora", (char *)(uintptr_t)texts[i], NULL};
+        if (!read_config(&o, "port: 1\n", more, &e)) fail_msg("%s: %s", texts[i], e.text);
+        options_free(&o);
+    }
+    char *const more[] = {"--enable-lora=true", NULL};
+    assert_false(read_config(&o, "port: 1\n", more, &e));
+    options_free(&o);
+}
+
 static void the_command_line_wins(void **state)
 {
     (void)state;
@@ -171,6 +203,7 @@ static void other_commands_have_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_json),         cmocka_unit_test(booleans_of_vllm_flags),
         cmocka_unit_test(values_of_all_kinds),      cmocka_unit_test(the_command_line_wins),
         cmocka_unit_test(errors_name_the_line),     cmocka_unit_test(nothing_is_set_by),
         cmocka_unit_test(other_commands_have_none),

@@ -60,11 +60,45 @@ static bool is_null(const yaml_node_t *node)
     return is_plain_scalar(node) && is_yaml_word(scalar_text(node), nothing, 3);
 }
 
+/* Returns where the digits at `text` end. */
+static const char *after_digits(const char *text)
+{
+    return text + strspn(text, "0123456789");
+}
+
+static bool is_json_number(const char *text)
+{
+    const char *digits = text + (*text == '-'), *at = after_digits(digits);
+    if (at == digits || (digits[0] == '0' && at > digits + 1)) return false;
+    if (*at == '.') {
+        if (after_digits(at + 1) == at + 1) return false;
+        at = after_digits(at + 1);
+    }
+    if (*at == 'e' || *at == 'E') {
+        const char *power = at + 1 + (at[1] == '-' || at[1] == '+');
+        if (after_digits(power) == power) return false;
+        at = after_digits(power);
+    }
+    return !*at;
+}
+
+/* Whether the text is a number to YAML in a spelling that JSON lacks: 007, which is octal, +5, .5
+ * or 1. */
 static bool is_yaml_number(const char *text)
 {
-    char *end;
-    if (!text[0] || strspn(text, "+-.0123456789eE") != strlen(text)) return false;
-    return strtod(text, &end), !*end && text[0] != '+' && text[0] != '.';
+    const char *digits = text + (*text == '-' || *text == '+'), *at = after_digits(digits);
+    if (digits[0] == '0' && at > digits + 1)
+        return !*at && strspn(digits, "01234567") == strlen(digits);
+    if (!*at) return at > digits;
+    return *at == '.' && !*after_digits(at + 1) && (at > digits || at[1]);
+}
+
+static void write_yaml_number(struct json_writer *w, const char *text)
+{
+    if (strchr(text, '.'))
+        json_write_digits(w, strtod(text, NULL), 17);
+    else
+        json_write_int(w, strtoll(text, NULL, text[strspn(text, "+-")] == '0' ? 8 : 10));
 }
 
 static void write_json_scalar(struct json_writer *w, const yaml_node_t *node)
@@ -74,8 +108,10 @@ static void write_json_scalar(struct json_writer *w, const yaml_node_t *node)
         json_write_bool(w, boolean_of(node) == 1);
     else if (is_null(node))
         json_write_null(w);
-    else if (is_plain_scalar(node) && is_yaml_number(text))
+    else if (is_plain_scalar(node) && is_json_number(text))
         json_write_raw(w, text, strlen(text));
+    else if (is_plain_scalar(node) && is_yaml_number(text))
+        write_yaml_number(w, text);
     else
         json_write_text(w, text, node->data.scalar.length);
 }

@@ -37,20 +37,21 @@ static const struct vllm_flag *find_vllm_flag(const char *typed, size_t n)
     return NULL;
 }
 
+static bool is_boolean(const char *text)
+{
+    return strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
+}
+
 static bool is_ignored_value(const struct vllm_flag *flag, const char *value)
 {
     size_t n = strlen(value);
     if (!flag->ignored_values[0]) return true;
     for (const char *at = flag->ignored_values; at; at = strchr(at, '|')) {
         at += *at == '|';
-        if (strncmp(at, value, n) == 0 && (!at[n] || at[n] == '|')) return true;
+        bool same = is_boolean(value) ? strncasecmp(at, value, n) == 0 : strncmp(at, value, n) == 0;
+        if (same && (!at[n] || at[n] == '|')) return true;
     }
     return false;
-}
-
-static bool is_boolean(const char *text)
-{
-    return strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
 }
 
 /* Returns the length of the flag's name, which ends before a value (=), a member of a value (.) or
