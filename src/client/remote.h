@@ -35,11 +35,11 @@ struct remote_response_format {
 
 /* Answers a request like ey_ask, with these differences. `format` replaces request->grammar; NULL
  * leaves the answer unconstrained, and not every server honors a format. NaN in request->sampling,
- * and top_k < 0, leave the value to the server. Besides text, the only events are the phases
- * SENDING and WAITING. prefill_seconds is the time to the first token, with queue and vision
+ * and top_k < 0, leave the value to the server. Besides text and thought, the only events are the
+ * phases SENDING and WAITING. prefill_seconds is the time to the first token, with queue and vision
  * encoder. A cancelled answer has no usage. Messages have text and images only, and no special
- * tokens; ignore_eos, no_prefix_cache, loop_guard, logit_bias and ids are not sent. The caller frees
- * the answer with ey_answer_free. */
+ * tokens; ignore_eos, no_prefix_cache, loop_guard, logit_bias and ids are not sent. The caller
+ * frees the answer with ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 

@@ -140,8 +140,8 @@ static bool read_choice_logprobs(struct reply_stream *r, const json_object *choi
 /* ---- text ---- */
 
 /* Adds a piece of the answer or of its thought. */
-static bool add_piece(struct reply_stream *r, const json_object *piece, struct buf *to, int event,
-                      ey_err *e)
+static bool add_delta_text(struct reply_stream *r, const json_object *piece, struct buf *to,
+                           int event, ey_err *e)
 {
     size_t n = json_object_is_type(piece, json_type_string)
                    ? (size_t)json_object_get_string_len(piece)
@@ -155,10 +155,9 @@ static bool add_piece(struct reply_stream *r, const json_object *piece, struct b
                        "the server's answer is longer than %d bytes, or there is no memory for it",
                        MAX_TEXT);
     if (r->first_token_at == 0) r->first_token_at = seconds_now();
-    send_event(r, &(ey_event){.type = event,
-                              .text = text,
-                              .n_text = n,
-                              .n_tokens = (int)r->answer->n_logprobs});
+    send_event(
+        r, &(ey_event){
+               .type = event, .text = text, .n_text = n, .n_tokens = (int)r->answer->n_logprobs});
     return true;
 }
 
@@ -168,8 +167,8 @@ static bool read_delta(struct reply_stream *r, const json_object *choice, ey_err
     const json_object *delta = json_member(choice, "delta"),
                       *thought = json_member(delta, "reasoning_content");
     if (!json_object_is_type(thought, json_type_string)) thought = json_member(delta, "reasoning");
-    return add_piece(r, thought, &r->thought, EY_EVENT_THOUGHT, e) &&
-           add_piece(r, json_member(delta, "content"), &r->text, EY_EVENT_TEXT, e);
+    return add_delta_text(r, thought, &r->thought, EY_EVENT_THOUGHT, e) &&
+           add_delta_text(r, json_member(delta, "content"), &r->text, EY_EVENT_TEXT, e);
 }
 
 static void read_finish_reason(struct reply_stream *r, const json_object *choice)

@@ -41,6 +41,8 @@ try "ask, choices, CSV" 0 '^photos/a.JPG,(yes|no)$' - ask --each photos/a.JPG ph
 say "a header"
 try "scene of two" 0 '^photos/b.png:$' - scene photos/a.JPG photos/b.png "${options[@]}"
 try "read as JSON lines" 0 '^\{"image": "photos/a.JPG", "answer": "' - read photos/a.JPG photos/b.png --jsonl --max-tokens 24
+try "log-probabilities of each" 0 '"logprobs": \[\{"token": ' - read photos/a.JPG photos/b.png --jsonl --logprobs 1 --max-tokens 2
+try "and as text" 0 '^FR' '^photos/b.png:$' read photos/a.JPG photos/b.png --logprobs --max-tokens 2
 try "detect in a folder" 0 '^\{"image": "photos/b.png", "boxes": \[' - detect photos "square, heart" --quiet
 try "detect, CSV" 0 '^photos/b.png,.*,[0-9]+,[0-9]+,[0-9]+,[0-9]+$' - detect photos/a.JPG photos/b.png "circle, square, heart, triangle, star, ring" --csv
 try "detect, --draw is for one" 2 - 'draw takes one image' detect photos square --draw x.png
@@ -76,6 +78,22 @@ say "with the data"
 # ---- going on ----
 try "resume without a place" 2 - 'use it with --sidecar, or with --output' caption photos --resume
 try "two forms" 2 - 'exclude each other' caption photos --csv --jsonl
+echo mine >kept.txt
+try "a model that cannot be loaded" 1 - 'nowhere' caption nope.png photos/a.JPG --jsonl -o kept.txt --model nowhere
+try "a new file, too" 1 - 'nowhere' caption photos/a.JPG -o new.txt --model nowhere
+[ "$(cat kept.txt)" = mine ] && [ ! -e new.txt ]
+say "leaves the files as they were"
+try "errors before the model is loaded are in the file" 1 - '1 of 2 images failed' caption nope.png photos/a.JPG --jsonl -o kept.txt \
+  --max-tokens 2
+[ "$(cut -c 1-30 kept.txt | paste -sd ' ')" = '{"image": "nope.png", "error": {"image": "photos/a.JPG", "cap' ]
+say "in order"
+try "standard output by its names" 0 '^\{"image": "photos/a.JPG"' - caption photos/a.JPG --jsonl -o - --max-tokens 2
+try "/dev/stdout" 0 '^\{"image": "photos/a.JPG"' - caption photos/a.JPG --jsonl -o /dev/stdout --max-tokens 2
+printf 'image,label,x1,y1,x2,y2\nphotos/a.JPG,x,1,2,3,4\nphotos/b.png,y,1,2,3,4\nphotos/b.png,z,1,2' >rows.csv
+try "killed between the rows of an image" 0 - '1 of 2 images are done' detect photos/a.JPG photos/b.png \
+  "circle, square, heart, triangle, star, ring" --csv -o rows.csv --resume
+[ "$(head -2 rows.csv | tail -1)" = photos/a.JPG,x,1,2,3,4 ] && grep -q ^photos/b.png rows.csv && ! grep -q ',[yz],' rows.csv
+say "has all rows of it, and those of a run"
 try "JSON lines to a file" 0 - - caption photos/a.JPG --jsonl -o all.jsonl "${options[@]}"
 printf '{"image": "photos/b.png", "capt' >>all.jsonl # killed in the middle of a line
 try "goes on after a cut line" 0 - '1 of 3 images are done' caption -r photos --jsonl -o all.jsonl --resume "${options[@]}"
@@ -118,6 +136,9 @@ for scan in $documents; do
   try "$scan: its texts are one answer" 0 '^FRAGILE$' - read $scan --max-tokens 24 --dpi 100
   [ "$(wc -l <out)" -eq 3 ]
   say "$scan: of two pages"
+  try "$scan: usage" 0 . - read $scan --json --logprobs --max-tokens 2
+  same "$scan: of both pages" '480	416	4' usage.images.0.used_width usage.images.1.used_width usage.completion_tokens
+  same "$scan: log-probabilities of both" '"F"	"Th"' logprobs.0.token logprobs.2.token
   try "$scan: one row" 0 "^\{\"image\": \"$scan\", \"pages\": 2, \"answer\": \"FRAGILE" - read $scan --jsonl --max-tokens 24
   try "$scan: a row a page" 0 "^$scan#page=2,.*ring" - caption $scan --each --csv "${options[@]}" --dpi 100
   [ "$(wc -l <out)" -eq 3 ]
@@ -142,6 +163,10 @@ for scan in $documents; do
   say "$scan: two files"
   cp $scan in
   try "$scan: piped" 0 FRAGILE - read --max-tokens 24
+  cp out piped
+  try "$scan: piped by the name -" 0 FRAGILE - read - --max-tokens 24
+  cmp -s out piped
+  say "$scan: is the same"
   try "$scan: piped, boxes of one page only" 2 - 'has 2 pages; choose one with --pages' detect - ring
   try "$scan: piped, the chosen page" 0 '^\[' - detect - ring --pages 2 --quiet
   try "$scan: piped, without a name" 0 . - ask "What is this?" --max-tokens 4
@@ -178,10 +203,10 @@ try "an image on standard input, not named" 0 'white ring' - ask "Describe this 
 try "caption of standard input" 0 'white ring' - caption "${options[@]}"
 try "detect wants WHAT first" 2 - 'needs an image and what' detect
 echo 'just text' >in
-try "text on standard input is no image" 0 . - ask Hello --max-tokens 2
+try "text on standard input is no image" 0 . 'not an image and is not used' ask Hello --max-tokens 2
 rm in
-sleep 3 | { timeout 20 "$eyelet" ask Hello --max-tokens 2 >out 2>err; status=$?; [ $status -eq 0 ]; }
-say "a pipe that nobody writes to is not waited for"
+sleep 6 | { timeout 20 "$eyelet" ask Hello --max-tokens 2 >out 2>err; status=$?; [ $status -eq 0 ] && grep -q 'within 5 s' err; }
+say "a pipe that nobody writes to is waited for shortly"
 try "an address is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png' caption http://127.0.0.1:1/x.png
 
 # ---- fields, forms, words ----
@@ -190,6 +215,19 @@ try "a type that is none" 2 - 'not "total:euro"' extract photos/a.JPG --fields "
 try "fields and a schema" 2 - 'needs to know what to look for' extract photos/a.JPG --fields a --schema schema.json
 try "a schema as it stands" 0 '"data": \{"n": 7\}' - extract photos/a.JPG \
   --schema '{"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": false}'
+
+# ---- standard input of ask ----
+describe() { "$eyelet" ask "Describe this image." "${options[@]}" >out 2>err; }
+{ sleep 0.5; cat photos/b.png; } | describe
+grep -q 'yellow ring' out
+say "an image that comes late"
+{ head -c 3 photos/b.png; sleep 0.3; tail -c +4 photos/b.png; } | describe
+grep -q 'yellow ring' out
+say "an image that comes in two pieces"
+printf 'What is 1?\nWhat is 2?\nWhat is 3?\n' >questions
+while read -r question; do "$eyelet" ask "$question" --max-tokens 1 --quiet; done <questions >out 2>err
+[ "$(wc -l <out)" -eq 3 ]
+say "a file of questions is not eaten"
 try "read --as" 0 . - read --as markdown photos/a.JPG --max-tokens 3
 try "describe is scene" 0 . - describe photos/a.JPG --max-tokens 3
 try "ocr is read" 0 . - ocr photos/a.JPG --max-tokens 3

@@ -52,6 +52,10 @@ for line in '{"text": 5}' '{}' '{"text": "x"'; do
   try "a line that is none: $line" 2 - '(line 1|must be)' embed --lines lines
 done
 try 'an address in capitals is an image' 1 '^{"image": "HTTP://127.0.0.1:1/x.png", "error"' . embed HTTP://127.0.0.1:1/x.png hello
+cp photos/16-64x64.png kept.png
+try 'an image is no output' 2 - 'output would overwrite the image kept.png' embed kept.png -o kept.png
+cmp -s kept.png photos/16-64x64.png
+say 'and is left alone'
 try 'nothing at all' 2 - 'needs a text or an image' embed
 
 # ---- search ----

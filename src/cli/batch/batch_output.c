@@ -126,6 +126,39 @@ static size_t whole_lines(const struct batch_output *b, const char *text, size_t
     return whole;
 }
 
+/* Returns where the last image's rows begin in the CSV text[n], and writes a copy of its name to
+ * *name, or NULL if there is none. */
+static size_t last_image(const char *text, size_t n, char **name)
+{
+    const char *limit = text + n, *end;
+    size_t first = 0;
+    *name = NULL;
+    for (const char *at = text; at < limit; at = end) {
+        char *cell = read_first_cell(at, limit, &end);
+        if (cell && *name && strcmp(cell, *name) == 0) {
+            free(cell);
+            continue;
+        }
+        free(*name);
+        *name = cell;
+        first = (size_t)(at - text);
+    }
+    return first;
+}
+
+/* Returns the length of the rows before the image whose rows were being written when the earlier
+ * run was killed. The name in the cut row may itself be cut. */
+static size_t rows_before_cut(const char *text, size_t whole, size_t n)
+{
+    const char *end;
+    char *name, *cut = read_first_cell(text + whole, text + n, &end);
+    size_t first = last_image(text, whole, &name);
+    bool same = name && cut && strncmp(name, cut, strlen(cut)) == 0;
+    free(name);
+    free(cut);
+    return same ? first : whole;
+}
+
 static bool read_earlier(struct batch_output *b, const char *path, ey_err *e)
 {
     char *text = NULL;
@@ -133,6 +166,7 @@ static bool read_earlier(struct batch_output *b, const char *path, ey_err *e)
     if (access(path, F_OK) != 0) return true;
     if (!file_read_regular(&text, &n, path, MAX_RESUMED_BYTES, e)) return false;
     size_t whole = whole_lines(b, text, n);
+    if (b->form == BATCH_CSV && whole < n) whole = rows_before_cut(text, whole, n);
     bool ok = note_rows(b, text, whole, e);
     if (ok && whole < n && truncate(path, (off_t)whole) != 0)
         ok = ey_fail(e, EY_IO, "%s: its last line is cut and cannot be removed: %s", path,
@@ -165,9 +199,20 @@ static bool choose_form(struct batch_output *b, const struct options *o, ey_err 
 
 static bool open_output_file(struct batch_output *b, const char *path, ey_err *e)
 {
-    b->file = (struct term){.file = fopen(path, b->resume ? "ae" : "we")};
-    if (!b->file.file) return ey_fail(e, EY_IO, "--output %s: %s", path, strerror(errno));
+    const bool there = access(path, F_OK) == 0;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (b->resume ? O_APPEND : 0), 0666);
+    b->file = (struct term){.file = fd < 0 ? NULL : fdopen(fd, b->resume ? "a" : "w")};
+    if (!b->file.file) {
+        ey_fail(e, EY_IO, "--output %s: %s", path, strerror(errno));
+        if (fd >= 0) close(fd);
+        return false;
+    }
+    setvbuf(b->file.file, NULL, _IONBF, 0); /* an image's rows are written by one call */
     b->out = &b->file;
+    b->path = path;
+    b->waits = !b->resume;
+    b->created = !there;
+    b->early = buf_with_max(MAX_RESUMED_BYTES);
     return true;
 }
 
@@ -177,14 +222,37 @@ bool batch_output_open(struct batch_output *b, const struct options *o, struct t
     *b = (struct batch_output){
         .out = out, .sidecar = sidecar, .resume = o->resume, .overwrite = o->overwrite};
     if (!choose_form(b, o, e)) return false;
-    if (!o->output) return true;
+    if (!o->output || term_is_stdout(o->output)) return true;
     if (b->resume && !read_earlier(b, o->output, e)) return false;
     return open_output_file(b, o->output, e);
+}
+
+bool batch_output_begin(struct batch_output *b, ey_err *e)
+{
+    struct stat st;
+    if (!b->waits) return true;
+    int fd = fileno(b->file.file);
+    b->waits = false;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(fd, 0) != 0)
+        return ey_fail(e, EY_IO, "--output %s: %s", b->path, strerror(errno));
+    if (b->early.failed) return ey_fail_memory(e, "the first lines of the output", 0);
+    if (b->early.size) term_write(b->out, b->early.data, b->early.size);
+    return true;
+}
+
+void batch_write(struct batch_output *b, const char *text, size_t n)
+{
+    if (b->waits)
+        buf_add(&b->early, text, n);
+    else
+        term_write(b->out, text, n);
 }
 
 bool batch_output_close(struct batch_output *b)
 {
     bool ok = !b->file.file || (fclose(b->file.file) == 0 && !b->file.closed);
+    if (b->waits && b->created) unlink(b->path);
+    buf_free(&b->early);
     for (size_t i = 0; i < b->n_done; i++)
         free(b->done[i]);
     free(b->done);
@@ -236,22 +304,16 @@ bool batch_check_sidecar(const struct batch_output *b, const char *image, ey_err
 bool batch_write_sidecar(const struct batch_output *b, const char *image, const char *text,
                          size_t n, ey_err *e)
 {
-    char path[EY_MAX_PATH], part[EY_MAX_PATH + 8];
+    char path[EY_MAX_PATH];
+    struct buf line = buf_with_max(n + 1);
     /* again: an image that was asked about at the same time may have the same sidecar */
     if (!batch_check_sidecar(b, image, e) || !sidecar_path(path, b, image, e)) return false;
-    snprintf(part, sizeof(part), "%s.part", path);
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ended = n && text[n - 1] == '\n';
-    bool ok = fd >= 0 && file_write(fd, text, n) && (ended || file_write(fd, "\n", 1));
-    int reason = errno;
-    if (fd >= 0 && close(fd) != 0 && ok) {
-        ok = false;
-        reason = errno;
-    }
-    if (ok && rename(part, path) != 0) {
-        ok = false;
-        reason = errno;
-    }
-    if (!ok && fd >= 0) unlink(part);
-    return ok || ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(reason));
+    buf_add(&line, text, n);
+    if (!n || text[n - 1] != '\n') buf_add_text(&line, "\n");
+    bool ok = line.failed ? ey_fail_memory(e, "a file beside an image", n)
+              : file_replace(path, line.data, line.size)
+                  ? true
+                  : ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(errno));
+    buf_free(&line);
+    return ok;
 }

@@ -13,6 +13,9 @@ struct batch_output {
     enum batch_form form;
     struct term *out;       /* standard output, or `file` */
     struct term file;       /* of --output */
+    const char *path;       /* of `file`; borrowed */
+    bool waits, created;    /* `file` still has what it had before; it is new */
+    struct buf early;       /* written before batch_output_begin */
     const char *sidecar;    /* ending of the sidecars, "txt" or "json" */
     bool resume, overwrite; /* --resume, --overwrite */
     char **done;            /* [n_done] images that an earlier run has done, sorted */
@@ -20,9 +23,14 @@ struct batch_output {
 };
 
 /* Checks that the options are compatible, opens --output and, with --resume, reads it. Borrows
- * `out`, standard output. */
+ * `out`, standard output, and the options' texts. */
 bool batch_output_open(struct batch_output *b, const struct options *o, struct term *out,
                        const char *sidecar, ey_err *e);
+/* Empties --output, unless --resume continues it. Until then the file is left as it was, because
+ * the model may fail to load. */
+bool batch_output_begin(struct batch_output *b, ey_err *e);
+/* Writes text[n] to `out`, or keeps it until batch_output_begin. */
+void batch_write(struct batch_output *b, const char *text, size_t n);
 /* Closes the output, also after an error. Returns false if not everything could be written. */
 bool batch_output_close(struct batch_output *b);
 

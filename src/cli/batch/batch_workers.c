@@ -57,7 +57,7 @@ void batch_item_free(struct batch_item *item)
     free(item->vector.number);
     input_images_free(&item->pages);
     input_document_close(&item->document);
-    buf_free(&item->joined);
+    joined_answer_free(&item->joined);
     *item = (struct batch_item){0};
 }
 

@@ -3,7 +3,7 @@
 #ifndef EY_CLI_BATCH_WORKERS_H
 #define EY_CLI_BATCH_WORKERS_H
 
-#include "base/buf.h"
+#include "cli/batch/joined_answer.h"
 #include "cli/cli_engine.h"
 #include "cli/input_document.h"
 
@@ -12,9 +12,9 @@ struct batch_item {
     struct input_document document;
     struct input_images
         pages; /* asked about together, or the first of those that are asked about one by one */
-    struct input image; /* the first page, under the document's name; borrowed */
-    size_t n_pages;     /* pages that the answer is about */
-    struct buf joined;  /* the answer's text, if it was joined from several */
+    struct input image;          /* the first page, under the document's name; borrowed */
+    size_t n_pages;              /* pages that the answer is about */
+    struct joined_answer joined; /* what the answer points to, if it was joined from several */
     ey_answer answer;
     struct remote_vector vector; /* of a server's model, where one embeds */
     ey_err error;

@@ -41,6 +41,11 @@ static bool asks_many(const struct batch_run *r)
     return r->list.n + r->skipped > 1 || r->list.from_folder;
 }
 
+static bool wants_logprobs(const struct batch_run *r)
+{
+    return r->cli.options->logprobs >= 0;
+}
+
 /* ---- lines ---- */
 
 static void write_batch_line(struct batch_run *r, struct buf *line)
@@ -49,7 +54,7 @@ static void write_batch_line(struct batch_run *r, struct buf *line)
     if (line->failed)
         fprintf(stderr, "eyelet: no memory for a line of output\n");
     else
-        term_write(r->output.out, line->data, line->size);
+        batch_write(&r->output, line->data, line->size);
     buf_free(line);
 }
 
@@ -68,6 +73,7 @@ static bool print_json(struct batch_run *r, const struct batch_answer *a, ey_err
     struct json_writer w = open_json_line(&line, a->image->name);
     if (a->n_pages > 1) json_add_uint(&w, "pages", a->n_pages);
     if (!batch->add_json) json_add_string(&w, batch->field, a->answer->text);
+    if (a->answer->n_thought) json_add_string(&w, "thought", a->answer->thought);
     if (batch->add_json && !batch->add_json(&w, a, e)) {
         buf_free(&line);
         return false;
@@ -76,6 +82,10 @@ static bool print_json(struct batch_run *r, const struct batch_answer *a, ey_err
         answer_add_usage_and_timings(&w, a->answer,
                                      r->loaded ? 0 : cli_engine_load_seconds(&r->cli));
     r->loaded = true;
+    if (wants_logprobs(r)) {
+        json_write_key(&w, "logprobs");
+        answer_write_logprobs(&w, a->answer, true);
+    }
     json_close_object(&w);
     buf_add_text(&line, "\n");
     write_batch_line(r, &line);
@@ -131,6 +141,33 @@ static bool write_sidecar(struct batch_run *r, const struct batch_answer *a, ey_
     return ok;
 }
 
+static bool print_in_form(struct batch_run *r, const struct batch_answer *a, ey_err *e)
+{
+    switch (r->output.form) {
+    case BATCH_JSON: return print_json(r, a, e);
+    case BATCH_CSV: return print_csv(r, a, e);
+    case BATCH_SIDECAR: return write_sidecar(r, a, e);
+    case BATCH_TEXT: break;
+    }
+    progress_clear(&r->cli.progress);
+    if (r->batch->print_text)
+        r->batch->print_text(r->output.out, a);
+    else
+        print_text(r, a);
+    return true;
+}
+
+/* Prints log-probabilities to standard error where the output has no place for them. */
+static void print_scores(struct batch_run *r, const struct batch_answer *a)
+{
+    struct buf name = buf_with_max(EY_MAX_PATH * 4);
+    progress_clear(&r->cli.progress);
+    term_add_name(&name, a->image->name);
+    if (a->many && !name.failed) fprintf(stderr, "%s:\n", name.data);
+    buf_free(&name);
+    answer_print_logprobs(a->answer);
+}
+
 static bool print_item(struct batch_run *r, const struct batch_item *item, ey_err *e)
 {
     const struct batch_answer a = {.batch = r->batch,
@@ -139,17 +176,8 @@ static bool print_item(struct batch_run *r, const struct batch_item *item, ey_er
                                    .answer = &item->answer,
                                    .n_pages = item->n_pages,
                                    .many = asks_many(r)};
-    switch (r->output.form) {
-    case BATCH_JSON: return print_json(r, &a, e);
-    case BATCH_CSV: return print_csv(r, &a, e);
-    case BATCH_SIDECAR: return write_sidecar(r, &a, e);
-    case BATCH_TEXT: break;
-    }
-    progress_clear(&r->cli.progress);
-    if (r->batch->print_text)
-        r->batch->print_text(r->output.out, &a);
-    else
-        print_text(r, &a);
+    if (!print_in_form(r, &a, e)) return false;
+    if (wants_logprobs(r) && r->output.form != BATCH_JSON) print_scores(r, &a);
     return true;
 }
 
@@ -225,29 +253,6 @@ static bool ask_together(struct batch_run *r, struct batch_item *item, ey_err *e
            ask_once(r, item->pages.images, item->pages.n, &item->answer, e);
 }
 
-/* Adds text and usage of a further page's answer. */
-static bool join_answer(struct batch_item *item, const ey_answer *page, ey_err *e)
-{
-    ey_answer *a = &item->answer;
-    if (!item->joined.size) buf_add(&item->joined, a->text, a->n_text);
-    while (item->joined.size && item->joined.data[item->joined.size - 1] == '\n')
-        item->joined.size--;
-    buf_add_text(&item->joined, "\n\n");
-    buf_add(&item->joined, page->text, page->n_text);
-    if (item->joined.failed) return ey_fail_memory(e, "a document's text", item->joined.size);
-    a->text = item->joined.data;
-    a->n_text = item->joined.size;
-    if (page->finish_reason == EY_FINISH_LENGTH) a->finish_reason = EY_FINISH_LENGTH;
-    a->prompt_tokens += page->prompt_tokens;
-    a->completion_tokens += page->completion_tokens;
-    a->image_tokens += page->image_tokens;
-    a->cached_tokens += page->cached_tokens;
-    a->vision_seconds += page->vision_seconds;
-    a->prefill_seconds += page->prefill_seconds;
-    a->decode_seconds += page->decode_seconds;
-    return true;
-}
-
 static bool ask_page(struct batch_run *r, struct batch_item *item, size_t i, ey_err *e)
 {
     struct input page = {0};
@@ -255,7 +260,8 @@ static bool ask_page(struct batch_run *r, struct batch_item *item, size_t i, ey_
     bool first = i == 0;
     bool ok = input_document_page(&item->document, i, &page, e) &&
               ask_once(r, &page, 1, first ? &item->answer : &answer, e) &&
-              (first || cancel_requested() || join_answer(item, &answer, e));
+              (first || cancel_requested() ||
+               joined_answer_add(&item->joined, &item->answer, &answer, e));
     input_free(&page);
     ey_answer_free(&answer);
     return ok;
@@ -276,7 +282,7 @@ static void ask_item(void *user, size_t i, struct batch_item *item)
 {
     struct batch_run *r = user;
     const char *name = r->list.names[r->first + i];
-    *item = (struct batch_item){.joined = buf_with_max(MAX_LINE)};
+    *item = (struct batch_item){0};
     item->image.name = name;
     if (cancel_requested()) return;
     item->ok = batch_check_sidecar(&r->output, name, &item->error) &&
@@ -360,7 +366,7 @@ static int at_once(const struct batch_run *r, size_t n)
 
 static bool ask_all(struct batch_run *r, ey_err *e)
 {
-    if (!load_for_first(r, e)) return false;
+    if (!load_for_first(r, e) || !batch_output_begin(&r->output, e)) return false;
     size_t n = r->list.n - r->first;
     int n_threads = at_once(r, n);
     print_csv_header(r);
@@ -425,21 +431,10 @@ static bool expand_documents(struct batch_run *r, ey_err *e)
     return ok;
 }
 
-/* Fails if --output is one of the images, because opening it would empty it. */
-static bool check_output(const struct batch_run *r, ey_err *e)
-{
-    const char *output = r->cli.options->output;
-    for (size_t i = 0; output && i < r->list.n; i++)
-        if (path_is_same(output, r->list.names[i]))
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "--output would overwrite the image %s; name another file", output);
-    return true;
-}
-
 static bool open_batch_output(struct batch_run *r, ey_err *e)
 {
     const struct image_batch *batch = r->batch;
-    if (!check_output(r, e)) return false;
+    if (!image_list_check_output(&r->list, r->cli.options->output, e)) return false;
     if (!batch_output_open(&r->output, r->cli.options, &r->cli.out, batch->sidecar, e))
         return false;
     if (batch->lines_only && r->output.form == BATCH_TEXT) r->output.form = BATCH_JSON;

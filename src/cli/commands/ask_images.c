@@ -3,6 +3,7 @@
  * the answer or prints JSON. */
 #include "cli/commands/ask_images.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,28 +44,11 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     return ok;
 }
 
-/* Prints log-probabilities to standard error, so that standard output has the answer only. */
-static void print_logprobs(const ey_answer *answer)
-{
-    for (size_t i = 0; i < answer->n_logprobs; i++) {
-        const ey_token_logprobs *at = &answer->logprobs[i];
-        struct buf line = buf_with_max((size_t)1 << 20);
-        buf_printf(&line, "%.6f\t", (double)at->chosen.logprob);
-        json_dump_string(&line, at->chosen.token, strlen(at->chosen.token));
-        for (size_t k = 0; k < at->n_top; k++) {
-            buf_printf(&line, "\t%.6f ", (double)at->top[k].logprob);
-            json_dump_string(&line, at->top[k].token, strlen(at->top[k].token));
-        }
-        if (!line.failed) fprintf(stderr, "%s\n", line.data);
-        buf_free(&line);
-    }
-}
-
 /* Ends the last line of the text, which was streamed before. */
 static void finish_text(struct cli_engine *s, const ey_answer *answer)
 {
     if (!answer->n_text || answer->text[answer->n_text - 1] != '\n') term_write(&s->out, "\n", 1);
-    print_logprobs(answer);
+    answer_print_logprobs(answer);
 }
 
 /* Reports a constrained answer that was cut, because it does not match its format. */
@@ -105,16 +89,32 @@ static bool read_question_images(struct image_question *a, char *const *names, s
     return ok;
 }
 
+/* Says why the question is asked without what standard input has. */
+static void note_unused_input(struct image_question *a, enum sent_input sent)
+{
+    if (a->cli.options->quiet || (sent != SENT_OTHER && sent != SENT_LATE)) return;
+    progress_clear(&a->cli.progress);
+    if (sent == SENT_OTHER)
+        fprintf(stderr, "eyelet: standard input is not an image and is not used\n");
+    else
+        fprintf(stderr,
+                "eyelet: standard input brought no image within %d s and is not used; \"-\" before "
+                "the question waits for one, and </dev/null does not wait\n",
+                SENT_SECONDS);
+}
+
 /* Reads an image from standard input if the question names none. */
 static bool read_sent_image(struct image_question *a, ey_err *e)
 {
-    bool found = false;
+    enum sent_input sent = SENT_NOTHING;
     struct input file = {0};
     struct input_document document = {0};
     if (a->images.n) return true;
-    if (!input_read_sent_image(&file, &found, EY_MAX_IMAGE_BYTES, e)) return false;
-    bool ok = !found || (input_document_take(&document, &file, a->cli.options, e) &&
-                         input_images_add(&a->images, &document, e));
+    progress_phase(&a->cli.progress, "waiting for standard input", 0, 0);
+    if (!input_read_sent_image(&file, &sent, EY_MAX_IMAGE_BYTES, e)) return false;
+    note_unused_input(a, sent);
+    bool ok = sent != SENT_IMAGE || (input_document_take(&document, &file, a->cli.options, e) &&
+                                     input_images_add(&a->images, &document, e));
     input_document_close(&document);
     return ok;
 }

@@ -19,7 +19,11 @@ static int ask_ready_made(const struct options *o, const char *command, const ch
                                       .pages = pages,
                                       .field = "answer",
                                       .sidecar = "txt"};
-    if (!o->n_args && input_stdin_is_sent()) return image_batch_run(o, input_from_stdin, 1, &batch);
+    /* only its bytes show that standard input has pages to be read one by one */
+    const bool sent = !o->n_args
+                          ? input_stdin_is_sent()
+                          : pages == PAGES_JOINED && o->n_args == 1 && strcmp(o->args[0], "-") == 0;
+    if (sent) return image_batch_run(o, input_from_stdin, 1, &batch);
     if (!o->n_args) {
         ey_fail(&e, EY_BAD_REQUEST, "%s needs an image: eyelet %s photo.jpg", command, command);
         return term_complain(&e);

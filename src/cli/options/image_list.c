@@ -160,6 +160,15 @@ bool image_list_open(struct image_list *list, char *const *args, size_t n, bool 
     return !n || check_list(list, command, args[0], e);
 }
 
+bool image_list_check_output(const struct image_list *list, const char *output, ey_err *e)
+{
+    for (size_t i = 0; output && i < list->n; i++)
+        if (path_is_same(output, list->names[i]))
+            return ey_fail(e, EY_BAD_REQUEST,
+                           "--output would overwrite the image %s; name another file", output);
+    return true;
+}
+
 void image_list_free(struct image_list *list)
 {
     for (size_t i = 0; i < list->n; i++)

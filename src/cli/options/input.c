@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "media/media.h"
@@ -65,17 +66,45 @@ static bool begins_as_image(const char *bytes, size_t n)
            (n >= 3 && bytes[0] == 'P' && memchr("456", bytes[1], 3) && memchr(" \n", bytes[2], 2));
 }
 
-bool input_read_sent_image(struct input *in, bool *found, size_t max, ey_err *e)
+enum { FIRST_BYTES = 16 }; /* by which an image is recognized */
+
+/* Reads the first bytes, which a pipe may bring in several pieces. Returns their number; *late is
+ * set if more of them may come after the time. */
+static size_t read_first_bytes(char first[FIRST_BYTES], bool *late)
 {
-    char first[16];
+    const double end = seconds_now() + SENT_SECONDS;
     struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
+    size_t n = 0;
+    *late = false;
+    while (n < FIRST_BYTES) {
+        const double left = end - seconds_now();
+        int got = poll(&ready, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
+        if (got < 0 && errno == EINTR) continue;
+        *late = got == 0;
+        if (got <= 0) break;
+        ssize_t bytes = read(STDIN_FILENO, first + n, FIRST_BYTES - n);
+        if (bytes < 0 && errno == EINTR) continue;
+        if (bytes <= 0) break;
+        n += (size_t)bytes;
+    }
+    return n;
+}
+
+bool input_read_sent_image(struct input *in, enum sent_input *sent, size_t max, ey_err *e)
+{
+    char first[FIRST_BYTES];
+    bool late;
     *in = (struct input){.name = "-"};
-    *found = false;
-    if (!input_stdin_is_sent() || poll(&ready, 1, 0) != 1 || !(ready.revents & POLLIN)) return true;
-    ssize_t got = read(STDIN_FILENO, first, sizeof(first));
-    if (got <= 0 || !begins_as_image(first, (size_t)got)) return true;
-    *found = true;
-    return read_stdin(in, first, (size_t)got, max, e);
+    *sent = SENT_NOTHING;
+    if (!input_stdin_is_sent()) return true;
+    size_t n = read_first_bytes(first, &late);
+    if (begins_as_image(first, n)) {
+        *sent = SENT_IMAGE;
+        return read_stdin(in, first, n, max, e);
+    }
+    if (n) lseek(STDIN_FILENO, -(off_t)n, SEEK_CUR);
+    *sent = n ? SENT_OTHER : late ? SENT_LATE : SENT_NOTHING;
+    return true;
 }
 
 /* ---- named inputs ---- */

@@ -22,9 +22,13 @@ bool input_read(struct input *in, const char *name, size_t max, ey_err *e);
 extern char *const input_from_stdin[1];
 /* Returns whether standard input is a file or a pipe, and so may have data for us. */
 bool input_stdin_is_sent(void);
-/* Reads standard input into *in under the name "-" and sets *found, if it is a file or a pipe that
- * has bytes ready and they begin as an image does. Does not wait for the first byte. */
-bool input_read_sent_image(struct input *in, bool *found, size_t max, ey_err *e);
+/* What standard input has for a command that names no image. */
+enum sent_input { SENT_NOTHING, SENT_IMAGE, SENT_OTHER, SENT_LATE };
+/* Reads standard input into *in under the name "-" if it is a file or a pipe whose bytes begin as
+ * an image does. A pipe that stays silent for SENT_SECONDS is late. Other bytes of a file are left
+ * to others who read it. */
+enum { SENT_SECONDS = 5 };
+bool input_read_sent_image(struct input *in, enum sent_input *sent, size_t max, ey_err *e);
 void input_free(struct input *in);
 
 /* Fails if the list of images has a directory, or standard input twice. Reads nothing. */

@@ -2,6 +2,11 @@
 /* Writes an ey_answer as JSON. */
 #include "cli/output/answer_json.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+
 static void write_image(struct json_writer *w, const ey_image_usage *image)
 {
     json_open_object(w);
@@ -85,4 +90,20 @@ void answer_write_logprobs(struct json_writer *w, const ey_answer *answer, bool 
     for (size_t i = 0; i < answer->n_logprobs; i++)
         write_token_logprobs(w, &answer->logprobs[i]);
     json_close_array(w);
+}
+
+void answer_print_logprobs(const ey_answer *answer)
+{
+    for (size_t i = 0; i < answer->n_logprobs; i++) {
+        const ey_token_logprobs *at = &answer->logprobs[i];
+        struct buf line = buf_with_max((size_t)1 << 20);
+        buf_printf(&line, "%.6f\t", (double)at->chosen.logprob);
+        json_dump_string(&line, at->chosen.token, strlen(at->chosen.token));
+        for (size_t k = 0; k < at->n_top; k++) {
+            buf_printf(&line, "\t%.6f ", (double)at->top[k].logprob);
+            json_dump_string(&line, at->top[k].token, strlen(at->top[k].token));
+        }
+        if (!line.failed) fprintf(stderr, "%s\n", line.data);
+        buf_free(&line);
+    }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as JSON, in the shapes of the API's usage object. */
+/* Answers as JSON, in the shapes of the API's usage object, and log-probabilities as text. */
 #ifndef EY_CLI_ANSWER_JSON_H
 #define EY_CLI_ANSWER_JSON_H
 
@@ -15,5 +15,7 @@ void answer_add_usage_and_timings(struct json_writer *w, const ey_answer *answer
                                   double load_seconds);
 /* [{"token", "logprob", "top": [{"token", "logprob"}]}], or null if none were requested */
 void answer_write_logprobs(struct json_writer *w, const ey_answer *answer, bool wanted);
+/* Prints a line for each token to standard error, so that standard output has the answer only. */
+void answer_print_logprobs(const ey_answer *answer);
 
 #endif

@@ -246,7 +246,7 @@ static bool open_embed_output(struct embed_run *r, ey_err *e)
 {
     const char *name = r->cli.options->output;
     r->out = &r->cli.out;
-    if (!name) return true;
+    if (!name || term_is_stdout(name)) return true;
     r->file = (struct term){.file = fopen(name, "we")};
     r->out = &r->file;
     return r->file.file || ey_fail(e, EY_IO, "--output %s: %s", name, strerror(errno));
@@ -255,7 +255,9 @@ static bool open_embed_output(struct embed_run *r, ey_err *e)
 static bool embed_all(struct embed_run *r, ey_err *e)
 {
     struct batch_work work = {.user = r, .ask = embed_item, .take = take_vector};
-    if (!read_embed_inputs(r, e) || !embedder_load(&r->embedder, e) || !open_embed_output(r, e))
+    if (!read_embed_inputs(r, e) ||
+        !image_list_check_output(&r->images, r->cli.options->output, e) ||
+        !embedder_load(&r->embedder, e) || !open_embed_output(r, e))
         return false;
     work.n = r->n;
     cancel_watch();

@@ -119,10 +119,12 @@ static void say_image_failed(const struct update_run *r, const struct batch_item
 }
 
 /* Returns whether the image itself caused the error. After any other error, such as a lack of
- * memory, the next update tries the image again. */
-static bool is_about_image(const ey_err *e)
+ * memory, the next update tries the image again. A server refuses a request for other reasons,
+ * too. */
+static bool is_about_image(const struct update_run *r, const ey_err *e)
 {
-    return e->code == EY_BAD_IMAGE || e->code == EY_BAD_REQUEST || e->code == EY_TOO_LONG;
+    return e->code == EY_BAD_IMAGE || e->code == EY_TOO_LONG ||
+           (e->code == EY_BAD_REQUEST && !r->update->embedder->cli->remote);
 }
 
 static bool put_item(struct update_run *r, const struct changed_image *image,
@@ -133,7 +135,7 @@ static bool put_item(struct update_run *r, const struct changed_image *image,
     r->update->n_new += item->ok;
     r->update->n_failed += !item->ok;
     if (!item->ok) say_image_failed(r, item, image->name);
-    if (!item->ok && !is_about_image(&item->error)) return true;
+    if (!item->ok && !is_about_image(r, &item->error)) return true;
     return search_index_put(r->update->index, path, image->size, image->time,
                             item->ok ? vector.number : NULL, (int)vector.n,
                             item->ok ? NULL : item->error.text, e);

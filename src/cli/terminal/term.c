@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -12,6 +13,13 @@
 struct term term_stdout(void)
 {
     return (struct term){.file = stdout, .terminal = isatty(STDOUT_FILENO)};
+}
+
+bool term_is_stdout(const char *name)
+{
+    struct stat named, own;
+    return strcmp(name, "-") == 0 || (stat(name, &named) == 0 && fstat(STDOUT_FILENO, &own) == 0 &&
+                                      named.st_dev == own.st_dev && named.st_ino == own.st_ino);
 }
 
 int terminal_columns(int descriptor)

@@ -16,6 +16,8 @@ struct term {
 };
 
 struct term term_stdout(void);
+/* Returns whether an output of this name is standard output: "-", /dev/stdout, or its own file. */
+bool term_is_stdout(const char *name);
 /* Returns the columns of the terminal at this descriptor, or 80 if they are unknown. */
 int terminal_columns(int descriptor);
 /* Writes UTF-8 text and flushes it. A terminal gets no control characters other than newline and
