@@ -95,6 +95,22 @@ try 'a cut one' 2 - '(no index|damaged)' search photos/more x --index cut.sqlite
 mkdir empty
 try 'an empty folder' 2 - 'has no images' search empty x
 
+# ---- a server that refuses ----
+# serve ARGUMENT...: sets pid and port
+serve() {
+  "$eyelet" serve embedding --port 0 "$@" >serve.log 2>&1 </dev/null &
+  pid=$!
+  await grep -q 'ready on' serve.log
+  port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' serve.log)
+}
+mkdir refused && cp "$examples/18-1280x720.jpg" refused
+serve --language-model-only
+try 'a server that takes no images' 0 - '1 image: 0 indexed now, 1 failed' search refused --server 127.0.0.1:$port
+kill $pid; await ended $pid
+serve
+try "is not the image's failure" 0 - '1 image: 1 indexed now, 0 failed' search refused --server 127.0.0.1:$port
+kill $pid; await ended $pid
+
 # ---- killed on the way ----
 # What was committed (every 2 s) before the kill is not done again. A machine that indexes all in less passes, too.
 mkdir many
