@@ -157,10 +157,11 @@ static const struct damage {
 } damages[] = {
     {"GGUF", 0, 4, "GGML", "not a GGUF file"},
     {"GGUF", 4, 4, "\1\0\0\0", "GGUF version 1 is too old"},
-    {"GGUF", 4, 4, "\0\0\0\3", "a big-endian GGUF file"},
+    {"GGUF", 4, 4, "\0\0\0\3", "big-endian GGUF files are not supported"},
     {"GGUF", 4, 4, "\4\0\0\0", "GGUF version 4 is not supported"},
-    {"GGUF", 8, 8, "\377\377\377\377\377\377\377\177", "tensors, which is more"},
-    {"GGUF", 16, 8, "\377\377\377\377\377\377\377\377", "keys of metadata, which is more"},
+    {"GGUF", 8, 8, "\377\377\377\377\377\377\377\177", " tensors, more than the file can hold"},
+    {"GGUF", 16, 8, "\377\377\377\377\377\377\377\377",
+     " metadata keys, more than the file can hold"},
     {"general.name", -8, 8, "\0\0\0\0\0\0\0\0", "has a name of 0 bytes"},
     {"general.name", -8, 8, "\377\377\377\377\377\377\377\177", "has a string of"},
     {"general.name", 12, 4, "\15\0\0\0", "has the unknown value type 13"},
@@ -173,16 +174,16 @@ static const struct damage {
      "is an array of 4294967295 values"},
     {"llama.rope.freq_base", 0, 20, "llama.context_length", "occurs twice"},
     {"llama.rope.dimension_count", 30, 4, "\10\0\0\0", "only RoPE that covers the whole head"},
-    {"tokenizer.chat_template", 35, 1, "\377", "chat_template must be text in UTF-8"},
-    {"tokenizer.chat_template", 35, 1, "\0", "chat_template must be text in UTF-8"},
+    {"tokenizer.chat_template", 35, 1, "\377", "chat_template must be a UTF-8 string"},
+    {"tokenizer.chat_template", 35, 1, "\0", "chat_template must be a UTF-8 string"},
     {"token_embd.weight", 17, 4, "\5\0\0\0", "has 5 dimensions, not 1 to 4"},
     {"token_embd.weight", 17, 4, "\0\0\0\0", "has 0 dimensions"},
-    {"token_embd.weight", 21, 8, "\41\0\0\0\0\0\0\0", "are no whole blocks of Q8_0"},
+    {"token_embd.weight", 21, 8, "\41\0\0\0\0\0\0\0", "are not a multiple of Q8_0's block of 32"},
     {"token_embd.weight", 21, 8, "\0\0\0\0\0\0\0\0", "dimension 0 is 0"},
-    {"token_embd.weight", 29, 8, "\0\0\0\0\0\0\0\177", "does not fit 64 bits"},
-    {"token_embd.weight", 29, 8, "\0\0\0\1\0\0\0\0", "it is cut off"},
+    {"token_embd.weight", 29, 8, "\0\0\0\0\0\0\0\177", "does not fit in 64 bits"},
+    {"token_embd.weight", 29, 8, "\0\0\0\1\0\0\0\0", "it is truncated"},
     {"token_embd.weight", 37, 4, "\22\0\0\0",
-     "has type IQ3_XXS, which is not supported; take a Q4_K_M"},
+     "has type IQ3_XXS, which is not supported; use a Q4_K_M"},
     {"token_embd.weight", 37, 4, "\4\0\0\0", "has type Q4_2, which was removed"},
     {"token_embd.weight", 37, 4, "\143\0\0\0", "has type 99, which is unknown"},
     {"token_embd.weight", 41, 8, "\1\0\0\0\0\0\0\0", "is not a multiple of the alignment"},
@@ -306,7 +307,7 @@ static void names_missing_parts(void **state)
     temp_file(dir, "vision.gguf", b.data, 64);
     assert_false(checkpoint_open(&c, temp_path(dir, "vision.gguf"), &e));
     assert_false(checkpoint_open(&c, SEEDS "vision.gguf", &e));
-    assert_non_null(strstr(e.text, "a vision encoder (mmproj) and no model"));
+    assert_non_null(strstr(e.text, "this is a vision encoder (mmproj), not a model"));
     temp_dir_remove(dir);
     free(b.data);
 }
@@ -354,10 +355,13 @@ static void names_parts_of_other_models(void **state)
         unsigned number;
         const char *arch, *name, *tensor, *message;
     } second[] = {
-        {1, "qwen2", "one", "output_norm.weight", "m-00002-of-00002.gguf: a part of another model"},
-        {1, "llama", "two", "output_norm.weight", "m-00002-of-00002.gguf: a part of another model"},
-        {0, "llama", "one", "output_norm.weight", "says that it is part 1 of 2; its name says 2"},
-        {1, "llama", "one", "token_embd.weight", "tensor model.embed_tokens.weight is in "},
+        {1, "qwen2", "one", "output_norm.weight",
+         "00002.gguf: the file is not a part of the same model"},
+        {1, "llama", "two", "output_norm.weight",
+         "00002.gguf: the file is not a part of the same model"},
+        {0, "llama", "one", "output_norm.weight",
+         "says that it is part 1 of 2, but its name says 2"},
+        {1, "llama", "one", "token_embd.weight", "tensor model.embed_tokens.weight is in both "},
     };
     const char *dir = temp_dir_make();
     for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
@@ -603,8 +607,8 @@ static void names_faults_of_ollamas_layout(void **state)
 {
     (void)state;
     static const struct ollama_fault faults[] = {
-        {16, 12, 4, 0, NULL, "attn_q.weight and those of keys and values are not all there", NULL,
-         0},
+        {16, 12, 4, 0, NULL, "attn_q.weight needs tensors of the same shape for keys and values",
+         NULL, 0},
         {32, 13, 4, 0, NULL, "v.patch_embed.weight has 4 dimensions and 13 filters", NULL, 0},
         {32, 12, 3, 0, NULL, "v.patch_embed.weight has 3 dimensions", NULL, 0},
         {32, 12, 4, 1 << 20, NULL, "deepstack_visual_indexes must name at most", NULL, 0},
@@ -662,8 +666,8 @@ static void names_too_many_tokens(void **state)
         size_t n, merges;
         const char *message;
     } rows[] = {
-        {1, EY_MAX_MERGES + 1, "its tokens have more than 4194304 merges"},
-        {EY_MAX_VOCAB_SIZE + 1, 0, "has 1048577 tokens; eyelet reads 1 to 1048576"},
+        {1, EY_MAX_MERGES + 1, "it has more than 4194304 merges"},
+        {EY_MAX_VOCAB_SIZE + 1, 0, "has 1048577 tokens; the number must be from 1 to 1048576"},
         {1000000, 0, "tokens 0 and 1 of tokenizer.ggml.tokens are both \"0\""},
     };
     const char *dir = temp_dir_make();

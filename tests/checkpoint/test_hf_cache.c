@@ -248,9 +248,9 @@ static void gguf_files_by_tags(void **state)
     expect_found("Org/Small-GGUF:q4_k_m", SNAPSHOT "Small-Q4_K_M.gguf");
     expect_found("hf.co/Org/Small-GGUF:Q8_0@aaaa1111", SNAPSHOT "Small-Q8_0-00001-of-00002.gguf");
     expect_found("Org/Small-GGUF:BF16", SNAPSHOT "Small-BF16.gguf");
-    expect_missing("Org/Small-GGUF:F16", "no GGUF file in it is tagged F16",
-                   "there are: BF16, Q4_K_M, Q4_K_M_L, Q8_0");
-    expect_missing("Org/Small-GGUF:Q4_K", "tagged Q4_K;", "there are:");
+    expect_missing("Org/Small-GGUF:F16", "no GGUF file has the tag F16",
+                   "the tags are: BF16, Q4_K_M, Q4_K_M_L, Q8_0");
+    expect_missing("Org/Small-GGUF:Q4_K", "has the tag Q4_K;", "the tags are:");
     expect_missing("Org/Absent:Q4_K_M", "not in the Hugging Face cache",
                    "eyelet pull Org/Absent:Q4_K_M");
 }
@@ -265,8 +265,7 @@ static void folders_of_gguf_files(void **state)
     expect_found(found, "own/m-Q4_0.gguf");
     link_gguf("own/m-Q8_0.gguf");
     assert_false(model_directory_find(found, temp_path(root, "own"), &e));
-    assert_non_null(strstr(e.text, "several GGUF files; name one of them, or its tag (Q4_0, "
-                                   "Q8_0)"));
+    assert_non_null(strstr(e.text, "several GGUF files; give the path of one (tags: Q4_0, Q8_0)"));
     expect_found(temp_path(root, "own/m-Q8_0.gguf"), "own/m-Q8_0.gguf");
 }
 
@@ -320,9 +319,11 @@ static void ollama_and_lm_studio(void **state)
     assert_string_equal(opening(LIBRARY "small/4b"), "");
     link_gguf("manifests/own/small.gguf"); /* no manifest, whatever the folder's name */
     assert_string_equal(opening("manifests/own/small.gguf"), "");
-    assert_non_null(strstr(opening(LIBRARY "small/latest"), "has 24480 bytes, not 24481"));
+    assert_non_null(
+        strstr(opening(LIBRARY "small/latest"), "has 24480 bytes, but the manifest says 24481"));
     assert_non_null(strstr(opening(LIBRARY "small/out"), "is not the digest of a blob"));
-    assert_non_null(strstr(opening(LIBRARY "small/lora"), "a model with an adapter"));
+    assert_non_null(
+        strstr(opening(LIBRARY "small/lora"), "models with an adapter are not supported"));
     assert_true(model_list(&list, &n, &e));
     assert_int_equal(n, 6);
     assert_string_equal(list[0].name, "hf.co/Org/Other:Q4_0");

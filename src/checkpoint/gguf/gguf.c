@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the container: a header of metadata and tensor infos, then the tensors' bytes, each
- * aligned. Files are untrusted: each number is checked here, once, before anything is allocated or
- * addressed by it. */
+/* Parses the container: a header with metadata and tensor descriptions, then the aligned data of
+ * the tensors. Files are untrusted, so each number is checked here before it is used as a size or
+ * an offset. */
 #include "checkpoint/gguf/gguf.h"
 
 #include <inttypes.h>
@@ -84,14 +84,15 @@ static bool read_gguf_string(struct gguf_reader *r, const uint8_t **bytes, uint6
     if (!read_u64(r, n, what)) return false;
     if (*n > bytes_left(r))
         return ey_fail(r->e, EY_BAD_MODEL,
-                       "%s: %s has a string of %" PRIu64 " bytes, and the file has %zu more",
+                       "%s: %s has a string of %" PRIu64 " bytes, but the file ends after %zu",
                        r->f->path, what, *n, bytes_left(r));
     *bytes = r->at;
     r->at += *n;
     return true;
 }
 
-/* Copies a key or tensor name. Fails with NULL if it is empty, too long, or contains a NUL. */
+/* Reads and copies a key or a tensor name. Fails with NULL if it is empty, too long, or contains a
+ * NUL. */
 static const char *read_gguf_name(struct gguf_reader *r, uint64_t most, const char *what)
 {
     const uint8_t *bytes;
@@ -99,8 +100,9 @@ static const char *read_gguf_name(struct gguf_reader *r, uint64_t most, const ch
     if (!read_gguf_string(r, &bytes, &n, what)) return NULL;
     if (!n || n > most || memchr(bytes, 0, (size_t)n)) {
         ey_fail(r->e, EY_BAD_MODEL,
-                "%s: %s has a name of %" PRIu64 " bytes%s; it must have 1 to %" PRIu64, r->f->path,
-                what, n, n && n <= most ? " with a NUL in it" : "", most);
+                "%s: %s has a name of %" PRIu64 " bytes%s; names have 1 to %" PRIu64
+                " bytes and no NUL",
+                r->f->path, what, n, n && n <= most ? " with a NUL in it" : "", most);
         return NULL;
     }
     const char *name = arena_copy_text(&r->f->names, (const char *)bytes, (size_t)n);
@@ -110,7 +112,7 @@ static const char *read_gguf_name(struct gguf_reader *r, uint64_t most, const ch
 
 /* ---- metadata ---- */
 
-/* Size of a value in bytes; 0 for strings and arrays, which have their own length. */
+/* Returns the size of a value in bytes, or 0 for strings and arrays, whose size varies. */
 static size_t value_bytes(enum gguf_value_type type)
 {
     static const uint8_t bytes[GGUF_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -140,7 +142,7 @@ static bool read_array(struct gguf_reader *r, struct gguf_value *v)
     if (v->n > MAX_ELEMENTS || v->n > bytes_left(r) / size)
         return ey_fail(r->e, EY_BAD_MODEL,
                        "%s: " NAME " is an array of %" PRIu64
-                       " values, and the file has %zu bytes more",
+                       " values, but the file ends after %zu bytes",
                        r->f->path, v->key, v->n, bytes_left(r));
     v->data = r->at;
     if (v->element == GGUF_STRING) return skip_strings(r, v->n, v->key);
@@ -174,12 +176,10 @@ static bool read_metadata(struct gguf_reader *r, uint64_t n)
 {
     struct gguf *f = r->f;
     if (n > MAX_VALUES || n > bytes_left(r) / LEAST_PAIR)
-        return ey_fail(
-            r->e, EY_BAD_MODEL,
-            "%s: its header says %" PRIu64
-            " keys of metadata, which is more than the file has room for or eyelet reads "
-            "(%d)",
-            f->path, n, MAX_VALUES);
+        return ey_fail(r->e, EY_BAD_MODEL,
+                       "%s: the header declares %" PRIu64
+                       " metadata keys, more than the file can hold or than the limit of %d",
+                       f->path, n, MAX_VALUES);
     f->values = calloc((size_t)n + 1, sizeof(*f->values));
     if (!f->values) return ey_fail_memory(r->e, "metadata", (size_t)n * sizeof(*f->values));
     for (; f->n_values < n; f->n_values++)
@@ -194,12 +194,13 @@ static bool read_metadata(struct gguf_reader *r, uint64_t n)
 
 /* ---- tensors ---- */
 
-/* A tensor's place, before the data section's offset is known. */
+/* What the header says of a tensor's data. It becomes an address when the begin of the data section
+ * is known. */
 struct tensor_info {
-    uint64_t offset;
+    uint64_t offset; /* from the begin of the data section */
 };
 
-/* Reads a shape, stored with the fastest dimension first, into a view with the fastest last. */
+/* Reads a shape and reverses it: files store the fastest dimension first, views last. */
 static bool read_tensor_shape(struct gguf_reader *r, struct tensor_view *t, int64_t ne[],
                               uint32_t *n_dims)
 {
@@ -231,15 +232,15 @@ static bool count_bytes(const struct gguf_reader *r, struct tensor_view *t)
     if (row % type->values)
         return ey_fail(r->e, EY_BAD_MODEL,
                        "%s: tensor " NAME ": rows of %" PRId64
-                       " values are no whole blocks of %s, which have %d",
+                       " values are not a multiple of %s's block of %d",
                        t->file, t->name, row, type->label, type->values);
     t->size = type->bytes;
     bool ok = checked_mul(t->size, (size_t)(row / type->values), &t->size);
     for (int i = 0; i < t->n_dims - 1; i++)
         ok = ok && checked_mul(t->size, (size_t)t->shape[i], &t->size);
-    return ok ||
-           ey_fail(r->e, EY_BAD_MODEL,
-                   "%s: tensor " NAME ": its size in bytes does not fit 64 bits", t->file, t->name);
+    return ok || ey_fail(r->e, EY_BAD_MODEL,
+                         "%s: tensor " NAME ": its size in bytes does not fit in 64 bits", t->file,
+                         t->name);
 }
 
 static bool read_info(struct gguf_reader *r, struct tensor_view *t, struct tensor_info *info)
@@ -264,10 +265,11 @@ static bool find_data(struct gguf_reader *r, struct tensor_view *t, const struct
                        " is not a multiple of the alignment %" PRIu64,
                        t->file, t->name, info->offset, alignment);
     if (info->offset > data_size || t->size > data_size - info->offset)
-        return ey_fail(r->e, EY_BAD_MODEL,
-                       "%s: tensor " NAME " needs %zu bytes at offset %" PRIu64
-                       " and the file has %zu bytes of data; it is cut off: download it again",
-                       t->file, t->name, t->size, info->offset, data_size);
+        return ey_fail(
+            r->e, EY_BAD_MODEL,
+            "%s: tensor " NAME " needs %zu bytes at offset %" PRIu64
+            ", but the file has only %zu bytes of data; it is truncated: download it again",
+            t->file, t->name, t->size, info->offset, data_size);
     t->data = data + info->offset;
     return true;
 }
@@ -345,8 +347,8 @@ static bool read_tensors(struct gguf_reader *r, uint64_t n)
     struct gguf *f = r->f;
     if (n > EY_MAX_TENSORS || n > bytes_left(r) / LEAST_INFO)
         return ey_fail(r->e, EY_BAD_MODEL,
-                       "%s: its header says %" PRIu64
-                       " tensors, which is more than the file has room for or eyelet reads (%d)",
+                       "%s: the header declares %" PRIu64
+                       " tensors, more than the file can hold or than the limit of %d",
                        f->path, n, EY_MAX_TENSORS);
     f->views = calloc((size_t)n + 1, sizeof(*f->views));
     struct tensor_info *infos = calloc((size_t)n + 1, sizeof(*infos));
@@ -364,7 +366,7 @@ static bool check_version(const struct gguf_reader *r, uint32_t version)
     if (version == 2 || version == 3) return true;
     if (!(version & 0xffff))
         return ey_fail(r->e, EY_BAD_MODEL,
-                       "%s: a big-endian GGUF file, which is not supported; take the usual one",
+                       "%s: big-endian GGUF files are not supported; use a little-endian one",
                        r->f->path);
     return ey_fail(r->e, EY_BAD_MODEL, "%s: GGUF version %" PRIu32 " is %s", r->f->path, version,
                    version == 1 ? "too old; convert the model again"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One GGUF file (version 2 or 3), mapped and checked: its metadata by key, and tensor views that
- * point into the mapping. */
+/* Reads one GGUF file (version 2 or 3). The file is mapped and checked; metadata is found by key,
+ * and tensor views point into the mapping. */
 #ifndef EY_CHECKPOINT_GGUF_H
 #define EY_CHECKPOINT_GGUF_H
 
@@ -33,7 +33,7 @@ struct gguf_value {
 };
 
 struct gguf;
-/* Maps and checks a file: every length, count, offset and product, once. Duplicate keys or tensors,
+/* Maps a file and checks every length, count and offset in it. Duplicate keys or tensors,
  * overlapping tensors, and unsupported tensor types are errors. */
 bool gguf_open(struct gguf **file, const char *path, ey_err *e);
 /* Like gguf_open(), over bytes that the caller keeps alive (tests, fuzzing). `path` is only for
@@ -42,10 +42,11 @@ bool gguf_open_memory(struct gguf **file, const uint8_t *data, size_t size, cons
                       ey_err *e);
 void gguf_close(struct gguf *file);
 const char *gguf_path(const struct gguf *file);
-/* Whether the path is a GGUF file, by its first bytes or its name. */
+/* Returns whether the path is a file that begins with "GGUF" or whose name ends with ".gguf". */
 bool gguf_is_file(const char *path);
 
-/* Tensors in file order. Shapes have the fastest dimension last, as elsewhere in eyelet. */
+/* The tensors, in file order. Their shapes list the fastest dimension last, as everywhere in
+ * eyelet; the file lists it first. */
 size_t gguf_n_tensors(const struct gguf *file);
 const struct tensor_view *gguf_tensor_at(const struct gguf *file, size_t i);
 
@@ -54,8 +55,8 @@ const struct tensor_view *gguf_tensor_at(const struct gguf *file, size_t i);
 size_t gguf_n_values(const struct gguf *file);
 /* Returns NULL if the key is absent. */
 const struct gguf_value *gguf_find(const struct gguf *file, const char *key);
-/* Reads an integer of any type, a bool, or an array of equal integers. Fails if the key is absent,
- * of another type, or outside [lo, hi]. */
+/* Reads an integer of any width, a bool, or an array of equal integers. Fails if the key is absent,
+ * has another type, or is outside [lo, hi]. */
 bool gguf_int(const struct gguf *file, const char *key, int64_t lo, int64_t hi, int64_t *out,
               ey_err *e);
 /* Like gguf_int(), but an absent key leaves *out unchanged and succeeds. */
@@ -67,7 +68,7 @@ bool gguf_optional_real(const struct gguf *file, const char *key, double *out, e
 /* Returns a NUL-terminated copy, owned by the file. Returns NULL if the key is absent, not a
  * string, not UTF-8, or has a NUL inside. */
 const char *gguf_text(struct gguf *file, const char *key);
-/* Whether the value is a string equal to `text`. */
+/* Returns whether the key exists and is a string equal to `text`. */
 bool gguf_text_is(const struct gguf *file, const char *key, const char *text);
 
 /* Iterates over the strings of an array. */
@@ -75,23 +76,24 @@ struct gguf_strings {
     const uint8_t *at;
     uint64_t left;
 };
-/* Fails if the key is absent or not an array of strings. */
+/* Starts the iteration. Fails if the key is absent or not an array of strings. */
 bool gguf_strings_of(const struct gguf *file, const char *key, struct gguf_strings *out, ey_err *e);
-/* Returns false at the end. */
+/* Sets *text to the next string, of *n bytes and without a NUL at its end. Returns false after the
+ * last one. */
 bool gguf_next_string(struct gguf_strings *s, const char **text, size_t *n);
-/* Element i of an array of integers or floats; i must be less than array->n. */
+/* Return element i of an array of integers or floats; i must be less than array->n. */
 int64_t gguf_array_int(const struct gguf_value *array, uint64_t i);
 double gguf_array_real(const struct gguf_value *array, uint64_t i);
-/* Whether values of this type are integers (or bools); floats. */
+/* Return whether a value type is an integer or bool, and whether it is a float. */
 bool gguf_is_integer(enum gguf_value_type type);
 bool gguf_is_real(enum gguf_value_type type);
 
 /* ---- types of tensors ---- */
 
-/* Converts a file's type number. Returns DTYPE_NONE for an unsupported type, with an error that
- * recommends another file. */
+/* Converts the type number of a tensor. For an unsupported type, fails with DTYPE_NONE and an error
+ * that recommends another type. */
 enum dtype gguf_dtype(uint32_t type, const char *path, const char *tensor, ey_err *e);
-/* The name of a general.file_type, such as "Q4_K_M", or NULL if it is unknown. */
+/* Returns the name of a general.file_type, such as "Q4_K_M", or NULL if it is unknown. */
 const char *gguf_file_type_name(int64_t file_type);
 
 #endif

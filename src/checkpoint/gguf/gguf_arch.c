@@ -51,11 +51,11 @@ const struct gguf_arch *gguf_arch_of(const struct gguf *file, ey_err *e)
         ey_fail(e, EY_BAD_MODEL, "%s: general.architecture is missing", gguf_path(file));
     else if (gguf_text_is(file, "general.architecture", "clip"))
         ey_fail(e, EY_BAD_MODEL,
-                "%s: a vision encoder (mmproj) and no model; name the model's own file",
+                "%s: this is a vision encoder (mmproj), not a model; give the model's own file",
                 gguf_path(file));
     else
         ey_fail(e, EY_BAD_MODEL,
-                "%s: the architecture %.*s is not supported; of GGUF files eyelet runs %s",
+                "%s: the architecture %.*s is not supported in GGUF files (supported: %s)",
                 gguf_path(file), (int)(v->n < 60 ? v->n : 60), (const char *)v->data, known);
     return NULL;
 }
@@ -73,7 +73,7 @@ const struct gguf_arch *gguf_text_arch(const struct gguf_arch *arch)
 
 /* ---- names ---- */
 
-/* The architectures that have a tensor. */
+/* Says which architectures have a tensor. */
 enum name_use { ANY_ARCH, WITH_BIAS, WITH_HEAD_NORMS, WITH_FUSED, WITHOUT_FUSED };
 
 static const struct {
@@ -120,7 +120,8 @@ const char *gguf_after_number(const char *name, const char *prefix, int *number)
     return end + 1;
 }
 
-/* Whether the name is the global scale of an NVFP4 weight: "attn_q.scale" for "attn_q.weight". */
+/* Returns whether `name` is the global scale of an NVFP4 weight, as "attn_q.scale" is that of
+ * "attn_q.weight". */
 static bool is_scale_of(const char *name, const char *weight)
 {
     const size_t stem = strlen(weight) - strlen(".weight");
@@ -246,7 +247,8 @@ bool gguf_file_name(char out[GGUF_NAME_BYTES], const struct gguf_arch *a, const 
     return false;
 }
 
-/* The GGUF name of a "STEM.weight" or "STEM.bias" of a list. */
+/* Writes the GGUF name for `rest` = "STEM.weight" or "STEM.bias". Returns false if the list does
+ * not have the stem. */
 static bool vision_part_name(char out[GGUF_NAME_BYTES], const char *folder, int number,
                              const char *rest, const char *const (*names)[2], size_t n)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the equivalents of the repository's JSON files from metadata. Values are validated in
- * src/models like those of real JSON files; this file checks only what is represented differently.
- */
+/* Makes the equivalents of the repository's JSON files from metadata. src/models validates the
+ * values like those of real JSON files; this file checks only what GGUF represents differently. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +15,7 @@ const char *gguf_arch_key(char out[GGUF_KEY_BYTES], const struct gguf_arch *a, c
 
 /* ---- config.json ---- */
 
-/* Integers under both names; the last column: whether the key is optional. */
+/* Metadata keys of integers, and their names in config.json. */
 static const struct {
     const char *gguf, *config;
     bool optional;
@@ -43,7 +42,7 @@ static bool put_integers(struct json_maker *j, const struct gguf_model *m, ey_er
     return true;
 }
 
-/* The number of KV heads; that of query heads if the key is absent. */
+/* Puts the number of KV heads, which defaults to the number of query heads. */
 static bool put_kv_heads(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES], heads_key[GGUF_KEY_BYTES];
@@ -74,11 +73,12 @@ static bool put_reals(struct json_maker *j, const struct gguf_model *m, ey_err *
     return true;
 }
 
-/* Fails unless values are as wide as keys, RoPE covers the whole head, and there are no experts. */
+/* Fails for mixtures of experts, for value heads of another width than key heads, and for RoPE that
+ * covers a part of the head. */
 static bool check_unsupported(const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
-    int64_t experts = 0, key_length = 0, value_length = 0, turned = 0;
+    int64_t experts = 0, key_length = 0, value_length = 0, rotated = 0;
     const struct gguf *f = gguf_main(m);
     if (!gguf_optional_int(f, gguf_arch_key(key, m->arch, "expert_count"), 0, 0, &experts, e) ||
         !gguf_optional_int(f, gguf_arch_key(key, m->arch, "attention.key_length"), 1, INT32_MAX,
@@ -89,7 +89,8 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
                            &value_length, e))
         return false;
     if (key_length && value_length != key_length)
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is %" PRId64 " and keys have %" PRId64,
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: %s is %" PRId64 "; it must equal attention.key_length, %" PRId64,
                        gguf_path(f), key, value_length, key_length);
     if (!key_length) { /* defaults to width / heads */
         int64_t width, heads;
@@ -100,19 +101,19 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
             return false;
         key_length = width / heads;
     }
-    turned = key_length;
+    rotated = key_length;
     if (!gguf_optional_int(f, gguf_arch_key(key, m->arch, "rope.dimension_count"), 1, INT32_MAX,
-                           &turned, e))
+                           &rotated, e))
         return false;
-    return turned == key_length ||
+    return rotated == key_length ||
            ey_fail(e, EY_BAD_MODEL,
                    "%s: %s is %" PRId64
                    "; eyelet supports only RoPE that covers the whole head (%" PRId64 ")",
-                   gguf_path(f), key, turned, key_length);
+                   gguf_path(f), key, rotated, key_length);
 }
 
-/* Whether the file has a scaling factor, under its present key or that of 2023. As in llama.cpp, 0
- * and 1 scale nothing. */
+/* Returns whether the file scales RoPE by a factor, under the current key or the one of 2023. As in
+ * llama.cpp, factors of 0 and 1 mean no scaling. */
 static bool has_rope_factor(const struct gguf_model *m)
 {
     static const char *const names[] = {"rope.scaling.factor", "rope.scale_linear"};
@@ -124,8 +125,8 @@ static bool has_rope_factor(const struct gguf_model *m)
     return factor != 0 && factor != 1;
 }
 
-/* The type of RoPE scaling; "default" if the file has none. Like llama.cpp, takes a factor without
- * a type for linear scaling. */
+/* Returns the type of RoPE scaling, or "default" if the file has none. As in llama.cpp, a factor
+ * without a type means linear scaling. */
 static const char *rope_type(const struct gguf_model *m)
 {
     char key[GGUF_KEY_BYTES];
@@ -134,7 +135,8 @@ static const char *rope_type(const struct gguf_model *m)
     return strcmp(type, "none") != 0 ? type : "default";
 }
 
-/* Copies RoPE scaling to config.json's key, where an unsupported one is rejected. */
+/* Copies the type of RoPE scaling to config.json's key. src/models rejects an unsupported type
+ * there. */
 static void put_rope_scaling(struct json_maker *j, const struct gguf_model *m)
 {
     if (strcmp(rope_type(m), "default") == 0) return;
@@ -161,8 +163,8 @@ static bool put_section_numbers(struct json_maker *j, const struct gguf_model *m
     return true;
 }
 
-/* The numbers of rotary pairs for time, height and width (M-RoPE). Ollama's files leave out
- * Qwen3-VL's. */
+/* Puts the numbers of rotary pairs for time, height and width (M-RoPE). Ollama's files omit them,
+ * so Qwen3-VL's are the default there. */
 static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -172,7 +174,8 @@ static bool put_sections(struct json_maker *j, const struct gguf_model *m, ey_er
     if (!v && m->one_file) return put_section_numbers(j, m, numbers);
     if (!v || v->type != GGUF_ARRAY || !gguf_is_integer(v->element) || v->n < 3 || v->n > 4 ||
         (v->n == 4 && gguf_array_int(v, 3)))
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers and 0",
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: %s must be an array of three integers, or of three and a 0",
                        gguf_path(gguf_main(m)), key);
     for (uint64_t i = 0; i < MROPE_AXES; i++)
         numbers[i] = gguf_array_int(v, i);
@@ -204,8 +207,8 @@ static void add_end(struct end_ids *ends, int64_t id, int64_t vocab)
     if (id >= 0 && id < vocab && ends->n < MAX_ENDS) ends->id[ends->n++] = id;
 }
 
-/* The ids that end an answer: those in the metadata, and those that the models' own repositories
- * add, found by their text. */
+/* Puts the ids of the tokens that end an answer: those in the metadata, and end tokens that only
+ * the models' repositories list, which are found by their text. */
 static bool put_eos(struct json_maker *j, const struct gguf_model *m, int64_t vocab, ey_err *e)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -233,7 +236,7 @@ static bool put_text(struct json_maker *j, const struct gguf_model *m, ey_err *e
 {
     const struct tensor_view *embed = gguf_model_find(m, "token_embd.weight");
     if (!embed || embed->n_dims != 2)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor token_embd.weight is missing or no matrix",
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor token_embd.weight is missing or not a matrix",
                        gguf_path(gguf_main(m)));
     json_make_int(j, "vocab_size", embed->shape[0]);
     json_make(j, "hidden_act", json_object_new_string("silu"));
@@ -251,7 +254,7 @@ static void put_names(struct json_maker *j, const struct gguf_arch *a)
     j->ok = j->ok && json_object_array_add(list, json_object_new_string(a->architecture)) == 0;
 }
 
-/* Models with images have text_config and vision_config objects. */
+/* Fills in the config of a model with images, which consists of text_config and vision_config. */
 static bool put_both_models(struct json_maker *j, struct gguf_model *m, ey_err *e)
 {
     struct json_maker text = json_maker_start();
@@ -283,7 +286,8 @@ static bool make_config(struct gguf_model *m, ey_err *e)
 
 /* ---- generation_config.json and others ---- */
 
-/* The sampling parameters that newer files recommend. */
+/* Makes the equivalent of generation_config.json from the sampling parameters that newer files
+ * have. */
 static bool make_generation(struct gguf_model *m, ey_err *e)
 {
     static const char *const names[][2] = {
@@ -315,7 +319,7 @@ static bool make_tokenizer_config(struct gguf_model *m, ey_err *e)
     static const char key[] = "tokenizer.chat_template";
     const char *template = gguf_text(gguf_main(m), key);
     if (!template && gguf_find(gguf_main(m), key))
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s must be text in UTF-8 without a NUL",
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s must be a UTF-8 string without a NUL",
                        gguf_path(gguf_main(m)), key);
     struct json_maker j = json_maker_start();
     if (template) json_make(&j, "chat_template", json_object_new_string(template));

@@ -22,7 +22,8 @@ static bool has_gguf_ending(const char *name)
     return n > ending && strcasecmp(name + n - ending, ENDING) == 0;
 }
 
-/* Returns the part number of a split file's name, or 0. *stem: length of the name before it. */
+/* Returns the number of the part in a split model's file name, or 0. *stem: length of the name
+ * without the part number and ".gguf". */
 static int part_number(const char *name, size_t *stem)
 {
     const size_t n = strlen(name), ending = strlen(PART_ENDING);
@@ -167,18 +168,18 @@ static bool fail_choice(const struct file_names *list, const char *directory, co
                         ey_err *e)
 {
     char shown[SHOWN_TAGS] = "", one[TAG_BYTES];
-    if (!list->n) return ey_fail(e, EY_NOT_FOUND, "%s: it has no GGUF file of a model", directory);
+    if (!list->n) return ey_fail(e, EY_NOT_FOUND, "%s: the directory has no GGUF model", directory);
     for (int i = 0; i < list->n; i++) {
         const size_t n = strlen(shown);
         gguf_tag_of(one, sizeof(one), list->name[i]);
         snprintf(shown + n, sizeof(shown) - n, "%s%s", i ? ", " : "", one);
     }
     if (tag)
-        return ey_fail(e, EY_NOT_FOUND, "%s: no GGUF file in it is tagged %s; there are: %s",
+        return ey_fail(e, EY_NOT_FOUND, "%s: no GGUF file has the tag %s; the tags are: %s",
                        directory, tag, shown);
     return ey_fail(e, EY_BAD_REQUEST,
-                   "%s: it has several GGUF files; name one of them, or its tag (%s)", directory,
-                   shown);
+                   "%s: the directory has several GGUF files; give the path of one (tags: %s)",
+                   directory, shown);
 }
 
 bool gguf_choose_file(char *out, const char *directory, const char *tag, bool usual, ey_err *e)

@@ -24,7 +24,8 @@ static inline struct gguf *gguf_main(const struct gguf_model *m)
     return m->parts[0];
 }
 
-/* Builds a JSON object member by member; a NULL value makes the whole fail. */
+/* Builds a JSON object member by member. A member that is NULL because memory ran out makes
+ * json_made() fail. */
 struct json_maker {
     json_object *object;
     bool ok;
@@ -68,23 +69,24 @@ bool gguf_make_configs(struct gguf_model *m, ey_err *e);
 /* Makes the equivalent of config.json's vision_config and fills in m->deepstack. Fails with NULL.
  */
 json_object *gguf_vision_config(struct gguf_model *m, ey_err *e);
-/* Whether m->vision is an encoder for the text model; m->deepstack changes. */
+/* Returns whether m->vision is the vision encoder of this text model. Overwrites m->deepstack. */
 bool gguf_vision_fits(struct gguf_model *m);
 /* Makes the equivalent of preprocessor_config.json. Fails with NULL. */
 json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e);
 /* Finds a tensor of the text model's files by its GGUF name. Returns NULL if it is absent. */
 const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char *name);
-/* Adds a tensor to the table under another name. Returns NULL without memory. */
+/* Adds a copy of a view to the table under another name. Returns NULL if out of memory. */
 struct tensor_view *gguf_add_view(struct gguf_model *m, const struct tensor_view *from,
                                   const char *name);
 
 /* ---- gguf_ollama.c ---- */
 
-/* Whether the file has a vision encoder in the layout of Ollama's library. */
+/* Returns whether the file contains a vision encoder in the layout of Ollama's library. */
 bool gguf_is_ollama(const struct gguf *file, const struct gguf_arch *arch);
 /* Whether a tensor of such a file belongs to the vision encoder. */
 bool gguf_is_ollama_vision(const struct gguf_model *m, const char *name);
-/* Adds the vision encoder's tensors; m->views must have room for all of the file's. */
+/* Adds the vision encoder's tensors to m->views, which must have room for all tensors of the file.
+ */
 bool gguf_add_ollama_vision(struct gguf_model *m, ey_err *e);
 
 #endif

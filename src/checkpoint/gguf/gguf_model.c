@@ -27,7 +27,7 @@ const struct tensor_view *gguf_model_find(const struct gguf_model *m, const char
 #define PART_PATTERN "-%05d-of-%05d.gguf"
 enum { PART_BYTES = sizeof("-00001-of-00001.gguf") - 1 };
 
-/* Length of the path before its part number; 0 if it is not named as a part. */
+/* Returns the length of the path before its part number, or 0 if the path has none. */
 static size_t part_prefix(const char *path, int *n_parts)
 {
     const size_t n = strlen(path);
@@ -50,7 +50,7 @@ static bool add_part(struct gguf_model *m, const char *path, ey_err *e)
     return true;
 }
 
-static bool same_text(const struct gguf *a, const struct gguf *b, const char *key)
+static bool texts_agree(const struct gguf *a, const struct gguf *b, const char *key)
 {
     const struct gguf_value *x = gguf_find(a, key), *y = gguf_find(b, key);
     return !x || !y ||
@@ -67,12 +67,13 @@ static bool check_split(const struct gguf_model *m, size_t i, int64_t count, ey_
         return false;
     if (number != (int64_t)i || of != count)
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: says that it is part %" PRId64 " of %" PRId64
-                       "; its name says %zu of %" PRId64,
+                       "%s: the file says that it is part %" PRId64 " of %" PRId64
+                       ", but its name says %zu of %" PRId64,
                        gguf_path(f), number + 1, of, i + 1, count);
-    return (same_text(f, first, "general.architecture") && same_text(f, first, "general.name")) ||
-           ey_fail(e, EY_BAD_MODEL, "%s: a part of another model than %s", gguf_path(f),
-                   gguf_path(first));
+    return (texts_agree(f, first, "general.architecture") &&
+            texts_agree(f, first, "general.name")) ||
+           ey_fail(e, EY_BAD_MODEL, "%s: the file is not a part of the same model as %s",
+                   gguf_path(f), gguf_path(first));
 }
 
 static bool check_part_tensors(const struct gguf_model *m, ey_err *e)
@@ -84,7 +85,7 @@ static bool check_part_tensors(const struct gguf_model *m, ey_err *e)
         n += (int64_t)gguf_n_tensors(m->parts[i]);
     return wanted < 0 || n == wanted ||
            ey_fail(e, EY_BAD_MODEL,
-                   "%s: its parts have %" PRId64 " tensors and split.tensors.count says %" PRId64,
+                   "%s: its parts have %" PRId64 " tensors, but split.tensors.count is %" PRId64,
                    gguf_path(m->parts[0]), n, wanted);
 }
 
@@ -92,8 +93,9 @@ static bool open_all_parts(struct gguf_model *m, const char *path, size_t prefix
                            ey_err *e)
 {
     if (count < 1 || count > EY_MAX_SHARDS)
-        return ey_fail(e, EY_BAD_MODEL, "%s: a part of %d; eyelet reads 1 to %d", path, count,
-                       EY_MAX_SHARDS);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: the name says that there are %d parts; the number must be from 1 to %d",
+                       path, count, EY_MAX_SHARDS);
     for (int i = 1; i <= count; i++) {
         char part[EY_MAX_PATH];
         if (snprintf(part, sizeof(part), "%.*s" PART_PATTERN, (int)prefix, path, i, count) >=
@@ -118,8 +120,8 @@ static bool open_parts(struct gguf_model *m, const char *path, ey_err *e)
         !gguf_optional_int(m->parts[0], "split.count", 0, EY_MAX_SHARDS, &of, e))
         return false;
     return of <= 1 || ey_fail(e, EY_BAD_MODEL,
-                              "%s: one of %" PRId64
-                              " parts, and its name is not NAME-00001-of-%05" PRId64 ".gguf",
+                              "%s: the file is one of %" PRId64
+                              " parts, so its name must end with -00001-of-%05" PRId64 ".gguf",
                               path, of, of);
 }
 
@@ -135,8 +137,9 @@ static bool mmproj_fits(struct gguf_model *m, const char *folder, const char *na
     return fits;
 }
 
-/* Finds the vision encoder's file in the model's folder: the best of those that fit the model,
- * otherwise of all, which will be refused. Returns false if there is none. */
+/* Finds the vision encoder's file in the model's folder. Files that fit the model come first, then
+ * the preferred type. If none fits, one that does not is chosen, so that opening it reports why.
+ * Returns false if the folder has none. */
 static bool find_mmproj(char *out, struct gguf_model *m, const char *path)
 {
     char folder[EY_MAX_PATH], best[256] = "";
@@ -159,14 +162,15 @@ static bool find_mmproj(char *out, struct gguf_model *m, const char *path)
     return best[0] && path_join(out, folder, best, NULL);
 }
 
-/* Opens the vision encoder. Without one the model is text-only: with equal positions on all M-RoPE
- * axes, its layers are those of Qwen3. */
+/* Opens the vision encoder. A Qwen3-VL without one runs as Qwen3: its text has equal positions on
+ * all axes of M-RoPE, which is plain RoPE. */
 static bool open_vision(struct gguf_model *m, const char *path, const char *mmproj, ey_err *e)
 {
     char found[EY_MAX_PATH];
     if (!m->arch->images)
-        return !mmproj || ey_fail(e, EY_BAD_REQUEST, "%s: a model of text alone; %s is not for it",
-                                  path, mmproj);
+        return !mmproj ||
+               ey_fail(e, EY_BAD_REQUEST, "%s: a text-only model cannot use the vision encoder %s",
+                       path, mmproj);
     if (!mmproj && gguf_is_ollama(gguf_main(m), m->arch)) {
         m->one_file = true;
         m->vision = gguf_main(m);
@@ -190,7 +194,7 @@ struct tensor_view *gguf_add_view(struct gguf_model *m, const struct tensor_view
 }
 
 /* Marks query and key weights whose rows llama.cpp's converter interleaved within each head. The
- * global scale of an NVFP4 weight ("….weight.factor") has no rows of heads. */
+ * global scale of an NVFP4 weight ("….weight.factor") is one number, so it stays as it is. */
 static bool mark_paired_rows(const struct gguf_model *m, struct tensor_view *t, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -204,8 +208,9 @@ static bool mark_paired_rows(const struct gguf_model *m, struct tensor_view *t, 
     width = t->shape[0] / heads;
     if (t->shape[0] % heads || width % 2)
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %.200s has %" PRId64 " rows for %" PRId64 " heads", t->file,
-                       t->name, t->shape[0], heads);
+                       "%s: tensor %.200s has %" PRId64 " rows, which do not make %" PRId64
+                       " heads of even size",
+                       t->file, t->name, t->shape[0], heads);
     t->paired_rows = width;
     return true;
 }
@@ -227,16 +232,16 @@ static bool add_text_views(struct gguf_model *m, const struct gguf *part, ey_err
     return true;
 }
 
-/* Rejoins the two tensors into which llama.cpp splits the convolution over two frames: [out,
- * colors, frames, rows, columns]. */
+/* Joins the two tensors into which llama.cpp splits the patch embedding, a convolution over two
+ * frames, to [out, colors, frames, rows, columns]. */
 static bool add_patch_weights(struct gguf_model *m, const struct tensor_view *frame[2], ey_err *e)
 {
     const struct tensor_view *a = frame[0], *b = frame[1];
     if (!a || !b || a->n_dims != 4 || a->dtype != b->dtype || a->size != b->size ||
         memcmp(a->shape, b->shape, sizeof(a->shape)) != 0 || !dtype_size(a->dtype))
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: v.patch_embd.weight and v.patch_embd.weight.1 are not both there, of "
-                       "one shape and type",
+                       "%s: v.patch_embd.weight and v.patch_embd.weight.1 must both exist, with "
+                       "equal shapes and types",
                        gguf_path(m->vision));
     uint8_t *both = arena_array(&m->names, 2, a->size);
     if (!both) return ey_fail_memory(e, "the patch embedding", 2 * a->size);
@@ -294,13 +299,13 @@ static int compare_views(const void *a, const void *b)
     return strcmp(((const struct tensor_view *)a)->name, ((const struct tensor_view *)b)->name);
 }
 
-/* Fails if two parts have the same tensor. */
-static bool check_twins(struct gguf_model *m, ey_err *e)
+/* Sorts the table. Fails if two files have a tensor of the same name. */
+static bool sort_views(struct gguf_model *m, ey_err *e)
 {
     qsort(m->views, m->n_views, sizeof(*m->views), compare_views);
     for (size_t i = 1; i < m->n_views; i++)
         if (strcmp(m->views[i - 1].name, m->views[i].name) == 0)
-            return ey_fail(e, EY_BAD_MODEL, "tensor %.200s is in %s and in %s", m->views[i].name,
+            return ey_fail(e, EY_BAD_MODEL, "tensor %.200s is in both %s and %s", m->views[i].name,
                            m->views[i - 1].file, m->views[i].file);
     return true;
 }
@@ -312,7 +317,7 @@ static bool fill_model(struct gguf_model *m, const char *path, const char *mmpro
     if (!(m->arch = gguf_arch_of(gguf_main(m), e)) || !open_vision(m, path, mmproj, e))
         return false;
     if (m->arch->images && !m->vision) m->arch = gguf_text_arch(m->arch);
-    return gguf_make_configs(m, e) && make_table(m, e) && check_twins(m, e) &&
+    return gguf_make_configs(m, e) && make_table(m, e) && sort_views(m, e) &&
            (!m->vision || (m->preprocessor = gguf_preprocessor(m, e)));
 }
 

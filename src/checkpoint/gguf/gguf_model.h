@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model in GGUF files (one file or the parts of a split one, and perhaps a vision encoder),
- * presented like its safetensors repository: tensors under the names that families use, and
- * equivalents of the JSON files. */
+/* A model in GGUF files: one file or the parts of a split one, and perhaps a vision encoder. It
+ * looks like the model's safetensors repository: tensors have the names that families use, and the
+ * repository's JSON files are made from metadata. */
 #ifndef EY_CHECKPOINT_GGUF_MODEL_H
 #define EY_CHECKPOINT_GGUF_MODEL_H
 
@@ -12,7 +12,8 @@ struct gguf_model;
 /* Opens the model at `path`, which may be any part of a split one. `mmproj` is the vision encoder's
  * file; NULL looks for one in the same folder. */
 bool gguf_model_open(struct gguf_model **model, const char *path, const char *mmproj, ey_err *e);
-/* Makes a model of one open file and takes ownership of it, even if it fails (tests, fuzzing). */
+/* Makes a model of one open file (for tests and fuzzing). Takes ownership of the file, even if it
+ * fails. */
 bool gguf_model_of(struct gguf_model **model, struct gguf *file, ey_err *e);
 void gguf_model_close(struct gguf_model *model);
 
@@ -21,10 +22,11 @@ const struct tensor_view *gguf_model_tensor_at(const struct gguf_model *model, s
 /* Returns the equivalent of config.json, generation_config.json, preprocessor_config.json or
  * tokenizer_config.json, owned by the model, or NULL if the repository would have no such file. */
 json_object *gguf_model_json(const struct gguf_model *model, const char *name);
-/* Returns the tokenizer.ggml.pre name for a byte-level tokenizer.json's pre-tokenizer, or NULL if
- * it has none. */
+/* Returns the value of tokenizer.ggml.pre for the pre-tokenizer of a byte-level tokenizer.json, or
+ * NULL if GGUF has no name for it. */
 const char *gguf_pre_of(const json_object *tokenizer);
-/* Makes the equivalent of tokenizer.json; the caller puts it. Fails with NULL. */
+/* Makes the equivalent of tokenizer.json, which the caller releases with json_object_put(). Fails
+ * with NULL. */
 json_object *gguf_model_tokenizer(const struct gguf_model *model, ey_err *e);
 
 #endif

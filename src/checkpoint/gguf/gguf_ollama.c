@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout in which Ollama's own library had Qwen3-VL in 2025 and 2026: one file with the text
- * model, in llama.cpp's names, and the vision encoder, in names near the repository's. */
+/* Reads Qwen3-VL in the layout of Ollama's library (2025 and 2026). One file has the text model
+ * under llama.cpp's names, and the vision encoder under names that resemble the repository's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ bool gguf_is_ollama(const struct gguf *file, const struct gguf_arch *arch)
 
 /* ---- names ---- */
 
-/* Names of the file and of the repository, up to ".weight" or ".bias". */
+/* The names in the file and in the repository, without ".weight" or ".bias". */
 static const char *const outer[][2] = {
     {"v.patch_embed", "patch_embed.proj"},
     {"v.pos_embed", "pos_embed"},
@@ -57,7 +57,7 @@ static bool ollama_name(char out[GGUF_NAME_BYTES], const char *name)
     return gguf_vision_part(out, "", name, outer, sizeof(outer) / sizeof(outer[0]));
 }
 
-/* Returns the letter of a block's tensor of queries, keys or values alone, or 0. */
+/* Returns 'q', 'k' or 'v' for the separate query, key or value tensor of a block, else 0. */
 static char which_of_qkv(const char *name, int *block)
 {
     const char *rest = gguf_after_number(name, "v.blk.", block);
@@ -72,11 +72,11 @@ static char which_of_qkv(const char *name, int *block)
 static bool fail_qkv(const struct tensor_view *q, ey_err *e)
 {
     return ey_fail(e, EY_BAD_MODEL,
-                   "%s: tensor %.200s and those of keys and values are not all there, of one shape",
-                   q->file, q->name);
+                   "%s: tensor %.200s needs tensors of the same shape for keys and values", q->file,
+                   q->name);
 }
 
-/* Finds the tensors of keys and values that belong to `q`. */
+/* Fills part[] with the query tensor `q` and the key and value tensors of its block. */
 static bool find_qkv(const struct tensor_view *part[QKV], const struct gguf_model *m,
                      const struct tensor_view *q, ey_err *e)
 {
@@ -93,7 +93,8 @@ static bool find_qkv(const struct tensor_view *part[QKV], const struct gguf_mode
     return true;
 }
 
-/* Their type, or float32 if they differ, which holds all values of F16 and Q8_0. */
+/* Returns the type of all three tensors. If they differ, returns F32, which holds every value of
+ * F16 and Q8_0 exactly. */
 static enum dtype common_type(const struct tensor_view *const part[QKV])
 {
     const enum dtype type = part[0]->dtype;
@@ -116,7 +117,8 @@ static bool can_join(const struct tensor_view *const part[QKV], ey_err *e)
 {
     for (int i = 0; i < QKV; i++)
         if (dtype_info(part[i]->dtype)->use != PLAIN_WEIGHT && !dtype_is_gguf(part[i]->dtype))
-            return ey_fail(e, EY_BAD_MODEL, "%s: tensor %.200s is stored as %s, which is no weight",
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: tensor %.200s is stored as %s, which is not a type of weights",
                            part[i]->file, part[i]->name, dtype_info(part[i]->dtype)->label);
     return true;
 }
@@ -145,13 +147,13 @@ static bool add_qkv(struct gguf_model *m, const struct tensor_view *q, int block
 
 /* ---- the table ---- */
 
-/* [3·out, frames, rows, columns] becomes [out, colors, frames, rows, columns]. */
+/* Reshapes [3·out, frames, rows, columns] to [out, colors, frames, rows, columns]. */
 static bool shape_patches(struct tensor_view *t, ey_err *e)
 {
     if (t->n_dims != 4 || t->shape[0] % 3)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: tensor v.patch_embed.weight has %d dimensions and %" PRId64
-                       " filters; it must have 4, and three filters for each output",
+                       " filters; it must have 4 dimensions and a multiple of 3 filters",
                        t->file, t->n_dims, t->shape[0]);
     memmove(&t->shape[2], &t->shape[1], 3 * sizeof(t->shape[0]));
     t->shape[0] /= 3;
@@ -168,10 +170,10 @@ static bool add_ollama_view(struct gguf_model *m, const struct tensor_view *from
     if (which == 'q') return add_qkv(m, from, block, e);
     if (which) return true; /* added with the queries */
     if (!ollama_name(name, from->name))
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor %.200s does not belong to Qwen3-VL's vision encoder as Ollama "
-                       "writes it",
-                       from->file, from->name);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor %.200s does not belong to Qwen3-VL's vision encoder in Ollama's layout",
+            from->file, from->name);
     struct tensor_view *t = gguf_add_view(m, from, name);
     if (!t) return ey_fail_memory(e, "names of tensors", sizeof(name));
     return strcmp(from->name, "v.patch_embed.weight") != 0 || shape_patches(t, e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stores' layouts. Ollama: manifests/HOST/NAMESPACE/MODEL/TAG is JSON that names blobs by their
- * hashes. LM Studio: models/PUBLISHER/MODEL/FILE.gguf. */
+/* Ollama's store has a manifest for each model, manifests/HOST/NAMESPACE/MODEL/TAG, whose JSON
+ * names blobs by their hashes. LM Studio's has models/PUBLISHER/MODEL/FILE.gguf. */
 #include "checkpoint/gguf/gguf_stores.h"
 
 #include <ctype.h>
@@ -29,7 +29,8 @@ static bool home_folder(char *out, const char *below)
 
 /* ---- Ollama ---- */
 
-/* OLLAMA_MODELS, else the user's folder, else that of the Linux service. */
+/* Writes the path of the store: OLLAMA_MODELS, else the folder in the user's home, else that of the
+ * Linux service. */
 static bool ollama_root(char *out)
 {
     const char *set = getenv("OLLAMA_MODELS");
@@ -39,8 +40,8 @@ static bool ollama_root(char *out)
     return path_is_directory(out);
 }
 
-/* Letters, digits and '_', and after the first character '-' and '.'. Such a name cannot lead
- * outside the store. */
+/* Returns whether a part of a name has only letters, digits and '_', and after the first character
+ * also '-' and single dots. Such a name cannot lead outside the store. */
 static bool is_store_name(const char *text, size_t n, size_t most)
 {
     if (!n || n > most) return false;
@@ -81,13 +82,13 @@ bool ollama_find(char *out, const char *name)
     return ollama_root(root) && manifest_path(out, root, name) && path_is_file(out);
 }
 
-/* A manifest is JSON; a GGUF file may lie in any folder, one named "manifests" too. */
+/* Looks at the first bytes, too: a GGUF file may be in a folder that is named "manifests". */
 bool ollama_is_manifest(const char *path)
 {
     char magic[4];
     if (!strstr(path, MANIFESTS) || !path_is_file(path)) return false;
     FILE *file = fopen(path, "rb");
-    if (!file) return true; /* whoever reads it says why it cannot be read */
+    if (!file) return true; /* its reader reports why it cannot be opened */
     const bool is_gguf = fread(magic, 1, sizeof(magic), file) == sizeof(magic) &&
                          memcmp(magic, "GGUF", sizeof(magic)) == 0;
     fclose(file);
@@ -127,8 +128,8 @@ static bool layer_blob(char *out, const char *path, const json_object *layer, ey
     if (stat(out, &st) != 0)
         return ey_fail(e, EY_NOT_FOUND, "%s: its blob %s is missing or not readable", path, out);
     return st.st_size == size ||
-           ey_fail(e, EY_BAD_MODEL, "%s: its blob %s has %lld bytes, not %lld", path, out,
-                   (long long)st.st_size, (long long)size);
+           ey_fail(e, EY_BAD_MODEL, "%s: its blob %s has %lld bytes, but the manifest says %lld",
+                   path, out, (long long)st.st_size, (long long)size);
 }
 
 static bool read_layer(const char *path, const json_object *layer, char *model, char *projector,
@@ -137,13 +138,12 @@ static bool read_layer(const char *path, const json_object *layer, char *model, 
     const char *type = metadata_text(layer, "mediaType"),
                *kind = strncmp(type, LAYER, strlen(LAYER)) == 0 ? type + strlen(LAYER) : "";
     if (strcmp(kind, "adapter") == 0 || strcmp(kind, "tensor") == 0)
-        return ey_fail(e, EY_BAD_MODEL, "%s: a model with %s, which is not supported", path,
+        return ey_fail(e, EY_BAD_MODEL, "%s: models with %s are not supported", path,
                        strcmp(kind, "adapter") == 0 ? "an adapter" : "safetensors layers (MLX)");
     if (strcmp(kind, "projector") == 0) return layer_blob(projector, path, layer, e);
     if (strcmp(kind, "model") != 0) return true;
     if (model[0])
-        return ey_fail(e, EY_BAD_MODEL, "%s: a model in several blobs, which is not supported",
-                       path);
+        return ey_fail(e, EY_BAD_MODEL, "%s: models in several blobs are not supported", path);
     return layer_blob(model, path, layer, e);
 }
 
@@ -152,7 +152,8 @@ bool ollama_read_manifest(const char *path, char *model, char *projector, ey_err
     model[0] = projector[0] = 0;
     json_object *manifest = json_parse_file(path, EY_BAD_MODEL, e);
     json_object *layers = json_member_of_type(manifest, "layers", json_type_array);
-    bool ok = layers || (manifest && ey_fail(e, EY_BAD_MODEL, "%s: it has no layers", path));
+    bool ok = layers ||
+              (manifest && ey_fail(e, EY_BAD_MODEL, "%s: the manifest has no layers", path));
     for (size_t i = 0; ok && i < json_object_array_length(layers); i++)
         ok = read_layer(path, json_object_array_get_idx(layers, i), model, projector, e);
     if (ok && !model[0]) ok = ey_fail(e, EY_BAD_MODEL, "%s: none of its layers is a model", path);
@@ -181,7 +182,8 @@ bool lmstudio_find(char *out, const char *name, const char *tag)
 
 /* ---- lists ---- */
 
-/* Walks folders to a fixed depth and calls a function with the path components of each entry. */
+/* Walks folders down to a fixed depth. Calls `found` with the path of each entry there; part[] has
+ * the names of the folders on the way. */
 struct store_walk {
     int depth;
     const char *part[NAME_PARTS];

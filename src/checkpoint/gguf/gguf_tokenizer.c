@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts the metadata's tokenizer to the form of tokenizer.json, so that one reader checks both.
- */
+/* Makes the equivalent of tokenizer.json from metadata, so that one reader validates both. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +55,8 @@ static bool read_token_texts(struct gguf_vocab *v)
     struct gguf_strings s;
     if (!gguf_strings_of(gguf_main(v->m), TOKENS_KEY, &s, v->e)) return false;
     if (!s.left || s.left > EY_MAX_VOCAB_SIZE)
-        return ey_fail(v->e, EY_BAD_MODEL, "%s: %s has %" PRIu64 " tokens; eyelet reads 1 to %d",
+        return ey_fail(v->e, EY_BAD_MODEL,
+                       "%s: %s has %" PRIu64 " tokens; the number must be from 1 to %d",
                        vocab_path(v), TOKENS_KEY, s.left, EY_MAX_VOCAB_SIZE);
     v->tokens = calloc((size_t)s.left, sizeof(*v->tokens));
     if (!v->tokens) return fail_vocab_memory(v);
@@ -66,16 +66,16 @@ static bool read_token_texts(struct gguf_vocab *v)
         if (!t->n || t->n > EY_MAX_TOKEN_BYTES || memchr(t->text, 0, t->n) ||
             !utf8_valid(t->text, t->n))
             return ey_fail(v->e, EY_BAD_MODEL,
-                           "%s: token %zu of %s is empty, longer than %d bytes, or not text",
+                           "%s: token %zu of %s is empty, longer than %d bytes, or not UTF-8 text",
                            vocab_path(v), v->n, TOKENS_KEY, EY_MAX_TOKEN_BYTES);
     }
     return true;
 }
 
-/* Finds an array parallel to the tokens. Fails if its length or type is wrong; an absent one is
- * NULL without an error. */
-static bool find_array_beside(const struct gguf_vocab *v, const char *key, bool real,
-                              const struct gguf_value **out)
+/* Finds an array of numbers with an element for each token. Sets *out to NULL if it is absent.
+ * Fails if its length or type is wrong. */
+static bool find_token_numbers(const struct gguf_vocab *v, const char *key, bool real,
+                               const struct gguf_value **out)
 {
     const struct gguf_value *a = *out = gguf_find(gguf_main(v->m), key);
     if (!a) return true;
@@ -89,8 +89,8 @@ static bool find_array_beside(const struct gguf_vocab *v, const char *key, bool 
 static bool read_token_kinds(struct gguf_vocab *v)
 {
     const struct gguf_value *kinds, *scores;
-    if (!find_array_beside(v, "tokenizer.ggml.token_type", false, &kinds) ||
-        !find_array_beside(v, "tokenizer.ggml.scores", true, &scores))
+    if (!find_token_numbers(v, "tokenizer.ggml.token_type", false, &kinds) ||
+        !find_token_numbers(v, "tokenizer.ggml.scores", true, &scores))
         return false;
     for (size_t i = 0; i < v->n; i++) {
         const int64_t kind = kinds ? gguf_array_int(kinds, i) : TOKEN_NORMAL;
@@ -99,7 +99,7 @@ static bool read_token_kinds(struct gguf_vocab *v)
                            vocab_path(v), i, kind);
         v->tokens[i].kind = kind ? (enum token_kind)kind : TOKEN_NORMAL;
         v->tokens[i].score = scores ? gguf_array_real(scores, i) : 0;
-        if (!isfinite(v->tokens[i].score)) /* tokens are sorted by it */
+        if (!isfinite(v->tokens[i].score)) /* sorting needs an order */
             return ey_fail(v->e, EY_BAD_MODEL, "%s: the score of token %zu is not a finite number",
                            vocab_path(v), i);
     }
@@ -110,7 +110,7 @@ static bool read_token_kinds(struct gguf_vocab *v)
 
 /* ---- JSON ---- */
 
-/* Adds `value` and takes ownership; NULL is an error. */
+/* Adds `value` and takes ownership of it. Fails if it is NULL. */
 static bool put_with(const struct gguf_vocab *v, json_object *object, const char *key,
                      json_object *value, unsigned flags)
 {
@@ -125,7 +125,7 @@ static bool put_in(const struct gguf_vocab *v, json_object *object, const char *
     return put_with(v, object, key, value, 0);
 }
 
-/* Like put_in() for a key that the object lacks, which is not looked up again. */
+/* Like put_in(), without the search for the key, which the object must not have. */
 static bool put_new(const struct gguf_vocab *v, json_object *object, const char *key,
                     json_object *value)
 {
@@ -144,8 +144,8 @@ static json_object *token_text(const struct gguf_token *t)
     return json_object_new_string_len(t->text, (int)t->n);
 }
 
-/* Whether an added token strips whitespace to its right. Phi-3's do, except for these; GGUF files
- * do not record it. */
+/* Returns whether an added token strips whitespace to its right. GGUF files do not record that.
+ * Phi-3's tokens do, except for these three. */
 static bool strips_right(const struct gguf_vocab *v, size_t id)
 {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
@@ -181,7 +181,7 @@ static bool add_vocab_token(const struct gguf_vocab *v, size_t id)
     return put_new(v, v->vocab, key, json_object_new_int64((int64_t)id));
 }
 
-/* Unused tokens (padding of the vocabulary) are not added tokens. */
+/* Adds all tokens but the unused ones, which only pad the vocabulary. */
 static bool add_tokens(const struct gguf_vocab *v)
 {
     for (size_t i = 0; i < v->n; i++) {
@@ -222,7 +222,8 @@ static bool add_pipeline(struct gguf_vocab *v, const char *pipeline)
     return ok && put_in(v, model, "type", json_object_new_string("BPE"));
 }
 
-/* The post-processor's entry of the token: {TEXT: {"id": TEXT, "ids": [ID], "tokens": [TEXT]}}. */
+/* Adds the BOS token's entry to the post-processor: {TEXT: {"id": TEXT, "ids": [ID], "tokens":
+ * [TEXT]}}. */
 static bool describe_bos(const struct gguf_vocab *v, json_object *post, int64_t id)
 {
     char key[EY_MAX_TOKEN_BYTES + 1];
@@ -238,7 +239,8 @@ static bool describe_bos(const struct gguf_vocab *v, json_object *post, int64_t 
            append_to(v, ids, json_object_new_int64(id)) && append_to(v, texts, token_text(t));
 }
 
-/* Adds the post-processor that puts a BOS token before each prompt. */
+/* Adds a post-processor that puts a BOS token before each prompt, if metadata says so; `missing` is
+ * the default. */
 static bool add_bos(const struct gguf_vocab *v, bool missing)
 {
     static const char template[] =
@@ -282,65 +284,65 @@ static bool add_bos(const struct gguf_vocab *v, bool missing)
     "\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|"  \
     "\\\\s+(?!\\\\S)|\\\\s+"
 
-/* Pre-tokenizers by their llama.cpp names. */
-enum cut { CUT_QWEN2, CUT_QWEN35, CUT_LLAMA3, CUT_DIGITS, CUT_GPT2 };
+/* The names that llama.cpp gives to pre-tokenizers. Many models share one. */
+enum pre_tokenizer { PRE_QWEN2, PRE_QWEN35, PRE_LLAMA3, PRE_DIGITS, PRE_GPT2 };
 static const struct {
     const char *pre;
-    enum cut cut;
-} cuts[] = {
-    {"qwen2", CUT_QWEN2},
-    {"deepseek-r1-qwen", CUT_QWEN2},
-    {"megrez", CUT_QWEN2},
-    {"kormo", CUT_QWEN2},
-    {"f2llmv2", CUT_QWEN2},
-    {"qwen35", CUT_QWEN35},
-    {"llama-bpe", CUT_LLAMA3},
-    {"llama3", CUT_LLAMA3},
-    {"llama-v3", CUT_LLAMA3},
-    {"smollm", CUT_DIGITS},
-    {"starcoder", CUT_DIGITS},
-    {"refact", CUT_DIGITS},
-    {"command-r", CUT_DIGITS},
-    {"codeshell", CUT_DIGITS},
-    {"exaone", CUT_DIGITS},
-    {"minerva", CUT_DIGITS},
-    {"gpt-2", CUT_GPT2},
-    {"phi-2", CUT_GPT2},
-    {"mpt", CUT_GPT2},
-    {"olmo", CUT_GPT2},
-    {"jais", CUT_GPT2},
-    {"trillion", CUT_GPT2},
-    {"granite-docling", CUT_GPT2},
+    enum pre_tokenizer kind;
+} pre_names[] = {
+    {"qwen2", PRE_QWEN2},
+    {"deepseek-r1-qwen", PRE_QWEN2},
+    {"megrez", PRE_QWEN2},
+    {"kormo", PRE_QWEN2},
+    {"f2llmv2", PRE_QWEN2},
+    {"qwen35", PRE_QWEN35},
+    {"llama-bpe", PRE_LLAMA3},
+    {"llama3", PRE_LLAMA3},
+    {"llama-v3", PRE_LLAMA3},
+    {"smollm", PRE_DIGITS},
+    {"starcoder", PRE_DIGITS},
+    {"refact", PRE_DIGITS},
+    {"command-r", PRE_DIGITS},
+    {"codeshell", PRE_DIGITS},
+    {"exaone", PRE_DIGITS},
+    {"minerva", PRE_DIGITS},
+    {"gpt-2", PRE_GPT2},
+    {"phi-2", PRE_GPT2},
+    {"mpt", PRE_GPT2},
+    {"olmo", PRE_GPT2},
+    {"jais", PRE_GPT2},
+    {"trillion", PRE_GPT2},
+    {"granite-docling", PRE_GPT2},
 };
 
 static const char *const pipelines[] = {
-    [CUT_QWEN2] = "{\"normalizer\":{\"type\":\"NFC\"},",
-    [CUT_QWEN35] = "{\"normalizer\":{\"type\":\"NFC\"},",
-    [CUT_LLAMA3] = "{",
-    [CUT_DIGITS] = "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+    [PRE_QWEN2] = "{\"normalizer\":{\"type\":\"NFC\"},",
+    [PRE_QWEN35] = "{\"normalizer\":{\"type\":\"NFC\"},",
+    [PRE_LLAMA3] = "{",
+    [PRE_DIGITS] = "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
                    "\"Digits\",\"individual_digits\":true}," BYTE_LEVEL "true}]}" DECODER,
-    [CUT_GPT2] = "{\"pre_tokenizer\":" BYTE_LEVEL "true}" DECODER,
+    [PRE_GPT2] = "{\"pre_tokenizer\":" BYTE_LEVEL "true}" DECODER,
 };
-static const char *const patterns[] = {[CUT_QWEN2] = QWEN2_PATTERN,
-                                       [CUT_QWEN35] = QWEN35_PATTERN,
-                                       [CUT_LLAMA3] = LLAMA3_PATTERN,
-                                       [CUT_DIGITS] = NULL,
-                                       [CUT_GPT2] = NULL};
+static const char *const patterns[] = {[PRE_QWEN2] = QWEN2_PATTERN,
+                                       [PRE_QWEN35] = QWEN35_PATTERN,
+                                       [PRE_LLAMA3] = LLAMA3_PATTERN,
+                                       [PRE_DIGITS] = NULL,
+                                       [PRE_GPT2] = NULL};
 
-/* Finds the pre-tokenizer. Qwen files without one, or with "default", use Qwen's. */
-static bool find_cut(const struct gguf_vocab *v, enum cut *out)
+/* Finds the file's pre-tokenizer. Qwen files that name none, or "default", get Qwen's. */
+static bool find_pre_tokenizer(const struct gguf_vocab *v, enum pre_tokenizer *out)
 {
     const char *pre = gguf_text(gguf_main(v->m), "tokenizer.ggml.pre");
-    for (size_t i = 0; pre && i < sizeof(cuts) / sizeof(cuts[0]); i++)
-        if (strcmp(pre, cuts[i].pre) == 0) return *out = cuts[i].cut, true;
-    if (v->m->arch->nfc && (!pre || strcmp(pre, "default") == 0)) return *out = CUT_QWEN2, true;
+    for (size_t i = 0; pre && i < sizeof(pre_names) / sizeof(pre_names[0]); i++)
+        if (strcmp(pre, pre_names[i].pre) == 0) return *out = pre_names[i].kind, true;
+    if (v->m->arch->nfc && (!pre || strcmp(pre, "default") == 0)) return *out = PRE_QWEN2, true;
     return ey_fail(v->e, EY_BAD_MODEL,
                    "%s: tokenizer.ggml.pre is %.60s, which is not supported (supported: qwen2, "
-                   "qwen35, llama-bpe, smollm, gpt-2 and their like)",
+                   "qwen35, llama-bpe, smollm, gpt-2 and their aliases)",
                    vocab_path(v), pre ? pre : "missing");
 }
 
-/* The pattern of a pre-tokenizer's Split step, or NULL if it has none. */
+/* Returns the pattern of a pre-tokenizer's Split step, or NULL if it has none. */
 static const char *split_pattern(const json_object *pre_tokenizer)
 {
     json_object *list = json_member_of_type(pre_tokenizer, "pretokenizers", json_type_array);
@@ -362,14 +364,14 @@ static bool has_digits(const json_object *pre_tokenizer)
     return false;
 }
 
-/* Whether a tokenizer.json has this pre-tokenizer. */
-static bool cuts_so(const json_object *tokenizer, enum cut cut)
+/* Returns whether a tokenizer.json has this pre-tokenizer. */
+static bool has_pre_tokenizer(const json_object *tokenizer, enum pre_tokenizer kind)
 {
     const json_object *pre = json_member(tokenizer, "pre_tokenizer");
     const char *pattern = split_pattern(pre);
-    if (!patterns[cut]) return pre && !pattern && has_digits(pre) == (cut == CUT_DIGITS);
+    if (!patterns[kind]) return pre && !pattern && has_digits(pre) == (kind == PRE_DIGITS);
     struct buf text = buf_with_max(4096);
-    buf_printf(&text, "[\"%s\"]", patterns[cut]);
+    buf_printf(&text, "[\"%s\"]", patterns[kind]);
     json_object *own = text.data ? json_tokener_parse(text.data) : NULL;
     buf_free(&text);
     const bool same = own && pattern &&
@@ -381,30 +383,29 @@ static bool cuts_so(const json_object *tokenizer, enum cut cut)
 
 const char *gguf_pre_of(const json_object *tokenizer)
 {
-    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
-        if (cuts_so(tokenizer, cuts[i].cut)) return cuts[i].pre;
+    for (size_t i = 0; i < sizeof(pre_names) / sizeof(pre_names[0]); i++)
+        if (has_pre_tokenizer(tokenizer, pre_names[i].kind)) return pre_names[i].pre;
     return NULL;
 }
 
-static bool add_cut(struct gguf_vocab *v, enum cut cut)
+static bool add_pre_tokenizer(struct gguf_vocab *v, enum pre_tokenizer kind)
 {
     struct buf text = buf_with_max(8192);
-    buf_add_text(&text, pipelines[cut]);
-    if (patterns[cut]) buf_printf(&text, SPLIT, patterns[cut]);
+    buf_add_text(&text, pipelines[kind]);
+    if (patterns[kind]) buf_printf(&text, SPLIT, patterns[kind]);
     const bool ok = text.data ? add_pipeline(v, text.data) : fail_vocab_memory(v);
     buf_free(&text);
     return ok;
 }
 
-/* Checked before merges become JSON, which takes many times their bytes. */
+/* Limits the number of merges before they become JSON, which takes many times their memory. */
 static bool check_merge_count(const struct gguf_vocab *v, uint64_t n)
 {
-    return n <= EY_MAX_MERGES ||
-           ey_fail(v->e, EY_BAD_MODEL, "%s: its tokens have more than %d merges", vocab_path(v),
-                   EY_MAX_MERGES);
+    return n <= EY_MAX_MERGES || ey_fail(v->e, EY_BAD_MODEL, "%s: it has more than %d merges",
+                                         vocab_path(v), EY_MAX_MERGES);
 }
 
-/* Copies the merges, "LEFT RIGHT" as in tokenizer.json. */
+/* Copies the merges, which are "LEFT RIGHT", as in tokenizer.json. */
 static bool add_merges(const struct gguf_vocab *v)
 {
     struct gguf_strings s;
@@ -423,9 +424,9 @@ static bool add_merges(const struct gguf_vocab *v)
 
 static bool make_byte_level(struct gguf_vocab *v)
 {
-    enum cut cut = CUT_GPT2;
-    if (!find_cut(v, &cut) || !add_cut(v, cut)) return false;
-    const bool whole_words = cut == CUT_LLAMA3;
+    enum pre_tokenizer kind = PRE_GPT2;
+    if (!find_pre_tokenizer(v, &kind) || !add_pre_tokenizer(v, kind)) return false;
+    const bool whole_words = kind == PRE_LLAMA3;
     return put_in(v, json_member(v->root, "model"), "ignore_merges",
                   json_object_new_boolean(whole_words)) &&
            add_tokens(v) && add_merges(v) && add_bos(v, whole_words);
@@ -440,14 +441,14 @@ static const char sentencepiece[] =
     "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
     "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}}";
 
-/* Whether merging may make or use a token: not a byte token, whose score is above all others, and
- * not an added one. */
+/* Returns whether a merge may produce or consume a token. Added tokens take no part in merges, and
+ * byte tokens, whose score is above all others, would win each of them. */
 static bool is_piece(const struct gguf_vocab *v, size_t id)
 {
     return v->tokens[id].kind == TOKEN_NORMAL && (int64_t)id != v->unknown;
 }
 
-/* Sorts tokens by descending score, ties by id. */
+/* A sort key: tokens are in descending order of scores, equal scores in the order of ids. */
 struct by_score {
     double score;
     size_t id;
@@ -470,8 +471,8 @@ static bool is_piece_text(const struct gguf_vocab *v, const char *text, size_t n
            is_piece(v, (size_t)json_object_get_int64(id));
 }
 
-/* Adds every split of a token into two others as a merge: SentencePiece merges the pair that forms
- * the highest-scoring token. */
+/* Adds a merge for each way to split a token into two others. SentencePiece has no list of merges:
+ * it merges the pair that forms the token with the highest score. */
 static bool add_merges_of(const struct gguf_vocab *v, size_t id)
 {
     const struct gguf_token *t = &v->tokens[id];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor types by their numbers in GGUF files. */
+/* The tensor types of GGUF files, indexed by their numbers. */
 #include <inttypes.h>
 
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/gguf/gguf_writer.h"
 
-#define BETTER_SMALL "take a Q4_K_M or IQ4_XS file of the model"
-#define REMOVED "was removed from the format in 2024; take a Q4_0 file made since"
+#define BETTER_SMALL "use a Q4_K_M or IQ4_XS file of the model"
+#define REMOVED "was removed from the format in 2024; use a newer Q4_0 file"
 
 static const struct {
     const char *name;
@@ -22,7 +22,8 @@ static const struct {
     [6] = {"Q5_0", DTYPE_Q5_0, NULL},
     [7] = {"Q5_1", DTYPE_Q5_1, NULL},
     [8] = {"Q8_0", DTYPE_Q8_0, NULL},
-    [9] = {"Q8_1", DTYPE_NONE, "is for computing and not for files; take a Q8_0 file"},
+    [9] = {"Q8_1", DTYPE_NONE,
+           "is an intermediate type that does not belong in files; use a Q8_0 file"},
     [10] = {"Q2_K", DTYPE_Q2_K, NULL},
     [11] = {"Q3_K", DTYPE_Q3_K, NULL},
     [12] = {"Q4_K", DTYPE_Q4_K, NULL},
@@ -86,7 +87,7 @@ const char *gguf_file_type_name(int64_t file_type)
         "Q6_K",  "IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S",  "IQ4_NL", "IQ3_S",
         "IQ3_M", "IQ2_S",   "IQ2_M",  "IQ4_XS", "IQ1_M",  "BF16",    NULL,     NULL,     NULL,
         "TQ1_0", "TQ2_0",   "MXFP4",  "NVFP4",  "Q1_0",   "Q2_0"};
-    const int64_t guessed = 1024; /* flag: the type was guessed */
+    const int64_t guessed = 1024; /* a flag that llama.cpp adds if it guessed the type */
     const int64_t at = file_type >= guessed ? file_type - guessed : file_type;
     return at >= 0 && at < (int64_t)(sizeof(names) / sizeof(names[0])) ? names[at] : NULL;
 }

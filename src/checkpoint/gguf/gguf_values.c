@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads metadata values by meaning, not by stored type: writers choose integer widths freely. */
+/* Reads metadata values whatever their width is, because programs that write GGUF choose it freely.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the equivalents of config.json's vision_config and of preprocessor_config.json from
- * Qwen3-VL's vision encoder: its own file (mmproj), or that of the model in Ollama's layout. */
+/* Makes the equivalents of config.json's vision_config and of preprocessor_config.json from the
+ * metadata of Qwen3-VL's vision encoder. The encoder has a file of its own (mmproj) or, in Ollama's
+ * layout, is in the model's file. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "checkpoint/gguf/gguf_internal.h"
 
-/* Integers under both names. */
+/* Metadata keys of integers, and their names in vision_config. */
 static const struct {
     const char *gguf, *config;
 } integers[] = {
@@ -17,7 +18,7 @@ static const struct {
     {"patch_size", "patch_size"},
 };
 
-/* Writes the key of the vision encoder and returns it. */
+/* Writes the key "clip.vision.NAME", or "ARCH.vision.NAME" in Ollama's layout, and returns it. */
 static const char *vision_key(char out[GGUF_KEY_BYTES], const struct gguf_model *m,
                               const char *name)
 {
@@ -41,7 +42,7 @@ static bool vision_optional_int(const struct gguf_model *m, const char *name, in
 
 static bool fail_mmproj(const struct gguf_model *m, const char *why, ey_err *e)
 {
-    return ey_fail(e, EY_BAD_MODEL, "%s: the vision encoder of another model than %s: %s",
+    return ey_fail(e, EY_BAD_MODEL, "%s: the vision encoder does not fit %s: %s",
                    gguf_path(m->vision), gguf_path(gguf_main(m)), why);
 }
 
@@ -52,8 +53,7 @@ static bool check_belongs(const struct gguf_model *m, ey_err *e)
     int64_t projected, width, taps = 0;
     if (!gguf_text_is(m->vision, "general.architecture", "clip"))
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: no vision encoder (mmproj): its architecture is not "
-                       "clip",
+                       "%s: this is not a vision encoder (mmproj): its architecture is not clip",
                        gguf_path(m->vision));
     if (!gguf_text_is(m->vision, "clip.projector_type", "qwen3vl_merger") &&
         !gguf_text_is(m->vision, "clip.vision.projector_type", "qwen3vl_merger"))
@@ -64,9 +64,9 @@ static bool check_belongs(const struct gguf_model *m, ey_err *e)
         !gguf_optional_int(gguf_main(m), gguf_arch_key(key, m->arch, "n_deepstack_layers"), 0,
                            EY_MAX_DEEPSTACK, &taps, e))
         return false;
-    if (projected != width) return fail_mmproj(m, "its features have another width", e);
-    return taps == m->n_deepstack ||
-           fail_mmproj(m, "it taps another number of layers (DeepStack)", e);
+    if (projected != width)
+        return fail_mmproj(m, "its features are not as wide as the text model's rows", e);
+    return taps == m->n_deepstack || fail_mmproj(m, "the numbers of DeepStack layers differ", e);
 }
 
 static bool fail_deepstack(const struct gguf_model *m, const char *key, ey_err *e)
@@ -75,7 +75,8 @@ static bool fail_deepstack(const struct gguf_model *m, const char *key, ey_err *
                    gguf_path(m->vision), key, EY_MAX_DEEPSTACK, EY_MAX_LAYERS);
 }
 
-/* Reads the DeepStack layers: those whose flag is set, or in Ollama's layout their numbers. */
+/* Reads the numbers of the DeepStack layers: a flag for each layer, or in Ollama's layout a list of
+ * numbers. */
 static bool read_deepstack(struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -109,7 +110,7 @@ static void put_list(struct json_maker *j, const char *key, const int *values, i
         j->ok = json_object_array_add(list, json_object_new_int64(values[i])) == 0;
 }
 
-/* The position table has one entry per patch of the largest square image that it was made for. */
+/* Puts the size of the position table, which has an entry for each patch of a square image. */
 static bool put_positions(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     int64_t side, patch;
@@ -131,19 +132,19 @@ static bool put_mmproj_sizes(struct json_maker *j, const struct gguf_model *m, e
     return true;
 }
 
-/* Puts the rows of a matrix as a number. */
+/* Puts the number of rows of a matrix. */
 static bool put_rows(struct json_maker *j, const struct gguf_model *m, const char *key,
                      const char *tensor, ey_err *e)
 {
     const struct tensor_view *t = gguf_model_find(m, tensor);
     if (!t || t->n_dims != 2)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is missing or no matrix",
+        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s is missing or not a matrix",
                        gguf_path(m->vision), tensor);
     json_make_int(j, key, t->shape[0]);
     return true;
 }
 
-/* Ollama's files do not state these sizes; their tensors have them. */
+/* Puts sizes for which Ollama's files have no keys. They follow from the shapes of tensors. */
 static bool put_ollama_sizes(struct json_maker *j, const struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];
@@ -184,7 +185,7 @@ static bool put_colors(struct json_maker *j, const struct gguf_model *m, const c
     char gguf_key[GGUF_KEY_BYTES];
     const struct gguf_value *v = gguf_find(m->vision, vision_key(gguf_key, m, key));
     if (!v || v->type != GGUF_ARRAY || !gguf_is_real(v->element) || v->n != 3)
-        return ey_fail(e, EY_BAD_MODEL, "%s: %s is missing or not three numbers",
+        return ey_fail(e, EY_BAD_MODEL, "%s: %s must be an array of three floats",
                        gguf_path(m->vision), gguf_key);
     json_object *list = json_object_new_array();
     json_make(j, key, list);
@@ -195,10 +196,8 @@ static bool put_colors(struct json_maker *j, const struct gguf_model *m, const c
 
 json_object *gguf_preprocessor(const struct gguf_model *m, ey_err *e)
 {
-    enum {
-        LEAST_PIXELS = 65536,
-        MOST_PIXELS = 16777216
-    }; /* as in the model's own preprocessor_config.json */
+    /* The defaults are those of the repository's preprocessor_config.json. */
+    enum { LEAST_PIXELS = 65536, MOST_PIXELS = 16777216 };
     struct json_maker j = json_maker_start(), size = json_maker_start();
     int64_t lo = LEAST_PIXELS, hi = MOST_PIXELS, patch = 0, merge = 2;
     const char *least = m->one_file ? "shortest_edge" : "image_min_pixels",
