@@ -348,6 +348,33 @@ static void write_part(const char *path, unsigned i, const char *arch, const cha
     gguf_writer_free(&w);
 }
 
+static void names_experts(void **state)
+{
+    (void)state;
+    static const int64_t shape[2] = {4, 32};
+    static const float zeros[4 * 32];
+    const char *dir = temp_dir_make();
+    char path[400];
+    struct gguf_writer w;
+    struct gguf_model *m;
+    ey_err e;
+    snprintf(path, sizeof(path), "%s/experts.gguf", dir);
+    gguf_writer_begin(&w);
+    gguf_put_text(&w, "general.architecture", "llama", 5);
+    put_numbers(&w);
+    gguf_put_u32(&w, "llama.expert_count", 8);
+    const uint64_t at = gguf_writer_add(&w, "token_embd.weight", DTYPE_F32, shape, 2);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && gguf_write_header(&w, fd) &&
+                gguf_write_data(&w, zeros, sizeof(zeros), at));
+    close(fd);
+    gguf_writer_free(&w);
+    assert_false(gguf_model_open(&m, path, NULL, &e));
+    if (!strstr(e.text, "llama.expert_count is 8; mixtures of experts are not supported"))
+        fail_msg("%s", e.text);
+    temp_dir_remove(dir);
+}
+
 static void names_parts_of_other_models(void **state)
 {
     (void)state;
@@ -362,6 +389,7 @@ static void names_parts_of_other_models(void **state)
         {0, "llama", "one", "output_norm.weight",
          "says that it is part 1 of 2, but its name says 2"},
         {1, "llama", "one", "token_embd.weight", "tensor model.embed_tokens.weight is in both "},
+        {1, "llama", "one", "rope_freqs.weight", "rope_freqs.weight scales RoPE by frequency"},
     };
     const char *dir = temp_dir_make();
     for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
@@ -694,6 +722,7 @@ int main(void)
         cmocka_unit_test(names_a_score_that_is_no_number),
         cmocka_unit_test(survives_changes),
         cmocka_unit_test(names_missing_parts),
+        cmocka_unit_test(names_experts),
         cmocka_unit_test(names_parts_of_other_models),
         cmocka_unit_test(reads_scales_of_queries),
         cmocka_unit_test(reads_ollamas_layout),

@@ -80,8 +80,14 @@ static bool check_unsupported(const struct gguf_model *m, ey_err *e)
     char key[GGUF_KEY_BYTES];
     int64_t experts = 0, key_length = 0, value_length = 0, rotated = 0;
     const struct gguf *f = gguf_main(m);
-    if (!gguf_optional_int(f, gguf_arch_key(key, m->arch, "expert_count"), 0, 0, &experts, e) ||
-        !gguf_optional_int(f, gguf_arch_key(key, m->arch, "attention.key_length"), 1, INT32_MAX,
+    if (!gguf_optional_int(f, gguf_arch_key(key, m->arch, "expert_count"), 0, INT32_MAX, &experts,
+                           e))
+        return false;
+    if (experts)
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: %s is %" PRId64 "; mixtures of experts are not supported", gguf_path(f),
+                       key, experts);
+    if (!gguf_optional_int(f, gguf_arch_key(key, m->arch, "attention.key_length"), 1, INT32_MAX,
                            &key_length, e))
         return false;
     value_length = key_length;

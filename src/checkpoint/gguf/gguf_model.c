@@ -221,6 +221,11 @@ static bool add_text_views(struct gguf_model *m, const struct gguf *part, ey_err
     for (size_t i = 0; i < gguf_n_tensors(part); i++) {
         const struct tensor_view *from = gguf_tensor_at(part, i);
         if (gguf_is_ollama_vision(m, from->name)) continue;
+        if (strcmp(from->name, "rope_freqs.weight") == 0)
+            return ey_fail(e, EY_BAD_MODEL,
+                           "%s: tensor rope_freqs.weight scales RoPE by frequency (as Llama 3.1 "
+                           "does), which is not supported",
+                           from->file);
         if (!gguf_model_name(name, m->arch, from->name))
             return ey_fail(e, EY_BAD_MODEL,
                            "%s: tensor %.200s does not belong to a model of the architecture %s",
