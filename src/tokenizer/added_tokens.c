@@ -13,7 +13,7 @@
 static uint32_t added_trie_child(const struct added_trie *trie, uint32_t node, uint8_t byte)
 {
     const struct pair_slot *slot = pair_map_find(&trie->children, node, byte);
-    return slot ? slot->value : 0; /* 0, the root, is no node's child */
+    return slot ? slot->value : 0; /* 0 is the root, which is never a child */
 }
 
 /* Returns false if another token has the same content. */
@@ -52,7 +52,7 @@ static bool added_trie_build(struct added_trie *trie, const struct added_set *se
     for (size_t i = 0; i < set->n; i++) {
         const struct added_token *token = &set->tokens[i];
         if (token->in_normalized == normalized && !added_trie_insert(trie, token, (int32_t)i))
-            return ey_fail(e, EY_BAD_MODEL, "%s: added_tokens: \"%.*s\" is there twice", what,
+            return ey_fail(e, EY_BAD_MODEL, "%s: added_tokens: \"%.*s\" is listed twice", what,
                            (int)(token->n < 100 ? token->n : 100), token->content);
     }
     return true;

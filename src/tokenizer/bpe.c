@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair encoding of one piece: merges the pair of lowest rank, the leftmost of several, until
- * none is left.
+/* Byte-pair encoding of one piece: merges the pair of the lowest rank, and of several such pairs
+ * the leftmost, until no pair can be merged.
  *
- * Words are short, so that a linear search for the lowest rank is fastest. A long piece (a megabyte
- * of one letter is one piece) uses a heap of pairs over a linked list, in O(n log n). */
+ * Most pieces are short words, for which a linear search for the lowest rank is fastest. A long
+ * piece (a megabyte of one letter is one piece) uses a heap of pairs over a linked list, in O(n log
+ * n). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@
 
 enum { SHORT_PIECE = 64 };
 
-/* A merge in one word: rank in the upper half, merged id in the lower; the smallest is next. */
+/* A merge is one number, the rank in its upper half and the merged id in its lower. The smallest is
+ * merged next. */
 #define NO_MERGE UINT64_MAX
 
 static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t right)
@@ -24,8 +26,9 @@ static uint64_t merge_of(const struct tokenizer *tok, uint32_t left, uint32_t ri
 
 /* ---- first symbols ---- */
 
-/* Writes the initial symbols of the first character, or byte if byte-level, of n >= 1 bytes to id
- * and its length to *used. Returns their number: up to 4, 0 if a byte has no token. */
+/* Writes the initial symbols of the first character of `text` (of the first byte if byte-level) to
+ * `id`, and the length of the character to *used; n >= 1. Returns the number of symbols: at most 4,
+ * or 0 if the byte has no token. */
 static int first_symbols(const struct tokenizer *tok, const char *text, size_t n, uint32_t id[4],
                          size_t *used)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to ids: repair UTF-8, split at added tokens, normalize, split at added tokens again,
- * pre-tokenize, merge. */
+/* Encodes text as ids: repairs UTF-8, splits at added tokens, normalizes, splits at those added
+ * tokens that match normalized text, pre-tokenizes, and merges. */
 #include "base/limits.h"
 #include "base/processors.h"
 #include "base/utf8.h"
@@ -108,7 +108,7 @@ bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, b
                       struct ids *out, ey_err *e)
 {
     if (n > EY_MAX_TEXT_BYTES)
-        return ey_fail(e, EY_TOO_LONG, "a text of %zu bytes is more than the limit of %d", n,
+        return ey_fail(e, EY_TOO_LONG, "the text has %zu bytes; the limit is %d", n,
                        EY_MAX_TEXT_BYTES);
     size_t n_before = out->n;
     struct encoding enc = {.tok = tok,

@@ -28,8 +28,9 @@ bool text_repair(struct buf *out, const char *text, size_t n)
     return buf_add(out, text + good, n - good);
 }
 
-/* Whether cp is a starter that NFC never changes and that never composes with the character before
- * it. Conservative: second characters of compositions are marks or conjoining Hangul. */
+/* Returns whether cp is a starter that NFC never changes and that never composes with the character
+ * before it. The test is conservative: it excludes all marks and conjoining Hangul, since second
+ * characters of compositions are among them. */
 static bool is_stable(uint32_t cp)
 {
     if (cp < 0x80 || (cp >= 0xac00 && cp <= 0xd7a3)) return true;

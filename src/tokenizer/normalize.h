@@ -12,7 +12,7 @@ bool text_nfc(struct buf *out, const char *text, size_t n);
 /* Quick check: true if `text` is in NFC, false if it may not be. */
 bool text_nfc_quick_check(const char *text, size_t n);
 /* Appends a space and `text` with U+2581 replaced by spaces, as SentencePiece's add_dummy_prefix
- * does; nothing for an empty text. */
+ * does. Appends nothing for an empty text. */
 bool text_add_dummy_prefix(struct buf *out, const char *text, size_t n);
 
 #endif

@@ -2,10 +2,10 @@
 /* Translates an Oniguruma pattern to PCRE2.
  *
  * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With its options UTF and
- * UCP, PCRE2 agrees on literals, classes, \p{…}, quantifiers, groups, look-around and (?i:…), where
- * in both "ſ" equals "s". In PCRE2 \s also matches U+180E, so it is translated to \p{White_Space}.
- * \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others mean something else in PCRE2; they are refused
- * with an error that names them. */
+ * UCP, PCRE2 agrees on literals, classes, \p{…}, quantifiers, groups, look-around and (?i:…), which
+ * makes "ſ" equal to "s" in both. In PCRE2 \s also matches U+180E, so it is translated to
+ * \p{White_Space}. \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others mean something else in PCRE2;
+ * they are refused with an error that names them. */
 #include "tokenizer/pretok_pattern.h"
 
 #include <string.h>
@@ -85,8 +85,8 @@ static bool open_class(struct pattern_reader *s)
     return copy_pattern_bytes(s, n);
 }
 
-/* Bytes of "(?" and flags that say other things elsewhere, of which i alone does not, or of "(?"
- * and the number of a group to call; else 0. */
+/* Returns the length of a group's head if PCRE2 reads it differently, else 0. That is the case for
+ * the flags m and x, and for a call of a group by its number. */
 static size_t differing_group(const struct pattern_reader *s)
 {
     const char *at = s->p + 2;

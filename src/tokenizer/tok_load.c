@@ -37,7 +37,8 @@ bool tok_unsupported(const struct loading *l, const char *member, const char *fo
                    found, supported);
 }
 
-/* Checks a boolean member of which this pipeline supports one value only. */
+/* Fails unless a boolean member has the only value that is supported, `wanted`. `missing`: its
+ * default. */
 static bool flag_is(const struct loading *l, const json_object *part, const char *member,
                     const char *key, bool missing, bool wanted)
 {
@@ -84,7 +85,8 @@ static bool is_text_of_template(const json_object *piece)
     return tok_is_text(json_member(json_member(piece, "Sequence"), "id"), "A");
 }
 
-/* Whether this is what transformers 5 writes for a tokenizer that adds no tokens. */
+/* Returns whether this post-processor adds no tokens: transformers 5 writes a template of the text
+ * alone. */
 static bool adds_nothing(const json_object *part)
 {
     json_object *single = json_member_of_type(part, "single", json_type_array);
@@ -225,7 +227,7 @@ static bool check_post_processor_and_decoder(const struct loading *l)
             (strcmp(tok_type_of(post.at[i]), "ByteLevel") != 0 && !adds_bos_only(post.at[i])))
             return tok_unsupported_step(
                 l, &tok_post_processor,
-                "null, ByteLevel, TemplateProcessing that adds at most one token, in front");
+                "null, ByteLevel, or TemplateProcessing that adds only a token in front");
     return tok_parts_are(&decoder, types, 1) || tok_parts_are(&decoder, types, 2) ||
            tok_unsupported_step(l, &tok_decoder, "ByteLevel");
 }

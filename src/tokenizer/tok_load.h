@@ -31,12 +31,12 @@ struct tok_step {
 };
 extern const struct tok_step tok_normalizer, tok_pre_tokenizer, tok_post_processor, tok_decoder;
 
-/* The parts of a step: itself, or those of a "Sequence", flattened, without parts that do nothing.
- */
+/* The parts of a step: the step itself, or those of a "Sequence", flattened. Parts that do nothing
+ * are left out. */
 enum { MAX_PARTS = 8 };
 struct tok_parts {
     const json_object *at[MAX_PARTS + 1];
-    size_t n; /* may exceed MAX_PARTS, of which the first are stored */
+    size_t n; /* if it exceeds MAX_PARTS, only the first MAX_PARTS are stored */
 };
 struct tok_parts tok_parts_of(const json_object *root, const struct tok_step *step);
 /* Whether there are exactly n parts of these types. */
@@ -54,11 +54,13 @@ bool tok_has_vocab_and_merges(const char *directory);
  * on failure. */
 json_object *tok_json_of_files(const char *directory, ey_err *e);
 
-/* Whether the normalizer is SentencePiece's: a dummy space first, U+2581 for spaces. */
+/* Returns whether the normalizer is SentencePiece's: it prepends a dummy space and replaces spaces
+ * by U+2581. */
 bool tok_is_sentencepiece(const json_object *root);
 /* Checks that the other steps are SentencePiece's too, and selects that pipeline. */
 bool tok_load_sentencepiece(struct loading *l);
-/* Loads vocabulary, merges and added tokens, after the pipeline (l->tok->nfc). */
+/* Loads vocabulary, merges and added tokens. The pipeline must be loaded before, because it
+ * normalizes added tokens. */
 bool tok_load_tables(struct loading *l, const json_object *model);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers saved without tokenizer.json: vocab.json, merges.txt, and added tokens in one of two
- * more files. They are converted to the JSON that transformers 5.24 makes of them, so that
- * tokenizer.json's checks apply. */
+/* Reads tokenizers that were saved without tokenizer.json: vocab.json, merges.txt, and added tokens
+ * in added_tokens.json or tokenizer_config.json. Converts them to the tokenizer.json that
+ * transformers 5.24 makes of them, so that its checks apply. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@
 #define CONFIG_FILE "tokenizer_config.json"
 #define SPECIAL_FILE "special_tokens_map.json"
 
-/* Limits of the quadratic comparison of added with special tokens. */
+/* Limits, because each added token is compared with each special token. */
 enum { MAX_ADDED_TOKENS = 1 << 16, MAX_SPECIAL_TOKENS = 1 << 10 };
 
-/* The pipelines, without vocabulary, of the two tokenizer classes that have such files. */
+/* The pipelines of the two tokenizer classes that are saved in such files. */
 static const char qwen2_pipeline[] =
     "{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":"
     "[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":"
@@ -52,7 +52,7 @@ bool tok_has_vocab_and_merges(const char *directory)
     return has_file_in(directory, VOCAB_FILE) && has_file_in(directory, MERGES_FILE);
 }
 
-/* *out is NULL if the file is absent. */
+/* Reads a JSON object. Sets *out to NULL if the file is absent. */
 static bool read_object_file(const struct tok_files *f, const char *name, json_object **out)
 {
     char path[EY_MAX_PATH];
@@ -221,7 +221,7 @@ static bool append_file_tokens(struct tok_files *f)
     return true;
 }
 
-/* A special token that only the vocabulary has is an added token, too. */
+/* Appends a special token that is in the vocabulary but not in the list of added tokens. */
 static bool append_if_missing(struct tok_files *f, const char *content, void *user)
 {
     json_object *id = json_member(f->vocab, content);
@@ -273,7 +273,7 @@ static bool check_numbers(const struct tok_files *f)
 
 /* ---- tokenizer.json ---- */
 
-/* Returns NULL if the class is not one that has such files. */
+/* Returns the pipeline of the tokenizer's class, or NULL if the class is not supported. */
 static const char *pipeline_of(const json_object *config)
 {
     json_object *name = json_member_of_type(config, "tokenizer_class", json_type_string);

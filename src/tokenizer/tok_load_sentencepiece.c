@@ -48,9 +48,9 @@ bool tok_load_sentencepiece(struct loading *l)
     struct tok_parts post = tok_parts_of(l->root, &tok_post_processor);
     l->tok->pipeline = TOK_SENTENCEPIECE;
     if (tok_parts_of(l->root, &tok_pre_tokenizer).n)
-        return tok_unsupported_step(l, &tok_pre_tokenizer, "null, with such a normalizer");
-    /* A template's tokens are only for text encoded with special tokens; chat formats write their
-     * own. */
+        return tok_unsupported_step(l, &tok_pre_tokenizer,
+                                    "null if the normalizer is Prepend and Replace");
+    /* Templates are accepted but only their BOS token is used: chat formats write all others. */
     for (size_t i = 0; i < post.n; i++)
         if (i >= MAX_PARTS || strcmp(tok_type_of(post.at[i]), "TemplateProcessing"))
             return tok_unsupported_step(l, &tok_post_processor, "null, TemplateProcessing");

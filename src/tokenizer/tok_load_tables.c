@@ -34,7 +34,7 @@ static bool fail_id_taken(const struct loading *l, const char *member, const cha
                    v->bytes + other->at);
 }
 
-/* Decodes a token's spelling to at most n bytes. Returns false if text can never become it. */
+/* Decodes a token's spelling to at most n bytes. Returns false if no text can become the token. */
 static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out,
                         size_t *n_out)
 {
@@ -71,11 +71,11 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
         l->tok->byte_id[byte] = (uint32_t)id;
         return vocab_put(v, (uint32_t)id, (const char[]){(char)byte}, 1, l->e);
     }
-    /* A token that text can never become is printed as spelled. */
+    /* A token that no text can become decodes to its spelling. */
     if (!token_bytes(l->tok, content, n_content, bytes, &n))
         return vocab_put(v, (uint32_t)id, content, n_content, l->e);
     if (!vocab_put(v, (uint32_t)id, bytes, n, l->e)) return false;
-    vocab_index(v, (uint32_t)id); /* keys of an object are distinct, so the bytes are */
+    vocab_index(v, (uint32_t)id); /* an object has distinct keys, so the bytes are distinct, too */
     return true;
 }
 
@@ -156,8 +156,8 @@ static int32_t merge_part_id(const struct tokenizer *tok, struct merge_part part
     return vocab_find(&tok->vocab, out, *n);
 }
 
-/* Files mostly list merges in the order of the merged ids, so we try the id after the last first.
- */
+/* Returns the id of a merged token, or -1. Files mostly list merges in the order of merged ids, so
+ * the id after the last one is tried first. */
 static int64_t merged_id(const struct vocab *v, int64_t last, const char *bytes, size_t n)
 {
     return vocab_token_is(v, last + 1, bytes, n) ? last + 1 : vocab_find(v, bytes, n);
@@ -234,8 +234,8 @@ static bool copy_content(const struct loading *l, struct added_token *added, con
         buf_free(&copy);
         return ey_fail_memory(l->e, "an added token", n);
     }
-    added->content = copy.data;
-    added->n = (uint32_t)copy.size; /* takes the bytes */
+    added->content = copy.data; /* now owned by `added` */
+    added->n = (uint32_t)copy.size;
     return true;
 }
 
@@ -259,7 +259,8 @@ static bool load_added_token(struct loading *l, const json_object *entry, struct
         return ey_fail_within(l->e, "%s", l->what);
     if (!text)
         return ey_fail(l->e, EY_BAD_MODEL,
-                       "%s: added_tokens: the token of id %" PRId64 " has no content", l->what, id);
+                       "%s: added_tokens: the token with id %" PRId64 " has no content", l->what,
+                       id);
     const char *content = json_object_get_string(text);
     size_t n = (size_t)json_object_get_string_len(text);
     added->id = (int32_t)id;

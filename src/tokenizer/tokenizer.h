@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts text to token ids and back by a checkpoint's tokenizer.json (spec 6). Independent of
- * models and chat formats. */
+/* Converts text to token ids and back, as a checkpoint's tokenizer.json describes (spec 6). Knows
+ * nothing of models and chat formats. */
 #ifndef EY_TOKENIZER_H
 #define EY_TOKENIZER_H
 
@@ -38,15 +38,15 @@ bool tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, b
 int32_t tokenizer_size(const struct tokenizer *tok);
 /* Id of an added token by its exact content, or -1. */
 int32_t tokenizer_added_id(const struct tokenizer *tok, const char *content);
-/* Whether the token has "special": true, and so is not part of the visible text. */
+/* Returns whether the token has "special": true. Such tokens are not part of the visible text. */
 bool tokenizer_is_special(const struct tokenizer *tok, int32_t id);
 /* Id of the token that belongs before a prompt (BOS, Llama's <s>), or -1. tokenizer_encode() does
  * not add it. */
 int32_t tokenizer_bos_id(const struct tokenizer *tok);
-/* Length in bytes of the white space at the beginning of `text` that the added token `id` before it
- * absorbs ("rstrip": true). */
+/* Returns the length in bytes of the white space at the beginning of `text` that belongs to the
+ * added token `id` in front of it ("rstrip": true). */
 size_t tokenizer_rstrip_length(const struct tokenizer *tok, int32_t id, const char *text, size_t n);
-/* Returns the raw bytes of a token, an added token's content. *n is 0 for an unused id. */
+/* Returns the raw bytes of a token, or the content of an added token. *n is 0 for an unused id. */
 const char *tokenizer_bytes(const struct tokenizer *tok, int32_t id, size_t *n);
 
 /* A streaming detokenizer, which takes tokens and emits whole characters (spec 6.5). */

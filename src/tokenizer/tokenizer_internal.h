@@ -11,8 +11,8 @@
 /* How text becomes the symbols that BPE merges. */
 enum tok_pipeline {
     TOK_BYTE_LEVEL,    /* pieces split by a pattern, one symbol per byte */
-    TOK_SENTENCEPIECE, /* the segment after a dummy space is one piece, one symbol per character, or
-                          its bytes if the character has no token */
+    TOK_SENTENCEPIECE, /* a dummy space and the segment are one piece; one symbol per character, or
+                          per byte of a character without a token */
 };
 
 #define TOK_NO_TOKEN UINT32_MAX
@@ -20,7 +20,8 @@ enum tok_pipeline {
 struct tokenizer {
     enum tok_pipeline pipeline;
     bool nfc;           /* normalizer NFC (byte-level) */
-    bool ignore_merges; /* a piece that is a token is never merged from parts */
+    bool ignore_merges; /* a piece that is in the vocabulary becomes that token, whatever the merges
+                           are */
     struct vocab vocab;
     uint32_t byte_id[256];  /* token of each byte (SentencePiece: <0xHH>), or TOK_NO_TOKEN */
     struct pair_map merges; /* (left id, right id) → (rank, merged id) */
