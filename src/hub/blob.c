@@ -22,7 +22,7 @@
 
 /* ---- paths ---- */
 
-/* Writes DIRECTORY/blobs/ETAG + ending; the model's directory was checked to be short enough. */
+/* Writes DIRECTORY/blobs/ETAG + ending. */
 static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model,
                       const struct hub_file *file, const char *ending, ey_err *e)
 {
@@ -33,24 +33,24 @@ static bool blob_path(char out[EY_MAX_PATH], const struct hub_model *model,
                    model->directory);
 }
 
-bool hub_cache_fail(const char *path, const char *doing, ey_err *e)
+bool hub_cache_fail(const char *path, const char *done, ey_err *e)
 {
     if (errno_is_disk_full())
         return ey_fail(e, EY_IO,
                        "%.300s: the disk is full; make room (eyelet list, eyelet rm) or set "
                        "HF_HOME to a larger one, then run the same command again to resume",
                        path);
-    return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, doing, strerror(errno));
+    return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, done, strerror(errno));
 }
 
-/* mkdir of an existing folder may fail with another error than EEXIST, on a read-only disk. */
+/* On a read-only disk, mkdir() of an existing folder may fail with another error than EEXIST. */
 static bool make_missing_directory(const char *path, ey_err *e)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
     int problem = errno;
     if (path_is_directory(path)) return true;
     errno = problem;
-    return hub_cache_fail(path, "made", e);
+    return hub_cache_fail(path, "created", e);
 }
 
 static bool make_directory_tree(const char *path, ey_err *e)
@@ -93,8 +93,9 @@ static bool is_same_file(int fd, const char *path)
            ours.st_dev == there.st_dev;
 }
 
-/* Locks a blob. Returns -1 if another process has the lock, or if *failed. On a file system without
- * locks, the user must not run two pulls at once. */
+/* Locks a blob and returns the lock's descriptor. Returns -1 if another process has the lock, or
+ * with *failed set if the lock cannot be opened. On a file system without locks, the user must not
+ * run two pulls at the same time. */
 static int lock_blob(const struct hub_model *model, const struct hub_file *file, bool *failed,
                      ey_err *e)
 {
@@ -168,7 +169,7 @@ uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *
 
 /* ---- open, close ---- */
 
-/* Removes partial files, also those that a killed program left beside a complete blob. */
+/* Removes partial files, including those that a killed program left next to a complete blob. */
 static void remove_partial_files(const struct blob *b)
 {
     static const char *const endings[] = {RECORD, NEW_RECORD, PARTIAL};
@@ -177,8 +178,8 @@ static void remove_partial_files(const struct blob *b)
         if (blob_path(path, b->model, b->file, endings[i], NULL)) unlink(path);
 }
 
-/* Reserves the disk space at once, if the file system supports it, so that a full disk is reported
- * before the download. */
+/* Opens the partial file and reserves its disk space, if the file system supports that, so that a
+ * full disk is reported before the download. */
 static bool open_partial(struct blob *b, ey_err *e)
 {
     char path[EY_MAX_PATH];
@@ -257,8 +258,8 @@ bool blob_is_complete(const struct blob *b)
     return b->hashed == b->file->size;
 }
 
-/* Writes to another name first and renames, so that a record is never incomplete. A failure is
- * ignored: only a killed download would lose more. */
+/* Writes a new file and renames it, so that a record is never incomplete. Failures are ignored:
+ * without the record, a killed download would only lose more. */
 void blob_record(struct blob *b, double seconds)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[BYTE_RANGES_TEXT_BYTES];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file being downloaded into blobs/: a lock that huggingface_hub also honors, the bytes so far, a
- * record of their ranges, and the hash.
+/* A file while it is downloaded into blobs/: a lock that huggingface_hub honors, too, the bytes
+ * that have arrived, a record of their ranges, and the hash.
  *
- * Until the file is complete, its bytes are in the sparse file blobs/ETAG.eyelet.incomplete, a name
- * that no other tool takes for a download to resume at the file's length; the record is
+ * An incomplete file is the sparse file blobs/ETAG.eyelet.incomplete. The name differs from that of
+ * other tools, which resume a download at the file's length. The record is
  * blobs/ETAG.ranges.incomplete. `hf cache prune` removes both. */
 #ifndef EY_HUB_BLOB_H
 #define EY_HUB_BLOB_H
@@ -12,9 +12,9 @@
 #include "hub/etag_hash.h"
 #include "hub/hub.h"
 
-/* Fails with errno's text for a path in the cache that cannot be `doing` (made, written, ...), and
+/* Fails with "PATH cannot be DONE: " and errno's text, where `done` is "created", "written" ..., or
  * with advice if the disk is full. Returns false. */
-bool hub_cache_fail(const char *path, const char *doing, ey_err *e);
+bool hub_cache_fail(const char *path, const char *done, ey_err *e);
 
 struct blob {
     const struct hub_model *model;
@@ -27,9 +27,9 @@ struct blob {
     bool resumed;    /* a part of it existed before */
 };
 
-/* Bytes of a file that the cache has, complete or partial. */
+/* Returns how many bytes of a file the cache has, complete or partial. */
 uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file *file);
-/* Disk space that the rest of the file will take. */
+/* Returns the disk space that the rest of the file will take. */
 uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file);
 
 /* Makes the folders of blobs and locks. */
@@ -45,7 +45,7 @@ void blob_close(struct blob *b);
 
 bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err *e);
 /* Hashes up to `most` more bytes of the contiguous beginning. Returns false if there was nothing to
- * hash. */
+ * hash. Sets *ok to false if reading fails. */
 bool blob_hash(struct blob *b, size_t most, ey_err *e, bool *ok);
 /* Whether all bytes are present and hashed. */
 bool blob_is_complete(const struct blob *b);

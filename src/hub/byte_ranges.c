@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte ranges, and the record of them beside an incomplete file. */
+/* Byte ranges, and their text form, which is the record of an incomplete file. */
 #include "hub/byte_ranges.h"
 
 #include <inttypes.h>

@@ -25,8 +25,9 @@ uint64_t byte_ranges_total(const struct byte_ranges *x);
 /* Length of the contiguous beginning. */
 uint64_t byte_ranges_prefix(const struct byte_ranges *x);
 
-/* As text: "eyelet 1 SIZE", then "BEGIN END" per line. Writing returns the length, less than
- * BYTE_RANGES_TEXT_BYTES. Reading accepts only what writing made for a file of this size. */
+/* Converts ranges to and from text: "eyelet 1 SIZE", then a line "BEGIN END" for each. Writing
+ * returns the length of the text, which is less than BYTE_RANGES_TEXT_BYTES. Reading accepts only
+ * text that was written for a file of this size. */
 enum { BYTE_RANGES_TEXT_BYTES = 64 + MAX_BYTE_RANGES * 44 };
 size_t byte_ranges_write(const struct byte_ranges *x, uint64_t size,
                          char text[BYTE_RANGES_TEXT_BYTES]);

@@ -32,8 +32,8 @@ static uint64_t safetensors_header_bytes(const struct buf *b)
     return length;
 }
 
-/* A header that claims more than its file or the limit is stored as it is; the loader reports it.
- */
+/* Fetches a header. One that claims to be longer than the file or the limit is stored as it is; the
+ * loader reports it. */
 static bool fetch_safetensors_header(struct hub_request *r, const struct hub_model *model,
                                      const struct hub_file *file, const char *url, struct buf *out,
                                      ey_err *e)
@@ -49,8 +49,8 @@ static bool fetch_safetensors_header(struct hub_request *r, const struct hub_mod
     return hub_request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
 }
 
-/* The header's length is known only after parsing it, so this fetches the most that one may have.
- */
+/* Fetches as many bytes as the largest header has, because a header's length is known only after
+ * parsing it. */
 static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *model,
                               const struct hub_file *file, const char *url, struct buf *out,
                               ey_err *e)

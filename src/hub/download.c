@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Downloads several ranges into several blobs at once, on one thread with libcurl's multi
+/* Downloads several ranges of several files concurrently, on one thread with libcurl's multi
  * interface.
  *
  * Ranges are assigned in order, so files grow from the front, and hashing follows while the bytes
@@ -36,7 +36,7 @@ struct download_item {
     enum download_item_state state;
     bool one_stream;      /* the server ignores ranges, so that one request gets the whole file */
     bool restarted;       /* its partial file was damaged: restarted from 0 */
-    bool notified;        /* the user knows that another process downloads it */
+    bool notified;        /* the user was told that another process downloads it */
     double retry_lock_at; /* when to try its lock again */
 };
 
@@ -68,8 +68,9 @@ static bool check_range(struct download_slot *s, ey_err *e)
     uint64_t begin, end, total;
     const struct hub_response *r = &s->request.reply;
     if (!hub_response_range(r, &begin, &end, &total))
-        return ey_fail(e, EY_IO, "%s: the hub answers a range with \"%.80s\"", s->item->file->name,
-                       r->content_range);
+        return ey_fail(e, EY_IO,
+                       "%s: the hub answered a range request with \"Content-Range: %.80s\"",
+                       s->item->file->name, r->content_range);
     if (total != s->item->file->size)
         return ey_fail(e, EY_IO,
                        "%s: it should have %llu bytes, but the hub's storage has %llu; run the "
@@ -85,7 +86,8 @@ static bool check_range(struct download_slot *s, ey_err *e)
     return true;
 }
 
-/* Accepts a whole file in reply to a range from 0 on; a range from further on is given up. */
+/* Handles a server that ignores ranges and sends the whole file. A request from 0 on accepts it;
+ * any other ends, and the file is requested again in one stream. */
 static bool check_whole(struct download_slot *s, ey_err *e)
 {
     const struct hub_response *r = &s->request.reply;
@@ -128,22 +130,22 @@ static bool take_range_bytes(void *user, const char *bytes, size_t n, ey_err *e)
 
 /* ---- assigning ranges ---- */
 
-/* Finds the first bytes that are neither present nor requested, one range at most. */
+/* Finds the first bytes that are neither present nor requested, at most one range of them. */
 static bool next_range(const struct download *d, const struct download_item *item, uint64_t *begin,
                        uint64_t *end)
 {
     struct byte_ranges busy = item->blob.ranges;
     uint64_t range_bytes = d->hub->options.range_bytes ? d->hub->options.range_bytes
                                                        : DEFAULT_RANGE_BYTES;
-    bool asked = false;
+    bool requested = false;
     for (int i = 0; i < SLOTS; i++) {
         if (d->slots[i].item != item) continue;
-        asked = true;
+        requested = true;
         if (!byte_ranges_add(&busy, d->slots[i].at, d->slots[i].end)) return false;
     }
     if (item->one_stream)
         return *begin = 0, *end = item->file->size,
-               !asked && byte_ranges_prefix(&item->blob.ranges) < item->file->size;
+               !requested && byte_ranges_prefix(&item->blob.ranges) < item->file->size;
     if (!byte_ranges_first_gap(&busy, item->file->size, begin, end)) return false;
     if (*end - *begin > range_bytes) *end = *begin + range_bytes;
     return true;
@@ -180,8 +182,8 @@ static bool open_item(const struct download *d, struct download_item *item, ey_e
     return true;
 }
 
-/* Returns the first item with bytes to request. Returns NULL, with *ok true, if there is none now.
- */
+/* Returns the first item that has bytes to request, or NULL if none has any now. Sets *ok to false
+ * if opening a blob failed. */
 static struct download_item *next_item(struct download *d, uint64_t *begin, uint64_t *end, bool *ok,
                                        ey_err *e)
 {
@@ -245,19 +247,20 @@ static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
     return hub_request_fail(&s->request, code, s->item->file->name, e);
 }
 
-/* A stream from a server without ranges cannot be resumed: if it breaks, it restarts. */
+/* Judges a finished transfer. Only ranges can be resumed: a broken stream from a server without
+ * ranges restarts, so its bytes do not count as progress. */
 static bool finish_transfer(struct download_slot *s, CURLcode code, ey_err *e)
 {
     struct hub_request *r = &s->request;
     bool answered = code == CURLE_OK && (r->reply.status == 200 || r->reply.status == 206),
          whole = answered && s->at == s->end;
-    bool brought = s->at > s->begin && (whole || !s->item->one_stream);
+    bool progressed = s->at > s->begin && (whole || !s->item->one_stream);
     if (s->no_ranges) return true;
-    if (brought || whole) s->failures = 0;
+    if (progressed || whole) s->failures = 0;
     if (whole) return true;
     if (!answered && !hub_request_may_retry(r, code))
         return hub_request_fail(r, code, s->item->file->name, e);
-    return brought || back_off(s, answered ? CURLE_PARTIAL_FILE : code, e);
+    return progressed || back_off(s, answered ? CURLE_PARTIAL_FILE : code, e);
 }
 
 static bool finish_slot(struct download *d, CURL *curl, CURLcode code, ey_err *e)
@@ -412,10 +415,11 @@ static bool check_disk_space(const struct hub_model *model, ey_err *e)
         needed += blob_disk_needed(model, &model->files[i]);
     if (!needed || !system_free_space(model->directory, &there) || there >= needed + SPARE_BYTES)
         return true;
-    return ey_fail(e, EY_IO,
-                   "%.2f GB more are needed and %.300s has room for %.2f GB; make room (eyelet "
-                   "list, eyelet rm) or set HF_HOME to a larger disk",
-                   (double)needed / 1e9, model->directory, (double)there / 1e9);
+    return ey_fail(
+        e, EY_IO,
+        "the download needs %.2f GB more, but %.300s has only %.2f GB free; make room (eyelet "
+        "list, eyelet rm) or set HF_HOME to a larger disk",
+        (double)needed / 1e9, model->directory, (double)there / 1e9);
 }
 
 static bool download_open(struct download *d, ey_err *e)
@@ -452,7 +456,8 @@ static void download_close(struct download *d)
     free(d->items);
 }
 
-/* Files with equal contents share a blob and its lock: the second waits and finds it complete. */
+/* Files with equal contents share a blob and its lock: the second one waits until the blob is
+ * complete. */
 bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e)
 {
     struct download *d = calloc(1, sizeof(*d));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hub's URL and access token, from the variables that Hugging Face's own tools read. */
+/* The hub's URL and access token, read from the environment variables of Hugging Face's own tools.
+ */
 #ifndef EY_HUB_ENDPOINT_H
 #define EY_HUB_ENDPOINT_H
 

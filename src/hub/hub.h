@@ -30,7 +30,7 @@ struct hub {
 bool hub_open(struct hub *hub, const struct hub_options *options, ey_err *e);
 void hub_close(struct hub *hub);
 
-/* What a pull downloads: the files that eyelet and transformers read. */
+/* The files that a pull downloads: those that eyelet and transformers read. */
 struct hub_model {
     struct repository repository;
     char commit[HUB_COMMIT_BYTES + 1];
@@ -41,14 +41,15 @@ struct hub_model {
     char directory[EY_MAX_PATH]; /* models--owner--name in the cache; it need not exist */
 };
 
-/* Queries the repository's listing and each file's headers. Of the files themselves it downloads
- * only the index of shards. */
+/* Queries the repository's listing and the size and hash of each file. Downloads no file but the
+ * index of shards. */
 bool hub_list_repo(struct hub *hub, const struct repository *repository, struct hub_model *model,
                    ey_err *e);
 void hub_model_free(struct hub_model *model);
 
-/* Writes what a plan needs to an existing empty directory: config.json and the like, and for each
- * safetensors file a sparse file of its size with only the header, fetched by range requests. */
+/* Writes the files that a plan needs to an existing empty directory: config.json and other small
+ * files, and for each weights file a sparse file of its size that has only the header, fetched by
+ * range requests. */
 bool hub_fetch_headers(struct hub *hub, const struct hub_model *model, const char *directory,
                        ey_err *e);
 /* Removes a directory written by hub_fetch_headers. */
@@ -59,8 +60,8 @@ void hub_remove_header_files(const char *directory);
  * file's hash is checked before it gets its final name. */
 bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e);
 
-/* What a removal deletes: the repository, or with a revision its snapshot, the references to it,
- * and the blobs that no other snapshot uses. Links are never followed. */
+/* A removal deletes a repository, or if a revision is given its snapshot, the references to it, and
+ * the blobs that no other snapshot uses. Links are never followed. */
 struct hub_removal {
     char directory[EY_MAX_PATH];                /* of the repository */
     char commit[REPOSITORY_REVISION_BYTES + 1]; /* "": the whole repository */

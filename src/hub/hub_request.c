@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests and redirects. The token goes only to the endpoint's origin: each hop chooses its
- * headers anew. */
+/* Requests and redirects. Each redirect chooses the headers anew, so that the token is sent only to
+ * the endpoint's origin. */
 #include "hub/hub_request.h"
 
 #include <stdio.h>
@@ -22,7 +22,8 @@ static bool append_header_line(const struct libcurl *lib, struct curl_slist **li
     return longer != NULL;
 }
 
-/* Asks for uncompressed bytes, because only their hash and length are known. */
+/* Requests uncompressed bytes, because the known hash and length are those of uncompressed bytes.
+ */
 static bool make_header_lists(struct hub *hub, ey_err *e)
 {
     char line[TOKEN_BYTES + 32];
@@ -63,7 +64,7 @@ bool hub_pause(const struct hub *hub, double seconds, ey_err *e)
     return true;
 }
 
-/* ---- what libcurl calls ---- */
+/* ---- libcurl's callbacks ---- */
 
 static size_t take_hub_header(char *line, size_t size, size_t n, void *user)
 {
@@ -112,9 +113,9 @@ static int watch_hub_transfer(void *user, curl_off_t to_get, curl_off_t got, cur
     return r->stopped;
 }
 
-/* ---- from opening to closing ---- */
+/* ---- open, close ---- */
 
-/* Uses HTTP/1.1, so that each range has a connection of its own: together they are faster. */
+/* Uses HTTP/1.1, which gives each range a connection of its own; several are faster than one. */
 static bool set_hub_options(struct hub_request *r)
 {
     const struct libcurl *lib = r->hub->endpoint.lib;
@@ -267,11 +268,12 @@ static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const 
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
         return ey_fail(e, EY_IO,
-                       "%.150s: the name of the host is not known (%.200s); is this machine "
+                       "%.150s: the host name cannot be resolved (%.200s); is this machine "
                        "online? Behind a proxy set HTTPS_PROXY",
                        host, problem);
     case CURLE_COULDNT_RESOLVE_PROXY:
-        return ey_fail(e, EY_IO, "the proxy's name is not known (%.200s); see HTTPS_PROXY",
+        return ey_fail(e, EY_IO,
+                       "the proxy's host name cannot be resolved (%.200s); check HTTPS_PROXY",
                        problem);
     case CURLE_COULDNT_CONNECT:
         return ey_fail(e, EY_IO,
@@ -317,7 +319,7 @@ static bool fail_access_denied(const struct hub_request *r, const char *what, ey
                        what, ep->token_source, ep->url);
     if (reply->status == 401 && ep->token[0] && strcmp(reply->error_code, "RepoNotFound") != 0)
         return ey_fail(e, EY_IO,
-                       "the hub does not take the token (%s); make a new one at "
+                       "the hub rejects the token (%s); make a new one at "
                        "%.150s/settings/tokens, or unset it for a public model",
                        ep->token_source, ep->url);
     if (reply->status == 401 || strcmp(reply->error_code, "RepoNotFound") == 0)
@@ -326,9 +328,9 @@ static bool fail_access_denied(const struct hub_request *r, const char *what, ey
                        ep->url,
                        ep->token[0] ? " that the token's account cannot see"
                                     : " (for which HF_TOKEN must be set)");
-    return ey_fail(e, EY_IO, "%s: the hub refuses it (HTTP %d%s%.200s)%s", what, reply->status,
+    return ey_fail(e, EY_IO, "%s: the hub denies access (HTTP %d%s%.200s)%s", what, reply->status,
                    reply->error_message[0] ? ": " : "", reply->error_message,
-                   ep->token[0] ? "; has the token the right to read it?" : "");
+                   ep->token[0] ? "; does the token have permission to read it?" : "");
 }
 
 static bool fail_hub_status(const struct hub_request *r, const char *what, ey_err *e)
@@ -345,17 +347,18 @@ static bool fail_hub_status(const struct hub_request *r, const char *what, ey_er
             "%s: %.150s has no such model, revision or file (HTTP 404); check the spelling", what,
             r->hub->endpoint.url);
     if (reply->status == 407)
-        return ey_fail(e, EY_IO,
-                       "the proxy wants a password: HTTPS_PROXY=http://user:password@host:port");
+        return ey_fail(
+            e, EY_IO,
+            "the proxy requires a password; set HTTPS_PROXY=http://user:password@host:port");
     if (reply->status == 429)
         return ey_fail(e, EY_BUSY,
-                       "the hub has had too many requests from here; wait some minutes%s, then run "
+                       "the hub has received too many requests from this machine; wait some "
+                       "minutes%s, then run "
                        "the same command again",
                        r->hub->endpoint.token[0] ? "" : " or set HF_TOKEN");
     if (reply->status >= 500)
-        return ey_fail(e, EY_IO,
-                       "%s: the hub has failed (HTTP %d); run the same command again later", what,
-                       reply->status);
+        return ey_fail(e, EY_IO, "%s: the hub failed (HTTP %d); run the same command again later",
+                       what, reply->status);
     return ey_fail(e, EY_IO, "%s: the hub answers HTTP %d%s%.200s", what, reply->status,
                    reply->error_message[0] ? ": " : "", reply->error_message);
 }
@@ -373,7 +376,8 @@ static bool is_answered(const struct hub_request *r)
            (r->head && r->reply.status >= 300 && r->reply.status < 400);
 }
 
-/* Follows redirects to their end. On failure *code has the reason, or *e has it if *final. */
+/* Sends one request and follows its redirects. On failure, *code and the reply have the reason; if
+ * *final is set, *e has it, and there is no point in a retry. */
 static bool perform_with_redirects(struct hub_request *r, const char *url, bool head,
                                    CURLcode *code, bool *final, ey_err *e)
 {
@@ -400,7 +404,7 @@ static bool perform_with_retries(struct hub_request *r, const char *what, const 
         if (perform_with_redirects(r, url, head, &code, &final, e)) return true;
         if (final) return false;
         bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST ||
-                           code == CURLE_COULDNT_CONNECT; /* fail at once when offline */
+                           code == CURLE_COULDNT_CONNECT; /* do not retry when offline */
         if (!left || unreachable || !hub_request_may_retry(r, code))
             return hub_request_fail(r, code, what, e);
         if (!hub_pause(r->hub, hub_response_retry_after(&r->reply, pause), e)) return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An HTTP request to the hub or to where it redirects. */
+/* An HTTP request to the hub, or to the server to which the hub redirects it. */
 #ifndef EY_HUB_HUB_REQUEST_H
 #define EY_HUB_HUB_REQUEST_H
 
@@ -32,19 +32,19 @@ void hub_request_close(struct hub_request *r);
 /* Returns the URL of a file, "resolve/COMMIT/NAME", which the caller frees. */
 char *hub_file_url(const struct hub *hub, const struct hub_model *model, const char *file);
 
-/* Resets the request to a URL of the endpoint and takes ownership of the URL; NULL means out of
- * memory. `end` 0 means no range. */
+/* Resets the request to a GET of `url`, which the request owns from now on; a NULL fails as out of
+ * memory. Requests the bytes from `begin` to `end` - 1, or if `end` is 0 all. */
 bool hub_request_aim(struct hub_request *r, char *url, uint64_t begin, uint64_t end, ey_err *e);
 enum redirect_result { REDIRECT_NONE, REDIRECT_FOLLOWED, REDIRECT_FAILED };
-/* Call it after a finished transfer. Returns REDIRECT_FOLLOWED if the reply was a redirect, at
- * whose target the request is now aimed. A HEAD does not leave the endpoint, since the redirect
- * that would has the headers that we need. */
+/* Must be called after each transfer. If the reply was a redirect, aims the request at its target
+ * and returns REDIRECT_FOLLOWED. A HEAD never leaves the endpoint: the endpoint's redirect to
+ * another server already has the file's ETag and size. */
 enum redirect_result hub_request_follow_redirect(struct hub_request *r, ey_err *e);
 
 /* Sends HEAD, with retries, and leaves the reply in r->reply. `what` names the file in messages. */
 bool hub_request_head(struct hub_request *r, const char *what, const char *url, ey_err *e);
-/* Sends GET, with retries, into a buffer, which is cleared first; only the first `most` bytes if
- * `most` > 0. */
+/* Sends GET, with retries, and stores the body in *out, which is cleared first. If `most` > 0,
+ * stores only the first `most` bytes. */
 bool hub_request_get(struct hub_request *r, const char *what, const char *url, size_t most,
                      struct buf *out, ey_err *e);
 
@@ -53,7 +53,7 @@ bool hub_request_may_retry(const struct hub_request *r, CURLcode code);
 /* Fails with libcurl's error if `code` is not CURLE_OK, else with the reply's status. `what` names
  * the repository or file. */
 bool hub_request_fail(const struct hub_request *r, CURLcode code, const char *what, ey_err *e);
-/* Sleeps. Fails if the user stops the download. */
+/* Sleeps for `seconds`. Fails if the user stops the download. */
 bool hub_pause(const struct hub *hub, double seconds, ey_err *e);
 
 #endif

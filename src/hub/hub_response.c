@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the hub's headers and JSON. They are untrusted: whatever becomes a path passes
- * name_checks.h, whatever becomes a length a range check. */
+/* Parses the hub's headers and JSON. They are untrusted: text that becomes a path passes
+ * name_checks.h, and numbers that become lengths pass a range check. */
 #include "hub/hub_response.h"
 
 #include <ctype.h>
@@ -90,18 +90,19 @@ static bool read_file_size(const struct hub_response *r, uint64_t *out)
 bool hub_response_metadata(const struct hub_response *r, const char *commit, struct hub_file *file,
                            ey_err *e)
 {
-    static const char whose[] =
-        "is HF_ENDPOINT a Hugging Face hub, and does a proxy leave its headers alone?";
+    static const char advice[] =
+        "check that HF_ENDPOINT is a Hugging Face hub and that no proxy changes its headers";
     const char *etag = r->linked_etag[0] ? r->linked_etag : r->etag;
     bool ok = etag_unquote(file->etag, sizeof(file->etag), etag) && is_etag_hash(file->etag);
     if (!ok)
         return ey_fail(e, EY_IO, "%s: the hub's etag \"%.80s\" is not a hash; %s", file->name, etag,
-                       whose);
+                       advice);
     if (!read_file_size(r, &file->size))
-        return ey_fail(e, EY_IO, "%s: the hub does not say how large it is; %s", file->name, whose);
+        return ey_fail(e, EY_IO, "%s: the hub does not report the file's size; %s", file->name,
+                       advice);
     if (r->commit[0] && strcmp(r->commit, commit) != 0)
-        return ey_fail(e, EY_IO, "%s: the hub was asked for commit %s and answers with %.64s; %s",
-                       file->name, commit, r->commit, whose);
+        return ey_fail(e, EY_IO, "%s: the hub answered with commit %.64s instead of %s; %s",
+                       file->name, r->commit, commit, advice);
     return true;
 }
 
@@ -141,7 +142,7 @@ bool repo_listing_read(struct repo_listing *out, const char *text, size_t n, ey_
     if (ok) return memcpy(out->commit, commit, HUB_COMMIT_BYTES + 1), true;
     if (!is_commit_hash(commit))
         ey_fail(e, EY_IO,
-                "the hub's list of files has \"%.80s\" for its commit, which is not a hash; is "
+                "the hub's list of files names the commit \"%.80s\", which is not a hash; is "
                 "HF_ENDPOINT a Hugging Face hub?",
                 commit);
     else

@@ -21,7 +21,7 @@ struct hub_response {
     char error_code[64], error_message[256], retry_after[32];
 };
 
-/* Takes a header line with its line break. A status line resets the headers. */
+/* Stores a header line, which ends with its line break. A status line resets the headers. */
 void hub_response_header(struct hub_response *r, const char *line, size_t n);
 
 /* A file of a repository at one commit. */
@@ -31,7 +31,8 @@ struct hub_file {
     uint64_t size;
 };
 
-/* Reads ETag and size from the reply to a HEAD; `commit` is the requested one. */
+/* Reads ETag and size from the reply to a HEAD. Fails if the reply is for another commit than
+ * `commit`. */
 bool hub_response_metadata(const struct hub_response *r, const char *commit, struct hub_file *file,
                            ey_err *e);
 

@@ -18,12 +18,11 @@ enum {
 bool is_commit_hash(const char *text);
 /* Whether the text is a hash in lower-case hexadecimal: SHA-256, or git's SHA-1. */
 bool is_etag_hash(const char *text);
-/* Whether the text is a plain file name: letters, digits, '-', '_' and '.', no leading '.' or '-',
- * no
- * "..". */
+/* Returns whether the text is a plain file name: letters, digits, '-', '_' and '.', without ".."
+ * and without a '.' or '-' in front. */
 bool is_safe_file_name(const char *text);
-/* Whether it is a repository name as the hub allows: the characters of is_safe_file_name() in each
- * part, at most 96 in total, no "--". */
+/* Returns whether the name is one that the hub allows for a repository: each part has the
+ * characters of is_safe_file_name(), the whole at most 96, and no "--". */
 bool is_hub_repo_name(const char *name);
 /* Unquotes an ETag: `"x"` and `W/"x"` become x. Returns false if it does not fit `size` bytes. */
 bool etag_unquote(char *out, size_t size, const char *etag);

@@ -102,7 +102,8 @@ static int64_t blocks_of(int64_t n)
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
-/* Adds a linear layer; in FP8 checkpoints a byte per weight and a scale per 128 x 128 block. */
+/* Adds a linear layer. In FP8 checkpoints it has a byte per weight and a scale per 128 x 128 block.
+ */
 static void add_linear(struct header *h, const struct official_model *m, int layer,
                        const char *part, struct extent extent)
 {

@@ -31,7 +31,7 @@ static DIR *open_directory_at(int at, const char *name)
 
 /* ---- whole trees ---- */
 
-/* Returns the disk space that deleting a name frees: that of the file, if it has no other name. */
+/* Returns the disk space that deleting a name frees: the file's, if it has no other hard link. */
 static uint64_t freed_bytes(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 ? (uint64_t)st->st_blocks * BLOCK : 0;
@@ -127,8 +127,8 @@ static bool is_directory_at(int at, const char *name)
     return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Collects the blobs of one snapshot in `own`, those of all others in `others`. Ignores files
- * beside the snapshots, such as a file manager's. */
+/* Collects the blobs of one snapshot in `own` and those of all others in `others`. Ignores files in
+ * the folder, such as a file manager's. */
 static bool collect_all_blobs(int repository, const char *commit, struct blob_names *own,
                               struct blob_names *others, size_t *n_others)
 {
@@ -198,7 +198,8 @@ static bool remove_commit_metadata(int repository, const char *commit)
     return ok;
 }
 
-/* Removes the reference first: while it exists, its snapshot must be complete. */
+/* Counts the bytes of a snapshot and, if `removing`, deletes it. References go first: while one
+ * exists, its snapshot must be complete. */
 static bool walk_snapshot(const struct hub_removal *r, bool removing, uint64_t *bytes,
                           size_t *n_others)
 {
@@ -254,19 +255,20 @@ static bool fail_removal(const struct hub_removal *r, ey_err *e)
     return ey_fail(e, EY_IO, "%.500s cannot be removed: %s", r->directory, strerror(errno));
 }
 
-/* Refuses a repository folder that is a link: the user has moved it to another disk. */
+/* Refuses a repository folder that is a link, because the user has moved it to another disk. */
 static bool check_directory(const struct hub_removal *r, const struct repository *repository,
                             ey_err *e)
 {
     struct stat st;
     if (lstat(r->directory, &st) != 0)
-        return ey_fail(e, EY_NOT_FOUND,
-                       "%s is not in the Hugging Face cache (%.300s); eyelet list shows what is",
-                       repository->name, r->directory);
+        return ey_fail(
+            e, EY_NOT_FOUND,
+            "%s is not in the Hugging Face cache (%.300s); eyelet list shows the models that are",
+            repository->name, r->directory);
     if (S_ISLNK(st.st_mode))
         return ey_fail(
             e, EY_BAD_REQUEST,
-            "%.500s is a link, and eyelet removes nothing behind links; remove it by hand",
+            "%.500s is a link, and eyelet does not follow links to remove files; remove it by hand",
             r->directory);
     if (!S_ISDIR(st.st_mode))
         return ey_fail(e, EY_BAD_REQUEST, "%.500s is not a directory", r->directory);

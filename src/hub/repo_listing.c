@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists a repository: its listing, then a HEAD for each file that we need, as huggingface_hub does.
- */
+/* Lists a repository: gets its listing, then sends a HEAD for each file that we need, as
+ * huggingface_hub does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ enum { MAX_LISTING_BYTES = 16 << 20 };
 
 /* Small files that eyelet, transformers and vLLM read. */
 static const struct {
-    const char *name, *must; /* must: what to ask the user if a required file is missing, or NULL */
+    const char *name, *must; /* must: a question to the user if the required file is missing; NULL
+                                for optional files */
 } small_files[] = {
     {"config.json", "is this repository a model?"},
     {"tokenizer.json", NULL},
@@ -119,8 +120,9 @@ static bool add_shards(struct repo_query *s, ey_err *e)
               shard_names_read(&names, s->text.data ? s->text.data : "", s->text.size, e);
     for (size_t i = 0; ok && i < names.n; i++) {
         if (!repo_listing_has(&s->listing, names.item[i]))
-            ok = ey_fail(e, EY_BAD_MODEL, "%s: its index names %s, which it does not have", s->what,
-                         names.item[i]);
+            ok = ey_fail(e, EY_BAD_MODEL,
+                         "%s: its index names %s, but the repository does not have that file",
+                         s->what, names.item[i]);
         ok = ok && add_repo_file(s, names.item[i], e);
     }
     shard_names_free(&names);
@@ -155,7 +157,7 @@ static const char **gguf_names(const struct repo_query *s, int *n)
     return names;
 }
 
-/* Whether to pull GGUF: if a tag asks for it, or if the repository has nothing else. */
+/* Returns whether to download GGUF: if a tag is given, or if the repository has no safetensors. */
 static bool wants_gguf(const struct repo_query *s)
 {
     int n;
@@ -175,8 +177,8 @@ static bool fail_tag(const struct repo_query *s, const char *const *names, int n
         gguf_tag_of(tag, sizeof(tag), names[i]);
         snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : "", tag);
     }
-    return ey_fail(e, EY_NOT_FOUND, "%s has no GGUF file that is tagged %s; there %s%s", s->what,
-                   s->model->repository.tag, n ? "are: " : "is none at all", tags);
+    return ey_fail(e, EY_NOT_FOUND, "%s has no GGUF file with the tag %s%s%s", s->what,
+                   s->model->repository.tag, n ? "; the tags are: " : ", nor any other", tags);
 }
 
 /* Returns the best vision encoder file (mmproj), or NULL. */
@@ -197,8 +199,8 @@ static bool add_gguf_files(struct repo_query *s, const char *first, ey_err *e)
     const char *mmproj = best_mmproj(s);
     if (!is_safe_file_name(first))
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: %.200s lies in a folder of the repository, which is not supported; "
-                       "download it and name the file with --model",
+                       "%s: %.200s is in a folder of the repository, which is not supported; "
+                       "download it yourself and give --model its path",
                        s->what, first);
     for (size_t i = 0; i < repo_listing_count(&s->listing); i++) {
         const char *name = repo_listing_at(&s->listing, i);

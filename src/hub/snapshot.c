@@ -16,10 +16,10 @@
 
 static bool make_snapshot_directory(const char *path, ey_err *e)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST || hub_cache_fail(path, "made", e);
+    return mkdir(path, 0777) == 0 || errno == EEXIST || hub_cache_fail(path, "created", e);
 }
 
-/* Makes parent folders, as refs/pr/3 needs. */
+/* Creates the parent folders of `path` below `below`; refs/pr/3 has some. */
 static bool make_parent_directories(char *path, const char *below, ey_err *e)
 {
     bool ok = true;
@@ -50,8 +50,8 @@ static bool move_blob_to_snapshot(const struct hub_model *model, const struct hu
     return (n < (int)sizeof(blob) && rename(blob, path) == 0) || hub_cache_fail(path, "written", e);
 }
 
-/* Atomically replaces a link with another target, or a damaged file. Leaves a regular file of the
- * right size alone: it is from a file system without links. */
+/* Makes the snapshot's link to a blob, atomically if there is another link or a damaged file.
+ * Leaves a regular file of the right size as it is: file systems without links have such files. */
 static bool write_link(const struct hub_model *model, const struct hub_file *file,
                        const char *folder, ey_err *e)
 {

@@ -195,7 +195,7 @@ cp "$seed" tiny/Tiny-Q4_K_M.gguf
 cp "$seed" tiny/Tiny-Q8_0.gguf
 stop_hub
 start_hub
-try "a tag that is not there" 1 - "no GGUF file that is tagged Q5_K_M; there are: Q4_K_M, Q8_0" pull $model:Q5_K_M
+try "a tag that is not there" 1 - "no GGUF file with the tag Q5_K_M; the tags are: Q4_K_M, Q8_0" pull $model:Q5_K_M
 try "a GGUF file" 0 "^$cache/$snapshot\$" 'hashes are right' pull hf.co/$model:Q8_0
 [ -e "$cache/$snapshot/Tiny-Q8_0.gguf" ] && [ ! -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
 say "is the only one"

@@ -393,17 +393,17 @@ static void test_complaints(void **state)
         {NO_SUCH_MODEL, NULL, "has no such model, or a private one"},
         {NO_SUCH_MODEL, "x", "that the token's account cannot see"},
         {NO_SUCH_REVISION, NULL, "no such branch, tag or commit"},
-        {BAD_TOKEN, "x", "does not take the token (HF_TOKEN)"},
-        {FORBIDDEN, NULL, "refuses it (HTTP 403: the terms have changed)"},
+        {BAD_TOKEN, "x", "rejects the token (HF_TOKEN)"},
+        {FORBIDDEN, NULL, "denies access (HTTP 403: the terms have changed)"},
         {TOO_MANY, NULL, "too many requests"},
-        {UNWELL, NULL, "the hub has failed (HTTP 503)"},
+        {UNWELL, NULL, "the hub failed (HTTP 503)"},
         {ETAG_CLIMBS, NULL, "is not a hash"},
         {ETAG_LONG, NULL, "is not a hash"},
         {ETAG_NONE, NULL, "is not a hash"},
         {COMMIT_CLIMBS, NULL, "which is not a hash"},
-        {OTHER_COMMIT, NULL, "was asked for commit"},
-        {NO_SIZE, NULL, "does not say how large it is"},
-        {HUGE_SIZE, NULL, "GB more are needed"},
+        {OTHER_COMMIT, NULL, "answered with commit"},
+        {NO_SIZE, NULL, "does not report the file's size"},
+        {HUGE_SIZE, NULL, "the download needs "},
         {WRONG_RANGE, NULL, "were requested,"},
         {OTHER_TOTAL, NULL, "the hub's storage has"},
         {COMPRESSED, NULL, "received compressed (gzip)"},
@@ -468,7 +468,7 @@ static void test_proxy_that_asks(void **state)
     setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
     snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%d", port);
     setenv("http_proxy", proxy, 1);
-    expect_failure(NAME, "the proxy wants a password");
+    expect_failure(NAME, "the proxy requires a password");
     snprintf(proxy, sizeof(proxy), "http://user:hf_secret@127.0.0.1:%d", port);
     setenv("http_proxy", proxy, 1);
     pull();
