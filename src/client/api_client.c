@@ -47,7 +47,7 @@ static bool make_base_url(struct api_client *c, ey_err *e)
     return ey_fail_memory(e, "a URL", n);
 }
 
-/* Removes the user and password, which messages must not show. A password may hold a "/". */
+/* Removes the user and password, which messages must not show. A password may contain a "/". */
 static void hide_password(char *url)
 {
     char *scheme = strstr(url, "://"), *from = scheme ? scheme + 3 : url, *at = strrchr(from, '@');
@@ -87,7 +87,7 @@ static bool check_base_url(struct api_client *c, ey_err *e)
     return ok || fail_bad_url(c, e);
 }
 
-/* ---- from opening to closing ---- */
+/* ---- open and close ---- */
 
 static bool add_client_header(struct api_client *c, const char *line, ey_err *e)
 {
@@ -173,7 +173,7 @@ struct api_transfer {
     struct api_client *client;
     const struct api_call *call;
     struct buf error_body; /* body of a reply other than 200 */
-    bool stopped;          /* a callback ended it, and stop_error says why */
+    bool stopped;          /* a callback ended the call, and stop_error says why */
     ey_err stop_error;
 };
 
@@ -188,7 +188,7 @@ static size_t take_call_bytes(char *bytes, size_t size, size_t n, void *user)
 {
     struct api_transfer *t = user;
     if (call_status(t->client) != 200) {
-        buf_add(&t->error_body, bytes, size * n); /* a body that is too long is ignored */
+        buf_add(&t->error_body, bytes, size * n); /* one that is too long is not parsed */
         return size * n;
     }
     if (!t->stopped && t->call->take(t->call->user, bytes, size * n, &t->stop_error))
@@ -229,7 +229,7 @@ static bool set_call_options(struct api_transfer *t, const char *url, char *prob
                CURLE_OK;
 }
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 static bool fail_call_transfer(const struct api_transfer *t, CURLcode code, const char *problem,
                                ey_err *e)
@@ -248,10 +248,10 @@ static bool fail_call_transfer(const struct api_transfer *t, CURLcode code, cons
                        url, problem);
     if (code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
         code == CURLE_PARTIAL_FILE)
-        return ey_fail(
-            e, EY_IO,
-            "%.200s: the server closed the connection before its answer was there; has it stopped?",
-            url);
+        return ey_fail(e, EY_IO,
+                       "%.200s: the server closed the connection before its answer was complete; "
+                       "has it stopped?",
+                       url);
     return ey_fail(e, EY_IO, "%.200s: %.300s", url, problem[0] ? problem : "the call failed");
 }
 
@@ -276,7 +276,7 @@ static bool message_starts_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Returns the code that the same error has without a server. */
+/* Returns the code that our engine would give this error. */
 static ey_code code_of(long status, const char *message)
 {
     if (status == 404) return EY_NOT_FOUND;
@@ -300,14 +300,13 @@ static bool fail_busy(const struct api_client *c, const char *message, ey_err *e
     curl_off_t wait = 0;
     c->lib->curl_easy_getinfo(c->curl, CURLINFO_RETRY_AFTER, &wait);
     if (wait > 0)
-        return ey_fail(e, EY_BUSY,
-                       "the server cannot answer now: %.500s; it says to try again after %lld s",
+        return ey_fail(e, EY_BUSY, "the server cannot answer now: %.500s; try again in %lld s",
                        message, (long long)wait);
     return ey_fail(e, EY_BUSY, "the server cannot answer now: %.500s", message);
 }
 
 /* Removes the words that the API adds around the engine's message, so that the command line prints
- * the same as without a server. */
+ * the same message as without a server. */
 static void strip_api_wording(const char **message, size_t *n)
 {
     static const char load[] = "Failed to load image: ",
@@ -354,7 +353,7 @@ static bool fail_call_status(const struct api_transfer *t, struct api_call_error
     store_call_error(call_error, status, param, message);
     if (!message && status != 401 && status != 403 && status != 429 && status != 503)
         ey_fail(e, code_of(status, ""),
-                "%.200s: the reply is %s and not one of the OpenAI API; is it an eyelet server?",
+                "%.200s: the reply is %s without an OpenAI error; is this an eyelet server?",
                 c->url, plain);
     else
         fail_with_message(c, status, message ? message : plain, e);

@@ -7,15 +7,17 @@
 
 struct api_client;
 
+/* Prepares calls to the server at `url`, with or without http:// and /v1. `key` is an API key or
+ * NULL. Both are copied. Does not connect yet. */
 bool api_client_open(struct api_client **c, const char *url, const char *key, ey_err *e);
 void api_client_close(struct api_client **c);
-/* Returns the URL as the user gave it. */
+/* Returns the URL as the user gave it, without user and password. */
 const char *api_client_url(const struct api_client *c);
 
 struct api_call {
     const char *path;       /* below /v1, such as "/models" */
     const struct buf *body; /* JSON to POST, or NULL for GET */
-    /* Takes the next bytes of a 200 reply. Returning false ends the call with *e. */
+    /* Receives the next bytes of a 200 reply. Returning false ends the call with *e. */
     bool (*take)(void *user, const char *bytes, size_t n, ey_err *e);
     /* Called on every transfer and once a second. Returning false cancels; may be NULL. */
     bool (*go_on)(void *user, uint64_t sent, uint64_t to_send);

@@ -19,7 +19,7 @@ struct remote {
     struct api_client *client;
     char *model;
     int max_model_len;
-    bool truncates;           /* knows truncate_prompt_tokens, which strict servers refuse */
+    bool truncates;           /* the server knows truncate_prompt_tokens, which others may reject */
     bool guards;              /* loop_guard is sent */
     ey_loop_guard loop_guard; /* of remote_options */
 };
@@ -110,8 +110,7 @@ static bool find_remote_model(struct remote *r, const struct remote_options *opt
                                           : NULL;
     json_object *models = json_member_of_type(all, "data", json_type_array);
     if (ok && !models)
-        ok = ey_fail(e, EY_IO,
-                     "%.200s: no server of the OpenAI API answers there; check the address",
+        ok = ey_fail(e, EY_IO, "%.200s: this is not a server of the OpenAI API; check the address",
                      api_client_url(r->client));
     ok = ok && pick_model(r, models, options, e);
     json_object_put(all);
@@ -179,9 +178,9 @@ static bool ask_server(struct remote *r, const ey_request *request,
     return ok;
 }
 
-/* Returns how many tokens the context leaves for the answer, or 0 if the error is about something
- * else. The engine ends an answer where the context ends, while the API refuses a request whose
- * answer might not fit, with an error that says how long the prompt is. */
+/* Returns how many tokens the context leaves for the answer, or 0 if the error has another cause.
+ * Our engine ends an answer where the context ends. The API instead refuses a request whose answer
+ * might not fit; its error has the length of the prompt. */
 static int remaining_context(const struct remote *r, const struct api_call_error *call_error,
                              int wanted)
 {
@@ -323,7 +322,7 @@ static bool read_vector(struct remote_vector *out, json_object *reply, int dimen
         json_object *number = json_object_array_get_idx(vector, out->n);
         if (!json_object_is_type(number, json_type_double) &&
             !json_object_is_type(number, json_type_int))
-            return ey_fail(e, EY_IO, "number %zu of the server's vector is not a number", out->n);
+            return ey_fail(e, EY_IO, "element %zu of the server's vector is not a number", out->n);
         out->number[out->n] = (float)json_object_get_double(number);
     }
     out->prompt_tokens = tokens ? json_object_get_int(tokens) : 0;

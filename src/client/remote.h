@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks a model that a server has loaded, as if it were our own. The server is eyelet's or another
+/* Sends requests to a model of a server, as if it were loaded here. The server is eyelet or another
  * one with the OpenAI API. */
 #ifndef EY_CLIENT_REMOTE_H
 #define EY_CLIENT_REMOTE_H
@@ -13,8 +13,8 @@ struct remote;
 struct remote_options {
     const char *url; /* http://host:port, with or without /v1 at its end; http:// may be left out */
     const char *key; /* API key, or NULL */
-    const char *model; /* the server's name for it, or NULL for the server's first model */
-    /* Sent with every request; NULL leaves it to the server. Only eyelet's server knows it. */
+    const char *model; /* its id in the server's list, or NULL for the first model */
+    /* Sent with every request if not NULL. Only eyelet's server knows this setting. */
     const ey_loop_guard *loop_guard;
 };
 
@@ -23,7 +23,7 @@ bool remote_open(struct remote **remote, const struct remote_options *options, e
 void remote_close(struct remote **remote);
 
 const char *remote_model(const struct remote *remote);
-int remote_max_model_len(const struct remote *remote); /* 0 if the server does not say */
+int remote_max_model_len(const struct remote *remote); /* 0 if the server does not report it */
 
 /* The format of an answer as it is sent to the server. At most one field is set. */
 struct remote_response_format {
@@ -47,11 +47,12 @@ bool remote_ask(struct remote *remote, const ey_request *request,
 struct remote_vector {
     float *number; /* [n]; the caller frees it */
     size_t n;
-    int prompt_tokens; /* 0: the server does not say */
+    int prompt_tokens; /* 0 if the server does not report it */
 };
-/* Asks for the vector of at most one image and one text, with `dimensions` numbers (0: all). Every
- * server of the OpenAI API accepts a text alone, without an instruction. `go_on` is polled; false
- * cancels. Free out->number after a failure, too. */
+/* Requests the vector of at most one image and one text. It has `dimensions` numbers, or the
+ * model's own length for 0. Every server of the OpenAI API accepts a text alone, but images and
+ * instructions are extensions. `go_on` is polled and cancels by returning false. The caller frees
+ * out->number, also after an error. */
 bool remote_embed(struct remote *remote, const ey_pooling_input *input, int dimensions,
                   bool (*go_on)(void), struct remote_vector *out, ey_err *e);
 

@@ -149,7 +149,7 @@ static bool add_delta_text(struct reply_stream *r, const json_object *piece, str
     if (!n) return true;
     const char *text = json_object_get_string((json_object *)(uintptr_t)piece);
     if (memchr(text, 0, n))
-        return ey_fail(e, EY_IO, "the server's answer is not text: it has a NUL in it");
+        return ey_fail(e, EY_IO, "the server's answer is not text: it contains a NUL byte");
     if (!buf_add(to, text, n))
         return ey_fail(e, EY_IO,
                        "the server's answer is longer than %d bytes, or there is no memory for it",
@@ -186,7 +186,10 @@ static bool read_images(struct reply_stream *r, const json_object *usage, ey_err
 {
     json_object *list = json_member_of_type(usage, "images", json_type_array);
     size_t n = array_length(list);
-    if (n > EY_MAX_IMAGES) return ey_fail(e, EY_IO, "the server says that it saw %zu images", n);
+    if (n > EY_MAX_IMAGES)
+        return ey_fail(e, EY_IO,
+                       "the server reports the usage of %zu images, more than a request can have",
+                       n);
     ey_image_usage *images = arena_array(arena_of(r), n + 1, sizeof(*images));
     if (!images) return ey_fail_memory(e, "the answer", n * sizeof(*images));
     for (size_t i = 0; i < n; i++) {
@@ -284,7 +287,7 @@ bool reply_stream_finish(struct reply_stream *r, ey_err *e)
     if (r->cancelled)
         a->finish_reason = EY_FINISH_CANCELLED;
     else if (!r->finished)
-        return ey_fail(e, EY_IO, "the server's answer ends in the middle; has the server stopped?");
+        return ey_fail(e, EY_IO, "the server's answer is incomplete; has the server stopped?");
     a->text = arena_copy_text(arena_of(r), r->text.data ? r->text.data : "", r->text.size);
     a->n_text = r->text.size;
     a->thought = arena_copy_text(arena_of(r), r->thought.data ? r->thought.data : "",

@@ -18,6 +18,8 @@ struct reply_stream {
     bool cancelled;                 /* by an event's callback */
 };
 
+/* Starts the clock and an empty answer. Borrows `request` and `answer`; the caller frees the answer
+ * with ey_answer_free(), also after an error. */
 bool reply_stream_open(struct reply_stream *r, const ey_request *request, ey_answer *answer,
                        ey_err *e);
 void reply_stream_close(struct reply_stream *r);

@@ -15,7 +15,7 @@ static bool has_magic(const ey_part *part, size_t at, const char *magic, size_t 
     return part->n_bytes >= at + n && memcmp((const char *)part->bytes + at, magic, n) == 0;
 }
 
-/* Other servers rely on the media type; eyelet's looks at the bytes. */
+/* Other servers rely on the media type; eyelet inspects the bytes. */
 const char *request_media_type(const ey_part *part)
 {
     if (has_magic(part, 0, "\xff\xd8\xff", 3)) return "image/jpeg";
@@ -47,7 +47,7 @@ static void write_image_part(struct json_writer *w, const ey_part *part)
     json_close_object(w);
 }
 
-/* Adds the limit of pixels, which this API, like the command line, has once per request. */
+/* Adds the pixel limit. This API has one per request, as the command line does. */
 static void add_pixels(struct json_writer *w, const ey_request *request)
 {
     uint64_t pixels = 0;
@@ -209,5 +209,5 @@ bool request_json(struct buf *out, const ey_request *request,
     json_close_object(&w);
     return !out->failed ||
            ey_fail(e, EY_TOO_LONG,
-                   "the images are too large together: a request has at most %zu bytes", out->max);
+                   "the images together are too large: a request has at most %zu bytes", out->max);
 }

@@ -6,14 +6,15 @@
 #include "base/buf.h"
 #include "client/remote.h"
 
-/* What is sent besides the request. */
+/* Settings that are sent with the request. */
 struct request_settings {
     const char *model;
     int max_tokens;                  /* replaces the request's */
-    const ey_loop_guard *loop_guard; /* NULL: the server's own */
+    const ey_loop_guard *loop_guard; /* NULL keeps the server's default */
 };
 
-/* Appends the JSON, which asks for a streamed answer with usage; `format` may be NULL. */
+/* Appends the JSON, which requests a streamed answer with usage. `format` may be NULL. Fails if the
+ * JSON exceeds the limit of `out`. */
 bool request_json(struct buf *out, const ey_request *request,
                   const struct remote_response_format *format,
                   const struct request_settings *settings, ey_err *e);

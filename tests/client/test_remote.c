@@ -696,8 +696,8 @@ static void vectors(void **state)
         const char *part;
     } bad[] = {
         {VECTOR("[1, 2, 3]"), 2, "has 3 numbers, not 2"},
-        {VECTOR("[1, null]"), 0, "number 1 of the server's vector"},
-        {VECTOR("[1, \"2\"]"), 2, "number 1 of the server's vector"},
+        {VECTOR("[1, null]"), 0, "element 1 of the server's vector"},
+        {VECTOR("[1, \"2\"]"), 2, "element 1 of the server's vector"},
         {VECTOR("[]"), 0, "no vector"},
         {VECTOR("\"AAAA\""), 0, "no vector"},
         {OK "\r\n{\"data\":[]}", 0, "no vector"},
@@ -736,11 +736,11 @@ static void refusals(void **state)
                    "does not exist");
     expect_failure(
         REFUSE("503 Service Unavailable", "Retry-After: 4\r\n", "64 requests wait already"),
-        EY_BUSY, "64 requests wait already; it says to try again after 4 s");
+        EY_BUSY, "64 requests wait already; try again in 4 s");
     expect_failure(REFUSE("503 Service Unavailable", "", "no memory"), EY_BUSY, "no memory");
     expect_failure(
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nConnection: close\r\n\r\n<html>",
-        EY_BUSY, "cannot answer now: HTTP 429; it says to try again after 7 s");
+        EY_BUSY, "cannot answer now: HTTP 429; try again in 7 s");
     expect_failure(REFUSE("500 Internal Server Error", "", "a bug"), EY_IO, "a bug");
     expect_failure(
         "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"Unauthorized\"}", EY_IO,
@@ -748,7 +748,7 @@ static void refusals(void **state)
     expect_failure("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{\"detail\":\"no\"}",
                    EY_BAD_REQUEST, "no");
     expect_failure("HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\n<html>", EY_IO,
-                   "HTTP 502 and not one of the OpenAI API");
+                   "HTTP 502 without an OpenAI error");
     expect_failure(
         "HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", EY_IO,
         "HTTP 301");
@@ -760,14 +760,14 @@ static void refusals(void **state)
 static void broken_streams(void **state)
 {
     (void)state;
-    expect_failure(STREAM, EY_IO, "in the middle");
-    expect_failure(STREAM SAY("x"), EY_IO, "in the middle");
-    expect_failure(STREAM SAY("x") "data: [DONE]\n\n", EY_IO, "in the middle");
+    expect_failure(STREAM, EY_IO, "answer is incomplete");
+    expect_failure(STREAM SAY("x"), EY_IO, "answer is incomplete");
+    expect_failure(STREAM SAY("x") "data: [DONE]\n\n", EY_IO, "answer is incomplete");
     expect_failure(STREAM SAY("x") "data: {\"error\":{\"message\":\"the server goes down\"}}\n\n",
                    EY_IO, "stopped the answer: the server goes down");
     expect_failure(STREAM "data: {\"choices\":\n\n", EY_IO, "not valid JSON");
-    expect_failure(STREAM "data: []\n\n", EY_IO, "in the middle");
-    expect_failure(STREAM SAY("a\\u0000b") END("stop"), EY_IO, "a NUL in it");
+    expect_failure(STREAM "data: []\n\n", EY_IO, "answer is incomplete");
+    expect_failure(STREAM SAY("a\\u0000b") END("stop"), EY_IO, "contains a NUL byte");
     expect_failure(STREAM SAY("\xc1\xa4") END("stop"), EY_IO, "not UTF-8");
     expect_failure(STREAM SAY("\xff") END("stop"), EY_IO, "not valid JSON");
     expect_failure(OK "Content-Length: 1000\r\n\r\n" SAY("x"), EY_IO, "closed the connection");
@@ -781,13 +781,13 @@ static void servers_that_are_none(void **state)
         ey_code code;
         const char *part;
     } rows[] = {
-        {OK "\r\n<html>", EY_IO, "no server of the OpenAI API"},
-        {OK "\r\n", EY_IO, "no server of the OpenAI API"},
-        {OK "\r\n{}", EY_IO, "no server of the OpenAI API"},
+        {OK "\r\n<html>", EY_IO, "not a server of the OpenAI API"},
+        {OK "\r\n", EY_IO, "not a server of the OpenAI API"},
+        {OK "\r\n{}", EY_IO, "not a server of the OpenAI API"},
         {OK "\r\n{\"data\":[]}", EY_NOT_FOUND, "no model"},
         {OK "\r\n{\"data\":[null,3,{\"id\":4}]}", EY_NOT_FOUND, "no model"},
         {"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nwhat?", EY_NOT_FOUND,
-         "the reply is HTTP 404 and not one of the OpenAI API"},
+         "the reply is HTTP 404 without an OpenAI error"},
         {"HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n", EY_IO, "rejects this key"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
