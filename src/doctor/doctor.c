@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Diagnoses this machine: what it has for running models, what is wrong, and what helps. */
+/* Checks whether this machine can run models, and says what is wrong and what to do. */
 #include "backend/open/open_backend.h"
 #include "base/checked.h"
 #include "doctor/doctor_findings.h"
@@ -59,8 +59,8 @@ static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
         return false;
     }
     finding_value(f, (double)plan.total_bytes, "bytes");
-    finding_text(f, "%.300s on %s: %.0f MiB planned, may be used: %s", plan.directory, plan.device,
-                 (double)plan.total_bytes / mib, plan.budget_rule);
+    finding_text(f, "%.300s on %s: %.0f MiB planned, usable memory: %s", plan.directory,
+                 plan.device, (double)plan.total_bytes / mib, plan.budget_rule);
     if (!plan.fits && plan.total_bytes <= plan.budget_bytes)
         finding_remedy(f, "layers on the CPU take more than --cpu-memory: eyelet plan says what "
                           "would fit");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the doctor's files add findings to a diagnosis. */
+/* Shared by the doctor's files: the checks, and functions that add findings to a diagnosis. */
 #ifndef EY_ENGINE_DOCTOR_H
 #define EY_ENGINE_DOCTOR_H
 
 #include "eyelet.h"
 
-/* Adds a finding, whose texts are set with finding_text() and finding_remedy(). Never returns NULL:
- * if the list is full, the finding is discarded. */
+/* Adds a finding, whose texts are set with finding_text() and finding_remedy(). Never returns NULL.
+ * If the list is full, the finding is discarded. */
 ey_finding *finding_add(ey_diagnosis *out, const char *name, ey_finding_level level);
 void finding_text(ey_finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void finding_remedy(ey_finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

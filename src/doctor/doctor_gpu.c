@@ -31,7 +31,7 @@ static void check_driver(ey_diagnosis *out, const struct nvml *nvml, bool has_nv
     else
         finding_text(
             finding_add(out, "driver", EY_FINDING_NOTE),
-            "libnvidia-ml.so.1 does not answer: the processes on the GPU cannot be listed");
+            "libnvidia-ml.so.1 is missing or fails: the processes on the GPU cannot be listed");
 }
 
 /* ---- its memory ---- */
@@ -41,10 +41,10 @@ static void add_gpu_process(ey_diagnosis *out, const struct nvml_process *p)
     char name[64];
     ey_finding *f = finding_add(out, "gpu_process", EY_FINDING_NOTE);
     system_process_name(name, sizeof(name), p->pid);
-    if (!name[0]) snprintf(name, sizeof(name), "a process that cannot be seen from here");
+    if (!name[0]) snprintf(name, sizeof(name), "a process whose name cannot be read");
     finding_text(f, "%.0f MiB held by %s (pid %u)", (double)p->bytes / MIB, name, p->pid);
     finding_remedy(
-        f, "close it, or let it use the processor's graphics, to free this memory for a model");
+        f, "close it, or let it use the integrated graphics, to free this memory for a model");
     finding_value(f, (double)p->bytes, "bytes");
 }
 
@@ -64,7 +64,7 @@ static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
     return sum;
 }
 
-/* Reports memory that is neither free nor accounted for by this or another listed process. */
+/* Reports memory that is in use, but neither by this process nor by one that was listed. */
 static void check_unlisted_memory(ey_diagnosis *out, const struct gpu_info *gpu, uint64_t accounted)
 {
     const uint64_t worth_telling = (uint64_t)64 << 20;
@@ -77,8 +77,9 @@ static void check_unlisted_memory(ey_diagnosis *out, const struct gpu_info *gpu,
                  wsl2 ? "by Windows and its programs, which cannot be listed from WSL2"
                       : "by the system or by processes that cannot be listed");
     if (wsl2)
-        finding_remedy(f, "Windows' task manager lists them (details, dedicated GPU memory): close "
-                          "browsers and games");
+        finding_remedy(f,
+                       "Windows' Task Manager lists them (Details, column Dedicated GPU memory): "
+                       "close browsers and games");
     finding_value(f, (double)unlisted, "bytes");
 }
 
@@ -90,16 +91,17 @@ static bool check_gpu_memory(ey_diagnosis *out, const struct gpu_info *gpu)
     finding_text(f, "%.0f of %.0f MiB are available", (double)left / MIB, (double)gpu->total / MIB);
     if (!enough)
         finding_remedy(f,
-                       "no official model fits into less than %.0f MiB: close what holds the rest, "
-                       "or use --device cpu",
+                       "no official model fits into less than %.0f MiB: close programs that use "
+                       "the GPU, or use --device cpu",
                        (double)MIN_FREE_GPU_BYTES / MIB);
     finding_value(f, (double)left, "bytes");
     return enough;
 }
 
-/* ---- how fast it is ---- */
+/* ---- bandwidth ---- */
 
-/* Measures each slice by the best of a few reads. The first reads raise the GPU's clocks. */
+/* Writes the best read rate of each slice in bytes per second. Reads each several times, because
+ * the first reads only raise the GPU's clocks. */
 static bool doctor_measure_slices(struct backend *be, double rate[DOCTOR_MAX_SLICES], int n,
                                   ey_err *e)
 {
@@ -128,25 +130,26 @@ static void report_bandwidth(ey_diagnosis *out, const double *rate, int n, doubl
         slow += rate[i] * DOCTOR_SLOW_FACTOR < expected;
     ey_finding *f = finding_add(out, "gpu_bandwidth", EY_FINDING_GOOD);
     finding_text(f, "the GPU's memory is read at %.0f GB/s%s", best / 1e9,
-                 rated > 0 ? "" : "; the driver does not say what it should reach");
+                 rated > 0 ? "" : "; the driver does not report the rated bandwidth");
     if (rated > 0)
-        finding_text(f, "the GPU's memory is read at %.0f GB/s, %.0f %% of what its clock gives",
+        finding_text(f, "the GPU's memory is read at %.0f GB/s, %.0f %% of its rated bandwidth",
                      best / 1e9, 100 * best / rated);
     finding_value(f, best, "bytes/s");
     if (!slow && best < 0.5 * rated) {
         f->level = EY_FINDING_WARNING;
-        finding_remedy(f, "something else uses the GPU, or it saves power: plug it in, or choose "
-                          "the performance mode");
+        finding_remedy(f, "another program uses the GPU, or the machine saves power: plug it in, "
+                          "or choose the performance mode");
     }
     if (!slow) return;
     f = finding_add(out, "gpu_memory_spill", EY_FINDING_WARNING);
     finding_text(
         f,
-        "%d of %d MiB that were measured are read at %.1f GB/s: the system has moved them to "
-        "the computer's memory",
+        "%d of the %d MiB measured are read at only %.1f GB/s: the system has moved them to "
+        "host memory",
         slow * (DOCTOR_SLICE_BYTES >> 20), n * (DOCTOR_SLICE_BYTES >> 20), worst / 1e9);
-    finding_remedy(f, "close what else uses the GPU; under Windows set \"CUDA - Sysmem Fallback "
-                      "Policy\" to \"Prefer No Sysmem Fallback\"");
+    finding_remedy(
+        f, "close other programs that use the GPU; under Windows set \"CUDA - Sysmem Fallback "
+           "Policy\" to \"Prefer No Sysmem Fallback\"");
 }
 
 static void check_gpu_bandwidth(ey_diagnosis *out, struct backend *be, const struct gpu_info *gpu)
@@ -163,7 +166,7 @@ static void check_gpu_bandwidth(ey_diagnosis *out, struct backend *be, const str
         finding_text(finding_add(out, "gpu_bandwidth", EY_FINDING_BAD), "%.250s", e.text);
 }
 
-/* ---- its kernels ---- */
+/* ---- kernels ---- */
 
 static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *v)
 {
@@ -171,15 +174,15 @@ static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *
     if (isfinite(v->error))
         finding_text(f, "error %.1e", (double)v->error);
     else
-        finding_text(f, "the error is not a number");
+        finding_text(f, "the result is not finite");
     if (v->failed && v->fallback)
-        finding_remedy(f, "not used on this GPU; in its place: %s", v->fallback);
+        finding_remedy(f, "not used on this GPU; used instead: %s", v->fallback);
     if (isfinite(v->error)) finding_value(f, (double)v->error, "relative error");
 }
 
 static bool check_kernels(ey_diagnosis *out, struct backend *be, struct pool *pool, bool rerun)
 {
-    struct selftest_report report = {0}; /* stays so if there is no memory for the reference */
+    struct selftest_report report = {0}; /* stays empty if there is no memory for the reference */
     ey_err e;
     bool ok = backend_selftest(be, pool, rerun, &report, &e);
     ey_finding *f = finding_add(out, "kernels",
@@ -200,7 +203,7 @@ static bool check_kernels(ey_diagnosis *out, struct backend *be, struct pool *po
     else
         finding_text(f, "%d of %d kernels passed their self-test, in %.2f s",
                      tried - report.n_failed, tried, report.seconds);
-    if (report.n_failed) finding_remedy(f, "answers are right but slower; please report this");
+    if (report.n_failed) finding_remedy(f, "answers are correct but slower; please report this");
     for (int i = 0; i < report.n; i++)
         if (report.kernel[i].was_run && (rerun || report.kernel[i].failed))
             add_kernel_finding(out, &report.kernel[i]);

@@ -11,7 +11,7 @@
 #include "doctor/doctor_findings.h"
 
 #define GIB 1073741824.0
-/* Enough for the demo model, or for the host's part with a GPU. */
+/* Enough for the demo model, or for what a model on a GPU needs in host memory. */
 #define MIN_HOST_MEMORY (0.5 * GIB)
 /* Enough for the 2B model on the CPU; with less, weights are read from the disk for every token. */
 #define COMFORTABLE_HOST_MEMORY (4 * GIB)
@@ -23,8 +23,8 @@ static void check_wsl2(ey_diagnosis *out)
     double all = (double)system_memory();
     ey_finding *f = finding_add(out, "wsl2", all < 8 * GIB ? EY_FINDING_WARNING : EY_FINDING_NOTE);
     finding_text(f,
-                 "WSL2: Linux may use %.1f GiB of the computer's memory, half of it unless Windows "
-                 "is told otherwise",
+                 "WSL2: Linux may use %.1f GiB of the computer's memory; Windows' default is half "
+                 "of it",
                  all / GIB);
     finding_remedy(f, "for more, write [wsl2] and memory=12GB into .wslconfig in the Windows "
                       "user's folder, then run wsl --shutdown");
@@ -83,12 +83,12 @@ static void check_windows_mount(ey_diagnosis *out, const char *name, const char 
     if (!system_is_9p(path)) return;
     ey_finding *f = finding_add(out, name, EY_FINDING_WARNING);
     finding_text(f,
-                 "%.150s lies in a folder of Windows, which WSL2 reads some twenty times slower "
-                 "than its own",
+                 "%.150s is in a Windows folder, which WSL2 reads about twenty times slower than "
+                 "a Linux folder",
                  path);
     finding_remedy(
-        f, "copy it to a Linux folder such as ~/.cache/huggingface/hub, and let HF_HOME or --model "
-           "name that");
+        f, "copy it to a Linux folder such as ~/.cache/huggingface/hub, and set HF_HOME or --model "
+           "to that folder");
 }
 
 static void check_hf_cache(ey_diagnosis *out)
@@ -107,7 +107,7 @@ static void check_hf_cache(ey_diagnosis *out)
                  (double)bytes / GIB);
     if (!enough)
         finding_remedy(
-            f, "a model of 4B takes %.0f GiB: free some space, or set HF_HOME to a larger disk",
+            f, "a 4B model takes %.0f GiB: free some space, or set HF_HOME to a larger disk",
             MIN_DISK_SPACE / GIB);
     finding_value(f, (double)bytes, "bytes");
     check_windows_mount(out, "cache_mount", cache);

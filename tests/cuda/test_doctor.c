@@ -116,7 +116,7 @@ static void a_gpu_that_others_use(void **state)
                  "751 MiB held by "); /* once, though it computes too */
     assert_non_null(strstr(finding("gpu_process")->remedy, "close it"));
     assert_found("gpu_memory_system", EY_FINDING_NOTE, "400 MiB are held by the system");
-    assert_found("gpu_bandwidth", EY_FINDING_GOOD, "% of what its clock gives");
+    assert_found("gpu_bandwidth", EY_FINDING_GOOD, "% of its rated bandwidth");
     assert_found("kernels", EY_FINDING_GOOD, "passed their self-test on a GPU like this one");
     assert_null(finding("gpu_memory_spill"));
     assert_found("processor", EY_FINDING_GOOD, "kernels for ");
