@@ -7,7 +7,7 @@
 #include "document/pdf_pages.h"
 #include "image/codecs/tiff_pages.h"
 
-/* Accepts a byte order mark or a line end before the header, which some programs write. */
+/* Accepts a byte order mark and blanks before the header, because some programs write them. */
 bool document_is_pdf(const void *bytes, size_t n)
 {
     const char *text = bytes;
@@ -51,10 +51,10 @@ void document_close(struct paged_document *d)
 bool document_check_page(const struct paged_document *d, int page, ey_err *e)
 {
     if (page > DOCUMENT_MOST_PAGES && page <= d->n_pages)
-        return ey_fail(e, EY_BAD_REQUEST, "%s has %d pages, and only the first %d can be drawn",
+        return ey_fail(e, EY_BAD_REQUEST, "%s has %d pages, but only the first %d can be rendered",
                        d->name, d->n_pages, DOCUMENT_MOST_PAGES);
     if (page >= 1 && page <= d->n_pages) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "%s has %d page%s, and no page %d", d->name, d->n_pages,
+    return ey_fail(e, EY_BAD_REQUEST, "%s has %d page%s, but no page %d", d->name, d->n_pages,
                    d->n_pages == 1 ? "" : "s", page);
 }
 

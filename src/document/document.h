@@ -17,11 +17,11 @@ struct paged_document {
     uint64_t *directories;       /* [n_pages] offsets, for a TIFF */
 };
 
-/* Lets the caller end a rendering, and limits the memory of the programs that read a PDF. */
+/* Lets the caller cancel, and limits the memory of the programs that read a PDF. */
 struct document_wait {
-    bool (*gone)(void *user); /* called several times a second; true ends it; may be NULL */
+    bool (*gone)(void *user); /* polled several times a second; true cancels; may be NULL */
     void *user;
-    uint64_t program_memory; /* bytes, besides a page's pixels; 0: 512 MiB */
+    uint64_t program_memory; /* bytes per program, without a page's pixels; 0 means 512 MiB */
 };
 
 /* Returns whether the first bytes are those of a PDF. */
@@ -37,8 +37,8 @@ bool document_open(struct paged_document *d, const void *bytes, size_t n, const 
 void document_close(struct paged_document *d);
 /* Fails with EY_BAD_REQUEST unless the document has this page. */
 bool document_check_page(const struct paged_document *d, int page, ey_err *e);
-/* Returns the most bytes that document_page() takes for that page, not counting the libraries of
- * the programs that it runs. */
+/* Returns an upper bound of the bytes that document_page() needs for the page's pixels and the
+ * image file; the program's own memory is not included. */
 uint64_t document_page_memory(const struct paged_document *d, int page, int dpi);
 /* Converts page 1 to n_pages into an image file, *out[*n_out], which the caller frees: a PNG of
  * `dpi` dots per inch (fewer if that would exceed what a model can see), or the TIFF with this page

@@ -15,7 +15,7 @@
 enum {
     POINTS_PER_INCH = 72,
     INFO_BYTES = 4 << 20,
-    PROGRAM_MEMORY = 512 << 20, /* unless the caller says less */
+    PROGRAM_MEMORY = 512 << 20, /* default of document_wait.program_memory */
     MEMORY_PER_PIXEL = 16,
     OUTPUT_PER_PIXEL = 4,
     PROGRAM_PATH = 256,
@@ -26,7 +26,7 @@ static const double MOST_PIXELS = 1 << 24;
 
 /* ---- the programs ---- */
 
-/* Returns what a program may take for libraries, fonts and the page's images. */
+/* Returns the bytes that a program may use for libraries, fonts and embedded images. */
 static uint64_t memory_for_program(const struct document_wait *wait)
 {
     return wait->program_memory ? wait->program_memory : PROGRAM_MEMORY;
@@ -68,7 +68,7 @@ static bool run_poppler(struct sandbox_output *out, const struct paged_document 
 
 /* ---- pages ---- */
 
-/* Returns the text after `label`, or NULL if the line begins otherwise. */
+/* Returns the text after `label`, or NULL if the line does not begin with it. */
 static const char *after_label(const char *line, const char *label)
 {
     size_t n = strlen(label);
@@ -190,7 +190,7 @@ bool pdf_draw_page(const struct paged_document *d, int page, int dpi,
                                           .user = wait->user};
     bool ok = run_poppler(&output, d, argv, &limits, e);
     if (ok && !output.n)
-        ok = ey_fail(e, EY_BAD_IMAGE, "%s: page %d of this PDF cannot be drawn", d->name, page);
+        ok = ey_fail(e, EY_BAD_IMAGE, "%s: page %d of this PDF cannot be rendered", d->name, page);
     ok = ok && copy_drawn_page(&output, out, n_out, e);
     sandbox_output_close(&output);
     return ok;

@@ -92,7 +92,7 @@ static void pages_of_a_pdf(void **state)
         image_free(&half);
         char *none;
         assert_false(document_page(&d, 3, 50, &no_wait, &none, &n, &e));
-        assert_string_equal(e.text, "two.pdf has 2 pages, and no page 3");
+        assert_string_equal(e.text, "two.pdf has 2 pages, but no page 3");
     }
     document_close(&d);
     free(bytes);
@@ -181,7 +181,7 @@ static void what_pdfinfo_says_is_checked(void **state)
             assert_true(document_check_page(&d, DOCUMENT_MOST_PAGES, &e));
             assert_false(document_check_page(&d, DOCUMENT_MOST_PAGES + 1, &e));
             assert_string_equal(e.text,
-                                "a.pdf has 12000 pages, and only the first 10000 can be drawn");
+                                "a.pdf has 12000 pages, but only the first 10000 can be rendered");
         }
         document_close(&d);
     }

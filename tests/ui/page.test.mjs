@@ -884,6 +884,6 @@ test('what cannot be previewed is refused in the words of the API', async () => 
   const page2 = await ask(JSON.stringify({ url, page: 2 }));
   assert.equal(page2.headers.get('content-type'), 'image/jpeg');
   assert.equal(page2.headers.get('document-pages'), '2');
-  assert.match((await (await ask(JSON.stringify({ url, page: 3 }))).json()).error.message, /2 pages, and no page 3/);
+  assert.match((await (await ask(JSON.stringify({ url, page: 3 }))).json()).error.message, /2 pages, but no page 3/);
   assert.match((await (await ask(JSON.stringify({ url, page: 0 }))).json()).error.message, /whole number from 1/);
 });
