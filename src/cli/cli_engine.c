@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes engine and requests from options, and shows events on standard output and the progress
- * line. */
+/* Opens the engine, builds requests from the options, and prints answers on standard output and
+ * phases on the progress line. */
 #include "cli/cli_engine.h"
 
 #include <math.h>
@@ -33,8 +33,8 @@ static void show_loading(void *user, ey_phase phase, uint64_t done, uint64_t tot
     progress_phase(user, ey_phase_text(phase), done, total);
 }
 
-/* Prints what the plan chose to make the model fit, because that may shorten the context or make
- * answers less exact. */
+/* Prints the choices that make the model fit, because they may shorten the context or cost
+ * accuracy. */
 static void print_plan_choices(void *user, const ey_plan *plan)
 {
     struct cli_engine *s = user;
@@ -50,7 +50,7 @@ static void print_notice(void *user, const char *text)
     fprintf(stderr, "eyelet: %s\n", text);
 }
 
-/* Returns --max-num-seqs, or 0, by which the engine runs one sequence on a CPU and several on a
+/* Returns the engine's max_num_seqs. 0 lets the engine choose: one sequence on a CPU, several on a
  * GPU. */
 static int sequences_wanted(const struct cli_engine *s)
 {
@@ -78,7 +78,7 @@ static bool open_engine(struct cli_engine *s, ey_err *e)
     return ey_engine_open(&s->engine, &engine, e);
 }
 
-/* Fails for options that shape an engine, because with --server the server decides those. */
+/* Fails if --server is combined with an option of the engine, which only the server can set. */
 static bool check_server_options(const struct options *o, ey_err *e)
 {
     const struct {
@@ -112,7 +112,8 @@ static bool check_server_options(const struct options *o, ey_err *e)
         name = options[i].given ? options[i].name : NULL;
     return !name ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "--%s is not possible with a server (%.200s), which decides how its model runs",
+                   "--%s cannot be combined with --server %.200s: the server decides how its model "
+                   "runs",
                    name, o->server);
 }
 
@@ -162,7 +163,7 @@ int cli_engine_context_length(const struct cli_engine *s)
 void cli_engine_close(struct cli_engine *s)
 {
     progress_clear(&s->progress);
-    /* lets the user repeat this answer; programs read the seed in --json */
+    /* With the seed a user can repeat the answer. Programs find it in --json. */
     if (s->sampled && s->options->seed < 0 && !s->options->quiet && !s->options->json &&
         isatty(STDERR_FILENO))
         fprintf(stderr, "eyelet: seed %llu\n", (unsigned long long)s->seed);
@@ -195,10 +196,10 @@ static bool on_answer_event(void *user, const ey_event *event)
     struct cli_engine *s = sink->cli;
     if (s->shared) return !cancel_requested() && !s->out.closed;
     if (event->type == EY_EVENT_PHASE && event->phase == EY_PHASE_QUEUE)
-        return !cancel_requested(); /* no phase precedes it */
-    bool shows_itself = sink->stream && event->phase == EY_PHASE_DECODE;
+        return !cancel_requested(); /* the queue has no progress to show */
+    bool text_appears = sink->stream && event->phase == EY_PHASE_DECODE;
     if (event->type == EY_EVENT_PHASE) {
-        if (!shows_itself)
+        if (!text_appears)
             progress_phase(&s->progress, ey_phase_text(event->phase), (uint64_t)event->done,
                            (uint64_t)event->total);
     } else if (sink->stream && event->type == EY_EVENT_TEXT) {
@@ -208,7 +209,7 @@ static bool on_answer_event(void *user, const ey_event *event)
     return !cancel_requested() && !s->out.closed;
 }
 
-/* Replaces the number of the image in an error by its name. */
+/* Replaces the image's number in an error message with its name. */
 static void name_failed_image(ey_err *e, const struct question *question)
 {
     if (e->item_kind != EY_ITEM_IMAGE || !e->detail || (size_t)e->item >= question->n_images)
@@ -245,7 +246,7 @@ ey_sampling cli_engine_sampling(const struct cli_engine *s, bool greedy)
     return x;
 }
 
-/* Returns whether Ctrl-C was pressed while an image is decoded. */
+/* Stops the decoding of an image after Ctrl-C. */
 static bool on_decoding(void *unused)
 {
     (void)unused;
@@ -275,7 +276,7 @@ ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, 
     request.on_event = on_answer_event;
     request.event_user = sink;
     request.gone = on_decoding;
-    /* A temperature that is left to the server is assumed to be above 0. */
+    /* NaN, which leaves the temperature to the server, counts as sampling. */
     if (!s->sampled && !(request.sampling.temperature <= 0)) s->sampled = true;
     return request;
 }

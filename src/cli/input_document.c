@@ -44,8 +44,8 @@ static bool read_range(const char **text, int *first, int *last)
     return from >= 1 && to >= from;
 }
 
-/* Writes the pages of the list that exist, up to n_pages, to pages[], and their number to *n.
- * Returns false if it is not a list of pages. `pages` may be NULL, to count only. */
+/* Writes those pages of the list that exist (1 to n_pages) to pages[], and their number to *n.
+ * `pages` may be NULL, to count only. Returns false if the list is malformed. */
 static bool read_page_list(const char *list, int n_pages, int *pages, size_t *n)
 {
     int first, last;
@@ -70,8 +70,8 @@ bool input_check_pages(const struct options *o, ey_err *e)
 {
     size_t n;
     if (!o->pages || read_page_list(o->pages, 0, NULL, &n)) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "--pages takes pages as 3, 1-3, 5- or 1-2,7, not \"%s\"",
-                   o->pages);
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "--pages takes a list such as 3, 1-3, 5- or 1-2,7, not \"%s\"", o->pages);
 }
 
 static bool choose_pages(struct input_document *d, const char *list, ey_err *e)
@@ -86,8 +86,8 @@ static bool choose_pages(struct input_document *d, const char *list, ey_err *e)
                            n_pages, n_pages == 1 ? "" : "s", list);
 }
 
-/* Returns where "#page=N" begins in the name, or NULL if it does not, or if a file has this name.
- */
+/* Returns where "#page=" begins in the name. Returns NULL if the name has none, or if it is the
+ * name of an existing file. */
 static const char *page_mark_of(const char *name)
 {
     const char *mark = strstr(name, page_mark);
@@ -96,13 +96,13 @@ static const char *page_mark_of(const char *name)
 
 /* ---- a document ---- */
 
-/* An image is its own page 1. */
+/* Fails if --pages leaves out page 1, the only one that an image has. */
 static bool check_image_page(const struct input *file, const struct options *o, ey_err *e)
 {
     size_t n = 1;
     if (o->pages) read_page_list(o->pages, 1, NULL, &n);
     return n || ey_fail(e, EY_BAD_REQUEST,
-                        "%s is one image, none of the pages in --pages %s; --pages is for PDF and "
+                        "%s is a single image, which --pages %s leaves out; --pages is for PDF and "
                         "TIFF files",
                         file->name, o->pages);
 }
@@ -131,7 +131,7 @@ bool input_document_take(struct input_document *d, struct input *file, const str
     return open_pages(d, o, NULL, e);
 }
 
-/* Opens the document under its name without the page. An image has only page 1. */
+/* Opens the file of NAME#page=N without the mark. For an image only page 1 is valid. */
 static bool open_marked(struct input_document *d, const char *name, const char *mark,
                         const struct options *o, ey_err *e)
 {
@@ -142,8 +142,9 @@ static bool open_marked(struct input_document *d, const char *name, const char *
     d->file.name = base;
     d->file.own_name = base;
     ok = ok && open_pages(d, o, list, e);
-    return ok && (d->pages || strcmp(list, "1") == 0 ||
-                  ey_fail(e, EY_BAD_REQUEST, "%s is one image, without a page %s", base, list));
+    return ok &&
+           (d->pages || strcmp(list, "1") == 0 ||
+            ey_fail(e, EY_BAD_REQUEST, "%s is a single image and has no page %s", base, list));
 }
 
 bool input_document_open(struct input_document *d, const char *name, const struct options *o,
@@ -185,7 +186,7 @@ bool input_document_page(struct input_document *d, size_t i, struct input *out, 
 void input_note_animation(const struct input_document *d, const char *name, const struct options *o)
 {
     if (d->animated && !o->quiet)
-        fprintf(stderr, "eyelet: %s is animated; its first frame is used\n", name);
+        fprintf(stderr, "eyelet: %s is animated; only its first frame is used\n", name);
 }
 
 /* ---- images ---- */
@@ -193,11 +194,12 @@ void input_note_animation(const struct input_document *d, const char *name, cons
 bool input_images_add(struct input_images *all, struct input_document *d, ey_err *e)
 {
     if (all->n + d->n > EY_MAX_IMAGES)
-        return ey_fail(e, EY_TOO_LONG,
-                       "%s: %zu pages%s; at most %d images go in one question, so choose some with "
-                       "--pages 1-%d, or ask about each with --each",
-                       d->file.name, d->n, all->n ? " besides other images" : "", EY_MAX_IMAGES,
-                       EY_MAX_IMAGES);
+        return ey_fail(
+            e, EY_TOO_LONG,
+            "%s has %zu pages%s, but a question takes at most %d images; choose some with "
+            "--pages 1-%d, or ask about each page with --each",
+            d->file.name, d->n, all->n ? " and is not the only image" : "", EY_MAX_IMAGES,
+            EY_MAX_IMAGES);
     struct input *larger = realloc(all->images, (all->n + d->n) * sizeof(*larger));
     if (!larger) return ey_fail_memory(e, "the images", (all->n + d->n) * sizeof(*larger));
     all->images = larger;

@@ -21,33 +21,33 @@ struct input_document {
  * after its name. The caller closes it, also after an error. */
 bool input_document_open(struct input_document *d, const char *name, const struct options *o,
                          ey_err *e);
-/* The same for a file that was read before. Takes ownership of *file. */
+/* Like input_document_open, for a file that has been read already. Takes ownership of *file. */
 bool input_document_take(struct input_document *d, struct input *file, const struct options *o,
                          ey_err *e);
 void input_document_close(struct input_document *d);
-/* Writes image i to *out, which the caller frees with input_free(): a page, named NAME#page=N, or
- * the file itself, which can be taken only once. */
+/* Writes image i to *out, which the caller frees with input_free(): a page under the name
+ * NAME#page=N, or the file itself. The file moves to *out, so only the first call returns it. */
 bool input_document_page(struct input_document *d, size_t i, struct input *out, ey_err *e);
 
-/* Notes on standard error that only the first frame is used, unless --quiet. */
+/* Prints a note that only the first frame is used if the image is animated, unless --quiet. */
 void input_note_animation(const struct input_document *d, const char *name,
                           const struct options *o);
 
-/* Images in order. */
+/* The images of one question, in order. */
 struct input_images {
-    struct input *images; /* [n], ours */
+    struct input *images; /* [n], owned */
     size_t n;
 };
 /* Adds all chosen images of the document. Fails if that would be more than EY_MAX_IMAGES. */
 bool input_images_add(struct input_images *all, struct input_document *d, ey_err *e);
 void input_images_free(struct input_images *all);
 
-/* Returns whether the file may have several pages, judged by its first bytes, or by its name if it
- * is not a regular file. */
+/* Returns whether the file is a PDF or a TIFF of several pages. Anything but a regular file is
+ * judged by its name. */
 bool input_may_have_pages(const char *name);
-/* Writes the names NAME#page=N of a document's chosen pages to names[*n], so that each can be asked
- * about by itself. The caller frees the names. Does not support standard input, which can be read
- * only once. */
+/* Writes the names NAME#page=N of a document's chosen pages to names[*n], for one question about
+ * each. The caller frees the names. Does not support standard input, which can be read only once.
+ */
 bool input_page_names(char ***names, size_t *n, const char *name, const struct options *o,
                       ey_err *e);
 /* Fails if --pages is not a list of pages. */

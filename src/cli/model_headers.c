@@ -23,7 +23,7 @@ bool temporary_directory_make(char *out, ey_err *e)
         if (mkdtemp(out)) return true;
         if (places[i] == temporary) break;
     }
-    return ey_fail(e, EY_IO, "%.500s cannot be made; set TMPDIR to a folder that can be written to",
+    return ey_fail(e, EY_IO, "cannot create the folder %.500s; set TMPDIR to a writable folder",
                    out);
 }
 
@@ -68,8 +68,8 @@ bool model_headers_official(struct model_headers *out, const char *repository, e
     return out->temporary && official_model_write_headers(repository, out->directory, e);
 }
 
-/* Only names with one "/" can be the hub's. Paths of this machine are left to planning, which
- * refuses them. */
+/* Returns whether the hub may have the name: OWNER/NAME, and no path of this machine. Planning
+ * reports a path that does not exist. */
 static bool is_repository(struct repository *out, const char *name)
 {
     return strchr(name, '/') && name[0] != '.' && name[0] != '/' && !path_is_file(name) &&
@@ -98,9 +98,9 @@ void model_headers_say(const struct model_headers *headers, const char *name, co
                        const struct options *o)
 {
     if (!headers->temporary || o->quiet) return;
-    fprintf(stderr, "eyelet: %s is not here, a download of %.2f GB; %s %s\n", name,
+    fprintf(stderr, "eyelet: %s is not downloaded (%.2f GB); %s %s\n", name,
             (double)headers->bytes / 1e9, done,
-            headers->official ? "its shapes, which are built in" : "its headers at the hub");
+            headers->official ? "its built-in shapes" : "its headers on the hub");
 }
 
 void model_headers_remove(struct model_headers *headers)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Downloads a model with its progress on standard error, and asks first where it will not run. */
+/* Downloads a model and shows the progress on standard error. Asks first if the model will not run
+ * on this machine. */
 #include "cli/pull_model.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct pull_state {
     double started;
 };
 
-/* ---- what the hub calls ---- */
+/* ---- callbacks of the hub ---- */
 
 static bool pull_should_stop(void *user)
 {
@@ -81,8 +82,8 @@ static void drop_directory(ey_err *e, const char *directory)
     memmove(at, at + n, strlen(at + n) + 1);
 }
 
-/* Plans the model. Returns false with EY_OK if it does not fit: that was printed, and the user
- * decides. */
+/* Plans the model and prints the plan. Returns false and sets e->code to EY_OK if the model does
+ * not fit; the user then decides. */
 static bool will_run(struct pull_state *p, ey_err *e)
 {
     ey_plan plan;
@@ -115,13 +116,13 @@ static bool pull_check_fit(struct pull_state *p, ey_err *e)
         fprintf(stderr, "eyelet: this machine cannot run it: %s\n", e->text);
     if (p->options->yes || p->options->dry_run) return true;
     cancel_unwatch();
-    bool ask = confirm_possible(), agreed = ask && confirm("Download %.2f GB all the same?",
-                                                           (double)p->model.missing_bytes / 1e9);
+    bool ask = confirm_possible(),
+         agreed = ask && confirm("Download %.2f GB anyway?", (double)p->model.missing_bytes / 1e9);
     cancel_watch();
     if (agreed) return true;
     return ey_fail(e, ask ? EY_CANCELLED : EY_NO_MEMORY,
                    "%s will not run on this machine, so it was not downloaded; --yes downloads it "
-                   "all the same",
+                   "anyway",
                    name);
 }
 
@@ -134,9 +135,9 @@ static void print_download_size(const struct pull_state *p)
     fprintf(stderr, "eyelet: %s, commit %.8s: %zu files, %.2f GB", m->repository.name, m->commit,
             m->n, (double)m->bytes / 1e9);
     if (!m->missing_bytes)
-        fprintf(stderr, ", all of it here\n");
+        fprintf(stderr, ", already downloaded\n");
     else if (m->missing_bytes < m->bytes)
-        fprintf(stderr, ", %.2f GB still to come\n", (double)m->missing_bytes / 1e9);
+        fprintf(stderr, ", %.2f GB left to download\n", (double)m->missing_bytes / 1e9);
     else
         fprintf(stderr, "\n");
 }
@@ -152,7 +153,7 @@ static void print_download_summary(const struct pull_state *p)
 {
     double seconds = seconds_now() - p->started;
     if (p->options->quiet || !p->model.missing_bytes) return;
-    fprintf(stderr, "eyelet: %.2f GB in %.0f s, %.1f MB/s; hashes are right\n",
+    fprintf(stderr, "eyelet: %.2f GB in %.0f s, %.1f MB/s; hashes verified\n",
             (double)p->model.missing_bytes / 1e9, seconds,
             (double)p->model.missing_bytes / 1e6 / (seconds > 0.001 ? seconds : 0.001));
 }
@@ -194,7 +195,7 @@ static bool find_in_cache_offline(char *out, const struct repository *r, ey_err 
              r->revision_given ? "@" : "", r->revision_given ? r->revision : "");
     if (model_directory_find(out, name, NULL)) return true;
     return ey_fail(e, EY_NOT_FOUND,
-                   "%s is not in the Hugging Face cache, and HF_HUB_OFFLINE says to ask nobody; "
+                   "%s is not in the Hugging Face cache, and HF_HUB_OFFLINE forbids downloads; "
                    "unset it to download",
                    name);
 }
@@ -213,7 +214,7 @@ bool pull_model(char *out, const struct repository *repository, const struct opt
     return ok;
 }
 
-/* ---- the offer ---- */
+/* ---- a missing model ---- */
 
 bool pull_model_if_missing(const char *model, const struct options *o, ey_err *e)
 {
@@ -224,7 +225,7 @@ bool pull_model_if_missing(const char *model, const struct options *o, ey_err *e
         path_is_file(model) || !repository_parse(&repository, model))
         return true;
     bool agreed = o->yes || (confirm_possible() && !hub_is_offline() &&
-                             confirm("%s is not here. Download it with eyelet pull?", model));
+                             confirm("%s is not downloaded. Download it now?", model));
     if (!agreed) return *e = missing, false;
     return pull_model(directory, &repository, o, e);
 }

@@ -71,14 +71,14 @@ static void add_candidate(struct buf *out, const struct candidate *c, const char
         buf_printf(out, "does not fit, %llu MiB too many",
                    (unsigned long long)((needed - p->budget_bytes) / MIB + 1));
     else
-        buf_printf(out, "%s, context %d%s", c->runs ? "fits" : "fits badly", p->max_model_len,
+        buf_printf(out, "%s context %d%s", c->runs ? "fits," : "fits only with", p->max_model_len,
                    p->on_gpu ? "" : ", on the CPU");
     add_choices(out, p);
     buf_add_text(out, "\n");
 }
 
-/* Returns the first candidate that runs on a GPU, or the last one that runs on a CPU, or
- * N_CANDIDATES if there is none. */
+/* Returns the largest candidate that runs on a GPU, or the smallest that runs on a CPU, or
+ * N_CANDIDATES if none runs. */
 static size_t best_candidate(const struct candidate *c)
 {
     size_t best = N_CANDIDATES;
@@ -92,14 +92,15 @@ static void print_candidates(const struct candidate *c, size_t best, const struc
     struct buf text = buf_with_max(SHOWN_BYTES);
     char name[SHORT_NAME_BYTES] = "";
     const ey_plan *p = c[0].plan;
-    buf_printf(&text, "eyelet: on this machine (%s; may be used: %s)\n", p->device, p->budget_rule);
+    buf_printf(&text, "eyelet: on this machine (%s; usable memory: %s)\n", p->device,
+               p->budget_rule);
     for (size_t i = 0; i < N_CANDIDATES; i++)
         add_candidate(&text, &c[i], candidates[i]);
     if (best < N_CANDIDATES && short_name_of(name, candidates[best]))
-        buf_printf(&text, "eyelet: the best here is %s, %s: eyelet pull %s\n", name,
+        buf_printf(&text, "eyelet: the best one for this machine is %s, %s: eyelet pull %s\n", name,
                    p->on_gpu
                        ? "the largest that has room for images and long answers"
-                       : "the quickest: without a GPU a larger one takes longer for each word",
+                       : "the fastest: without a GPU, larger models take longer for each word",
                    name);
     if (!o->quiet && !text.failed) fputs(text.data, stderr);
     buf_free(&text);

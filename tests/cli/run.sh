@@ -59,8 +59,8 @@ try "missing model" 1 - 'nowhere' ask --model nowhere hello
 try "a short name that is none" 1 - 'qwen3-vl:70b is not a directory.* downloads qwen3-vl:2b, :4b' plan qwen3-vl:70b
 try "to be pulled" 2 - '"qwen3vl:2b" is not a short name that eyelet knows' pull qwen3vl:2b
 try "the question first" 2 - 'comes after the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
-try "completions of the shell" 2 - 'make install puts the completions' completion bash
-try "one argument too few" 2 - 'not 1 argument: eyelet quantize' quantize demo
+try "completions of the shell" 2 - 'make install installs completions' completion bash
+try "one argument too few" 2 - 'takes two arguments, not 1: .* eyelet quantize' quantize demo
 try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
 try "a file as model" 1 - 'red.png is a file.*; give' ask --model red.png hello
 try "an option before the command" 2 - 'options go after the command' --model tiny ask hello
@@ -151,7 +151,7 @@ echo '{"type": "object", "properties": {"kind": {"enum": ["heart", "square"], "d
   "additionalProperties": false}' >fields.json
 echo '{"type": "object", "properties": {"x": {"not": {}}}}' >odd.json
 try "extract nothing" 2 - 'needs an image' extract --schema fields.json
-try "extract without schema" 2 - 'needs to know what to look for' extract red.png
+try "extract without schema" 2 - 'extract needs either --fields' extract red.png
 try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema \
   nope.json
 try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model \
@@ -188,7 +188,7 @@ say "a choice however it is drawn"
 try "a choice as JSON" 0 '"answer": "yes", "finish_reason": "stop", "seed": null' - ask --json hello --choice yes
 try "ask with a schema" 0 '^\{"kind":.*\}$' - ask red.png what --schema fields.json
 try "ask with a schema, cut" 1 . 'cut after 2 tokens' ask red.png what --schema fields.json --max-tokens 2
-try "two formats" 2 - 'exclude each other' ask hello --choice a --schema fields.json
+try "two formats" 2 - 'cannot be combined' ask hello --choice a --schema fields.json
 try "a choice of two lines" 2 - 'takes one line' ask hello --choice "a${nl}b"
 try "a choice that is no UTF-8" 2 - 'not UTF-8' ask hello --choice $'\xff'
 try "choices of caption" 2 - 'not an option of caption, but of ask' caption red.png --choice a

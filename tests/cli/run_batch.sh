@@ -56,7 +56,7 @@ say "their names"
 try "sidecars" 0 - - caption photos "${options[@]}" --sidecar --quiet
 grep -q FRAGILE photos/a.txt && [ -s photos/b.txt ]
 say "photo.txt beside photo.jpg"
-try "sidecars are not overwritten" 1 - 'photos/a.txt is there already; --resume' caption photos --sidecar --quiet
+try "sidecars are not overwritten" 1 - 'photos/a.txt already exists; --resume' caption photos --sidecar --quiet
 echo mine >photos/a.txt
 try "--resume leaves them out" 0 - '2 of 2 images are done' caption photos --sidecar --resume
 [ "$(cat photos/a.txt)" = mine ]
@@ -68,7 +68,7 @@ try "--overwrite without --sidecar" 2 - 'overwrite is for --sidecar' caption pho
 mkdir twins
 cp "$root"/examples/shapes-1.png twins/t.png
 cp "$root"/examples/shapes-6.jpg twins/t.jpg
-try "two images of one sidecar, at once" 1 - 't.png: twins/t.txt is there already' caption twins --sidecar --max-num-seqs 2 \
+try "two images of one sidecar, at once" 1 - 't.png: twins/t.txt already exists' caption twins --sidecar --max-num-seqs 2 \
   --max-tokens 2
 rm -r twins
 try "extract makes photo.json" 0 - - extract photos --schema schema.json --sidecar --quiet
@@ -77,7 +77,7 @@ say "with the data"
 
 # ---- going on ----
 try "resume without a place" 2 - 'use it with --sidecar, or with --output' caption photos --resume
-try "two forms" 2 - 'exclude each other' caption photos --csv --jsonl
+try "two forms" 2 - 'cannot be combined' caption photos --csv --jsonl
 echo mine >kept.txt
 try "a model that cannot be loaded" 1 - 'nowhere' caption nope.png photos/a.JPG --jsonl -o kept.txt --model nowhere
 try "a new file, too" 1 - 'nowhere' caption photos/a.JPG -o new.txt --model nowhere
@@ -149,8 +149,8 @@ for scan in $documents; do
   try "$scan: --pages" 0 'FRAGILE' - ask $scan --pages 1 "Describe this image." "${options[@]}"
   try "$scan: no such page" 1 - "$scan has 2 pages, none of them in 3-" caption $scan --pages 3-
   try "an image is one page" 0 . - caption "$root/examples/word-1.png" --pages 1-
-  try "an image has no page 2" 1 - 'word-1.png is one image, none of the pages in --pages 2-' caption "$root/examples/word-1.png" --pages 2-
-  try "$scan: no list" 2 - 'pages takes pages as 3, 1-3' caption $scan --pages 1,,2
+  try "an image has no page 2" 1 - 'word-1.png is a single image, which --pages 2- leaves out' caption "$root/examples/word-1.png" --pages 2-
+  try "$scan: no list" 2 - 'pages takes a list such as 3, 1-3' caption $scan --pages 1,,2
   try "$scan: all pages in one question" 0 . - ask $scan "What is this?" --max-tokens 4
   try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet
   try "$scan: a line of JSON says that there is no such page" 1 "^\{\"image\": \"$scan\", \"error\": \".* has 2 pages" '*' \
@@ -175,7 +175,7 @@ done
 PATH=/nonexistent "$eyelet" read "$root"/tests/document/data/two.pdf >out 2>err
 grep -q 'install the package poppler-utils' err
 say "without pdftoppm its package is named"
-try "an animation is named" 0 . 'animated.gif is animated; its first frame is used' caption "$root"/tests/image/data/animated.gif --max-tokens 2
+try "an animation is named" 0 . 'animated.gif is animated; only its first frame is used' caption "$root"/tests/image/data/animated.gif --max-tokens 2
 cp "$root"/examples/shapes-1.png wide.png
 try "boxes of one image" 0 . - detect wide.png "ring, square, circle" --quiet --jsonl
 cp out boxes
@@ -212,7 +212,7 @@ try "an address is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png'
 # ---- fields, forms, words ----
 try "extract with names" 0 '"data": \{"shop": ?".*", "total": ?-?[0-9]' - extract photos/a.JPG --fields "shop, total:number" --max-tokens 200
 try "a type that is none" 2 - 'not "total:euro"' extract photos/a.JPG --fields "total:euro"
-try "fields and a schema" 2 - 'needs to know what to look for' extract photos/a.JPG --fields a --schema schema.json
+try "fields and a schema" 2 - 'extract needs either --fields' extract photos/a.JPG --fields a --schema schema.json
 try "a schema as it stands" 0 '"data": \{"n": 7\}' - extract photos/a.JPG \
   --schema '{"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": false}'
 
@@ -231,7 +231,7 @@ say "a file of questions is not eaten"
 try "read --as" 0 . - read --as markdown photos/a.JPG --max-tokens 3
 try "describe is scene" 0 . - describe photos/a.JPG --max-tokens 3
 try "ocr is read" 0 . - ocr photos/a.JPG --max-tokens 3
-try "run is another program's" 2 - 'eyelet chat is a conversation' run qwen
+try "run is another program's" 2 - 'eyelet chat holds a conversation' run qwen
 try "rm is never suggested by spelling" 2 - 'there is no command "em"$' em model
 try "help in groups" 0 '^Ask about images$' - help
 COLUMNS= "$eyelet" help caption >out 2>err

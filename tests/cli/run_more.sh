@@ -71,7 +71,7 @@ talk() {
 lines() { [ "$(wc -l <out)" -eq "$1" ]; }
 
 try "chat with a missing image" 1 - 'nope.png: No such file' chat nope.png
-try "chat with standard input as image" 2 - 'an image needs a file' chat -
+try "chat with standard input as image" 2 - 'chat reads messages from standard input' chat -
 try "chat has no --json" 2 - 'not an option of chat' chat --json
 talk "no line" 0 - - ''
 talk "blank lines" 0 - - '\n  \n\n'
@@ -148,8 +148,8 @@ try "a line one byte too long" 1 . 'longer than 1048576 bytes' chat --temperatur
 lines 1
 say "the next is a message again"
 rm in
-talk "a full context" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})" --max-model-len 64
-talk "begins anew" 1 . '/clear begins anew' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" \
+talk "a full context" 1 . '/clear starts over' "$(printf 'What is this?\\n%.0s' {1..20})" --max-model-len 64
+talk "begins anew" 1 . '/clear starts over' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" \
   --max-model-len 64
 cp err errors && tail -1 out | grep -q .
 [ "$(wc -l <errors)" -lt 20 ]
@@ -188,7 +188,7 @@ same "its members" usable,findings keys
 same "of a finding" name,level,text,remedy,value,unit findings.0.keys
 try "the model of the environment fits" 0 '^ok +model .*demo on cpu: [0-9]+ MiB planned' - doctor --device cpu
 try "a model that is not here, by its shapes" 0 '^ok +model +qwen3-vl:2b on cpu: [0-9]+ MiB planned' \
-  'not here, a download of .*judged by its shapes' doctor --device cpu --model qwen3-vl:2b
+  'is not downloaded .*judged by its built-in shapes' doctor --device cpu --model qwen3-vl:2b
 HF_ENDPOINT=http://127.0.0.1:1 try "a model of which nothing can be known" 1 '^bad +model +qwen3-vl:32b cannot be judged' - \
   doctor --device cpu --model qwen3-vl:32b
 matches out '^ok +processor'
@@ -215,7 +215,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   type_when 'pink square' 1 '/image nope.png\n'
   type_when 'No such file' 1 '\004'
   stand_up
-  grep -q 'Ctrl-D leaves, /help' shown && grep -q 'pink square' shown && [ "$status" -eq 0 ]
+  grep -q '/help lists the commands, Ctrl-D leaves' shown && grep -q 'pink square' shown && [ "$status" -eq 0 ]
   say "a conversation on a terminal: Ctrl-C at the prompt, Ctrl-D"
   # libedit's keys, history over two runs, pasted lines, """ and Tab; Ctrl-C ends the line that was brought back
   export XDG_STATE_HOME=$work/state TERM=xterm
@@ -253,10 +253,10 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   sit_down --device ref "$examples"/*.png "$examples"/*.jpg # the plain backend looks at them for a while
   type_when '> ' 1 'Describe this image.\n'
   type_when 'vision' 1 '\003'
-  await seen 'taken back' 1
+  await seen 'message was removed' 1
   type_when '> ' 2 '/quit\n'
   stand_up
-  grep -q 'taken back' shown && [ "$status" -eq 0 ]
+  grep -q 'message was removed' shown && [ "$status" -eq 0 ]
   say "Ctrl-C while it looks, and the conversation goes on"
 fi
 

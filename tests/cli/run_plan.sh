@@ -15,7 +15,7 @@ desktop='--vram 8151MiB --vram-used 1151MiB --sm-count 30'
 # ---- settings that must start: model, share, context, pattern of what was chosen ----
 while read -r model share context chosen; do
   # shellcheck disable=SC2086
-  try "$model at $share, $context" 0 'fits; may be used: ' - plan $model $desktop --gpu-memory-utilization "$share" \
+  try "$model at $share, $context" 0 'fits; usable memory: ' - plan $model $desktop --gpu-memory-utilization "$share" \
     --max-model-len "$context"
   [ "$chosen" = - ] || grep -q -- "chosen: $chosen" out
   say "$model at $share, $context: chosen $chosen"
@@ -43,7 +43,7 @@ for size in 2b 4b 8b; do
     "$eyelet" plan like --vram 12282MiB --json >out 2>err
     mv out wanted
     "$eyelet" plan Qwen/Qwen3-VL-${size^^}-Thinking$suffix --vram 12282MiB --json >out 2>err
-    cmp wanted out >>err && grep -q 'is not here, a download of .* GB; planned from its shapes' err
+    cmp wanted out >>err && grep -q 'is not downloaded (.* GB); planned from its built-in shapes' err
     say "$size $kind: the plan of the headers"
     rm -r like
   done
@@ -56,7 +56,7 @@ say "nothing is known of another, offline"
 [ -z "$(ls temporary)" ]
 say "no folder is left"
 try "the best model for this machine" 0 - '^  qwen3-vl:2b +2.85 GB  ' pull
-grep -qE '^eyelet: the best here is qwen3-vl:[248]b, .*: eyelet pull qwen3-vl:[248]b$' err
+grep -qE '^eyelet: the best one for this machine is qwen3-vl:[248]b, .*: eyelet pull qwen3-vl:[248]b$' err
 say "is named"
 
 # ---- as JSON ----
@@ -145,7 +145,7 @@ try "one whose context is shorter" 2 - 'the context of this model|this model has
   --max-model-len 999999
 
 # ---- wrong calls ----
-try "used without a GPU" 2 - 'describe the GPU of --vram' plan 2b --vram-used 1G
+try "used without a GPU" 2 - 'describe a simulated GPU and need --vram' plan 2b --vram-used 1G
 try "more used than there is" 2 - 'more than --vram' plan 2b --vram 1G --vram-used 2G
 try "a GPU and another device" 2 - 'describes a GPU' plan 2b --vram 8G --device cpu
 try "a size without sense" 2 - 'takes a size from 64M to 16384G' plan 2b --vram 8151QiB

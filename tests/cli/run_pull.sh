@@ -57,10 +57,10 @@ at_terminal() {
 try "a model that is not here" 1 - "not in the Hugging Face cache .*eyelet pull $model" ask --model $model hello
 try "a model that is not here, to serve" 1 - "eyelet pull $model" serve $model --port 0
 try "nothing here" 0 - 'eyelet pull Qwen' list
-at_terminal "an offer that is declined" 1 "$model is not here. Download it with eyelet pull\? \[y/N\]" n ask --model \
+at_terminal "an offer that is declined" 1 "$model is not downloaded. Download it now\? \[y/N\]" n ask --model \
   $model hello
 HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
-[ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE says to ask nobody' err
+[ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE forbids downloads' err
 say "offline"
 try "two names" 2 - 'takes one model' pull a/b c/d
 try "a name that climbs" 2 - 'not the name of a model' pull ../../x
@@ -78,7 +78,7 @@ order show
   [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt 400000 ]
 say "which took some kilobytes: $hub_says"
 
-try "a plan of it" 0 "^$model on " "$model is not here, a download of 0.0. GB; planned from its headers at the hub" plan $model --device cpu
+try "a plan of it" 0 "^$model on " "$model is not downloaded .0.0. GB.; planned from its headers on the hub" plan $model --device cpu
 [ ! -e "$cache" ]
 say "nothing is kept of it"
 
@@ -86,7 +86,7 @@ say "nothing is kept of it"
 order cut 4
 for run in 1 2 3 4 5 6 7 8 9; do "$eyelet" pull $model >out 2>err && break; done
 order cut 0
-try "pulled" 0 "^$cache/$snapshot\$" 'all of it here' pull $model
+try "pulled" 0 "^$cache/$snapshot\$" 'already downloaded' pull $model
 for file in tiny/*; do [ "$(readlink "$cache/$snapshot/${file#*/}" | cut -d/ -f1-3)" = ../../blobs ] &&
   cmp -s "$file" "$cache/$snapshot/${file#*/}" || echo "$file"; done >differ
 matches differ -
@@ -112,13 +112,13 @@ ls "$cache/blobs" | grep -q '\.ranges\.incomplete$'
 say "stopped in the middle: a record of what is here"
 order hold 0
 order count
-try "pulled again" 0 "$snapshot" 'GB still to come' pull $model
+try "pulled again" 0 "$snapshot" 'GB left to download' pull $model
 order show
 [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt "$(du -sb tiny | cut -f1)" ]
 say "which takes less than the whole: $hub_says"
 
 # ---- removing ----
-try "rm asks" 2 - 'give --yes' rm $model
+try "rm asks" 2 - 'without one, add --yes' rm $model
 at_terminal "rm asks somebody, who declines" 1 "Remove $model" n rm $model
 [ -e "$cache/$snapshot/config.json" ]
 say "it is still here"
@@ -128,9 +128,9 @@ say "it is gone"
 try "rm again" 1 - 'not in the Hugging Face cache' rm $model --yes
 
 # ---- the offer ----
-at_terminal "an offer that is taken" 0 'hashes are right' y ask --model $model --max-tokens 1 --temperature 0 hello
+at_terminal "an offer that is taken" 0 'hashes verified' y ask --model $model --max-tokens 1 --temperature 0 hello
 [ ! $terminals ] || try "rm of its only revision" 0 - freed rm $model@main --yes
-try "--yes" 0 . 'hashes are right' ask --model $model --yes --max-tokens 1 --temperature 0 hello
+try "--yes" 0 . 'hashes verified' ask --model $model --yes --max-tokens 1 --temperature 0 hello
 "$eyelet" rm $model --yes 2>/dev/null
 
 # ---- a server that pulls ----
@@ -196,7 +196,7 @@ cp "$seed" tiny/Tiny-Q8_0.gguf
 stop_hub
 start_hub
 try "a tag that is not there" 1 - "no GGUF file with the tag Q5_K_M; the tags are: Q4_K_M, Q8_0" pull $model:Q5_K_M
-try "a GGUF file" 0 "^$cache/$snapshot\$" 'hashes are right' pull hf.co/$model:Q8_0
+try "a GGUF file" 0 "^$cache/$snapshot\$" 'hashes verified' pull hf.co/$model:Q8_0
 [ -e "$cache/$snapshot/Tiny-Q8_0.gguf" ] && [ ! -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
 say "is the only one"
 try "it is listed by its tag" 0 "^$model:Q8_0 .* Q4_0 .*yes\$" - list

@@ -16,11 +16,11 @@ examples=$root/tests/golden/pictures
 try 'no model' 1 - 'eyelet pull Qwen/Qwen3-VL-Embedding-2B' embed hello
 export EYELET_MODEL=embedding
 mkdir looked && cp "$root/examples/word-1.png" looked
-try 'a search with the demo' 2 - 'the demo model makes no embeddings' search looked word --model demo
+try 'a search with the demo' 2 - 'the demo model is not an embedding model' search looked word --model demo
 [ "$(ls -A looked)" = word-1.png ]
 say 'leaves no index behind'
-try 'the demo' 2 - 'the demo model makes no embeddings; get .*eyelet pull' embed hello --model demo
-try 'a model that answers' 2 - 'makes no embeddings' embed hello --model "$root/models/demo"
+try 'the demo' 2 - 'the demo model is not an embedding model; get .*eyelet pull' embed hello --model demo
+try 'a model that answers' 2 - 'is not an embedding model' embed hello --model "$root/models/demo"
 try 'one that embeds if told so' 0 '^{"text": "hello", "embedding": \[' - embed hello --model vectors --task embed
 try 'a text' 0 '^{"text": "hello", "embedding": \[-0\.0[0-9]+, ' - embed hello
 cp out one
@@ -60,7 +60,7 @@ try 'nothing at all' 2 - 'needs a text or an image' embed
 
 # ---- search ----
 try 'no folder' 1 - 'no such folder' search nope x
-try 'no query, no index: it is made' 0 - '5 images: 5 indexed now, 0 failed, 0 gone' search photos
+try 'no query, no index: it is made' 0 - '5 images: 5 indexed, 0 failed, 0 removed' search photos
 try 'a query' 0 '^ *-?0\.[0-9]+  photos/' - search photos "red bicycle at night" --top 2
 [ "$(wc -l <out)" -eq 2 ] && [ "$(sort -rn out)" = "$(cat out)" ]
 say 'the best two, in order'
@@ -73,17 +73,17 @@ echo hello >photos/no.jpg
 cp "$examples/19-48x112.png" $'photos/b\xff\x01d.png'
 rm photos/16-64x64.png
 cp "$examples/17-333x1000.png" photos/04-256x256.png
-try 'new, changed, gone, damaged' 0 - '6 images: 2 indexed now, 1 failed, 1 gone' search photos
+try 'new, changed, gone, damaged' 0 - '6 images: 2 indexed, 1 failed, 1 removed' search photos
 try 'nothing again' 0 - - search photos
 try 'a name of odd bytes' 0 'photos/b' - search photos x --top 9
 try 'not looked at' 0 . - search photos x --no-update
-try 'another model' 2 - 'the index was made with .*/embedding, not .*/other-embedding' search photos x --model other-embedding
+try 'another model' 2 - 'the index was made with .*/embedding, and .* of .*/other-embedding' search photos x --model other-embedding
 (unset EYELET_MODEL; try "the index's model where none is named" 0 . - search photos x)
 try 'other dimensions take a new index' 0 . 'dimensions 128 is for a new index; this one has vectors of [0-9]+' search photos x \
   --dimensions 128
-try 'made again' 0 . '5 indexed now' search photos x --model other-embedding --rebuild --dimensions 64
+try 'made again' 0 . '5 indexed' search photos x --model other-embedding --rebuild --dimensions 64
 try 'no index' 1 - 'there is no index yet' search photos/more x --no-update
-try 'elsewhere' 0 . '2 indexed now' search photos/more x --index elsewhere.sqlite
+try 'elsewhere' 0 . '2 indexed' search photos/more x --index elsewhere.sqlite
 [ -s elsewhere.sqlite ] && [ ! -e photos/more/.eyelet-index.sqlite ]
 say 'and there alone'
 echo text >index.txt
@@ -125,7 +125,7 @@ wait $pid 2>/dev/null
 first=$?
 "$eyelet" search many >out 2>err
 [ $first -eq 0 ] ||
-  { grep -qE "$images images: [0-9]+ indexed now, 0 failed" err && ! grep -q "$images indexed now" err; }
+  { grep -qE "$images images: [0-9]+ indexed, 0 failed" err && ! grep -q "$images indexed" err; }
 say 'goes on where it was'
 "$eyelet" search many x --top 1 >out 2>err && "$eyelet" search many x --top $images >out 2>err &&
   [ "$(wc -l <out)" -eq $images ]

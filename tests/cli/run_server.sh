@@ -105,16 +105,16 @@ EYELET_SERVER=http://127.0.0.1:$port EYELET_MODEL=/nowhere try "EYELET_SERVER; E
 EYELET_SERVER= try "an empty EYELET_SERVER is none" 1 - nowhere ask --model nowhere hello
 try "a model that the server has" 0 . - ask --server 127.0.0.1:$port --model "$demo" --temperature 0 hello
 try "a model that it has not" 1 - 'has no model qwen; it has ' ask --server 127.0.0.1:$port --model qwen hello
-try "an option of the engine" 2 - '--threads is not possible with a server' ask --server 127.0.0.1:$port --threads 1 \
+try "an option of the engine" 2 - '--threads cannot be combined with --server' ask --server 127.0.0.1:$port --threads 1 \
   hello
 for option in "--quantize int4" "--group-size 64" "--gpu-layers 3" "--cpu-memory 1G" "--max-num-seqs 4"; do
-  try "$option is the server's" 2 - "${option%% *} is not possible with a server" ask --server 127.0.0.1:$port $option hello
+  try "$option is the server's" 2 - "${option%% *} cannot be combined with --server" ask --server 127.0.0.1:$port $option hello
 done
-try "special tokens" 2 - '--parse-special is not possible' ask --server 127.0.0.1:$port --parse-special hello
+try "special tokens" 2 - '--parse-special cannot be combined with --server' ask --server 127.0.0.1:$port --parse-special hello
 try "too hot for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --temperature 3 hello
 try "an option's list that is not JSON" 2 - '--allowed-origins: not valid JSON' serve "$demo" --port 0 \
   --allowed-origins '['
-try "processor options that are no object" 2 - '--mm-processor-kwargs takes an object' serve "$demo" --port 0 \
+try "processor options that are no object" 2 - '--mm-processor-kwargs takes a JSON object' serve "$demo" --port 0 \
   --mm-processor-kwargs '[1]'
 try "bench has no server" 2 - 'not an option of bench' bench --server 127.0.0.1:$port
 kill $pid
@@ -159,7 +159,7 @@ await is vllm:num_requests_running 1
 kill -KILL $pid
 { wait $asking; status=$?; wait $pid; } 2>/dev/null
 pid=
-[ $status -eq 1 ] && grep -q 'closed the connection before its answer was there' err
+[ $status -eq 1 ] && grep -q 'closed the connection before its answer was complete' err
 say "a server that dies"
 
 # a server that is away while a message is sent

@@ -26,7 +26,7 @@ given_up() {
 row() { # row GPU MEMORY MULTIPROCESSORS NAME MODEL
   local download
   plan=$("$eyelet" plan "$4" --vram "$2MiB" --vram-used 1151MiB --sm-count "$3" --json 2>"$work/said") || true
-  download=$(sed -n 's/.*a download of \(.*\) GB.*/\1/p' "$work/said")
+  download=$(sed -n 's/.*is not downloaded (\(.*\) GB).*/\1/p' "$work/said")
   if [[ $plan == '{"fits": true'* ]]; then
     echo "| $1 | $5 | $download GB | $(grouped "$(mib "$(number total_bytes)")") of $(grouped \
       "$(mib "$(number budget_bytes)")") MiB | $(grouped "$(number max_model_len)") | $(given_up) |"

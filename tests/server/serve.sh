@@ -38,7 +38,7 @@ refused 'two models are called' "$model"
 refused 'has 3 names for 2 models' models/other --served-model-name a b c
 refused 'takes a number from 1 to 16' --max-loaded-models 0
 refused 'needs a value' --served-model-name
-refused 'takes texts' --allowed-origins '[null]'
+refused 'takes strings' --allowed-origins '[null]'
 refused 'needs both' --ssl-keyfile x
 refused 'no such folder' --allowed-local-media-path /nonexistent
 refused 'API key 1 is empty' --api-key 'a b'

@@ -59,7 +59,7 @@ static char *read_first_cell(const char *text, const char *limit, const char **e
     return cell.data;
 }
 
-/* ---- what an earlier run has done ---- */
+/* ---- images that an earlier run has done ---- */
 
 static int by_text(const void *a, const void *b)
 {
@@ -169,7 +169,7 @@ static bool read_earlier(struct batch_output *b, const char *path, ey_err *e)
     if (b->form == BATCH_CSV && whole < n) whole = rows_before_cut(text, whole, n);
     bool ok = note_rows(b, text, whole, e);
     if (ok && whole < n && truncate(path, (off_t)whole) != 0)
-        ok = ey_fail(e, EY_IO, "%s: its last line is cut and cannot be removed: %s", path,
+        ok = ey_fail(e, EY_IO, "%s: cannot remove the incomplete last line: %s", path,
                      strerror(errno));
     free(text);
     if (b->n_done) qsort(b->done, b->n_done, sizeof(*b->done), by_text);
@@ -182,17 +182,18 @@ static bool choose_form(struct batch_output *b, const struct options *o, ey_err 
 {
     int forms = (o->json || o->jsonl) + o->csv + o->sidecar;
     if (forms > 1)
-        return ey_fail(e, EY_BAD_REQUEST, "--jsonl, --csv and --sidecar exclude each other");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--jsonl, --csv and --sidecar cannot be combined; choose one");
     if (o->overwrite && !o->sidecar)
         return ey_fail(e, EY_BAD_REQUEST,
                        "--overwrite is for --sidecar; --output always replaces its file");
     if (o->sidecar && o->output)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--sidecar writes a file beside each image; leave --output out");
+                       "--sidecar writes a file next to each image; leave out --output");
     b->form = o->csv ? BATCH_CSV : o->sidecar ? BATCH_SIDECAR : forms ? BATCH_JSON : BATCH_TEXT;
     if (o->resume && !o->sidecar && (!o->output || b->form == BATCH_TEXT))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--resume needs to know what is done: use it with --sidecar, or with "
+                       "--resume needs an earlier run's output: use it with --sidecar, or with "
                        "--output FILE and --jsonl or --csv");
     return true;
 }
@@ -260,7 +261,7 @@ bool batch_output_close(struct batch_output *b)
     return ok;
 }
 
-/* ---- files beside images ---- */
+/* ---- sidecars ---- */
 
 /* Writes the sidecar's path to out[EY_MAX_PATH]: "photo.txt" for "photo.jpg", "scan.page2.txt" for
  * "scan.pdf#page=2". */
@@ -275,7 +276,7 @@ static bool sidecar_path(char *out, const struct batch_output *b, const char *im
     int length = snprintf(out, EY_MAX_PATH, "%.*s%s%s.%s", n, image, page ? ".page" : "",
                           page ? page + strlen(mark) : "", b->sidecar);
     if (length < EY_MAX_PATH) return true;
-    return ey_fail(e, EY_IO, "%s: the name is too long for a file beside it", image);
+    return ey_fail(e, EY_IO, "%s: the path of its sidecar file would be too long", image);
 }
 
 bool batch_is_done(const struct batch_output *b, const char *image)
@@ -292,12 +293,13 @@ bool batch_check_sidecar(const struct batch_output *b, const char *image, ey_err
     char path[EY_MAX_PATH];
     if (b->form != BATCH_SIDECAR) return true;
     if (strcmp(image, "-") == 0)
-        return ey_fail(e, EY_BAD_REQUEST, "standard input has no place for a --sidecar file");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--sidecar needs images that are files, not standard input (-)");
     if (!sidecar_path(path, b, image, e)) return false;
     if (b->overwrite || access(path, F_OK) != 0) return true;
     return ey_fail(e, EY_IO,
-                   "%s: %s is there already; --resume leaves such images out, --overwrite replaces "
-                   "the file",
+                   "%s: %s already exists; --resume skips such images, --overwrite replaces the "
+                   "file",
                    image, path);
 }
 
@@ -306,14 +308,14 @@ bool batch_write_sidecar(const struct batch_output *b, const char *image, const 
 {
     char path[EY_MAX_PATH];
     struct buf line = buf_with_max(n + 1);
-    /* again: an image that was asked about at the same time may have the same sidecar */
+    /* Checked again, because another image of this run may have the same sidecar (a.jpg, a.png). */
     if (!batch_check_sidecar(b, image, e) || !sidecar_path(path, b, image, e)) return false;
     buf_add(&line, text, n);
     if (!n || text[n - 1] != '\n') buf_add_text(&line, "\n");
-    bool ok = line.failed ? ey_fail_memory(e, "a file beside an image", n)
+    bool ok = line.failed ? ey_fail_memory(e, "a sidecar", n)
               : file_replace(path, line.data, line.size)
                   ? true
-                  : ey_fail(e, EY_IO, "%s: not written: %s", path, strerror(errno));
+                  : ey_fail(e, EY_IO, "cannot write %s: %s", path, strerror(errno));
     buf_free(&line);
     return ok;
 }

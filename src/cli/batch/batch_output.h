@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of a batch: lines, JSON lines or CSV on standard output or in a file, or a sidecar
- * file for each image. Also knows which images an earlier run has done. */
+/* The output of a batch: text, JSON lines or CSV on standard output or in a file, or a sidecar file
+ * for each image. With --resume it also knows which images an earlier run has done. */
 #ifndef EY_CLI_BATCH_OUTPUT_H
 #define EY_CLI_BATCH_OUTPUT_H
 
@@ -14,9 +14,10 @@ struct batch_output {
     struct term *out;       /* standard output, or `file` */
     struct term file;       /* of --output */
     const char *path;       /* of `file`; borrowed */
-    bool waits, created;    /* `file` still has what it had before; it is new */
+    bool waits;             /* `file` is not replaced before batch_output_begin */
+    bool created;           /* `file` did not exist before */
     struct buf early;       /* written before batch_output_begin */
-    const char *sidecar;    /* ending of the sidecars, "txt" or "json" */
+    const char *sidecar;    /* file name extension of sidecars, "txt" or "json" */
     bool resume, overwrite; /* --resume, --overwrite */
     char **done;            /* [n_done] images that an earlier run has done, sorted */
     size_t n_done;
@@ -36,7 +37,8 @@ bool batch_output_close(struct batch_output *b);
 
 /* Returns whether an earlier run has done this image. */
 bool batch_is_done(const struct batch_output *b, const char *image);
-/* Fails if the image's sidecar exists and --overwrite was not given. Called before asking. */
+/* Fails if the image's sidecar exists and --overwrite was not given. Called before the image is
+ * asked about, to save the time. */
 bool batch_check_sidecar(const struct batch_output *b, const char *image, ey_err *e);
 /* Writes text[n] to the image's sidecar, atomically. */
 bool batch_write_sidecar(const struct batch_output *b, const char *image, const char *text,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worker threads ask. A ring of items keeps the answers in order and bounds how many wait to be
- * printed. */
+/* Worker threads ask; the caller's thread receives the answers. A ring of slots keeps them in order
+ * and bounds how many wait to be printed. */
 #include "cli/batch/batch_workers.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct workers {
     pthread_cond_t changed;
     struct slot *slots; /* [n_slots]; image i is in slot i % n_slots */
     size_t n_slots;
-    size_t next, taken; /* number of images that were started, and that were taken */
+    size_t next, taken; /* images that workers have started, and that take() has received */
     bool stop;
 };
 
@@ -61,8 +61,8 @@ void batch_item_free(struct batch_item *item)
     *item = (struct batch_item){0};
 }
 
-/* Takes the images in order. Returns false if take() stopped it. */
-static bool take_all(struct workers *w)
+/* Passes the answers to take() in order, until it returns false. */
+static void take_all(struct workers *w)
 {
     for (size_t i = 0; i < w->work->n; i++) {
         struct slot *slot = &w->slots[i % w->n_slots];
@@ -78,9 +78,8 @@ static bool take_all(struct workers *w)
         w->stop = !on;
         pthread_cond_broadcast(&w->changed);
         pthread_mutex_unlock(&w->lock);
-        if (!on) return false;
+        if (!on) return;
     }
-    return true;
 }
 
 static int start_threads(struct workers *w, pthread_t *threads, int n)

@@ -7,16 +7,15 @@
 #include "cli/cli_engine.h"
 #include "cli/input_document.h"
 
-/* An image, or a document's pages, from asking until printing. */
+/* One image or document of a batch, from the question until the answer is printed. */
 struct batch_item {
     struct input_document document;
-    struct input_images
-        pages; /* asked about together, or the first of those that are asked about one by one */
-    struct input image;          /* the first page, under the document's name; borrowed */
+    struct input_images pages;   /* of the question; empty if there is a question for each page */
+    struct input image;          /* the first of `pages`, under the document's name; borrowed */
     size_t n_pages;              /* pages that the answer is about */
-    struct joined_answer joined; /* what the answer points to, if it was joined from several */
+    struct joined_answer joined; /* owns what `answer` points to, if it was joined from several */
     ey_answer answer;
-    struct remote_vector vector; /* of a server's model, where one embeds */
+    struct remote_vector vector; /* if a server's model embeds the image */
     ey_err error;
     bool ok;
 };
@@ -29,11 +28,12 @@ struct batch_work {
     void *user;    /* passed to both functions */
     /* Asks about image i and fills *item, on any thread. */
     void (*ask)(void *user, size_t i, struct batch_item *item);
-    /* Takes image i, in order and on the caller's thread. Returns false to stop. */
+    /* Receives the answer about image i, in order and on the caller's thread. Returns false to
+     * stop. */
     bool (*take)(void *user, size_t i, struct batch_item *item);
 };
 
-/* Runs until all images are taken or take() returns false. Frees the items that were not taken. */
+/* Runs until take() has received all images or returns false. Frees all items. */
 bool batch_work_run(const struct batch_work *work, ey_err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a batch: makes the list of images, loads the engine, asks, and writes the answers. */
+/* Runs a batch: lists the images, loads the engine, asks, and writes the answers. */
 #include "cli/batch/image_batch.h"
 
 #include <stdio.h>
@@ -22,9 +22,9 @@ struct batch_run {
     struct batch_output output;
     struct image_list list;
     size_t first;                         /* the first image that could be read */
-    struct input_document first_document; /* its file, kept until it is asked about */
+    struct input_document first_document; /* that image, kept until it is asked about */
     size_t done, failed, skipped;
-    bool loaded; /* whether the time to load was written, which the first line has */
+    bool wrote_load_time; /* only the first line of JSON has the model's load time */
 };
 
 bool batch_wanted(const struct options *o, char *const *args, size_t n)
@@ -80,8 +80,8 @@ static bool print_json(struct batch_run *r, const struct batch_answer *a, ey_err
     }
     if (r->cli.options->json)
         answer_add_usage_and_timings(&w, a->answer,
-                                     r->loaded ? 0 : cli_engine_load_seconds(&r->cli));
-    r->loaded = true;
+                                     r->wrote_load_time ? 0 : cli_engine_load_seconds(&r->cli));
+    r->wrote_load_time = true;
     if (wants_logprobs(r)) {
         json_write_key(&w, "logprobs");
         answer_write_logprobs(&w, a->answer, true);
@@ -111,7 +111,8 @@ static bool print_csv(struct batch_run *r, const struct batch_answer *a, ey_err 
     return ok;
 }
 
-/* Prints a heading, the text and an empty line. */
+/* Prints the text. If there are several images, prints the name before and an empty line after it.
+ */
 static void print_text(struct batch_run *r, const struct batch_answer *a)
 {
     size_t n = a->answer->n_text;
@@ -134,7 +135,7 @@ static bool write_sidecar(struct batch_run *r, const struct batch_answer *a, ey_
         ok = r->batch->add_sidecar(&text, a, e);
     else
         buf_add(&text, a->answer->text, a->answer->n_text);
-    if (text.failed) ok = ey_fail_memory(e, "a file beside an image", a->answer->n_text);
+    if (text.failed) ok = ey_fail_memory(e, "a sidecar file", a->answer->n_text);
     ok = ok &&
          batch_write_sidecar(&r->output, a->image->name, text.size ? text.data : "", text.size, e);
     buf_free(&text);
@@ -208,8 +209,8 @@ static void print_error(struct batch_run *r, const char *name, const ey_err *e)
     struct buf line = buf_with_max(MAX_LINE);
     progress_clear(&r->cli.progress);
     term_add_name(&line, name);
-    bool named = line.data && strncmp(e->text, line.data, line.size) ==
-                                  0; /* errors about files begin like this */
+    /* Errors about files begin with the name. */
+    bool named = line.data && strncmp(e->text, line.data, line.size) == 0;
     fprintf(stderr, "eyelet: %s%s%s\n", named || line.failed ? "" : line.data, named ? "" : ": ",
             e->text);
     buf_free(&line);
@@ -267,7 +268,7 @@ static bool ask_page(struct batch_run *r, struct batch_item *item, size_t i, ey_
     return ok;
 }
 
-/* Asks about each page, and renders a page only when its turn comes. */
+/* Asks about each page. Renders one page at a time, to save memory. */
 static bool ask_page_by_page(struct batch_run *r, struct batch_item *item, ey_err *e)
 {
     for (size_t i = 0; i < item->document.n && !cancel_requested(); i++) {
@@ -334,8 +335,7 @@ static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
     return ok;
 }
 
-/* Whether a question may be about several pages. Standard input counts, as it has not been read
- * yet. */
+/* Returns whether a question may be about several pages. */
 static bool asks_about_pages(const struct batch_run *r)
 {
     bool pages = r->first_document.n > 1;
@@ -344,8 +344,8 @@ static bool asks_about_pages(const struct batch_run *r)
     return pages && r->batch->pages == PAGES_TOGETHER && !r->cli.options->each;
 }
 
-/* Loads the model for the first image that can be read; a batch of unreadable ones loads nothing.
- */
+/* Reads images until one is valid, then loads the model: a batch without a valid image loads
+ * nothing. */
 static bool load_for_first(struct batch_run *r, ey_err *e)
 {
     for (; r->first < r->list.n; r->first++) {
@@ -441,7 +441,8 @@ static bool open_batch_output(struct batch_run *r, ey_err *e)
     return true;
 }
 
-/* Opens the output before documents are expanded, because it gets the errors of those that fail. */
+/* Opens the output before documents are expanded, because documents that fail are reported there.
+ */
 static bool batch_run_open(struct batch_run *r, const struct options *o, char *const *args,
                            size_t n, ey_err *e)
 {

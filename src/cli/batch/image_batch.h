@@ -31,15 +31,16 @@ struct image_batch {
     bool greedy;
     enum batch_pages pages;
     const char *field;   /* the answer's name in JSON and CSV */
-    const char *sidecar; /* ending of files beside images */
+    const char *sidecar; /* file name extension of sidecars */
     bool lines_only;     /* always JSON lines unless --csv or --sidecar is given */
-    /* Each of these may be NULL. `check` fails for an answer that is not valid. */
+    /* Each callback may be NULL. `check` fails for an answer that is not valid. */
     bool (*check)(const struct cli_engine *cli, const ey_answer *answer, ey_err *e);
     bool (*add_json)(struct json_writer *w, const struct batch_answer *a, ey_err *e);
     /* Appends the content of the sidecar; NULL writes the answer's text. */
     bool (*add_sidecar)(struct buf *text, const struct batch_answer *a, ey_err *e);
-    const char *csv_columns; /* that follow "image"; NULL for the field's name */
-    bool (*add_csv)(struct buf *line, const struct batch_answer *a, ey_err *e); /* whole rows */
+    const char *csv_columns; /* header after "image,"; NULL for the field's name */
+    /* Appends whole rows, with their line ends. */
+    bool (*add_csv)(struct buf *line, const struct batch_answer *a, ey_err *e);
     void (*print_text)(struct term *out, const struct batch_answer *a);
 };
 

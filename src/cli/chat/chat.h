@@ -14,8 +14,8 @@ struct chat {
     struct conversation conversation;
     struct arena memory; /* owns the values that /set was given */
     struct buf line;
-    struct line_editor *editor; /* NULL if lines are read as they come */
-    char *saved;                /* the file of the last /save, which may be overwritten */
+    struct line_editor *editor; /* NULL if lines are read without an editor */
+    char *saved;                /* the file of the last /save, which the next one may overwrite */
     bool interactive;           /* input comes from a user at a terminal */
     bool leaving;
     bool failed; /* a line failed, which the exit status reports to scripts */
@@ -24,14 +24,14 @@ struct chat {
 /* Prints the error on standard error and sets `failed`. */
 void chat_complain(struct chat *c, const ey_err *e);
 
-/* What chat_add_image added: images or pages, and the upright size of the last one. */
+/* The images or pages that chat_add_image has added. */
 struct chat_images {
     size_t n;
-    int width, height;
+    int width, height; /* of the last one, upright */
 };
 
-/* Adds the image, or the pages of a document, to the next message after decoding them as a check.
- */
+/* Adds the image, or all pages of a document, to the next message. Decodes them first, to report
+ * bad images immediately. */
 bool chat_add_image(struct chat *c, const char *path, struct chat_images *added, ey_err *e);
 
 /* Sends the text with the draft's images and prints the answer. */

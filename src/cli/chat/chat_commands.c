@@ -167,8 +167,8 @@ static void clear_all(struct chat *c, const char *argument)
     (void)argument;
     conversation_clear(&c->conversation);
     if (c->interactive)
-        fprintf(stderr, "the conversation is empty%s\n",
-                c->conversation.has_system ? " but for the system prompt" : "");
+        fprintf(stderr, "the conversation is empty now%s\n",
+                c->conversation.has_system ? "; the system prompt stays" : "");
 }
 
 static void leave(struct chat *c, const char *argument)
@@ -192,7 +192,7 @@ static const struct slash_command {
      "/set NAME VALUE  change temperature, max-tokens and so on; /set lists all settings"},
     {"/save", chat_save_command,
      "/save FILE       write the conversation as Markdown; FILE.json: as the API's messages"},
-    {"/clear", clear_all, "/clear           forget all that was said and shown"},
+    {"/clear", clear_all, "/clear           start over without messages and images"},
     {"/help", print_slash_commands, "/help            print this list"},
     {"/quit", leave, "/quit            leave, as Ctrl-D does"},
 };

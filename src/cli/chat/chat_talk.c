@@ -12,7 +12,7 @@ void chat_complain(struct chat *c, const ey_err *e)
 {
     progress_clear(&c->cli.progress);
     fprintf(stderr, "eyelet: %s%s\n", e->text,
-            e->code == EY_TOO_LONG ? "; /clear begins anew" : "");
+            e->code == EY_TOO_LONG ? "; /clear starts over" : "");
     c->failed = true;
 }
 
@@ -56,13 +56,13 @@ static void print_stop_reason(const struct chat *c, const ey_answer *answer)
     int context = cli_engine_context_length(&c->cli);
     if (answer->finish_reason != EY_FINISH_LENGTH || c->cli.options->quiet) return;
     if (context && answer->prompt_tokens + answer->completion_tokens >= context)
-        fprintf(stderr, "eyelet: the context of %d tokens is full; /clear begins anew\n", context);
+        fprintf(stderr, "eyelet: the context of %d tokens is full; /clear starts over\n", context);
     else
         fprintf(stderr, "eyelet: the answer was cut after %d tokens; see --max-tokens%s\n",
                 answer->completion_tokens, c->interactive ? ", or /set max-tokens N" : "");
 }
 
-/* Puts the earlier answer back, or takes the question back if there was none. */
+/* Puts the earlier answer back, or removes the question if there was none. */
 static void go_back(struct chat *c, ey_message *earlier, bool keep_images)
 {
     if (earlier->role)
@@ -77,7 +77,7 @@ static bool keep_answer(struct chat *c, ey_message *earlier, const ey_answer *an
     if (cancel_requested() && !answer->n_text) {
         if (c->interactive)
             fprintf(stderr, "stopped before the answer began; the %s\n",
-                    earlier->role ? "earlier one is kept" : "message is taken back");
+                    earlier->role ? "earlier one is kept" : "message was removed");
         go_back(c, earlier, true);
         return true;
     }
@@ -97,14 +97,14 @@ static bool chat_generate(struct chat *c, ey_answer *answer, ey_err *e)
     return ok;
 }
 
-/* Takes the question back. Its images are kept if they did not cause the error, so that the user
- * can ask about them again. */
-static void take_back_question(struct chat *c, ey_message *earlier, const ey_err *e)
+/* Removes the question, or puts the earlier answer back. Keeps the images for the next message if
+ * they did not cause the error. */
+static void remove_question(struct chat *c, ey_message *earlier, const ey_err *e)
 {
     const bool retried = earlier->role != NULL, keeps = e->code == EY_IO || e->code == EY_BUSY;
     go_back(c, earlier, keeps);
     if (!retried && keeps && c->conversation.n_draft && c->interactive)
-        fprintf(stderr, "the message is taken back; its images are sent with the next one\n");
+        fprintf(stderr, "the message was removed; its images are sent with the next one\n");
 }
 
 /* Answers the conversation's last message. If that fails, its earlier answer, if any, is kept. */
@@ -112,7 +112,7 @@ static bool answer_question(struct chat *c, ey_message *earlier, ey_err *e)
 {
     ey_answer answer = {0};
     bool ok = chat_generate(c, &answer, e);
-    if (!ok) take_back_question(c, earlier, e);
+    if (!ok) remove_question(c, earlier, e);
     if (ok) {
         if (!answer.n_text || answer.text[answer.n_text - 1] != '\n')
             term_write(&c->cli.out, "\n", 1);
@@ -137,7 +137,7 @@ void chat_send_again(struct chat *c)
     ey_err e;
     ey_message earlier = {0};
     bool ok = conversation_take_answer(&c->conversation, &earlier);
-    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "there is no answer yet to try again");
+    if (!ok) ey_fail(&e, EY_BAD_REQUEST, "there is no answer yet that could be retried");
     if (ok) c->cli.seed++; /* the same seed would give the same answer */
     ok = ok && answer_question(c, &earlier, &e);
     conversation_free_answer(&earlier);

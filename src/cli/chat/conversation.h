@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation in the form that the engine takes: messages that own their texts and images, up to
- * the engine's limits. */
+/* A conversation in the form that the engine accepts: messages that own their texts and images. It
+ * keeps to the engine's limits on messages and images. */
 #ifndef EY_CLI_CONVERSATION_H
 #define EY_CLI_CONVERSATION_H
 
@@ -13,7 +13,7 @@ struct conversation {
     size_t n;
     bool has_system;                  /* message[0] is the system prompt */
     ey_part draft[EY_MAX_IMAGES];     /* images of the next message */
-    char *image_names[EY_MAX_IMAGES]; /* of all images, in order; owned */
+    char *image_names[EY_MAX_IMAGES]; /* of all images, the draft's last; owned */
     size_t n_draft, n_images;         /* n_images counts the draft's too */
 };
 
@@ -30,7 +30,7 @@ const char *conversation_system(const struct conversation *c);
 /* Adds an image to the next message. Takes ownership of its bytes, which free() must be able to
  * release, unless it fails. */
 bool conversation_add_image(struct conversation *c, ey_part image, const char *name, ey_err *e);
-/* Removes the draft's images but the first n. */
+/* Removes all images of the draft except the first n. */
 void conversation_shorten_draft(struct conversation *c, size_t n);
 /* Adds a user message: the draft's images, then the text. Leaves space for its answer. */
 bool conversation_say(struct conversation *c, const char *text, size_t n, ey_err *e);
@@ -42,11 +42,11 @@ bool conversation_take_answer(struct conversation *c, ey_message *answer);
 void conversation_put_answer(struct conversation *c, ey_message *answer);
 /* Accepts an empty message. */
 void conversation_free_answer(ey_message *answer);
-/* Removes the last message. Its images are dropped, or kept for the next one. */
+/* Removes the last message. Its images are freed, or moved to the draft if `keep_images`. */
 void conversation_undo(struct conversation *c, bool keep_images);
 
-/* Writes the conversation to a file, as {"messages": [...]} if its name ends with .json and else as
- * Markdown. Fails if the file exists, unless `overwrite`. */
+/* Writes the conversation to a file: as {"messages": [...]} if the name ends with .json, otherwise
+ * as Markdown. Fails if the file exists, unless `overwrite`. */
 bool conversation_save(const struct conversation *c, const char *path, bool overwrite, ey_err *e);
 
 #endif

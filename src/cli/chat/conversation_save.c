@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves a conversation as Markdown, or as JSON in the form of the API's messages. Images are named,
- * not copied. */
+/* Saves a conversation as Markdown, or as JSON in the form of the API's messages. It has the
+ * images' names, not their contents. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

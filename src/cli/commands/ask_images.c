@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks one question about images, for ask, scene and read: reads them, loads the model, and streams
- * the answer or prints JSON. */
+/* One question about images, for ask, scene and read: reads the images, loads the model, and
+ * streams the answer or prints it as JSON. */
 #include "cli/commands/ask_images.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct image_question {
     bool greedy;
 };
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
 {
@@ -33,7 +33,7 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     if (s->sampled)
         json_add_uint(&w, "seed", answer->seed);
     else
-        json_add_null(&w, "seed"); /* nothing was sampled */
+        json_add_null(&w, "seed"); /* greedy decoding used none */
     answer_add_usage_and_timings(&w, answer, cli_engine_load_seconds(s));
     json_write_key(&w, "logprobs");
     answer_write_logprobs(&w, answer, s->options->logprobs >= 0);
@@ -44,14 +44,14 @@ static bool ask_print_json(struct cli_engine *s, const ey_answer *answer)
     return ok;
 }
 
-/* Ends the last line of the text, which was streamed before. */
+/* Ends the last line of the answer, whose text was printed as it arrived. */
 static void finish_text(struct cli_engine *s, const ey_answer *answer)
 {
     if (!answer->n_text || answer->text[answer->n_text - 1] != '\n') term_write(&s->out, "\n", 1);
     answer_print_logprobs(answer);
 }
 
-/* Reports a constrained answer that was cut, because it does not match its format. */
+/* Reports that a constrained answer was cut, because it then does not match its format. */
 static int print_incomplete(const ey_answer *answer)
 {
     fprintf(stderr,
@@ -136,7 +136,7 @@ int ask_about_images(const struct options *o, size_t n_images, const char *text,
     bool ok = read_question_images(&a, o->args, n_images, &e);
     if (a.images.n > 1) a.cli.max_images = (int)a.images.n;
     if (!n_images && input_stdin_is_sent())
-        a.cli.max_images = EY_MAX_IMAGES; /* it may be a document */
+        a.cli.max_images = EY_MAX_IMAGES; /* standard input may be a document */
     ok = ok && cli_engine_load(&a.cli, &e) &&
          read_sent_image(&a, &e); /* last, so that a pipe has time to fill */
     struct question question = {a.images.images, a.images.n, text, !o->json, greedy, format};

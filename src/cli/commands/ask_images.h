@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common part of ask, scene and read. */
+/* One question about images: shared by ask, scene and read. */
 #ifndef EY_CLI_ASKING_H
 #define EY_CLI_ASKING_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts all prompts together. The rate is taken from the last stream's first token to the first
- * stream's last one, while all of them decode. */
+/* Starts all prompts together. The rate covers only the time in which all streams decode: it begins
+ * when every stream has its first token and ends when the first stream is done. */
 #include "cli/commands/bench_streams.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct bench_stream {
     int tokens;
 };
 
-/* The number of tokens over time. */
+/* Samples of the number of generated tokens. */
 struct token_history {
     double time[MAX_SAMPLES];
     uint64_t tokens[MAX_SAMPLES];
@@ -51,7 +51,7 @@ static bool start_bench_stream(ey_engine *engine, struct bench_stream *s, const 
     return ok;
 }
 
-/* Fetches the events that are there. Returns whether some streams are still running. */
+/* Handles pending events. Returns whether some streams are still running. */
 static bool poll_bench_streams(struct bench_stream *s, int n)
 {
     bool more = false;
@@ -71,9 +71,9 @@ static void sample_bench_streams(const ey_engine *engine, struct bench_stream *s
 {
     const double start = seconds_now();
     while (poll_bench_streams(s, n)) {
-        double now = seconds_now(),
-               rest = (now - start) /
-                      1000; /* polling more often would take CPU time from the engine */
+        double now = seconds_now();
+        /* Pauses for 0.1 % of the elapsed time, because polling takes CPU time from the engine. */
+        double rest = (now - start) / 1000;
         const struct timespec pause = {0, (long)(1e9 * (rest < 0.0002 ? 0.0002
                                                         : rest < 0.02 ? rest
                                                                       : 0.02))};
@@ -140,7 +140,7 @@ bool bench_streams(ey_engine *engine, int n, int depth, int tokens, struct bench
     }
     if (ok) {
         out->seconds = last - first;
-        /* One stream's tokens are known; samples may miss a short answer. */
+        /* A single stream's tokens are counted, because samples may miss a short answer. */
         out->tokens = n == 1 ? s[0].tokens - 1 : tokens_at(h, last) - tokens_at(h, first);
     }
     free(h);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the decoding of several answers at the same time, at a given depth of context. */
+/* Measures how fast several answers are decoded at the same time, after prompts of a given length.
+ */
 #ifndef EY_CLI_BENCH_STREAMS_H
 #define EY_CLI_BENCH_STREAMS_H
 
@@ -8,8 +9,8 @@
 enum { BENCH_STREAMS = 256 };
 
 struct bench_streams_rate {
-    double seconds;         /* during which all of them decoded */
-    double tokens;          /* of all streams in that time */
+    double seconds;         /* the time in which all streams decoded */
+    double tokens;          /* tokens of all streams in that time */
     double prefill_seconds; /* of the first prompt */
 };
 

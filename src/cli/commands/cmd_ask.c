@@ -10,7 +10,7 @@
 #include "cli/options/input.h"
 #include "cli/terminal/term.h"
 
-/* Whether the question is asked once for each image, instead of once about all. */
+/* Returns whether the question is asked once for each image, instead of once about all images. */
 static bool asks_each(const struct options *o)
 {
     bool folder = false;
@@ -41,7 +41,8 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
     if (!asks_each(o) && o->n_args - 1 > EY_MAX_IMAGES)
         return ey_fail(
             e, EY_BAD_REQUEST,
-            "%zu images; at most %d go in one question; --each puts it once for each image",
+            "%zu images are too many for one question, which takes at most %d; --each asks about "
+            "each image separately",
             o->n_args - 1, EY_MAX_IMAGES);
     if (o->schema && strcmp(o->schema, "-") == 0)
         for (size_t i = 0; i + 1 < o->n_args; i++)
@@ -55,11 +56,11 @@ static bool ask_check_arguments(const struct options *o, ey_err *e)
            (asks_each(o) || input_check_images(o->args, o->n_args - 1, "ask", e));
 }
 
-/* Choices must be single lines, as answers are. */
+/* A choice must be a single line, because the answer is printed as one. */
 static bool ask_check_format(const struct options *o, ey_err *e)
 {
     if (o->choices.n && o->schema)
-        return ey_fail(e, EY_BAD_REQUEST, "--choice and --schema exclude each other");
+        return ey_fail(e, EY_BAD_REQUEST, "--choice and --schema cannot be combined; choose one");
     for (size_t i = 0; i < o->choices.n; i++) {
         const char *choice = o->choices.item[i];
         if (!input_check_text(choice, strlen(choice), "a choice", e)) return false;

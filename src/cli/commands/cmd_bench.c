@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet bench measures load, vision, prefill and decode on a generated image (a text for text-only
- * models), and decode with a schema. Each is also given as a share of the machine's limits,
- * measured in the same run. Speed depends on the weights' shapes only, so random weights will do.
+ * models), and decode with a schema. It compares each phase with the machine's limits, which it
+ * measures in the same run. Speed depends on the weights' shapes only, so random weights will do.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ struct bench {
     ey_mask_stats masks;     /* of the constrained runs */
     bool reads_images;       /* the model takes images */
     int width, height;       /* of the image */
-    double huge_page_bytes;  /* of weights that were copied to huge pages */
+    double huge_page_bytes;  /* weights that were copied to huge pages */
     double first_token;      /* seconds until the first token of the first run */
     ey_roofline roofline;
     ey_image_usage image_usage;
@@ -80,8 +80,7 @@ static bool bench_make_image(struct input *out, int width, int height, ey_err *e
     int fd = mkstemp(path);
     if (fd < 0)
         return ey_fail(e, EY_IO,
-                       "%s: cannot make a file there for the image; set TMPDIR to a folder that "
-                       "can be written",
+                       "cannot create a temporary file in %s; set TMPDIR to a writable folder",
                        folder);
     close(fd);
     bool ok = bench_draw_image(&image, width, height, e) && image_write_png(&image, path, e) &&
@@ -95,8 +94,8 @@ static bool bench_make_image(struct input *out, int width, int height, ey_err *e
 
 enum { TEXT_BYTES = 4096 };
 
-/* Makes a text with a byte for each token of half the context. It always fits, because a token has
- * at least one byte. */
+/* Makes a text with at most as many bytes as half the context has tokens. It always fits, because a
+ * token has at least one byte. */
 static void make_bench_text(char out[TEXT_BYTES + 1], int context)
 {
     static const char words[] =
@@ -179,9 +178,9 @@ static bool run_once(struct bench *b, ey_err *e)
     return true;
 }
 
-/* Measures the same answers with a schema, to find its cost. They alternate with unconstrained
- * ones, so that both run under the same conditions. A vocabulary that lacks a byte cannot be
- * constrained: the phase is left out. */
+/* Asks the same question with a schema, to measure the cost of constraining answers. The runs
+ * alternate with unconstrained ones, so that conditions are equal. Skips the phase if the
+ * vocabulary lacks a byte, because such a model's answers cannot be constrained. */
 static bool run_constrained(struct bench *b, ey_err *e)
 {
     ey_answer answer = {0};
@@ -216,11 +215,12 @@ static bool bench_read_size(struct bench *b, ey_err *e)
         b->height > 0 && b->width <= EY_MAX_IMAGE_SIDE && b->height <= EY_MAX_IMAGE_SIDE &&
         (uint64_t)b->width * (uint64_t)b->height <= (uint64_t)EY_MAX_IMAGE_PIXELS)
         return true;
-    return ey_fail(e, EY_BAD_REQUEST, "--picture %.40s: a size is like 1024x768", text);
+    return ey_fail(e, EY_BAD_REQUEST, "--picture takes a size such as 1024x768, not \"%.40s\"",
+                   text);
 }
 
-/* Measures the decoding of several streams at a depth. A step reads the weights once, and the keys
- * and values of each stream. */
+/* Measures how fast --streams answers are decoded after prompts of --depth tokens. A step reads the
+ * weights once, and the keys and values of each stream. */
 static bool run_bench_streams(struct bench *b, ey_err *e)
 {
     const struct options *o = b->cli.options;
@@ -234,19 +234,19 @@ static bool run_bench_streams(struct bench *b, ey_err *e)
             return ey_fail(e, EY_CANCELLED, "stopped before all runs were done");
         if (rate.tokens < n)
             return ey_fail(e, EY_TOO_LONG,
-                           "the answers are too short to time; use more --max-tokens");
+                           "the answers are too short to be timed; raise --max-tokens");
         b->streams.seconds[b->streams.n++] = rate.seconds / rate.tokens;
         if (n == 1) b->deep.seconds[b->deep.n++] = rate.prefill_seconds;
     }
     b->deep.tokens = depth;
     b->deep.flops = ey_estimate_cost(b->cli.engine, 0, 0, depth).prefill_flops;
-    b->streams.tokens = 1; /* seconds are those of one token of the total */
+    b->streams.tokens = 1; /* seconds[] are per token of all streams together */
     b->streams.bytes = (weights.decode_bytes + n * (each.decode_bytes - weights.decode_bytes)) / n;
     return true;
 }
 
-/* Runs everything once the weights are in place. The limits come last, so that the memory for
- * measuring them is not counted as the model's. */
+/* Runs all phases after the weights are loaded. Measures the roofline last, so that its memory does
+ * not count as the model's peak. */
 static bool bench_measure(struct bench *b, ey_err *e)
 {
     if (!bench_read_size(b, e) || !bench_make_image(&b->image_file, b->width, b->height, e) ||
@@ -288,11 +288,12 @@ static double share_of_roofline(const struct bench *b, const struct bench_phase 
     return work / seconds;
 }
 
-/* Prints the share of what vector instructions can do, if tile instructions can do more. */
+/* Prints the share of the limit of vector instructions, too, on a CPU whose tile instructions are
+ * faster. */
 static void print_vector_share(const struct bench *b, const struct bench_phase *p, double seconds)
 {
     if (p->flops > 0 && b->roofline.vector_flops_per_second > 0)
-        printf("         %3.0f %% of what vectors could do\n",
+        printf("         %3.0f %% of the limit of vector instructions\n",
                100 * p->flops / seconds / b->roofline.vector_flops_per_second);
 }
 
@@ -331,7 +332,7 @@ static void print_gpu(struct bench *b)
            (double)used / (1 << 20), (double)total / (1 << 20));
 }
 
-/* Prints what rescores the candidates of an 8-bit LM head. */
+/* Prints which processor rescores the candidates of an 8-bit LM head. */
 static void print_lm_head(struct bench *b)
 {
     const char *rows = ey_engine_describe(b->cli.engine).lm_head_rows;
@@ -390,7 +391,7 @@ static void bench_print_text(struct bench *b)
     print_gpu(b);
     printf("memory   %8.0f MB at the peak, mapped weights included", b->peak_bytes / 1e6);
     if (b->huge_page_bytes > 0)
-        printf("; %.0f MB of them moved into huge pages", b->huge_page_bytes / 1e6);
+        printf("; %.0f MB of the weights copied to huge pages", b->huge_page_bytes / 1e6);
     printf("\n");
 }
 
@@ -468,7 +469,8 @@ static bool bench_check_options(const struct options *o, ey_err *e)
     if (o->n_args)
         return ey_fail(e, EY_BAD_REQUEST, "bench takes no arguments; name the model with --model");
     return o->streams < 2 || o->depth ||
-           ey_fail(e, EY_BAD_REQUEST, "--streams needs --depth, the length of their prompts");
+           ey_fail(e, EY_BAD_REQUEST,
+                   "--streams needs --depth, the length of the streams' prompts");
 }
 
 int cmd_bench(const struct options *o)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet caption IMAGE... prints a sentence for each image. A bad image is reported, and the others
- * go on. */
+/* eyelet caption IMAGE... prints a sentence for each image. It reports a bad image and continues
+ * with the others. */
 #include <unistd.h>
 
 #include "cli/commands/commands.h"
@@ -15,7 +15,7 @@ static bool caption_check_arguments(const struct options *o, ey_err *e)
     return true;
 }
 
-/* Adds the sentence as one line: line ends become spaces, and surrounding blanks are removed. */
+/* Appends the sentence as one line: replaces line ends with spaces and trims blanks. */
 static void add_sentence(struct buf *line, const ey_answer *answer)
 {
     size_t n = answer->n_text, first = 0;

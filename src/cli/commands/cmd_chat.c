@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet chat [IMAGE...] holds a conversation with a message per line. A terminal gets a prompt and
- * a line editor, a pipe neither. */
+/* eyelet chat [IMAGE...] holds a conversation with a message per line. On a terminal it shows a
+ * prompt and opens a line editor; lines of a pipe are read as they are. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ static bool chat_read_line(struct chat *c, bool *too_long)
 
 static const char text_mark[] = "\"\"\"";
 
-/* Reads on from a line that begins with """ to one that ends with it. Returns false at the end of
- * input or after Ctrl-C. */
+/* Reads the rest of a text that begins with """, up to the line that ends with """, and removes the
+ * marks. Returns false at the end of input or after Ctrl-C. */
 static bool read_marked_text(struct chat *c)
 {
     const size_t mark = strlen(text_mark);
@@ -90,7 +90,7 @@ static void chat_handle_line(struct chat *c, bool too_long)
     ey_err e;
     const char *line = c->line.data;
     if (too_long) {
-        ey_fail(&e, EY_BAD_REQUEST, "a line longer than %d bytes", EY_MAX_LINE_BYTES);
+        ey_fail(&e, EY_BAD_REQUEST, "the line is longer than %d bytes", EY_MAX_LINE_BYTES);
         chat_complain(c, &e);
     } else if (memchr(line, 0, c->line.size)) {
         ey_fail(&e, EY_BAD_REQUEST, "the line has a NUL byte in it");
@@ -106,12 +106,13 @@ static void chat_handle_line(struct chat *c, bool too_long)
 static bool chat_check_arguments(const struct options *o, ey_err *e)
 {
     if (o->n_args > EY_MAX_IMAGES)
-        return ey_fail(e, EY_BAD_REQUEST, "%zu images; at most %d go in one conversation",
-                       o->n_args, EY_MAX_IMAGES);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "%zu images are too many; a conversation takes at most %d", o->n_args,
+                       EY_MAX_IMAGES);
     for (size_t i = 0; i < o->n_args; i++)
         if (strcmp(o->args[i], "-") == 0)
             return ey_fail(e, EY_BAD_REQUEST,
-                           "standard input is where messages come from; an image needs a file");
+                           "chat reads messages from standard input, so an image must be a file");
     return (!o->system || input_check_text(o->system, strlen(o->system), "--system", e)) &&
            input_check_pages(o, e) && input_check_images(o->args, o->n_args, "chat", e);
 }
@@ -132,7 +133,7 @@ static void greet(const struct chat *c)
     struct buf name = buf_with_max(4 * EY_MAX_PATH);
     if (!c->interactive || c->cli.options->quiet) return;
     term_add_name(&name, c->cli.model);
-    fprintf(stderr, "%s. Ctrl-D leaves, /help\n", name.data ? name.data : "");
+    fprintf(stderr, "%s. /help lists the commands, Ctrl-D leaves.\n", name.data ? name.data : "");
     buf_free(&name);
 }
 

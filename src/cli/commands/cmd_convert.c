@@ -18,11 +18,10 @@ static bool convert_run(ey_convert_report *report, const struct options *o,
     char model[EY_MAX_PATH];
     ey_engine_options engine = ey_engine_defaults();
     if (o->n_args != 2)
-        return ey_fail(
-            e, EY_BAD_REQUEST,
-            "convert takes a model and what to make of it, a .gguf file or a directory, not "
-            "%zu argument%s: eyelet convert qwen3-vl:2b qwen3-vl-2b.gguf",
-            o->n_args, o->n_args == 1 ? "" : "s");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "convert takes two arguments, not %zu: a model, and the .gguf file or the "
+                       "directory to write, as in: eyelet convert qwen3-vl:2b qwen3-vl-2b.gguf",
+                       o->n_args);
     if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e))
         return false;
     engine.model = model;
@@ -57,11 +56,11 @@ int cmd_convert(const struct options *o)
     if (o->json) {
         add_conversion_json(&text, &report);
     } else {
-        buf_printf(&text, "%s: %d tensors, %.1f MB; they were %.1f MB\n", o->args[1],
+        buf_printf(&text, "%s: %d tensors, %.1f MB (%.1f MB before)\n", o->args[1],
                    report.n_tensors, (double)report.bytes / 1e6, (double)report.bytes_before / 1e6);
         if (report.n_float32)
-            buf_printf(&text, "%d are float32 now: %s%s\n", report.n_float32, report.float32_names,
-                       report.n_float32 > 3 ? "; ..." : "");
+            buf_printf(&text, "%d tensors are float32 now: %s%s\n", report.n_float32,
+                       report.float32_names, report.n_float32 > 3 ? "; ..." : "");
     }
     term_write(&out, text.data, text.size);
     buf_free(&text);

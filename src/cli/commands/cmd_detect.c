@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet detect IMAGE WHAT prints the boxes of things as JSON, in pixels of the upright original.
- * --draw also draws them. */
+/* eyelet detect IMAGE WHAT prints boxes around the objects as JSON, in pixels of the upright
+ * original. --draw also draws them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,10 +30,10 @@ struct detection {
     struct drawn_box *scaled; /* [boxes.n], in pixels */
 };
 
-/* ---- the call ---- */
+/* ---- arguments ---- */
 
-/* Checks by opening the file, because only the system knows about permissions and read-only disks.
- * An existing file is not changed. */
+/* Fails if the file cannot be written. Tries to open it, because only the system knows about
+ * permissions and read-only disks. Does not change an existing file. */
 static bool check_writable(const char *path, ey_err *e)
 {
     bool there = access(path, F_OK) == 0;
@@ -76,7 +76,8 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
 
 /* ---- asking ---- */
 
-/* Writes the size of the upright image, which servers other than eyelet do not report. */
+/* Writes the size of the upright image. Decodes the image if the server does not report it; only
+ * eyelet does. */
 static bool image_size(const struct detection *d, int *width, int *height, ey_err *e)
 {
     struct image image = {0};
@@ -106,13 +107,14 @@ static bool scale_boxes(struct detection *d, const char *what, ey_err *e)
     return true;
 }
 
-/* Standard input and URLs are known to have pages only once they are read. */
+/* Fails for several pages. Called after reading, because only then the pages of standard input and
+ * URLs are known. */
 static bool check_one_page(const struct input_document *document, const char *name, ey_err *e)
 {
     return document->n == 1 ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "%s has %zu pages; choose one with --pages, or name a file to get the boxes of "
-                   "each",
+                   "%s has %zu pages; choose one with --pages, or name a local file to get the "
+                   "boxes of each page",
                    name, document->n);
 }
 
@@ -135,7 +137,7 @@ static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
     return ey_boxes_read(&d->boxes, d->answer.text, d->answer.n_text, e) && scale_boxes(d, what, e);
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void write_box(struct json_writer *w, const struct drawn_box *b)
 {
@@ -167,7 +169,7 @@ static void print_box_table(struct detection *d)
         int n = (int)strnlen(d->scaled[i].label, 40);
         widest = n > widest ? n : widest;
     }
-    if (!d->boxes.n) buf_add_text(&table, "nothing of the kind was found\n");
+    if (!d->boxes.n) buf_add_text(&table, "nothing was found\n");
     for (size_t i = 0; i < d->boxes.n; i++) {
         const struct drawn_box *b = &d->scaled[i];
         if (!i) buf_printf(&table, "%-*s     x1    y1    x2    y2\n", widest, "label");
@@ -203,7 +205,7 @@ static void print_missing_boxes(const struct detection *d)
                 "--max-tokens\n",
                 d->answer.completion_tokens);
     if (d->boxes.truncated)
-        fprintf(stderr, "eyelet: only the first %d boxes are given\n", EY_MAX_BOXES);
+        fprintf(stderr, "eyelet: only the first %d boxes are printed\n", EY_MAX_BOXES);
 }
 
 static bool detect_draw(struct detection *d, const char *path, ey_err *e)

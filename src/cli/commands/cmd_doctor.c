@@ -51,16 +51,16 @@ static void doctor_add_json(struct buf *out, const ey_diagnosis *d)
     buf_add_text(out, "\n");
 }
 
-/* Uses the model of the options only; without one, none is searched for. A model that is not
- * downloaded is judged by its built-in shapes or by its headers at the hub; *unjudged says why it
- * cannot be. */
+/* Sets the device and, if the options name a model, the model. A model that is not downloaded is
+ * judged by its built-in shapes or its headers on the hub. If neither is available, *unjudged
+ * says why, and the function succeeds without a model. */
 static bool doctor_read_options(ey_engine_options *engine, struct model_headers *headers,
                                 const struct options *o, ey_err *unjudged, ey_err *e)
 {
     char model[EY_MAX_PATH];
     if (o->n_args)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "doctor takes no arguments, such as %.100s; a model is named with --model",
+                       "doctor takes no arguments, but got %.100s; name a model with --model",
                        o->args[0]);
     engine->device = o->device;
     if (!o->model) return true;
@@ -71,7 +71,7 @@ static bool doctor_read_options(ey_engine_options *engine, struct model_headers 
     return true;
 }
 
-/* A finding about headers that were fetched says the model's name, not where they lie. */
+/* Replaces the temporary folder of downloaded headers by the model's name in the findings. */
 static void name_fetched_model(ey_diagnosis *d, const struct model_headers *headers,
                                const char *name)
 {
@@ -86,14 +86,14 @@ static void name_fetched_model(ey_diagnosis *d, const struct model_headers *head
     }
 }
 
-/* The machine is judged all the same. */
+/* Adds a finding that the model could not be judged. The findings about the machine stay. */
 static void add_unjudged(ey_diagnosis *d, const char *model, const ey_err *why)
 {
     const size_t last = EY_MAX_FINDINGS - 1;
     ey_finding *f = &d->findings[d->n < last ? d->n++ : last];
     *f = (ey_finding){.name = "model", .level = EY_FINDING_BAD, .unit = ""};
     snprintf(f->text, sizeof(f->text), "%.100s cannot be judged: %.380s", model, why->text);
-    snprintf(f->remedy, sizeof(f->remedy), "go online, or name a model that is here");
+    snprintf(f->remedy, sizeof(f->remedy), "go online, or name a model that is downloaded");
     d->usable = false;
 }
 

@@ -13,8 +13,8 @@
 
 enum {
     MAX_JSON_LINE = 64 << 20,
-    SHOWN_BYTES = 200
-}; /* SHOWN_BYTES: of an answer that is not JSON */
+    SHOWN_BYTES = 200 /* of an answer that is not JSON */
+};
 
 static bool extract_check_arguments(const struct options *o, ey_err *e)
 {
@@ -25,8 +25,7 @@ static bool extract_check_arguments(const struct options *o, ey_err *e)
     if (!o->schema == !o->fields)
         return ey_fail(
             e, EY_BAD_REQUEST,
-            "extract needs to know what to look for, --fields \"shop, date, total:number\" "
-            "or a JSON schema: %s",
+            "extract needs either --fields \"shop, date, total:number\" or a JSON schema: %s",
             example);
     for (size_t i = 0; i < o->n_args; i++)
         if (reads_stdin && strcmp(o->args[i], "-") == 0)
@@ -56,11 +55,12 @@ static bool check_json(const ey_answer *answer, ey_err *e)
     json_object_put(value);
     if (value || strcmp(answer->text, "null") == 0) return true;
     return ey_fail(e, EY_BAD_MODEL,
-                   "the answer is not JSON, so the server does not obey schemas: \"%.*s\"",
+                   "the answer is not JSON, so the server seems to ignore schemas: \"%.*s\"",
                    SHOWN_BYTES, answer->text);
 }
 
-/* Writes the data on one line. Line ends can be dropped: in JSON they stand between values only. */
+/* Writes the data on one line. Line ends can become spaces, because JSON escapes those in strings.
+ */
 static void write_data(struct json_writer *w, const ey_answer *answer)
 {
     struct buf data = buf_with_max(MAX_JSON_LINE);
@@ -93,8 +93,8 @@ static json_object *properties_of(json_object *schema)
     return json_member_of_type(schema, "properties", json_type_object);
 }
 
-/* Returns the schema's properties as CSV columns, or NULL if it has none and an answer is one cell.
- */
+/* Returns the names of the schema's properties as a CSV header, which the caller frees. Returns
+ * NULL if the schema has none: the whole answer is then one cell. */
 static char *columns_of_schema(const char *schema)
 {
     struct buf line = buf_with_max(MAX_JSON_LINE);
@@ -113,8 +113,8 @@ static char *columns_of_schema(const char *schema)
     return line.data;
 }
 
-/* Adds a value as a cell: text and numbers unchanged, objects and lists as JSON, null as an empty
- * cell. */
+/* Appends a value as a cell: a string without quotes, null as an empty cell, anything else as JSON.
+ */
 static void add_value_cell(struct buf *line, json_object *value)
 {
     const char *text = !value ? ""

@@ -10,7 +10,7 @@
 #include "cli/terminal/term.h"
 #include "eyelet/plan.h"
 
-/* ---- whether they fit ---- */
+/* ---- fit ---- */
 
 /* Returns "yes", "no", "incomplete", or "-" for a model that eyelet does not run. *why explains
  * "no" and "incomplete". */
@@ -29,7 +29,8 @@ static const char *listing_fits(const struct model_listing *m, ey_err *why)
     if (plan.total_bytes <= plan.budget_bytes)
         ey_fail(why, EY_NO_MEMORY, "layers on the CPU take too much memory; eyelet plan says more");
     else
-        ey_fail(why, EY_NO_MEMORY, "%llu MiB too many; eyelet plan says what would fit",
+        ey_fail(why, EY_NO_MEMORY,
+                "does not fit, %llu MiB too many; eyelet plan says what would fit",
                 (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
     return "no";
 }
@@ -129,7 +130,7 @@ int cmd_list(const struct options *o)
     struct term term = term_stdout();
     struct buf out = buf_with_max(64 << 20);
     if (o->n_args) {
-        ey_fail(&e, EY_BAD_REQUEST, "list takes no arguments, such as %s", o->args[0]);
+        ey_fail(&e, EY_BAD_REQUEST, "list takes no arguments, but got %s", o->args[0]);
         return term_complain(&e);
     }
     if (!model_list(&list, &n, &e)) return term_complain(&e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet plan [MODEL...] prints what would be allocated where, without allocating it. */
+/* eyelet plan [MODEL...] prints the memory that models would allocate, without allocating it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void plan_table_add(struct buf *out, const ey_plan *p)
 static void plan_table_add_models(struct buf *out, const ey_plan *p, size_t n,
                                   const ey_multi_model_plan *all)
 {
-    buf_printf(out, "together: %.1f of %.1f MiB besides what they share",
+    buf_printf(out, "together: %.1f of %.1f MiB, without the memory that they share",
                (double)all->resident_bytes / MIB, (double)all->capacity_bytes / MIB);
     if (all->all_resident)
         buf_add_text(out, "; all stay loaded\n");
@@ -62,7 +62,7 @@ static void plan_table_add_models(struct buf *out, const ey_plan *p, size_t n,
                    (double)p[i].shared_bytes / MIB, p[i].directory);
 }
 
-/* ---- JSON (design: plan --json) ---- */
+/* ---- JSON ---- */
 
 static void write_suggestion(struct json_writer *w, const ey_plan *p, size_t i)
 {
@@ -140,7 +140,8 @@ struct plan_command {
     size_t n;
 };
 
-/* Gives plans of models that are not here the models' names; their directories are temporary. */
+/* Replaces the temporary directory in the plans of models that are not downloaded by their names.
+ */
 static void name_missing_models(struct plan_command *p, const struct options *o)
 {
     for (size_t i = 0; i < p->n; i++) {
@@ -169,7 +170,8 @@ static bool make_plans(struct plan_command *p, const struct options *o, ey_err *
         return ey_fail(e, EY_BAD_REQUEST, "plan takes at most %d models, not %zu", EY_MAX_MODELS,
                        o->n_args);
     if ((o->vram_used || o->sm_count) && !o->vram)
-        return ey_fail(e, EY_BAD_REQUEST, "--vram-used and --sm-count describe the GPU of --vram");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--vram-used and --sm-count describe a simulated GPU and need --vram");
     for (p->n = 0; p->n < o->n_args || !p->n; p->n++)
         if (!plan_one(p, p->n, o->n_args ? o->args[p->n] : o->model, o, e)) return false;
     if (!ey_multi_model_plan_make(p->engine, p->n, p->plan, &p->all, e)) return false;

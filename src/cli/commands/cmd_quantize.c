@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet quantize MODEL OUT saves what --quantize computes while loading as a checkpoint. */
+/* eyelet quantize MODEL OUT writes a checkpoint of the weights that --quantize computes while it
+ * loads a model. */
 #include <string.h>
 
 #include "cli/output/answer_json.h"
@@ -20,11 +21,10 @@ static bool quantize_run(ey_quantize_report *report, const struct options *o,
     char model[EY_MAX_PATH];
     ey_engine_options engine = ey_engine_defaults();
     if (o->n_args != 2)
-        return ey_fail(
-            e, EY_BAD_REQUEST,
-            "quantize takes a model and the directory to make, not %zu argument%s: eyelet "
-            "quantize qwen3-vl:8b qwen3-vl-8b-int4",
-            o->n_args, o->n_args == 1 ? "" : "s");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "quantize takes two arguments, not %zu: a model and the directory to "
+                       "write, as in: eyelet quantize qwen3-vl:8b qwen3-vl-8b-int4",
+                       o->n_args);
     if (!model_choose(model, o->args[0], o->quiet, e) || !engine_options_set(&engine, o, e))
         return false;
     engine.model = model;
@@ -66,11 +66,11 @@ int cmd_quantize(const struct options *o)
                    report.n_quantized, (double)report.bytes / 1e6,
                    (double)report.bytes_before / 1e6);
         if (report.worst_error > 0)
-            buf_printf(&text, "; relative error of samples %.4f, at most %.4f", report.mean_error,
-                       report.worst_error);
+            buf_printf(&text, "; relative error of samples: mean %.4f, at most %.4f",
+                       report.mean_error, report.worst_error);
         buf_add_text(&text, "\n");
         if (report.n_unchanged)
-            buf_printf(&text, "%d matrices would lose too much and stay as they are: %s\n",
+            buf_printf(&text, "%d matrices would lose too much accuracy and stay as they are: %s\n",
                        report.n_unchanged, report.unchanged_names);
     }
     term_write(&out, text.data, text.size);

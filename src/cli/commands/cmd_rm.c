@@ -13,9 +13,8 @@ static bool confirm_removal(const struct hub_removal *r, const struct repository
 {
     if (o->yes) return true;
     if (!confirm_possible())
-        return ey_fail(
-            e, EY_BAD_REQUEST,
-            "rm asks before it removes a model; without a terminal to ask on, give --yes");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "rm asks for confirmation, which needs a terminal; without one, add --yes");
     return confirm("Remove %s%s%.8s (%.2f GB) from %s?", repository->name,
                    r->commit[0] ? ", commit " : "", r->commit, (double)r->bytes / 1e9,
                    r->directory) ||

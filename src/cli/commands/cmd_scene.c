@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet scene IMAGE... and eyelet read IMAGE...: the two most common questions, ready to use. */
+/* eyelet scene IMAGE... and eyelet read IMAGE... ask the two most common questions. */
 #include <string.h>
 
 #include "cli/commands/ask_images.h"
@@ -37,7 +37,7 @@ int cmd_scene(const struct options *o)
     return ask_ready_made(o, "scene", ey_scene_prompt(), false, PAGES_TOGETHER);
 }
 
-/* Returns the question of --as. The models answer the first form best. */
+/* Returns the question for --as. Models answer the one for Markdown best. */
 static const char *prompt_of_form(const char *as)
 {
     if (strcmp(as, "markdown") == 0)

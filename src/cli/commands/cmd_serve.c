@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet serve [MODEL...] turns options, written as for vLLM, into those of the server. */
+/* eyelet serve [MODEL...] translates its options, which are named as in vLLM, into server_options.
+ */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +43,8 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
         ok = ok && (!*unit || strcmp(unit, "s") == 0);
     if (!ok || number > MAX_SECONDS || (number > 0 && number < 1))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--idle-unload takes a time, as 300, 5m or 1h, or 0 for never, not \"%s\"",
+                       "--idle-unload takes a time such as 300, 5m or 1h, or 0 for never, not "
+                       "\"%s\"",
                        text);
     *out = (int)number;
     return true;
@@ -50,7 +52,8 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
 
 /* ---- JSON ---- */
 
-/* Reads the words of a list. As in vLLM, a word may be a JSON list of several. */
+/* Appends an option's values to out[], which has *n of at most `most`. As in vLLM, a value may be a
+ * JSON list of several. */
 static bool read_list(struct serve_setup *s, const char **out, size_t *n, size_t most,
                       const char *name, const struct text_list *list, ey_err *e)
 {
@@ -69,9 +72,9 @@ static bool read_list(struct serve_setup *s, const char **out, size_t *n, size_t
             const char *text = is_json ? json_object_get_string(json_object_array_get_idx(json, k))
                                        : list->item[i];
             char *copy = text ? arena_copy_text(&s->memory, text, strlen(text)) : NULL;
-            ok = copy && copy[0]
-                     ? true
-                     : ey_fail(e, EY_BAD_REQUEST, "%s takes texts, not %s", option, list->item[i]);
+            ok = copy && copy[0] ? true
+                                 : ey_fail(e, EY_BAD_REQUEST, "%s takes strings, not %s", option,
+                                           list->item[i]);
             if (ok) out[(*n)++] = copy;
         }
         json_object_put(json);
@@ -84,7 +87,8 @@ static bool fail_limit(const char *text, ey_err *e)
 {
     return ey_fail(
         e, EY_BAD_REQUEST,
-        "--limit-mm-per-prompt takes 0 to %d images, as {\"image\": 4}, image=4 or 4, not \"%s\"",
+        "--limit-mm-per-prompt takes 0 to %d images, written {\"image\": 4}, image=4 or 4, not "
+        "\"%s\"",
         EY_MAX_IMAGES, text);
 }
 
@@ -94,7 +98,7 @@ static bool read_count(int *out, const char *digits, const char *text, ey_err *e
     long count = n && n < 6 && !digits[n] ? strtol(digits, NULL, 10) : -1;
     if (count < 0) return fail_limit(text, e);
     *out = count < EY_MAX_IMAGES ? (int)count
-                                 : EY_MAX_IMAGES; /* vLLM users write 999 for any number */
+                                 : EY_MAX_IMAGES; /* users of vLLM write 999 for no limit */
     return true;
 }
 
@@ -118,7 +122,7 @@ static bool read_image_limit(int *out, const char *text, ey_err *e)
         return ok;
     }
     const char *image = strstr(text, "image=");
-    if (!image && strchr(text, '=')) return true; /* it limits other media only */
+    if (!image && strchr(text, '=')) return true; /* only other media are limited */
     char digits[16];
     image = image ? image + 6 : text;
     size_t n = strcspn(image, ",");
@@ -138,7 +142,8 @@ static bool serve_read_processor_kwargs(uint64_t *max_pixels, const char *text, 
         json_object_put(json);
         return ey_fail(
             e, EY_BAD_REQUEST,
-            "--mm-processor-kwargs takes an object, as {\"max_pixels\": 1310720}, not %s", text);
+            "--mm-processor-kwargs takes a JSON object such as {\"max_pixels\": 1310720}, not %s",
+            text);
     }
     int64_t pixels = 0;
     json_object *size = json_member_of_type(json, "size", json_type_object);
@@ -206,8 +211,8 @@ static const char *serve_copy_text(struct serve_setup *s, const char *text)
     return copy ? copy : "";
 }
 
-/* Adds a model. Its id is its name in the cache, or else the folder's name. The API reports it as
- * it was requested, or else by its id, and accepts both names. */
+/* Adds a model. Its id is the repository's name for a model of the cache, otherwise the folder's
+ * name. The API reports the name given on the command line, or else the id, and accepts both. */
 static bool serve_add_model(struct serve_setup *s, const char *requested, ey_err *e)
 {
     char path[EY_MAX_PATH], id[EY_MAX_PATH];
@@ -237,8 +242,8 @@ static void serve_assign_names(struct serve_setup *s)
     }
 }
 
-/* Fails if two models are reported under the same name. An id that two models share selects the
- * first one. */
+/* Fails if the API would report two models under the same name. An id that two models share selects
+ * the first one. */
 static bool serve_check_names(const struct server_options *v, ey_err *e)
 {
     for (size_t i = 0; i < v->n_models; i++)
@@ -255,13 +260,14 @@ static bool read_models(struct serve_setup *s, ey_err *e)
     const struct options *o = s->options;
     if (o->n_args > SERVER_MAX_MODELS)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "serve takes at most %d models, not %zu; each --api-key has its own value",
+                       "serve takes at most %d models, not %zu; for several API keys, repeat "
+                       "--api-key",
                        SERVER_MAX_MODELS, o->n_args);
     if (o->n_args > 1 && s->n_names &&
         s->n_names != o->n_args) /* checked before a model is searched for or downloaded */
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--served-model-name has %zu names for %zu models; several models have one "
-                       "each, in their order",
+                       "--served-model-name has %zu names for %zu models; several models need one "
+                       "each, in the same order",
                        s->n_names, o->n_args);
     if (!o->n_args && !serve_add_model(s, o->model, e)) return false;
     for (size_t i = 0; i < o->n_args; i++)
@@ -277,8 +283,8 @@ static bool read_engine(struct serve_setup *s, ey_err *e)
     if (!engine_options_set(engine, o, e)) return false;
     if (o->task && strcmp(o->task, "auto") != 0 && o->n_args > 1)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "--task %s is for one model; with several, each model's files and name say "
-                       "what it does",
+                       "--task %s is for one model; with several, eyelet derives the task from "
+                       "each model's files and name",
                        o->task);
     engine->serving = true;
     engine->max_num_queued = (int)o->max_num_queued;
@@ -313,7 +319,7 @@ static bool read_ollama(struct serve_setup *s, const char *text, ey_err *e)
     if (host && isdigit((unsigned char)port[0]) && !*end && number <= 65535 && (n || !colon))
         return true;
     return ey_fail(e, EY_BAD_REQUEST,
-                   "--ollama takes a port, 11434, or an address and a port, "
+                   "--ollama takes a port such as 11434, or an address and a port such as "
                    "0.0.0.0:11434, not \"%s\"",
                    text);
 }

@@ -12,8 +12,8 @@ static bool tokenize_check_arguments(const struct options *o, ey_err *e)
 {
     if (o->n_args == 1) return true;
     return ey_fail(e, EY_BAD_REQUEST,
-                   "tokenize takes one text, not %zu; put quotation marks round it, or pipe it in: "
-                   "eyelet tokenize -",
+                   "tokenize takes one text, not %zu; put it in quotation marks, or send it on "
+                   "standard input: eyelet tokenize -",
                    o->n_args);
 }
 
@@ -36,7 +36,7 @@ static void write_token(struct json_writer *w, const ey_engine *engine, int id)
     json_close_object(w);
 }
 
-/* Adds a line for a token. Its text is quoted, because it may be a line end. */
+/* Appends a line for a token. Quotes the text, because it may contain a line end. */
 static void add_token_line(struct buf *out, const ey_engine *engine, int id)
 {
     const char *text = ey_token_text(engine, id);

@@ -13,7 +13,7 @@
 #include "cli/terminal/term.h"
 #include "eyelet/engine.h"
 
-/* What other programs call our commands. */
+/* Names that other programs have for our commands. */
 static const char *const other_names[][2] = {
     {"describe", "scene"}, {"ocr", "read"},    {"remove", "rm"},     {"delete", "rm"},
     {"ls", "list"},        {"models", "list"}, {"download", "pull"}, {"server", "serve"},
@@ -105,18 +105,18 @@ static int report_invalid_call(const ey_err *e, const char *command)
 static const char *hint_for(const char *name)
 {
     static const char *const hints[][2] = {
-        {"run", "eyelet chat is a conversation, eyelet ask one question; both take --model NAME"},
-        {"ps", "eyelet doctor says what holds the GPU's memory; of a running server, curl "
-               "localhost:8000/v1/models says which models are loaded"},
-        {"show", "eyelet plan NAME says what a model needs, eyelet list which ones are here"},
+        {"run", "eyelet chat holds a conversation, eyelet ask asks one question; both take --model "
+                "NAME"},
+        {"ps", "eyelet doctor lists the programs that use GPU memory; curl "
+               "localhost:8000/v1/models lists the models of a running server"},
+        {"show", "eyelet plan NAME shows the memory that a model needs, eyelet list the models in "
+                 "the cache"},
         {"stop", "Ctrl-C or SIGTERM ends eyelet serve"},
         {"create", "eyelet quantize MODEL OUT writes a smaller checkpoint"},
-        {"push", "eyelet uploads nothing"},
-        {"completion",
-         "make install puts the completions of bash, zsh and fish where these shells look"},
-        {"completions",
-         "make install puts the completions of bash, zsh and fish where these shells look"},
-        {"man", "eyelet help is the same, and man eyelet is there once it is installed"},
+        {"push", "eyelet does not upload models"},
+        {"completion", "make install installs completions for bash, zsh and fish"},
+        {"completions", "make install installs completions for bash, zsh and fish"},
+        {"man", "eyelet help COMMAND prints the same text; make install installs the manual page"},
         {"batch", "eyelet caption, read and ask --each take many images and folders"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
@@ -146,7 +146,7 @@ static int unknown_command(const char *name)
     else if (hint)
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; %s", name, hint);
     else if (suggestion.best &&
-             strcmp(suggestion.best, "rm") != 0) /* never suggested for a typo: it deletes */
+             strcmp(suggestion.best, "rm") != 0) /* it deletes, so a typo does not suggest it */
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name,
                 suggestion.best);
     else

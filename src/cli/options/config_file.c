@@ -142,8 +142,8 @@ static bool write_json_node(struct json_writer *w, struct config_reader *r, int 
     return true;
 }
 
-/* Returns the value as it would stand on the command line, with maps and lists as JSON. It lives in
- * the options' memory. */
+/* Returns the value as it would be written on the command line, with maps and lists as JSON. The
+ * options' memory owns it. */
 static const char *config_value(struct config_reader *r, int index, ey_err *e)
 {
     yaml_node_t *node = yaml_document_get_node(&r->document, index);

@@ -8,7 +8,7 @@
 struct did_you_mean {
     const char *typed;
     size_t n;
-    const char *best; /* NULL if no name that was offered is near */
+    const char *best; /* NULL if none of the names is near */
     size_t distance;  /* of `best`; only a smaller one replaces it */
 };
 

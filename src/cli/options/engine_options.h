@@ -6,7 +6,8 @@
 #include "cli/options/options.h"
 #include "eyelet.h"
 
-/* Sets everything but the model. The caller has initialized *engine with the defaults. */
+/* Sets all fields of *engine that options determine, except the model. The caller has initialized
+ * it with ey_engine_defaults(). */
 bool engine_options_set(ey_engine_options *engine, const struct options *options, ey_err *e);
 
 #endif

@@ -13,10 +13,10 @@ struct image_list {
     char *first_skipped;    /* one of them, for a message, or NULL */
 };
 
-/* Lists the images that args[n] of `command` name. A folder stands for the files in it whose names
- * end like an image's, sorted, and with `recursive` also for those in the folders below. Without
- * `recursive`, folders that stand among files (as a shell's * gives them) are skipped. Fails if no
- * image is left or if standard input ("-") is named twice. The caller frees the list, also after an
+/* Lists the images that args[n] of `command` name. A folder stands for the files in it with the
+ * extension of an image, sorted, and with `recursive` also for those in its subfolders. Without
+ * `recursive`, folders among files are skipped, because a shell's * lists both. Fails if no image
+ * is left or if standard input ("-") is named twice. The caller frees the list, also after an
  * error. */
 bool image_list_open(struct image_list *list, char *const *args, size_t n, bool recursive,
                      const char *command, ey_err *e);

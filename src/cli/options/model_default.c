@@ -37,8 +37,8 @@ static bool program_directory(char *out)
     return slash != NULL;
 }
 
-/* Looks for the demo model beside the program (a release), in the parent folder (a source tree,
- * which has the program in build/), and where `make install` puts the model. */
+/* Looks for the demo model next to the program (as in a release), in the parent folder (as in a
+ * source tree, which has the program in build/), and where `make install` puts it. */
 static bool find_demo(char *out)
 {
     static const char *const places[] = {"models/demo", "../models/demo",
@@ -103,18 +103,17 @@ bool model_name_expand(char *out, const char *asked, ey_err *e)
     for (size_t i = 0; i < n; i++)
         if (model_directory_find(directory, repositories[i], NULL))
             return copy_path(out, repositories[i], e);
-    bool elsewhere = n && model_directory_find(directory, asked,
-                                               NULL); /* Ollama has a model of this name */
+    /* Ollama may have a model of this name. */
+    bool elsewhere = n && model_directory_find(directory, asked, NULL);
     return copy_path(out, n && !elsewhere ? repositories[0] : asked, e);
 }
 
 bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e)
 {
     if (asked && strcmp(asked, "demo") == 0)
-        return ey_fail(
-            e, EY_BAD_REQUEST,
-            "the demo model makes no embeddings; get a model that does with: eyelet pull "
-            "Qwen/Qwen3-VL-Embedding-2B");
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the demo model is not an embedding model; get one with: eyelet pull "
+                       "Qwen/Qwen3-VL-Embedding-2B");
     if (asked) return model_name_expand(out, asked, e);
     return find_in_cache(out, true, quiet, e) ||
            ey_fail(e, EY_NOT_FOUND,

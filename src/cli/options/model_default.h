@@ -11,7 +11,7 @@
  * `quiet`. */
 bool model_choose(char *out, const char *asked, bool quiet, ey_err *e);
 
-/* The same for an embedding model. There is no demo model of this kind. */
+/* Chooses an embedding model in the same way, but there is no demo model to fall back on. */
 bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e);
 
 /* Writes the repository that a short name (qwen3-vl:2b) stands for to `out`. If it stands for

@@ -69,20 +69,20 @@ struct options {
     const char *server, *api_key, *model, *device, *cpu_mask, *detail, *draw;
     int64_t threads, max_model_len, max_tokens, runs, depth, streams;
     const char *image_size;
-    int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0: not given */
+    int64_t kv_tokens, max_num_seqs, max_num_batched_tokens; /* 0 if not given */
     const char *kv_cache_dtype, *lm_head, *lm_head_rows, *vision_weights, *prefill_math,
         *gpu_layers, *quantize, *task;
-    int64_t group_size; /* 0: not given */
+    int64_t group_size; /* 0 if not given */
     bool float32;
-    double gpu_memory_utilization;  /* NaN: not given */
-    int64_t gpu_memory, cpu_memory; /* bytes; 0: not given */
+    double gpu_memory_utilization;  /* NaN if not given */
+    int64_t gpu_memory, cpu_memory; /* bytes; 0 if not given */
     bool enforce_eager;
-    int64_t vram, vram_used, sm_count; /* of a simulated GPU; 0: not given */
-    int64_t max_pixels;                /* 0: as detail says */
-    int64_t logprobs;                  /* < 0: none */
-    int64_t top_k, seed;               /* < 0: not given */
+    int64_t vram, vram_used, sm_count; /* of a simulated GPU; 0 if not given */
+    int64_t max_pixels;                /* 0 if `detail` decides */
+    int64_t logprobs;                  /* negative if not wanted */
+    int64_t top_k, seed;               /* negative if not given */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty,
-        frequency_penalty; /* NaN: not given */
+        frequency_penalty; /* NaN if not given */
     struct text_list stop, choices;
     const char *thinking, *loop_guard;
     const char *schema, *prompt;
@@ -91,7 +91,7 @@ struct options {
     bool no_history;
     /* embed, search */
     const char *instruction, *lines, *index, *like;
-    int64_t dimensions, top; /* dimensions 0: all */
+    int64_t dimensions, top; /* dimensions is 0 for all */
     bool rebuild, no_update;
     /* serve */
     const char *config;
@@ -117,8 +117,8 @@ struct options {
     char **args;
     size_t n_args;
     bool keys_are_ours;                   /* api_key and api_keys are copies */
-    uint64_t given[MAX_OPTION_ROWS / 64]; /* rows of the table that the command line had */
-    struct arena memory;                  /* texts that came from the file of --config */
+    uint64_t given[MAX_OPTION_ROWS / 64]; /* a bit for each row that the command line had */
+    struct arena memory;                  /* owns texts from the file of --config */
 };
 
 /* Parses the arguments that follow the command's name. Errors have the code EY_BAD_REQUEST. */
@@ -159,8 +159,8 @@ bool option_info(struct option_info *out, size_t i);
 /* Returns the bits of the commands that take the option name[n], or 0 if there is none. */
 unsigned option_commands(const char *name, size_t n);
 
-/* Reads a decimal number and returns what follows it in *unit. Returns false if there is none, or
- * if it is negative. */
+/* Reads a decimal number of 0 or more and writes the text after it to *unit. Returns false if the
+ * text does not begin with one. */
 bool option_read_amount(const char *text, double *number, const char **unit);
 
 #endif

@@ -14,8 +14,8 @@ struct cli_response_format {
     char *text; /* the text of the schema, owned */
 };
 
-/* Reads a schema from the file `path`, or from standard input if that is "-", or takes `path`
- * itself as the schema if it begins with a brace. Errors name the file. */
+/* Reads a schema from the file `path`, or from standard input for "-". If `path` begins with a
+ * brace, it is the schema itself. Errors name the file. */
 bool response_format_open_schema(struct cli_response_format *format, const char *path, ey_err *e);
 /* Makes a schema from a list of names such as "shop, date, total:number". The type after the colon
  * is string (the default), number, integer, boolean or list. */

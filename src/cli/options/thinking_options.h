@@ -6,10 +6,9 @@
 #include "cli/options/options.h"
 #include "eyelet.h"
 
-/* Returns what --thinking says; "auto" is EY_THINKING_AUTO. */
+/* Returns the value of --thinking. */
 ey_thinking option_thinking(const struct options *o);
-/* Writes the least number of tokens after which the loop guard ends an answer, or 0 if it is off.
- */
+/* Writes the value of --loop-guard in tokens to *out, or 0 if it is off. */
 bool option_loop_tokens(int *out, const struct options *o, ey_err *e);
 /* Fails if --thinking-end is not a text that can end a thought. */
 bool option_thinking_end_check(const struct options *o, ey_err *e);

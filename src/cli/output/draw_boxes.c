@@ -153,8 +153,8 @@ static size_t fitting_bytes(const char *text, int scale, int most, int *width)
 
 /* ---- boxes ---- */
 
-/* Line width and letter size: a two-hundredth and a fortieth of the smaller side, with a minimum
- * that can still be seen. */
+/* Line width, and the size of a letter's dot: 1/200 and 1/300 of the smaller side, but at least 2
+ * and 1 pixels. */
 struct pen {
     int line, scale;
 };
@@ -181,8 +181,8 @@ static void draw_box(struct image *image, const struct drawn_box *box, struct pe
     draw_frame(image, box->x1, box->y1, box->x2, box->y2, pen.line, color);
 }
 
-/* Draws the label on a background of the box's color, above the box or, without space there, inside
- * its top. It is moved left so that it ends within the image. */
+/* Draws the label on a background of the box's color, above the box or, if there is no space, at
+ * the top inside it. Moves the label left so that it ends within the image. */
 static void draw_label(struct image *image, const struct drawn_box *box, struct pen pen,
                        const uint8_t color[3])
 {

@@ -11,8 +11,9 @@ struct drawn_box {
     size_t color;       /* set by draw_boxes */
 };
 
-/* Draws n boxes, each label in a color of its own, with lines and letters scaled to the image and
- * clipped at its borders. Labels stand above their box, or inside it if there is no space. */
+/* Draws n boxes with their labels. Boxes of the same label have the same color. Lines and letters
+ * are scaled to the image and clipped at its borders. A label is above its box, or inside if there
+ * is no space above. */
 void draw_boxes(struct image *image, struct drawn_box *boxes, size_t n);
 
 #endif

@@ -15,8 +15,8 @@ void add_fit_message(struct buf *out, const ey_plan *p)
     else
         buf_printf(out, "does not fit, %.1f MiB too many",
                    (double)(p->total_bytes - p->budget_bytes) / MIB);
-    buf_printf(out, "; may be used: %s\n", p->budget_rule);
+    buf_printf(out, "; usable memory: %s\n", p->budget_rule);
     if (!p->on_gpu && p->fits && p->total_bytes + p->file_bytes > p->budget_bytes)
-        buf_add_text(out, "but not with the weights: parts of them would be read from the disk "
-                          "again and again\n");
+        buf_add_text(out, "but then memory cannot hold all weights: some would be read from the "
+                          "disk for every token\n");
 }

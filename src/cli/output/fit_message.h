@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A memory plan in one line. */
+/* Says in one line whether a memory plan fits. */
 #ifndef EY_CLI_VERDICT_H
 #define EY_CLI_VERDICT_H
 
 #include "base/buf.h"
 #include "eyelet/plan.h"
 
-/* Appends "fits; may be used: …", or by how much the plan does not fit. If weights are read from
- * files, also says whether host memory can hold them. */
+/* Appends "fits; usable memory: …", or by how much the plan exceeds it. Adds a line if memory
+ * cannot hold all weights of a plan for the CPU as well. */
 void add_fit_message(struct buf *out, const ey_plan *plan);
 
 #endif

@@ -33,7 +33,8 @@ struct embed_run {
 
 static bool add_embed_input(struct embed_run *r, struct embed_input input, ey_err *e)
 {
-    if (r->n == MAX_INPUTS) return ey_fail(e, EY_BAD_REQUEST, "more than %d inputs", MAX_INPUTS);
+    if (r->n == MAX_INPUTS)
+        return ey_fail(e, EY_BAD_REQUEST, "embed takes at most %d inputs", MAX_INPUTS);
     if (r->n == r->capacity) {
         size_t more = r->capacity ? 2 * r->capacity : 64;
         struct embed_input *grown = realloc(r->inputs, more * sizeof(*grown));
@@ -193,7 +194,8 @@ static void add_vector(struct json_writer *w, const struct batch_item *item, boo
     json_close_array(w);
 }
 
-/* A text of control characters grows sixfold in JSON. */
+/* Prints an error instead of a line that is too long, which a text of control characters may be:
+ * JSON takes six bytes for each. */
 static void print_too_long(struct embed_run *r, const struct embed_input *input)
 {
     struct buf line = buf_with_max(EY_MAX_PATH * 8);

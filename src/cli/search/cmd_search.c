@@ -54,8 +54,8 @@ static void name_model(char out[EY_MAX_PATH], const char *model)
 static bool fail_other_model(const struct index_kind *kind, const char *model, ey_err *e)
 {
     return ey_fail(e, EY_BAD_REQUEST,
-                   "the index was made with %.200s, not %.200s, and their vectors cannot be "
-                   "compared: use the index's model, or make the index again with --rebuild",
+                   "the index was made with %.200s, and its vectors cannot be compared with those "
+                   "of %.200s: use the index's model, or make a new index with --rebuild",
                    kind->model, model);
 }
 
@@ -66,7 +66,7 @@ static void note_dimensions(const struct search_run *r)
         return;
     fprintf(stderr,
             "eyelet: --dimensions %lld is for a new index; this one has vectors of %d numbers "
-            "(--rebuild makes it again)\n",
+            "(--rebuild makes a new one)\n",
             (long long)r->options.dimensions, r->kind.dimensions);
 }
 
@@ -116,7 +116,7 @@ static bool begin_index(struct search_run *r, ey_err *e)
 static void say_updated(const struct search_run *r, const struct index_update *u)
 {
     if (r->options.quiet || !(u->n_new || u->n_failed || u->n_removed)) return;
-    fprintf(stderr, "eyelet: %zu image%s: %zu indexed now, %zu failed, %zu gone\n", u->n_images,
+    fprintf(stderr, "eyelet: %zu image%s: %zu indexed, %zu failed, %zu removed\n", u->n_images,
             u->n_images == 1 ? "" : "s", u->n_new, u->n_failed, u->n_removed);
 }
 
@@ -150,7 +150,7 @@ static float similarity(const float *a, const float *b, int n)
     return sum;
 }
 
-/* Inserts an image into the sorted list of the best so far. */
+/* Inserts an image into the sorted list of the best ones found so far. */
 static bool keep_found(struct search_run *r, const char *path, float score)
 {
     size_t at = r->n_found;
@@ -188,8 +188,8 @@ static bool look_for(struct search_run *r, const float *wanted, ey_err *e)
 static bool fail_other_length(const struct index_kind *kind, size_t n, ey_err *e)
 {
     return ey_fail(e, EY_BAD_REQUEST,
-                   "the model's vectors have %zu numbers, those of the index %d: make the index "
-                   "again with --rebuild",
+                   "the model's vectors have %zu numbers, but those of the index have %d: make a "
+                   "new index with --rebuild",
                    n, kind->dimensions);
 }
 
@@ -199,7 +199,7 @@ static bool search_folder(struct search_run *r, ey_err *e)
         .text = r->query, .n_text = r->query ? strlen(r->query) : 0, .image = r->options.like};
     struct batch_item item;
     r->embedder.instruction = r->query ? r->options.instruction
-                                       : NULL; /* as for the images of the index */
+                                       : NULL; /* like the images of the index */
     r->embedder.dimensions = r->kind.dimensions;
     if (!embedder_load(&r->embedder, e)) return false;
     embedder_run(&r->embedder, &input, &item);
@@ -279,7 +279,7 @@ static bool print_found(struct search_run *r, ey_err *e)
     bool fits = !out.failed;
     if (out.size) term_write(&r->cli.out, out.data, out.size);
     if (!r->n_found && !r->options.quiet)
-        fprintf(stderr, "eyelet: the index has no vectors of images\n");
+        fprintf(stderr, "eyelet: the index has no image to compare with\n");
     buf_free(&out);
     return fits || ey_fail(e, EY_BAD_REQUEST,
                            "the result would be longer than 64 MiB: take a "
@@ -320,7 +320,7 @@ static bool search_run_all(struct search_run *r, ey_err *e)
     const bool asks = r->query || r->options.like;
     if (r->options.no_update && !path_is_file(path))
         return ey_fail(e, EY_NOT_FOUND,
-                       "%.200s: there is no index yet; search without --no-update to make it",
+                       "%.200s: there is no index yet; search without --no-update to create it",
                        path);
     const bool is_new = !path_is_file(path);
     if (!search_index_open(&r->index, path, !r->options.no_update, e) || !settle_kind(r, e) ||

@@ -17,8 +17,8 @@ bool embedder_load(struct embedder *embedder, ey_err *e)
     const int all = ey_engine_dimensions(cli->engine);
     if (ey_engine_task(cli->engine) != EY_TASK_EMBED)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "%.200s makes no embeddings; get a model that does with: eyelet pull "
-                       "qwen3-vl-embedding:2b (or add --task embed if this is such a model)",
+                       "%.200s is not an embedding model; get one with: eyelet pull "
+                       "qwen3-vl-embedding:2b (or add --task embed if it is one)",
                        cli->model);
     if (embedder->dimensions > all)
         return ey_fail(e, EY_BAD_REQUEST, "--dimensions %d: this model's vectors have %d numbers",
@@ -114,7 +114,7 @@ void embedder_run(const struct embedder *embedder, const struct embed_input *inp
 
 int embedder_at_once(const struct embedder *embedder, size_t n)
 {
-    if (embedder->cli->remote) return 1; /* over one connection */
+    if (embedder->cli->remote) return 1; /* requests share one connection */
     const int most = ey_engine_describe(embedder->cli->engine).max_num_seqs;
     return n < (size_t)most ? (int)n : most;
 }

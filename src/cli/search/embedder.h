@@ -11,18 +11,19 @@ struct embed_input {
     const char *text; /* [n_text], or NULL */
     size_t n_text;
     const char *image;       /* its file or URL, or NULL */
-    const char *instruction; /* NULL: the embedder's */
+    const char *instruction; /* NULL for the embedder's */
 };
 
 struct embedder {
-    struct cli_engine *cli;  /* its model makes the vectors */
+    struct cli_engine *cli;  /* borrowed; its model computes the vectors */
     int dimensions;          /* 0 for all */
-    const char *instruction; /* NULL: the model's own */
+    const char *instruction; /* NULL for the model's own */
 };
 
-/* The vector in a batch's item, of the engine or of a server. It lives as long as the item. */
+/* The vector that the engine or a server computed for an item of a batch. Borrowed from the item.
+ */
 struct embedded {
-    const float *number; /* [n]; NULL: there is none */
+    const float *number; /* [n], or NULL if there is none */
     size_t n;
     int prompt_tokens;
 };
@@ -30,11 +31,11 @@ struct embedded embedded_of(const struct batch_item *item);
 
 /* Loads the model. Fails if it is not an embedding model. */
 bool embedder_load(struct embedder *embedder, ey_err *e);
-/* Writes how many numbers the loaded model's vectors have to *n. Asks a server for a vector to
- * count them. */
+/* Writes the length of the loaded model's vectors to *n. A server computes a vector for that,
+ * because it does not report the length. */
 bool embedder_dimensions(const struct embedder *embedder, int *n, ey_err *e);
-/* Reads the input's image and computes its vector into item->answer. Thread-safe; Ctrl-C cancels
- * it. */
+/* Reads the input's image and computes the input's vector, which embedded_of(item) returns. Any
+ * thread may call it. Ctrl-C cancels it. */
 void embedder_run(const struct embedder *embedder, const struct embed_input *input,
                   struct batch_item *item);
 /* Returns how many of n inputs should run at the same time. */

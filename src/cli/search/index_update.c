@@ -25,7 +25,7 @@ struct update_run {
     double committed; /* time of the last commit, in seconds */
     char **gone;      /* [n_gone] */
     size_t n_gone;
-    ey_err error; /* of the index, while vectors are stored */
+    ey_err error; /* of the index while storing vectors; set if `failed` */
     bool failed;
 };
 

@@ -115,8 +115,8 @@ static bool prepare_all(struct search_index *index, ey_err *e)
            prepare(index, &index->remove, "DELETE FROM image WHERE path = ?", e);
 }
 
-/* Uses WAL, so that readers can go on during writes, or a rollback journal if the file system does
- * not support WAL. */
+/* Opens the file with a write-ahead log, so that others can read during writes, or with a rollback
+ * journal if the file system does not support that. */
 static bool open_file(struct search_index *index, bool writes, ey_err *e)
 {
     const int flags = writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
@@ -251,7 +251,8 @@ bool search_index_commit(struct search_index *index, ey_err *e)
     return run(index, "COMMIT", e);
 }
 
-/* Returns the row's vector, or NULL if the image has none or its bytes are not whole numbers. */
+/* Returns the row's vector, or NULL if the image has none or its length is not a multiple of a
+ * float's. */
 static const float *vector_of(sqlite3_stmt *statement, int *dimensions)
 {
     const int bytes = sqlite3_column_bytes(statement, 1);

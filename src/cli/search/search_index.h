@@ -25,14 +25,17 @@ bool search_index_open(struct search_index **index, const char *path, bool write
 /* Closes the index. Changes that were not committed are lost. */
 void search_index_close(struct search_index **index);
 
+/* Reads the kind that search_index_restart() has set. */
 bool search_index_kind(struct search_index *index, struct index_kind *kind, ey_err *e);
 /* Removes all images and sets the kind of the vectors that will be added. */
 bool search_index_restart(struct search_index *index, const struct index_kind *kind, ey_err *e);
 
-/* Returns whether the image is in the index with this size and time (nanoseconds since 1970). */
+/* Writes to *has whether the index has the image with this size in bytes and this time in
+ * nanoseconds since 1970. */
 bool search_index_has(struct search_index *index, const char *path, int64_t size, int64_t time,
                       bool *has, ey_err *e);
-/* Adds or replaces an image. If `vector` is NULL, `why` says why there is none. */
+/* Adds or replaces an image. If `vector` is NULL, `why` says why there is none. This and the
+ * removal are stored by search_index_commit(). */
 bool search_index_put(struct search_index *index, const char *path, int64_t size, int64_t time,
                       const float *vector, int dimensions, const char *why, ey_err *e);
 bool search_index_remove(struct search_index *index, const char *path, ey_err *e);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ctrl-C while an answer is generated: the first ends the answer, the second the program. */
+/* Ctrl-C while an answer is generated: the first one ends the answer, the second the program. */
 #ifndef EY_CLI_CANCEL_H
 #define EY_CLI_CANCEL_H
 
 #include <stdbool.h>
 
-enum { EXIT_INTERRUPTED = 130 }; /* as shells have it: 128 + SIGINT */
+enum { EXIT_INTERRUPTED = 130 }; /* 128 + SIGINT, as in shells */
 
+/* Watches Ctrl-C until cancel_unwatch(), which restores the earlier handler. */
 void cancel_watch(void);
 /* Watches Ctrl-C while a line is typed: each one makes reading fail with EINTR. */
 void cancel_watch_reading(void);

@@ -27,7 +27,7 @@ struct line_editor {
     History *lines;
     char *history; /* the file's name, or NULL if no history is kept */
     const char *prompt;
-    bool pastes; /* the terminal marks what is pasted */
+    bool pastes; /* the terminal supports bracketed paste */
 };
 
 /* ---- keys ---- */
@@ -45,8 +45,8 @@ static unsigned char break_line(EditLine *edit, int key)
     return el_winsertstr(edit, L"\n") ? CC_ERROR : CC_REFRESH;
 }
 
-/* Inserts a pasted character. Tabs become blanks; control characters other than newlines are left
- * out. */
+/* Inserts a pasted character. Tabs become blanks; control characters other than newlines are
+ * skipped. */
 static bool insert_pasted(EditLine *edit, wchar_t one)
 {
     wchar_t text[2] = {one == L'\r' ? L'\n' : one == L'\t' ? L' ' : one, 0};
@@ -54,7 +54,7 @@ static bool insert_pasted(EditLine *edit, wchar_t one)
     return el_winsertstr(edit, text) == 0;
 }
 
-/* Inserts a paste, whose start ESC [ 200 ~ was read and which ends with ESC [ 201 ~. */
+/* Inserts pasted text up to ESC [ 201 ~, which ends it. Its start, ESC [ 200 ~, has been read. */
 static unsigned char insert_paste(EditLine *edit, int key)
 {
     static const wchar_t end[] = L"\033[201~";
@@ -84,7 +84,7 @@ static void bind_keys(EditLine *edit)
         {"\033[1;5C", "em-next-word"},      {"\033[1;5D", "ed-prev-word"},
         {"\033[3~", "ed-delete-next-char"},
     };
-    el_set(edit, EL_ADDFN, "eyelet-paste", "insert what is pasted", insert_paste);
+    el_set(edit, EL_ADDFN, "eyelet-paste", "insert pasted text", insert_paste);
     el_set(edit, EL_ADDFN, "eyelet-break", "begin a new line", break_line);
     el_set(edit, EL_ADDFN, "eyelet-complete", "complete a file's name", _el_fn_complete);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
@@ -115,8 +115,8 @@ bool line_history_path(char *out)
     return true;
 }
 
-/* Writes a new file and renames it, so that neither a full disk nor a second chat leaves a partial
- * one. */
+/* Writes a new file and renames it, so that neither a full disk nor a second chat can damage the
+ * history. */
 static void save_history(struct line_editor *l)
 {
     HistEvent event;
@@ -177,7 +177,7 @@ struct line_editor *line_editor_open(const char *history)
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return NULL;
     struct line_editor *l = calloc(1, sizeof(*l));
     if (!l) return NULL;
-    /* Our text is always UTF-8, while libedit goes by the locale. */
+    /* Our text is always UTF-8, but libedit uses the encoding of the locale. */
     setlocale(LC_CTYPE, "C.UTF-8");
     if (open_history(l, history) && open_editor(l)) return l;
     line_editor_close(l);

@@ -9,8 +9,8 @@
 struct line_editor;
 
 /* Opens an editor. Returns NULL if standard input or standard error is not a terminal, or if memory
- * runs out: the caller then reads lines as they come. `history` is the file that keeps typed lines,
- * or NULL for none. */
+ * runs out: the caller then reads lines without an editor. `history` is the file that keeps typed
+ * lines, or NULL for none. */
 struct line_editor *line_editor_open(const char *history);
 void line_editor_close(struct line_editor *l);
 
@@ -20,9 +20,9 @@ bool line_editor_read(struct line_editor *l, const char *prompt, struct buf *out
 /* Adds the line to the history of this run and of later ones. */
 void line_editor_remember(struct line_editor *l, const char *line);
 
-/* Writes the path of the history, $XDG_STATE_HOME/eyelet/chat-history or the same below
- * ~/.local/state, to out[EY_MAX_PATH], and makes its folder. Returns false if HOME is not set or
- * the path is too long. */
+/* Writes the path of the history to out[EY_MAX_PATH] and creates its folder. The path is
+ * $XDG_STATE_HOME/eyelet/chat-history, by default ~/.local/state/eyelet/chat-history. Returns false
+ * if neither variable is set or the path is too long. */
 bool line_history_path(char *out);
 
 #endif

@@ -8,8 +8,8 @@
 
 enum preview_colors { PREVIEW_NONE, PREVIEW_256, PREVIEW_TRUE };
 
-/* Returns what the terminal can show, according to COLORTERM and TERM. NO_COLOR turns previews off.
- */
+/* Returns the colors that the terminal supports, according to COLORTERM and TERM. NO_COLOR turns
+ * previews off. */
 enum preview_colors preview_colors(void);
 /* Appends the image as escape sequences, at most `columns` wide and `lines` high. Appends nothing
  * if it cannot be decoded. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The progress line: bar, rate, time left, phase. Redrawn at most ten times a second. */
+/* The progress line has a bar, the rate, the time left and the phase. A phase is redrawn at most
+ * ten times a second. */
 #include "cli/terminal/progress.h"
 
 #include <stdio.h>
@@ -91,12 +92,12 @@ void progress_count(struct progress_line *p, size_t done, size_t total)
 
 void progress_bytes(struct progress_line *p, uint64_t done, uint64_t total)
 {
-    const double settle = 0.3; /* weight of the newest rate in the smoothed one that is shown */
+    const double weight = 0.3; /* of the newest rate in the moving average */
     double now = seconds_now(), passed = now - p->sampled;
     if (!p->enabled || !total) return;
     if (p->sampled > 0 && passed >= 1 && done >= p->sampled_done) {
         double rate = (double)(done - p->sampled_done) / passed;
-        p->rate = p->rate > 0 ? (1 - settle) * p->rate + settle * rate : rate;
+        p->rate = p->rate > 0 ? (1 - weight) * p->rate + weight * rate : rate;
     }
     if (p->sampled <= 0 || passed >= 1) {
         p->sampled = now;

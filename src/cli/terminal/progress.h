@@ -21,7 +21,7 @@ struct progress_line {
 struct progress_line progress_start(bool quiet);
 /* Draws a bar over `total` images with rate and time left. The first call starts the clock. */
 void progress_count(struct progress_line *p, size_t done, size_t total);
-/* Draws a bar over bytes with the rate of the last seconds, counted from the first call. */
+/* Draws a bar over bytes with the rate of the last seconds. The first call starts the clock. */
 void progress_bytes(struct progress_line *p, uint64_t done, uint64_t total);
 /* Draws the phase with its percentage, or without one if `total` is 0, which means unknown. */
 void progress_phase(struct progress_line *p, const char *phase, uint64_t done, uint64_t total);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guarded writing to standard output, and messages on standard error. */
+/* Writes answers to standard output and messages to standard error. */
 #include "cli/terminal/term.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@ int terminal_columns(int descriptor)
     return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* Returns the length in bytes of the character at s, or 0 if it is malformed or controls a
- * terminal. */
+/* Returns the length in bytes of the character at s, or 0 if it is malformed or a control
+ * character. */
 static size_t term_printable_length(const char *s, size_t n)
 {
     uint32_t cp;

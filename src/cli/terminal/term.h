@@ -12,9 +12,10 @@ struct term {
     FILE *file;
     bool terminal;
     bool closed; /* the reader is gone or a write failed; later writes do nothing */
-    int error;   /* errno of the failed write; 0 and EPIPE are not reported */
+    int error;   /* errno of the failed write; EPIPE is not reported */
 };
 
+/* Returns standard output for use with the functions below. */
 struct term term_stdout(void);
 /* Returns whether an output of this name is standard output: "-", /dev/stdout, or its own file. */
 bool term_is_stdout(const char *name);
