@@ -168,12 +168,12 @@ story('describe, ask again from the cache, find, read: desktop, light', async ()
   assert.equal(await answer(), expected['shapes-4.png']);
   assert.match(await lastTurn().locator('.took').innerText(), /^first word after \d+\.\d+ s · \d+ tokens(, [\d.,]+ a second)?$/);
   assert.equal(await lastTurn().locator('.cache').count(), 0);
-  assert.match(await page.innerText('#facts'), /model saw|seen as it is/);
+  assert.match(await page.innerText('#facts'), /model saw|seen at full size/);
 
   const runs = await server.metric('eyelet_vision_encoder_runs_total');
   await ask('How many shapes are there?');
   assert.match(await answer(), /3|three/i);
-  assert.match(await lastTurn().locator('.cache').innerText(), /^Image from the cache: \d+ of \d+ tokens read before$/);
+  assert.match(await lastTurn().locator('.cache').innerText(), /^Image from the cache: \d+ of \d+ tokens reused$/);
   assert.equal(await server.metric('eyelet_vision_encoder_runs_total'), runs);
   await shoot('desktop-light-answered');
 
@@ -461,7 +461,7 @@ story('is busy: the page says when to try again', async () => {
   await onTheWay({ reply: { status: 503, headers: { 'Retry-After': '3' }, body } });
   await ask('Hello');
   await lastTurn().locator('[role=alert]').waitFor();
-  assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot take this now\. Try again in 3 seconds\.\s+64 requests wait already/);
+  assert.match(await lastTurn().locator('[role=alert]').innerText(), /cannot answer now\. Try again in 3 seconds\.\s+64 requests wait already/);
   await usual();
   await page.getByRole('button', { name: 'Try again' }).click();
   await answer();
@@ -522,7 +522,7 @@ story('keyboard only', async () => {
 
 story('what happens is said aloud, the answer in whole sentences', async () => {
   await open();
-  await page.getByRole('log', { name: 'What happens' }).getByText('demo is ready').waitFor();
+  await page.getByRole('log', { name: 'Status messages' }).getByText('demo is ready').waitFor();
   await choose('shapes-4.png');
   await likeliest();
   await page.click('#describe');
@@ -537,14 +537,14 @@ story('light and dark: the system decides until the button does, and that is kep
   const dark = await back();
   await checkAccess('dark, empty');
   await shoot('desktop-dark-empty');
-  await page.getByRole('button', { name: 'Light colours' }).click();
+  await page.getByRole('button', { name: 'Light colors' }).click();
   const light = await back();
   assert.notEqual(light, dark);
   await page.reload();
   await page.locator('.model.ready').waitFor();
   assert.equal(await back(), light);
   await checkAccess('light, empty');
-  await page.getByRole('button', { name: 'Dark colours' }).click();
+  await page.getByRole('button', { name: 'Dark colors' }).click();
   assert.equal(await back(), dark);
   await choose('shapes-5.png');
   await page.click('#find');
@@ -653,7 +653,7 @@ story('a reload loses nothing; conversations are renamed, saved as files and del
   await page.locator('#conversations .title', { hasText: 'Three shapes' }).waitFor();
   await more();
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
-  await page.getByRole('button', { name: 'Delete it' }).click();
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.locator('#no-conversations').waitFor();
   assert.equal(await page.locator('.turn').count(), 0);
   await reopen();

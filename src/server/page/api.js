@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The server's API as the page uses it. What goes wrong is an ApiError whose kind says what to do about it. */
+/* The part of the server's API that the page uses. Every failure is an ApiError; its kind says how the page reacts. */
 import { eventData } from './sse.js';
 
-/* kind: "gone" (nobody answers), "key" (401), "cut" (the stream broke off), "refused" (the server said no: status, param). */
+/* kind: "gone" (no server), "key" (status 401), "cut" (the stream broke off), "file" (an image cannot be read), "size" (the images
+ * are too large to send) or "refused" (any other error of the server; status and param are set). */
 export class ApiError extends Error {
   constructor(kind, message, more = {}) {
     super(message);
@@ -14,16 +15,16 @@ const KEY = 'eyelet-api-key';
 let key = '';
 try {
   key = sessionStorage.getItem(KEY) || '';
-} catch { /* storage is switched off: the key lives as long as the page */ }
+} catch { /* storage is disabled: the key is lost when the page is closed */ }
 
 export function useKey(text) {
   key = text;
   try {
     sessionStorage.setItem(KEY, text);
-  } catch { /* as above */ }
+  } catch { /* storage is disabled */ }
 }
 
-/* Relative to the page, so that it also works below a path of a reverse proxy. */
+/* The URL is relative to the page, so that it also works behind a reverse proxy that serves eyelet under a path. */
 function request(path, options = {}) {
   const headers = { ...options.headers };
   if (key) headers.Authorization = `Bearer ${key}`;
@@ -35,7 +36,7 @@ async function refusal(response) {
   let error = {};
   try {
     error = JSON.parse(text).error || {};
-  } catch { /* not the API's own words: a proxy's, perhaps */ }
+  } catch { /* not JSON: the error of a proxy, perhaps */ }
   const kind = response.status === 401 ? 'key' : 'refused';
   return new ApiError(kind, error.message || `${response.status} ${response.statusText}`.trim(), {
     status: response.status,
@@ -55,7 +56,7 @@ async function send(path, options) {
   return response;
 }
 
-/* The models, each by its first name. */
+/* Returns the models, each once: /v1/models lists a model under each of its names. */
 export async function getModels() {
   const { data } = await (await send('v1/models')).json();
   return data.filter((model, i) => data.findIndex((other) => other.root === model.root) === i);
@@ -65,7 +66,7 @@ export async function getPlan(model) {
   return (await send(`eyelet/plan?model=${encodeURIComponent(model)}`)).json();
 }
 
-/* {ready, text, percent}: the server answers this without a key and while it loads. */
+/* Returns {ready, status, percent, message}. The server answers this without a key and while it loads the model. */
 export async function getReadiness() {
   let response;
   try {
@@ -77,8 +78,8 @@ export async function getReadiness() {
   return { ...said, ready: response.ok };
 }
 
-/* Fetches what the browser cannot show, from a data: URL or an address that the server may fetch: {blob, width, height, pages}.
- * Width and height are the original's. For a document it is one page, and pages their number; pages is 0 for an image. */
+/* Lets the server convert an image, or one page of a document, to JPEG. `url` is a data: URL or one that the server may fetch.
+ * Returns {blob, width, height, pages}: the size of the original in pixels, and the document's page count (0 for an image). */
 export async function fetchPreview(url, page = 1) {
   const response = await send('eyelet/preview', {
     method: 'POST',
@@ -89,8 +90,8 @@ export async function fetchPreview(url, page = 1) {
   return { blob: await response.blob(), width, height, pages: Number(response.headers.get('Document-Pages') || 0) };
 }
 
-/* Streams an answer: yields {text} and {thought} as they arrive, and {finish} and {usage} at the end. Throws an AbortError when the
- * signal stops it. */
+/* Streams an answer: yields {text} and {thought} as they arrive, then {finish} and {usage, timings}. Throws an ApiError, or an
+ * AbortError when `signal` aborts the request. */
 export async function* ask(body, signal) {
   const response = await send('v1/chat/completions', {
     method: 'POST',
@@ -114,5 +115,5 @@ export async function* ask(body, signal) {
     if (error instanceof ApiError || error.name === 'AbortError') throw error;
     throw new ApiError('cut', error.message);
   }
-  throw new ApiError('cut', 'the stream ended before the answer did');
+  throw new ApiError('cut', 'the stream ended before the answer was complete');
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The page: images, a conversation about them, and one question at a time on its way. */
+/* The page: images, and a conversation about them. At most one question runs at a time. */
 import { ApiError, ask } from './api.js';
 import { allImages, giveBack, keptOf, look, pendingImages, readAsDataUrl, setImages, takePending, watchImages } from './attachments.js';
 import { findPrompt } from './boxes.js';
 import { showCode } from './code.js';
 import { showList, watchConversations } from './conversations.js';
-import { connect, isReady, isToy, lookAgain, lost, modelName, watchServer } from './server.js';
+import { connect, isReady, isToy, refreshServer, lost, modelName, watchServer } from './server.js';
 import { detail, format, requestFields, systemMessages } from './settings.js';
 import { loadConversation, newId, saveConversation } from './store.js';
 import './theme.js';
@@ -15,21 +15,21 @@ import { reader, say } from './voice.js';
 import { bytes, plural } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-const MAX_BODY = 64 * 2 ** 20; // the server's own limit
-const OPEN = 'eyelet-open'; // the conversation that a reload shows again
+const MAX_BODY = 64 * 2 ** 20; // the server's limit for a request body, in bytes
+const OPEN = 'eyelet-open'; // storage key: the conversation that a reload opens
 const SAVE_MS = 1000;
-const PHOTO_PIXELS = 1000; // the toy's own images are smaller
+const PHOTO_PIXELS = 1000; // the demo model was trained on images with shorter sides
 const question = $('question');
 
-let conversation; // what is kept: {id, title, created, updated, model, turns, draft}
-let turns = []; // of the page, beside conversation.turns
+let conversation; // as stored: {id, title, created, updated, model, turns, draft}
+let turns = []; // the Turn objects on the page; saving copies their data to conversation.turns
 let finding = false;
-let editing = null; // the turn whose question is in the field
-let running = null; // stops the question on its way
-let cameFrom = null; // what had the focus when the question was put
-let failedForKey = null; // asked again when there is a key
+let editing = null; // the turn whose question is being edited
+let running = null; // the AbortController of the running question
+let cameFrom = null; // the element that had the focus before the question was sent
+let failedForKey = null; // retries the question that failed for want of a key
 
-/* ---- what is kept ---- */
+/* ---- storage ---- */
 
 const emptyConversation = () =>
   ({ id: newId(), title: 'New conversation', created: Date.now(), updated: Date.now(), model: '', turns: [], draft: { text: '', images: [] } });
@@ -43,7 +43,7 @@ function keptConversation() {
 let saving = 0;
 let savedAt = 0;
 
-/* Writes what there is, at most once a second; `now`: at once. */
+/* Saves the conversation, at most once a second unless `now` is set. */
 function save(now) {
   clearTimeout(saving);
   const wait = now ? 0 : Math.max(0, savedAt + SAVE_MS - Date.now());
@@ -65,7 +65,7 @@ function storeOpen(id) {
   try {
     sessionStorage.setItem(OPEN, id);
     localStorage.setItem(OPEN, id);
-  } catch { /* a reload begins anew */ }
+  } catch { /* storage is disabled: a reload starts a new conversation */ }
 }
 
 function storedOpen() {
@@ -76,12 +76,12 @@ function storedOpen() {
   }
 }
 
-/* ---- what is sent ---- */
+/* ---- requests ---- */
 
 async function urlOf(image) {
   if (image.address) return image.address;
   image.dataUrl ||= await readAsDataUrl(image.file).catch(() => {
-    throw new ApiError('size', `The file of ${image.name || 'the image'} could not be read. It may have been moved or deleted.`);
+    throw new ApiError('file', `The browser can no longer read ${image.name || 'the image'}. It may have been moved or deleted.`);
   });
   return image.dataUrl;
 }
@@ -93,7 +93,8 @@ async function userMessage({ text, images }) {
   return { role: 'user', content: [...parts, { type: 'text', text }] };
 }
 
-/* The messages of the earlier turns and of this one. To find things among several images, only one of them is sent. */
+/* Returns the messages of a request: earlier turns and this one. If kept.alone is set (Find with several images), only the image
+ * on display is sent, since boxes do not say which image they refer to. */
 async function messagesOf(kept) {
   if (kept.alone) return [...systemMessages(), await userMessage({ text: kept.text, images: [kept.target] })];
   const messages = systemMessages();
@@ -114,7 +115,7 @@ async function bodyOf(kept) {
 function checkSize(body) {
   const size = body.messages.flatMap(({ content }) => (Array.isArray(content) ? content : [])).reduce((n, part) => n + (part.image_url?.url.length || 0), 0);
   if (size > MAX_BODY - 2 ** 20)
-    throw new ApiError('size', `Images of ${bytes(size * 0.75)} are too large to send: the server takes about ${bytes(MAX_BODY * 0.74)}.`);
+    throw new ApiError('size', `The images of this conversation are too large to send: ${bytes(size * 0.75)}, and the server accepts about ${bytes(MAX_BODY * 0.74)}.`);
 }
 
 /* ---- one question ---- */
@@ -136,7 +137,7 @@ function waitingText(since, kept) {
   return s < 2 ? `${what} …` : `${what} … ${Math.floor(s)} s`;
 }
 
-/* Streams an answer into its turn, which also keeps the usage and the reason for its end. */
+/* Streams an answer into its turn and stores its text, usage and finish reason there. */
 async function stream(body, turn, signal, spoken) {
   const { kept } = turn;
   const since = performance.now();
@@ -176,7 +177,8 @@ async function stream(body, turn, signal, spoken) {
   }
 }
 
-/* What the model saw of each image, as the server counts them: those of the whole request, in order. */
+/* Stores with each image what usage.images says about it: its size and the size that the model saw. The server lists the images
+ * of the whole request in order. */
 function noteSeen(kept, usage) {
   const images = kept.alone ? [kept.target] : turns.slice(0, turns.findIndex((turn) => turn.kept === kept) + 1).filter((turn) => !turn.failed && !turn.kept.alone).flatMap((turn) => turn.kept.images);
   usage?.images?.forEach((seen, i) => {
@@ -193,23 +195,23 @@ function addTurn(kept) {
   return turn;
 }
 
-/* Asks a turn's question and fills in its answer. */
+/* Sends a turn's question and streams the answer into the turn. */
 async function answer(turn) {
   const { kept } = turn;
   const stop = new AbortController();
-  const spoken = kept.find ? null : reader(); // nobody wants to hear JSON
+  const spoken = kept.find ? null : reader(); // a screen reader should not read out JSON
   running = stop;
   if (kept.find) showBoxes([]);
   busy(true);
-  const here = () => turns.includes(turn); // not so when another conversation is open
-  kept.reason = 'stopped'; // what a reload in the middle shows
+  const here = () => turns.includes(turn); // false once another conversation is open
+  kept.reason = 'stopped'; // shown if the page is reloaded before the answer ends
   try {
     const body = await bodyOf(kept);
     checkSize(body);
     await stream(body, turn, stop.signal, spoken);
     if (!here()) return;
     kept.goesOn = false;
-    noteSeen(kept, kept.usage); // first, since places in pixels need the image's size
+    noteSeen(kept, kept.usage); // before finish(), which needs the image size to show boxes in pixels
     keepingEnd(() => turn.finish());
     warnOfOthers(kept.answer);
     if (spoken) spoken.end('End of the answer');
@@ -231,12 +233,12 @@ async function answer(turn) {
       running = null;
       remember();
       busy(false);
-      lookAgain();
+      refreshServer();
     }
   }
 }
 
-/* Puts a question: `shown` is what the page calls it, `exact` asks for the likeliest words. */
+/* Asks a question. `shown` is its text on the page; `find` requests boxes; `exact` sets temperature 0. */
 function put(text, { shown = text, find = false, exact = false } = {}) {
   if (running) return;
   const images = takePending();
@@ -253,7 +255,7 @@ function stopAnswer() {
   running?.abort();
 }
 
-/* ---- what can be done with a turn ---- */
+/* ---- buttons of a turn ---- */
 
 function dropFrom(turn) {
   const at = turns.indexOf(turn);
@@ -262,7 +264,7 @@ function dropFrom(turn) {
   return gone;
 }
 
-/* Asks the same question again; later turns are removed. */
+/* Repeats a turn's question; the turn and all later ones are replaced. */
 function again(turn) {
   if (running) return;
   const [first] = dropFrom(turn);
@@ -270,7 +272,7 @@ function again(turn) {
   answer(addTurn({ ...kept, answer: '', thinking: '', reason: '', usage: null, goesOn: false }));
 }
 
-/* Puts the question back into the field. When it is sent, it replaces this turn and all later ones. */
+/* Puts a turn's question back into the input field. Sending it replaces the turn and all later ones. */
 function edit(turn) {
   if (running) return;
   editing = turn;
@@ -309,7 +311,7 @@ function leaveConversation() {
   showBoxes([]);
 }
 
-/* A new one; `images` come along as if just chosen. */
+/* Starts a new conversation, with `images` as its draft. */
 async function beginAnew(images = []) {
   leaveConversation();
   conversation = emptyConversation();
@@ -359,7 +361,7 @@ function fitQuestion() {
   question.style.height = `${question.scrollHeight + 2}px`;
 }
 
-/* The demo model does not know photos: the page says so when one is added. */
+/* Highlights the note about the demo model when a photo is added: the model knows none. */
 async function warnOfPhotos(image) {
   if (!isToy() || !image?.file) return;
   const bitmap = await createImageBitmap(image.file).catch(() => null);
@@ -368,7 +370,7 @@ async function warnOfPhotos(image) {
   $('toy').classList.toggle('asked', photo);
 }
 
-/* Shows the same note when the demo model gives its answer to what it was not trained on. */
+/* Highlights the note when the demo model says that it does not know what the image shows. */
 function warnOfOthers(said) {
   if (isToy() && said === 'I only know coloured shapes and printed words.') $('toy').classList.add('asked');
 }
@@ -444,7 +446,7 @@ watchServer(() => {
   if (retry) retry();
 });
 
-/* The conversation is as high as the window without the head, whatever notices that has. */
+/* The conversation fills the window below the header, whose height changes with its notices. */
 new ResizeObserver(([{ target }]) => document.body.style.setProperty('--head', `${target.offsetHeight}px`)).observe(document.querySelector('header'));
 
 conversation = emptyConversation();

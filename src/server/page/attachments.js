@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Images on their way into the conversation: dropped, pasted, chosen, photographed, from an address, drawn here. They wait as
- * thumbnails until the next question takes them along; those that were sent stay beside them, to be looked at again. */
+/* The images of a conversation. New ones (dropped, pasted, chosen, photographed, fetched from a URL or drawn as an example) are
+ * pending thumbnails until the next question sends them. Images already sent keep their thumbnails. */
 import { thumbButton } from './dom.js';
 import { drawExample } from './example.js';
 import { fetchPreview } from './api.js';
@@ -13,10 +13,10 @@ const stage = $('stage');
 const tray = $('tray');
 
 const EXTENSIONS = /\.(jpe?g|png|webp|gif|hei[cf]|avif|tiff?|bmp|p[bgpn]m)$/i;
-const MOST_IMAGES = 16; // of one conversation
+const MAX_IMAGES = 16; // per conversation
 
-let sent = []; // images of the turns
-let pending = []; // of the next one
+let sent = []; // images of earlier turns
+let pending = []; // images of the next turn
 let changed = () => {};
 
 export const pendingImages = () => pending;
@@ -39,7 +39,7 @@ function complain(text) {
 /* ---- thumbnails ---- */
 
 function thumbnail(image, i) {
-  const waits = image.waiting ? ', goes with the next question' : '';
+  const waits = image.waiting ? ', sent with the next question' : '';
   const button = thumbButton(image, `Show image ${i + 1}, ${image.name || 'pasted'}${waits}`, () => look(image));
   button.classList.toggle('pending', Boolean(image.waiting));
   button.setAttribute('aria-pressed', String(image === shownImage()));
@@ -60,7 +60,7 @@ export function look(image) {
   showTray();
 }
 
-/* ---- in and out ---- */
+/* ---- adding and removing ---- */
 
 async function previewOf(image) {
   const { blob, width, height } = await fetchPreview(await readAsDataUrl(image.file));
@@ -77,9 +77,9 @@ const shows = (url) => new Promise((resolve) => {
   probe.src = url;
 });
 
-/* Asks the server for a preview of what the browser cannot show (HEIC, TIFF). If the server cannot read it either, the next
- * question reports that. */
-async function seeToPreview(image) {
+/* Requests a preview from the server if the browser cannot show the image (HEIC, TIFF). If the server cannot read it either, the
+ * next question reports that. */
+async function ensurePreview(image) {
   if (await shows(image.url)) return;
   image.unshown = true;
   if (image === shownImage()) showImage(null), look(image);
@@ -93,15 +93,15 @@ function add(file, address = '') {
   saveImage({ id: image.id, file, preview: null }).catch(() => {});
   look(image);
   changed(image);
-  if (file) seeToPreview(image);
+  if (file) ensurePreview(image);
   return image;
 }
 
 const isPdf = (file) => file.type === 'application/pdf' || /\.pdf$/i.test(file.name);
 const isTiff = (file) => file.type === 'image/tiff' || /\.tiff?$/i.test(file.name);
-const roomLeft = () => MOST_IMAGES - allImages().length;
+const roomLeft = () => MAX_IMAGES - allImages().length;
 
-/* The server draws the pages of a PDF or a TIFF; each becomes an image of its own. */
+/* Adds each page of a PDF or TIFF as an image; the server renders them. */
 async function addPages(file) {
   const url = await readAsDataUrl(file);
   let pages = 1, added = 0;
@@ -109,15 +109,15 @@ async function addPages(file) {
     complain(`Drawing page ${page}${pages > 1 ? ` of ${pages}` : ''} of ${file.name} …`);
     const drawn = await fetchPreview(url, page);
     pages = drawn.pages;
-    if (roomLeft() <= 0) break; // others came meanwhile
+    if (roomLeft() <= 0) break; // other images were added meanwhile
     added++;
     add(new File([drawn.blob], `${file.name}, page ${page}.jpg`, { type: 'image/jpeg' }));
   }
-  if (!added) return complain(`A conversation has at most ${MOST_IMAGES} images: ${file.name} was not added.`);
-  complain(added < pages ? `A conversation has at most ${MOST_IMAGES} images: the first ${added} of ${count(pages)} pages of ${file.name} were added.` : '');
+  if (!added) return complain(`A conversation has at most ${MAX_IMAGES} images: ${file.name} was not added.`);
+  complain(added < pages ? `A conversation has at most ${MAX_IMAGES} images: the first ${added} of ${count(pages)} pages of ${file.name} were added.` : '');
 }
 
-/* A TIFF of one page is an image like others. */
+/* A TIFF of one page is added as it is, without conversion. */
 async function addTiff(file) {
   const { pages } = await fetchPreview(await readAsDataUrl(file)).catch(() => ({ pages: 0 }));
   if (pages > 1) return addPages(file);
@@ -129,10 +129,10 @@ async function addDocuments(files) {
     await (isPdf(file) ? addPages : addTiff)(file).catch((error) => complain(`${file.name} was not added: ${error.message}`));
 }
 
-/* Returns the message about files that are not added, or '' if all are. */
+/* Returns the message about files that cannot be added, or '' if all can. */
 function leftOut(images, others, room) {
   if (others.length) return `${others[0].name || 'This'} is not an image and was not added. Choose a JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF, BMP or PDF file.`;
-  if (images.length > room) return `A conversation has at most ${MOST_IMAGES} images: ${count(images.length - room)} were not added.`;
+  if (images.length > room) return `A conversation has at most ${MAX_IMAGES} images: ${count(images.length - room)} were not added.`;
   return '';
 }
 
@@ -157,7 +157,7 @@ function removePending(image) {
   changed(null);
 }
 
-/* The pending images belong to a turn from now on. */
+/* Moves the pending images to a turn and returns them. */
 export function takePending() {
   const taken = pending;
   for (const image of taken) image.waiting = false;
@@ -167,7 +167,7 @@ export function takePending() {
   return taken;
 }
 
-/* Returns the images of a removed turn to the next question. */
+/* Makes the images of a removed turn pending again. */
 export function giveBack(images) {
   sent = sent.filter((image) => !images.includes(image));
   for (const image of images) image.waiting = true;
@@ -175,7 +175,7 @@ export function giveBack(images) {
   look(allImages().at(-1));
 }
 
-/* Shows the images of another conversation, as far as they are stored. */
+/* Replaces all images by those of another conversation and loads their files from storage. */
 export async function setImages(ofTurns, ofDraft) {
   const revive = async (kept) => {
     if (kept.file || kept.url) return kept;
@@ -190,15 +190,15 @@ export async function setImages(ofTurns, ofDraft) {
   return { sent, pending };
 }
 
-/* What is kept of an image with its conversation; its file lies apart. */
+/* The fields of an image that are stored with its conversation; its file is stored separately. */
 export const keptOf = ({ id, name, size, width, height, seen, address }) => ({ id, name, size, width, height, seen, address });
 
-/* ---- the ways in ---- */
+/* ---- controls ---- */
 
 for (const id of ['file', 'photo'])
   $(id).addEventListener('change', (event) => {
     offer(event.target.files);
-    event.target.value = ''; // the same file chosen again is a change too
+    event.target.value = ''; // so that choosing the same file again fires the event
   });
 $('remove').addEventListener('click', () => {
   removePending(shownImage());
@@ -206,7 +206,7 @@ $('remove').addEventListener('click', () => {
 });
 $('example').addEventListener('click', async () => add(await drawExample()));
 stage.addEventListener('click', () => {
-  if (!shownImage()) $('file').click(); // a large target for the mouse; the labelled button is there for the rest
+  if (!shownImage()) $('file').click(); // a large mouse target; the labeled button serves keyboard and screen reader
 });
 
 $('address-open').addEventListener('click', () => {
@@ -218,9 +218,8 @@ $('address-open').addEventListener('click', () => {
 $('address-form').addEventListener('submit', async (event) => {
   event.preventDefault();
   const address = $('address').value.trim();
-  if (!/^https?:\/\//i.test(address)) return complain('An address begins with http:// or https://.');
+  if (!/^https?:\/\//i.test(address)) return complain('The URL must begin with http:// or https://.');
   complain('');
-  const image = { address, file: null };
   try {
     const { blob, width, height } = await fetchPreview(address);
     const added = add(null, address);
@@ -232,11 +231,11 @@ $('address-form').addEventListener('submit', async (event) => {
     $('address-form').hidden = true;
     $('address-open').setAttribute('aria-expanded', 'false');
   } catch (error) {
-    complain(`The server did not fetch ${image.address}: ${error.message}`);
+    complain(`The server could not fetch ${address}: ${error.message}`);
   }
 });
 
-let depth = 0; // dragenter and dragleave come for every element that is passed
+let depth = 0; // dragenter and dragleave fire for every element that the pointer crosses
 addEventListener('dragenter', (event) => {
   event.preventDefault();
   depth++;
@@ -259,7 +258,7 @@ addEventListener('paste', (event) => {
   offer(event.clipboardData.files);
 });
 
-/* Calls `told` with each added image, and with null when one is removed. */
-export function watchImages(told) {
-  changed = told;
+/* Calls `onChange` with each added image, and with null when one is removed. */
+export function watchImages(onChange) {
+  changed = onChange;
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads boxes from a model's answer, as tolerantly as src/tasks/boxes.c and with the same table of test cases. Text outside of
- * braces is prose; inside, either quote opens a string, and what cannot be understood is skipped. */
-const SCALE = 1000; // Qwen3-VL's coordinates, whatever the image's size and shape
+/* Reads boxes from a model's answer. It accepts the same malformed JSON as src/tasks/boxes.c; one table tests both. Text outside
+ * braces is ignored; inside, single or double quotes open a string, and anything else that is not JSON is skipped. */
+const SCALE = 1000; // Qwen3-VL's coordinates run from 0 to 1000 for every image size
 const MAX_BOXES = 1000;
 const MAX_LABEL = 1000;
 const FOUR_NUMBERS = /\[[ \n\t\r]*N,N,N,N\]/.source.replaceAll('N', '([-+.\\deE]{1,39})[ \\n\\t\\r]*').replaceAll('*,', '*,[ \\n\\t\\r]*');
 
-/* The question that the models were trained on. */
+/* Qwen3-VL was trained with this prompt. */
 export const findPrompt = (what) =>
   `Locate every instance that belongs to the following categories: '${what}'. Report bbox coordinates in JSON format.`;
 
-/* Numbers of 0..1 are shares of the whole; then into the image, corners in order. */
-function settled(spelled) {
+/* Returns the four numbers as [left, top, right, bottom], clamped to the image, or null. Fractions from 0 to 1 are scaled. */
+function normalizedBox(spelled) {
   const v = spelled.map(Number);
   if (!v.every(Number.isFinite)) return null;
   const shares = spelled.some((s) => /[.eE]/.test(s)) && v.every((x) => x <= 1);
@@ -19,28 +19,29 @@ function settled(spelled) {
   return [Math.min(x1, x2), Math.min(y1, y2), Math.max(x1, x2), Math.max(y1, y2)];
 }
 
-/* A string's inside as a label: one line, without control characters and escapes. */
+/* Turns the raw text between quotes into a label: unescaped, on one line, without control characters. */
 function cleanLabel(spelled) {
   const text = spelled.replace(/\\(?:u([\da-fA-F]{4})|([^]))/g, (_, hex, escaped) =>
     hex ? String.fromCharCode(parseInt(hex, 16)) : 'nrtbf'.includes(escaped) ? ' ' : escaped);
-  const whole = text.replace(/\p{Surrogate}/gu, '\ufffd').replace(/\p{Cc}/gu, ' ').trim(); // half a pair is no character
+  const whole = text.replace(/\p{Surrogate}/gu, '\ufffd').replace(/\p{Cc}/gu, ' ').trim(); // a lone surrogate is not a character
   return Array.from(whole).slice(0, MAX_LABEL).join('');
 }
 
 function allBoxes(text) {
   const boxes = [];
-  const frames = []; // objects and lists that are open, the innermost last
+  const frames = []; // open objects and lists, the innermost last
   const four = new RegExp(FOUR_NUMBERS, 'y');
   const word = /\w+/y;
   let at = 0, top;
 
   const isSpace = (c) => c === ' ' || c === '\n' || c === '\t' || c === '\r';
   const open = (list) => (frames.push({ list, key: '', box: null, label: '' }), at++);
-  /* A value is complete: in an object a key comes next. */
+  /* Ends a value: an object expects a key next. */
   const valueDone = () => frames.length && (frames.at(-1).key = '');
   const close = () => (frames.pop(), valueDone());
 
-  /* A string ends at a quote that one of `closers`, or the end, follows: labels have apostrophes, and models forget escapes. */
+  /* Reads a string up to a quote that is followed by one of `closers` or by the end of the text. Other quotes belong to the string,
+   * because models do not always escape apostrophes in labels. */
   function string(closers) {
     const quote = text[at++], start = at;
     for (; at < text.length; at++) {
@@ -61,14 +62,14 @@ function allBoxes(text) {
     return found;
   }
 
-  /* At a key, the end of the object, or something that should not be there. */
+  /* Reads a key or the end of an object, and skips anything else. */
   function key(c) {
     if (c === '}') {
       at++;
       close();
       if (top.box) boxes.push({ box: top.box, label: cleanLabel(top.label) });
     } else if (c === '{') {
-      frames.pop(); // the one before was never closed: it is lost
+      frames.pop(); // the object before was never closed: drop it
       open(false);
     } else {
       const name = read(word)?.[0] ?? (c === '"' || c === "'" ? string(':') : (at++, null));
@@ -81,7 +82,7 @@ function allBoxes(text) {
   function value(c) {
     const before = at;
     const box = /^bbox(_2d)?$/.test(top.key) && read(four);
-    const numbers = box && settled(box.slice(1));
+    const numbers = box && normalizedBox(box.slice(1));
     if (numbers) {
       top.box = numbers;
       return valueDone();
@@ -91,14 +92,14 @@ function allBoxes(text) {
     if (c === '"' || c === "'") {
       const spelled = string(',}]');
       if (top.key === 'label' || top.key === 'text_content') top.label = spelled;
-    } else while (at < text.length && !',}]'.includes(text[at])) at++; // a number, null, true; its end may be the object's
+    } else while (at < text.length && !',}]'.includes(text[at])) at++; // a number, null or true; the closing brace is left for key()
     return valueDone();
   }
 
   function item(c) {
     if (c === '{' || c === '[') open(c === '[');
     else if (c === '"' || c === "'") string(',}]');
-    else if (c === '}') close(); // the list was never closed; the object is now
+    else if (c === '}') close(); // the list was never closed
     else if (c === ']') at++, close();
     else at++;
   }
@@ -115,7 +116,8 @@ function allBoxes(text) {
   return boxes;
 }
 
-/* {boxes: [{box: [x1, y1, x2, y2] in thousandths, label}], none: the answer says that there is nothing} */
+/* Returns {boxes, none}: a list of {box: [x1, y1, x2, y2] in thousandths of the image, label}, and whether the answer says that
+ * nothing was found. */
 export function readBoxes(text) {
   const boxes = allBoxes(text);
   const said = text.trim().replace(/^```\w*/, '').replace(/[\s`]+$/, '').trim();

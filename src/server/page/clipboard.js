@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copying, also over plain http, where browsers hide navigator.clipboard. */
+/* Copies text, also over plain HTTP, where browsers do not offer navigator.clipboard. */
 import { makeButton } from './dom.js';
 
 function copyBySelection(text) {
   const field = document.createElement('textarea');
   field.value = text;
   field.className = 'aside';
-  const host = document.querySelector('dialog[open]') || document.body; // outside of an open dialog nothing can be selected
+  const host = document.querySelector('dialog[open]') || document.body; // while a dialog is open, nothing outside it can be selected
   const had = document.activeElement;
   host.append(field);
   field.select();
@@ -25,7 +25,7 @@ export async function copyText(text) {
   }
 }
 
-/* A button that copies what text() gives, and says so. */
+/* Makes a button that copies the result of text() and confirms it. */
 export function copyButton(label, text) {
   const button = makeButton('quiet small', label, async () => {
     button.textContent = (await copyText(text())) ? 'Copied' : 'Could not copy';

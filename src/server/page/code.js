@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* "Use this from code": the last question as curl, Python and JavaScript, with file names in the place of image bytes. */
+/* "Use this from code": a question as curl, Python and JavaScript, with file names in place of image data. */
 import { copyButton } from './clipboard.js';
 
 const $ = (id) => document.getElementById(id);
 const base = () => new URL('v1', document.baseURI).href;
 
-/* The request with each image as a mark that a program replaces: {body, names}. */
+/* Returns {body, names}: the request with a placeholder for each image, and the images' file names. */
 function withNames(body, nameOf) {
   const names = [];
   const messages = body.messages.map((message) => (Array.isArray(message.content) ? {
@@ -25,7 +25,7 @@ const mime = (name) => ({ png: 'image/png', webp: 'image/webp', gif: 'image/gif'
 const shellWord = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 const pythonOf = (json) => json.replace(/("(?:\\.|[^"\\])*")|\b(true|false|null)\b/g, (all, text, word) => text || { true: 'True', false: 'False', null: 'None' }[word]);
 
-/* The body goes through a pipe: an image is longer than a command line may be, and printf is built into the shell. */
+/* Pipes the body from printf, a shell builtin, because an image may exceed the maximum length of a command line. */
 function curl({ body, names }) {
   const pieces = JSON.stringify(body, null, 2).split(/"\\u0000(\d+)\\u0000"/);
   const spelled = pieces.map((piece, i) => {
@@ -80,7 +80,7 @@ console.log((await response.json()).choices[0].message.content);
 
 const LANGUAGES = { curl, Python: python, JavaScript: javascript };
 
-/* `nameOf(data URL)`: the file's name. */
+/* Shows the dialog. `nameOf(dataUrl)` returns the file name of an image. */
 export function showCode(body, nameOf) {
   const asked = withNames(body, nameOf);
   $('code-list').replaceChildren(...Object.entries(LANGUAGES).map(([name, spell]) => {

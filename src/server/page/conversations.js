@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of conversations: open, rename, delete, save as a file. */
+/* The list of conversations, with buttons to open, rename, export and delete them. */
 import { make, makeButton } from './dom.js';
 import { exportJson, exportMarkdown } from './download.js';
 import { deleteConversation, listConversations, loadConversation, saveConversation } from './store.js';
@@ -9,7 +9,7 @@ const list = $('conversations');
 const panel = $('list');
 const wide = matchMedia('(min-width: 1500px)');
 
-let open = null; // id
+let open = null; // the id of the open conversation
 let picked = () => {};
 let anew = () => {};
 
@@ -50,15 +50,15 @@ async function rename(entry, item) {
   field.select();
 }
 
-/* Deleting asks once more, in its own place. */
+/* Replaces the buttons of an entry by a question whether to delete it. */
 function askToDelete(entry, acts) {
-  const yes = listButton('Delete it', async () => {
+  const yes = listButton('Delete', async () => {
     await deleteConversation(entry.id);
     if (entry.id === open) anew();
     else showList(open);
   });
   yes.classList.add('danger');
-  acts.replaceChildren(yes, listButton('Keep it', () => showList(open)));
+  acts.replaceChildren(yes, listButton('Cancel', () => showList(open)));
   yes.focus();
 }
 
@@ -104,7 +104,7 @@ addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && !panel.hidden && !wide.matches) setPanel(false);
 });
 
-/* Calls onPick(id, newTitle) to open another conversation or after the open one was renamed, and onNew to begin an empty one. */
+/* onPick(id) opens a conversation, onPick(id, newTitle) reports that the open one was renamed; onNew() starts an empty one. */
 export function watchConversations(onPick, onNew) {
   picked = onPick;
   anew = onNew;

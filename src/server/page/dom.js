@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Making nodes. Text is set as text. */
+/* Makes DOM nodes. Text is always inserted as text, never parsed as HTML. */
 export function element(tag, ...children) {
   const node = document.createElement(tag);
   node.append(...children);
@@ -13,7 +13,7 @@ export function make(tag, className, text) {
   return node;
 }
 
-/* A button with a small image in it; one that the browser cannot show gets the class "unshown". */
+/* Makes a button with a thumbnail. If the browser cannot show the image, the button gets the class "unshown". */
 export function thumbButton(image, label, onClick) {
   const button = makeButton('thumb', '', onClick);
   const shown = make('img');

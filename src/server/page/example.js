@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An image for those who have none at hand: a few shapes in the colors that the demo model knows, so that it describes them rightly. */
+/* Draws the example image: three shapes in colors that the demo model was trained on, so that it describes them correctly. */
 const COLORS = ['#dc2828', '#3250dc', '#28aa3c', '#f0d228', '#f58c1e', '#8c3cb4'];
 const PAPER = ['#f8f8f8', '#828282', '#fa96be'];
 const SIDE = 384;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Markdown as answers use it. marked's lexer makes tokens; here they become DOM nodes whose text is set as text. No HTML is ever
- * parsed, so an answer cannot bring markup or remote images with it, and no sanitizer is needed. */
+/* Shows Markdown. marked's lexer makes tokens, from which this file builds DOM nodes. No HTML is ever parsed, so an answer cannot
+ * inject markup or load remote images, and no sanitizer is needed. */
 import { Marked } from './vendor/marked.esm.js';
 import { copyButton } from './clipboard.js';
 import { element } from './dom.js';
 import { mathNode } from './math.js';
 
-const MOST_DEPTH = 20; // of quotes and lists in one another; what is deeper is shown as text
+const MAX_DEPTH = 20; // of nested quotes and lists; deeper ones are shown as plain text
 const SAFE_LINK = /^(https?:|mailto:)/i;
 
-/* $…$, $$…$$, \(…\) and \[…\]. A dollar sign before a digit and a space is money. */
+/* Matches $$…$$, \[…\], \(…\) and $…$. A closing dollar sign before a digit, or an opening one before a space, is a price. */
 const MATH = [
   { pattern: /^\$\$((?:\\[^]|[^\\$])+)\$\$/, display: true },
   { pattern: /^\\\[([^]+?)\\\]/, display: true },
@@ -36,11 +36,11 @@ const marked = new Marked({
   ],
 });
 
-/* marked leaves entities in text as they are. */
+/* marked does not decode entities in text. */
 const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#39': "'", nbsp: '\u00a0' };
 const unescaped = (text) => text.replace(/&(amp|lt|gt|quot|apos|#39|nbsp);/g, (_, name) => ENTITIES[name]);
 
-/* ---- inside of a block ---- */
+/* ---- inline elements ---- */
 
 function link(token, depth) {
   if (!SAFE_LINK.test(token.href)) return [unescaped(token.raw)];
@@ -60,15 +60,15 @@ function inline(token, depth) {
     case 'link': return link(token, depth);
     case 'math': return [mathNode(token.tex, token.display)];
     case 'text': return token.tokens ? inlines(token.tokens, depth + 1) : withBreaks(unescaped(token.text));
-    default: return [token.raw]; // images and HTML: as written
+    default: return [token.raw]; // images and HTML are shown as source text
   }
 }
 
-/* Models break lines where they mean it. */
+/* Keeps single line breaks, which Markdown would join: models use them on purpose. */
 const withBreaks = (text) => text.split('\n').flatMap((line, i) => (i ? [element('br'), line] : [line]));
 
 function inlines(tokens, depth) {
-  if (depth > MOST_DEPTH) return [(tokens || []).map((token) => token.raw).join('')];
+  if (depth > MAX_DEPTH) return [(tokens || []).map((token) => token.raw).join('')];
   return (tokens || []).flatMap((token) => inline(token, depth));
 }
 
@@ -76,7 +76,7 @@ function inlines(tokens, depth) {
 
 function codeBlock(token) {
   const pre = element('pre', element('code', token.text));
-  pre.tabIndex = 0; // it scrolls
+  pre.tabIndex = 0; // so that the keyboard can scroll it
   const bar = element('div', element('span', token.lang || ''), copyButton('Copy code', () => token.text));
   bar.className = 'bar-of-code';
   const node = element('div', bar, pre);
@@ -116,7 +116,7 @@ function table(token) {
     () => csvOfRows([token.header, ...token.rows].map((cells) => cells.map(cellText))));
 }
 
-/* A table that scrolls, and a button for its values. */
+/* Makes a scrollable table with a button that copies `csv()`. */
 export function tableNode(head, body, csv) {
   const scroller = element('div', element('table', head, body));
   scroller.className = 'scroller';
@@ -129,7 +129,7 @@ export function tableNode(head, body, csv) {
 }
 
 function block(token, depth) {
-  if (depth > MOST_DEPTH) return [element('p', token.raw)];
+  if (depth > MAX_DEPTH) return [element('p', token.raw)];
   switch (token.type) {
     case 'space': case 'def': return [];
     case 'heading': return [element(`h${Math.min(token.depth + 2, 6)}`, ...inlines(token.tokens, depth))];
@@ -141,11 +141,11 @@ function block(token, depth) {
     case 'table': return [table(token)];
     case 'hr': return [element('hr')];
     case 'math': return [element('p', mathNode(token.tex, true))];
-    default: return [element('p', token.raw.trim())]; // HTML: as written
+    default: return [element('p', token.raw.trim())]; // HTML is shown as source text
   }
 }
 
-/* Shows text in a node. Called again with more text, it leaves the blocks that did not change alone. */
+/* Shows Markdown text in a node. A call with longer text rebuilds only the blocks that changed. */
 export function showText(node, text) {
   const tokens = marked.lexer(text).filter((token) => token.type !== 'space' && token.type !== 'def');
   const old = node.shownBlocks || [];

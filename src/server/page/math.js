@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Formulas as MathML. Temml is large and seldom needed: it is loaded with the first formula, until when that is shown as written. */
+/* Shows formulas as MathML. Temml is large and seldom needed, so the first formula loads it; until then the TeX source is shown. */
 let loading;
 
 function load() {
@@ -13,7 +13,7 @@ function load() {
   return loading;
 }
 
-/* A node that shows the formula `tex`; `display`: on a line of its own. */
+/* Makes a node that shows the formula `tex`, on a line of its own if `display` is set. */
 export function mathNode(tex, display) {
   const node = document.createElement('span');
   node.className = display ? 'math display' : 'math';
@@ -22,7 +22,7 @@ export function mathNode(tex, display) {
     try {
       temml?.render(tex, node, { displayMode: display, throwOnError: true, trust: false, maxSize: [50, 50], maxExpand: 200 });
     } catch {
-      node.textContent = tex; // not TeX after all, or unknown to Temml: as the model wrote it
+      node.textContent = tex; // not TeX, or not supported by Temml
     }
   });
   return node;

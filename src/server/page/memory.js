@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory plan: a bar whose parts are as long as they are large, and the same as a list. */
+/* Shows the memory plan as a bar with one part for each item, and as a list. */
 import { bytes } from './words.js';
 
 const $ = (id) => document.getElementById(id);
@@ -8,8 +8,8 @@ const bar = $('bar');
 const legend = $('legend');
 const total = $('memory-total');
 
-const LIVES = { vision: 'to look at images', prefill: 'to read questions' };
-const DEVICES = { file: 'mapped from the model’s files', host: '' }; // a GPU has its own name
+const LIVES = { vision: 'while encoding images', prefill: 'while reading prompts' };
+const DEVICES = { file: 'mapped from the model’s files', host: '' }; // GPUs are shown by name
 
 function span(className, text = '') {
   const node = document.createElement('span');
@@ -41,8 +41,8 @@ export function showPlan(plan) {
   card.hidden = !sum;
   if (!sum) return;
   $('memory-line').textContent = `Memory: ${bytes(sum)}`;
-  total.textContent = `${bytes(sum)} planned before the first request, and no more after it`
-    + (plan.host_budget_bytes ? `, but for up to ${bytes(plan.host_budget_bytes)} that images on their way may take.` : '.');
+  total.textContent = `${bytes(sum)} are planned before the first request and do not grow after it`
+    + (plan.host_budget_bytes ? `, except for up to ${bytes(plan.host_budget_bytes)} for images of running requests.` : '.');
   bar.replaceChildren(...items.map(part));
   bar.setAttribute('aria-label', `Memory plan: ${items.map((item) => `${item.name} ${bytes(item.bytes)}`).join(', ')}`);
   legend.replaceChildren(...items.map(line));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of the page that the program carries in itself; the build makes the table from
+/* The web page's files, embedded in the program. The build makes the table from
  * src/server/page. */
 #ifndef EY_SERVER_PAGE_FILES_H
 #define EY_SERVER_PAGE_FILES_H
@@ -7,11 +7,11 @@
 #include <stddef.h>
 
 struct page_file {
-    const char *path; /* "/" is the page itself, then "/app.js" … */
+    const char *path; /* "/" for index.html, "/app.js" … */
     const char *type; /* Content-Type */
     const unsigned char *bytes;
     size_t n;
-    const char *etag; /* with its quotation marks */
+    const char *etag; /* including its quotation marks */
 };
 
 extern const struct page_file page_files[];

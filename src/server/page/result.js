@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An answer that is JSON, as a table a person can read; lists of like objects become rows. */
+/* Shows a JSON answer as tables: an object as names and values, a list of objects as rows. */
 import { copyButton } from './clipboard.js';
 import { element } from './dom.js';
 import { csvOfRows, tableNode } from './markdown.js';
@@ -39,7 +39,7 @@ function valueNode(value) {
   return isObject(value) ? objectNode(value) : plain(value);
 }
 
-/* A node, or null where the text is no JSON object or list. */
+/* Returns a node, or null if the text is not a JSON object or list. */
 export function resultNode(text) {
   let value;
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the page knows of the server: whether it is there, how far it has loaded, which model, its plan; and the API key. */
+/* The state of the server: whether it can be reached, load progress, models, memory plan, and the API key form. */
 import { ApiError, getModels, getPlan, getReadiness, useKey } from './api.js';
 import { showPlan } from './memory.js';
 import { say } from './voice.js';
@@ -10,15 +10,15 @@ const GONE_MS = 2000;
 const STAGES = { loading: 'Loading the model', failed: 'The model could not be loaded', stopping: 'The server is stopping' };
 
 let model = null;
-let chosen = null; // id, of several
+let chosen = null; // the id that was chosen from the list of models
 let ready = false;
 let running = false;
 let opened = () => {};
 
 export const modelName = () => model?.id;
-/* The model that comes with the source, which knows shapes and printed words only. */
+/* Whether the model is the demo model, a toy that knows only shapes and printed words. */
 export const isToy = () => /(^|\/)demo\/?$/.test(model?.root || '');
-/* Whether an answer can begin at once. */
+/* Whether the model is loaded. */
 export const isReady = () => ready && model?.resident;
 
 function status(kind, text) {
@@ -35,10 +35,10 @@ function showLoading({ ready: done, status: stage, percent, message }) {
     else $('load-bar').removeAttribute('value');
     $('load-text').textContent = percent >= 0 ? `${text}: ${percent} %` : text;
   }
-  tellGone(done || loading ? '' : `${text}. ${message || ''}`.trim());
+  showProblem(done || loading ? '' : `${text}. ${message || ''}`.trim());
 }
 
-function tellGone(text) {
+function showProblem(text) {
   if ($('gone').textContent !== text) $('gone').textContent = text;
   $('gone').hidden = !text;
 }
@@ -46,7 +46,7 @@ function tellGone(text) {
 function askForKey(wrong) {
   status('waiting', 'Needs a key');
   $('key-form').hidden = false;
-  if (wrong) $('key-note').textContent = 'The server does not know this key. Look for a typing error.';
+  if (wrong) $('key-note').textContent = 'The server does not know this key. Check it for typos.';
   $('key').setAttribute('aria-invalid', String(wrong));
   $('key').focus();
 }
@@ -79,7 +79,7 @@ async function look() {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/* Looks until the server is there, the key is right and the model loaded. */
+/* Polls until the server can be reached, accepts the key and has loaded the model. */
 export async function connect() {
   if (running) return;
   running = true;
@@ -97,7 +97,7 @@ export async function connect() {
       }
       ready = false;
       status('bad', model ? model.id : 'No server');
-      tellGone(error.kind === 'gone' ? 'The server cannot be reached. Is eyelet still running? This page looks again every two seconds.' : error.message);
+      showProblem(error.kind === 'gone' ? 'The server cannot be reached. Is eyelet still running? This page tries again every two seconds.' : error.message);
       await pause(GONE_MS);
     }
   }
@@ -106,9 +106,9 @@ export async function connect() {
   opened();
 }
 
-/* Looks again after another model was chosen, or after an answer: the model may have been loaded or unloaded. Errors show at the
- * next question. */
-export async function lookAgain() {
+/* Updates the state after another model was chosen or an answer ended, since models may have been loaded or unloaded. Ignores API
+ * errors: the next question reports them. */
+export async function refreshServer() {
   if (running || $('models').hidden) return;
   try {
     await look();
@@ -117,7 +117,7 @@ export async function lookAgain() {
   }
 }
 
-/* After a question failed: the server went away, or its key changed. */
+/* Reacts to a failed question if the server is gone or its key has changed. */
 export function lost(error) {
   if (error.kind === 'key') askForKey(Boolean($('key').value));
   else if (error.kind === 'gone' || error.kind === 'cut') {
@@ -128,7 +128,7 @@ export function lost(error) {
 
 $('models').addEventListener('change', () => {
   chosen = $('models').value;
-  lookAgain();
+  refreshServer();
 });
 
 $('key-form').addEventListener('submit', async (event) => {
@@ -138,7 +138,7 @@ $('key-form').addEventListener('submit', async (event) => {
   await connect();
 });
 
-/* `told` is called each time the server has become ready. */
-export function watchServer(told) {
-  opened = told;
+/* Calls `onReady` each time the server has become ready. */
+export function watchServer(onReady) {
+  opened = onReady;
 }

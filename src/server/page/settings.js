@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How to answer: instructions, length, choice of words, and the form of the answer. Kept in this browser. */
+/* Settings for answers: system prompt, sampling, length, image detail and format. They are stored in this browser. */
 const $ = (id) => document.getElementById(id);
 const dialog = $('settings');
 const form = $('settings-form');
@@ -17,15 +17,15 @@ function readStored() {
 const choicesOf = (text) => text.split('\n').map((line) => line.trim()).filter(Boolean);
 const numberOf = (id) => ($(id).value.trim() === '' ? undefined : Number($(id).value));
 
-/* What is wrong with the form of the answer, or "". */
+/* Returns what is wrong with the answer format, or "". */
 function formatProblem() {
-  if ($('format').value === 'choices' && choicesOf($('choices').value).length < 2) return 'Write at least two choices, one on each line.';
+  if ($('format').value === 'choices' && choicesOf($('choices').value).length < 2) return 'Enter at least two choices, one per line.';
   if ($('format').value !== 'schema') return '';
   try {
     const schema = JSON.parse($('schema').value);
-    return schema && typeof schema === 'object' && !Array.isArray(schema) ? '' : 'A JSON schema is an object in braces.';
+    return schema && typeof schema === 'object' && !Array.isArray(schema) ? '' : 'A JSON schema must be an object: { … }.';
   } catch (error) {
-    return `The schema is not JSON: ${error.message}`;
+    return `The schema is not valid JSON: ${error.message}`;
   }
 }
 
@@ -42,14 +42,14 @@ function keep() {
   show();
   try {
     localStorage.setItem(STORE, JSON.stringify(Object.fromEntries(FIELDS.map((id) => [id, $(id).value]))));
-  } catch { /* they last as long as the page */ }
+  } catch { /* storage is disabled: settings are lost when the page is closed */ }
 }
 
 export const detail = () => $('detail').value;
 export const format = () => (formatProblem() ? 'text' : $('format').value);
 export const systemMessages = () => ($('system').value.trim() ? [{ role: 'system', content: $('system').value.trim() }] : []);
 
-/* The fields of a request. `exact`: the likeliest words; `free`: not held to the form of answers. */
+/* Returns the settings as fields of a request. `exact` sets temperature 0; `free` ignores the answer format. */
 export function requestFields({ exact, free }) {
   const fields = {};
   const temperature = exact ? 0 : numberOf('temperature');
@@ -77,5 +77,5 @@ $('settings-reset').addEventListener('click', () => {
   keep();
 });
 for (const id of ['settings', 'code'])
-  $(id).addEventListener('click', (event) => event.target === $(id) && $(id).close()); // beside the dialog
+  $(id).addEventListener('click', (event) => event.target === $(id) && $(id).close()); // a click on the backdrop
 for (const button of document.querySelectorAll('dialog .close')) button.addEventListener('click', () => button.closest('dialog').close());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Server-sent events: a response's body in, the data of one event after the other out. Lines end with LF or CRLF;
- * comments (the server's signs of life) and fields other than data are passed over. */
+/* Parses server-sent events: yields the data of each event in a response body. Lines end with LF or CRLF. Comments (the server's
+ * keep-alives) and fields other than data are skipped. */
 export async function* eventData(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -22,6 +22,6 @@ export async function* eventData(body) {
       }
     }
   } finally {
-    reader.cancel().catch(() => {}); // whoever stops listening closes the connection, and the server stops its work
+    reader.cancel().catch(() => {}); // when the consumer stops early, this closes the connection, and the server cancels the request
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the browser keeps: conversations and their images, in IndexedDB. Where that is switched off (private windows) they live
- * as long as the page. Nothing of it is sent anywhere but to this server, with a question. */
+/* Stores conversations and their images in IndexedDB, or in memory where the browser disables it (private windows). They leave
+ * the browser only in questions to this server. */
 const NAME = 'eyelet';
 const VERSION = 1;
 
@@ -24,12 +24,12 @@ function open() {
   return opening;
 }
 
-/* Of a conversation or an image; over plain http browsers have no randomUUID. */
+/* Makes an id for a conversation or an image. Over plain HTTP, browsers have no randomUUID. */
 export const newId = () => crypto.randomUUID?.() || `${Date.now()}-${Math.random()}`;
 
 const memory = { conversations: new Map(), images: new Map() };
 
-/* Runs work(store) in a transaction; gives what its request gave. `instead` does the same in memory. */
+/* Runs work(store) in a transaction and resolves to the result of its request. Without IndexedDB, instead(map) does the work. */
 async function within(name, mode, work, instead) {
   const db = await open();
   if (!db) return instead(memory[name]);
@@ -46,7 +46,7 @@ const put = (name, value) =>
 const get = (name, id) => within(name, 'readonly', (store) => store.get(id), (map) => map.get(id));
 const drop = (name, id) => within(name, 'readwrite', (store) => store.delete(id), (map) => void map.delete(id));
 
-/* All conversations, the latest first, without what was said in them. */
+/* Resolves to {id, title, updated, n} of every conversation, the latest first; n is the number of turns. */
 export async function listConversations() {
   const all = await within('conversations', 'readonly', (store) => store.getAll(), (map) => [...map.values()]);
   return all.map(({ id, title, updated, turns }) => ({ id, title, updated, n: turns.length })).sort((a, b) => b.updated - a.updated);
@@ -63,7 +63,7 @@ export async function deleteConversation(id) {
   await drop('conversations', id);
 }
 
-/* An image's file, and the preview where the browser cannot show the file: {id, file, preview}. */
+/* image: {id, file, preview}; the preview is null unless the browser cannot show the file. */
 export const saveImage = (image) => put('images', image);
 export const loadImage = (id) => get('images', id);
 export const deleteImage = (id) => drop('images', id);

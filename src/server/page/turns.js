@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One question and its answer on the page: its images, the text as it grows, thinking, boxes, what it took, what went wrong. */
+/* One question and its answer on the page: images, streamed text, thoughts, boxes, statistics and errors. */
 import { readBoxes } from './boxes.js';
 import { copyButton } from './clipboard.js';
 import { make, makeButton, thumbButton } from './dom.js';
@@ -11,31 +11,32 @@ import { count, explain, plural, seconds } from './words.js';
 
 const turns = document.getElementById('turns');
 
-/* What the answer took and what the caches spared, as short statements. */
+/* Returns the time to the first token, the number of tokens and the rate, as text. */
 export function account(usage, times) {
   const said = [];
   if (times?.first) said.push(`first word after ${seconds(times.first)}`);
   if (usage) {
     const n = usage.completion_tokens;
-    const seen = times.last - times.first; // nothing to go by where a quick answer comes in one piece
+    const seen = times.last - times.first; // near 0 if the whole answer arrives in one piece: no rate then
     const rate = (n - 1) / (times.decode || (seen > 0.05 ? seen : Infinity));
     said.push(plural(n, 'token') + (rate ? `, ${rate < 10 ? rate.toFixed(1) : count(Math.round(rate))} a second` : ''));
   }
   return said.join(' · ');
 }
 
+/* Returns what the prefix cache and the image cache saved, as text, or ''. */
 export function spared(usage) {
   const cached = usage?.prompt_tokens_details?.cached_tokens || 0;
   const images = usage?.images?.filter((image) => image.cached).length || 0;
   if (!cached && !images) return '';
-  const tokens = cached ? `${count(cached)} of ${plural(usage.prompt_tokens, 'token')} read before` : 'it was not looked at again';
+  const tokens = cached ? `${count(cached)} of ${plural(usage.prompt_tokens, 'token')} reused` : 'not encoded again';
   return `${images ? 'Image from the cache' : 'From the cache'}: ${tokens}`;
 }
 
-const WHY = { stopped: 'Stopped.', length: 'Cut off: it reached the longest length allowed.', cancelled: 'The server stopped it.' };
+const WHY = { stopped: 'Stopped.', length: 'Cut off at the maximum length.', cancelled: 'The server stopped the answer.' };
 
-/* `kept` is what a conversation keeps of a turn: {text, shown, find, exact, held, images, target, answer, thinking, reason,
- * usage, times}. `actions`: what its buttons do, {again, edit, goOn, code}, each given the turn. */
+/* `kept` is the stored part of a turn: {text, shown, find, exact, alone, held, images, target, answer, thinking, reason, usage,
+ * times}. `actions` are the callbacks of its buttons, {again, edit, goOn, code}, each called with the turn. */
 export class Turn {
   constructor(kept, actions) {
     this.kept = kept;
@@ -94,8 +95,8 @@ export class Turn {
     this.show();
   }
 
-  /* An answer to "find" is a list of boxes and shown as one; elsewhere boxes come with the text round them. Gives whether the
-   * answer says that there is nothing. */
+  /* Shows the answer so far. An answer to Find is shown as a list of boxes; other answers keep their text around the boxes. Returns
+   * whether the answer says that nothing was found. */
   show() {
     const { find, answer: text } = this.kept;
     const { boxes, none } = find || text.includes('bbox') ? readBoxes(text) : { boxes: [] };
@@ -134,13 +135,13 @@ export class Turn {
     this.thinkingTitle.textContent = this.kept.times?.thought ? `Thought for ${seconds(this.kept.times.thought)}` : 'Thoughts';
     const { find, held, answer: text } = this.kept;
     const none = this.show() && find;
-    if (none) showText(this.answer, 'Nothing of the kind was found.');
+    if (none) showText(this.answer, 'Nothing was found.');
     const result = held === 'schema' && resultNode(text);
     if (result) this.answer.replaceChildren(result);
     this.answer.classList.toggle('chosen', held === 'choices');
     if ((find && (this.boxes.length || none)) || result) {
       const spelling = make('details', 'spelling');
-      spelling.append(make('summary', '', 'What the model wrote'), make('pre', '', text));
+      spelling.append(make('summary', '', 'Raw answer'), make('pre', '', text));
       this.found.after(spelling);
     }
   }
@@ -148,7 +149,7 @@ export class Turn {
   finish() {
     this.settle();
     const { answer: text, reason, usage, times } = this.kept;
-    const why = !text && reason === 'stop' ? 'The model had nothing to say.' : WHY[reason];
+    const why = !text && reason === 'stop' ? 'The model gave an empty answer.' : WHY[reason];
     if (why) this.notes.append(make('p', 'note why', why));
     const took = account(usage, times);
     if (took) this.notes.append(make('p', 'note took', took));
@@ -171,7 +172,7 @@ export class Turn {
     this.settle();
     const { what, todo, said } = explain(error);
     this.trouble.setAttribute('role', 'alert');
-    this.trouble.append(make('p', '', `${what} ${todo}`));
+    this.trouble.append(make('p', '', `${what} ${todo}`.trim()));
     if (said && said !== what) this.trouble.append(make('p', 'said', said));
     this.trouble.append(makeButton('small', 'Try again', () => this.actions.again(this)));
     this.node.scrollIntoView({ block: 'nearest' });
@@ -182,12 +183,12 @@ export class Turn {
   }
 }
 
-/* Makes a change that lengthens the conversation. Its end stays in sight unless the reader has scrolled away from it. */
+/* Runs a change that lengthens the conversation, and keeps its end in view unless the reader has scrolled away. */
 export function keepingEnd(change) {
   const near = turns.scrollHeight - turns.scrollTop - turns.clientHeight < 80;
   const form = document.getElementById('ask');
   const seen = form.getBoundingClientRect().top < innerHeight;
   change();
   if (near) turns.scrollTop = turns.scrollHeight;
-  if (seen) form.scrollIntoView({ block: 'nearest' }); // on a phone the page scrolls, not the conversation
+  if (seen) form.scrollIntoView({ block: 'nearest' }); // on a phone the page scrolls instead of the conversation
 }

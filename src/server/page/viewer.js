@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The large view of one image: its facts, boxes over it, zoom and pan by mouse, fingers and keys. */
+/* The large view of one image: its size, boxes over it, zoom and pan by mouse, touch and keyboard. */
 import { bytes, count } from './words.js';
 
 const $ = (id) => document.getElementById(id);
@@ -7,15 +7,15 @@ const stage = $('stage');
 const frame = $('frame');
 const preview = $('preview');
 const boxLayer = $('boxes');
-const MANY_BOXES = 12; // the tags of further ones show numbers only; the list has the names
-const MOST_ZOOM = 8;
+const MAX_LABELS = 12; // further boxes show only their numbers; the list has their labels
+const MAX_ZOOM = 8;
 
 let current = null;
-let zoom = 1, left = 0, top = 0; // how often the fitted size, and how far it was moved, in pixels
+let zoom = 1, left = 0, top = 0; // the factor over the fitted size, and the offset in pixels
 
 export const shownImage = () => current;
 
-/* ---- what is known of it ---- */
+/* ---- facts ---- */
 
 export function showFacts() {
   if (!current) return;
@@ -25,7 +25,7 @@ export function showFacts() {
   if (size) facts.push(bytes(size));
   if (seen) {
     const scaled = seen.used_width !== seen.width || seen.used_height !== seen.height;
-    facts.push(`${scaled ? `the model saw ${count(seen.used_width)} × ${count(seen.used_height)}` : 'seen as it is'}, ${count(seen.tokens)} tokens`);
+    facts.push(`${scaled ? `the model saw ${count(seen.used_width)} × ${count(seen.used_height)}` : 'seen at full size'}, ${count(seen.tokens)} tokens`);
   }
   $('facts').textContent = facts.join(' · ');
 }
@@ -37,13 +37,13 @@ function drawBox({ box: [x1, y1, x2, y2], label }, i) {
   node.className = `box color-${i % 6}${y1 < 60 ? ' inside' : ''}${x1 > 700 ? ' right' : ''}`;
   Object.assign(node.style, { left: `${x1 / 10}%`, top: `${y1 / 10}%`, width: `${(x2 - x1) / 10}%`, height: `${(y2 - y1) / 10}%` });
   const tag = document.createElement('span');
-  tag.textContent = label && i < MANY_BOXES ? `${i + 1} ${label}` : i + 1;
+  tag.textContent = label && i < MAX_LABELS ? `${i + 1} ${label}` : i + 1;
   node.append(tag);
   return node;
 }
 
-let shown; // the list whose boxes are there; it may have grown since
-/* `lead`: brings the image into sight, for those on a phone. */
+let shown; // the list on display; it may have grown since
+/* Draws the boxes and highlights number `marked`. `lead` scrolls the image into view, as a phone needs. */
 export function showBoxes(boxes, marked = -1, lead = false) {
   if (boxes !== shown) boxLayer.replaceChildren();
   shown = boxes;
@@ -62,13 +62,13 @@ function applyZoom() {
   stage.classList.toggle('zoomed', zoom > 1);
   boxLayer.style.setProperty('--zoom', zoom);
   $('zoom-out').disabled = zoom === 1;
-  $('zoom-in').disabled = zoom >= MOST_ZOOM;
+  $('zoom-in').disabled = zoom >= MAX_ZOOM;
 }
 
-/* `x`, `y`: the point of the window that stays where it is; none: the middle. */
+/* Zooms around the point (x, y) of the window, by default the center of the stage. */
 function zoomTo(wanted, x, y) {
   const before = zoom;
-  zoom = Math.min(Math.max(wanted, 1), MOST_ZOOM);
+  zoom = Math.min(Math.max(wanted, 1), MAX_ZOOM);
   if (x !== undefined) {
     const at = stage.getBoundingClientRect();
     const dx = x - at.left - at.width / 2, dy = y - at.top - at.height / 2;
@@ -84,7 +84,7 @@ function zoomTo(wanted, x, y) {
 $('zoom-in').addEventListener('click', () => zoomTo(zoom * 1.5));
 $('zoom-out').addEventListener('click', () => zoomTo(zoom / 1.5));
 stage.addEventListener('wheel', (event) => {
-  if (!current || !(event.ctrlKey || zoom > 1)) return; // without Ctrl the page scrolls, until it is zoomed
+  if (!current || !(event.ctrlKey || zoom > 1)) return; // at zoom 1 the wheel scrolls the page unless Ctrl is held
   event.preventDefault();
   zoomTo(zoom * Math.exp(-event.deltaY / 300), event.clientX, event.clientY);
 }, { passive: false });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Says aloud, to those who listen to the page, what others see happen: whole sentences, and not too many at once. A growing
- * answer read out word by word would be no help. */
+/* Announces changes to screen readers. A streamed answer is announced in whole sentences, at most every 1.5 s: announcing every
+ * token would be unusable. */
 const node = document.getElementById('voice');
 const PAUSE_MS = 1500;
 const KEPT = 20;
@@ -13,7 +13,7 @@ export function say(text) {
   while (node.childNodes.length > KEPT) node.firstChild.remove();
 }
 
-/* For one answer: grow(text so far) says finished sentences, end(last words) the rest. */
+/* Announces one answer: grow(text so far) the finished sentences, end(words) the rest and then `words`. */
 export function reader() {
   let said = 0;
   let last = performance.now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Numbers and errors in plain words. */
+/* Formats numbers and explains errors. */
 const plain = new Intl.NumberFormat('en');
 
 export const count = (n) => plain.format(n);
@@ -17,24 +17,25 @@ export function seconds(s) {
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
-/* What went wrong → {what, todo, said}: for a person, what to do about it, and the server's own words. */
+/* Returns {what, todo, said}: what went wrong, what to do, and the server's message if it adds something. */
 export function explain(error) {
   const said = error.message;
-  if (error.kind === 'gone') return { what: 'The server cannot be reached.', todo: 'Look whether eyelet is still running, then try again.' };
+  if (error.kind === 'gone') return { what: 'The server cannot be reached.', todo: 'Check that eyelet is still running, then try again.' };
   if (error.kind === 'cut') return { what: 'The answer broke off: the connection to the server was lost.', todo: 'Try again.' };
-  if (error.kind === 'key') return { what: 'This server asks for an API key.', todo: 'Enter it at the top of the page.' };
-  if (error.kind === 'size') return { what: said, todo: 'Make it smaller, or save it as a JPEG.' };
-  if (error.status === 413) return { what: 'Image and conversation are larger than the server takes.', todo: 'Use a smaller file.', said };
+  if (error.kind === 'key') return { what: 'This server requires an API key.', todo: 'Enter it at the top of the page.' };
+  if (error.kind === 'file') return { what: said, todo: 'Choose the file again.' };
+  if (error.kind === 'size') return { what: said, todo: 'Use smaller images, or start over with fewer.' };
+  if (error.status === 413) return { what: 'The request is larger than the server accepts.', todo: 'Use smaller images, or start over with fewer.', said };
   if (error.status === 503)
     return {
-      what: 'The server cannot take this now.',
-      todo: error.retryAfter ? `Try again in ${plural(error.retryAfter, 'second')}.` : 'Try again in a while.',
+      what: 'The server cannot answer now.',
+      todo: error.retryAfter ? `Try again in ${plural(error.retryAfter, 'second')}.` : 'Try again later.',
       said,
     };
   if (error.status === 400 && /context length|maximum model length|context/i.test(said))
-    return { what: 'Image and conversation do not fit the model’s context.', todo: 'Start over, or choose less detail in the settings.', said };
+    return { what: 'The images and the conversation do not fit the model’s context.', todo: 'Start over, or choose a lower image detail in the settings.', said };
   if (error.status === 400 && (error.param.includes('image') || said.startsWith('Failed to load image')))
     return { what: 'The server cannot read this image.', todo: 'Choose another file: JPEG, PNG, WebP, GIF, HEIC, AVIF, TIFF or BMP.', said };
-  if (error.kind === 'refused') return { what: 'The server did not answer this.', todo: 'Its reason:', said };
-  return { what: 'Something in this page went wrong.', todo: 'Reload it.', said };
+  if (error.kind === 'refused') return { what: 'The server refused the request:', todo: '', said };
+  return { what: 'An error occurred in this page.', todo: 'Reload the page.', said };
 }
