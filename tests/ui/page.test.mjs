@@ -660,6 +660,31 @@ story('a reload loses nothing; conversations are renamed, saved as files and del
   assert.equal(await page.locator('.turn').count(), 0);
 });
 
+story('an image that starts over with a new conversation survives a reload', async () => {
+  await open();
+  await choose('shapes-4.png');
+  await page.click('#describe');
+  await answer();
+  await page.click('#anew');
+  await page.click('#describe');
+  await answer();
+  await reopen();
+  await page.locator('#preview').waitFor();
+  assert.ok(await page.isHidden('#no-preview'));
+  await likeliest();
+  await lastTurn().getByRole('button', { name: 'Answer again' }).click();
+  assert.equal(await answer(), expected['shapes-4.png']);
+});
+
+story('the example is refused after 16 images', async () => {
+  await open();
+  await page.setInputFiles('#file', Array(16).fill(`${examples}/shapes-1.png`));
+  await page.locator('#tray .thumb').nth(15).waitFor();
+  await page.click('#example');
+  await page.waitForFunction(() => /at most 16 images/.test(document.getElementById('image-wrong').textContent));
+  assert.equal(await page.locator('#tray .thumb').count(), 16);
+});
+
 story('of two conversations each keeps its own', async () => {
   await open();
   await choose('shapes-4.png');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The page: images, and a conversation about them. At most one question runs at a time. */
 import { ApiError, ask } from './api.js';
-import { allImages, giveBack, keptOf, look, pendingImages, readAsDataUrl, setImages, takePending, watchImages } from './attachments.js';
+import { allImages, copyImages, giveBack, keptOf, look, pendingImages, readAsDataUrl, setImages, takePending, watchImages } from './attachments.js';
 import { findPrompt } from './boxes.js';
 import { showCode } from './code.js';
 import { showList, watchConversations } from './conversations.js';
@@ -315,7 +315,7 @@ function leaveConversation() {
 async function beginAnew(images = []) {
   leaveConversation();
   conversation = emptyConversation();
-  await setImages([], images.map((image) => ({ ...image, id: newId() })));
+  await setImages([], copyImages(images));
   busy(false);
   showList(conversation.id);
 }

@@ -101,6 +101,12 @@ const isPdf = (file) => file.type === 'application/pdf' || /\.pdf$/i.test(file.n
 const isTiff = (file) => file.type === 'image/tiff' || /\.tiff?$/i.test(file.name);
 const roomLeft = () => MAX_IMAGES - allImages().length;
 
+/* Returns whether another image may be added, and complains if not. */
+function hasRoom() {
+  complain(roomLeft() > 0 ? '' : `A conversation has at most ${MAX_IMAGES} images.`);
+  return roomLeft() > 0;
+}
+
 /* Adds each page of a PDF or TIFF as an image; the server renders them. */
 async function addPages(file) {
   const url = await readAsDataUrl(file);
@@ -175,6 +181,14 @@ export function giveBack(images) {
   look(allImages().at(-1));
 }
 
+/* Copies images for another conversation. Each copy has an id of its own in storage, so that deleting one conversation leaves the
+ * images of the other. */
+export function copyImages(images) {
+  const copies = images.map((image) => ({ ...image, id: newId() }));
+  for (const { id, file, preview } of copies) saveImage({ id, file, preview: preview || null }).catch(() => {});
+  return copies;
+}
+
 /* Replaces all images by those of another conversation and loads their files from storage. */
 export async function setImages(ofTurns, ofDraft) {
   const revive = async (kept) => {
@@ -204,7 +218,9 @@ $('remove').addEventListener('click', () => {
   removePending(shownImage());
   $('file').focus();
 });
-$('example').addEventListener('click', async () => add(await drawExample()));
+$('example').addEventListener('click', async () => {
+  if (hasRoom()) add(await drawExample());
+});
 stage.addEventListener('click', () => {
   if (!shownImage()) $('file').click(); // a large mouse target; the labeled button serves keyboard and screen reader
 });
@@ -219,7 +235,7 @@ $('address-form').addEventListener('submit', async (event) => {
   event.preventDefault();
   const address = $('address').value.trim();
   if (!/^https?:\/\//i.test(address)) return complain('The URL must begin with http:// or https://.');
-  complain('');
+  if (!hasRoom()) return;
   try {
     const { blob, width, height } = await fetchPreview(address);
     const added = add(null, address);
