@@ -105,10 +105,10 @@ serve() {
 }
 mkdir refused && cp "$examples/18-1280x720.jpg" refused
 serve --language-model-only
-try 'a server that takes no images' 0 - '1 image: 0 indexed now, 1 failed' search refused --server 127.0.0.1:$port
+try 'a server that takes no images' 0 - '1 image: 0 indexed, 1 failed' search refused --server 127.0.0.1:$port
 kill $pid; await ended $pid
 serve
-try "is not the image's failure" 0 - '1 image: 1 indexed now, 0 failed' search refused --server 127.0.0.1:$port
+try "is not the image's failure" 0 - '1 image: 1 indexed, 0 failed' search refused --server 127.0.0.1:$port
 kill $pid; await ended $pid
 
 # ---- killed on the way ----
