@@ -170,6 +170,7 @@ for scan in $documents; do
   try "$scan: piped, boxes of one page only" 2 - 'has 2 pages; choose one with --pages' detect - ring
   try "$scan: piped, the chosen page" 0 '^\[' - detect - ring --pages 2 --quiet
   try "$scan: piped, without a name" 0 . - ask "What is this?" --max-tokens 4
+  try "$scan: piped, after an image" 0 '^-: ' - caption "$root/examples/word-1.png" - --max-tokens 3
   rm in scan*.txt
 done
 PATH=/nonexistent "$eyelet" read "$root"/tests/document/data/two.pdf >out 2>err

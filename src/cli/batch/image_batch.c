@@ -335,12 +335,13 @@ static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
     return ok;
 }
 
-/* Returns whether a question may be about several pages. */
+/* Returns whether a question may be about several pages. Standard input and URLs count, because
+ * they are read later. */
 static bool asks_about_pages(const struct batch_run *r)
 {
     bool pages = r->first_document.n > 1;
-    for (size_t i = r->first; i < r->list.n && !pages; i++)
-        pages = input_may_have_pages(r->list.names[i]);
+    for (size_t i = r->first + 1; i < r->list.n && !pages; i++)
+        pages = !path_is_file(r->list.names[i]) || input_may_have_pages(r->list.names[i]);
     return pages && r->batch->pages == PAGES_TOGETHER && !r->cli.options->each;
 }
 
