@@ -101,6 +101,7 @@ cp all.jsonl out
 [ "$(sed 's/^{"image": "\([^"]*\)".*/\1/' out | paste -sd ' ')" = 'photos/a.JPG photos/b.png photos/more/c.png' ]
 say "each image once"
 try "CSV to a file" 0 - - caption photos/a.JPG --csv -o all.csv "${options[@]}"
+printf 'photos/b.png,"two\n' >>all.csv # killed after a line of a cell
 try "goes on" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
 [ "$(grep -c ^image, all.csv)" -eq 1 ] && [ "$(wc -l <all.csv)" -eq 3 ]
 say "one header, each image once"

@@ -109,6 +109,16 @@ static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err
     return true;
 }
 
+/* Returns whether the CSV row ends outside a quoted cell. A cut cell may end with a newline, too.
+ */
+static bool quotes_are_closed(const char *row, const char *end)
+{
+    size_t n_quotes = 0;
+    for (const char *at = row; at < end; at++)
+        n_quotes += *at == '"';
+    return n_quotes % 2 == 0;
+}
+
 /* Returns the length of the complete lines. A line without an end was being written when the
  * earlier run was killed. */
 static size_t whole_lines(const struct batch_output *b, const char *text, size_t n)
@@ -121,7 +131,7 @@ static size_t whole_lines(const struct batch_output *b, const char *text, size_t
     size_t whole = 0;
     for (const char *at = text; at < limit; at = end) {
         free(read_first_cell(at, limit, &end));
-        if (end[-1] == '\n') whole = (size_t)(end - text);
+        if (end[-1] == '\n' && quotes_are_closed(at, end)) whole = (size_t)(end - text);
     }
     return whole;
 }
