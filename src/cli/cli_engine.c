@@ -125,7 +125,8 @@ static bool open_remote(struct cli_engine *s, ey_err *e)
     const char *model = o->model == getenv("EYELET_MODEL") ? NULL : o->model;
     const ey_loop_guard guard = s->loop_tokens ? ey_loop_guard_cautious(s->loop_tokens)
                                                : (ey_loop_guard){0};
-    const bool guard_given = options_was_given(o, ASK, "loop-guard"); /* one row for all commands */
+    const bool guard_given = options_was_given(
+        o, ASK, "loop-guard"); /* all commands share this option's row */
     const struct remote_options remote = {
         .url = o->server,
         .key = key && key[0] ? key : NULL,

@@ -48,22 +48,22 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
-/* Eyelet and vLLM name themselves as the owner of a model. */
+/* Returns whether `name` serves the model: eyelet and vLLM name themselves as its owner. */
 static bool is_owned_by(const json_object *model, const char *name)
 {
     json_object *owner = json_member_of_type(model, "owned_by", json_type_string);
     return owner && strcmp(json_object_get_string(owner), name) == 0;
 }
 
-/* Other servers have no guard, which is what a guard that is off asks for. */
+/* Sets the guard that requests carry. Fails for a server other than eyelet, which has none, unless
+ * the guard is off. */
 static bool set_loop_guard(struct remote *r, const json_object *model, const ey_loop_guard *guard,
                            ey_err *e)
 {
     r->guards = guard && is_owned_by(model, "eyelet");
     if (guard) r->loop_guard = *guard;
     return r->guards || !guard || !guard->max_pattern ||
-           ey_fail(e, EY_BAD_REQUEST,
-                   "--loop-guard needs eyelet's server; the one at %.200s is another",
+           ey_fail(e, EY_BAD_REQUEST, "--loop-guard needs an eyelet server, which %.200s is not",
                    api_client_url(r->client));
 }
 

@@ -136,7 +136,7 @@ static void add_strings(struct json_writer *w, const char *key, const char *cons
     json_close_array(w);
 }
 
-/* Adds the guard in vLLM's spelling, with our least number of tokens. */
+/* Adds the guard as vLLM's repetition_detection, extended by eyelet's min_tokens. */
 static void add_loop_guard(struct json_writer *w, const ey_loop_guard *guard)
 {
     json_write_key(w, "repetition_detection");

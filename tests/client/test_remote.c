@@ -279,7 +279,7 @@ static void loop_guards(void **state)
         if (!try_open(&remote, &options, &e)) {
             assert_true(cases[i].tokens && !cases[i].sent);
             assert_int_equal(e.code, EY_BAD_REQUEST);
-            assert_non_null(strstr(e.text, "--loop-guard needs eyelet's server"));
+            assert_non_null(strstr(e.text, "--loop-guard needs an eyelet server"));
             continue;
         }
         request.messages = &message;

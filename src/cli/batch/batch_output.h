@@ -14,9 +14,9 @@ struct batch_output {
     struct term *out;       /* standard output, or `file` */
     struct term file;       /* of --output */
     const char *path;       /* of `file`; borrowed */
-    bool waits;             /* `file` is not replaced before batch_output_begin */
+    bool waits;             /* batch_output_begin has not yet emptied `file` */
     bool created;           /* `file` did not exist before */
-    struct buf early;       /* written before batch_output_begin */
+    struct buf early;       /* lines that wait for batch_output_begin */
     const char *sidecar;    /* file name extension of sidecars, "txt" or "json" */
     bool resume, overwrite; /* --resume, --overwrite */
     char **done;            /* [n_done] images that an earlier run has done, sorted */
@@ -27,8 +27,8 @@ struct batch_output {
  * `out`, standard output, and the options' texts. */
 bool batch_output_open(struct batch_output *b, const struct options *o, struct term *out,
                        const char *sidecar, ey_err *e);
-/* Empties --output, unless --resume continues it. Until then the file is left as it was, because
- * the model may fail to load. */
+/* Empties --output, unless --resume continues it. Called after the model is loaded, so that a
+ * failure to load leaves the file unchanged. */
 bool batch_output_begin(struct batch_output *b, ey_err *e);
 /* Writes text[n] to `out`, or keeps it until batch_output_begin. */
 void batch_write(struct batch_output *b, const char *text, size_t n);

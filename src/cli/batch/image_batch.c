@@ -158,7 +158,8 @@ static bool print_in_form(struct batch_run *r, const struct batch_answer *a, ey_
     return true;
 }
 
-/* Prints log-probabilities to standard error where the output has no place for them. */
+/* Prints log-probabilities to standard error, because text, CSV and sidecars have no place for
+ * them. */
 static void print_scores(struct batch_run *r, const struct batch_answer *a)
 {
     struct buf name = buf_with_max(EY_MAX_PATH * 4);

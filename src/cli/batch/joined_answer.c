@@ -5,7 +5,7 @@
 
 enum { MAX_JOINED = 256 << 20 };
 
-/* Keeps the page's answer, because its tokens' texts stay where they are. */
+/* Takes ownership of the page's answer, which owns the texts of its tokens. */
 static bool keep_page(struct joined_answer *joined, ey_answer *page, ey_err *e)
 {
     ey_answer *pages = realloc(joined->pages, (joined->n + 1) * sizeof(*pages));

@@ -6,17 +6,18 @@
 #include "base/buf.h"
 #include "eyelet/request.h"
 
-/* What the joined answer points to. */
+/* Owns what the joined answer points to. */
 struct joined_answer {
     struct buf text, thought, images, logprobs;
     ey_answer *pages; /* [n] of the further pages */
     size_t n;
 };
 
-/* Adds text, usage and log-probabilities of a further page's answer to *whole, which is the first
- * page's at the beginning. Takes `page` over and empties it, also if it fails. */
+/* Appends the text of another page's answer to *whole and adds its usage and log-probabilities.
+ * *whole begins as the first page's answer. Takes ownership of *page and empties it, also if it
+ * fails. */
 bool joined_answer_add(struct joined_answer *joined, ey_answer *whole, ey_answer *page, ey_err *e);
-/* Called after the whole answer is freed. */
+/* Called after *whole is freed, because that points into `joined`. */
 void joined_answer_free(struct joined_answer *joined);
 
 #endif

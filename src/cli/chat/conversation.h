@@ -40,7 +40,7 @@ bool conversation_answer(struct conversation *c, const char *text, size_t n, ey_
  * there is no answer. The caller puts it back or frees it. */
 bool conversation_take_answer(struct conversation *c, ey_message *answer);
 void conversation_put_answer(struct conversation *c, ey_message *answer);
-/* Accepts an empty message. */
+/* Frees what conversation_take_answer() returned. Accepts an empty message. */
 void conversation_free_answer(ey_message *answer);
 /* Removes the last message. Its images are freed, or moved to the draft if `keep_images`. */
 void conversation_undo(struct conversation *c, bool keep_images);

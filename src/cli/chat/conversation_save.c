@@ -80,7 +80,7 @@ static void write_json_messages(struct buf *out, const struct conversation *c)
     buf_add_text(out, "\n");
 }
 
-/* Creates the file, so that no other one is replaced. */
+/* Creates the file. Fails if it exists, so that no file is replaced. */
 static bool claim_file(const char *path, ey_err *e)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);

@@ -89,7 +89,7 @@ static bool read_question_images(struct image_question *a, char *const *names, s
     return ok;
 }
 
-/* Says why the question is asked without what standard input has. */
+/* Prints a note that standard input is not used, and why. */
 static void note_unused_input(struct image_question *a, enum sent_input sent)
 {
     if (a->cli.options->quiet || (sent != SENT_OTHER && sent != SENT_LATE)) return;

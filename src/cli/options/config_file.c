@@ -82,8 +82,8 @@ static bool is_json_number(const char *text)
     return !*at;
 }
 
-/* Whether the text is a number to YAML in a spelling that JSON lacks: 007, which is octal, +5, .5
- * or 1. */
+/* Returns whether the text is a number in YAML but not in JSON: 007 (which is octal), +5, .5 or
+ * "1.". */
 static bool is_yaml_number(const char *text)
 {
     const char *digits = text + (*text == '-' || *text == '+'), *at = after_digits(digits);

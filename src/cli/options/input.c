@@ -66,10 +66,10 @@ static bool begins_as_image(const char *bytes, size_t n)
            (n >= 3 && bytes[0] == 'P' && memchr("456", bytes[1], 3) && memchr(" \n", bytes[2], 2));
 }
 
-enum { FIRST_BYTES = 16 }; /* by which an image is recognized */
+enum { FIRST_BYTES = 16 }; /* enough to recognize an image */
 
-/* Reads the first bytes, which a pipe may bring in several pieces. Returns their number; *late is
- * set if more of them may come after the time. */
+/* Reads the first bytes of standard input, which a pipe may deliver in pieces. Returns their
+ * number. Sets *late if the time ended before the pipe did. */
 static size_t read_first_bytes(char first[FIRST_BYTES], bool *late)
 {
     const double end = seconds_now() + SENT_SECONDS;

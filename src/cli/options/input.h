@@ -23,9 +23,9 @@ extern char *const input_from_stdin[1];
 bool input_stdin_is_sent(void);
 /* What standard input has for a command that names no image. */
 enum sent_input { SENT_NOTHING, SENT_IMAGE, SENT_OTHER, SENT_LATE };
-/* Reads standard input into *in under the name "-" if it is a file or a pipe whose bytes begin as
- * an image does. A pipe that stays silent for SENT_SECONDS is late. Other bytes of a file are left
- * to others who read it. */
+/* Reads standard input into *in under the name "-" if it is a file or a pipe that begins as an
+ * image does. SENT_LATE means that a pipe sent nothing for SENT_SECONDS. A file that is not an
+ * image is rewound, so that another program can read it. */
 enum { SENT_SECONDS = 5 };
 bool input_read_sent_image(struct input *in, enum sent_input *sent, size_t max, ey_err *e);
 void input_free(struct input *in);

@@ -119,8 +119,8 @@ static void say_image_failed(const struct update_run *r, const struct batch_item
 }
 
 /* Returns whether the image itself caused the error. After any other error, such as a lack of
- * memory, the next update tries the image again. A server refuses a request for other reasons,
- * too. */
+ * memory, the next update tries the image again. A bad request to a server may have another
+ * cause than the image. */
 static bool is_about_image(const struct update_run *r, const ey_err *e)
 {
     return e->code == EY_BAD_IMAGE || e->code == EY_TOO_LONG ||
