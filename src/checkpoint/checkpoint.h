@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory or a GGUF file: its configuration, and one sorted table of the tensors of
- * all its files. Knows names, dtypes, shapes and bytes, and no model. */
+/* Opens a checkpoint directory or a GGUF file: gives its configuration and one sorted table of the
+ * tensors of all its files. Nothing here depends on the model. */
 #ifndef EY_CHECKPOINT_H
 #define EY_CHECKPOINT_H
 
@@ -28,7 +28,7 @@ json_object *checkpoint_tokenizer(const struct checkpoint *ckpt, ey_err *e);
 size_t checkpoint_count(const struct checkpoint *ckpt);
 const struct tensor_view *checkpoint_at(const struct checkpoint *ckpt, size_t i);
 const struct tensor_view *checkpoint_find(const struct checkpoint *ckpt, const char *name);
-/* Total bytes of all tensors. */
+/* Returns the total size of all tensors in bytes. */
 uint64_t checkpoint_bytes(const struct checkpoint *ckpt);
 /* The parsed config.json, owned by the checkpoint. */
 const json_object *checkpoint_config(const struct checkpoint *ckpt);

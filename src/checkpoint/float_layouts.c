@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts of FP8 and FP4 weights: FP8 with a scale per block of 128 x 128, per row or per tensor,
- * MXFP8, MXFP4, and NVFP4 as compressed-tensors and ModelOpt write it. */
+/* Reads the layouts of FP8 and FP4 weights: FP8 with a scale per block of 128 x 128, per row or per
+ * tensor; MXFP8; MXFP4; and NVFP4 as compressed-tensors and ModelOpt write it. */
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ enum { MX_GROUP = 32, NVFP4_GROUP = 16 };
 
 /* ---- FP8 ---- */
 
-/* Whether the shape is [ceil(rows/128), ceil(cols/128)], or the same with a 1 after each dimension,
- * as ModelOpt writes it. */
+/* Returns whether the shape is [ceil(rows/128), ceil(cols/128)], or ModelOpt's form of it, which
+ * has a 1 after each dimension. */
 static bool is_block_shape(const struct tensor_view *t, const struct wanted_matrix *m)
 {
     const int64_t dims[2] = {fp8_blocks(m->rows), fp8_blocks(m->cols)};
@@ -33,8 +33,8 @@ static float *arena_floats(struct tensor_source *s, size_t n, ey_err *e)
     return p;
 }
 
-/* Fills a block-scale table with one value. It has an extra row of blocks because a slice may begin
- * at any row. */
+/* Makes a table of block scales that all have one value. It has an extra row of blocks because a
+ * slice may begin at any row. */
 static float *equal_block_scales(struct tensor_source *s, const struct wanted_matrix *m,
                                  float value, ey_err *e)
 {
@@ -129,9 +129,9 @@ bool read_fp8(struct tensor_source *s, struct tensor *out, const struct wanted_m
 
 /* ---- FP4 ---- */
 
-/* Reads the global scale. compressed-tensors divides by it and ModelOpt multiplies by it; a mistake
- * between the two would give an absurd largest weight, so that is checked. The check is skipped for
- * a sparse file, whose values are all zero (it stands for a model that is not downloaded yet). */
+/* Reads the global scale. compressed-tensors divides by it, ModelOpt multiplies by it. If the two
+ * were confused, the largest weight would be absurd, so that weight is checked. A sparse file,
+ * which stands for a model that is not downloaded yet, has only zeros and is not checked. */
 static bool read_global_scale(struct tensor_source *s, struct tensor *out,
                               const struct tensor_view *t, const struct tensor_view *scales,
                               bool divides, ey_err *e)

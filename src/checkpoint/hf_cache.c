@@ -208,7 +208,7 @@ static bool fail_short_name(const struct repository *r, const char *cache, ey_er
 {
     return ey_fail(e, EY_NOT_FOUND,
                    "%s%s%s is not a directory, and neither the Hugging Face cache (%.250s) nor "
-                   "Ollama has it; eyelet list shows the models that are here, and eyelet pull "
+                   "Ollama has it; eyelet list shows the models on this machine, and eyelet pull "
                    "downloads " SHORT_NAMES,
                    r->name, r->tag[0] ? ":" : "", r->tag, cache);
 }
@@ -309,8 +309,8 @@ static const char *listing_architecture(const json_object *config)
                : listing_text(config, "model_type");
 }
 
-/* Returns the quantization method ("fp8" ...), else the dtype, for which different versions of
- * transformers used different keys. */
+/* Returns the quantization method ("fp8" ...), else the dtype. The key of the dtype depends on the
+ * version of transformers. */
 static const char *listing_quantization(const json_object *config)
 {
     const char *method = listing_text(json_member(config, "quantization_config"), "quant_method");
@@ -399,7 +399,7 @@ static struct model_listing *next_listing(struct listing_maker *m)
     return &larger[m->n++];
 }
 
-/* Total size of a file's parts. */
+/* Returns the total size of all parts of a split model, or of the file itself. */
 static uint64_t gguf_file_bytes(const char *path)
 {
     char directory[EY_MAX_PATH];

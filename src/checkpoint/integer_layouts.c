@@ -107,8 +107,8 @@ static int bits_of_words(int64_t words, int64_t cols, unsigned named)
     return found;
 }
 
-/* Whether each word is padded, so that no value crosses words. If padded and dense values need the
- * same number of words, assumes the older way, which is padded. */
+/* Returns whether words are padded, so that no value crosses from one to the next. If padded and
+ * dense values need the same number of words, assumes padding, which is older. */
 static bool is_padded(int64_t words, int64_t codes, int bits)
 {
     return words == padded_words(codes, bits);
@@ -135,8 +135,8 @@ static bool read_code_words(struct stored_weight *w, const struct tensor_source 
 
 /* ---- pack-quantized ---- */
 
-/* Checks the shape that the file states for the matrix. In a sparse file, which stands for a model
- * that is not downloaded yet, the stated shape is zero and ignored. */
+/* Checks the matrix's shape as the file states it. A sparse file, which stands for a model that is
+ * not downloaded yet, states zeros; they are ignored. */
 static bool check_stated_shape(const struct tensor_source *s, const struct wanted_matrix *m,
                                const struct tensor_view *scale, ey_err *e)
 {
@@ -282,8 +282,8 @@ static enum qweight_layout qweight_layout_of(const struct tensor_source *s,
     return gptq_bits(t, m, s->quantization.bits) && by_groups ? QWEIGHT_GPTQ : QWEIGHT_AWQ_ROWS;
 }
 
-/* Whether every word of zero points is what the other GPTQ version stores for a symmetric matrix.
- */
+/* Returns whether the zero points are those that the other version of GPTQ stores for a symmetric
+ * matrix. */
 static bool is_other_version(const struct stored_weight *w)
 {
     const uint32_t mask = w->bits == 2   ? 0xaaaaaaaa
@@ -308,8 +308,8 @@ static bool fail_no_qzeros(const struct stored_weight *w, ey_err *e)
                    w->codes->file, w->codes->name);
 }
 
-/* Reads zero points. If they are absent, uses the midpoint unless the configuration declares the
- * weights asymmetric. */
+/* Reads zero points. The midpoint replaces absent ones if the configuration declares GPTQ weights
+ * symmetric, or does not declare AWQ weights asymmetric. */
 static bool read_group_zeros(struct stored_weight *w, const struct tensor_source *s,
                              const struct wanted_matrix *m, enum zero_layout layout, ey_err *e)
 {

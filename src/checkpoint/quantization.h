@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quantization settings of a checkpoint's configuration. Only those that the tensors do not
- * show are kept: the layout of each matrix is recognized by its tensors. */
+/* The quantization settings of a checkpoint's configuration that its tensors do not show. The
+ * layout of a matrix is recognized by its tensors. */
 #ifndef EY_CHECKPOINT_QUANTIZATION_H
 #define EY_CHECKPOINT_QUANTIZATION_H
 

@@ -42,8 +42,9 @@ static bool read_factor(struct tensor_source *s, struct tensor *w, const char *n
     const struct tensor_view *t = source_find(s, full);
     if (!t) return true;
     if (w->dtype != DTYPE_GGUF_NVFP4)
-        return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has a scale, which the type %s does not use",
-                       t->file, name, dtype_info(w->dtype)->label);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: tensor %s has a global scale, which the type %s does not use", t->file,
+                       name, dtype_info(w->dtype)->label);
     if (t->dtype != DTYPE_F32) return fail_view_dtype(t, "F32", e);
     if (!check_view_shape(t, &one, 1, e)) return false;
     float *factor = arena_array(s->arena, 1, sizeof(*factor));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a weight into a struct tensor that points into the file, whatever the stored layout is; a
- * quantized weight may consist of several tensors. Callers need not know the layout. */
+/* Reads a weight of any stored layout into a struct tensor that points into the file. Callers need
+ * not know the layout, nor that a quantized weight consists of several tensors. */
 #ifndef EY_CHECKPOINT_QUANTIZED_LAYOUTS_H
 #define EY_CHECKPOINT_QUANTIZED_LAYOUTS_H
 

@@ -90,8 +90,8 @@ static void read_codes(uint8_t *out, const struct stored_weight *s, int64_t row)
 
 /* ---- zero points ---- */
 
-/* A word with 1 in each field; 0 for 3 bits, whose fields cross words. Adding it carries between
- * fields, as in the programs that write GPTQ. */
+/* Returns a word with a 1 in each field, or 0 for 3 bits, whose fields cross words. Adding the word
+ * carries from field to field, as in the programs that write GPTQ. */
 static uint32_t ones_of(int bits)
 {
     return bits == 2 ? 0x55555555 : bits == 4 ? 0x11111111 : bits == 8 ? 0x01010101 : 0;

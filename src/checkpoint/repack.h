@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repacks the integer layouts of AutoAWQ, GPTQ and compressed-tensors into rows of int4 or uint8.
- * Nothing is lost: quantized values, zero points and scales are moved, and none is rounded. */
+ * Repacking is lossless: it moves quantized values, zero points and scales and rounds none. */
 #ifndef EY_CHECKPOINT_REPACK_H
 #define EY_CHECKPOINT_REPACK_H
 

@@ -100,11 +100,11 @@ static bool read_offsets(struct tensor_view *t, const struct safetensors *f,
         !whole_number(json_object_array_get_idx(offsets, 1), &end) || begin > end)
         return fail_tensor_value(e, t, "data_offsets", offsets, "[begin, end] in whole numbers");
     if ((uint64_t)end > f->data_size)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: tensor " NAME ": data_offsets end at %" PRId64
-                       " and the file has %zu bytes of data; "
-                       "it is cut off: download it again",
-                       t->file, t->name, end, f->data_size);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: tensor " NAME ": data_offsets end at %" PRId64
+            ", but the file has only %zu bytes of data; it is truncated: download it again",
+            t->file, t->name, end, f->data_size);
     if ((size_t)(end - begin) != t->size)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: tensor " NAME ": data_offsets hold %" PRId64
@@ -132,14 +132,15 @@ static bool read_entry(struct safetensors *f, const char *name, json_object *ent
 
 /* ---- duplicate names ---- */
 
-/* json_parse() silently keeps the last of two members with the same name, so duplicates are looked
- * for in the text. The text is known to be valid JSON: only strings and nesting matter here. */
+/* A key in the text of the header. json_parse() silently keeps the last of two members with the
+ * same name, so duplicates are searched for in the text. It is known to be valid JSON, so only
+ * strings and nesting matter. */
 struct safetensors_key {
     const char *p;
     size_t n;
 };
 
-/* Length of the string literal at s, which is taken to end at `end` at the latest. */
+/* Returns the length of the string literal at s, which ends at `end` at the latest. */
 static size_t string_length(const char *s, const char *end)
 {
     const char *p = s + 1;

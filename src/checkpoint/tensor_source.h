@@ -16,7 +16,7 @@ struct name_alias {
 struct tensor_source {
     const struct checkpoint *ckpt;
     struct arena
-        *arena; /* for what the file lacks or stores in another form: scales, zero points, rows */
+        *arena; /* for scales, zero points and rows that the file lacks or stores in another form */
     const struct name_alias
         *aliases;   /* prefixes tried in order if the official name is absent; ends with NULL */
     uint64_t bytes; /* size of the tensors read so far that are used in place */

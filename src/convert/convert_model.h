@@ -16,11 +16,11 @@ struct convert_source {
     struct quantization quantization;  /* from config.json */
     struct pool *pool;
     const ey_engine_options *options; /* for the progress callback */
-    bool to_float32; /* write matrices that the other format cannot hold as float32 */
+    bool to_float32; /* write float32 matrices in place of those that the format cannot hold */
 };
 
-/* Convert to a GGUF file (and mmproj-FILE beside it for a vision encoder), or to a safetensors
- * directory. `out` must not exist. A failure leaves nothing behind. */
+/* Convert to the GGUF file `out`, with a vision encoder in mmproj-FILE in the same folder, or to
+ * the safetensors directory `out`. It must not exist. A failure leaves nothing behind. */
 bool convert_to_gguf(const struct convert_source *source, const char *out,
                      ey_convert_report *report, ey_err *e);
 bool convert_to_safetensors(const struct convert_source *source, const char *out,

@@ -22,7 +22,8 @@ struct gguf_export {
     char name[FILES][OUTPUT_NAME_BYTES]; /* final names */
     struct gguf_writer file[FILES];
     int file_of[FILES]; /* indices in `out` */
-    uint64_t *offset;   /* [plan.n, 2]; the second is for the other frame or a global scale */
+    uint64_t *offset;   /* [plan.n, 2], of the data; the second is that of the second frame or of a
+                           global scale */
     struct output_folder out;
 };
 
@@ -92,7 +93,7 @@ static bool name_gguf_tensors(struct gguf_export *x, ey_err *e)
 
 /* ---- metadata ---- */
 
-/* The general.file_type of most matrices. */
+/* Returns the general.file_type for the type that most bytes of matrices have. */
 static uint32_t file_type_of(const struct export_plan *p)
 {
     static const struct {
@@ -126,7 +127,8 @@ static bool put_metadata(struct gguf_export *x, ey_err *e)
 
 /* ---- bytes ---- */
 
-/* Interleaves rows i and i + half of each head, as llama.cpp expects. */
+/* Interleaves rows i and i + half of each head of Llama's queries and keys, as llama.cpp expects.
+ */
 static bool pair_rows(const struct gguf_export *x, const struct planned_tensor *p, uint8_t *data,
                       ey_err *e)
 {
@@ -238,7 +240,7 @@ static bool mmproj_path(char out[EY_MAX_PATH], const struct gguf_export *x, cons
     const char *slash = strrchr(path, '/');
     const int n = snprintf(out, EY_MAX_PATH, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path,
                            x->name[VISION_FILE]);
-    if (n >= EY_MAX_PATH) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: too long a path", path);
+    if (n >= EY_MAX_PATH) return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path is too long", path);
     return true;
 }
 
@@ -263,21 +265,22 @@ static bool open_export(struct gguf_export *x, const struct convert_source *sour
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char mmproj[EY_MAX_PATH];
     if (checkpoint_is_gguf(source->ckpt))
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "%.400s: it is already GGUF; name a directory to convert it to safetensors",
-                       checkpoint_directory(source->ckpt));
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "%.400s is already GGUF; to convert it to safetensors, give a directory as the output",
+            checkpoint_directory(source->ckpt));
     x->arch = type ? gguf_arch_of_model(json_object_get_string(type)) : NULL;
     if (!x->arch)
         return ey_fail(e, EY_BAD_REQUEST, "%.400s: GGUF has no architecture for this model",
                        checkpoint_directory(source->ckpt));
     if (strlen(name) + strlen("mmproj-") >= OUTPUT_NAME_BYTES)
-        return ey_fail(e, EY_BAD_REQUEST, "%.100s…: too long a name", name);
+        return ey_fail(e, EY_BAD_REQUEST, "%.100s…: the name is too long", name);
     snprintf(x->name[TEXT_FILE], OUTPUT_NAME_BYTES, "%.*s", OUTPUT_NAME_BYTES - 1, name);
     snprintf(x->name[VISION_FILE], OUTPUT_NAME_BYTES, "mmproj-%.*s", OUTPUT_NAME_BYTES - 8, name);
     return !source->vision->depth ||
            (mmproj_path(mmproj, x, path, e) &&
             (!path_is_file(mmproj) ||
-             ey_fail(e, EY_BAD_REQUEST, "%.500s: it exists already; name a new one", mmproj)));
+             ey_fail(e, EY_BAD_REQUEST, "%.500s already exists; give another name", mmproj)));
 }
 
 bool convert_to_gguf(const struct convert_source *source, const char *out,

@@ -10,7 +10,7 @@ static bool is_linear(const struct stored_tensor *t)
     return t->is_matrix && !strstr(t->name, "embed_tokens") && !strstr(t->name, "lm_head");
 }
 
-/* The type of the first plain 16-bit matrix. */
+/* Returns the type of the first 16-bit matrix, or F32 if there is none. */
 static enum dtype main_type_of(const struct stored_tensors *tensors)
 {
     for (size_t i = 0; i < tensors->n; i++) {
@@ -55,12 +55,11 @@ static bool plan_tensor(struct export_plan *p, size_t i, enum export_format form
 static bool check_lossy(const struct export_plan *p, const ey_convert_report *report, ey_err *e)
 {
     if (!report->n_float32 || p->source->to_float32) return true;
-    return ey_fail(
-        e, EY_BAD_REQUEST,
-        "%d matrices cannot be stored in that format without loss: %s%s. --float32 writes "
-        "them as float32 with the same values, %.2f GB in total",
-        report->n_float32, report->float32_names, report->n_float32 > 3 ? "; …" : "",
-        (double)p->bytes / 1e9);
+    return ey_fail(e, EY_BAD_REQUEST,
+                   "the format cannot hold %d matrices without loss: %s%s. --float32 writes "
+                   "their exact values as float32, %.2f GB in total",
+                   report->n_float32, report->float32_names, report->n_float32 > 3 ? "; …" : "",
+                   (double)p->bytes / 1e9);
 }
 
 bool export_plan_make(struct export_plan *p, const struct convert_source *source,
@@ -98,7 +97,7 @@ bool export_plan_form(struct formed_weight *out, const struct export_plan *p, si
     bool ok = stored_tensor_load(&loaded, p->source, t->stored, e);
     if (ok && !form_weight(out, &loaded.w, &t->plan, &differs))
         ok = differs ? ey_fail(e, EY_BAD_MODEL,
-                               "%s: a value would change or is not a number; nothing was "
+                               "%s: a value would change or is not finite; nothing was "
                                "converted",
                                t->stored->name)
                      : ey_fail_memory(e, t->stored->name, t->size[0]);

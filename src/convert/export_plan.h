@@ -29,7 +29,7 @@ struct export_plan {
 bool export_plan_make(struct export_plan *p, const struct convert_source *source,
                       enum export_format format, ey_convert_report *report, ey_err *e);
 void export_plan_free(struct export_plan *p);
-/* Converts tensor i; the caller frees it. */
+/* Converts tensor i. The caller frees *out, even after a failure. */
 bool export_plan_form(struct formed_weight *out, const struct export_plan *p, size_t i, ey_err *e);
 void export_progress(const struct export_plan *p, size_t done);
 

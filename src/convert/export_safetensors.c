@@ -29,7 +29,7 @@ struct shard_tensor {
     int n_parts, shard;
 };
 
-/* A config group of config.json: matrices quantized alike. */
+/* A config group of config.json: matrices that are quantized in the same way. */
 struct scheme {
     enum weight_form form;
     int bits, group;
@@ -116,8 +116,8 @@ static bool plan_files(struct safetensors_export *x, ey_err *e)
         describe_parts(&x->tensor[i], p);
         x->tensor[i].shard = x->n_shards;
         if (p->plan.form >= FORM_CODES && p->plan.form <= FORM_MXFP4 && scheme_of(x, &p->plan) < 0)
-            return ey_fail(e, EY_BAD_MODEL, "more than %d ways to quantize in one model",
-                           MAX_SCHEMES);
+            return ey_fail(e, EY_BAD_MODEL,
+                           "the model's matrices are quantized in more than %d ways", MAX_SCHEMES);
     }
     x->n_shards++;
     return true;
@@ -141,7 +141,7 @@ static bool write_shard_tensor(struct safetensors_export *x, const struct safete
         if (t->part[k].dtype == DTYPE_I64) { /* weight_shape */
             ok = safetensors_write_data(file, shape, 2 * sizeof(*shape), t->part[k].offset);
         } else {
-            while (part < FORM_PARTS - 1 && !f.size[part]) /* an empty tensor has no part */
+            while (part < FORM_PARTS - 1 && !f.size[part]) /* skip an absent part */
                 part++;
             ok = safetensors_write_data(file, f.part[part], f.size[part], t->part[k].offset);
             part++;
@@ -235,7 +235,7 @@ static const char *format_of(const struct scheme *s)
     return s->form == FORM_MXFP4 ? "mxfp4-pack-quantized" : "pack-quantized";
 }
 
-/* A single scheme targets "Linear"; several list their layers. */
+/* Lists the targets of a scheme: "Linear" if it is the only one, else its layers. */
 static json_object *targets_of(const struct safetensors_export *x, int scheme)
 {
     if (x->n_schemes == 1) return text_list("Linear");
@@ -321,7 +321,7 @@ static bool write_exported_config(struct safetensors_export *x, ey_err *e)
 
 /* ---- the other files ---- */
 
-/* The text of an added token, or NULL if the id is not one. */
+/* Returns the text of the added token with this id, or NULL if there is none. */
 static const char *added_token(const json_object *tokenizer, int64_t id)
 {
     json_object *added = json_member_of_type(tokenizer, "added_tokens", json_type_array);
@@ -333,7 +333,7 @@ static const char *added_token(const json_object *tokenizer, int64_t id)
     return NULL;
 }
 
-/* Writes the tokenizer_config.json that transformers needs in addition. */
+/* Writes tokenizer_config.json with the members that transformers needs and GGUF lacks. */
 static bool write_tokenizer_config(struct safetensors_export *x, const json_object *tokenizer,
                                    ey_err *e)
 {
@@ -356,8 +356,8 @@ static bool write_tokenizer_config(struct safetensors_export *x, const json_obje
     return ok;
 }
 
-/* Copies added tokens into the vocabulary. Otherwise the tokenizers package renumbers them from the
- * vocabulary's end, whatever their ids. */
+/* Copies added tokens into the vocabulary unless their ids follow it. The tokenizers package
+ * ignores the ids of other added tokens and counts on from the end of the vocabulary. */
 static bool add_to_vocabulary(json_object *tokenizer, ey_err *e)
 {
     json_object *vocab = json_member(json_member(tokenizer, "model"), "vocab"),
@@ -402,8 +402,8 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Whether a file is copied: not weights, not files written anew, and none that describes the old
- * quantization. */
+/* Returns whether to copy a file. Weights, files that are written anew, and descriptions of the old
+ * quantization are not copied. */
 static bool is_copied_file(const char *name)
 {
     static const char *const left[] = {".safetensors",
@@ -453,7 +453,7 @@ static bool copy_small_files(struct safetensors_export *x, ey_err *e)
 
 /* ---- export ---- */
 
-/* Whether the matrices have another program's layout. */
+/* Returns whether the matrices have the layout of AutoAWQ or GPTQ. */
 static bool has_foreign_codes(const struct checkpoint *ckpt)
 {
     for (size_t i = 0; i < checkpoint_count(ckpt); i++)
@@ -464,11 +464,10 @@ static bool has_foreign_codes(const struct checkpoint *ckpt)
 static bool check_source(const struct convert_source *source, ey_err *e)
 {
     return checkpoint_is_gguf(source->ckpt) || has_foreign_codes(source->ckpt) ||
-           ey_fail(
-               e, EY_BAD_REQUEST,
-               "%.400s: it is safetensors already, in a layout that transformers and vLLM read; "
-               "name a file that ends with .gguf to make GGUF of it",
-               checkpoint_directory(source->ckpt));
+           ey_fail(e, EY_BAD_REQUEST,
+                   "%.400s is already safetensors in a layout that transformers and vLLM read; "
+                   "to convert it to GGUF, give an output that ends with .gguf",
+                   checkpoint_directory(source->ckpt));
 }
 
 bool convert_to_safetensors(const struct convert_source *source, const char *out,

@@ -20,7 +20,8 @@ static int64_t number_of(const json_object *object, const char *key, int64_t mis
 
 /* ---- the text model ---- */
 
-/* The model's name: the directory's, or for a snapshot in the cache its repository's. */
+/* Writes the model's name: that of its directory, or of its repository for a snapshot in the cache.
+ */
 static void model_name(char out[256], const struct checkpoint *ckpt)
 {
     char path[EY_MAX_PATH];
@@ -154,7 +155,8 @@ static bool put_gguf_colors(struct gguf_writer *w, const json_object *images, co
 {
     json_object *list = json_member_of_type(images, from, json_type_array);
     if (!list || json_object_array_length(list) != 3)
-        return ey_fail(e, EY_BAD_MODEL, "preprocessor_config.json: %s is not three numbers", from);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "preprocessor_config.json: %s must be an array of three numbers", from);
     gguf_put_array(w, key, GGUF_F32, 3);
     for (size_t i = 0; i < 3; i++)
         gguf_add_f32(w, (float)json_object_get_double(json_object_array_get_idx(list, i)));
@@ -171,7 +173,7 @@ static bool put_gguf_pixels(struct gguf_writer *w, const json_object *images, co
     if (pixels > UINT32_MAX)
         return ey_fail(e, EY_BAD_REQUEST,
                        "preprocessor_config.json: %s (or size.%s) is %" PRId64
-                       "; GGUF keeps at most %" PRIu32,
+                       "; GGUF can store at most %" PRIu32,
                        name, edge, pixels, UINT32_MAX);
     snprintf(key, sizeof(key), "clip.vision.image_%s", name);
     if (pixels > 0) gguf_put_u32(w, key, (uint32_t)pixels);

@@ -13,11 +13,11 @@ bool gguf_put_model(struct gguf_writer *w, const struct convert_source *source,
                     const struct gguf_arch *arch, uint32_t file_type, ey_err *e);
 /* Writes the keys of the vision encoder's file. */
 bool gguf_put_vision(struct gguf_writer *w, const struct convert_source *source, ey_err *e);
-/* Writes tokens, and merges or scores. Fails if GGUF cannot represent the tokenizer. */
+/* Writes the tokens with their merges or scores. Fails if GGUF cannot represent the tokenizer. */
 bool gguf_put_tokenizer(struct gguf_writer *w, const struct convert_source *source,
                         const json_object *tokenizer, ey_err *e);
-/* Whether two tokenizers encode and decode texts alike. Fails with an error that says what differs.
- */
+/* Fails, naming the difference, unless two tokenizers (`was` and `is`, as in tokenizer.json) encode
+ * and decode all texts alike. `path`: the checkpoint, for the error. */
 bool tokenizers_agree(const json_object *was, const json_object *is, const char *path, ey_err *e);
 
 #endif

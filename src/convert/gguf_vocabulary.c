@@ -42,7 +42,7 @@ static bool set_token(struct vocabulary_export *v, int64_t id, json_object *text
 {
     if (id < 0 || (size_t)id >= v->n || !json_object_is_type(text, json_type_string))
         return ey_fail(v->e, EY_BAD_MODEL,
-                       "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu",
+                       "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu tokens",
                        vocabulary_path(v), (long long)id, v->n);
     v->token[id] = (struct vocabulary_token){json_object_get_string(text),
                                              (size_t)json_object_get_string_len(text), kind, 0};
@@ -60,7 +60,7 @@ static bool read_vocabulary(struct vocabulary_export *v)
         const int64_t at = json_object_get_int64(id);
         if (at < 0 || (size_t)at >= v->n)
             return ey_fail(v->e, EY_BAD_MODEL,
-                           "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu",
+                           "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu tokens",
                            vocabulary_path(v), (long long)at, v->n);
         const size_t n = strlen(text);
         const int kind = v->pieces && is_byte_piece(text, n) ? KIND_BYTE : KIND_NORMAL;
@@ -90,7 +90,8 @@ static bool is_string(const json_object *value)
     return json_object_is_type(value, json_type_string);
 }
 
-/* Appends a merge ("A B" or ["A", "B"]) as A, between, B. Returns false if it is neither. */
+/* Sets *out to the parts of a merge ("A B" or ["A", "B"]) with `between` between them. Returns
+ * false if it is not a merge. */
 static bool merge_text(struct buf *out, json_object *pair, const char *between)
 {
     buf_clear(out);
@@ -127,7 +128,8 @@ static bool put_merges(struct gguf_writer *w, const struct vocabulary_export *v)
     return ok;
 }
 
-/* Scores tokens by their first merge, earliest best. Tokens without a merge come last, by id. */
+/* Scores tokens: the earlier a token's first merge, the higher its score. Tokens without a merge
+ * come last, in the order of ids. */
 static bool score_pieces(struct vocabulary_export *v)
 {
     json_object *merges = json_member_of_type(v->model, "merges", json_type_array),
@@ -148,7 +150,7 @@ static bool score_pieces(struct vocabulary_export *v)
 
 /* ---- special ids ---- */
 
-/* The token put before a prompt, or -1. */
+/* Returns the id of the token that the post-processor puts before a prompt, or -1. */
 static int64_t bos_of(const struct vocabulary_export *v)
 {
     const json_object *post = json_member(v->tokenizer, "post_processor");
@@ -176,7 +178,7 @@ static int64_t unknown_of(const struct vocabulary_export *v)
     return -1;
 }
 
-/* The first EOS id of generation_config.json, else of config.json, or -1. */
+/* Returns the first EOS id of generation_config.json, else that of config.json, or -1. */
 static int64_t eos_of(const struct vocabulary_export *v)
 {
     const json_object *config = checkpoint_config(v->source->ckpt), *generation = NULL,
@@ -264,7 +266,7 @@ bool gguf_put_tokenizer(struct gguf_writer *w, const struct convert_source *sour
 static bool fail_lost(const char *path, const char *what, const char *of, ey_err *e)
 {
     return ey_fail(e, EY_BAD_REQUEST,
-                   "%.300s/tokenizer.json: GGUF does not keep %s%s%.100s; the model cannot be "
+                   "%.300s/tokenizer.json: GGUF cannot represent %s%s%.100s; the model cannot be "
                    "converted without loss",
                    path, what, of[0] ? " " : "", of);
 }
@@ -305,7 +307,7 @@ static bool added_agree(const json_object *was, const json_object *is, const cha
     return true;
 }
 
-/* Whether a SentencePiece token is only whitespace. */
+/* Returns whether a SentencePiece token consists of blanks. */
 static bool is_blank_run(const char *text)
 {
     static const char blank[] = "\xe2\x96\x81";
@@ -314,10 +316,12 @@ static bool is_blank_run(const char *text)
     return !*text;
 }
 
-/* Compares merges. For SentencePiece only their results count, because a GGUF file does not order
- * the ways to make one token. Runs of blanks have equal scores there, in any order among each
- * other; as long as two single blanks are merged last, the leftmost run grows first and texts are
- * tokenized alike. */
+/* Compares merges. For SentencePiece compares only the tokens that they make: GGUF has a score for
+ * each token, so it does not order several merges to the same token.
+ *
+ * Runs of blanks have equal scores in such files, so their merges may come in another order. Texts
+ * are still tokenized alike if the merge of two single blanks is the last of them, because then the
+ * leftmost run grows first. */
 static bool merges_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
     json_object *a = json_member_of_type(json_member(was, "model"), "merges", json_type_array),
@@ -347,7 +351,8 @@ static bool has_nfc(const json_object *tokenizer)
     return normalizer && strstr(json_object_to_json_string(normalizer), "\"NFC\"");
 }
 
-/* A GGUF file names only the pre-tokenizer; its readers infer NFC and ignore_merges from that. */
+/* Fails if NFC or ignore_merges differ. GGUF has no keys for them: readers infer both from the name
+ * of the pre-tokenizer. */
 static bool inferred_agree(const json_object *was, const json_object *is, const char *path,
                            ey_err *e)
 {

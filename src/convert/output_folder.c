@@ -17,8 +17,8 @@ bool output_fail(const struct output_folder *o, const char *path, ey_err *e)
 {
     if (errno_is_disk_full())
         return ey_fail(e, EY_IO,
-                       "%.400s: the disk is full; the output takes %.2f GB. Nothing was kept: make "
-                       "room or name a place on another disk",
+                       "%.400s: the disk is full; the output needs %.2f GB. Nothing was kept: make "
+                       "room or choose another disk",
                        path, (double)o->bytes / 1e9);
     return ey_fail(e, EY_IO, "%.400s: %s", path, strerror(errno));
 }
@@ -27,11 +27,10 @@ static bool check_room(const struct output_folder *o, const char *path, ey_err *
 {
     uint64_t room;
     if (!system_free_space(path, &room) || room >= o->bytes + SPARE_BYTES) return true;
-    return ey_fail(
-        e, EY_IO,
-        "the output takes %.2f GB and %.300s has room for %.2f GB; make room or name a place on "
-        "another disk",
-        (double)o->bytes / 1e9, path, (double)room / 1e9);
+    return ey_fail(e, EY_IO,
+                   "the output needs %.2f GB, but %.300s has only %.2f GB free; make room or "
+                   "choose another disk",
+                   (double)o->bytes / 1e9, path, (double)room / 1e9);
 }
 
 bool output_folder_open(struct output_folder *o, const char *path, uint64_t bytes, ey_err *e)
@@ -42,7 +41,7 @@ bool output_folder_open(struct output_folder *o, const char *path, uint64_t byte
     while (n > 1 && path[n - 1] == '/')
         n--;
     if (lstat(path, &there) == 0)
-        return ey_fail(e, EY_BAD_REQUEST, "%.500s: already exists; name a new one", path);
+        return ey_fail(e, EY_BAD_REQUEST, "%.500s already exists; give another name", path);
     if (!check_room(o, path, e)) return false;
     if (snprintf(o->temporary, sizeof(o->temporary), "%.*s.part-%ld", (int)n, path,
                  (long)getpid()) >= (int)sizeof(o->temporary)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes files atomically: into a temporary folder beside the destination, renamed when everything
- * is on disk. */
+/* Writes files atomically: creates them in a temporary folder next to the destination and renames
+ * it when everything is on disk. */
 #ifndef EY_OUTPUT_FOLDER_H
 #define EY_OUTPUT_FOLDER_H
 
@@ -16,14 +16,15 @@ struct output_folder {
     uint64_t bytes; /* bytes to be written, for messages */
 };
 
-/* Makes the temporary folder for `path`, which must not exist. Fails if the disk has no room for
- * `bytes`. */
+/* Creates the temporary folder for `path`, which must not exist. Fails if the disk has less than
+ * `bytes` free. */
 bool output_folder_open(struct output_folder *o, const char *path, uint64_t bytes, ey_err *e);
 /* Creates a file in the folder. Returns its descriptor. Fails with -1. */
 int output_file_create(struct output_folder *o, const char *name, ey_err *e);
-/* Fails with errno's text, or advice if the disk is full. Returns false. */
+/* Fails with errno's text, or with advice if the disk is full. Returns false. */
 bool output_fail(const struct output_folder *o, const char *name, ey_err *e);
-/* Flushes and closes the last created file. If `ok` is false, fails with errno's text. */
+/* Flushes and closes the file that was created last. `ok` false means that writing it has failed:
+ * then fails with errno's text. */
 bool output_file_finish(struct output_folder *o, int fd, bool ok, ey_err *e);
 bool output_file_write(struct output_folder *o, const char *name, const char *text, size_t n,
                        ey_err *e);
@@ -31,7 +32,7 @@ bool output_file_write(struct output_folder *o, const char *name, const char *te
 bool output_folder_commit(struct output_folder *o, const char *path, ey_err *e);
 /* Renames file i to `path`. */
 bool output_file_commit(struct output_folder *o, int i, const char *path, ey_err *e);
-/* Removes whatever was not committed. */
+/* Removes all files that were not committed. */
 void output_folder_close(struct output_folder *o);
 
 #endif

@@ -49,7 +49,7 @@ bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c)
         }
     }
     const float inverse_scale = max_magnitude >= 0x1p-100f ? E4M3_MAX / max_magnitude
-                                                           : 1; /* a block of nothing stays one */
+                                                           : 1; /* a block of zeros */
     for (int64_t row = begin; row < end; row++) {
         uint8_t *out = m->quantized + row * m->cols + first;
         dequantize_columns(values, m->source, row, first, (size_t)n);

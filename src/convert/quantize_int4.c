@@ -93,7 +93,8 @@ static float round_to_bf16(float value)
     return bf16_to_f32(f32_to_bf16(value));
 }
 
-/* The best choice so far. Scales are relative to the group as it is, and BF16 at the end. */
+/* The best choice so far. The scale belongs to the values before their division, and is BF16 at the
+ * end. */
 struct scale_choice {
     float scale, zero, noise;
 };

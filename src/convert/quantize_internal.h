@@ -5,7 +5,7 @@
 
 #include "convert/quantize.h"
 
-/* The execution of a recipe. */
+/* A recipe and the memory for its result. */
 struct quantize_job {
     const struct tensor *source;
     const float *importance; /* per column; NULL: all 1 */
@@ -17,21 +17,21 @@ struct quantize_job {
     uint32_t *group_zero;
 };
 
-/* ---- fp8.c ---- */
+/* ---- quantize_fp8.c ---- */
 
 /* Quantizes the 128 x 128 block (smaller at the edges) of block row r and block column c. Returns
  * false if a value is not finite. */
 bool quantize_fp8_block(const struct quantize_job *m, int64_t r, int64_t c);
 
-/* ---- int4.c ---- */
+/* ---- quantize_int4.c ---- */
 
 struct int4_scale {
     uint16_t scale; /* a positive normal BF16 number */
     uint8_t zero;   /* 0 .. 15 */
 };
 
-/* Quantizes x[n], one group. Sets *noise to the sum of h * (x - (q - zero) * scale)^2; h may be
- * NULL for all 1. */
+/* Quantizes the group x[n] into quantized[n]. Sets *noise to the sum of h * (x - (q - zero) *
+ * scale)^2. h[n]: importance; NULL: all 1. */
 struct int4_scale quantize_int4_group(uint8_t *quantized, double *noise, const float *x,
                                       const float *h, int n);
 

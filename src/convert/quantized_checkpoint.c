@@ -36,7 +36,7 @@ struct output_tensor {
     enum dtype dtype;
     int n_dims;
     int64_t shape[EY_MAX_DIMS];
-    uint64_t size, shard_offset; /* shard_offset: from the begin of the shard's data */
+    uint64_t size, shard_offset; /* shard_offset: from the first tensor's data in the shard */
     int shard;
     const void *data; /* stored bytes; NULL for a part of a quantized matrix */
 };
@@ -191,21 +191,24 @@ static bool check_quantized_rows(const struct quantized_tensor *m, const struct 
     for (int i = 0; i < m->n_weights; i++) {
         const struct tensor *w = m->weights[i];
         if (row % block)
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "%s holds several matrices, one from row %" PRId64
-                           " on, inside a block of %d rows; use --quantize while loading",
-                           t->name, row, block);
+            return ey_fail(
+                e, EY_BAD_REQUEST,
+                "%s holds several matrices, one of which begins at row %" PRId64
+                ", inside a block of %d rows; quantize the model at load time (--quantize) instead",
+                t->name, row, block);
         if (source_data(w) != next) break;
         next += weight_data_bytes(&w->recipe->source);
         row += w->rows;
     }
     return next == t->data + t->size ||
            ey_fail(e, EY_BAD_REQUEST,
-                   "%s: only some of its rows would be quantized; use --quantize while loading",
+                   "%s: only some of its rows would be quantized; quantize the model at load time "
+                   "(--quantize) instead",
                    t->name);
 }
 
-/* The scales of an FP8 matrix that becomes int4 are dropped. */
+/* Returns whether the tensor holds the scales of an FP8 matrix that becomes int4. They are dropped.
+ */
 static bool is_replaced_scale(const struct checkpoint_writer *writer, const struct tensor_view *t)
 {
     char name[MAX_TENSOR_NAME];
@@ -222,7 +225,7 @@ static bool name_ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Fails for other programs' quantized layouts, which the new config.json would not describe. */
+/* Fails for quantized layouts of other programs, which the new config.json would not describe. */
 static bool check_source_layout(const struct tensor_view *t, ey_err *e)
 {
     static const char *const foreign[] = {".qweight", ".weight_packed", ".weight_scale"};
@@ -283,20 +286,20 @@ static bool plan_shards(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- files ---- */
 
-/* Fails with errno's text; name "" means the directory itself. */
+/* Fails with errno's text for a file, or for the directory itself if `name` is "". */
 static bool fail_output_file(const struct checkpoint_writer *writer, const char *name, ey_err *e)
 {
     const char *slash = name[0] ? "/" : "";
     if (errno_is_disk_full())
         return ey_fail(e, EY_IO,
-                       "%.300s%s%.100s: the disk is full; the checkpoint takes %.2f GB. Nothing of "
-                       "the checkpoint was kept: make room or name a directory on another disk, "
+                       "%.300s%s%.100s: the disk is full; the checkpoint needs %.2f GB. Nothing of "
+                       "it was kept: make room or choose a directory on another disk, "
                        "then run the same command again",
                        writer->out, slash, name, (double)writer->bytes / 1e9);
     return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", writer->out, slash, name, strerror(errno));
 }
 
-/* Checks the disk space before the long work. */
+/* Checks the disk space before the work, which takes long. */
 static bool check_output_space(const struct checkpoint_writer *writer, ey_err *e)
 {
     uint64_t free_bytes;
@@ -304,8 +307,8 @@ static bool check_output_space(const struct checkpoint_writer *writer, ey_err *e
         free_bytes >= writer->bytes + SMALL_FILES_BYTES)
         return true;
     return ey_fail(e, EY_IO,
-                   "the checkpoint takes %.2f GB and %.300s has room for %.2f GB; make room or "
-                   "name a directory on another disk",
+                   "the checkpoint needs %.2f GB, but %.300s has only %.2f GB free; make room or "
+                   "choose a directory on another disk",
                    (double)writer->bytes / 1e9, writer->out, (double)free_bytes / 1e9);
 }
 
@@ -367,8 +370,8 @@ static bool create_output_directory(struct checkpoint_writer *writer, ey_err *e)
     for (struct dirent *entry; empty && (entry = readdir(d));)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     closedir(d);
-    return empty || ey_fail(e, EY_BAD_REQUEST, "%.500s: the directory is not empty; name a new one",
-                            writer->out);
+    return empty || ey_fail(e, EY_BAD_REQUEST,
+                            "%.500s: the directory is not empty; give another one", writer->out);
 }
 
 /* ---- shards ---- */
@@ -487,7 +490,8 @@ static bool write_index(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- the small files ---- */
 
-/* Whether a file is copied: not weights in any format, and not a file written anew. */
+/* Returns whether to copy a file. Weights in any format and files that are written anew are not
+ * copied. */
 static bool is_copied(const char *name)
 {
     static const char *const skipped[] = {".safetensors", ".safetensors.index.json",

@@ -19,7 +19,7 @@ static const char *ending_of(const char *name, const char *end)
 
 /* ---- enumeration ---- */
 
-/* Whether a tensor is an accessory of a quantized matrix (scales, zero points). */
+/* Returns whether a tensor only accompanies a quantized matrix (scales, zero points). */
 static bool is_part(const char *name)
 {
     static const char *const parts[] = {".weight_scale",
@@ -43,8 +43,8 @@ static bool is_part(const char *name)
     return false;
 }
 
-/* Derives the matrix's name from the name of the tensor with its quantized values. Returns false
- * for an accessory. */
+/* Derives the name of a matrix from that of the tensor with its quantized values. Returns false for
+ * any other tensor. */
 static bool matrix_name(char out[SOURCE_MAX_NAME], const char *name)
 {
     static const char *const codes[] = {".weight_packed", ".qweight", ".weight"};
@@ -57,7 +57,7 @@ static bool matrix_name(char out[SOURCE_MAX_NAME], const char *name)
     return false;
 }
 
-/* The shape of a text model's matrix. Returns false if the name is not one. */
+/* Writes the shape of a text model's matrix. Returns false if the name is not that of one. */
 static bool text_matrix_shape(int64_t shape[2], const struct text_shape *t, const char *name)
 {
     const int64_t q = text_q_width(t), kv = text_kv_width(t), hidden = t->hidden, mlp = t->mlp;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enumerates a checkpoint's tensors independently of their layout: matrices and plain tensors. */
+/* Lists and loads the tensors of a checkpoint whatever their layout is: a quantized matrix counts
+ * as one tensor. */
 #ifndef EY_STORED_TENSORS_H
 #define EY_STORED_TENSORS_H
 
@@ -7,7 +8,7 @@
 
 struct stored_tensor {
     char name[SOURCE_MAX_NAME];     /* the model's name for it */
-    const struct tensor_view *view; /* the view that led to it */
+    const struct tensor_view *view; /* of the tensor, or of a quantized matrix's values */
     int64_t shape[EY_MAX_DIMS];
     int n_dims;
     bool is_matrix; /* a matrix of a linear layer, the embedding or the LM head */
@@ -23,7 +24,8 @@ bool stored_tensors_list(struct stored_tensors *out, const struct convert_source
                          ey_err *e);
 void stored_tensors_free(struct stored_tensors *tensors);
 
-/* A tensor in memory or mapped, with rows in the model's order and quantized values in rows. */
+/* A tensor that is mapped or in memory. Its rows have the model's order, and quantized values are
+ * stored row by row. */
 struct loaded_tensor {
     struct tensor w;
     struct arena arena;

@@ -118,7 +118,7 @@ static struct weight_plan plan_packed(const struct tensor *w)
 
 static struct weight_plan plan_quantized(const struct tensor *w, bool linear)
 {
-    if (!linear) return plan_float32("transformers reads quantized weights of linear layers alone");
+    if (!linear) return plan_float32("transformers reads quantized weights only in linear layers");
     switch (w->dtype) {
     case DTYPE_Q8_0: return plan_codes(8, BLOCK, false, DTYPE_F16);
     case DTYPE_Q4_0: return plan_codes(4, BLOCK, false, DTYPE_F16);
@@ -127,10 +127,11 @@ static struct weight_plan plan_quantized(const struct tensor *w, bool linear)
     case DTYPE_UINT8: return plan_packed(w);
     default: break;
     }
-    return plan_float32("compressed-tensors has no form with its scales");
+    return plan_float32("compressed-tensors has no format with its scales");
 }
 
-/* Programs turn all plain matrices into one type, so values must be of that. */
+/* Programs that load the checkpoint convert all plain matrices to one type, `main_type`, so their
+ * values must be exact in it. */
 struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_type, bool linear)
 {
     const bool has_half = main_type == DTYPE_BF16 || main_type == DTYPE_F16;
@@ -140,7 +141,8 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
     return widens && has_half && fits_type(w, main_type) ? plan_narrowed(main_type) : plan;
 }
 
-/* Whether scales, and with zeros -zero * scale, are halves. */
+/* Returns whether all scales, and if `minima` is set all products -zero * scale, are exact in F16.
+ */
 static bool scales_are_f16(const struct tensor *w, bool minima)
 {
     uint16_t half;
@@ -173,8 +175,8 @@ static struct weight_plan plan_int_blocks(const struct tensor *w)
     return plan_blocks(symmetric ? DTYPE_Q4_0 : DTYPE_Q4_1);
 }
 
-/* The global multiplier of NVFP4, or 0 if the file has a divisor whose reciprocal would round
- * differently. */
+/* Returns NVFP4's global scale as a factor, or 0 if the file has a divisor whose reciprocal is not
+ * exact. */
 static float nvfp4_factor(const struct tensor *w)
 {
     int exponent;
@@ -225,7 +227,7 @@ static int64_t groups_of(const struct tensor *w, const struct weight_plan *plan)
     return w->cols / plan->group;
 }
 
-/* 32-bit words for the zero points of one column of groups. */
+/* Returns the number of 32-bit words that the zero points of one column of groups take. */
 static int64_t zero_words(const struct tensor *w, int bits)
 {
     return (w->rows * bits + 31) / 32;
@@ -274,7 +276,7 @@ static void pack_row(uint8_t *out, const uint8_t *codes, int64_t cols, int bits)
         out[c / 2] = (uint8_t)(codes[c] | codes[c + 1] << 4);
 }
 
-/* Copies a row's scales; for GGUF blocks, those in front of the values. */
+/* Copies a row's scales. In GGUF blocks they are in front of the values. */
 static void copy_row_scales(uint8_t *out, const struct tensor *w, const struct weight_plan *plan,
                             int64_t row)
 {
@@ -307,7 +309,7 @@ static void put_half(uint8_t *out, uint16_t half)
     out[1] = (uint8_t)(half >> 8);
 }
 
-/* Packs values i and i + half of each 2 * half into one byte. */
+/* Packs 2 * half values into `half` bytes: byte i has values i and i + half. */
 static void put_nibbles(uint8_t *out, const uint8_t *codes, int half)
 {
     for (int i = 0; i < half; i++)
@@ -397,7 +399,7 @@ static void form_row(const struct formed_weight *f, const struct tensor *w,
     }
 }
 
-/* Wraps the converted parts in a tensor, to read them back. */
+/* Makes a tensor of the converted parts, through which they are read back. */
 static struct tensor formed_tensor(const struct formed_weight *f, const struct tensor *w,
                                    const struct weight_plan *plan)
 {

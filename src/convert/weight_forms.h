@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stored tensor can become in another format with all its values. */
+/* Plans and makes the form that a stored tensor gets in another format, which has all of its values
+ * exactly. */
 #ifndef EY_WEIGHT_FORMS_H
 #define EY_WEIGHT_FORMS_H
 
@@ -7,19 +8,20 @@
 
 enum weight_form {
     FORM_AS_STORED, /* F32, BF16 or F16, byte for byte */
-    FORM_NARROWED,  /* the values, all of a 16-bit type */
-    FORM_FLOAT32,   /* the values */
-    FORM_CODES,     /* of 4 or 8 bits, packed in rows, with scales and maybe zeros of groups */
-    FORM_MXFP4,     /* pairs of e2m1, and an exponent for 32 */
-    FORM_BLOCKS,    /* of a GGUF type */
+    FORM_NARROWED,  /* the values in a 16-bit type that has all of them */
+    FORM_FLOAT32,   /* the values in float32 */
+    FORM_CODES, /* integers of 4 or 8 bits packed in rows, with a scale and perhaps a zero point per
+                   group */
+    FORM_MXFP4, /* pairs of e2m1 values, with an exponent per 32 */
+    FORM_BLOCKS, /* blocks of a GGUF type */
 };
 
 struct weight_plan {
     enum weight_form form;
-    enum dtype dtype;      /* of what is written; for FORM_CODES that of the scales */
+    enum dtype dtype;      /* of the written values; for FORM_CODES that of the scales */
     int bits, group;       /* of FORM_CODES */
     bool has_zeros;        /* of FORM_CODES: some zero point is not the midpoint */
-    const char *why_lossy; /* why the other format cannot hold the tensor; NULL: it can */
+    const char *why_lossy; /* why the format cannot hold the tensor, or NULL if it can */
 };
 
 /* Plans for safetensors. F32 tensors, and matrices for which safetensors has no form, become
@@ -38,10 +40,10 @@ struct formed_weight {
     float factor; /* of NVFP4 blocks; 0: none */
 };
 
-/* Bytes of each part. */
+/* Writes the size of each part in bytes. */
 void formed_sizes(size_t out[FORM_PARTS], const struct tensor *w, const struct weight_plan *plan);
-/* Fails without memory, or, with *differs set, if a value would change. The caller frees *out even
- * after a failure. */
+/* Makes the planned form. Fails if memory runs out, or with *differs set if a value would change.
+ * The caller frees *out, even after a failure. */
 bool form_weight(struct formed_weight *out, const struct tensor *w, const struct weight_plan *plan,
                  bool *differs);
 void formed_weight_free(struct formed_weight *formed);

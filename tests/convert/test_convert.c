@@ -346,14 +346,15 @@ static void refuses_what_would_be_lost(void **state)
     refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST,
            "down_proj.weight (F8_E4M3): GGUF has no type with 8-bit floating-point values, and "
            "not all of these are exact in BF16 or F16 after scaling");
-    refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST, "--float32 writes them as float32");
+    refuse(fp8, path_of("no.gguf"), EY_BAD_REQUEST,
+           "--float32 writes their exact values as float32");
     refuse(gptq, path_of("no-folder"), EY_BAD_REQUEST, "(act-order)");
-    refuse(llama, path_of("no.gguf"), EY_BAD_REQUEST, "GGUF does not keep the order of merges");
+    refuse(llama, path_of("no.gguf"), EY_BAD_REQUEST, "GGUF cannot represent the order of merges");
     refuse(old, path_of("no.gguf"), EY_BAD_REQUEST, "has no name in GGUF files of qwen3vl");
-    refuse(plain, path_of("no-folder"), EY_BAD_REQUEST, "it is safetensors already");
-    refuse(plain_file, path_of("no.gguf"), EY_BAD_REQUEST, "it is already GGUF");
-    refuse(plain, plain_file, EY_BAD_REQUEST, "already exists; name a new one");
-    refuse(plain_file, fixture_dir(), EY_BAD_REQUEST, "already exists; name a new one");
+    refuse(plain, path_of("no-folder"), EY_BAD_REQUEST, "is already safetensors");
+    refuse(plain_file, path_of("no.gguf"), EY_BAD_REQUEST, "is already GGUF");
+    refuse(plain, plain_file, EY_BAD_REQUEST, "already exists; give another name");
+    refuse(plain_file, fixture_dir(), EY_BAD_REQUEST, "already exists; give another name");
     refuse(plain, "/nowhere/at/all.gguf", EY_IO, "/nowhere/at/all.gguf.part-");
     assert_int_equal(entries_of(fixture_dir()), before); /* nothing is left behind */
 }
@@ -368,7 +369,8 @@ static void keeps_limits_of_pixels(void **state)
     ey_err e;
     ckpt_copy(ckpt_make(fixture_dir(), "tiny-untied-bf16"), wide);
     ckpt_set(wide, "preprocessor_config.json", "size.longest_edge", "4294967296");
-    refuse(wide, file, EY_BAD_REQUEST, "size.longest_edge) is 4294967296; GGUF keeps at most 4294");
+    refuse(wide, file, EY_BAD_REQUEST,
+           "size.longest_edge) is 4294967296; GGUF can store at most 42");
     ckpt_set(wide, "preprocessor_config.json", "max_pixels", "5000000");
     convert(wide, file, false);
     if (!gguf_open(&f, path_of("mmproj-wide.gguf"), &e)) fail_msg("%s", e.text);
@@ -401,7 +403,7 @@ static void refuses_other_tokenizers(void **state)
     ckpt_set(strips, "tokenizer.json", "added_tokens", text);
     json_object_put(file);
     assert_false(try_convert(strips, path_of("strips.gguf"), false, &report, &e));
-    assert_non_null(strstr(e.text, "GGUF does not keep rstrip"));
+    assert_non_null(strstr(e.text, "GGUF cannot represent rstrip"));
 }
 
 /* A normalizer and a way to merge that readers would not infer from the pre-tokenizer's name. */
@@ -412,10 +414,10 @@ static void refuses_other_normalizers(void **state)
                *whole = path_of("whole");
     ckpt_copy(plain, raw);
     ckpt_set(raw, "tokenizer.json", "normalizer", "null");
-    refuse(raw, path_of("raw.gguf"), EY_BAD_REQUEST, "GGUF does not keep the normalizer");
+    refuse(raw, path_of("raw.gguf"), EY_BAD_REQUEST, "GGUF cannot represent the normalizer");
     ckpt_copy(plain, whole);
     ckpt_set(whole, "tokenizer.json", "model.ignore_merges", "true");
-    refuse(whole, path_of("whole.gguf"), EY_BAD_REQUEST, "GGUF does not keep ignore_merges");
+    refuse(whole, path_of("whole.gguf"), EY_BAD_REQUEST, "GGUF cannot represent ignore_merges");
 }
 
 /* Members of another type than theirs, which no tokenizer has checked before. */

@@ -225,8 +225,8 @@ static void fused_matrices_are_kept(void **state)
                 {352, "int4", 32, NULL},
                 {320, "int4", 64, NULL},
                 {256, "int4", 128, NULL},
-                {352, "fp8", 0, "one from row 352 on, inside a block of 128"},
-                {324, "int4", 32, "one from row 324 on, inside a block of 8"}};
+                {352, "fp8", 0, "one of which begins at row 352, inside a block of 128"},
+                {324, "int4", 32, "one of which begins at row 324, inside a block of 8"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *model = phi3_with_mlp(rows[i].mlp);
         if (rows[i].says) {
