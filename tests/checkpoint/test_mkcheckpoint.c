@@ -232,7 +232,7 @@ static void mistakes_leave_nothing_behind(void **state)
         {"--like tiny-old-bf16 --shards 0", "new", "--shards 0"},
         {"--like tiny-old-bf16 two", "new", "one directory"},
         {"--like tiny-old-bf16", "full", "not empty"},
-        {"--like tiny-old-bf16", "no/such", "cannot make the directory"},
+        {"--like tiny-old-bf16", "no/such", "the directory cannot be created"},
         {"--like tiny-old-bf16 --tokenizer /nowhere", "new", "/nowhere"},
         {with_tokenizer, "new", "<|endoftext|>"},
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json as the official checkpoints lay it out (spec 1.1-1.3, 2.5), or as transformers 5
- * saves it, and the small files: generation and preprocessing (spec 1.5, 1.6). */
+/* Writes config.json as in the official checkpoints (spec 1.1-1.3, 2.5) or as transformers 5 saves
+ * it, and the configurations of generation and preprocessing (spec 1.5, 1.6). */
 #include "mk_config.h"
 
 #include "base/buf.h"
@@ -90,7 +90,8 @@ static void add_vision_config(struct buf *b, const struct kind *k)
 
 /* ---- quantization_config ---- */
 
-/* Every vision linear, under both of its prefixes, as the official files list them. */
+/* Adds all linear layers of the vision encoder under one prefix. Official files list them under
+ * both prefixes. */
 static void add_ignored_vision(struct buf *b, const struct kind *k, const char *prefix)
 {
     static const char *const linears[] = {"attn.proj", "attn.qkv", "attn.qkv_proj",
@@ -106,7 +107,7 @@ static void add_ignored_vision(struct buf *b, const struct kind *k, const char *
     buf_printf(b, ",\n      \"%spatch_embed.proj\",\n      \"%spos_embed\"", p, p);
 }
 
-/* What other programs write, shortened. */
+/* Returns the members that other programs write, shortened. */
 static const char *foreign_quantization(enum mk_layout layout)
 {
     switch (layout) {
@@ -166,7 +167,7 @@ static bool save(struct mk_output *o, const char *name, struct buf *b, ey_err *e
     return ok;
 }
 
-/* The id that ends a text, and the one that ends a turn; Llama has one for both. */
+/* Return the id that ends a text, and the id that ends a turn. Llama has one id for both. */
 static int end_of_text(const struct kind *k)
 {
     return k->architecture == MK_LLAMA ? 2 : k->first_added;
@@ -183,7 +184,7 @@ static int start_of_text(const struct kind *k)
     return kind_sentencepiece(k) ? 1 : kind_token(k, 151643);
 }
 
-/* What one family's file has and the others' have not. */
+/* Adds members that only one family's file has. */
 static void add_family_members(struct buf *b, const struct kind *k)
 {
     switch (k->architecture) {
@@ -213,7 +214,7 @@ static void add_family_members(struct buf *b, const struct kind *k)
     }
 }
 
-/* A text-only model's file has everything at its top (spec 9). */
+/* Adds the members of a text-only model, which are all at the top level (spec 9). */
 static void add_text_only(struct buf *b, const struct kind *k)
 {
     int eos = k->architecture == MK_PHI3 ? end_of_text(k) : end_of_turn(k);
@@ -313,7 +314,7 @@ static bool write_preprocessor(struct mk_output *o, const char *name, long min, 
     return save(o, name, &b, e);
 }
 
-/* As Sentence Transformers saves it. */
+/* Writes the pooling of an embedding model, as Sentence Transformers saves it. */
 static bool write_pooling(struct mk_output *o, const struct kind *k, ey_err *e)
 {
     struct buf b = buf_with_max(EY_MAX_JSON_BYTES);

@@ -6,8 +6,8 @@
 #include "mk_kinds.h"
 #include "mk_output.h"
 
-/* config.json, generation_config.json, preprocessor_config.json and video_preprocessor_config.json.
- */
+/* Writes config.json, generation_config.json, preprocessor_config.json and
+ * video_preprocessor_config.json, and for embedding models 1_Pooling/config.json. */
 bool config_write(struct mk_output *o, const struct kind *k, ey_err *e);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of models mkcheckpoint can make. */
+/* The table of the models that mkcheckpoint can make. */
 #include "mk_kinds.h"
 
 #include <string.h>
 
 #define REAL_VOCABULARY \
     .vocabulary = MK_REAL_VOCABULARY, .first_added = MK_REAL_FIRST_ADDED, .theta = 5000000
-/* 1,500 base tokens, 26 added ones, and 10 rows that belong to no token, as the real embedding has
- * 267 */
+/* 1,500 base tokens, 26 added ones, and 10 rows without a token; the real embedding has 267 such
+ * rows */
 #define TINY_VOCABULARY .vocabulary = 1536, .first_added = 1500
 
 #define OFFICIAL_BUDGET .min_pixels = 65536, .max_pixels = 16777216

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a checkpoint being written, and their removal. */
+/* Creates the files of a checkpoint and removes them if something fails. */
 #include "mk_output.h"
 
 #include <dirent.h>
@@ -45,17 +45,19 @@ static bool require_empty(const char *dir, ey_err *e)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     closedir(d);
     if (empty) return true;
-    return ey_fail(e, EY_BAD_REQUEST, "%s: the directory is not empty; name a new one", dir);
+    return ey_fail(e, EY_BAD_REQUEST, "%s: the directory is not empty; give another one", dir);
 }
 
 static bool require_space(const char *dir, uint64_t needed, ey_err *e)
 {
     struct statvfs fs;
-    if (statvfs(dir, &fs) != 0) return true; /* the writes will tell */
+    if (statvfs(dir, &fs) != 0) return true; /* if the disk is full, writing fails */
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (available >= needed) return true;
-    return ey_fail(e, EY_IO, "%s: the disk has %" PRIu64 " bytes free and this takes %" PRIu64, dir,
-                   available, needed);
+    return ey_fail(e, EY_IO,
+                   "%s: the checkpoint needs %" PRIu64 " bytes, but the disk has only %" PRIu64
+                   " free",
+                   dir, needed, available);
 }
 
 bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *e)
@@ -64,7 +66,7 @@ bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *
     if (mkdir(dir, 0777) == 0)
         o->made_dir = true;
     else if (errno != EEXIST)
-        return ey_fail(e, EY_IO, "%s: cannot make the directory: %s", dir, strerror(errno));
+        return ey_fail(e, EY_IO, "%s: the directory cannot be created: %s", dir, strerror(errno));
     if (require_empty(dir, e) && require_space(dir, needed, e)) return true;
     output_discard(o);
     return false;
@@ -75,7 +77,7 @@ bool output_folder(struct mk_output *o, const char *name, ey_err *e)
     char path[EY_MAX_PATH];
     if (!path_join(path, o->dir, name, e)) return false;
     if (o->n_files == MK_MAX_FILES || mkdir(path, 0777) != 0)
-        return ey_fail(e, EY_IO, "%s: cannot make the directory: %s", path, strerror(errno));
+        return ey_fail(e, EY_IO, "%s: the directory cannot be created: %s", path, strerror(errno));
     snprintf(o->names[o->n_files++], sizeof(o->names[0]), "%s", name);
     return true;
 }
@@ -107,7 +109,8 @@ bool output_text(struct mk_output *o, const char *name, const char *text, size_t
 void output_discard(struct mk_output *o)
 {
     char path[EY_MAX_PATH];
-    for (int i = o->n_files; i-- > 0;) /* a folder comes before what is in it */
+    for (int i = o->n_files;
+         i-- > 0;) /* in reverse, because a folder is created before its files */
         if (path_join(path, o->dir, o->names[i], NULL)) remove(path);
     if (o->made_dir) rmdir(o->dir);
     o->n_files = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory a checkpoint is written to; remembers what it made, to take it away when something
- * fails. */
+/* The directory to which a checkpoint is written. It remembers the files that it creates, to remove
+ * them if something fails. */
 #ifndef MK_OUTPUT_H
 #define MK_OUTPUT_H
 
@@ -8,8 +8,8 @@
 
 enum { MK_MAX_FILES = 96, MK_MAX_SHARDS = 64 };
 
-/* From here on an interrupt (^C, SIGTERM) is an error that the writers find, so that half a
- * checkpoint is removed; so is a file grown past a limit of the system. */
+/* Turns signals into errors from now on, so that an incomplete checkpoint is removed: SIGINT and
+ * SIGTERM make output_interrupted() true, and SIGXFSZ makes writing fail. */
 void output_catch_signals(void);
 bool output_interrupted(void);
 
@@ -20,14 +20,14 @@ struct mk_output {
     int n_files;
 };
 
-/* Makes the directory; one that exists must be empty, and `needed` bytes must be free. */
+/* Creates the directory, or uses an empty one. Fails if less than `needed` bytes are free. */
 bool output_open(struct mk_output *o, const char *dir, uint64_t needed, ey_err *e);
-/* A folder in it, for files that come later. */
+/* Creates a folder in the directory. */
 bool output_folder(struct mk_output *o, const char *name, ey_err *e);
-/* A new file, or -1. The caller closes it. */
+/* Creates a file and returns its descriptor, which the caller closes. Fails with -1. */
 int output_create(struct mk_output *o, const char *name, ey_err *e);
 bool output_text(struct mk_output *o, const char *name, const char *text, size_t n, ey_err *e);
-/* Removes every file made and the directory, if output_open made it. */
+/* Removes all created files, and the directory if output_open() created it. */
 void output_discard(struct mk_output *o);
 
 #endif

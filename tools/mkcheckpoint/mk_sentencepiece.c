@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vocabulary with byte fallback and no pre-tokenisation. */
+/* Writes a tokenizer with byte fallback and without a pre-tokenizer. */
 #include "mk_sentencepiece.h"
 
 #include <stdlib.h>
@@ -41,7 +41,8 @@ static int added_id(const struct kind *k, int i)
     return i < 3 ? i : k->first_added + i - 3;
 }
 
-/* White space behind Phi-3's markers is theirs, but for <|endoftext|>'s. */
+/* Returns whether an added token absorbs the white space behind it: Phi-3's do, except
+ * <|endoftext|>. */
 static bool swallows_blanks(const struct kind *k, int i)
 {
     return k->architecture == MK_PHI3 && (i == 2 || i > 3);
@@ -80,7 +81,7 @@ bool sentencepiece_check(const json_object *tokenizer, const struct kind *k, con
     return true;
 }
 
-/* ---- a made-up one ---- */
+/* ---- a made-up tokenizer ---- */
 
 static void add_piece(struct buf *b, const char *bytes, size_t n)
 {
@@ -103,8 +104,8 @@ static bool is_printable(const struct mk_token *t)
     return true;
 }
 
-/* The merges of printable tokens, `wanted` of them: each is made of two earlier ones, which are
- * printable too. */
+/* Adds `wanted` merged tokens that are printable. The two tokens of each merge come earlier and are
+ * printable, too. */
 static void add_model(struct buf *b, const struct mk_vocab *v, int wanted)
 {
     buf_add_text(b, "  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": \"<unk>\", "
@@ -157,7 +158,9 @@ static const char pipeline[] =
 
 bool sentencepiece_write(struct mk_output *o, const struct kind *k, ey_err *e)
 {
-    enum { UNPRINTABLE = 256 }; /* at most so many of its words are not ASCII */
+    enum {
+        UNPRINTABLE = 256
+    }; /* at least as many as the vocabulary has tokens that are not printable */
     int wanted = k->first_added - FIRST_MERGE;
     struct mk_vocab v;
     if (!vocab_make(&v, MK_BYTES + wanted + UNPRINTABLE, false, e)) return false;

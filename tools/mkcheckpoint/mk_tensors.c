@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a kind, as the official checkpoints name and shape them (spec 2.3, 2.5).
+/* Lists the tensors of a kind with the names and shapes of the official checkpoints
+ * (spec 2.3, 2.5).
  *
- * The gains keep a forward pass in range: layer inputs are normalised, so weights of 1/sqrt(fan_in)
- * give numbers about 1, and attention or MLP outputs about 0.5. What they add to the residual
- * stream is scaled so that its end is about 2 whatever the depth: much less, and a tied head would
- * find little but the input token. What the vision encoder hands over has the size of embeddings.
- * The head gives logits of a standard deviation about 3. */
+ * The gains keep a forward pass in range. Layer inputs are normalized, so weights of 1/sqrt(fan_in)
+ * give values about 1, and attention and MLP outputs about 0.5. These are scaled so that the
+ * residual stream ends at about 2, whatever the depth is; if it were much less, a tied head would
+ * mostly predict the input token. Image features are as large as embeddings. The standard deviation
+ * of logits is about 3. */
 #include "mk_tensors.h"
 
 #include <stdarg.h>
@@ -17,9 +18,9 @@ enum { GAIN_HALF = 2, GAIN_1 = 4, GAIN_2 = 8, GAIN_3 = 12 }; /* quarters */
 
 static const struct recipe around_one = {4096, 2, 12}; /* 1 ± 0.125 */
 static const struct recipe sharpening = {
-    6144, 6, 12}; /* 1.5 ± 0.37: q_norm, k_norm, so that attention picks */
+    6144, 6, 12}; /* 1.5 ± 0.37: q_norm and k_norm, so that attention selects */
 static const struct recipe small_bias = {0, 1, 12}; /* ± 0.06 */
-static const struct recipe large_bias = {0, 1, 6};  /* ± 4: of queries and keys, as Qwen2.5's */
+static const struct recipe large_bias = {0, 1, 6};  /* ± 4: of queries and keys, as in Qwen2.5 */
 static const struct recipe position_embedding = {0, 1, 8}; /* standard deviation 0.4 */
 
 struct shape {
@@ -100,7 +101,7 @@ static int64_t blocks(int64_t n)
     return (n + FP8_BLOCK - 1) / FP8_BLOCK;
 }
 
-/* A part of a matrix that is stored in several tensors. */
+/* Adds one of the tensors of a quantized matrix. */
 static void add_part(struct mk_list *l, const char *module, const char *part, enum dtype dtype,
                      struct shape s, struct recipe r)
 {
@@ -111,11 +112,12 @@ static void add_part(struct mk_list *l, const char *module, const char *part, en
 
 static const struct recipe any_bits = {.exponent = ANY_BITS};
 
-/* Codes of any width, and zeros that are codes too. */
+/* Adds a matrix of packed integers with its zero points, scales and g_idx. Values and zero points
+ * are random bits. */
 static void add_words(struct mk_list *l, const char *module, int64_t rows, int64_t cols, int gain)
 {
     enum { GROUP = 64, PACKED_GROUP = 32 };
-    enum { VARIANCE4 = 42, VARIANCE8 = 5461 }; /* of codes less zeros */
+    enum { VARIANCE4 = 42, VARIANCE8 = 5461 }; /* of value - zero point */
     const bool awq = l->kind->layout == MK_AWQ;
     if (l->kind->layout == MK_PACKED8) {
         add_part(l, module, "weight_packed", DTYPE_I32, SHAPE2(rows, cols / 4), any_bits);
@@ -141,7 +143,7 @@ static int32_t integer_root(int64_t n)
     return root;
 }
 
-/* e2m1 has a mean square of 8.6, its scales are 32 to 96. */
+/* Adds an NVFP4 matrix. e2m1 has a mean square of 8.6, and scales are 32 to 96. */
 static void add_nvfp4(struct mk_list *l, const char *module, int64_t rows, int64_t cols, int gain)
 {
     enum { FOUR_TIMES_SIZE = 760 };
@@ -152,7 +154,8 @@ static void add_nvfp4(struct mk_list *l, const char *module, int64_t rows, int64
              (struct recipe){FOUR_TIMES_SIZE * integer_root(cols) / gain, 0, 0});
 }
 
-/* Whether the layout is one of other programs. */
+/* Adds a matrix in the quantized layout of another program. Returns false if the kind does not use
+ * one. */
 static bool add_foreign_linear(struct mk_list *l, const char *module, int64_t rows, int64_t cols,
                                int gain)
 {
@@ -193,7 +196,7 @@ static void add_qkv(struct mk_list *l, int i, int64_t q, int64_t kv)
 {
     const struct kind *k = l->kind;
     bool normed = k->architecture == MK_QWEN3VL || k->architecture == MK_QWEN3;
-    int gain = normed ? GAIN_1 : GAIN_2; /* what the norms sharpen elsewhere */
+    int gain = normed ? GAIN_1 : GAIN_2; /* replaces the sharpening norms */
     if (k->architecture == MK_PHI3) {
         add_decoder_linear(l, i, "self_attn.qkv_proj", q + 2 * kv, k->hidden, gain);
         return;
@@ -238,7 +241,8 @@ static void add_decoder_layer(struct mk_list *l, int i)
     add_mlp(l, i);
 }
 
-/* A stored head of a tied embedding is a copy of it, so it takes the embedding's key. */
+/* Adds the LM head if it is stored. With tied embeddings it has the embedding's key, so that it is
+ * a copy. */
 static void add_head(struct mk_list *l, uint64_t embedding_key)
 {
     const struct kind *k = l->kind;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a made-up checkpoint: names, shapes, dtypes and how their numbers are drawn. */
+/* The tensors of a made-up checkpoint: names, shapes, dtypes and the distribution of their values.
+ */
 #ifndef MK_TENSORS_H
 #define MK_TENSORS_H
 
@@ -25,7 +26,7 @@ struct mk_list {
     struct arena names;
     const struct kind *kind;
     uint64_t seed;
-    bool failed; /* no memory */
+    bool failed; /* out of memory */
 };
 
 bool mk_list_make(struct mk_list *list, const struct kind *kind, uint64_t seed, ey_err *e);

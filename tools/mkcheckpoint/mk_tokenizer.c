@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json as Hugging Face tokenizers reads it: NFC, the official Split pattern, byte-level
+/* Writes tokenizer.json for Hugging Face tokenizers: NFC, the official Split pattern, byte-level
  * BPE (spec 6.1). */
 #include "mk_tokenizer.h"
 
@@ -44,7 +44,7 @@ static const char *const added[MK_ADDED_TOKENS] = {
     "<think>",
     "</think>",
 };
-enum { SPECIAL_TOKENS = 14 }; /* the first 14 are special, the others only matched whole */
+enum { SPECIAL_TOKENS = 14 }; /* the first 14 are special; the others are only matched as a whole */
 
 static const char pipeline[] =
     "  \"normalizer\": {\"type\": \"NFC\"},\n"
@@ -68,7 +68,7 @@ static const char *truth(bool b)
 
 /* ---- a made-up tokenizer ---- */
 
-/* A token as a JSON string of the letters that stand for its bytes. */
+/* Adds a token as a JSON string of the letters that stand for its bytes. */
 static void add_mapped(struct buf *b, const struct mk_token *t)
 {
     char text[MK_TOKEN_BYTES * 2];
@@ -144,7 +144,7 @@ static const json_object *find_added(const json_object *tokenizer, const char *c
     return NULL;
 }
 
-/* config.json names ids, so the file's must be those. */
+/* Fails unless the file has the ids that config.json names. */
 static bool check_ids(const json_object *tokenizer, const struct kind *k, const char *file,
                       ey_err *e)
 {

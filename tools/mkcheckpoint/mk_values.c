@@ -15,9 +15,10 @@ enum {
     SUMS = 511,       /* two random bytes added: 0..510 */
     MIDDLE = 255,     /* the sum that means zero */
     VARIANCE = 10922, /* of d */
-    FINE =
-        0x7F, /* E4M3's NaN, never written: marks the small codes, between which d is too coarse */
-    FINE_LIMIT = 8, /* |d| up to here, which is ±16 of 448 */
+    /* Marks small e4m3 values, for which d is too coarse. It is e4m3's NaN, which is never written.
+     */
+    FINE = 0x7F,
+    FINE_LIMIT = 8, /* the largest |d| that is marked; it means ±16 of 448 */
 };
 
 /* ---- recipes ---- */
@@ -30,8 +31,8 @@ static uint64_t square_root(uint64_t x)
     return r;
 }
 
-/* A step of 4..7 and its exponent so that step · sqrt(variance) · 2^-exponent is about
- * quarters/4/sqrt(fan_in); three bits of mantissa keep the values short. */
+/* Chooses a step of 4..7 and an exponent so that step · sqrt(variance) · 2^-exponent is about
+ * quarters/4/sqrt(fan_in). A step of three bits keeps mantissas short. */
 static struct recipe recipe_for(uint64_t variance, int64_t fan_in, int quarters)
 {
     uint64_t divisor = 16 * variance * (uint64_t)fan_in;
@@ -76,7 +77,7 @@ struct recipe recipe_scale_of(int64_t variance, int64_t fan_in, int quarters)
 
 struct float_format {
     int exponent_bits, mantissa_bits;
-    uint32_t largest; /* code of the largest finite number */
+    uint32_t largest; /* bits of the largest finite number */
 };
 
 static struct float_format format_of(enum dtype dtype)
@@ -106,8 +107,7 @@ uint32_t float_bits(enum dtype dtype, int64_t m, int exponent)
     int biased = 63 - __builtin_clzll(a) - exponent + bias;
     if (biased < 1) biased = 1; /* subnormal: the mantissa has no leading one */
     uint64_t mantissa = shift_to_even(a, biased - bias - f.mantissa_bits + exponent);
-    /* the leading one, where there is one, adds itself to the exponent; so does a carry of the
-     * rounding */
+    /* a leading one increments the exponent field, and so does a carry of the rounding */
     uint64_t code = ((uint64_t)(biased - 1) << f.mantissa_bits) + mantissa;
     if (code > f.largest) code = f.largest;
     return (uint32_t)code | (uint32_t)(m < 0) << (f.exponent_bits + f.mantissa_bits);
@@ -115,7 +115,7 @@ uint32_t float_bits(enum dtype dtype, int64_t m, int exponent)
 
 /* ---- random numbers ---- */
 
-/* splitmix64's finaliser over a counter */
+/* splitmix64's finalizer of a counter */
 static inline uint64_t mixed(uint64_t key, uint64_t counter)
 {
     uint64_t z = key + counter * 0x9E3779B97F4A7C15u;
@@ -124,21 +124,21 @@ static inline uint64_t mixed(uint64_t key, uint64_t counter)
     return z ^ (z >> 31);
 }
 
-/* The NULs keep family and name apart. */
+/* Hashes the NULs, too, so that family and name cannot run into each other. */
 uint64_t values_key(const char *family, uint64_t seed, const char *name)
 {
     uint64_t hash = fnv1a_64(FNV1A_64_START, family, strlen(family) + 1);
     return mixed(fnv1a_64(hash, name, strlen(name) + 1), seed + 1);
 }
 
-/* Four sums of two bytes, one in each 16 bits. */
+/* Returns four sums of two bytes, one in each 16 bits. */
 static inline uint64_t byte_sums(uint64_t r)
 {
     const uint64_t low = 0x00FF00FF00FF00FFu;
     return (r & low) + ((r >> 8) & low);
 }
 
-/* A code of -16..16 in steps of the smallest subnormal. */
+/* Returns an e4m3 value in -16..16, uniform before rounding. */
 static uint8_t fine_code(uint64_t random)
 {
     return (uint8_t)float_bits(DTYPE_F8_E4M3, (int64_t)(random & 16383) - 8192, 9);

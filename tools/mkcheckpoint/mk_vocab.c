@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens and merges: words first, in the order in which a trained vocabulary would find their
- * pieces, then random concatenations of word pieces until the size is reached. */
+/* Makes tokens and merges: first those of words, in the order in which training would find their
+ * pieces, then random concatenations of pieces until the size is reached. */
 #include "mk_vocab.h"
 
 #include <ctype.h>
@@ -173,7 +173,7 @@ static void add_token(struct mk_vocab *v, const char *bytes, size_t n, int left,
 
 /* ---- merges ---- */
 
-/* Both tokens' bytes one after the other; 0: too long. */
+/* Writes the bytes of both tokens to `out` and returns their length, or 0 if they are too long. */
 static size_t joined(const struct mk_vocab *v, int left, int right, char out[MK_TOKEN_BYTES])
 {
     const struct mk_token *a = &v->tokens[left], *b = &v->tokens[right];
@@ -183,7 +183,7 @@ static size_t joined(const struct mk_vocab *v, int left, int right, char out[MK_
     return (size_t)a->n + b->n;
 }
 
-/* The token that this pair merges to, or -1. */
+/* Returns the token into which the pair merges, or -1. */
 static int merge_of(const struct mk_vocab *v, int left, int right)
 {
     char bytes[MK_TOKEN_BYTES];
@@ -192,7 +192,8 @@ static int merge_of(const struct mk_vocab *v, int left, int right)
     return t >= MK_BYTES && v->tokens[t].left == left && v->tokens[t].right == right ? t : -1;
 }
 
-/* Merges as the tokenizer will: lowest rank first. Returns how many symbols are left. */
+/* Merges symbols like the tokenizer, lowest rank first. Returns the number of symbols that remain.
+ */
 static int apply_merges(const struct mk_vocab *v, int *symbols, int n)
 {
     for (;;) {
@@ -211,8 +212,8 @@ static int apply_merges(const struct mk_vocab *v, int *symbols, int n)
     }
 }
 
-/* Adds the merges that make one token of a word, starting from what the merges so far make of it.
- */
+/* Adds the merges that turn a word into one token. Starts from the symbols that the existing merges
+ * leave. */
 static void add_word(struct mk_vocab *v, const char *word)
 {
     int symbols[MK_TOKEN_BYTES], n = (int)strlen(word);
@@ -221,7 +222,7 @@ static void add_word(struct mk_vocab *v, const char *word)
     while (v->n < v->wanted && (n = apply_merges(v, symbols, n)) > 1) {
         char bytes[MK_TOKEN_BYTES];
         size_t length = joined(v, symbols[0], symbols[1], bytes);
-        if (find_token(v, bytes, length) >= 0) return; /* the same bytes by other merges */
+        if (find_token(v, bytes, length) >= 0) return; /* other merges make the same bytes */
         add_token(v, bytes, length, symbols[0], symbols[1]);
     }
 }
@@ -243,7 +244,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* The smaller of two draws, so that short, early tokens are merged more. */
+/* Returns the smaller of two random ids, so that short, early tokens are merged more often. */
 static int draw_token(const struct mk_vocab *v, uint64_t *state)
 {
     int a = (int)(next_random(state) % (uint64_t)v->n),

@@ -10,7 +10,7 @@ enum { MK_BYTES = 256, MK_TOKEN_BYTES = 24 };
 struct mk_token {
     uint8_t n;
     char bytes[MK_TOKEN_BYTES];
-    int32_t left, right; /* the merge that makes it; of no meaning for the 256 single bytes */
+    int32_t left, right; /* the merge that makes it; unused for the 256 single bytes */
 };
 
 struct mk_vocab {
@@ -20,13 +20,13 @@ struct mk_vocab {
     size_t n_slots;
 };
 
-/* `size` tokens: the 256 bytes, pieces of English words that a test prompt needs, then made-up
- * words. Each token is the merge of two earlier ones, so the list of tokens is the list of merges.
- * `reranks`: "yes" and "no" are among them. */
+/* Makes `size` tokens: the 256 bytes, pieces of words that test prompts need, and made-up words.
+ * Each token but the bytes is the merge of two earlier ones, so the list of tokens is also the list
+ * of merges. `reranks`: "yes" and "no" are tokens. */
 bool vocab_make(struct mk_vocab *v, int size, bool reranks, ey_err *e);
 void vocab_free(struct mk_vocab *v);
-/* The byte of the single-byte token `id`, and the code point that byte-level vocabularies write it
- * as. */
+/* Return the byte of the single-byte token `id`, and the code point that stands for a byte in
+ * byte-level vocabularies. */
 int byte_of_token(int id);
 uint32_t letter_of_byte(int byte);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Safetensors files with their tensors as the format's own writer orders them: by dtype (F32 before
- * BF16, F16 and FP8) and name. Threads make pieces of 4 MiB and write each where it belongs; the
- * order they finish in leaves no trace. */
+/* Writes safetensors files with tensors in the order of the format's own writer: by dtype (F32,
+ * BF16, F16, others) and name. Threads make pieces of 4 MiB and write each at its offset, so the
+ * files do not depend on the order in which threads finish. */
 #include "mk_write.h"
 
 #include <errno.h>
@@ -55,7 +55,8 @@ static int compare_by_name(const void *a, const void *b)
     return strcmp((*(struct mk_tensor *const *)a)->name, (*(struct mk_tensor *const *)b)->name);
 }
 
-/* Cuts the model's order into runs of about equal bytes; returns how many shards got something. */
+/* Cuts the list of tensors into runs of about equal size. Returns the number of shards that have
+ * tensors. */
 static int assign_shards(struct mk_list *l, int wanted)
 {
     uint64_t total = mk_list_bytes(l), before = 0;

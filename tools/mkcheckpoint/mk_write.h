@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors → model.safetensors, or shards with their index. */
+/* Writes tensors to model.safetensors, or to shards with an index. */
 #ifndef MK_WRITE_H
 #define MK_WRITE_H
 
@@ -9,7 +9,8 @@
 
 struct mk_write_options {
     int shards;
-    bool sparse; /* files of the right length without data (they read as zeros and take no space) */
+    bool sparse; /* write files of the right length without data, which read as zeros and take no
+                    space */
 };
 
 bool checkpoint_write(struct mk_output *o, struct mk_list *list, struct mk_write_options options,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mkcheckpoint: writes a checkpoint of random numbers with the names, shapes, dtypes and files of
- * one of the supported models, so that everything but the quality of answers can be built, tested
- * and measured without the real weights. The same kind and seed give the same bytes on every
- * machine. */
+/* mkcheckpoint: writes a checkpoint of random weights with the names, shapes, dtypes and files of a
+ * supported model, so that everything but the quality of answers can be tested and measured without
+ * real weights. The same kind and seed give the same bytes on every machine. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,18 +24,18 @@ struct options {
 
 static const char usage[] =
     "usage: mkcheckpoint --like KIND [options] DIR\n"
-    "Writes a checkpoint of random numbers to DIR, which must not exist or be empty.\n"
+    "Writes a checkpoint of random weights to DIR, which must be new or empty.\n"
     "\n"
-    "  --like KIND        shapes, dtypes and files (below)\n"
-    "  --seed N           other numbers (default 0)\n"
-    "  --tokenizer FILE   tokenizer.json to copy (default: for kinds of the real vocabulary the "
-    "real one where it\n"
-    "                     is found, else a made-up one)\n"
-    "  --shards N         cut into N files (default: as the kind)\n"
-    "  --sparse           files of the right length without numbers: they read as zeros and take "
-    "no disk\n"
-    "  --threads N        (default: all processors)\n"
-    "  --help\n"
+    "  --like KIND        the model whose shapes, dtypes and files to use (below)\n"
+    "  --seed N           the random seed (default 0)\n"
+    "  --tokenizer FILE   the tokenizer.json to copy (default: the real one if the kind has its "
+    "vocabulary and the\n"
+    "                     file is found, else a made-up one)\n"
+    "  --shards N         the number of safetensors files (default: that of the kind)\n"
+    "  --sparse           write sparse files of the right length, which read as zeros and take "
+    "no disk space\n"
+    "  --threads N        the number of threads (default: all processors)\n"
+    "  --help             print this text\n"
     "\n"
     "kinds:\n";
 
@@ -60,9 +59,8 @@ static bool parse_number(const char *option, const char *text, uint64_t lo, uint
     uint64_t n = strtoull(text, &end, 10);
     if (text[0] >= '0' && text[0] <= '9' && !*end && strlen(text) < 20 && n >= lo && n <= hi)
         return *out = n, true;
-    return ey_fail(e, EY_BAD_REQUEST,
-                   "%s %s: a whole number from %" PRIu64 " to %" PRIu64 " is needed", option, text,
-                   lo, hi);
+    return ey_fail(e, EY_BAD_REQUEST, "%s %s: it must be an integer from %" PRIu64 " to %" PRIu64,
+                   option, text, lo, hi);
 }
 
 static bool parse_kind(struct options *o, const char *name, ey_err *e)
@@ -89,7 +87,7 @@ static bool parse_option(struct options *o, int letter, ey_err *e)
     case 'h': return o->help = true;
     default:
         return ey_fail(e, EY_BAD_REQUEST,
-                       "see mkcheckpoint --help"); /* getopt has said what is wrong */
+                       "see mkcheckpoint --help"); /* getopt has printed the error */
     }
 }
 
@@ -109,7 +107,7 @@ static bool parse_command_line(struct options *o, int argc, char **argv, ey_err 
     if (!o->kind)
         return ey_fail(e, EY_BAD_REQUEST, "--like KIND is missing; see mkcheckpoint --help");
     if (optind + 1 != argc)
-        return ey_fail(e, EY_BAD_REQUEST, "one directory is needed; see mkcheckpoint --help");
+        return ey_fail(e, EY_BAD_REQUEST, "give one directory; see mkcheckpoint --help");
     o->dir = argv[optind];
     if (!o->shards) o->shards = o->kind->shards;
     return true;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plain checkpoint as GGUF files, for tests: mkgguf CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]].
- * With PARTS the text model becomes so many files, OUT without its ending before their numbers.
- * mkgguf --mix Q4_K_M CHECKPOINT OUT.gguf [MMPROJ.gguf] (or Q6_K, Q8_0): matrices have the types
- * that llama.cpp gives them and no numbers: holes of the right length, for plans.
- * mkgguf --ollama CHECKPOINT OUT.gguf: text model and vision encoder in one file, as Ollama's own
- * library had them.
- * Matrices keep their type, vectors become F32, and rows of Llama's queries and keys are moved, as
- * llama.cpp's converter does it. */
+/* Converts a plain checkpoint to GGUF files, for tests. As in llama.cpp's converter, matrices keep
+ * their type, vectors become F32, and the rows of Llama's queries and keys are interleaved.
+ *
+ * mkgguf CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]]: PARTS splits the text model into that many
+ * files, OUT-00001-of-0000N.gguf.
+ *
+ * mkgguf --mix Q4_K_M|Q6_K|Q8_0 CHECKPOINT OUT.gguf [MMPROJ.gguf]: gives matrices the types of
+ * llama.cpp's mix, for plans. The file is sparse: it has no values.
+ *
+ * mkgguf --ollama CHECKPOINT OUT.gguf: writes text model and vision encoder to one file, in the
+ * layout of Ollama's library. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +22,17 @@
 
 enum { ALIGNMENT = 32, MAX_OUT = 1 << 30, MAX_OUT_TENSORS = 4096, TEXT = 512 };
 
-/* Numbers of value types. */
+/* The numbers of value types in the file. */
 enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
 static struct {
     struct checkpoint *ckpt;
-    const json_object *config, *text; /* text: the object with the text model's numbers */
+    const json_object *config, *text; /* text: the part of config for the text model */
     json_object *tokenizer;
     const char *arch;
-    const char *mix; /* NULL: matrices as they are */
+    const char *mix; /* NULL: matrices keep their type */
     bool images;
-    bool ollama; /* Ollama's layout, in one file */
+    bool ollama; /* write Ollama's layout */
 } in;
 
 struct out_tensor {
@@ -139,7 +142,7 @@ static struct out_tensor *new_tensor(struct out_file *f, const char *name, size_
     return o;
 }
 
-/* Rows i and i + half of a head become neighbours. */
+/* Interleaves rows i and i + half of each head. */
 static void pair_rows(void *to, const uint8_t *from, int64_t rows, size_t row_bytes, int64_t head)
 {
     for (int64_t row = 0; row < rows; row++) {
@@ -149,14 +152,15 @@ static void pair_rows(void *to, const uint8_t *from, int64_t rows, size_t row_by
     }
 }
 
-/* The number of a type, and what it is here. */
+/* A type by its number in the file and its dtype. */
 struct mixed_type {
     uint32_t number;
     enum dtype dtype;
 };
 
-/* llama.cpp's Q4_K_M has six bits for the head, and for values and down in the first and last
- * eighth of the layers and each third one between. */
+/* Returns the type of a matrix in a mix. llama.cpp's Q4_K_M uses six bits for the LM head, and for
+ * the value and down projections in the first and last eighth of the layers and every third layer
+ * between them. */
 static struct mixed_type type_in_mix(const char *name)
 {
     static const struct mixed_type q4 = {12, DTYPE_Q4_K}, q6 = {14, DTYPE_Q6_K},
@@ -166,7 +170,7 @@ static struct mixed_type type_in_mix(const char *name)
     int layer = -1;
     if (strcmp(in.mix, "Q8_0") == 0) return q8;
     if (strcmp(in.mix, "Q6_K") == 0) return q6;
-    if (strcmp(in.mix, "Q4_K_M") != 0) fail("--mix is Q4_K_M, Q6_K or Q8_0");
+    if (strcmp(in.mix, "Q4_K_M") != 0) fail("--mix must be Q4_K_M, Q6_K or Q8_0");
     const bool tied = json_object_get_boolean(json_member(in.config, "tie_word_embeddings"));
     if (strcmp(name, "output.weight") == 0 || (tied && strcmp(name, "token_embd.weight") == 0))
         return q6;
@@ -176,7 +180,7 @@ static struct mixed_type type_in_mix(const char *name)
     return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2 ? q6 : q4;
 }
 
-/* A matrix without numbers; those of the vision encoder keep their type. */
+/* Adds a matrix without values. Those of the vision encoder keep their type. */
 static void add_hole(struct out_file *f, const char *name, const struct tensor_view *t)
 {
     struct out_tensor *o = &f->tensors[f->n++];
@@ -191,7 +195,7 @@ static void add_hole(struct out_file *f, const char *name, const struct tensor_v
     o->size = t->size / dtype_size(t->dtype) / block->values * block->bytes;
 }
 
-/* heads: of rows that are to be paired, 0: none are. */
+/* Adds a tensor. `heads`: the number of heads whose rows are interleaved; 0: no rows are. */
 static void add_tensor(struct out_file *f, const char *name, const struct tensor_view *t,
                        int64_t heads)
 {
@@ -215,7 +219,7 @@ static void add_tensor(struct out_file *f, const char *name, const struct tensor
         memcpy(o->data, t->data, t->size);
 }
 
-/* [out, colors, frames, rows, columns] as one tensor a frame. */
+/* Splits [out, colors, frames, rows, columns] into one tensor per frame. */
 static void add_patch_frames(struct out_file *f, const struct tensor_view *t)
 {
     const size_t plane = (size_t)(t->shape[3] * t->shape[4]) * dtype_size(t->dtype),
@@ -234,8 +238,7 @@ static void add_patch_frames(struct out_file *f, const struct tensor_view *t)
     }
 }
 
-/* The patch embedding in one piece, and queries, keys and values apart; values are float32, as
- * Ollama mixes types. */
+/* Adds the patch embedding as one tensor. */
 static void add_ollama_patch(struct out_file *f, const struct tensor_view *t)
 {
     struct out_tensor *o = new_tensor(f, "v.patch_embed.weight", t->size);
@@ -247,6 +250,8 @@ static void add_ollama_patch(struct out_file *f, const struct tensor_view *t)
     memcpy(o->data, t->data, t->size);
 }
 
+/* Splits a matrix or bias into queries, keys and values. Values become float32, because Ollama's
+ * files mix types, too. */
 static void add_ollama_qkv(struct out_file *f, const struct tensor_view *t, int block,
                            const char *ending)
 {
@@ -344,7 +349,8 @@ static const char *const deepstack_names[][2] = {
     {"norm", "norm"}, {"linear_fc1", "fc1"}, {"linear_fc2", "fc2"}};
 #define COUNT(names) (sizeof(names) / sizeof((names)[0]))
 
-/* "STEM.weight" or "STEM.bias" of a list. */
+/* Renames "STEM.weight" or "STEM.bias" by a list of stems. Returns false if the list lacks the
+ * stem. */
 static bool rename_stem(char *out, const char *folder, const char *rest,
                         const char *const (*names)[2], size_t n)
 {
@@ -592,27 +598,27 @@ static struct out_token *read_tokens(size_t n, bool pieces)
     json_object_object_foreach(vocab, text, id)
     {
         const size_t at = (size_t)json_object_get_int64(id);
-        if (at >= n) fail("an id beyond the vocabulary");
+        if (at >= n) fail("a token id is outside the vocabulary");
         tokens[at].text = text;
         tokens[at].kind = pieces && strncmp(text, "<0x", 3) == 0 && strlen(text) == 6 ? 6 : 1;
     }
     for (size_t i = 0; i < json_object_array_length(added); i++) {
         json_object *entry = json_object_array_get_idx(added, i);
         const size_t at = (size_t)number(entry, "id", 0);
-        if (at >= n) fail("an id beyond the vocabulary");
+        if (at >= n) fail("a token id is outside the vocabulary");
         tokens[at].text = json_object_get_string(json_member(entry, "content"));
         tokens[at].kind = json_object_get_boolean(json_member(entry, "special")) ? 3 : 4;
     }
     return tokens;
 }
 
-/* "A B" or ["A", "B"], with what stands between. */
+/* Writes the parts of a merge, "A B" or ["A", "B"], with `between` between them. */
 static void merge_text(char out[TEXT], const json_object *pair, const char *between)
 {
     const char *text = json_object_get_string((json_object *)(uintptr_t)pair), *space;
     if (json_object_is_type(pair, json_type_string)) {
         space = strchr(text, ' ');
-        if (!space) fail("a merge is no pair");
+        if (!space) fail("a merge is not a pair");
         snprintf(out, TEXT, "%.*s%s%s", (int)(space - text), text, between, space + 1);
         return;
     }
@@ -620,7 +626,7 @@ static void merge_text(char out[TEXT], const json_object *pair, const char *betw
              between, json_object_get_string(json_object_array_get_idx(pair, 1)));
 }
 
-/* The earlier a merge, the better its token. */
+/* Scores tokens: the earlier its merge, the higher a token's score. */
 static void score_tokens(struct out_token *tokens)
 {
     const json_object *model = json_member(in.tokenizer, "model");
@@ -710,7 +716,7 @@ static void read_checkpoint(const char *dir)
     json_object *type = json_member(in.config, "model_type");
     for (size_t i = 0; i < COUNT(archs); i++)
         if (type && strcmp(json_object_get_string(type), archs[i][0]) == 0) in.arch = archs[i][1];
-    if (!in.arch) fail("an architecture that is not known");
+    if (!in.arch) fail("the architecture is not supported");
 }
 
 static void write_parts(struct out_file *parts, size_t n, const char *path)
@@ -744,7 +750,8 @@ int main(int argc, char **argv)
     if (argc < 3 || argc > (in.ollama ? 3 : 5))
         fail("usage: mkgguf [--mix MIX | --ollama] CHECKPOINT OUT.gguf [MMPROJ.gguf [PARTS]]");
     const size_t n_parts = argc > 4 ? strtoul(argv[4], NULL, 10) : 1;
-    if (!n_parts || strlen(argv[2]) <= strlen(".gguf")) fail("the arguments make no sense");
+    if (!n_parts || strlen(argv[2]) <= strlen(".gguf"))
+        fail("OUT must end with .gguf, and PARTS must be at least 1");
     struct out_file *parts = calloc(n_parts, sizeof(*parts)), vision = new_out_file();
     if (!parts) fail("no memory");
     for (size_t i = 0; i < n_parts; i++)
@@ -759,5 +766,5 @@ int main(int argc, char **argv)
         add_vision_keys(&vision);
         write_file(&vision, argv[3]);
     }
-    return 0; /* memory dies with the program */
+    return 0; /* the system frees the memory */
 }
