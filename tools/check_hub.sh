@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet's Hugging Face cache and huggingface_hub's are one: tools/check_hub.sh BUILD. A hub of our own (tests/hub)
-# serves a small checkpoint; eyelet pulls it and huggingface_hub must find every file without asking for it again; then
-# the other way round. Needs python3 with huggingface_hub.
+# Checks that eyelet and huggingface_hub share one cache: tools/check_hub.sh BUILD. A local hub (tests/hub) serves a
+# small checkpoint. eyelet pulls it, and huggingface_hub must find every file without downloading it again; then vice
+# versa. Needs python3 with huggingface_hub.
 set -u
 [ $# = 1 ] || { echo "usage: $0 BUILD" >&2; exit 2; }
 build=$(realpath "$1") work=$(mktemp -d) model=Org/Tiny
@@ -31,15 +31,15 @@ export HF_HOME=$work/by-eyelet
 ours=$("$build/eyelet" pull --yes $model 2>pull.log) || { cat pull.log; exit 1; }
 theirs=$(fetch_by_python offline) || exit 1
 [ "$ours" -ef "$theirs" ] && same "$ours" "$theirs" \
-  "what eyelet pulled, huggingface_hub has: $(ls "$theirs" | wc -l) files" || { echo "FAILED: $ours is not $theirs"; \
+  "huggingface_hub finds the $(ls "$theirs" | wc -l) files that eyelet pulled" || { echo "FAILED: $ours is not $theirs"; \
   exit 1; }
 python3 -c 'from huggingface_hub import scan_cache_dir; r = scan_cache_dir(); assert not r.warnings, r.warnings; print("ok       its scan finds", len(r.repos), "repository,", r.size_on_disk, "bytes, no warning")' || exit 1
 
 export HF_HOME=$work/by-python
 theirs=$(fetch_by_python online 2>python.log) || { tail -3 python.log; exit 1; }
 "$build/eyelet" list 2>/dev/null | grep -q "$model" &&
-  echo "ok       what huggingface_hub downloaded, eyelet lists" || { echo "FAILED   eyelet does not list it"; exit 1; }
+  echo "ok       eyelet lists the model that huggingface_hub downloaded" || { echo "FAILED   eyelet does not list it"; exit 1; }
 HF_HUB_OFFLINE=1 "$build/eyelet" tokenize --model $model hello >/dev/null 2>tokenize.log &&
-  echo "ok       and opens" || { cat tokenize.log; exit 1; }
+  echo "ok       and opens it" || { cat tokenize.log; exit 1; }
 again=$("$build/eyelet" pull --yes $model 2>pull.log) && [ "$again" -ef "$theirs" ] &&
-  echo "ok       and has nothing left to pull" || { cat pull.log; exit 1; }
+  echo "ok       and does not download it again" || { cat pull.log; exit 1; }

@@ -4,10 +4,9 @@
 
     tools/check_real.py MODEL IMAGE [QUESTION] [--eyelet build/eyelet] [--torch-device cpu|cuda] [--tokens 16]
 
-MODEL is a directory. Needs torch, transformers and tokenizers. Prints the two answers and the largest difference
-of log-probabilities; exit status 0 when the greedy tokens are the same (or first differ at a near-tie) and the
-log-probabilities
-agree within 1e-3.
+MODEL is a directory. Needs torch, transformers and tokenizers. Prints the two answers and the largest difference of
+log-probabilities. The exit status is 0 if the greedy tokens are the same (or first differ at a near-tie) and the
+log-probabilities agree within 1e-3.
 """
 
 import argparse
@@ -52,7 +51,7 @@ def eyelet_answer(a):
 
 
 def reference_answer(a):
-    """Greedy ids and the log-probabilities of every step."""
+    """Returns the greedy ids and the log-probabilities of every step."""
     import torch
     import make_golden
 
@@ -67,7 +66,7 @@ def reference_answer(a):
 
 
 def compare(got, tokenizer, ids, answer, logprobs, gaps):
-    """True when they agree; prints how."""
+    """Prints the comparison. Returns whether the answers agree."""
     print("prompt tokens: eyelet", got["usage"]["prompt_tokens"], "reference", len(ids))
     worst, same = 0.0, got["usage"]["prompt_tokens"] == len(ids)
     for step, token in enumerate(got["logprobs"][: len(answer)]):

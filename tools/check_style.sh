@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks what a reader relies on, in seconds: tools/check_style.sh [ROOT]. Format (.clang-format), width, one
-# statement a line, SPDX lines, folders'
-# sizes, layers (docs/architecture.md), headers that compile alone, names that stand twice, words that the glossary
-# replaced. Prints FILE:LINE: what is wrong; the last line is "N passed, N failed", counted in checks.
+# Checks the rules of style, in seconds: tools/check_style.sh [ROOT]. Format (.clang-format), width, one statement a
+# line, SPDX lines, sizes of folders, layers (docs/architecture.md), headers that compile alone, names that are defined
+# twice, words that the glossary replaced. Prints FILE:LINE: and the problem. The last line is "N passed, N failed",
+# counted in checks.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/..}" || exit 2
@@ -12,7 +12,7 @@ jobs=$(nproc)
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
-# Tracked files, or all files of a tree that has no git (a release's tarball, a test's).
+# Lists tracked files, or all files of a tree without git (from a tarball, or a test's).
 files() {
   if [ -d .git ] || [ -f .git ]; then git ls-files -- "$@"; else
     find "$@" -type f 2>/dev/null | sed 's#^\./##'
@@ -20,7 +20,7 @@ files() {
 }
 c_files() { files src include tests tools bench examples | grep -E '\.(c|h|cu|cuh|cpp)$'; }
 
-check() { # check NAME COMMAND...: the command prints what is wrong, and nothing when all is well
+check() { # check NAME COMMAND...: COMMAND prints the problems, and nothing if there are none
   "${@:2}" >"$out" 2>&1
   if [ -s "$out" ]; then
     head -300 "$out"
@@ -33,7 +33,7 @@ check() { # check NAME COMMAND...: the command prints what is wrong, and nothing
 
 format() { c_files | xargs -r -P "$jobs" -n 20 clang-format --dry-run --ferror-limit=1 2>&1 | grep -E 'warning|error' ; }
 
-# Columns: characters, not bytes. Markdown's tables, links, programs' output and exact specifications may be wider.
+# Counts characters, not bytes. In Markdown, tables, links, output of programs and specifications may be wider.
 width() {
   c_files | xargs -r gawk -v OFMT=%d 'length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns (100 at most)"}'
   files . | grep -E '\.md$' | grep -vE '^docs/spec/' | xargs -r \
@@ -44,7 +44,7 @@ width() {
       }'
 }
 
-# `a = b, c = d;` as a statement; a line that goes on with a declaration is none.
+# Finds `a = b, c = d;` as a statement. Lines that continue a declaration are allowed.
 one_statement() {
   c_files | xargs -r gawk '
     FNR == 1 { before = "" }
@@ -62,9 +62,9 @@ folder_sizes() {
   files src include | sed 's#/[^/]*$##' | LC_ALL=C uniq -c | awk '$1 > 30 {print $2 ": " $1 " files (30 at most)"}'
 }
 
-file_names() { # unique among sources; a build's own files are not
+file_names() { # must be unique among sources
   files src include | grep -E '\.(c|h|cu|cuh)$' | sed 's#.*/##' | LC_ALL=C sort | uniq -d |
-    while read -r name; do files src include | grep "/$name\$" | sed "s#\$#: the file name stands twice#"; done
+    while read -r name; do files src include | grep "/$name\$" | sed "s#\$#: the file name is used twice#"; done
 }
 
 headers_alone() {
@@ -76,12 +76,12 @@ headers_alone() {
 
 tags_of() { ctags -R -x --languages=C,C++ --langmap=C:.c.h,C++:+.cu.cuh "--kinds-C=$1" "--kinds-C++=$1" src include 2>/dev/null; }
 
-# A name tells which function it is: namesakes only with a reason in tools/style/namesakes.txt, 25 at most.
+# Function names must be unique, except those in tools/style/namesakes.txt, which has at most 25, each with a reason.
 namesakes() {
   local allowed=$here/style/namesakes.txt
   tags_of f | awk '{print $1, $4}' | LC_ALL=C sort -u | awk '{n[$1]++; f[$1] = f[$1] " " $2} END {for (k in n) if (n[k] > 1) print k ":" f[k]}' |
     LC_ALL=C sort | while IFS=: read -r name places; do
-      grep -qE "^$name( |\$)" "$allowed" || echo "$name stands in$places"
+      grep -qE "^$name( |\$)" "$allowed" || echo "$name is defined in$places"
     done
   local n
   n=$(grep -cE '^[a-z]' "$allowed")
@@ -93,9 +93,9 @@ twin_tags() {
     awk '{n[$1]++; f[$1] = f[$1] " " $2} END {for (k in n) if (n[k] > 1) print "tag " k " is defined in" f[k]}'
 }
 
-# Words that docs/glossary.md replaced. tools/style/coined_words.txt has them (25 at most) as regular expressions; a
-# line that begins with ~ is a phrase that may stay (an option's name, another program's words), one with ! a file that
-# may use them.
+# Finds words that docs/glossary.md replaced. tools/style/coined_words.txt has them (25 at most) as regular expressions.
+# A line that begins with ~ is a phrase that may stay (the name of an option, another program's words). A line that
+# begins with ! is a file that may use the words.
 coined_words() {
   local list=$here/style/coined_words.txt words n
   n=$(grep -cvE '^(#|!|~|$)' "$list")
@@ -109,7 +109,7 @@ coined_words() {
       line ~ words { print FILENAME ":" FNR ": " substr($0, 1, 120) }'
 }
 
-# Tables and plots of docs/performance.md are those of bench/results.
+# The tables and plots of docs/performance.md must be those of bench/results.
 tables_and_plots() { [ ! -e bench/report.py ] || bench/report.py --check; }
 
 check format format

@@ -1,26 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compiles CUDA kernels by nvcc for the two ends of what is supported (sm_80, sm_90a): tools/compile_kernels.sh [all].
-# Without `all` only those that changed since tests/cuda/kernels.stamp; with it all of them, and the stamp is written
-# when they pass. Last line: "N passed, N failed".
+# Compiles CUDA kernels with nvcc for the oldest supported GPUs and the newest with kernels of their own (sm_80,
+# sm_90a): tools/compile_kernels.sh [all]. Without `all`, compiles the kernels that have changed since
+# tests/cuda/kernels.stamp was written. With `all`, compiles all of them, and writes the stamp if they pass. The last
+# line is "N passed, N failed".
 set -eu
 cd "$(dirname "$0")/.."
 nvcc=$(command -v nvcc || ls /usr/local/cuda*/bin/nvcc 2>/dev/null | tail -1 || true)
 if [ "${1:-}" = all ]; then files=$(tools/stamp.sh kernels); else files=$(tools/stamp.sh stale-kernels); fi
 if [ -z "$files" ]; then
-  echo "no kernel has changed since nvcc last compiled it"
+  echo "no kernel has changed since nvcc compiled it"
   echo "1 passed, 0 failed"
   exit 0
 fi
 if [ -z "$nvcc" ]; then
-  echo "nvcc is not installed: not compiled:" $files
+  echo "nvcc is not installed, so these were not compiled:" $files
   echo "0 passed, 0 failed, 1 skipped"
   exit 0
 fi
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-# Files named _smNN need that capability or more; _sm90 needs instructions that only sm_90a has.
+# Files named _smNN need compute capability N.N or newer; those named _sm90 use instructions that only sm_90a has.
 for file in $files; do echo "$file"; done | xargs -P "$(nproc)" -I FILE sh -c '
   out=$(mktemp -d); trap "rm -rf $out" EXIT
   archs="80 90a"

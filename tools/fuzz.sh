@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every fuzz target of a build folder for some seconds each: tools/fuzz.sh BUILD SECONDS [JOBS], JOBS at once. The
-# targets and their seeds are those of the *_corpus tests, or of BUILD/targets, lines of both, if tools/fuzz_folder.sh
-# made the folder. What was found worth keeping lies in BUILD/found/TARGET, a crash beside it; the minutes of what
-# passed are added to tests/fuzz/hours.json. "fuzz.sh keep BUILD" takes some of what was found into the seeds: small inputs
-# that reach new code.
+# Runs every fuzz target of a build folder for some seconds: tools/fuzz.sh BUILD SECONDS [JOBS], JOBS targets at a time.
+# The targets and their seeds are those of the *_corpus tests, or in a folder of tools/fuzz_folder.sh those of its file
+# `targets`. Inputs that reach new code are kept in BUILD/found/TARGET, crashes next to that folder. The minutes of
+# targets that pass are added to tests/fuzz/hours.json. "fuzz.sh keep BUILD" copies some small inputs that reach new
+# code to the seeds.
 set -euo pipefail
 
 targets() {
@@ -25,7 +25,7 @@ fuzz_one() {
   fi
 }
 
-# keep_one TARGET FOUND CORPUS: of what FOUND adds to CORPUS the twelve largest of at most 1 KiB
+# keep_one TARGET FOUND CORPUS: adds to CORPUS inputs of FOUND that reach new code, the twelve largest of at most 1 KiB
 keep_one() {
   local merged file
   merged=$(mktemp -d)

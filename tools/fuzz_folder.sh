@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a folder of fuzz targets for a machine on which nothing is installed: tools/fuzz_folder.sh BUILD FOLDER. BUILD is
-# a build of `make fuzz` configured with EY_STATIC_LIBS as well. There, in FOLDER: `python3 run_folder.py SECONDS CORES`;
-# of the out.tar.xz that it makes, `found` goes into BUILD, for "fuzz.sh keep BUILD", and results.json to
-# tests/fuzz/add_minutes.py.
+# Makes a folder of fuzz targets for a machine on which nothing is installed: tools/fuzz_folder.sh BUILD FOLDER. BUILD
+# is a build of `make fuzz` that is configured with EY_STATIC_LIBS, too. On the machine, run `python3 run_folder.py
+# SECONDS CORES` in FOLDER. It makes out.tar.xz; copy `found` from it to BUILD, for "fuzz.sh keep BUILD", and give
+# results.json to tests/fuzz/add_minutes.py.
 set -euo pipefail
 build=$1 folder=$2
 mkdir -p "$folder/lib"
@@ -14,7 +14,7 @@ ctest --test-dir "$build" -N -V | sed -n 's/^.*Test command: \(.*\)_corpus "*\(.
     for seed in $seeds; do cp -r "$seed/." "$folder/corpus/$(basename "$target")"; done
     echo "./$(basename "$target") corpus/$(basename "$target")"
   done >"$folder/targets"
-# the vocabulary of the grammars' targets
+# the vocabulary for the targets of grammars
 mkdir -p "$folder/models/demo"
 find models/demo -maxdepth 1 -name '*.json' -exec cp -t "$folder/models/demo" {} +
 curl=$(gcc -print-file-name=libcurl.so.4)

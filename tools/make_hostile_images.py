@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the images of tests/abuse/data: small files that take much to decode. Needs pillow (with AVIF) and
-pillow-heif from PyPI, and some minutes: tools/make_hostile_images.py [FOLDER].
+"""Writes the images of tests/abuse/data, small files that take much memory and time to decode:
+tools/make_hostile_images.py [FOLDER]. Needs pillow (with AVIF) and pillow-heif from PyPI, and some minutes.
 
-claims-64.avif    8192x8192 pixels; its header says 64x64
-claims-itself.avif  the same without the lie
-grid-64.heic      64 tiles of 1536x1536, all of them one frame; its header says 64x64
-grid-honest.heic  the same with the size that it has
+claims-64.avif      8192x8192 pixels, while the header says 64x64
+claims-itself.avif  the same image with a true header
+grid-64.heic        64 tiles of 1536x1536 that share one frame, while the header says 64x64
+grid-honest.heic    the same image with a true header
 """
 import io
 import struct
@@ -34,7 +34,7 @@ def full_box(name, version, flags, *parts):
 
 
 def boxes(data, at=0):
-    """(name, body) of each box from a place on."""
+    """Yields (name, body) of each box from offset `at` on."""
     while at + 8 <= len(data):
         size, name = struct.unpack('>I4s', data[at:at + 8])
         size = size or len(data) - at
@@ -51,7 +51,7 @@ def find(data, *path):
 
 
 def with_claimed_size(data, width, height):
-    """All ispe properties say this size."""
+    """Returns the file with this size in all ispe properties."""
     at = data.find(b'ispe')
     while at >= 0:
         data = data[:at + 8] + struct.pack('>II', width, height) + data[at + 16:]
@@ -60,7 +60,7 @@ def with_claimed_size(data, width, height):
 
 
 def grid_of(tile, columns, rows, tile_size, claimed):
-    """A grid whose tiles all have the one frame of a HEIC file as their data."""
+    """Returns a grid whose tiles all share the frame of the HEIC file `tile`."""
     hvcc = find(tile, b'meta', b'iprp', b'ipco', b'hvcC')
     frame = find(tile, b'mdat')
     n = columns * rows

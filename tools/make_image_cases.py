@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/image/data/reports: images as phones and programs write them and decoders stumble over.
+"""Makes tests/image/data/reports: images as phones and programs write them, which some decoders fail to read.
 
-Each image NAME has NAME.ppm next to it, the RGB that the reference decodes: Pillow, turned by its exif_transpose and
-composited on white (HEIC by pillow_heif). Where the reference itself can't read what is nevertheless all there, it
-decodes the file with the missing bytes put back. Run in a virtual environment with Pillow 13 and pillow_heif 1.8:
+Each image NAME has a file NAME.ppm with the RGB that the reference decodes: Pillow (for HEIC pillow_heif), rotated by
+exif_transpose and composited on white. If the reference cannot read a file whose pixels are all there, it decodes the
+complete file instead. Run in a virtual environment with Pillow 13 and pillow_heif 1.8:
 
     python tools/make_image_cases.py [fuzz corpus folder to copy the images to, without their PPM]
 """
@@ -24,7 +24,7 @@ DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "
 
 
 def photo(width, height, seed=1):
-    """Gradients, an edge and noise: no row or column like another, no corner like another."""
+    """Returns gradients, an edge and noise. No two rows, columns or corners are equal."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     rgb = np.stack([x * 255 // (width - 1), y * 255 // (height - 1), (x * 7 + y * 11) % 256], axis=-1)
@@ -49,7 +49,7 @@ def decoded(content):
 
 
 def add(name, content, complete=None):
-    """An image; `complete` is what the reference decodes where it needs more than is there."""
+    """Writes an image and its PPM. `complete`: the file for the reference if it cannot read `content`."""
     with open(os.path.join(DATA, name), "wb") as f:
         f.write(content)
     im = decoded(complete or content)
@@ -63,7 +63,7 @@ SMALL = Image.fromarray(photo(19, 13))
 
 
 def exif(order, kind, count, value, behind=b"", tag=0x112):
-    """A TIFF block with one tag before the orientation and one after."""
+    """Returns a TIFF block with one tag before the orientation and one after it."""
     mark = {"<": b"II*\0", ">": b"MM\0*"}[order]
     entries = [(0x100, 4, 1, struct.pack(order + "I", 64)), (tag, kind, count, value),
                (0x128, 3, 1, struct.pack(order + "HH", 2, 0))]
@@ -71,7 +71,7 @@ def exif(order, kind, count, value, behind=b"", tag=0x112):
     return mark + struct.pack(order + "IH", 8, 3) + body + struct.pack(order + "I", 0) + behind
 
 
-BEHIND = 8 + 2 + 3 * 12 + 4  # where `behind` lies
+BEHIND = 8 + 2 + 3 * 12 + 4  # offset of `behind`
 NO_ORIENTATION = exif("<", 3, 1, struct.pack("<HH", 1, 0), tag=0x103)
 
 
@@ -96,7 +96,7 @@ def make_jpeg_orientation():
     add("exif-slong.jpg", jpeg_with(e + exif(">", 9, 1, struct.pack(">i", 6))))
     add("exif-sshort.jpg", jpeg_with(e + exif(">", 8, 1, struct.pack(">hh", 5, 0))))
     add("exif-sbyte.jpg", jpeg_with(e + exif("<", 6, 1, b"\7\0\0\0")))
-    add("exif-byte.jpg", jpeg_with(e + exif("<", 1, 1, b"\6\0\0\0")))  # text for Pillow: not turned
+    add("exif-byte.jpg", jpeg_with(e + exif("<", 1, 1, b"\6\0\0\0")))  # Pillow reads a byte as text and does not rotate
     add("exif-ifd.jpg", jpeg_with(e + exif("<", 13, 1, struct.pack("<I", 3))))
     add("exif-long8.jpg", jpeg_with(e + exif(">", 16, 1, struct.pack(">I", BEHIND), struct.pack(">Q", 6))))
     add("exif-two.jpg", jpeg_with(e + exif("<", 4, 2, struct.pack("<I", BEHIND), struct.pack("<II", 6, 1))))
@@ -126,7 +126,7 @@ def chunk(kind, body, checksum=None):
 
 
 def raw_profile(block):
-    """As ImageMagick wrote it: the number of bytes, and 36 of them a line in hexadecimal digits."""
+    """Returns a profile as ImageMagick wrote it: the number of bytes, then hexadecimal digits of 36 bytes a line."""
     digits = (b"Exif\0\0" + block).hex()
     lines = "\n".join(digits[i:i + 72] for i in range(0, len(digits), 72))
     return ("\nexif\n%8d\n%s\n" % (len(block) + 6, lines)).encode()
@@ -169,7 +169,7 @@ def make_lenient_png():
     raw = b"".join(b"\0" + row.tobytes() for row in np.asarray(SMALL)[:, ::-1])
     raw += b"".join(b"\0" + row.tobytes() for row in np.asarray(SMALL)[:, ::-1])
     rgb = np.vstack([np.asarray(SMALL)[:, ::-1]] * 2)
-    packed = zlib.compress(raw, 9)  # the second half is a copy from 754 bytes before
+    packed = zlib.compress(raw, 9)  # the second half repeats the first, 754 bytes earlier
     small = bytes([0x08, 31 - 0x08 * 256 % 31]) + packed[2:]  # a window of 256 bytes
     ihdr = chunk(b"IHDR", struct.pack(">IIBBBBB", rgb.shape[1], rgb.shape[0], 8, 2, 0, 0, 0))
     start, end = b"\x89PNG\r\n\x1a\n" + ihdr, chunk(b"IEND", b"")
@@ -227,7 +227,7 @@ def child(data, *path):
 
 
 def coded_items(content):
-    """What an encoder wrote: its coded images in order, each a payload and its properties."""
+    """Returns the coded images of an encoder's file in order: type, payload and properties of each."""
     meta = child(content, b"meta")
     properties = [whole for _, _, whole in boxes(child(meta, b"iprp", b"ipco"))]
     types = {struct.unpack_from(">H", b, 4)[0]: b[8:12] for _, b, _ in boxes(child(meta, b"iinf")[6:])}
@@ -253,8 +253,9 @@ def coded_items(content):
 
 
 def heif(brand, items, references, primary=1, wide=False, open_end=False):
-    """A file from its items {id: (type, payload, properties)} and references [(type, from, [to, ...])]; wide: ids of
-    32 bits; open_end: the data's box says that it goes to the file's end."""
+    """Returns a file of items {id: (type, payload, properties)} and references [(type, from, [to, ...])].
+
+    wide: ids have 32 bits. open_end: the data's box has size 0, so it extends to the end of the file."""
     ids = ">I" if wide else ">H"
 
     def item_id(i):
@@ -331,7 +332,7 @@ def make_heif():
         add(f"premultiplied.{end}", heif(brand, {1: dark, 2: dark_cover}, [(b"auxl", 2, [1]), (b"prem", 1, [2])]))
         add(f"premultiplied-of-two.{end}", heif(brand, {1: dark, 2: dark_cover, 3: TONE_MAP, 4: exif_item()}, [
             (b"prem", 1, [2]), (b"auxl", 2, [3, 1]), (b"dimg", 3, [1]), (b"cdsc", 4, [1, 3])]))
-        if kind == "AVIF":  # libheif itself refuses these
+        if kind == "AVIF":  # libheif refuses such HEIC files
             add("gone.avif", heif(brand, items, [(b"cdsc", 4, [1, 99]), (b"auxl", 2, [98, 1]), (b"thmb", 2, [97])]))
         wide = {70001: image, 70002: gain_map, 70003: TONE_MAP, 70004: exif_item()}
         add(f"wide-ids.{end}", heif(brand, wide, [

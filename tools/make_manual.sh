@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Writes manual pages and completions: tools/make_manual.sh PAGES OUT gives OUT/man1/*.1.gz, OUT/eyelet.bash, _eyelet,
-# eyelet.fish, and the changelog as packages have it.
+# Writes manual pages, completions and the changelog of packages: tools/make_manual.sh PAGES OUT, where PAGES is the
+# program, makes OUT/man1/*.1.gz, OUT/eyelet.bash, OUT/_eyelet, OUT/eyelet.fish and OUT/changelog.gz.
 set -euo pipefail
 pages=$1 out=$2
 rm -rf "$out"
 mkdir -p "$out/man1"
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} \
-  # scdoc puts the day into the page
+# scdoc writes the date into the page
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 
 make_page() { scdoc | gzip -9n >"$out/man1/$1.1.gz"; }
 

@@ -1,20 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Somebody who has never seen eyelet follows README.md on a bare Debian 12: tools/newcomer.sh [ROOT]. debootstrap makes
-# the system (ROOT, where given, is one that it has made before; it is changed). In it the lines under "Install" are
-# typed as they stand, then those under "Use", and what they print is what README says. Needs root, a Debian mirror
-# (EY_DEBIAN_MIRROR) and about half an hour on two cores. Last line: "N passed, N failed".
+# Follows README.md on a bare Debian 12, as a newcomer would: tools/newcomer.sh [ROOT]. debootstrap makes the system,
+# unless ROOT names one that it has made before, which is changed. The script runs the lines under "Install" as they are
+# and then those under "Use", which must print what README says. Needs root, a Debian mirror (EY_DEBIAN_MIRROR) and about
+# half an hour on two cores. The last line is "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 mirror=${EY_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-readme=$(git show HEAD:README.md) # as the newcomer gets it
+readme=$(git show HEAD:README.md) # the committed one, as the newcomer gets it
 passed=0 failed=0
 
 if [ "${EY_NEWCOMER_INSIDE-}" != yes ]; then
-  [ "$(id -u)" -eq 0 ] || { echo "newcomer.sh: only root can make a system to try it in" >&2; exit 2; }
+  [ "$(id -u)" -eq 0 ] || { echo "newcomer.sh: run it as root: it installs a Debian system in a folder" >&2; exit 2; }
   tools/setup.sh newcomer || exit 1
   export EY_NEWCOMER_INSIDE=yes
-  exec unshare --mount tools/newcomer.sh "$@" # what is mounted below goes with it
+  exec unshare --mount tools/newcomer.sh "$@" # all mounts end with this namespace
 fi
 
 root=${1-}
@@ -28,13 +28,13 @@ mount -t proc proc "$root/proc" && mount --bind /dev "$root/dev" || exit 1
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 for file in /etc/apt/apt.conf.d/*proxy*; do [ ! -e "$file" ] || cp "$file" "$root/etc/apt/apt.conf.d/"; done
 rm -rf "$root/srv/eyelet.git" "$root/root/eyelet" "$root/root/images"
-git clone --quiet --bare . "$root/srv/eyelet.git" || exit 1 # what is committed
+git clone --quiet --bare . "$root/srv/eyelet.git" || exit 1 # has only what is committed
 
-say() { # say WHAT: by the last status
+say() { # say WHAT: reports success or failure by the status of the last command
   if [ $? -eq 0 ]; then passed=$((passed + 1)); echo "ok $1"; else failed=$((failed + 1)); echo "FAILED $1"; fi
 }
 
-# A line as a person types it, in the folder where the line before left them.
+# Runs a line in the folder in which the line before it ended.
 folder=/root
 type_line() {
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 \
@@ -43,9 +43,9 @@ type_line() {
 status=\$?; pwd >/root/.folder; exit \$status"
 }
 
-# The indented lines of a section, without their comments.
+# Prints the indented lines of a section without their comments.
 section_lines() { sed -n "/^## $1\$/,/^## /s/^    //p" <<<"$readme" | sed 's/  *# .*$//'; }
-# The lines of the section's first block that is marked so.
+# block_lines SECTION MARK: prints the lines of the section's code blocks that begin with ```MARK.
 block_lines() { sed -n "/^## $1\$/,/^## /p" <<<"$readme" | sed -n "/^\`\`\`$2\$/,/^\`\`\`\$/p" | sed '/^```/d'; }
 
 start=$SECONDS
@@ -57,7 +57,7 @@ while IFS= read -r line; do
   folder=$(cat "$root/root/.folder")
 done < <(section_lines Install)
 
-if [ $failed -eq 0 ]; then # a person has images; these are the examples that README's answers are about
+if [ $failed -eq 0 ]; then # README's answers are about these examples, which stand for a person's own images
   mkdir -p "$root/root/images/photos"
   cp examples/shapes-2.jpg "$root/root/images/photo.jpg"
   cp examples/word-2.jpg "$root/root/images/label.jpg"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The long checks, one part at a time: tools/nightly.sh [PART...]; without a name all of them. Each takes at most 30
-# minutes on two cores and, when it passes, adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
+# Runs the long checks one after another: tools/nightly.sh [PART...]; without a part, all of them. A part takes at most 30
+# minutes on two cores. If it passes, it adds a line to tests/nightly.log: date, commit, processor, counts, seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts="release asan tsan clang portable fuzz abi memory python clients newcomer soak scale chaos"
@@ -17,19 +17,19 @@ run_part() {
     abi) tools/setup.sh abi && tools/abi_check.sh ;; # against the last tag
     memory) make --no-print-directory all && # each allocation of a server fails once
       tests/memory/memory_sweep.py build/eyelet build/tests/memory/libfailing_malloc.so all ;;
-    # the wheel's tests run on the CPU; the part portable compiles the kernels of all GPUs
+    # tests the wheel on the CPU; the part `portable` compiles the kernels for all GPUs
     python) make --no-print-directory wheel CUDA_ARCHS=auto && bindings/python/nightly.sh dist ;;
-    clients) make --no-print-directory all && tests/clients/python/nightly.sh build/eyelet ;; # of PyPI; npm's are in CI
+    clients) make --no-print-directory all && tests/clients/python/nightly.sh build/eyelet ;; # clients from PyPI; those from npm run in CI
     newcomer) tools/newcomer.sh ;; # README on a bare Debian 12, as root
     soak) make --no-print-directory all && tests/soak/soak.py build/eyelet --seconds 1500 ;;
     scale) make --no-print-directory all wheel CUDA_ARCHS=auto && tests/scale/nightly.sh build/eyelet dist ;; # Ray, LiteLLM
     chaos) make --no-print-directory all && tests/soak/chaos.py build/eyelet ;; # kills, full disks, no network, attacks
     fuzz) make --no-print-directory fuzz FUZZ_SECONDS=60 ;;
-    *) echo "nightly.sh: there is no part $1; parts: $parts" >&2; exit 2 ;;
+    *) echo "nightly.sh: unknown part $1; the parts are: $parts" >&2; exit 2 ;;
   esac
 }
 
-# "N passed, N failed" of all runs of the part, summed up.
+# Prints the sum of all lines "N passed, N failed" of the part.
 counts() { awk '/^[0-9]+ passed, [0-9]+ failed/ {p += $1; f += $3} END {printf "%d passed, %d failed", p, f}' "$log"; }
 
 commit() {

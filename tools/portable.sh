@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the folder that runs where nothing is installed: tools/portable.sh BUILD DIST writes
-# DIST/eyelet-VERSION-linux-x86_64/ and the same as .tar.xz. BUILD is configured with EY_STATIC_LIBS, so the program
-# needs glibc only; lib/ is for libheif, libtiff, libmicrohttpd, libcurl and libzstd, which are opened at run time, and what they need.
+# Makes the portable folder, which runs where nothing is installed: tools/portable.sh BUILD DIST writes
+# DIST/eyelet-VERSION-linux-x86_64/ and an archive of it (.tar.xz). BUILD must be configured with EY_STATIC_LIBS, so that
+# the program needs only glibc. lib/ has the libraries that are opened at run time (libheif, libtiff, libmicrohttpd,
+# libcurl and libzstd) and those that they need.
 set -euo pipefail
 build=$1 dist=$2
 here=$(dirname "$0")
@@ -10,7 +11,7 @@ version=$("$build/eyelet" --version | cut -d' ' -f2)
 name=eyelet-$version-linux-$(uname -m)
 out=$dist/$name
 
-# Paths of the shared libraries that a file needs, glibc's own left out.
+# Prints the paths of the shared libraries that a file needs, except glibc's own.
 libraries_of() {
   ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*)\.so\.[0-9]+$' || true
@@ -18,9 +19,9 @@ libraries_of() {
 
 copy_library() { install -m 644 "$(readlink -f "$1")" "$out/lib/$(basename "$1")"; }
 
-# What a library is linked with but need not have gives way to a library of empty functions: libheif's x265 is an
-# encoder of 16 MB, libtiff's jbig reads a coding of fax machines that is hardly met, and their GPL would cover the
-# folder. (libaom stays: libheif 1.15 decodes AVIF with it, not with dav1d.) stub_library LIBRARY ITS-USER
+# stub_library LIBRARY USER: replaces a library that USER is linked with but does not need by one with empty functions.
+# libheif's x265 is an encoder of 16 MB, libtiff's jbig decodes rare fax images, and their GPL would cover the whole
+# folder. (libaom stays, because libheif 1.15 decodes AVIF with it and not with dav1d.)
 stub_library() {
   local library=$1 user=$2 functions
   functions=$(comm -12 \
@@ -30,9 +31,9 @@ stub_library() {
     gcc -shared -fPIC -O2 -x c -s -Wl,-soname,"$(basename "$library")" -o "$out/lib/$(basename "$library")" -
 }
 
-# Debian 12's libstdc++ takes arc4random from glibc 2.36, for std::random_device only. Its version is taken off, the
-# note that 2.36 is wanted becomes one that 2.34 is (name and ELF hash of the name), and a library of ours has the
-# function.
+# Lets Debian 12's libstdc++ run with glibc 2.34. It needs 2.36 only for arc4random, which std::random_device uses. This
+# clears the symbol's version, changes the required version from 2.36 to 2.34 (its name and the ELF hash of the name),
+# and adds a library with that function.
 lower_libstdcxx() {
   local library=$out/lib/libstdc++.so.6
   patchelf --clear-symbol-version arc4random "$library"
@@ -44,12 +45,12 @@ lower_libstdcxx() {
 add_heif() {
   local heif library
   heif=$(gcc -print-file-name=libheif.so.1)
-  if [ ! -e "$heif" ]; then echo "portable: no libheif here: HEIC and AVIF are left out" >&2; return; fi
+  if [ ! -e "$heif" ]; then echo "portable: libheif is not installed, so the folder will not read HEIC and AVIF" >&2; return; fi
   copy_library "$heif"
   for library in $(libraries_of "$heif"); do
     case $(basename "$library") in
       libx265.so.*) stub_library "$library" libheif.so.1 ;;
-      libnuma.so.*) ;; # only x265 wants it
+      libnuma.so.*) ;; # only x265 needs it
       *) copy_library "$library" ;;
     esac
   done
@@ -58,7 +59,7 @@ add_heif() {
 add_tiff() {
   local tiff library
   tiff=$(gcc -print-file-name=libtiff.so.6)
-  if [ ! -e "$tiff" ]; then echo "portable: no libtiff here: TIFF is left out" >&2; return; fi
+  if [ ! -e "$tiff" ]; then echo "portable: libtiff is not installed, so the folder will not read TIFF" >&2; return; fi
   copy_library "$tiff"
   for library in $(libraries_of "$tiff"); do
     case $(basename "$library") in
@@ -68,15 +69,15 @@ add_tiff() {
   done
 }
 
-# A library that the program opens, and what it needs itself: add_opened NAME WHAT-IS-LEFT-OUT-WITHOUT-IT
+# add_opened NAME FEATURE: copies a library that the program opens for FEATURE, and the libraries that it needs.
 add_opened() {
   local opened library
   opened=$(gcc -print-file-name="$1")
-  if [ ! -e "$opened" ]; then echo "portable: no $1 here: $2 is left out" >&2; return; fi
+  if [ ! -e "$opened" ]; then echo "portable: $1 is not installed, so the folder will lack: $2" >&2; return; fi
   for library in "$opened" $(libraries_of "$opened"); do copy_library "$library"; done
 }
 
-# Licences of what the folder holds, as Debian keeps them.
+# Copies the licenses of the folder's libraries from Debian's packages.
 add_licences() {
   local package
   for package in libheif1 libtiff6 liblerc4 libdeflate0 liblzma5 libjpeg62-turbo libde265-0 libdav1d6 libaom3 libstdc++6 libgcc-s1 zlib1g libjson-c5 libpcre2-8-0 \

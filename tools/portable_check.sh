@@ -1,19 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests the portable folder: tools/portable_check.sh DIST. No symbol newer than GLIBC_2.35, no library from outside of
-# the folder but glibc's, and it runs, moved elsewhere, with nothing in the environment. Last line: "N passed, N
-# failed".
+# Tests the portable folder: tools/portable_check.sh DIST. It must need no symbol newer than GLIBC_2.35 and no library
+# outside the folder but glibc's, and it must run after it was moved, with an empty environment. The last line is
+# "N passed, N failed".
 set -euo pipefail
 archive=$(ls "$1"/eyelet-*.tar.xz)
 newest=2.35
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -C "$work" -xJf "$archive"
-mv "$work"/eyelet-* "$work/moved here" # a blank in the path as well
+mv "$work"/eyelet-* "$work/moved here" # with a blank in the path
 folder=$work/moved\ here
 passed=0 failed=0
 
-check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
+check() { # check WHAT COMMAND...: the check fails if COMMAND does, and shows its output
   local what=$1 said
   shift
   if said=$("$@" 2>&1); then
@@ -34,7 +34,7 @@ symbols_are_old() { # ... FILE
     "$newest" ]
 }
 
-libraries_are_ours() { # ... FILE: the loader's own view, with the folder as the only other place
+libraries_are_ours() { # ... FILE: the loader must find all libraries but glibc's in the folder
   local found
   found=$(env -i ldd "$1" | grep -vE 'linux-vdso|ld-linux|/(libc|libm|libdl|libpthread|librt|libresolv)\.so\.[0-9]+ ' \
     | grep -vF "=> $folder/" || true)
@@ -42,16 +42,16 @@ libraries_are_ours() { # ... FILE: the loader's own view, with the folder as the
   [ -z "$(echo "$found" | grep -vE 'statically linked' || true)" ]
 }
 
-runs() { # ... EXPECTED PROGRAM ARGUMENT...: from another directory, without an environment
+runs() { # ... EXPECTED PROGRAM ARGUMENT...: runs it from another directory with an empty environment
   local expected=$1
   shift
   (cd / && env -i "$@") | grep -q "$expected"
 }
 
-# The image, then the name of a library that reading it must have mapped.
+# reads IMAGE LIBRARY: reading the image must succeed and load the library from the folder.
 reads() {
   local said
-  # what reads it is another process, eyelet-decode: its part of the loader's words is in files
+  # a child process, eyelet-decode, reads the image, so the loader writes its messages to files
   rm -f "$work"/reads.*
   said=$(cd / && env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/reads" "$folder/eyelet" ask --model "$work/tiny" \
     --max-tokens 1 "$1" hello 2>&1 >/dev/null) || true
@@ -60,7 +60,7 @@ reads() {
   ! echo "$said" | grep -q '^eyelet:'
 }
 
-# A server of the folder and a client of it, with the libraries that each must have mapped from there.
+# Runs a server and a client of the folder. Both must load their libraries from the folder.
 serves() {
   local server said status=1 url=
   (cd / && exec env -i LD_DEBUG=libs LD_DEBUG_OUTPUT="$work/server" "$folder/eyelet" serve "$work/tiny" --port 0) \
@@ -81,7 +81,7 @@ serves() {
     grep -q "calling init: $folder/lib/libcurl" "$work"/client.*
 }
 
-is_small() { # what people download: 40 MB at most
+is_small() { # the download must have at most 40 MB
   local bytes
   bytes=$(stat -c %s "$archive")
   echo "$bytes bytes"

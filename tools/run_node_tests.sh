@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a folder's tests with Node: tools/run_node_tests.sh tests/ui build/eyelet. Its npm packages are installed when
-# they are missing or not those of its lock file. The last line is "N passed, N failed".
+# Runs the tests of a folder with Node: tools/run_node_tests.sh tests/ui build/eyelet. Installs the npm packages of the
+# folder's lock file if they are missing or outdated. The last line is "N passed, N failed".
 set -eu
 folder=$1
 EYELET=$(realpath "$2")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of a build folder: tools/run_tests.sh BUILD [CTEST OPTION...]. Failing ones show their output; the
+# Runs the tests of a build folder: tools/run_tests.sh BUILD [CTEST OPTION...]. Shows the output of tests that fail. The
 # last line is "N passed, N failed".
 set -eu
 build=$1
@@ -8,7 +8,7 @@ shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# one more than processors: some tests mostly wait
+# one more than there are processors, because some tests mostly wait
 ctest --test-dir "$build" --output-on-failure --timeout 600 -j "$(($(nproc) + 1))" "$@" >"$log" 2>&1 && status=0 ||
   status=$?
 if [ $status -ne 0 ]; then cat "$log"; else grep -E '^ *[0-9]+/[0-9]+ Test' "$log" || true; fi

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long answers take on many replicas, by simulation: tools/scaling_sim.py [--replicas 64] [--rate 40] [--routing two].
+"""Simulates how long answers take on many replicas: tools/scaling_sim.py [--replicas 64] [--rate 40] [--routing two].
 
-    tools/scaling_sim.py --table        the table of docs/guides/scaling.md (some minutes)
+    tools/scaling_sim.py --table        prints the table of docs/guides/scaling.md (takes some minutes)
 
-Service times are those of bench/results (2B, random weights, one H200 a replica). A replica works on one image at a time
-(encoder and prompt; decode waits meanwhile) and decodes up to --max-num-seqs sequences together, at the measured speed of
-so many. People start conversations at random times (Poisson) and ask --questions (4 on average) about one image, a few
-seconds apart; a question costs no image where its replica still has the image's keys and values. Routing is `random`,
-`two` (the less busy one of two that are drawn) or `prefix` (the replica that has the image, unless it is much busier).
-Only Python's standard library is used; the same --seed gives the same numbers.
+Service times are those of bench/results (2B, random weights, one H200 per replica). A replica works on one image at a
+time (encoder and prompt, while decode waits) and decodes up to --max-num-seqs sequences together, at the speed that was
+measured for that number. Users start conversations at random times (Poisson) and ask --questions (4 on average) about
+one image, a few seconds apart. A question about an image whose keys and values are still in the replica's cache costs
+no image. Routing is `random`, `two` (the less busy of two random replicas) or `prefix` (the replica that has the image,
+unless it is much busier). The script needs only Python's standard library. The same --seed gives the same numbers.
 """
 import argparse
 import bisect
@@ -21,11 +21,11 @@ import pathlib
 import random
 
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / "bench" / "results"
-TOKENS = 64  # of the answers that were measured
+TOKENS = 64  # length of the measured answers
 
 
 class Measured:
-    """What a replica can do: decode speed by sequences, and the time of an image of 1024x768."""
+    """The measured speed of a replica: decode by number of sequences, and the time of an image of 1024x768."""
 
     def __init__(self, model="qwen3-vl-2b-fp8", tokens=TOKENS):
         results = json.loads((RESULTS / "2026-11-26-h200-sequences.json").read_text())["results"]
@@ -34,7 +34,7 @@ class Measured:
         self.sequences = sorted(after)
         self.speeds = [after[n] for n in self.sequences]
         self.tokens = tokens
-        # under load an answer takes its image's time and its share of decode's: what decode does not explain is the image
+        # under load an answer takes the time of its image and its share of decode; the rest after decode is the image
         self.image = 1 / self.answers_a_second(32) - TOKENS / self.decode(32)
 
     @staticmethod
@@ -44,7 +44,7 @@ class Measured:
         return next(r["after"][0] for r in results if r["what"] == name)
 
     def decode(self, n):
-        """Tokens a second of n sequences together; between measured numbers on a line."""
+        """Returns the tokens a second of n sequences together, interpolated between measured numbers."""
         i = bisect.bisect_left(self.sequences, n)
         if i == len(self.sequences):
             return self.speeds[-1]
@@ -55,7 +55,8 @@ class Measured:
 
 
 class Replica:
-    """One server. Each sequence has got `given` tokens since the start; one that needs k more ends at given + k."""
+    """One server. `given` counts the tokens that each running sequence has received since the start, so a sequence that
+    needs k more ends when it reaches given + k."""
 
     def __init__(self, speeds, image, tokens, slots, cached):
         self.speeds, self.image, self.tokens, self.slots, self.cached = speeds, image, tokens, slots, cached
@@ -105,7 +106,7 @@ class Replica:
         heapq.heappush(self.decoding, (self.given + self.tokens, request.number, request))
 
     def step(self):
-        """What happens at the time of next_event(); the requests that end."""
+        """Processes the event at the time of next_event(). Returns the requests that end."""
         if self.image_ends is not None:
             request = self.images.popleft()
             self.image_ends = None
@@ -126,7 +127,7 @@ class Request:
 
 
 def arrivals(rng, rate, questions, pause, until):
-    """Requests in order of time: conversations begin at random, each with `questions` on average, `pause` s apart."""
+    """Returns requests in order of time. Conversations begin at random, with `questions` on average, `pause` s apart."""
     found, start, conversation = [], -3 * pause * questions, 0
     while True:
         start += rng.expovariate(rate / questions)
@@ -172,8 +173,8 @@ def percentile(values, share):
 
 def simulate(measured, replicas=1, rate=40.0, routing="two", seconds=60.0, warm=10.0, questions=4.0, pause=2.0, slots=32,
              cached=500, patience=8, seed=1):
-    """`rate` is questions a second and replica. Gives seconds of p50 and p99, the share of questions that cost no image,
-    the answers in the measured time by the questions in it, and how many requests were measured."""
+    """`rate`: questions per second and replica. Returns p50 and p99 in seconds, the share of questions that cost no
+    image, the ratio of answers to questions in the measured time, and the number of measured requests."""
     rng = random.Random(seed)
     speeds = [0.0] + [measured.decode(n) / n for n in range(1, slots + 1)]
     servers = [Replica(speeds, measured.image, measured.tokens, slots, cached) for _ in range(replicas)]
@@ -216,7 +217,7 @@ def simulate(measured, replicas=1, rate=40.0, routing="two", seconds=60.0, warm=
 
 
 def simulate_clients(measured, clients, answers, slots=32):
-    """Answers a second of one replica when each of `clients` asks about a new image as soon as it has its answer."""
+    """Returns the answers a second of one replica if each client asks about a new image when it has its answer."""
     speeds = [0.0] + [measured.decode(n) / n for n in range(1, slots + 1)]
     server = Replica(speeds, measured.image, measured.tokens, slots, 1)
     number = 0
@@ -263,17 +264,17 @@ def main():
     parser.add_argument("--questions", type=float, default=4, help="about an image, on average")
     parser.add_argument("--pause", type=float, default=2, help="seconds between them")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--warm", type=float, default=14, help="seconds at the start that are not counted")
+    parser.add_argument("--warm", type=float, default=14, help="seconds at the start that are not measured")
     parser.add_argument("--max-num-seqs", type=int, default=32)
     parser.add_argument("--cached", type=int, default=500, help="images whose keys and values a replica keeps")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="of an answer")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="length of an answer")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if min(options.replicas, options.max_num_seqs, options.tokens) < 1 or options.rate <= 0 or options.pause <= 0:
-        parser.error("replicas, sequences, tokens, rate and pause are above 0")
+        parser.error("--replicas, --max-num-seqs, --tokens, --rate and --pause must be greater than 0")
     if options.questions < 1 or options.cached < 0 or options.warm >= options.seconds:
-        parser.error("questions are at least 1, cached images at least 0, --warm is less than --seconds")
+        parser.error("--questions must be at least 1, --cached at least 0, and --warm less than --seconds")
     measured = Measured(tokens=options.tokens)
     if options.table:
         table(measured, options.seed)

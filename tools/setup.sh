@@ -1,20 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sees to the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
-# [install] [packages] [python] [real] [wheel] [abi] [newcomer] [fonts]. Installs what is missing when root, else prints
-# the command that would. Silent when all are there; does nothing where there is no dpkg. fonts: those of the demo
-# model's training, which it also copies into tools/demo-model/fonts.
+# Installs the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
+# [install] [packages] [python] [real] [wheel] [abi] [newcomer] [fonts]. Without root, prints the command that installs
+# them. Prints nothing if all are installed, and does nothing on a system without dpkg. `fonts` are those with which the
+# demo model is trained; they are also copied to tools/demo-model/fonts.
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev
   libheif-dev libtiff-dev libpcre2-dev libjson-c-dev libutf8proc-dev libssl-dev libsqlite3-dev libcmocka-dev libedit-dev
   libyaml-dev libmicrohttpd-dev libcurl4-openssl-dev libzstd-dev poppler-utils' # poppler-utils: for tests of PDF
-# The package with version 2 of these fonts, which had the number in its name until Debian 12.
+# Prints the package with version 2 of the Liberation fonts. Until Debian 12, its name has the 2.
 liberation() {
   if apt-cache show fonts-liberation2 >/dev/null 2>&1; then echo fonts-liberation2; else echo fonts-liberation; fi
 }
 
-# What is to be done when all packages are there.
+# Does the rest when all packages are installed.
 finish() {
   case " $* " in *" fonts "*) "$(dirname "$0")/demo-model/fonts.sh" ;; esac
 }
@@ -32,10 +32,10 @@ for set in "$@"; do
     abi) packages="$packages abigail-tools git" ;;
     newcomer) packages="debootstrap git util-linux" ;;
     fonts) packages="fonts-dejavu-core $(liberation) fonts-roboto-unhinted" ;;
-    node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may have come from elsewhere
+    node) command -v npm >/dev/null || packages="$packages nodejs npm" ;; # it may be installed in another way
     clients) packages="$packages python3 python3-pil python3-yaml curl jq nginx-light" ;;
     ui) packages="$packages chromium" ;;
-    *) echo "setup.sh: there is no set of packages called $set" >&2; exit 2 ;;
+    *) echo "setup.sh: unknown set of packages: $set" >&2; exit 2 ;;
   esac
 done
 
@@ -58,7 +58,7 @@ if [ -z "$missing" ]; then
 fi
 
 if [ "$(id -u)" -ne 0 ]; then
-  echo "These packages are missing; this installs them:" >&2
+  echo "Packages are missing; install them with:" >&2
   echo "sudo apt-get install --no-install-recommends$missing" >&2
   exit 1
 fi

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Says whether what a long test run depends on has changed since that run last passed, so that `make test` can leave
-# it out.
-#   tools/stamp.sh check  emulated    exit 0: nothing has changed; 1: it must run
-#   tools/stamp.sh write  emulated    the run has just passed (only the targets that run it call this)
-#   tools/stamp.sh kernels            all .cu files
-#   tools/stamp.sh stale-kernels      those that nvcc has not compiled since they or what they include changed
-#   tools/stamp.sh write  kernels     nvcc has just compiled all of them
+# Tells whether the sources of a long test run have changed since it last passed; if not, `make test` skips the run.
+#   tools/stamp.sh check  emulated    exits with 0 if no source has changed, with 1 if the run is needed
+#   tools/stamp.sh write  emulated    records that the run has passed (only the targets that run it call this)
+#   tools/stamp.sh kernels            lists all .cu files
+#   tools/stamp.sh stale-kernels      lists those that have changed, or include a changed file, since nvcc compiled them
+#   tools/stamp.sh write  kernels     records that nvcc has compiled all of them
+#
 # tests/cuda/emulated.stamp and tests/cuda/kernels.stamp are committed.
 set -eu
 cd "$(dirname "$0")/.."
 stamps=tests/cuda
 
-# Contents and names of the given files, as one hash.
+# Hashes the contents and names of the files that standard input lists.
 hash_of() { LC_ALL=C sort | xargs sha256sum | sha256sum | cut -d' ' -f1; }
 
 sources() {
@@ -20,14 +20,14 @@ sources() {
     -o -name CMakeLists.txt -o -name list.txt \)
 }
 
-# What the emulated GPU runs: kernels, backends, models and the tests themselves.
+# Hashes the sources that the emulated GPU runs: kernels, backends, models and the tests themselves.
 emulated_hash() {
   sources src/backend src/kernels src/tensor src/models tests/cuda tests/kernels tests/golden | hash_of
 }
 
 kernel_files() { find src -name '*.cu' | LC_ALL=C sort; }
 
-# A kernel file with all of ours that it includes.
+# Hashes a kernel file and all files of src that it includes.
 kernel_hash() { "${CC:-cc}" -x c++ -MM -Isrc "$1" | tr -d "\\\\" | tr " " "\n" | grep "^src/" | hash_of; }
 
 case "$1 ${2:-}" in
@@ -39,5 +39,5 @@ case "$1 ${2:-}" in
       grep -qxF "$(kernel_hash "$file") $file" $stamps/kernels.stamp 2>/dev/null || echo "$file"
     done ;;
   "write kernels") for file in $(kernel_files); do echo "$(kernel_hash "$file") $file"; done >$stamps/kernels.stamp ;;
-  *) sed -n '3,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '3,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The Ninja targets that some tests of a build folder run, one a line: tools/test_programs.sh BUILD CTEST-OPTION...
-# They are the files of BUILD that occur in the tests' commands. (ctest itself shows no command before its program exists.)
+# Lists the Ninja targets that the selected tests of a build folder need, one a line: tools/test_programs.sh BUILD
+# CTEST-OPTION... They are the files of BUILD that occur in the commands of the tests. (ctest shows a command only after
+# its program is built.)
 set -eu
 build=$(realpath "$1")
 shift

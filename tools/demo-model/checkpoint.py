@@ -11,7 +11,7 @@ KINDS = {'F32': np.float32, 'BF16': np.uint16, 'F8_E4M3': np.uint8}
 
 
 def e4m3_values():
-    """The value of each of the 256 codes; the two codes that are not numbers give NaN."""
+    """Returns the value of each of the 256 e4m3 bytes. Two of them are NaN."""
     code = np.arange(128)
     exponent, mantissa = code >> 3, code & 7
     value = np.where(exponent > 0, (8 + mantissa) * 2.0 ** (exponent - 10), mantissa * 2.0 ** -9)
@@ -23,7 +23,7 @@ E4M3 = e4m3_values()
 
 
 def to_e4m3(values):
-    """Codes of the nearest FP8 numbers, ties to the even code."""
+    """Returns the bytes of the nearest FP8 numbers, rounded half to even."""
     grid = E4M3[:127]
     middles = (grid[:-1] + grid[1:]) / 2
     size = np.minimum(np.abs(values), LARGEST)
@@ -33,7 +33,7 @@ def to_e4m3(values):
 
 
 def to_bf16(values):
-    """The upper halves of float32 numbers, rounded to nearest, ties to even."""
+    """Returns the upper halves of float32 numbers, rounded half to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
@@ -43,7 +43,7 @@ def from_bf16(halves):
 
 
 def read_file(path):
-    """Name to (kind, array) for all tensors of a safetensors file."""
+    """Returns name -> (kind, array) for all tensors of a safetensors file."""
     with open(path, 'rb') as file:
         data = file.read()
     length = int.from_bytes(data[:8], 'little')
@@ -80,7 +80,7 @@ def read_folder(folder, pattern='*.safetensors'):
 
 
 def to_float(tensors, name):
-    """A tensor in float32; FP8 weights are multiplied by their block's scale."""
+    """Returns a tensor in float32. FP8 weights are multiplied by the scale of their block."""
     kind, array = tensors[name]
     if kind == 'F32':
         return array
@@ -91,6 +91,6 @@ def to_float(tensors, name):
 
 
 def dequantised(folder):
-    """All tensors of a checkpoint in float32, without the scales."""
+    """Returns all tensors of a checkpoint in float32, without the scales."""
     tensors = read_folder(folder)
     return {name: to_float(tensors, name) for name in tensors if not name.endswith('_scale_inv')}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes of colored shapes and printed words: what is in them (make_scene) and how they look (render).
 
-A Scene is the truth from which the questions and answers of questions.py are made; its coordinates are pixels
-of an image of Scene.width x Scene.height, and render can draw it at any scale. strange_image draws what is no scene.
+questions.py makes questions and true answers from a Scene. Its coordinates are pixels of an image of Scene.width x
+Scene.height; render can draw it at any scale. strange_image draws images that are not scenes.
 """
 import functools
 import glob
@@ -25,7 +25,7 @@ FONT_FOLDER = os.environ.get('DEMO_FONTS') or os.path.join(os.path.dirname(os.pa
 SHAPE_CONTRAST = 120  # least sum of channel differences between a shape and the background
 TEXT_CONTRAST = 270
 JITTER = 16
-LARGE = 1500000  # pixels of an image that is not drawn finer first
+LARGE = 1500000  # pixels; smaller images are drawn larger and then reduced
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Shape:
         return f'{self.color} {self.kind}'
 
     def box(self):
-        """The tight bounding box in pixels: x0, y0, x1, y1."""
+        """Returns the tight bounding box in pixels: x0, y0, x1, y1."""
         points = outline(self.kind)
         xs = [self.x + self.radius * px for px, _ in points]
         ys = [self.y + self.radius * py for _, py in points]
@@ -64,7 +64,7 @@ class Scene:
     text_color: str = ''
     font: str = ''
     font_size: float = 0.0
-    strange: bool = False  # an image of something else, about which only this can be said
+    strange: bool = False  # not a scene; the only true answer is that the model does not know it
 
     @property
     def text(self):
@@ -75,7 +75,7 @@ class Scene:
         return self.text.split()
 
     def scaled_box(self, box):
-        """A pixel box in thousandths of the width and height, as Qwen3-VL writes boxes."""
+        """Returns a pixel box in thousandths of the width and height, as Qwen3-VL writes boxes."""
         x0, y0, x1, y1 = box
         scaled = (x0 / self.width, y0 / self.height, x1 / self.width, y1 / self.height)
         return [min(1000, max(0, round(1000 * value))) for value in scaled]
@@ -83,7 +83,7 @@ class Scene:
 
 @functools.lru_cache(None)
 def outline(kind):
-    """Corner points of a shape of radius 1 around the origin (a fine polygon where it is round)."""
+    """Returns the corners of a shape of radius 1 around the origin; round shapes are polygons of many corners."""
     if kind in ('circle', 'ring'):
         return [(math.cos(math.tau * i / 64), math.sin(math.tau * i / 64)) for i in range(64)]
     if kind == 'square':
@@ -108,7 +108,7 @@ def outline(kind):
 def font_names():
     names = sorted(os.path.basename(path) for path in glob.glob(os.path.join(FONT_FOLDER, '*.ttf')))
     if not names:
-        raise SystemExit(f'no .ttf files in {FONT_FOLDER}: tools/setup.sh fonts gets them')
+        raise SystemExit(f'no .ttf files in {FONT_FOLDER}; install them with tools/setup.sh fonts')
     return names
 
 
@@ -123,13 +123,13 @@ def contrasting(rng, background, least):
 
 
 def overlaps(x, y, radius, box):
-    """Whether the circle comes near the box."""
+    """Returns whether the circle comes near the box."""
     near_x, near_y = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
     return math.hypot(x - near_x, y - near_y) < radius + 3
 
 
 def add_shapes(rng, scene, count):
-    """Places up to count shapes that neither touch nor stand one above the other (the order from the left is plain)."""
+    """Places up to count shapes that do not touch and differ in x, so that their order from left to right is clear."""
     low, high = 15, min(scene.width, scene.height) / 4.5
     kinds = rng.sample(SHAPES, rng.randint(1, 3)) if rng.random() < 0.45 else SHAPES
     for _ in range(count * 12):
@@ -148,7 +148,7 @@ def add_shapes(rng, scene, count):
 
 
 def draw_words(rng, difficulty, most_words):
-    """Words for one to three lines; short single words while the difficulty is low."""
+    """Returns words for one to three lines, at low difficulty a single short one."""
     longest = round(4 + 6 * difficulty)
     count = 1 if difficulty < 0.25 else rng.choice((1, 1, 1, 2, 2, 2, 3, 4, 5, 6)[:4 + round(6 * difficulty)])
     words = [random_word(rng, longest) for _ in range(min(count, most_words))]
@@ -158,7 +158,7 @@ def draw_words(rng, difficulty, most_words):
 
 
 def add_text(rng, scene, rows, difficulty):
-    """Sets the rows as one block at a random place, in a size that fits."""
+    """Adds the rows as one block of text at a random place, in a size that fits."""
     scene.text_color = contrasting(rng, scene.background, TEXT_CONTRAST)
     scene.font = rng.choice(font_names())
     size = rng.uniform(38 - 22 * difficulty, 54)
@@ -180,7 +180,7 @@ def add_text(rng, scene, rows, difficulty):
 
 
 def make_scene(rng, width, height, difficulty=1.0, kind=None, rows=None):
-    """Draws up a scene: kind 'shapes', 'text' or 'both' (random if None); rows fixes the printed lines."""
+    """Makes a random scene. kind: 'shapes', 'text', 'both', or None for any; rows: the printed lines, or None."""
     scene = Scene(width, height, rng.choice(list(COLORS)))
     kind = kind or rng.choices(('shapes', 'text', 'both'), (0.44, 0.42, 0.14))[0]
     if kind != 'shapes':
@@ -196,7 +196,7 @@ def jittered(rng, name):
 
 
 def render(rng, scene, scale=1.0):
-    """Draws the scene with slightly varied colors; the image is scale times the scene's size."""
+    """Draws the scene with slightly varied colors in an image of scale times its size."""
     size = round(scene.width * scale), round(scene.height * scale)
     image = Image.new('RGB', size, jittered(rng, scene.background))
     draw = ImageDraw.Draw(image)
@@ -243,7 +243,7 @@ def degrade(rng, image):
 
 
 def smooth_noise(rng, width, height, finest):
-    """Clouds: random grids from 2 to finest cells a side, each half as strong as the one before, scaled to 0 to 255."""
+    """Returns clouds in 0 to 255: a sum of random grids from 2 to finest cells a side, with falling strength."""
     numbers, total, strength, cells = np.random.default_rng(rng.getrandbits(32)), 0, 1.0, 2
     tint = numbers.uniform(0.2, 1)
     while cells <= finest:
@@ -257,7 +257,7 @@ def smooth_noise(rng, width, height, finest):
 
 
 def leaves(rng, width, height):
-    """Hundreds of overlapping patches, large ones behind: the edges of a photograph."""
+    """Draws many overlapping patches, large ones first, whose edges resemble those of a photograph."""
     image = Image.fromarray(smooth_noise(rng, width, height, 4).astype(np.uint8))
     draw = ImageDraw.Draw(image)
     base = [rng.randint(0, 255) for _ in range(3)]
@@ -279,7 +279,7 @@ def leaves(rng, width, height):
 
 
 def landscape(rng, width, height):
-    """A smooth sky over uneven ground, and something dark or bright that stands in it."""
+    """Draws a smooth sky over uneven ground, with a few rectangles."""
     sky, ground = smooth_noise(rng, width, height, 2), smooth_noise(rng, width, height, rng.choice((16, 64)))
     horizon = height * (rng.uniform(0.2, 0.8) + 0.0005 * (smooth_noise(rng, width, 1, 16)[0, :, :1] - 128))
     below = np.arange(height)[:, None, None] > horizon[None]
@@ -295,7 +295,7 @@ def landscape(rng, width, height):
 
 
 def page(rng, width, height):
-    """A page of print too small and too long to read."""
+    """Draws a page of text that is too small and too long to read."""
     dark = rng.random() < 0.2
     image = Image.new('RGB', (width, height), jittered(rng, 'black' if dark else 'white'))
     draw, size = ImageDraw.Draw(image), rng.randint(6, 12)
@@ -310,7 +310,7 @@ def page(rng, width, height):
 
 
 def strange_image(rng, width, height):
-    """A photograph's stand-in, a page of small print, or noise: nothing that the model can describe."""
+    """Returns an image that the model cannot describe: something like a photograph, a page of small print, or noise."""
     chance = rng.random()
     if chance < 0.3:
         image = leaves(rng, width, height)
@@ -329,7 +329,7 @@ def strange_image(rng, width, height):
 
 
 def training_image(rng, width, height, difficulty=1.0, kind=None, rows=None):
-    """A scene and its image of width x height pixels, drawn larger or smaller first and then resized to that."""
+    """Returns a scene and its image of width x height pixels, which is drawn in another size and then resized."""
     wide, high = width * rng.uniform(0.93, 1.07), height * rng.uniform(0.93, 1.07)
     scene = make_scene(rng, wide, high, difficulty, kind, rows)
     image = degrade(rng, render(rng, scene, rng.uniform(0.8, 1.45)))
@@ -337,7 +337,7 @@ def training_image(rng, width, height, difficulty=1.0, kind=None, rows=None):
 
 
 def model_size(width, height, least=65536, most=131072, multiple=32):
-    """The size to which the processor resizes an image: Qwen's smart_resize."""
+    """Returns the size to which the processor resizes an image (Qwen's smart_resize)."""
     high, wide = round(height / multiple) * multiple, round(width / multiple) * multiple
     if high * wide > most:
         ratio = math.sqrt(height * width / most)
@@ -351,7 +351,7 @@ def model_size(width, height, least=65536, most=131072, multiple=32):
 
 
 def finished_image(rng, width, height, kind=None, rows=None):
-    """A scene and its smooth image of any size, as a user would bring it; the model sees it through its processor."""
+    """Returns a scene and its antialiased image of any size, as a user would send it."""
     wide, high = model_size(width, height)
     ratio = math.sqrt(wide * high / (width * height))
     scene = make_scene(rng, width * ratio, height * ratio, 1.0, kind, rows)

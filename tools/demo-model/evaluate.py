@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the exported model on images from seeds that training never uses, with transformers as the reference.
+"""Measures the exported model with transformers on images whose seeds training does not use.
 
     python3 evaluate.py MODEL_FOLDER [--cases N] [--seed TEXT] [--write FOLDER] [--report FILE]
 
---sizes chooses the images' sizes: any (200 to 640 pixels a side), photo (what cameras, telephones and screens make), or
-grid (exactly one of the grids of tokens on which the first models were not trained). --write saves the images and
-cases.json (file, task, question, answer), so that another program can be measured alike; --plain measures without
-transformers (float32_reference.py); --last puts the image behind the question.
+--sizes chooses the sizes of images: any (200 to 640 pixels a side), photo (those of cameras, phones and screens), or
+grid (grids of tokens on which the first models were not trained). --write saves the images and cases.json (file, task,
+question, answer), with which another program can be measured. --plain measures without transformers
+(float32_reference.py). --last puts the image after the question.
 """
 import argparse
 import functools
@@ -33,7 +33,7 @@ DESCRIBE, READ = 'Describe this image.', 'Read all the text in the image.'
 
 
 def any_size(rng):
-    """An image size such as people have: 200 to 640 pixels a side, at most twice as long as wide."""
+    """Returns a common image size: 200 to 640 pixels a side, at most twice as long as wide."""
     while True:
         width, height = rng.randint(200, 640), rng.randint(200, 640)
         if max(width, height) <= 2 * min(width, height):
@@ -53,12 +53,12 @@ SIZES = {'any': any_size, 'photo': photo_size, 'grid': grid_size}
 
 
 def chosen_size(rng):
-    """A size of the kind that --sizes chose; it is in the environment for the processes that draw."""
+    """Returns a size of the kind that --sizes chose. The processes that draw find the kind in their environment."""
     return SIZES[os.environ.get('DEMO_SIZES', 'any')](rng)
 
 
 def until_asked(rng, ask, kind='shapes'):
-    """An image for which the kind of question makes sense, with the question and its answer."""
+    """Draws images until `ask` has a question about one. Returns the image, the question and the answer."""
     while True:
         scene, image = finished_image(rng, *chosen_size(rng), kind=kind)
         pair = ask(rng, scene)
@@ -143,7 +143,7 @@ def write_cases(cases, folder):
 
 
 def load_reference(folder, plain):
-    """transformers' implementation, on a GPU if there is one, or the plain one."""
+    """Returns transformers' implementation, on a GPU if there is one, or the plain one."""
     if plain:
         from float32_reference import Float32Reference
         return Float32Reference(folder)
@@ -154,7 +154,7 @@ def load_reference(folder, plain):
 
 
 def measure(reference, cases, last):
-    """Scores and answers of the reference for every task."""
+    """Returns the scores and answers of the reference for every task."""
     scores, answers = {}, {}
     for task, rows in cases.items():
         said = []
@@ -183,7 +183,7 @@ def main():
     parser.add_argument('--plain', action='store_true', help='use float32_reference.py and not transformers')
     parser.add_argument('--tasks', nargs='*', help='only these tasks, by name')
     parser.add_argument('--no-run', action='store_true', help='only draw the images')
-    parser.add_argument('--last', action='store_true', help='the question first, then the image')
+    parser.add_argument('--last', action='store_true', help='put the image after the question')
     parser.add_argument('--sizes', choices=SIZES, default='any')
     options = parser.parse_args()
     os.environ['DEMO_SIZES'] = options.sizes

@@ -3,7 +3,7 @@
 
     python3 examples.py EXAMPLES_FOLDER
 
-What an image shows follows from the seed and its number alone; no model has a say in the choice.
+An image depends only on the seed and its name; no model takes part in the choice.
 """
 import json
 import os
@@ -26,17 +26,17 @@ WHITE, ORIENTATION, TURN_RIGHT = (255, 255, 255), 0x0112, 6
 
 
 def make(name, width, height, kind):
-    """The scene and image of one example; the transparent one is on a white background."""
+    """Returns the scene and image of one example. The transparent one gets a white background."""
     for attempt in range(1000):
         rng = random.Random(f'{SEED} {name} {attempt}')
         scene, image = finished_image(rng, width, height, kind)
         if name != 'transparent.png' or scene.background == 'white':
             return scene, image
-    raise SystemExit('no white background came up')
+    raise SystemExit('no attempt gave a white background')
 
 
 def with_clear_background(image):
-    """The image with its background transparent; the color under it is white, however alpha is treated."""
+    """Returns the image with a transparent background, whose color is white for programs that ignore alpha."""
     ground = image.getpixel((0, 0))
     alpha = Image.new('L', image.size, 255)
     clear = [p == ground for p in image.getdata()]
@@ -51,7 +51,7 @@ def save(image, path):
     name = os.path.basename(path)
     if name == 'transparent.png':
         with_clear_background(image).save(path)
-    elif name == 'turned.jpg':  # stored on its side, with the note for viewers to turn it right
+    elif name == 'turned.jpg':  # stored on its side, with an EXIF orientation
         exif = Image.Exif()
         exif[ORIENTATION] = TURN_RIGHT
         image.transpose(Image.ROTATE_90).save(path, quality=92, exif=exif)

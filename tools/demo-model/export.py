@@ -23,7 +23,7 @@ def is_quantised(name):
 
 
 def quantise(weight):
-    """FP8 codes and the BF16 scale of each 128x128 block by which their values are to be multiplied."""
+    """Returns the FP8 values and the BF16 scale of each 128x128 block."""
     rows, columns = weight.shape
     blocks = weight.reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
     scale = to_bf16(np.maximum(np.abs(blocks).max((1, 3), keepdims=True) / np.float32(LARGEST), np.float32(1e-12)))
@@ -32,7 +32,7 @@ def quantise(weight):
 
 
 def checkpoint_tensors(weights):
-    """Name to (kind, array) of the exported checkpoint."""
+    """Returns name -> (kind, array) of the exported checkpoint."""
     tensors = {}
     for name, weight in weights.items():
         if is_quantised(name):
@@ -44,7 +44,7 @@ def checkpoint_tensors(weights):
 
 
 def write_shards(tensors, folder):
-    """Splits the tensors, in order of name, into shards of about equal size and writes the index."""
+    """Splits the tensors in the order of names into shards of about equal size, and writes the index."""
     size = {name: array.nbytes for name, (_, array) in tensors.items()}
     total = sum(size.values())
     shards, passed = [{} for _ in range(SHARDS)], 0
@@ -67,7 +67,7 @@ def write_json(folder, name, value):
 
 
 def ignored_layers(weights):
-    """The linear layers that stay BF16, in both spellings, as the released files list them."""
+    """Returns the linear layers that stay BF16, in both spellings, as the released files list them."""
     names = sorted(name[:-len('.weight')] for name in weights
                    if name.startswith('model.visual.') and name.endswith('.weight') and 'norm' not in name)
     return ['lm_head'] + names + [name[len('model.'):] for name in names]

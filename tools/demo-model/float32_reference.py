@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a checkpoint on the processor with PyTorch, numpy and PIL alone, in float32: a second, independent reference.
+"""Runs a checkpoint in float32 on the CPU with only PyTorch, numpy and PIL: a second, independent reference.
 
-Written from the description of the architecture and not from model.py, with a key-value cache and one image at
-a time. The splitting of text is exact for letters, digits and signs of ASCII, which is all that the toy world uses.
+It follows the description of the architecture and not model.py, and runs one image at a time with a KV cache. The
+pre-tokenizer is exact for letters, digits and signs of ASCII, and the demo's texts have no others.
 """
 import functools
 import json
@@ -23,7 +23,7 @@ WORDS = re.compile(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|(?:[^\r\n\w]|_)?[^\W\d_]+|\d| 
 
 
 def byte_letters():
-    """The character that stands for each byte in a byte-level vocabulary."""
+    """Returns byte -> the character that stands for it in a byte-level vocabulary."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {byte: chr(byte) for byte in kept}
     others = [byte for byte in range(256) if byte not in letters]
@@ -104,7 +104,7 @@ class Float32Reference:
         return F.interpolate(table, (rows, columns), mode='bilinear', align_corners=True)[0].permute(1, 2, 0)
 
     def see(self, image):
-        """Features of an image for the text model's input and for DeepStack, and its grid of tokens (rows, columns)."""
+        """Returns the features of an image, those for DeepStack, and its grid of visual tokens (rows, columns)."""
         image = image.resize(model_size(*image.size), Image.BICUBIC)
         pixels = torch.from_numpy(np.array(image)).float() / 127.5 - 1
         rows, columns = pixels.shape[0] // 16, pixels.shape[1] // 16
@@ -141,7 +141,7 @@ class Float32Reference:
         return self.linear(name + 'linear_fc2', F.gelu(self.linear(name + 'linear_fc1', x)))
 
     def rotation(self, positions):
-        """cos and sin of interleaved M-RoPE for positions of length x 3."""
+        """Returns cos and sin of interleaved M-RoPE for positions of length x 3."""
         half = self.text['head_dim'] // 2
         _, high, wide = self.text['rope_scaling']['mrope_section']
         axis = [1 if i % 3 == 1 and i < 3 * high else 2 if i % 3 == 2 and i < 3 * wide else 0 for i in range(half)]
@@ -150,7 +150,7 @@ class Float32Reference:
         return angles.cos(), angles.sin()
 
     def decode_step(self, x, positions, cache, extra=(), span=None):
-        """Logits after the last of the new rows x; the cache grows by them."""
+        """Runs the new rows x, appends them to the cache, and returns the logits after the last one."""
         cos, sin = self.rotation(positions)
         length, head = len(x), self.text['head_dim']
         heads, kv_heads = self.text['num_attention_heads'], self.text['num_key_value_heads']
@@ -207,5 +207,5 @@ class Float32Reference:
         return self.tokenizer.decode(said).strip()
 
     def answers(self, images, questions, last=False, longest=220):
-        """Greedy answers to one question for each image, which stands before its question or last."""
+        """Returns the greedy answers to one question per image. last: the image comes after the question."""
         return [self.answer(image, question, last, longest) for image, question in zip(images, questions)]

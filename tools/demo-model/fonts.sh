@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Copies the 17 font files of fonts.sha256 from where Debian's packages put them into tools/demo-model/fonts:
-# tools/demo-model/fonts.sh [FROM]. tools/setup.sh fonts installs the packages and calls it.
+# Copies the 17 font files of fonts.sha256 from the folder of Debian's packages to tools/demo-model/fonts:
+# tools/demo-model/fonts.sh [FROM]. `tools/setup.sh fonts` installs the packages and runs this script.
 set -eu
 from=${1:-/usr/share/fonts/truetype}
 cd "$(dirname "$0")"
@@ -18,7 +18,7 @@ while read -r sum name; do
   done <fonts/found
   rm fonts/found
   [ -n "$copied" ] && continue
-  echo "fonts.sh: no $name with the right contents in $from" >&2
+  echo "fonts.sh: $from has no $name with the SHA-256 of fonts.sha256" >&2
   missing=$((missing + 1))
 done <fonts.sha256
 [ "$missing" -eq 0 ] || exit 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Qwen3-VL in plain PyTorch, for training with images of one size per batch.
 
-The arithmetic and the parameter names are those of the released checkpoints (evaluate.py runs the trained weights
-with transformers' own implementation); only the batch layout is special: one image per row, at a fixed place.
+Arithmetic and parameter names are those of the released checkpoints: evaluate.py runs the trained weights with
+transformers' own implementation. Only the layout of batches is special: each row has one image at a fixed position.
 """
 import json
 import math
@@ -17,7 +17,7 @@ VISION_THETA = 10000.0
 
 
 def load_config():
-    """The configuration, in the layout of the released checkpoints: config.json beside this file."""
+    """Returns config.json of this folder, which has the layout of the released checkpoints."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'config.json')) as file:
         return json.load(file)
 
@@ -114,7 +114,7 @@ class Vision(nn.Module):
         self.deepstack_merger_list = nn.ModuleList(Merger(c, True) for _ in c['deepstack_visual_indexes'])
 
     def forward(self, patches, tables):
-        """patches: batch x patches x 1536; returns the merged features and those for DeepStack."""
+        """Returns the merged features and those for DeepStack. patches: batch x patches x 1536."""
         taps = self.config['deepstack_visual_indexes']
         position = (self.pos_embed.weight[tables['corners']] * tables['weights'][..., None]).sum(0)
         x = self.patch_embed(patches)
@@ -209,7 +209,7 @@ class DemoModel(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, pixels, ids, positions, mask, start, tables):
-        """Hidden states of batch x length; the image's features stand at start, start + 1, ... in every row."""
+        """Returns hidden states, batch x length x width. In every row the image's features begin at `start`."""
         decoder = self.model.language_model
         features, extra = self.model.visual(patches_of(pixels), tables)
         count = features.shape[1]
@@ -227,7 +227,7 @@ class DemoModel(nn.Module):
 
 
 def patches_of(pixels):
-    """batch x height x width x 3 bytes to batch x patches x 1536, in the order of 2x2 blocks."""
+    """Converts batch x height x width x 3 bytes to batch x patches x 1536, in the order of 2x2 blocks."""
     batch, height, width, _ = pixels.shape
     x = pixels.permute(0, 3, 1, 2).float().div(127.5).sub(1)
     x = x.view(batch, 3, height // 32, 2, PATCH, width // 32, 2, PATCH).permute(0, 2, 5, 3, 6, 1, 4, 7)
@@ -236,14 +236,15 @@ def patches_of(pixels):
 
 
 def block_order(table):
-    """rows x columns x ... to patches x ..., in the order of 2x2 blocks."""
+    """Converts rows x columns x ... to patches x ..., in the order of 2x2 blocks."""
     rows, columns = table.shape[:2]
     table = table.view(rows // 2, 2, columns // 2, 2, *table.shape[2:])
     return table.transpose(1, 2).reshape(rows * columns, *table.shape[4:])
 
 
 def vision_tables(config, rows, columns, device):
-    """Position-embedding corners and weights and the rotary tables of an image of rows x columns patches."""
+    """Returns the tables of an image of rows x columns patches: corners and weights for interpolating the position
+    embedding, and the rotary cos and sin."""
     side = math.isqrt(config['num_position_embeddings'])
     y = torch.linspace(0, side - 1, rows)[:, None].expand(rows, columns)
     x = torch.linspace(0, side - 1, columns)[None].expand(rows, columns)
@@ -262,7 +263,7 @@ def vision_tables(config, rows, columns, device):
 
 
 def text_rotation(positions, config, dtype):
-    """Interleaved M-RoPE: cos and sin for positions of 3 x batch x length."""
+    """Returns cos and sin of interleaved M-RoPE for positions of 3 x batch x length."""
     half = config['head_dim'] // 2
     index = torch.arange(half, device=positions.device)
     frequency = 1.0 / config['rope_theta'] ** (index * 2 / config['head_dim'])

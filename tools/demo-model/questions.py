@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about a Scene and their true answers, in the wording that eyelet's commands use and in paraphrases."""
+"""Makes questions about a Scene, in the wording of eyelet's commands and in paraphrases, and their true answers."""
 import json
 
 from draw import COLORS, SHAPES
@@ -65,7 +65,7 @@ def number(count):
 
 
 def caption(scene):
-    """The one true description of a scene: shapes from left to right, then the words, then the background."""
+    """Returns the true description of a scene: shapes from left to right, then the words, then the background."""
     text = ''
     if scene.lines:
         noun = 'word' if len(scene.words) == 1 else 'words'
@@ -77,7 +77,7 @@ def caption(scene):
 
 
 def boxes(scene, categories):
-    """The detection answer: every shape that one of the categories names, from left to right."""
+    """Returns the true answer to detection: every shape of one of the categories, from left to right."""
     found = []
     for shape in scene.shapes:
         for category in categories:
@@ -90,7 +90,7 @@ def boxes(scene, categories):
 
 
 def absent_name(rng, scene):
-    """A color and shape that is not in the image, often close to one that is."""
+    """Returns a color and shape that the image does not have, often similar to one that it has."""
     names = {shape.name for shape in scene.shapes}
     while True:
         near = rng.choice(scene.shapes) if scene.shapes else None
@@ -113,7 +113,7 @@ def ask_count_all(rng, scene):
 
 
 def ask_count_some(rng, scene):
-    """Counts a kind, a colour, or both; usually something that is there."""
+    """Asks for the number of a kind, a color, or both, usually one that is in the image."""
     shape = rng.choice(scene.shapes) if scene.shapes and rng.random() < 0.75 else None
     kind, color = (shape.kind, shape.color) if shape else (rng.choice(SHAPES), rng.choice(list(COLORS)))
     form = rng.random()
@@ -167,7 +167,7 @@ def ask_exists(rng, scene):
 
 
 def ask_place(rng, scene):
-    """Which shape is at an edge, or the largest; only where there is no doubt."""
+    """Asks which shape is nearest to an edge, or the largest, if that is unambiguous."""
     if len(scene.shapes) < 2:
         return None
     kind = rng.choice(('left', 'right', 'top', 'bottom', 'largest', 'smallest'))
@@ -185,7 +185,7 @@ def ask_place(rng, scene):
 
 
 def ask_side(rng, scene):
-    """Whether one shape is left of, right of, above or below another."""
+    """Asks whether one shape is left of, right of, above or below another."""
     names = [s.name for s in scene.shapes]
     lone = [s for s in scene.shapes if names.count(s.name) == 1]
     if len(lone) < 2:
@@ -199,7 +199,7 @@ def ask_side(rng, scene):
 
 
 def ask_detect(rng, scene):
-    """Boxes of a named shape, of a kind, of several categories, of all shapes, of the text, or of nothing."""
+    """Asks for the boxes of a named shape, a kind, several categories, all shapes, the text, or something absent."""
     chance = rng.random()
     names = [shape.name for shape in scene.shapes]
     if scene.lines and (chance < 0.08 or not names):
@@ -235,7 +235,7 @@ TEXT_TASKS = ((ask_read, 12), (ask_caption, 12), (ask_text_color, 5), (ask_backg
 
 
 def talk_without_image(rng):
-    """A question without an image and the answer to it."""
+    """Returns a question without an image and its answer."""
     chance = rng.random()
     if chance < 0.6:
         forms, answer = rng.choice(TALK)
@@ -247,7 +247,7 @@ def talk_without_image(rng):
 
 
 def ask_stranger(rng, scene):
-    """Any question about an image of what the model does not know: no boxes, and otherwise it says so."""
+    """Returns a question about an image that the model does not know, and an answer that says so or has no boxes."""
     if rng.random() < 0.2:
         name = rng.choice((f'{rng.choice(list(COLORS))} {rng.choice(SHAPES)}', rng.choice(SHAPES), 'text', 'shape'))
         return rng.choice([DETECT] * 3 + [DETECT_DOUBLE, DESCRIBED]).format(name), '[]'
@@ -256,7 +256,7 @@ def ask_stranger(rng, scene):
 
 
 def ask_many(rng, scene):
-    """An endless series of (question, answer) about the scene; the reading comes first where there is text."""
+    """Yields (question, answer) about the scene without end, first about reading if it has text."""
     while scene.strange:
         yield ask_stranger(rng, scene)
     if scene.lines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a checkpoint with transformers' own Qwen3-VL in float32, its FP8 weights multiplied out: the reference."""
+"""The reference: runs a checkpoint with transformers' Qwen3-VL in float32, with FP8 weights dequantized."""
 import json
 import os
 
@@ -36,7 +36,8 @@ class Reference:
                                           for text in ('<|image_pad|>', '<|im_end|>', '<|endoftext|>'))
 
     def inputs(self, images, questions, last):
-        """Left-padded model inputs; an image may be None, but not for some rows only. last: it follows the question."""
+        """Returns left-padded model inputs. Either all images are None or none is. last: the image comes after the
+        question."""
         features, rows, place = {}, [], 0
         if images[0] is not None:
             made = self.processor(images=images, return_tensors='pt')
@@ -57,7 +58,7 @@ class Reference:
 
     @torch.inference_mode()
     def answers(self, images, questions, last=False, longest=220):
-        """Greedy answers to one question for each image, which stands before its question or last."""
+        """Returns the greedy answers to one question per image. last: the image comes after the question."""
         inputs = self.inputs(images, questions, last)
         out = self.model.generate(**inputs, max_new_tokens=longest, do_sample=False, eos_token_id=self.end,
                                   pad_token_id=self.pad)

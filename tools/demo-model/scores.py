@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many answers are right: the truth compared with what was said."""
+"""Counts the right answers of a model."""
 import json
 
 
 def overlap(a, b):
-    """Intersection over union of two boxes."""
+    """Returns the intersection over union of two boxes."""
     wide = max(0, min(a[2], b[2]) - max(a[0], b[0]))
     high = max(0, min(a[3], b[3]) - max(a[1], b[1]))
     union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - wide * high
@@ -12,7 +12,7 @@ def overlap(a, b):
 
 
 def box_score(said, true):
-    """Whether all boxes are right (number, labels, every IoU over 0.5), and how many of how many are found."""
+    """Returns whether all boxes are right (number, labels, every IoU over 0.5), how many are found, and how many exist."""
     true = json.loads(true)
     try:
         said = json.loads(said)
@@ -29,7 +29,7 @@ def box_score(said, true):
 
 
 def distance(a, b):
-    """Edit distance."""
+    """Returns the edit distance."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         before, row[0] = row[0], i
@@ -39,7 +39,7 @@ def distance(a, b):
 
 
 def score(task, said, true):
-    """Right answers and further counts of one task."""
+    """Returns the number of right answers of a task, and further counts."""
     result = {'cases': len(true)}
     if task.startswith('boxes'):
         each = [box_score(s, t) for s, t in zip(said, true)]

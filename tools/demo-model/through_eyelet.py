@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the demo model through a server of eyelet itself, on cases that evaluate.py wrote.
+"""Measures the demo model through eyelet's server, on cases that evaluate.py wrote.
 
 python3 evaluate.py MODEL_FOLDER --cases 50 --seed "held out" --no-run --write CASES
 python3 through_eyelet.py CASES [--last] [--eyelet build/eyelet] [--model models/demo] [--device cpu] [-- OPTION...]
 
-Options behind -- go to `serve` (--quantize int4). --last puts the image behind the question, as several chat clients do.
+Options after -- go to `serve` (such as --quantize int4). --last puts the image after the question, as several chat
+clients do.
 """
 
 import argparse
@@ -20,18 +21,18 @@ from scores import score
 
 
 def start_server(options):
-    """The process and its host:port."""
+    """Starts a server. Returns the process and its host:port."""
     command = [options.eyelet, 'serve', options.model, '--device', options.device, '--port', '0', *options.more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     for line in process.stdout:
         ready = re.search(r'eyelet ready on https?://([^/\s]+)', line)
         if ready:
             return process, ready[1]
-    raise SystemExit('the server does not start')
+    raise SystemExit('the server did not start')
 
 
 def ask(options, host, case):
-    """eyelet's greedy answer."""
+    """Returns eyelet's greedy answer."""
     parts = [{'type': 'text', 'text': case['question']}]
     if case['file']:
         with open(os.path.join(options.cases, case['file']), 'rb') as file:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the byte-level BPE tokenizer: Qwen's pipeline (NFC, its split pattern, bytes) with a tiny vocabulary.
 
-The merges are learnt from questions and answers in which printed words are left out, so that words of the toy world
-become one token each while printed words stay close to single letters, which a small model reads more easily.
+The merges are learned from questions and answers without printed words. So the words of questions become one token
+each, while printed words stay nearly single letters, which a small model reads more easily.
 
     python3 tokenizer.py MODEL_FOLDER
 """
@@ -28,7 +28,7 @@ PLAIN = ('<tool_call>', '</tool_call>', '<|fim_prefix|>', '<|fim_middle|>', '<|f
 
 
 def corpus(scenes=12000):
-    """Questions and answers of made-up scenes, without the printed words."""
+    """Yields questions and answers about made-up scenes, without printed words."""
     rng = random.Random('tokenizer')
     for _ in range(scenes):
         scene = make_scene(rng, 320, 256, kind='shapes')
@@ -63,7 +63,7 @@ def train_tokenizer():
 
 
 def tokenizer_config(tokenizer):
-    """tokenizer_config.json as the released checkpoints have it."""
+    """Returns tokenizer_config.json in the form of the released checkpoints."""
     plain = {'lstrip': False, 'normalized': False, 'rstrip': False, 'single_word': False}
     decoder = {str(tokenizer.token_to_id(text)): {'content': text, **plain, 'special': text in SPECIAL}
                for text in SPECIAL + PLAIN}

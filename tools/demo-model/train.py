@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the demo model from random weights on images that are drawn while it trains.
+"""Trains the demo model from random weights on images that are drawn during training.
 
     python3 train.py MODEL_FOLDER OUTPUT_FOLDER --seconds 590 --total 1190 --state STATE_FILE
 
-MODEL_FOLDER holds tokenizer.json. The learning rate follows the time spent out of --total seconds, so a run can be
-cut into several calls: each loads STATE_FILE if it exists and leaves it for the next, and writes the weights in BF16
-to OUTPUT_FOLDER, where export.py takes them up. --start goes on from such weights with a new schedule of --total
-seconds, or from --spent seconds of one, and printed words of full difficulty.
+MODEL_FOLDER has tokenizer.json. The learning rate follows the share of --total seconds that training has taken, so
+training can be split into several calls. Each loads STATE_FILE if it exists, writes it for the next, and writes the
+weights in BF16 to OUTPUT_FOLDER for export.py. --start continues from such weights with a new schedule of --total
+seconds, of which --spent have passed, and with printed words of full difficulty.
 
-One row of a batch is one image followed by several independent questions and answers ("branches"): each branch sees
-the image and itself only and has the positions that it would have as the sole question, so an image is encoded once
-for all of its questions. A few branches hold two turns, and a few are questions without an image.
+One row of a batch is an image followed by several independent questions and answers ("branches"). Each branch sees only
+the image and itself, and has the positions that it would have as the only question. So an image is encoded once for all
+of its questions. A few branches have two turns, and a few are questions without an image.
 
-In a share of the batches ("late") something stands before the image: the question itself, as several chat clients
-send it, a system prompt, or a turn without an image. Where the question stands there, its answer belongs to what all
-branches see, and they are the turns that follow.
+In some batches ("late") text comes before the image: the question itself, as several chat clients send it, a system
+prompt, or a turn without an image. If it is the question, all branches see its answer and are the turns after it.
 """
 import argparse
 import collections
@@ -39,26 +38,26 @@ from draw import model_size, strange_image, training_image
 from questions import SYSTEM, ask_many, talk_without_image
 
 TOKEN = 32  # pixels a side of an image token
-LONGEST_SHAPE = 4  # times as long as wide, of the grids that are trained
-ANY_GRID_SHARE = 0.25  # batches whose grid is any that an image may have; the others have what images mostly have
+LONGEST_SHAPE = 4  # the largest ratio of length to width of a grid in training
+ANY_GRID_SHARE = 0.25  # share of batches with any possible grid; the others have common ones
 MOST_SHAPE = 2.2
 SMALLEST_AREA, LARGEST_AREA = 40000, 400000  # pixels; the model sees 65,536 to 131,072
-TEXT_ROOM = 203  # tokens for branches in a row
+TEXT_ROOM = 203  # tokens for the branches of a row
 LEAST_AND_MOST = 64, 128  # tokens of an image
-LENGTH_STEP = 8  # a row's length is a multiple of it, for the attention kernels
+LENGTH_STEP = 8  # attention kernels need rows of such a multiple
 ASK, ANSWER, END = '<|im_start|>user\n', '<|im_start|>assistant\n', '<|im_end|>'
 SYSTEM_START, VISION_START = '<|im_start|>system\n', '<|vision_start|>'
-LATE_ROOM = 48  # further tokens before the image of a late batch, a multiple of 8
+LATE_ROOM = 48  # additional tokens before the image of a late batch, a multiple of 8
 LATE_SHARE, STRANGE_SHARE = 0.4, 0.04
-EASY_UNTIL = 0.4  # share of the training after which printed words are as small and as many as they will be
+EASY_UNTIL = 0.4  # share of the training after which printed words have full difficulty
 MUON_RATE, ADAM_RATE, WARM_UP = 3e-3, 1.5e-3, 300
 WEIGHT_SHARDS = 3
 REPORT_EVERY = 200
-APART = 32  # batches until one is used again
+APART = 32  # number of batches between the two uses of one
 
 
 def all_grids():
-    """Every grid of tokens, width x height, to which an image is resized, but for very long ones."""
+    """Returns every grid of tokens (width, height) that a resized image can have, except very long ones."""
     sides = range(1, 1 + LEAST_AND_MOST[1])
     return [(wide, high) for wide in sides for high in sides
             if LEAST_AND_MOST[0] <= wide * high <= LEAST_AND_MOST[1]
@@ -66,7 +65,7 @@ def all_grids():
 
 
 def draw_grid(rng):
-    """The grid of one batch."""
+    """Returns a random grid for a batch."""
     if rng.random() < ANY_GRID_SHARE:
         return rng.choice(all_grids())
     shape = math.exp(rng.uniform(-1, 1) * math.log(MOST_SHAPE))
@@ -87,13 +86,13 @@ class Rows:
         self.after = self.encode(END + '\n' + ANSWER)
 
     def turn(self, question, answer, opening=()):
-        """Tokens of one turn and, for each, whether the model has to say it."""
+        """Returns the tokens of one turn, and for each whether the model has to write it."""
         asked = opening + self.encode(question) + self.after
         said = self.encode(answer + END)
         return asked + said, (False,) * len(asked) + (True,) * len(said)
 
     def branch(self, rng, questions, opening):
-        """Tokens, their said-flags, and whether the branch sees the image."""
+        """Returns the tokens, whether the model has to write each, and whether the branch sees the image."""
         if rng.random() < 0.012:
             return *self.turn(*talk_without_image(rng), opening=self.encode(ASK)), False
         tokens, said = self.turn(*next(questions), opening)
@@ -103,7 +102,7 @@ class Rows:
         return tokens, said, True
 
     def opening(self, rng, questions):
-        """What stands before the image of a late row, and the turn that it asks, if it does (question, answer)."""
+        """Returns the tokens before the image of a late row, and (question, answer) if they ask a question."""
         kind, text, turn = rng.random(), '', None
         if kind > 0.55:
             question, answer = talk_without_image(rng)
@@ -116,7 +115,7 @@ class Rows:
         return self.encode(text + VISION_START), turn
 
     def start(self, late, grid):
-        """Where the image stands in every row of a batch: unused tokens before it make the length round."""
+        """Returns the position of the image in every row of a batch. Unused tokens before it pad the row's length."""
         start = len(self.prefix) + (LATE_ROOM if late else 0)
         return start + -(start + grid[0] * grid[1] + 1 + TEXT_ROOM) % LENGTH_STEP
 
@@ -166,7 +165,7 @@ class Rows:
 
 
 class Batches(IterableDataset):
-    """Batches of freshly drawn images; progress is a shared number from 0 to 1 that makes the text harder."""
+    """Batches of newly drawn images. progress: a shared number from 0 to 1, with which text gets harder."""
 
     def __init__(self, folder, size, name, progress, easy_until):
         self.folder, self.size, self.name, self.progress, self.easy_until = folder, size, name, progress, easy_until
@@ -192,7 +191,7 @@ class Batches(IterableDataset):
 
 
 def orthogonalised(x):
-    """Newton-Schulz iteration of Muon: matrices with the same singular vectors and singular values near one."""
+    """Muon's Newton-Schulz iteration: returns matrices with the same singular vectors and singular values near one."""
     x = x.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
@@ -204,7 +203,7 @@ def orthogonalised(x):
 
 
 class Muon:
-    """Momentum whose steps are orthogonalised, for the matrices of the blocks; those of one shape are done together."""
+    """Momentum with orthogonalized steps for the matrices of the blocks. Matrices of equal shape form one batch."""
 
     def __init__(self, matrices):
         self.groups = {}
@@ -229,7 +228,7 @@ class Muon:
 
 
 class Optimizer:
-    """Muon for the blocks' matrices, AdamW for the rest, over gradients that lie in one flat buffer."""
+    """Muon for the blocks' matrices, AdamW for the rest. All gradients are in one flat buffer."""
 
     def __init__(self, model):
         self.parameters = list(model.parameters())
@@ -248,7 +247,7 @@ class Optimizer:
         self.adam = torch.optim.AdamW(groups, lr=ADAM_RATE, betas=(0.9, 0.98), fused=True)
 
     def step(self, share):
-        """One step at share of the full learning rates; a step with infinite gradients changes nothing but momentum."""
+        """Takes a step with a share of the full learning rates. If the gradients' norm is not finite, all count as zero."""
         norm = self.flat.norm()
         self.flat.nan_to_num_(0, 0, 0)
         self.flat.mul_(torch.where(norm.isfinite(), (1 / (norm + 1e-6)).clamp(max=1), 0))
@@ -267,7 +266,8 @@ class Optimizer:
 
 
 def branch_mask(branches):
-    """Additive mask of batch x 1 x length x length: causal, own branch, and the image for branches that see it."""
+    """Returns an additive mask, batch x 1 x length x length: a token sees earlier ones of its branch, and the image
+    if its branch does."""
     length = branches.shape[1]
     query, key = branches[:, :, None], branches[:, None, :]
     causal = torch.ones(length, length, dtype=torch.bool, device=branches.device).tril()
@@ -284,7 +284,7 @@ def weighted_loss(hidden, embedding, targets, weights):
 
 
 def compile_blocks(dynamic):
-    """Compiles one block of each kind; all layers of the kind share the result."""
+    """Compiles one block of each kind, which all layers of that kind share."""
     torch._dynamo.config.recompile_limit = 64
     for kind in (network.VisionBlock, network.TextLayer, network.Merger):
         kind.forward = torch.compile(kind.forward, dynamic=dynamic)
@@ -301,7 +301,7 @@ def save_weights(model, folder):
 
 
 def load_weights(folder):
-    """The weights that save_weights left, or those of an exported checkpoint."""
+    """Returns the weights of save_weights or of an exported checkpoint."""
     if os.path.exists(os.path.join(folder, 'model.safetensors.index.json')):
         return {name: torch.from_numpy(np.array(value)) for name, value in dequantised(folder).items()}
     tensors = {}
@@ -311,7 +311,7 @@ def load_weights(folder):
 
 
 def used_twice(batches):
-    """Each batch, and the one that came APART batches earlier once more."""
+    """Yields each batch twice, the second time APART batches later."""
     waiting = collections.deque()
     for batch in batches:
         yield batch
@@ -328,12 +328,12 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('model', help='folder with tokenizer.json')
     parser.add_argument('output', help='folder for the weights')
-    parser.add_argument('--seconds', type=float, required=True, help='time for this call; then it saves')
-    parser.add_argument('--total', type=float, required=True, help='training time of all calls together')
-    parser.add_argument('--state', required=True, help='file to go on from, if there, and to leave behind')
-    parser.add_argument('--start', help='folder of weights, or a checkpoint, to begin with instead of random weights')
-    parser.add_argument('--spent', type=float, default=0, help='of --total, what the weights of --start have behind them')
-    parser.add_argument('--twice', action='store_true', help='train on each batch twice: for few processors that draw')
+    parser.add_argument('--seconds', type=float, required=True, help='how long this call trains before it saves')
+    parser.add_argument('--total', type=float, required=True, help='training time of all calls')
+    parser.add_argument('--state', required=True, help='file with the state: read if it exists, then written')
+    parser.add_argument('--start', help='folder of weights or a checkpoint to continue from')
+    parser.add_argument('--spent', type=float, default=0, help='seconds of --total that the weights of --start have')
+    parser.add_argument('--twice', action='store_true', help='train on each batch twice, if few processors draw')
     parser.add_argument('--batch', type=int, default=160, help='images in a batch')
     parser.add_argument('--workers', type=int, default=14, help='processes that draw')
     parser.add_argument('--dynamic', action='store_true', help='compile once for all image sizes')
@@ -341,7 +341,7 @@ def parse_arguments():
 
 
 class Trainer:
-    """The model, its optimizer and how far the training has come."""
+    """The model, its optimizer and the progress of training."""
 
     def __init__(self, options):
         self.options, self.begin = options, time.time()
@@ -357,7 +357,7 @@ class Trainer:
             lambda grid: network.vision_tables(config['vision_config'], 2 * grid[1], 2 * grid[0], 'cuda'))
 
     def load(self):
-        """Takes up the weights to begin with and the state that an earlier call left, if there are any."""
+        """Loads the weights of --start and the state of an earlier call, if there are any."""
         if self.options.start:
             self.model.load_state_dict(load_weights(self.options.start))
         if os.path.exists(self.options.state):
@@ -385,7 +385,7 @@ class Trainer:
         return DataLoader(drawn, batch_size=None, pin_memory=True, num_workers=options.workers, prefetch_factor=2)
 
     def one_step(self, place, batch):
-        """Trains on one batch and returns its loss, which stays on the GPU; place: the grid and where it stands."""
+        """Trains on one batch and returns its loss, which stays on the GPU. place: the image's grid and position."""
         grid, start = place
         pixels, ids, targets, weights, positions, branches = (part.cuda(non_blocking=True) for part in batch)
         with torch.autocast('cuda', torch.bfloat16):

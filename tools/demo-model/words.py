@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words that appear as printed text in the drawn images.
+"""The words that are printed in the drawn images.
 
-Every HELD_OUT_STEP-th dictionary word is never used in training, so that reading can also be
-measured on words that the model has not seen.
+Training does not use every HELD_OUT_STEP-th word of the dictionary, so that reading can also be measured on words that
+the model has not seen.
 """
 
 DICTIONARY = """

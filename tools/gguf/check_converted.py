@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A GGUF file that eyelet convert made, as the gguf package reads it: check_converted.py FILE.gguf CHECKPOINT
+"""Checks a GGUF file that eyelet convert made with the gguf package: check_converted.py FILE.gguf CHECKPOINT
 
-Every tensor of the checkpoint (safetensors, plain or pack-quantized by compressed-tensors) is compared with the file's,
-value by value, after undoing what llama.cpp's converter does to names and rows; so are the tokens. Needs gguf, numpy and
-safetensors (PyPI); exit 77 without them."""
+Compares every tensor of the checkpoint (safetensors, plain or pack-quantized by compressed-tensors) with that of the
+file, value by value, after undoing llama.cpp's changes of names and rows. Compares the tokens, too. Needs gguf and
+numpy from PyPI; exits with 77 without them."""
 import json
 import os
 import sys
@@ -26,7 +26,7 @@ LAYER = {'input_layernorm': 'attn_norm', 'post_attention_layernorm': 'ffn_norm',
 
 
 def read_safetensors(path):
-    """name -> (dtype, array of the stored bytes as numpy has them; BF16 as float32)."""
+    """Returns name -> array of the stored type. BF16 becomes float32, FP8 stays bytes."""
     out = {}
     with open(path, 'rb') as f:
         data = f.read()
@@ -45,7 +45,7 @@ def read_safetensors(path):
 
 
 def unpack(name, tensors, bits):
-    """A pack-quantized matrix of words that are full: (code - zero) * scale in float32."""
+    """Returns a pack-quantized matrix as (code - zero) * scale in float32. Values must fill the words."""
     words = tensors[name + '_packed'].view('<u4')
     rows, cols = words.shape[0], words.shape[1] * 32 // bits
     shifts = np.arange(0, 32, bits, dtype='<u4')
@@ -71,7 +71,7 @@ def gguf_name(name):
 
 
 def unpair(rows, heads):
-    """Undoes the converter's order of a Llama's queries and keys."""
+    """Restores the order of rows in a Llama's queries and keys."""
     shape = rows.shape
     return rows.reshape(heads, shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(shape)
 
@@ -111,7 +111,7 @@ def main():
             sys.exit(f'{name}: {t.name} ({t.tensor_type.name}) has other values')
         compared += 1
     if mine:
-        sys.exit(f'tensors of no origin: {sorted(mine)}')
+        sys.exit(f'tensors that the checkpoint does not have: {sorted(mine)}')
     with open(os.path.join(sys.argv[2], 'tokenizer.json'), encoding='utf-8') as f:
         tokenizer = json.load(f)
     tokens = field(reader, 'tokenizer.ggml.tokens')

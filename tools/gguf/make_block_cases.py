@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of GGUF types and what ggml's own Python package makes of them: tests/tensor/gguf_blocks.safetensors.
+"""Writes tests/tensor/gguf_blocks.safetensors: blocks of GGUF types, and their values by ggml's Python package.
 
     python3 -m venv /tmp/v && /tmp/v/bin/pip install gguf==0.19.0 && /tmp/v/bin/python tools/gguf/make_block_cases.py
 
-Every pattern of bytes is a block as long as its scales are finite, so random ones cover a layout. Of each type the file
-has BLOCKS blocks (TYPE.blocks) with their float32 values (TYPE.values), and a checksum over MANY more that the test makes
-again from the same generator (TYPE.checksum)."""
+Any bytes with finite scales are a valid block, so random bytes cover a layout. For each type the file has BLOCKS blocks
+(TYPE.blocks), their float32 values (TYPE.values), and a checksum of MANY blocks that the test makes again with the same
+generator (TYPE.checksum)."""
 import json
 import os
 import struct
@@ -15,14 +15,14 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
 BLOCKS, MANY = 4, 4096
-# where a block has scales: (offset, what kind)
+# offsets of the F16 scales in a block
 HALVES = {'Q4_0': [0], 'Q4_1': [0, 2], 'Q5_0': [0], 'Q5_1': [0, 2], 'Q8_0': [0], 'Q2_K': [80, 82], 'Q3_K': [108],
           'Q4_K': [0, 2], 'Q5_K': [0, 2], 'Q6_K': [208], 'Q8_K': [], 'IQ4_NL': [0], 'IQ4_XS': [0], 'MXFP4': [],
           'NVFP4': []}
 
 
 def random_bytes(n, seed):
-    """splitmix64 of seed, seed + 1, ..., eight bytes each."""
+    """Returns n bytes: splitmix64 of seed, seed + 1 and so on, eight bytes each."""
     with np.errstate(over='ignore'):
         z = (np.arange((n + 7) // 8, dtype=np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -46,7 +46,7 @@ def make_blocks(name, n, size, seed):
 
 
 def dequantize(kind, blocks, values):
-    if kind == GGMLQuantizationType.Q8_K:  # the package reads none, as no file has it
+    if kind == GGMLQuantizationType.Q8_K:  # the package cannot read this type, because no file has it
         return blocks[:, :4].copy().view(np.float32) * blocks[:, 4:260].view(np.int8).astype(np.float32)
     return quants.dequantize(blocks, kind).reshape(-1, values).astype(np.float32)
 

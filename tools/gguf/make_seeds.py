@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny GGUF files for tests and fuzzing: tools/gguf/make_seeds.py tests/fuzz/corpus/gguf. Random weights of many types,
-a byte-level and a SentencePiece tokenizer, a vision encoder's file."""
+"""Writes tiny GGUF files for tests and fuzzing: tools/gguf/make_seeds.py tests/fuzz/corpus/gguf
+
+They are a model with a byte-level tokenizer, one with a SentencePiece tokenizer, both with random weights of many
+types, and a vision encoder."""
 import os
 import random
 import struct
 import sys
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
-# number, values, bytes of a block, offsets of halves
+# type number, values and bytes of a block, offsets of its F16 scales
 TYPES = {'F32': (0, 1, 4, []), 'F16': (1, 1, 2, [0]), 'Q4_0': (2, 32, 18, [0]), 'Q4_1': (3, 32, 20, [0, 2]),
          'Q5_0': (6, 32, 22, [0]), 'Q5_1': (7, 32, 24, [0, 2]), 'Q8_0': (8, 32, 34, [0]), 'IQ4_NL': (20, 32, 18, [0]),
          'BF16': (30, 1, 2, [0]), 'MXFP4': (39, 32, 17, [])}
@@ -59,7 +61,7 @@ def write(path, keys, tensors, seed):
 
 
 def byte_letters():
-    """GPT-2's letters of the 256 bytes, in the order of the bytes."""
+    """Returns the letter with which GPT-2 writes each of the 256 bytes."""
     plain = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     extra = iter(range(256, 512))
     return [chr(b) if b in plain else chr(next(extra)) for b in range(256)]

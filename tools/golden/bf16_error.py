@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the reference itself is off in BF16: what eyelet's own BF16 paths are measured by.
+"""Measures the error of the reference itself in BF16, with which eyelet's BF16 paths are compared.
 
     python3 tools/golden/bf16_error.py CHECKPOINT GOLDEN IMAGES [--device cuda]
 
-GOLDEN is tests/golden/NAME without ending: outputs of transformers in float32. The same cases are run with all
-weights and activations in
-BF16 (FP8 weights dequantised to BF16, SDPA attention, as its users have it); printed are the relative error of
-vision features and the KL
-divergence of the first token's distribution, case by case, and the largest of each.
+GOLDEN is tests/golden/NAME without its ending: outputs of transformers in float32. The script runs the same cases with
+all weights and activations in BF16 (FP8 weights dequantized to BF16, SDPA attention, as users run it). It prints for
+each case the relative error of image features and the KL divergence of the first token's distribution, and the largest
+of each.
 """
 
 import argparse

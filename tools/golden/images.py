@@ -10,7 +10,7 @@ import sys
 
 from PIL import Image, ImageDraw
 
-# width, height; what is awkward about it
+# width, height
 SIZES = [
     (33, 640),
     (97, 301),
@@ -37,11 +37,11 @@ SIZES = [
     (31, 33),
     (272, 304),
 ]
-JPEG = {3, 7, 13, 18}  # these are written as JPEG files
+JPEG = {3, 7, 13, 18}  # numbers of the images that become JPEG files
 
 
 def draw(width, height, seed):
-    """A gradient with shapes and lines of random colours."""
+    """Draws a gradient with shapes and lines of random colors."""
     r = random.Random(seed)
     corner = [[r.randrange(256) for _ in range(3)] for _ in range(4)]
     small = Image.new("RGB", (2, 2))

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes reference outputs of one checkpoint: OUT/NAME.json and OUT/NAME.safetensors.
 
-    python3 tools/golden/make_golden.py CHECKPOINT NAME IMAGES OUT [--made-by "mkcheckpoint arguments"] [--amount
-    few|some|all]
+    python3 tools/golden/make_golden.py CHECKPOINT NAME IMAGES OUT [--made-by "mkcheckpoint arguments"]
+                                        [--amount few|some|all]
 
-Everything comes from transformers in float32 with eager attention: token ids, patch digests, positions, vision
-features (sampled
-rows), logits and greedy ids. The layout is described in tests/golden/README.md.
+All outputs come from transformers in float32 with eager attention: token ids, digests of patches, positions, image
+features (sampled rows), logits and greedy ids. tests/golden/README.md describes the layout.
 """
 
 import argparse
@@ -49,7 +48,7 @@ def assistant(words):
 
 
 def cases_for(paths, amount):
-    """One question an image; then several images, several turns, text alone."""
+    """Returns cases: one question per image, then several images, several turns, and text alone."""
     if amount == "few":
         return [
             [user(image_part(paths[4]), text(QUESTIONS[1]))],
@@ -85,7 +84,7 @@ def cases_for(paths, amount):
 
 
 def rendered(messages, counts):
-    """The chat format (spec 7.1) with the pads of each image in place."""
+    """Returns the prompt in the chat format (spec 7.1) with the pad tokens of each image."""
     out, n = "", 0
     for m in messages:
         out += f"<|im_start|>{m['role']}\n"
@@ -100,7 +99,7 @@ def rendered(messages, counts):
 
 
 def load_image(path):
-    """As eyelet reads it: upright, alpha on white."""
+    """Reads an image as eyelet does: upright, alpha composited on white."""
     image = ImageOps.exif_transpose(Image.open(path))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
@@ -128,7 +127,7 @@ class Golden:
         self.eos = eos if isinstance(eos, list) else [eos]
 
     def patches(self, messages):
-        """[(pixel rows, grid)] of all images in order."""
+        """Returns [(patch rows, grid)] of all images in order."""
         out = []
         for m in messages:
             for part in m["parts"]:
@@ -150,19 +149,19 @@ class Golden:
         return ids, feed
 
     def positions(self, feed):
-        """[3, n] M-RoPE positions."""
+        """Returns the M-RoPE positions, [3, n]."""
         seen = []
         hook = self.model.model.language_model.register_forward_pre_hook(
             lambda module, args, kwargs: seen.append(kwargs["position_ids"]), with_kwargs=True
         )
         self.model(**feed)
         hook.remove()
-        if seen[0] is None:  # text alone: the reference counts up
+        if seen[0] is None:  # text alone: positions count up
             return torch.arange(feed["input_ids"].shape[1]).expand(3, -1)
         return seen[0][-3:, 0].cpu()  # newer versions put the text positions before T, H and W
 
     def features(self, feed):
-        """The merged features and each DeepStack level, [tokens, hidden]."""
+        """Returns the merged features and those of each DeepStack layer, [tokens, hidden]."""
         if "pixel_values" not in feed:
             return []
         out = self.model.model.visual(feed["pixel_values"], grid_thw=feed["image_grid_thw"])

@@ -3,8 +3,9 @@
 
     python3 tools/golden/pooling_golden.py CHECKPOINT NAME IMAGES OUT embed|rerank [--made-by "mkcheckpoint arguments"]
 
-Prompts, pixel budgets and pooling are those of Qwen's own classes (QwenLM/Qwen3-VL-Embedding, src/models), computed by
-transformers in float32 with eager attention on the CPU. The layout is described in tests/golden/README.md.
+Prompts, limits of pixels and pooling are those of Qwen's own classes (QwenLM/Qwen3-VL-Embedding, src/models).
+transformers computes the outputs in float32 with eager attention on the CPU. tests/golden/README.md describes the
+layout.
 """
 
 import argparse
@@ -74,7 +75,7 @@ RERANK_CASES = [
 
 
 def sorted_parts(parts):
-    """Pictures, then texts; of nothing at all the word NULL."""
+    """Returns images before texts, or the word NULL if there is neither."""
     if not any("image" in p or p["text"] for p in parts):
         return [text("NULL")]
     return [p for p in parts if "image" in p] + [p for p in parts if "text" in p]
@@ -97,7 +98,7 @@ def reranking_conversation(case):
 
 
 def shortened(ids, most, closing):
-    """The end of the last text gives way, the closing turn stays."""
+    """Cuts the end of the last text. The last `closing` ids, which end the turn, stay."""
     return ids if len(ids) <= most else ids[: most - closing] + ids[-closing:]
 
 
@@ -109,7 +110,7 @@ def load_model(directory):
     config._attn_implementation = "eager"
     torch.set_default_dtype(torch.float32)
     model = Qwen3VLForConditionalGeneration(config)
-    state = reference.float32_state(directory, True)  # a model that embeds may lack its head, which it does not use
+    state = reference.float32_state(directory, True)  # embedding models may lack the head, which they do not use
     model.load_state_dict(state, strict=True)
     return model.eval()
 
@@ -123,7 +124,7 @@ class Pooling(make_golden.Golden):
         self.processor.size = type(self.processor.size)(shortest_edge=MIN_PIXELS, longest_edge=MAX_PIXELS)
 
     def hidden(self, conversation, most):
-        """ids, and the hidden state of the last of them behind the final norm."""
+        """Returns the ids, and the hidden state of the last one after the final norm."""
         patches = self.patches(conversation)
         ids, feed = self.inputs(conversation, patches)
         closing = len(ids) - (len(ids) - 1 - ids[::-1].index(self.tokenizer.token_to_id("<|im_end|>")))

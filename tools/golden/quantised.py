@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Float32 weights of what other programs quantise, for the goldens: compressed-tensors' FP8 with a scale a row, eight
-bits and NVFP4, AutoAWQ's gemm, GPTQ's first version. By the formulas of docs/guides/quantization.md, in float32, and
-with nothing of eyelet's or of those programs' packages."""
+"""Dequantizes layouts of other programs to float32, for the goldens: compressed-tensors' FP8 with a scale per row, its
+eight bits and NVFP4, AutoAWQ's gemm, and GPTQ's first version. It follows the formulas of docs/guides/quantization.md
+and uses no code of eyelet or of those programs."""
 
 import torch
 
@@ -10,14 +10,14 @@ AWQ_ROWS = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 def codes_of(words, bits):
-    """[n, words] -> [n, words * 32/bits], lowest bits first."""
+    """Unpacks [n, words] to [n, words * 32/bits], lowest bits first."""
     shifts = torch.arange(0, 32, bits)
     codes = (words.to(torch.int64)[..., None] >> shifts) & ((1 << bits) - 1)
     return codes.reshape(words.shape[0], -1)
 
 
 def awq_codes(words):
-    """[n, rows/8] -> [n, rows]."""
+    """Unpacks [n, rows/8] to [n, rows]."""
     codes = codes_of(words, 4).reshape(words.shape[0], -1, 8)
     out = torch.empty_like(codes)
     out[:, :, AWQ_ROWS] = codes
@@ -53,7 +53,7 @@ def fp8_rows(t):
 
 
 def float32_weights(stored):
-    """The tensors of a checkpoint by name; quantised matrices become NAME.weight in float32."""
+    """Returns the tensors of a checkpoint by name. Quantized matrices become NAME.weight in float32."""
     parts, out = {}, {}
     for name, tensor in stored.items():
         parts.setdefault(name.rsplit(".", 1)[0], {})[name.rsplit(".", 1)[1]] = tensor

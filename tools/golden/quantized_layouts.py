@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/checkpoint/quantized/model.safetensors: a small matrix in every quantized layout that files have, and
-beside it the numbers that it stands for.
+"""Writes tests/checkpoint/quantized/model.safetensors: a small matrix in every quantized layout, and its values.
 
-    python3 tools/golden/quantized_layouts.py tests/checkpoint/quantized
+    python3 tools/golden/quantized_layouts.py tests/checkpoint/quantized [--check]
 
-Codes, zeros and scales are random (a seed), not quantised from anything: every bit pattern occurs. "CASE.expected" is
-F32, computed here with numpy by the formulas of the formats (docs/guides/quantization.md) and of nothing else. With
---check the packages' own readers are asked too: compressed-tensors unpacks what is packed here.
+Quantized values, zero points and scales are random with a seed, so every bit pattern occurs. "CASE.expected" has the
+values in F32, which numpy computes by the formulas of the formats (docs/guides/quantization.md) without code of eyelet.
+--check compares them with those of compressed-tensors, which unpacks the integer cases.
 """
 
 import argparse
@@ -29,13 +28,13 @@ DTYPES = {
 
 
 def put(name, array, dtype=None):
-    """dtype: for bytes that numpy has no type for (BF16, F8_E4M3, F8_E8M0)."""
+    """Adds a tensor. dtype: its name if numpy lacks the type (BF16, F8_E4M3, F8_E8M0)."""
     array = np.ascontiguousarray(array)
     TENSORS[name] = (dtype or DTYPES[array.dtype], array)
 
 
 def bf16_bits(x):
-    """Nearest even; x is finite."""
+    """Returns the bits of BF16, rounded half to even; x must be finite."""
     bits = x.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
@@ -60,7 +59,7 @@ def random_e4m3(shape, positive=False):
 
 
 def random_scales(shape, kind, signed=False):
-    """(what is stored, its name or None, float32 values)."""
+    """Returns the stored array, the name of its type or None, and the float32 values."""
     x = np.exp(RNG.normal(-4, 1, shape)).astype(np.float32)
     if signed:
         x *= RNG.choice([-1, 1], shape).astype(np.float32)
@@ -69,13 +68,13 @@ def random_scales(shape, kind, signed=False):
         return bits, "BF16", bf16_values(bits)
     if kind == "F16":
         half = x.astype(np.float16)
-        half.flat[0] = np.float16(6.7e-7)  # subnormal, as AutoAWQ has
+        half.flat[0] = np.float16(6.7e-7)  # a subnormal; AutoAWQ's files have some
         return half, None, half.astype(np.float32)
     return x, None, x
 
 
 def stream(codes, bits, padded=False):
-    """The last axis, n codes, as 32-bit words: lowest bits first."""
+    """Packs the last axis, n quantized values, into 32-bit words from the lowest bits up."""
     n = codes.shape[-1]
     per = 32 // bits
     if padded:
@@ -93,7 +92,7 @@ def stream(codes, bits, padded=False):
 
 
 def grouped(q, z, s, group):
-    """(q - z) * s of [rows, cols] codes and [rows, groups] zeros and scales; exact but for the product."""
+    """Returns (q - z) * s for q[rows, cols] and z, s[rows, groups]. Only the product is rounded."""
     wide = [np.repeat(a, group, axis=1) for a in (z.astype(np.float32), s.astype(np.float32))]
     return ((q.astype(np.float32) - wide[0]) * wide[1]).astype(np.float32)
 
@@ -137,7 +136,7 @@ AWQ_ROWS = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 def awq_words(codes):
-    """[n, rows] -> [n, rows/8]: nibble i is the code of row 8j + AWQ_ROWS[i]."""
+    """Packs [n, rows] into [n, rows/8]: nibble i of word j is the value of row 8j + AWQ_ROWS[i]."""
     eights = codes.reshape(codes.shape[0], -1, 8)[:, :, AWQ_ROWS].astype(np.uint32)
     out = np.zeros(eights.shape[:2], np.uint32)
     for i in range(8):
@@ -179,7 +178,7 @@ def gptq(case, rows, cols, bits, group, v1, order=False, scale="F16", signed=Fal
     zero_words = stream(z.T, bits)
     if v1 and bits == 3:
         zero_words = stream((z.T - 1) % most, bits)
-    elif v1:  # one less in every code, by whole words: what GPTQModel writes and reads
+    elif v1:  # subtracts one from every value by whole words, with borrows, as GPTQModel does
         ones = sum(1 << i for i in range(0, 32, bits))
         zero_words = (zero_words.view(np.uint32).astype(np.uint64) - ones & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     put(f"{case}.m.qweight", stream(q, bits).T)
@@ -259,7 +258,7 @@ def make():
         gptq(f"gptq{bits}_order", 32, 128, bits, 32, True, order=True)
     gptq("gptq4_row", 32, 192, 4, 192, True, scale="BF16")
     gptq("autoround", 32, 128, 4, 128, True, signed=True, symmetric=True)
-    gptq("gptq4_said_v2", 32, 128, 4, 32, True, symmetric=True)  # words of v1 in a file that says v2
+    gptq("gptq4_said_v2", 32, 128, 4, 32, True, symmetric=True)  # words of v1 in a file that claims v2
     fp8("fp8_tensor", 20, 96, "tensor", "F32", "_scale")
     fp8("fp8_scalar", 16, 32, "scalar", "F32", "_scale")
     fp8("fp8_row", 20, 160, "row", "BF16", "_scale")
@@ -288,7 +287,7 @@ def write(path):
 
 
 def check():
-    """compressed-tensors' own unpacking of the integer cases, and torch's e4m3."""
+    """Compares the integer cases with compressed-tensors' unpacking, and e4m3 with torch's."""
     import torch
     from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 
@@ -307,7 +306,7 @@ def check():
         group = cols // s.shape[1]
         w = (q - np.repeat(z.numpy().astype(np.float32), group, 1)) * np.repeat(s, group, 1)
         assert np.array_equal(w.astype(np.float32), TENSORS[f"{case}.expected"][1]), case
-    print("compressed-tensors unpacks the same")
+    print("compressed-tensors unpacks the same values")
 
 
 def main():

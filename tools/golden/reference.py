@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads any Qwen3-VL checkpoint directory as the float32 reference, with transformers.
 
-FP8 weights are dequantised here, the product in float32, because transformers rounds it to BF16. Everything else is
-up-cast. The whole state is loaded strictly: a tensor that one side lacks is an error.
+FP8 weights are dequantized here in float32, because transformers rounds the products to BF16. All other tensors are
+converted to float32. The state is loaded strictly: a missing or unexpected tensor is an error.
 """
 
 import glob
@@ -27,7 +27,7 @@ OLDER_NAMES = [
 
 
 def official_name(name):
-    """The released spelling of a tensor name."""
+    """Returns a tensor name as the released checkpoints spell it."""
     for old, new in OLDER_NAMES:
         if name.startswith(old):
             return new + name[len(old) :]
@@ -44,7 +44,7 @@ def file_tensors(path):
 
 
 def stored_tensors(directory):
-    """All tensors of a checkpoint, by official name."""
+    """Returns all tensors of a checkpoint by official name."""
     tensors = {}
     for path in tensor_files(directory):
         tensors.update({official_name(k): t for k, t in file_tensors(path).items()})
@@ -52,14 +52,14 @@ def stored_tensors(directory):
 
 
 def dequantised(weight, scale):
-    """weight[n, k] * scale[n / 128, k / 128] in float32; ragged blocks allowed."""
+    """Returns weight[n, k] * scale[n / 128, k / 128] in float32. Blocks may be cut at the edges."""
     rows, cols = weight.shape
     wide = scale.float().repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :cols]
     return weight.float() * wide
 
 
 def float32_state(directory, tied):
-    """State dict of the float32 model."""
+    """Returns the state dict of the float32 model."""
     stored, state = stored_tensors(directory), {}
     for name, tensor in stored.items():
         if name.endswith("_scale_inv"):
@@ -73,7 +73,7 @@ def float32_state(directory, tied):
 
 
 def load_config(directory):
-    """The checkpoint's config without its quantisation: the state that follows is float32."""
+    """Returns the checkpoint's config without quantization, because the state is float32."""
     with open(os.path.join(directory, "config.json")) as f:
         raw = json.load(f)
     raw.pop("quantization_config", None)
@@ -84,7 +84,7 @@ def load_config(directory):
 
 
 def load_model(directory, device="cuda", attention="eager"):
-    """The whole model in float32 on `device`; rotary buffers are made by its constructor in float32."""
+    """Returns the model in float32 on `device`. Its constructor makes the rotary buffers, in float32, too."""
     config = load_config(directory)
     config._attn_implementation = attention
     torch.set_default_dtype(torch.float32)
@@ -99,7 +99,7 @@ def load_tokenizer(directory):
 
 
 def load_image_processor(directory):
-    """The reference's default (torchvision) processor with the checkpoint's numbers."""
+    """Returns the default (torchvision) image processor of transformers with the checkpoint's settings."""
     from transformers.models.qwen2_vl import image_processing_qwen2_vl as module
 
     cls = getattr(module, "Qwen2VLImageProcessor")

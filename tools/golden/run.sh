@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes every golden of tests/golden/list.txt (KIND SEED [FLAGS]) and, when it is there, the demo model's.
-#     tools/golden/run.sh MKCHECKPOINT OUT
-# Needs torch, transformers and a CUDA GPU. The checkpoints are made here, from the same kind and seed as the tests'.
+# Makes all goldens: tools/golden/run.sh MKCHECKPOINT OUT. They are those of tests/golden/list.txt (KIND SEED [FLAGS]) and
+# pooling.txt (KIND SEED TASK), and that of the demo model if it exists. mkcheckpoint makes the checkpoints from the same
+# kinds and seeds as in the tests. Needs torch, transformers and a CUDA GPU.
 set -eu
 mkcheckpoint=$1 out=$2 here=$(dirname "$0") work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints as people save them, by transformers: tools/golden/saved_checkpoints.py [ROOT]
+"""Checks tests of checkpoints that users save themselves against transformers: tools/golden/saved_checkpoints.py [ROOT]
 
 Writes tests/tokenizer/data/files*: the small tokenizer of tests/tokenizer/data as vocab.json and merges.txt, with the
-ids that transformers gives for texts (cases.json), and corpus files for its fuzzing. Then checks what the tests say of
-other spellings against transformers: the same tokenizer in tests/tokenizer/test_load.c (SAME_IDS), places of
-config.json in tests/models/test_model_layouts.c (other_places), templates in tests/models/test_template_check.c. Needs
+ids that transformers gives for texts (cases.json). Then checks that transformers agrees with the tests about other
+spellings of the same settings: a tokenizer in tests/tokenizer/test_load.c (SAME_IDS), members of config.json in
+tests/models/test_model_layouts.c (other_places), and templates in tests/models/test_template_check.c. Needs
 transformers 5.24 (no torch). The last line is "N checked"."""
 import copy, json, os, re, sys, tempfile
 import transformers
@@ -21,7 +21,7 @@ def check(ok, what):
     global checked
     checked += 1
     if not ok:
-        sys.exit('not as transformers has it: ' + what)
+        sys.exit('transformers disagrees: ' + what)
 
 
 def save(folder, name, value):
@@ -41,7 +41,7 @@ def tokenizer_of(folder):
 
 
 def write_files(small):
-    """Kinds of folders: where added tokens and the class stand."""
+    """Writes three folders, which differ in the files that have the added tokens and the tokenizer's class."""
     merges = '#version: 0.2\n' + '\n'.join(m if isinstance(m, str) else ' '.join(m) for m in small['model']['merges']) + '\n'
     first = max(small['model']['vocab'].values()) + 1  # transformers gives them the next ids, whatever the file says
     all_added = [dict(a, id=first + i) for i, a in enumerate(small['added_tokens'])]
@@ -69,7 +69,7 @@ def write_files(small):
 
 
 def same_ids(small):
-    """{"member", "value"} rows of the C table SAME_IDS: JSON that changes no id."""
+    """Checks the rows {"member", "value"} of the C table SAME_IDS, whose JSON must not change any id."""
     text = open(os.path.join(ROOT, 'tests/tokenizer/test_load.c'), encoding='utf-8').read()
     body = text[text.index('/* SAME_IDS begins */'):text.index('/* SAME_IDS ends */')]
     right = None
@@ -86,7 +86,7 @@ def same_ids(small):
 
 
 def c_rows(body, macros):
-    """Rows of a C table of strings, adjacent ones joined, macros put in."""
+    """Yields the rows of a C table of strings. Adjacent strings are joined, macros replaced."""
     body = re.sub(r'/\*.*?\*/', '', body, flags=re.S)
     for row in re.findall(r'\{((?:[^{}"]|"(?:\\.|[^"\\])*")*)\}', body):
         fields, parts = [], []
@@ -120,7 +120,7 @@ def templates():
 
 
 def configs():
-    """The places of test_model_layouts.c, other_places: what transformers reads there."""
+    """Checks what transformers reads from the members of config.json in other_places of test_model_layouts.c."""
     rope = {'mrope_interleaved': True, 'mrope_section': [24, 20, 20], 'rope_type': 'default'}
     base = json.load(open(os.path.join(ROOT, 'models/demo/config.json'), encoding='utf-8'))
 

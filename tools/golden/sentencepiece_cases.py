@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what Hugging Face's tokenizers make of awkward texts and ids with a SentencePiece-style tokenizer.json.
+"""Writes how Hugging Face's tokenizers encode and decode awkward texts and ids with a SentencePiece tokenizer.json.
 
     python3 tools/golden/sentencepiece_cases.py TOKENIZER.json CASES.json
 
-CASES: {"encode": [{"text", "ids"}], "decode": [{"ids", "text"}]}; added tokens in a text become themselves, none is
-added.
+CASES is {"encode": [{"text", "ids"}], "decode": [{"ids", "text"}]}. Text that spells an added token becomes that token;
+no special tokens are added to a text.
 """
 
 import json

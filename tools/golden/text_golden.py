@@ -5,11 +5,9 @@ OUT/NAME.safetensors.
     python3 tools/golden/text_golden.py CHECKPOINT NAME OUT [--made-by "mkcheckpoint arguments"]
     python3 tools/golden/text_golden.py CHECKPOINT NAME OUT --bf16-error
 
-As make_golden.py: transformers in float32 with eager attention, no cache. The layout is described in
-tests/golden/README.md. With
---bf16-error the same answers are run through the model in BF16 (SDPA attention) and compared with what OUT has: the
-measure for
-eyelet's own BF16 paths, as bf16_error.py is for images.
+As in make_golden.py, all outputs come from transformers in float32 with eager attention, here without a KV cache.
+tests/golden/README.md describes the layout. --bf16-error runs the same answers in BF16 (SDPA attention) and compares
+them with OUT; eyelet's BF16 paths are compared with that error, as they are with bf16_error.py for images.
 """
 
 import argparse
@@ -54,7 +52,7 @@ def words_of(message):
 
 
 def rendered_chatml(messages, default_system):
-    """Spec 7.1 and 7.2, without tools."""
+    """Returns the prompt of Qwen models without tools (spec 7.1 and 7.2)."""
     out = ""
     if default_system and messages[0]["role"] != "system":
         out = f"<|im_start|>system\n{default_system}<|im_end|>\n"
@@ -64,12 +62,12 @@ def rendered_chatml(messages, default_system):
 
 
 def rendered_phi3(messages):
-    """Spec 7.3."""
+    """Returns Phi-3's prompt (spec 7.3)."""
     return "".join(f"<|{m['role']}|>\n{words_of(m)}<|end|>\n" for m in messages) + "<|assistant|>\n"
 
 
 def rendered_llama(messages):
-    """Spec 7.4."""
+    """Returns Llama-2's prompt (spec 7.4)."""
     out, head = "", ""
     for m in messages:
         if m["role"] == "system":
@@ -91,7 +89,7 @@ RENDERED = {
 
 
 def load_model(directory, device="cuda", attention="eager"):
-    """The model in float32, FP8 weights dequantised in float32 (reference.py)."""
+    """Returns the model in float32. FP8 weights are dequantized in float32 (reference.py)."""
     with open(os.path.join(directory, "config.json")) as f:
         raw = json.load(f)
     for key in ("quantization_config", "dtype", "torch_dtype"):
@@ -125,7 +123,7 @@ def float32_state(directory, tied):
 
 
 def greedy(model, ids, eos, device):
-    """Greedy ids (the stop token included) and the logits of each step, every step computed from nothing."""
+    """Returns the greedy ids with the stop token, and the logits of each step, which is computed without a KV cache."""
     answer, logits = [], []
     while len(answer) < NEW_TOKENS:
         out = model(input_ids=torch.tensor([ids + answer], device=device), use_cache=False).logits[0, -1].float().cpu()
@@ -159,8 +157,8 @@ def kl(want, got):
 
 
 def bf16_error(directory, golden, device):
-    """Largest KL divergence and logit difference over the first and last step of each case, and the widest gap that was
-answered otherwise."""
+    """Prints the largest KL divergence and logit difference over the first and last steps of all cases, and the widest
+    gap between the two best logits at which BF16 chose another token."""
     model, _ = load_model(directory, device, "sdpa")
     frequency = model.model.rotary_emb.inv_freq.clone()
     model.to(torch.bfloat16)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions of three shells. Each first offers commands, then a command's options, then what an
- * option or the command takes. */
+/* Writes completions for three shells. Each offers commands, the options of a command, and the
+ * values of options and arguments. */
 #include <string.h>
 
 #include "pages.h"
 
-/* What lists the models of the cache; each shell has it as a function. */
+/* The command that lists the models of the cache. Each shell gets a function with it. */
 #define MODEL_NAMES                                                                 \
     "eyelet list --json --quiet 2>/dev/null | tr '{' '\\n' | sed -n 's/^\"name\": " \
     "\"\\([^\"]*\\)\".*/\\1/p'"
@@ -85,7 +85,8 @@ void write_bash_completion(FILE *out)
 
 /* ---- zsh ---- */
 
-/* A text within the […] or between the colons of a spec of _arguments, which is within '…'. */
+/* Escapes text for a spec of _arguments, inside […] or between colons; the spec itself is in '…'.
+ */
 static void add_zsh_text(FILE *out, const char *text)
 {
     for (; *text; text++)

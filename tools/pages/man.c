@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manual pages as scdoc(5) reads them. */
+/* Writes manual pages in the format of scdoc(5). */
 #include <ctype.h>
 #include <string.h>
 
 #include "pages.h"
 
-/* n bytes of text that mean themselves. */
+/* Writes n bytes of text, with scdoc's special characters escaped. */
 static void add_bytes(FILE *out, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ static void add_text(FILE *out, const char *text)
     add_bytes(out, text, strlen(text));
 }
 
-/* Help's paragraphs; lines that are indented there are examples and stay as they are. */
+/* Writes the paragraphs of help. Indented lines are examples and stay as they are. */
 static void add_paragraphs(FILE *out, const char *text)
 {
     bool literal = false;
@@ -78,12 +78,12 @@ void write_command_page(FILE *out, const struct command *c)
     fputs("\n# OPTIONS\n\n", out);
     for (size_t i = 0; option_info(&option, i); i++)
         if (option.commands & c->bit) add_option(out, &option);
-    fputs(
-        "# EXIT STATUS\n\n0 done, 1 it failed, 2 the call is wrong.\n\n# SEE ALSO\n\n*eyelet*(1)\n",
-        out);
+    fputs("# EXIT STATUS\n\n0 on success, 1 on failure, 2 if the command line is wrong.\n\n# SEE "
+          "ALSO\n\n*eyelet*(1)\n",
+          out);
 }
 
-/* "$NAME is the value of --option" for each variable, once. */
+/* Writes each variable once, with the option that it sets. */
 static void add_environment(FILE *out)
 {
     struct option_info option, earlier;
@@ -95,9 +95,10 @@ static void add_environment(FILE *out)
         if (listed) continue;
         fputc('*', out);
         add_text(out, option.environment);
-        fprintf(out, "*\n\tthe value of *--%s* where none is given\n\n", option.name);
+        fprintf(out, "*\n\tthe value of *--%s* if the option is not given\n\n", option.name);
     }
-    fputs("*VLLM\\_API\\_KEY*\n\tthe key that *eyelet serve* asks of its clients where none is "
+    fputs("*VLLM\\_API\\_KEY*\n\tthe key that *eyelet serve* requires from its clients if "
+          "*--api-key* is not "
           "given\n\n"
           "*HF\\_HUB\\_CACHE*, *HF\\_HOME*, *XDG\\_CACHE\\_HOME*\n\twhere models are: "
           "$HF\\_HUB\\_CACHE, else $HF\\_HOME/hub, else $XDG\\_CACHE\\_HOME/huggingface/hub, "
@@ -121,7 +122,8 @@ void write_overview_page(FILE *out)
     }
     fputs("# ENVIRONMENT\n\n", out);
     add_environment(out);
-    fputs("# EXIT STATUS\n\n0 done, 1 it failed, 2 the call is wrong.\n\n# EXAMPLES\n\n```\neyelet "
+    fputs("# EXIT STATUS\n\n0 on success, 1 on failure, 2 if the command line is wrong.\n\n# "
+          "EXAMPLES\n\n```\neyelet "
           "ask photo.jpg \"What is this?\"\n"
           "eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8\neyelet help serve\n```\n",
           out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages overview | page COMMAND | commands | bash | zsh | fish | vllm: writes one of them to
- * standard output. */
+/* pages overview | page COMMAND | commands | bash | zsh | fish | vllm: writes a manual page, the
+ * list of commands, a completion or a table to standard output. */
 #include "pages.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manual pages, completions and tables of the documents, all out of the tables that the program
- * parses by. */
+/* Writes manual pages, completions and tables of the documents from the tables of commands and
+ * options with which the program parses. */
 #ifndef EY_TOOLS_PAGES_H
 #define EY_TOOLS_PAGES_H
 
@@ -8,7 +8,7 @@
 
 #include "cli/commands/command_table.h"
 
-/* scdoc's source of eyelet(1), or of a command's page, eyelet-ask(1). */
+/* Write the scdoc source of eyelet(1), and of a command's page such as eyelet-ask(1). */
 void write_overview_page(FILE *out);
 void write_command_page(FILE *out, const struct command *command);
 
@@ -16,10 +16,10 @@ void write_bash_completion(FILE *out);
 void write_zsh_completion(FILE *out);
 void write_fish_completion(FILE *out);
 
-/* Flags of vLLM that serve passes over, as a Markdown table. */
+/* Writes the Markdown table of vLLM's flags that serve ignores. */
 void write_vllm_table(FILE *out);
 
-/* What completes a value or an argument, by the word that help shows for it. */
+/* How the shell completes a value or an argument; follows from the word that help shows for it. */
 enum completed_by { BY_NOTHING, BY_CHOICES, BY_MODELS, BY_FILES, BY_DIRECTORIES };
 enum completed_by option_completed_by(const struct option_info *option);
 enum completed_by arguments_completed_by(const struct command *command);

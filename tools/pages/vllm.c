@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of docs/guides/from-vllm.md: what serve does with each option of vLLM that it lacks. */
+/* Writes the table of docs/guides/from-vllm.md: how serve treats the options of vLLM that it lacks.
+ */
 #include <stdbool.h>
 #include <string.h>
 
 #include "cli/options/vllm_flags.h"
 #include "pages.h"
 
-/* "a|b" as `a`, `b`. */
+/* Writes "a|b" as `a`, `b`. */
 static void add_values(FILE *out, const char *values)
 {
     fputc('`', out);
@@ -28,7 +29,7 @@ static void add_refused(FILE *out, const struct vllm_flag *flag)
     fprintf(out, " | %s |\n", flag->reason);
 }
 
-/* Options that are ignored with any value, in lines of at most `WIDTH` columns. */
+/* Lists the options that are ignored with any value, in lines of at most WIDTH columns. */
 static void add_ignored(FILE *out)
 {
     enum { WIDTH = 120 };

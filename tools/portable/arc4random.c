@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arc4random for the portable folder's libstdc++: glibc has it since 2.36 only. Random numbers from
- * the kernel. */
+/* arc4random() for the libstdc++ of the portable folder, because glibc has it only since 2.36. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/random.h>

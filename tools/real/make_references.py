@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference outputs of the language model in a GGUF file of the Llama family, computed by transformers in float32.
 
-    make_references.py MODEL.gguf FOLDER               from prompts.json and text.txt there: reference.json, logits.npz, text.npz
-    make_references.py MODEL.gguf FOLDER --checkpoint  the same weights as a float32 safetensors checkpoint
+    make_references.py MODEL.gguf FOLDER               reads FOLDER's prompts.json and text.txt, and writes
+                                                       reference.json, logits.npz and text.npz
+    make_references.py MODEL.gguf FOLDER --checkpoint  writes the same weights as a float32 safetensors checkpoint
 
-tests/real/README.md tells what the fields mean. Needs torch, transformers 5, gguf, tokenizers and numpy.
+tests/real/README.md explains the fields. Needs torch, transformers 5, gguf, tokenizers and numpy.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CONTROL = 3  # token type of the special tokens
-END_TEXTS = ("<|im_end|>", "<|endoftext|>")  # an answer ends behind one of these
+END_TEXTS = ("<|im_end|>", "<|endoftext|>")  # an answer ends with one of these
 TOP, ANSWER = 20, 48
 NAMES = {
     "token_embd": "embed_tokens",
@@ -50,7 +51,7 @@ def transformers_name(name):
 
 
 def split_halves(rows, heads):
-    """Undo the converter's order of the rows of q and k: within a head the pairs (2i, 2i + 1) become (i, i + d/2)."""
+    """Restores the order of the rows of q and k: within a head, rows 2i and 2i + 1 become rows i and i + d/2."""
     count, columns = rows.shape
     return rows.reshape(heads, count // heads // 2, 2, columns).swapaxes(1, 2).reshape(count, columns)
 
@@ -69,7 +70,7 @@ def read_weights(reader, config):
 
 def read_model(reader, meta, attention):
     if meta("general.architecture") != "llama":
-        raise SystemExit(f"architecture {meta('general.architecture')}: only llama is known here")
+        raise SystemExit(f"architecture {meta('general.architecture')} is not supported, only llama")
     config = LlamaConfig(
         vocab_size=len(meta("tokenizer.ggml.tokens")),
         hidden_size=meta("llama.embedding_length"),
@@ -95,9 +96,9 @@ def read_model(reader, meta, attention):
 
 
 def read_tokenizer(meta):
-    """Byte-level BPE as the model's own tokenizer does it: nothing normalised, each digit alone, then GPT-2's pattern."""
+    """Returns the model's byte-level BPE tokenizer: no normalization, single digits, then GPT-2's pattern."""
     if (meta("tokenizer.ggml.model"), meta("tokenizer.ggml.pre")) != ("gpt2", "smollm"):
-        raise SystemExit("only a gpt2 vocabulary with the smollm pre-tokenizer is known here")
+        raise SystemExit("only a gpt2 vocabulary with the smollm pre-tokenizer is supported")
     tokens = meta("tokenizer.ggml.tokens")
     merges = [tuple(merge.split(" ")) for merge in meta("tokenizer.ggml.merges")]
     core = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
@@ -112,7 +113,7 @@ def read_tokenizer(meta):
 
 
 def number(value):
-    return float(f"{float(value):.9g}")  # nine digits name a float32
+    return float(f"{float(value):.9g}")  # nine digits identify a float32
 
 
 def logsumexp(logits):
@@ -120,7 +121,7 @@ def logsumexp(logits):
 
 
 def answer(model, ids, end_ids):
-    """The logits after the prompt, and the greedy answer with its margin at each step, decoded with a cache."""
+    """Returns the logits after the prompt, and the greedy answer with the margin of each step."""
     steps = {"ids": [], "second": [], "margin": [], "logprob": []}
     out = model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
     first = out.logits[0, -1]

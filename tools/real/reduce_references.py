@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What make_references.py wrote, as the small file that tests/real compares with.
+"""Reduces the output of make_references.py to the small file with which tests/real compares.
 
     tools/real/reduce_references.py FOLDER tests/real/smollm2-135m.json
 
-Of each prompt: its text or messages, its ids, the best logits at the last position and the logarithm of the sum of all,
-the greedy answer with the margin of each step, and for some every SAMPLE_STRIDE-th logit of the whole vocabulary. Of
-text.txt: minus the log-probability of each token but the first, their sum, and the perplexity."""
+For each prompt it has the text or messages, the ids, the best logits at the last position and the log of the sum of
+exp(logit), the greedy answer with the margin of each step, and for some prompts every SAMPLE_STRIDE-th logit of the
+vocabulary. For text.txt it has the negative log-probability of each token but the first, their sum, and the
+perplexity."""
 import json
 import os
 import sys
