@@ -78,8 +78,8 @@ void write_command_page(FILE *out, const struct command *c)
     fputs("\n# OPTIONS\n\n", out);
     for (size_t i = 0; option_info(&option, i); i++)
         if (option.commands & c->bit) add_option(out, &option);
-    fputs("# EXIT STATUS\n\n0 on success, 1 on failure, 2 if the command line is wrong.\n\n# SEE "
-          "ALSO\n\n*eyelet*(1)\n",
+    fputs("# EXIT STATUS\n\n0 on success, 1 on failure, 2 if the arguments are wrong.\n\n"
+          "# SEE ALSO\n\n*eyelet*(1)\n",
           out);
 }
 
@@ -95,12 +95,10 @@ static void add_environment(FILE *out)
         if (listed) continue;
         fputc('*', out);
         add_text(out, option.environment);
-        fprintf(out, "*\n\tthe value of *--%s* if the option is not given\n\n", option.name);
+        fprintf(out, "*\n\tthe default of *--%s*\n\n", option.name);
     }
-    fputs("*VLLM\\_API\\_KEY*\n\tthe key that *eyelet serve* requires from its clients if "
-          "*--api-key* is not "
-          "given\n\n"
-          "*HF\\_HUB\\_CACHE*, *HF\\_HOME*, *XDG\\_CACHE\\_HOME*\n\twhere models are: "
+    fputs("*VLLM\\_API\\_KEY*\n\tthe default of *--api-key* of *eyelet serve*\n\n"
+          "*HF\\_HUB\\_CACHE*, *HF\\_HOME*, *XDG\\_CACHE\\_HOME*\n\tthe folder of models: "
           "$HF\\_HUB\\_CACHE, else $HF\\_HOME/hub, else $XDG\\_CACHE\\_HOME/huggingface/hub, "
           "else ~/.cache/huggingface/hub\n\n",
           out);
@@ -109,7 +107,7 @@ static void add_environment(FILE *out)
 void write_overview_page(FILE *out)
 {
     const struct command *c;
-    add_title(out, "", "", "images and text in, text out, with Qwen3-VL models");
+    add_title(out, "", "", "answers questions about images with Qwen3-VL models");
     fputs("*eyelet* _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n"
           "eyelet runs vision-language models on a GPU or a CPU and serves them "
           "through the OpenAI API. "
@@ -122,9 +120,8 @@ void write_overview_page(FILE *out)
     }
     fputs("# ENVIRONMENT\n\n", out);
     add_environment(out);
-    fputs("# EXIT STATUS\n\n0 on success, 1 on failure, 2 if the command line is wrong.\n\n# "
-          "EXAMPLES\n\n```\neyelet "
-          "ask photo.jpg \"What is this?\"\n"
+    fputs("# EXIT STATUS\n\n0 on success, 1 on failure, 2 if the arguments are wrong.\n\n"
+          "# EXAMPLES\n\n```\neyelet ask photo.jpg \"What is this?\"\n"
           "eyelet serve Qwen/Qwen3-VL-2B-Instruct-FP8\neyelet help serve\n```\n",
           out);
 }
