@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the wheel together: build_wheel.py PORTABLE LIBRARY DIST.
+"""Builds the wheel: build_wheel.py PORTABLE LIBRARY DIST.
 
-PORTABLE is the folder that `make portable` made: its program, its helper and what they open go into eyelet/_native.
-LIBRARY is libeyelet.so.0 of a build with shared libraries; those that it needs go into eyelet.libs under names of their
-own, as auditwheel has it, so that no other package's copy is taken for them. The tag is the newest glibc that any file
-needs. Needs patchelf, strip, objdump and the standard library."""
+PORTABLE is the folder that `make portable` wrote: its programs, and the libraries and models that they open, go into
+eyelet/_native. LIBRARY is libeyelet.so.0 of a build with shared libraries. The libraries that it needs go into
+eyelet.libs with unique names, as auditwheel does it, so that the loader does not use another package's copy instead.
+The wheel's tag is the newest glibc that any file needs. Needs patchelf, strip, objdump and the standard library."""
 from __future__ import annotations
 
 import base64
@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 GLIBC = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^.]*)\.so\.\d+$")
-OLDEST, NEWEST = 34, 35  # glibc 2.x: what portable_check.sh allows
+OLDEST, NEWEST = 34, 35  # glibc 2.x, as portable_check.sh allows
 NEVER_IN_PYTHON = ("libstdc++", "libheif", "libtiff", "libcurl", "libmicrohttpd")
 
 
@@ -31,7 +31,7 @@ def run(*command: object) -> str:
 
 
 def libraries_of(file: Path) -> dict[str, Path]:
-    """Returns the libraries that a file needs, directly or not, by soname; without glibc's."""
+    """Returns the libraries that a file needs, directly or indirectly, by soname, except glibc's."""
     found = {}
     for line in run("ldd", file).splitlines():
         match = re.match(r"\s*(\S+) => (/\S+)", line)
@@ -41,7 +41,7 @@ def libraries_of(file: Path) -> dict[str, Path]:
 
 
 def copyright_of(library: Path) -> Path | None:
-    """Returns the copyright file of the Debian package that a library is from, or None."""
+    """Returns the copyright file of the Debian package that contains a library, or None."""
     for path in (library, Path(str(library).replace("/usr/lib/", "/lib/", 1))):
         result = subprocess.run(["dpkg-query", "-S", str(path)], stdout=subprocess.PIPE, text=True,
                                 stderr=subprocess.DEVNULL)
@@ -52,7 +52,7 @@ def copyright_of(library: Path) -> Path | None:
 
 
 def add_library(stage: Path, library: Path, licences: Path) -> None:
-    """Adds libeyelet, and the libraries that it needs under new names."""
+    """Adds libeyelet, and with unique names the libraries that it needs."""
     libs = stage / "eyelet.libs"
     libs.mkdir()
     ours = stage / "eyelet/_native/libeyelet.so.0"
@@ -129,7 +129,7 @@ def write_info(stage: Path, version: str, tag: str) -> Path:
 
 
 def write_wheel(stage: Path, info: Path, out: Path) -> None:
-    """Writes the same bytes for the same files: names are sorted, and all have one date."""
+    """Writes a reproducible wheel: names are sorted, and all files have the same date."""
     files = sorted(path for path in stage.rglob("*") if path.is_file())
     record = info / "RECORD"
     lines = []

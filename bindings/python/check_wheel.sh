@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests the wheel as pip installs it, without a network: check_wheel.sh DIST [PYTHON], in the source tree. Last line: "N
-# passed, N failed".
+# Installs the wheel with pip, without network access, and tests it: check_wheel.sh DIST [PYTHON], in the source tree.
+# The last line is "N passed, N failed".
 set -euo pipefail
 wheel=$(realpath "$1"/eyelet-*.whl) source=$PWD python=${2:-python3}
 unset EYELET_LIBRARY PYTHONPATH LD_LIBRARY_PATH
@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
+check() { # check NAME COMMAND...: runs COMMAND, which prints what is wrong if it fails
   local what=$1 said
   shift
   if said=$(cd "$work" && "$@" 2>&1); then
@@ -26,7 +26,7 @@ venv=$work/a\ venv
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 is_small() { [ "$(stat -c %s "$wheel")" -lt 100000000 ] || { ls -l "$wheel"; return 1; }; }
-libraries_are_ours() { # the loader's own view: nothing from outside but glibc's
+libraries_are_ours() { # by the loader, only glibc's libraries come from outside the wheel
   local found
   found=$(find "$site/eyelet" "$site/eyelet.libs" -type f \( -name '*.so*' -o -name eyelet -o -name eyelet-decode \) \
     -exec env -i ldd {} \; | grep -F '=>' |
@@ -34,7 +34,7 @@ libraries_are_ours() { # the loader's own view: nothing from outside but glibc's
   echo "$found"
   [ -z "$found" ]
 }
-names_are_our_own() { # of what is loaded into Python: a digest in each soname
+names_are_our_own() { # the soname of each library that Python loads has a digest
   local file
   for file in "$site"/eyelet.libs/*; do
     objdump -p "$file" | awk -v name="${file##*/}" '$1 == "SONAME" && $2 == name {found = 1} END {exit !found}' &&
@@ -49,7 +49,7 @@ licences_are_there() {
   done
   [ "$(find "$folder" -type f | wc -l)" = "$(grep -c '^License-File: ' "$folder/../METADATA")" ]
 }
-captions() { # with what Python has mapped meanwhile
+captions() { # also checks which libraries Python has mapped
   "$venv/bin/python" - "$source" <<'EOF'
 import glob, json, re, sys
 import eyelet
@@ -75,7 +75,7 @@ check "size" is_small
 check "libraries" libraries_are_ours
 check "names of bundled libraries" names_are_our_own
 check "licences" licences_are_there
-check "captions, HEIC, AVIF, TIFF; what is loaded into Python" captions
+check "captions, HEIC, AVIF, TIFF; libraries loaded into Python" captions
 check "the program" program_is_the_bundled_one
 check "pip uninstall" is_removed
 echo "$passed passed, $failed failed"

@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The wheel on every CPython from 3.9 to 3.13 that is found (PATH, pyenv), with all tests, the long ones once:
-# bindings/python/nightly.sh DIST. numpy, Pillow, pydantic, pytest, mypy and nbclient come from PyPI. Last line: "N passed, N failed".
+# Tests the wheel with every CPython from 3.9 to 3.13 in PATH or pyenv: bindings/python/nightly.sh DIST. Only the first
+# one runs the long tests. numpy, Pillow, pydantic, pytest, mypy and nbclient come from PyPI. The last line of each run
+# is "N passed, N failed".
 set -euo pipefail
 dist=$1
 wheel=$(realpath "$dist"/eyelet-*.whl)
 unset EYELET_LIBRARY PYTHONPATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1 EYELET_MKCHECKPOINT # of the portable folder, which the wheel was made of
+export PYTHONDONTWRITEBYTECODE=1 EYELET_MKCHECKPOINT # mkcheckpoint of the portable folder that is in the wheel
 EYELET_MKCHECKPOINT=$(realpath "$dist"/eyelet-*-linux-*/mkcheckpoint)
-status=0 long=yes # for the first
+status=0 long=yes # long: only for the first CPython
 
 pythons() {
   local minor found

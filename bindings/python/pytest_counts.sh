@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs pytest and says "N passed, N failed" as the other tests do: pytest_counts.sh PYTHON [ARGUMENT...].
+# Runs pytest and prints "N passed, N failed" as the other tests do: pytest_counts.sh PYTHON [ARGUMENT...].
 set -uo pipefail
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The package's tests: run_tests.sh LIBRARY [PYTEST-ARGUMENT...], in the source tree, with the first python3 that has
-# pytest and the package as it stands here. Last line: "N passed, N failed".
+# Tests the package in the source tree: run_tests.sh LIBRARY [PYTEST-ARGUMENT...]. Uses the first python3 with pytest.
+# The last line is "N passed, N failed".
 set -euo pipefail
 export EYELET_LIBRARY PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1
 EYELET_LIBRARY=$(realpath "$1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open engine and its answers in progress, and what close(), fork and the end of the interpreter do to them."""
+"""An open engine, its running requests, and their behavior at close(), at fork and at exit."""
 from __future__ import annotations
 
 import atexit
@@ -21,15 +21,15 @@ from .errors import BadRequestError, BusyError, ClosedError, ForkedError, Reques
 Progress = Callable[[str, int, int], object]
 DETAILS = {"auto": 0, "low": 1, "high": 2, "native": 3}
 WAIT_MS = 100  # how long signals such as Ctrl-C may be delayed
-CLOSE_SECONDS = 60.0  # for calls that are decoding an image; after that the model's memory is not freed
+CLOSE_SECONDS = 60.0  # close() waits this long for calls that decode images; if they take longer, memory leaks
 EXIT_SECONDS = 10.0
-QUEUED_DEFAULT = 64  # max_num_queued of the library
+QUEUED_DEFAULT = 64  # the library's default of max_num_queued
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 def size_of(value: Union[int, str], name: str) -> int:
-    """Returns bytes for a number or a text such as "8151MiB"."""
+    """Returns a number of bytes, given as a number or as a text such as "8151MiB"."""
     if isinstance(value, str):
         text = value.strip()
         digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ").rstrip()
@@ -44,14 +44,14 @@ def size_of(value: Union[int, str], name: str) -> int:
 
 
 def int32(value: int, name: str) -> int:
-    """Returns the number. Fails if a C int cannot hold it, because ctypes would truncate it."""
+    """Returns the number. Raises if it exceeds a C int, because ctypes would truncate it."""
     if not -2**31 <= value < 2**31:
         raise BadRequestError(f"{name} is {value}, which is out of range")
     return value
 
 
 def c_text(value: str, name: str) -> bytes:
-    """Returns the text as UTF-8. Fails if it has a NUL, which would end it in C."""
+    """Returns the text as UTF-8. Raises if it contains a NUL, which would end it in C."""
     if "\0" in value:
         raise BadRequestError(f"{name} has a NUL character")
     return value.encode()
@@ -62,7 +62,7 @@ _KINDS: dict[str, Any] = {entry[0]: entry[1] for entry in _ffi.EngineOptions._fi
 
 
 def options_of(model: Any, given: Mapping[str, Any]) -> _ffi.EngineOptions:
-    """Returns the engine's options; None stands for an option's default."""
+    """Returns the engine's options. None selects the default of an option."""
     options = _ffi.EngineOptions(size=ctypes.sizeof(_ffi.EngineOptions), device=b"auto")
     options.model = os.fsencode(model)
     if b"\0" in os.fsencode(model):
@@ -84,7 +84,7 @@ def options_of(model: Any, given: Mapping[str, Any]) -> _ffi.EngineOptions:
 
 
 def library_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options under the library's names, which differ from LLM's in two."""
+    """Returns the options with the library's names, two of which differ from LLM's."""
     options = dict(given)
     limits = options.pop("limit_mm_per_prompt", None)
     if limits is not None:
@@ -95,10 +95,10 @@ def library_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_path(model: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike[str]"]:
-    """Returns the model's path or name; "demo" is the model in the package."""
+    """Returns the model's path or name. "demo" is the model in the package unless there is a file of that name."""
     demo = _ffi.NATIVE / "models" / "demo"
     if not isinstance(model, (str, os.PathLike)):
-        raise TypeError(f"a model is a directory or a repository's name, not {type(model).__name__}")
+        raise TypeError(f"a model is a directory or the name of a repository, not {type(model).__name__}")
     return demo if model == "demo" and demo.is_dir() and not os.path.exists("demo") else model
 
 
@@ -106,7 +106,7 @@ def model_path(model: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike
 
 
 class Grammar:
-    """A compiled grammar, freed with its last reference."""
+    """A compiled grammar. It is freed with its last reference."""
 
     def __init__(self, kind: str, text: str, choices: tuple[str, ...] = ()) -> None:
         self.handle = c_void_p()
@@ -133,7 +133,7 @@ def grammar_of(kind: str, text: str = "", choices: tuple[str, ...] = ()) -> Gram
 
 
 class Request:
-    """An ey_request, with everything that it points to."""
+    """An ey_request, and references to all objects that it points to."""
 
     def __init__(self, messages: Sequence[tuple[str, Sequence[Union[str, bytes]]]], detail: str = "auto") -> None:
         if detail not in DETAILS:
@@ -156,7 +156,7 @@ class Request:
         self.struct.messages, self.struct.n_messages = array, len(messages)
 
     def set_pooling(self, instruction: Optional[str], dimensions: int) -> None:
-        """Asks for a vector or a score of the last message; of two messages, the first is the query."""
+        """Requests a vector of the last message, or its score if there are two messages: the first is the query."""
         messages = self.struct.messages
         document, query = messages[self.struct.n_messages - 1], messages[0]
         given = _ffi.PoolingInput(parts=document.parts, n_parts=document.n_parts)
@@ -167,7 +167,7 @@ class Request:
             given.instruction, given.n_instruction = data, len(data)
         self.keep.append(given)
         self.struct.messages, self.struct.n_messages = None, 0
-        self.struct.sampling = _ffi.Sampling(top_p=1, repetition_penalty=1)  # not used, but checked
+        self.struct.sampling = _ffi.Sampling(top_p=1, repetition_penalty=1)  # unused, but the library checks it
         self.struct.pool, self.struct.input = True, ctypes.pointer(given)
         self.struct.dimensions = int32(dimensions, "dimensions")
 
@@ -194,7 +194,7 @@ class Request:
 
 
 class Result:
-    """A copy of an ey_answer in Python's types."""
+    """A copy of an ey_answer as Python objects."""
 
     def __init__(self, answer: _ffi.Answer, stop_ids: frozenset[int]) -> None:
         self.text = ctypes.string_at(answer.text, answer.n_text).decode("utf-8", "replace") if answer.text else ""
@@ -246,8 +246,8 @@ class Cancel:
 
 
 class Generation:
-    """An answer in progress. It is created before the answer is started, so that its handle is known here whatever
-    interrupts the caller. The handle is freed exactly once: by collect(), by discard(), or with the engine."""
+    """An answer in progress. The object exists before the answer starts, so that an interrupted caller can still free
+    the handle. The handle is freed exactly once: by collect(), by discard(), or with the engine."""
 
     def __init__(self, engine: Engine, stop_ids: frozenset[int]) -> None:
         self._engine = engine
@@ -290,7 +290,7 @@ class Generation:
                 lib.ey_generation_cancel(self.handle)
 
     def discard(self) -> None:
-        """Ends the answer within a step and drops it; does nothing the second time."""
+        """Cancels the answer, waits until it has ended, and drops it. A second call does nothing."""
         if self._engine.is_forked():
             return
         self.cancel()
@@ -304,7 +304,7 @@ class Generation:
 
 def discard_all(generations: Iterable[Generation]) -> None:
     every = list(generations)
-    for generation in every:  # cancel all first, so that none of them starts when another ends
+    for generation in every:  # cancel all first, or a waiting answer would start when another ends
         generation.cancel()
     for generation in every:
         generation.discard()
@@ -316,7 +316,7 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class _Running:
-    """The answers to one request, and its prompt's ids."""
+    """The answers to a request, and the ids of its prompt."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
@@ -328,7 +328,7 @@ class Engine:
                  notice: Optional[Callable[[str], object]] = None) -> None:
         self._pid = os.getpid()
         self._idle = threading.Condition()
-        self._callers: set[object] = set()  # calls that are using the engine's handle in the library
+        self._callers: set[object] = set()  # library calls that currently use the engine's handle
         self._generations: set[Generation] = set()
         self._handle = c_void_p()
         self.closing = False
@@ -358,7 +358,7 @@ class Engine:
         self.max_answers: int = self.info.max_num_seqs + (options.max_num_queued or QUEUED_DEFAULT)
         self.model_sampling: _ffi.Sampling = lib.ey_model_sampling(self._handle)
 
-    # ---- who may call ----
+    # ---- lifetime ----
 
     def is_forked(self) -> bool:
         return os.getpid() != self._pid
@@ -390,7 +390,7 @@ class Engine:
                 self._generations.discard(generation)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Ends running requests with ClosedError and frees the model; does nothing the second time."""
+        """Ends running requests with ClosedError and frees the model. A second call does nothing."""
         if self.is_forked():
             return
         with self._idle:
@@ -401,7 +401,7 @@ class Engine:
         discard_all(running)
         with self._idle:
             done = self._idle.wait_for(lambda: not self._callers, timeout)
-            running = list(self._generations)  # those that were being started meanwhile
+            running = list(self._generations)  # answers that other threads started meanwhile
         discard_all(running)
         if done:
             lib.ey_engine_close(byref(self._handle))
@@ -414,8 +414,8 @@ class Engine:
     # ---- requests ----
 
     def start(self, request: Request, started: list[Generation], cancel: Optional[Cancel] = None) -> list[int]:
-        """Starts request.n answers, appends them to `started`, and returns the prompt's ids. After an exception the
-        caller discards those in `started`. Raises BusyError if the queue is full."""
+        """Starts request.n answers, appends them to `started`, and returns the ids of the prompt. Raises BusyError if
+        the queue is full. After an exception, the caller must discard the answers in `started`."""
         if request.n > self.max_answers:
             raise BadRequestError(f"n is {request.n}; this engine runs and queues at most {self.max_answers} answers: "
                                   "use a smaller n or a larger max_num_queued")
@@ -437,12 +437,12 @@ class Engine:
                         cancel.add(generation)
                 return ids
             finally:
-                request.struct.sampling.seed = seed  # a request that found no place is started again
+                request.struct.sampling.seed = seed  # the caller may start the request again
                 lib.ey_prompt_free(byref(prompt))
 
     def run(self, requests: Iterable[Request], cancel: Optional[Cancel] = None) -> list[tuple[list[int], list[Result]]]:
-        """Answers all requests, as many at a time as the engine runs. The first error cancels the others."""
-        window = 2 * max(1, self.info.max_num_seqs)  # the next images are decoded while the device works
+        """Answers all requests. Returns the prompt ids and the results of each. An error cancels the other requests."""
+        window = 2 * max(1, self.info.max_num_seqs)  # decodes the next images while the device works
         running: deque[_Running] = deque()
         out: list[tuple[list[int], list[Result]]] = []
         try:
@@ -481,7 +481,7 @@ class Engine:
         for generation in first.generations:
             while generation.next()[0] != _ffi.EVENT_DONE:
                 for other in others:
-                    for unread in other.generations:  # unread text would pause them
+                    for unread in other.generations:  # an answer pauses if nobody reads its text
                         unread.next(0)
             results.append(generation.collect())
         running.popleft()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C interface of libeyelet (include/eyelet) in ctypes, which releases the GIL during every call.
 
-tests/test_layout.py compares each struct with what a C compiler says."""
+tests/test_layout.py compares the layout of each struct with that of a C compiler."""
 from __future__ import annotations
 
 import os
@@ -173,7 +173,7 @@ class BoxList(Structure):
                 ("owner", c_void_p)]
 
 
-# name: (what it returns, what it takes)
+# name: (type of the result, types of the arguments)
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ey_version": (c_char_p, ()),
     "ey_free": (None, (c_void_p,)),
@@ -214,7 +214,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def _open() -> CDLL:
-    path = os.environ.get("EYELET_LIBRARY") or str(NATIVE / "libeyelet.so.0")  # the variable: for a build tree
+    path = os.environ.get("EYELET_LIBRARY") or str(NATIVE / "libeyelet.so.0")  # EYELET_LIBRARY: of a build tree
     library = CDLL(path)
     for name, (returns, takes) in _FUNCTIONS.items():
         function = getattr(library, name)
@@ -234,7 +234,7 @@ def error_of(err: Err) -> errors.EyeletError:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function whose last argument is an ey_err, and raises that as an exception if it fails."""
+    """Calls a function whose last argument is an ey_err. If it fails, raises the error as an exception."""
     err = Err()
     if not getattr(lib, name)(*arguments, byref(err)):
         raise error_of(err)
@@ -245,7 +245,7 @@ def text_of(value: Optional[bytes]) -> str:
 
 
 def take_text(name: str, *arguments: Any) -> str:
-    """Calls a function that writes a new text to its first argument, and returns the text."""
+    """Calls a function that stores a newly allocated text in its first argument. Returns a copy and frees the text."""
     made = c_void_p()
     call(name, byref(made), *arguments)
     try:

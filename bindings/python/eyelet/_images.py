@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns images as Python programs have them into the bytes of a file, which the engine decodes."""
+"""Converts the image types of Python programs to the bytes of an image file, which the engine decodes."""
 from __future__ import annotations
 
 import base64
@@ -17,14 +17,14 @@ from .errors import BadRequestError
 
 
 class ArrayImage(Protocol):
-    """What numpy's arrays have."""
+    """The interface of numpy's arrays."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
 
 class PilImage(Protocol):
-    """What PIL's images have."""
+    """The interface of PIL's images."""
 
     @property
     def mode(self) -> str: ...
@@ -68,7 +68,7 @@ def _of_pil(image: Any) -> bytes:
 
 
 def _of_url(url: str) -> bytes:
-    """Reads a URL as image_url has it in the OpenAI API: data: or file:."""
+    """Reads a data: or file: URL, as image_url has it in the OpenAI API."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
         if not comma or not head.endswith(";base64"):
@@ -79,7 +79,7 @@ def _of_url(url: str) -> bytes:
             raise BadRequestError(f"a data URL's base64 is damaged: {error}") from None
     if url.startswith("file:"):
         return Path(unquote(urlsplit(url).path)).read_bytes()
-    raise BadRequestError(f"{url[:80]}: the package fetches nothing; give the image's bytes, or ask a server "
+    raise BadRequestError(f"{url[:80]}: this package does not download images; pass the image's bytes, or use a server "
                           "(eyelet serve)")
 
 

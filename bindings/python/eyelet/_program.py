@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program `eyelet` that pip puts on the path: the bundled one takes this process's place."""
+"""The command `eyelet` that pip installs: it replaces its own process with the bundled program."""
 from __future__ import annotations
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of LLM and AsyncLLM: makes requests from arguments, and return values from results."""
+"""The common part of LLM and AsyncLLM: converts arguments to requests, and results to return values."""
 from __future__ import annotations
 
 import json
@@ -25,7 +25,7 @@ Conversation = Sequence[Message]
 
 @dataclass
 class Task(Generic[T]):
-    """Requests, and the function that turns their results into a return value."""
+    """Requests, and the function that converts their results to a return value."""
 
     requests: Iterable[Request]
     finish: Callable[[list[tuple[list[int], list[Result]]]], T]
@@ -78,8 +78,8 @@ def apply_sampling(request: Request, params: SamplingParams) -> None:
 
 def _use(request: Request, engine: Engine, params: Optional[SamplingParams], max_tokens: Optional[int],
          greedy: bool = False) -> Request:
-    """Applies the caller's parameters, or else the model's recommendation with seed 0, which gives the same answer
-    each time."""
+    """Applies the caller's parameters. Without any, uses the model's recommendation with seed 0, so that the same call
+    gives the same answer."""
     if params is not None:
         apply_sampling(request, params)
     elif greedy:
@@ -123,7 +123,7 @@ def ask(engine: Engine, images: Any, text: str, params: Optional[SamplingParams]
 
 def each(engine: Engine, images: Any, text: str, params: Optional[SamplingParams], max_tokens: Optional[int],
          detail: str) -> Task[list[Answer]]:
-    """Asks the question about each image by itself."""
+    """Asks the question about each image separately."""
     return Task((question(engine, image, text, params, max_tokens, detail) for image in images),
                 lambda done: [answer_of(results[0]) for _ids, results in done])
 
@@ -153,10 +153,10 @@ def boxes_of(text: str, what: str, size: tuple[int, int]) -> list[Box]:
 
 def detect(engine: Engine, image: Any, what: str, max_tokens: Optional[int], detail: str) -> Task[list[Box]]:
     if not isinstance(what, str):
-        raise TypeError(f"what to look for is a str, not {type(what).__name__}")
+        raise TypeError(f"detect() takes the names of objects as a str, not {type(what).__name__}")
     if not what.strip(" ,"):
-        raise BadRequestError("what to look for is empty")
-    asked = _ffi.take_text("ey_detect_prompt", c_text(what, "what to look for"))
+        raise BadRequestError("detect() needs at least one object to look for")
+    asked = _ffi.take_text("ey_detect_prompt", c_text(what, "the list of objects"))
     request = question(engine, image, asked, None, max_tokens, detail, True)
     request.set_grammar(grammar_of("regex", text_of(lib.ey_detect_pattern())))
 
@@ -196,8 +196,8 @@ def extract(engine: Engine, image: Any, schema: Any, prompt: Optional[str], max_
     def finish(done: list[tuple[list[int], list[Result]]]) -> Any:
         result = done[0][1][0]
         if result.finish_reason == "length":
-            raise TooLongError(f"the answer was cut after {result.completion_tokens} tokens and is not complete; use "
-                               f"a larger {'max_tokens' if max_tokens is not None else 'max_model_len'}")
+            raise TooLongError(f"the answer was truncated after {result.completion_tokens} tokens; use a larger "
+                               f"{'max_tokens' if max_tokens is not None else 'max_model_len'}")
         return read(result.text)
 
     return Task([request], finish)
@@ -307,7 +307,7 @@ def _completion(index: int, result: Result) -> CompletionOutput:
 
 @dataclass
 class Counter:
-    """Numbers requests as vLLM does."""
+    """Numbers requests from "0", as vLLM does."""
 
     value: int = field(default=-1)
 

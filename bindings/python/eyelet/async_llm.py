@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of LLM, awaited. A cancelled task cancels its request."""
+"""AsyncLLM, with the calls of LLM as coroutines. Cancelling a task cancels its request."""
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +29,7 @@ def _settle(future: asyncio.Future[T], result: Optional[T], error: Optional[Base
 
 
 async def _in_thread(function: Callable[[], T], cancelled: Callable[[], object]) -> T:
-    """Awaits a blocking function, which runs in a thread that the interpreter does not wait for at exit."""
+    """Runs a blocking function in a daemon thread and awaits its result. Calls cancelled() if the task is cancelled."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -45,7 +45,7 @@ async def _in_thread(function: Callable[[], T], cancelled: Callable[[], object])
         try:
             loop.call_soon_threadsafe(_settle, future, result, error)
         except RuntimeError:
-            pass  # the loop was closed meanwhile: nobody waits
+            pass  # the loop was closed meanwhile, so nobody waits for the result
 
     threading.Thread(target=work, name="eyelet", daemon=True).start()
     try:
@@ -57,8 +57,8 @@ async def _in_thread(function: Callable[[], T], cancelled: Callable[[], object])
 
 def _pump(start: Callable[[list[Generation], Cancel], object], cancel: Cancel,
           post: Callable[[Union[str, Answer, BaseException]], None]) -> None:
-    """Posts an answer's pieces, and then the answer or the exception. It has no reference to the stream, so that a
-    stream that is dropped can cancel it."""
+    """Posts the pieces of an answer, and then the answer or the exception. It holds no reference to the stream, so that
+    dropping the stream cancels the answer."""
     generations: list[Generation] = []
     try:
         start(generations, cancel)
@@ -76,7 +76,7 @@ def _pump(start: Callable[[list[Generation], Cancel], object], cancel: Cancel,
 
 
 class AsyncStream:
-    """An answer while it is generated: `async for text in stream`. `answer` is set when it has ended."""
+    """An answer while it is generated: `async for text in stream`. `answer` is set when the answer is complete."""
 
     def __init__(self, start: Callable[[list[Generation], Cancel], object]) -> None:
         self._cancel = Cancel()
@@ -88,7 +88,7 @@ class AsyncStream:
         def post(item: Union[str, Answer, BaseException]) -> None:
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, item)
-            except RuntimeError:  # the loop was closed meanwhile: nobody reads
+            except RuntimeError:  # the loop was closed meanwhile, so nobody reads the answer
                 cancel.cancel()
 
         threading.Thread(target=_pump, args=(start, cancel, post), name="eyelet", daemon=True).start()
@@ -123,7 +123,7 @@ class AsyncStream:
 
 
 class AsyncLLM(_Model):
-    """LLM for asyncio. The constructor loads the model, as LLM's does. Calls of all tasks run in one batch."""
+    """LLM for asyncio. The constructor blocks until the model is loaded. Requests of all tasks run in one batch."""
 
     async def _run(self, make: Callable[[], Task[T]]) -> T:
         self._engine.check()
@@ -209,7 +209,7 @@ class AsyncLLM(_Model):
         return await self._run(lambda: _tasks.score(query, documents, instruction, self._counter))
 
     async def close(self) -> None:
-        """Frees the model. Requests that run end with ClosedError."""
+        """Frees the model. Running requests end with ClosedError."""
         await _in_thread(self._engine.close, lambda: None)
 
     async def __aenter__(self) -> AsyncLLM:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions. Their text is the engine's: a sentence that says what is wrong and what to do."""
+"""The exceptions. Their text is the engine's message, which says what is wrong and what to do."""
 from __future__ import annotations
 
 from typing import Optional
 
 
 class EyeletError(Exception):
-    """The base class. `item` is the number of the image that the error is about, from 0, or None if that is unknown."""
+    """The base class. `item` is the index of the image that caused the error, or None if no single image did."""
 
     def __init__(self, text: str, item: Optional[int] = None) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class RequestCancelledError(EyeletError, RuntimeError):
 
 
 class SystemIoError(EyeletError, RuntimeError):
-    """The system refused to read or write."""
+    """The operating system reported an error while reading or writing."""
 
 
 class InternalError(EyeletError, RuntimeError):
@@ -65,7 +65,7 @@ class ForkedError(EyeletError, RuntimeError):
     """The process was forked after the engine was loaded: its threads are in the parent only."""
 
 
-# in the order of EY_CODES (include/eyelet/error.h), without EY_OK
+# In the order of EY_CODES (include/eyelet/error.h), without EY_OK.
 BY_CODE: tuple[type[EyeletError], ...] = (
     BadRequestError, BadImageError, TooLongError, NotFoundError, BadModelError, NoMemoryError, NoDeviceError,
     BusyError, RequestCancelledError, SystemIoError, InternalError,

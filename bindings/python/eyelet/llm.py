@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine in this process. Any number of threads may use it; their requests run in one batch."""
+"""LLM, a model in this process. Any number of threads may use it; their requests run in one batch."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ M = TypeVar("M")
 
 
 class Stream:
-    """An answer while it is generated, as an iterator of its text. `answer` is set when it has ended."""
+    """An iterator over the text of an answer while it is generated. `answer` is set when the answer is complete."""
 
     def __init__(self, engine: Engine, request: Request) -> None:
         self._generations: list[Generation] = []
@@ -58,7 +58,7 @@ class Stream:
 
 
 class _Model:
-    """A loaded model: the constructor and the properties that LLM and AsyncLLM share."""
+    """The constructor and the properties that LLM and AsyncLLM share."""
 
     def __init__(self, model: Union[str, "os.PathLike[str]"], *, progress: Optional[Progress] = None,
                  notice: Optional[Callable[[str], object]] = None, device: Optional[str] = None,
@@ -104,11 +104,11 @@ class _Model:
 
 
 class LLM(_Model):
-    """A model, such as LLM("Qwen/Qwen3-VL-2B-Instruct-FP8") or LLM("demo"). It is closed by close(), by `with`, and
-    at exit.
+    """A loaded model, such as LLM("Qwen/Qwen3-VL-2B-Instruct-FP8") or LLM("demo"). close(), the end of `with`, or the
+    end of the program frees it.
 
     `progress(phase, done, total)` is called while the model loads, and `notice(text)` with notes for the user. The
-    other options are those of `eyelet serve`, under vLLM's names; None leaves the choice to the engine."""
+    other options are those of `eyelet serve`, with vLLM's names; None selects the default."""
 
     def _run(self, task: Task[T]) -> T:
         return task.finish(self._engine.run(task.requests))
@@ -116,9 +116,9 @@ class LLM(_Model):
     def chat(self, messages: Union[Conversation, Sequence[Conversation]],
              sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
              detail: str = "auto") -> list[RequestOutput]:
-        """Answers one conversation or many, batched. Messages are those of the OpenAI API; images also as
-        {"type": "image", "image": ...}. Without sampling_params, sampling is the model's recommendation and the length
-        unlimited."""
+        """Answers one conversation, or several in a batch. Messages are those of the OpenAI API; images may also be
+        {"type": "image", "image": ...}. Without sampling_params, sampling follows the model's recommendation, and only
+        the context limits the length."""
         self._engine.check()
         return self._run(_tasks.chat(self._engine, messages, sampling_params, detail, self._counter))
 
@@ -132,8 +132,8 @@ class LLM(_Model):
 
     def ask(self, image: Images, question: str, *, sampling_params: Optional[SamplingParams] = None,
             max_tokens: Optional[int] = None, detail: str = "auto", stream: bool = False) -> Any:
-        """Answers a question about an image, or about several (a list). With `stream`, returns an iterator of the
-        answer's text."""
+        """Answers a question about an image, or about a list of images together. With `stream`, returns an iterator
+        over the answer's text."""
         self._engine.check()
         if stream:
             return Stream(self._engine, _tasks.question(self._engine, image, question, sampling_params, max_tokens,
@@ -150,7 +150,7 @@ class LLM(_Model):
 
     def caption(self, images: Any, *, sampling_params: Optional[SamplingParams] = None,
                 max_tokens: Optional[int] = None, detail: str = "auto") -> Any:
-        """Returns a sentence about an image, or a list of sentences for a list of images, batched."""
+        """Returns a caption of an image, or a list of captions for a list of images, which run in a batch."""
         self._engine.check()
         text = _tasks.prompt_text("caption")
         if _tasks.is_several(images):
@@ -169,7 +169,7 @@ class LLM(_Model):
                         sampling_params=SamplingParams(temperature=0, max_tokens=None))
 
     def detect(self, image: Image, what: str, *, max_tokens: Optional[int] = None, detail: str = "auto") -> list[Box]:
-        """Returns the boxes of things ("car", "car, person"), in pixels of the upright image."""
+        """Returns the boxes of objects ("car", "car, person") in pixels of the upright image."""
         self._engine.check()
         return self._run(_tasks.detect(self._engine, image, what, max_tokens, detail))
 
@@ -183,27 +183,26 @@ class LLM(_Model):
 
     def extract(self, image: Image, schema: Any, *, prompt: Optional[str] = None, max_tokens: Optional[int] = None,
                 detail: str = "auto") -> Any:
-        """Reads data from the image: returns an instance of a pydantic model, or the value that a JSON schema
-        describes."""
+        """Reads data from the image. Returns an instance of a pydantic model, or a value that follows a JSON schema."""
         self._engine.check()
         return self._run(_tasks.extract(self._engine, image, schema, prompt, max_tokens, detail))
 
     def embed(self, inputs: Union[Input, Sequence[Input]], *, instruction: Optional[str] = None,
               dimensions: Optional[int] = None) -> list[EmbeddingRequestOutput]:
-        """Returns vectors of texts (str), images, or both ({"text": ..., "image": ...}), batched; needs a model that
-        embeds. An image's path must be a Path, or stand in a dict. `dimensions` keeps the first numbers of each vector
-        and normalizes them again."""
+        """Returns vectors of texts (str), images, or both ({"text": ..., "image": ...}), in a batch. Needs an embedding
+        model. The path of an image must be a Path, or a member of a dict. `dimensions` truncates each vector and
+        normalizes it again."""
         self._engine.check()
         return self._run(_tasks.embed(inputs, instruction, dimensions, self._counter))
 
     def score(self, query: Input, documents: Union[Input, Sequence[Input]], *,
               instruction: Optional[str] = None) -> list[ScoringRequestOutput]:
-        """Scores how relevant each document is to the query; needs a model that reranks."""
+        """Returns the relevance of each document to the query. Needs a reranker."""
         self._engine.check()
         return self._run(_tasks.score(query, documents, instruction, self._counter))
 
     def close(self) -> None:
-        """Frees the model. Requests that run end with ClosedError."""
+        """Frees the model. Running requests end with ClosedError."""
         self._engine.close()
 
     def __enter__(self) -> LLM:

@@ -23,7 +23,7 @@ class Usage:
 class Answer(str):
     """The text of an answer."""
 
-    finish_reason: str  #: "stop", or "length" if the answer was cut
+    finish_reason: str  #: "stop", or "length" if the answer was truncated
     usage: Usage
 
     def __new__(cls, text: str, finish_reason: str, usage: Usage) -> Answer:
@@ -37,7 +37,7 @@ class Answer(str):
 
 
 class Box(NamedTuple):
-    """The bounding box of a thing, in pixels of the upright image."""
+    """The bounding box of an object, in pixels of the upright image."""
 
     label: str
     x1: int
@@ -82,7 +82,7 @@ class RequestOutput:
 
 @dataclass
 class EmbeddingOutput:
-    """A vector of length 1."""
+    """A vector, normalized to length 1."""
 
     embedding: list[float]
 

@@ -21,7 +21,7 @@ class PlanItem:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Options that would change whether the model fits."""
+    """Options that reduce the memory, with the new total."""
 
     options: str
     total_bytes: int
@@ -35,7 +35,7 @@ class Plan:
     budget_bytes: int
     budget_rule: str  #: how the budget was determined
     items: list[PlanItem]
-    choices: list[str]  #: what was chosen so that it fits
+    choices: list[str]  #: options that the plan changed so that the model fits
     suggestions: list[Suggestion]
     directory: str
     device: str

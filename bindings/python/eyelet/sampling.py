@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How answers are drawn, by vLLM's names and with its defaults."""
+"""Sampling parameters, with vLLM's names and defaults."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 
 @dataclass(frozen=True)
 class StructuredOutputsParams:
-    """What an answer must be: one of these."""
+    """Constrains the answer. Set exactly one field."""
 
     json: Union[str, Mapping[str, Any], None] = None  #: a JSON schema
     regex: Optional[str] = None
@@ -30,10 +30,10 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    seed: Optional[int] = None  #: None: another answer each time
+    seed: Optional[int] = None  #: None: a random seed
     stop: Union[str, Sequence[str], None] = None
     stop_token_ids: Optional[Sequence[int]] = None
-    max_tokens: Optional[int] = 16  #: None: as many as the context holds
+    max_tokens: Optional[int] = 16  #: None: limited only by the context
     min_tokens: int = 0
     logprobs: Optional[int] = None
     ignore_eos: bool = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo model, loaded once; what it says of the example images is in examples/expected.json."""
+"""The demo model, loaded once. examples/expected.json has its answers about the example images."""
 from __future__ import annotations
 
 import json
@@ -29,7 +29,7 @@ def llm() -> Iterator[eyelet.LLM]:
 
 @pytest.fixture
 def script() -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Runs a program of its own, which must end by itself."""
+    """Runs a Python program, which must end by itself."""
 
     def run(text: str) -> subprocess.CompletedProcess[str]:
         head = (f"import asyncio, os, sys, threading, time\nimport eyelet\nfrom eyelet import *\n"

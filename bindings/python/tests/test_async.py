@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AsyncLLM: the same calls awaited; a cancelled task cancels its request."""
+"""AsyncLLM: the calls of LLM as coroutines; a cancelled task cancels its request."""
 from __future__ import annotations
 
 import asyncio
@@ -67,7 +67,7 @@ def test_a_cancelled_task_cancels_its_request() -> None:
                 task.cancel()
             start = time.monotonic()
             assert {type(r) for r in await asyncio.gather(*tasks, return_exceptions=True)} == {asyncio.CancelledError}
-            # all slots are free again long before those answers would have ended
+            # all slots are free long before the cancelled answers would have ended
             assert await llm.caption(PNG, sampling_params=GREEDY) == EXPECTED[PNG.name]
             assert time.monotonic() - start < 5
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input, closed engines, forks, exits: one clear exception each, no hang, no crash."""
+"""Bad input, closed engines, forks and exits raise clear exceptions; nothing hangs or crashes."""
 from __future__ import annotations
 
 import subprocess
@@ -19,7 +19,7 @@ Script = Callable[[str], "subprocess.CompletedProcess[str]"]
 
 
 class Odd:
-    """Neither an image nor anything else."""
+    """An object that is not an image."""
 
 
 def user(content: object) -> list[dict[str, object]]:
@@ -50,13 +50,13 @@ BAD: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda llm: llm.caption(b""), eyelet.BadImageError, ""),
     (lambda llm: llm.caption(b"GIF89a"), eyelet.BadImageError, ""),
     (lambda llm: llm.caption([PNG, EXAMPLES / "expected.json"]), eyelet.BadImageError, ""),
-    (lambda llm: llm.caption("https://example.org/cat.jpg"), eyelet.BadRequestError, "fetches nothing"),
+    (lambda llm: llm.caption("https://example.org/cat.jpg"), eyelet.BadRequestError, "does not download"),
     (lambda llm: llm.caption("data:image/png;base64,@@"), eyelet.BadRequestError, "base64"),
     (lambda llm: llm.caption(PNG, detail="best"), ValueError, "best"),
     (lambda llm: llm.caption(PNG, max_tokens=0), ValueError, "at least 1"),
     (lambda llm: llm.ask(PNG, "x" * 200_000), eyelet.TooLongError, ""),
     (lambda llm: llm.ask(PNG, "\ud800"), ValueError, ""),
-    (lambda llm: llm.detect(PNG, " , "), eyelet.BadRequestError, "empty"),
+    (lambda llm: llm.detect(PNG, " , "), eyelet.BadRequestError, "at least one object"),
     (lambda llm: llm.extract(PNG, "{"), eyelet.BadRequestError, ""),
     (lambda llm: llm.extract(PNG, {"type": "nothing"}), eyelet.BadRequestError, "nothing"),
     (lambda llm: llm.extract(PNG, {"type": "string"}, max_tokens=1), eyelet.TooLongError, "max_tokens"),
@@ -206,7 +206,7 @@ def test_the_interpreter_exits_with_requests_running(script: Script, end: str) -
 def test_ctrl_c_ends_a_request(script: Script) -> None:
     done = script("""
         import signal
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore SIGINT
         llm = LLM(DEMO, device="cpu")
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()

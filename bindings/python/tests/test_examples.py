@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of examples/python, the notebook, and what the guide shows."""
+"""The programs in examples/python, the notebook, and the examples of the guide."""
 from __future__ import annotations
 
 import json

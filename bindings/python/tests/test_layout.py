@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs of ctypes against those of a C compiler, and the types of the package by mypy."""
+"""Compares the ctypes structs with a C compiler's, and checks the package's types with mypy."""
 from __future__ import annotations
 
 import ctypes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the calls return, and the forms in which images come."""
+"""The results of the calls, and the types of images that they accept."""
 from __future__ import annotations
 
 import base64
@@ -89,7 +89,7 @@ def test_extract(llm: LLM) -> None:
     assert 0 <= llm.extract(PNG, with_limit)["count"] <= 9
     try:
         assert isinstance(llm.extract(PNG, Shape, max_tokens=40), Shape)
-    except eyelet.TooLongError as error:  # the demo has never seen a number end
+    except eyelet.TooLongError as error:  # the demo model never ends a number
         assert "40 tokens" in str(error)
 
 
@@ -136,7 +136,7 @@ def test_answers_do_not_depend_on_the_queue() -> None:
     params = SamplingParams(n=2, temperature=5.0, seed=7, max_tokens=12)
     hi = [{"role": "user", "content": "Hi"}]
     texts = []
-    for places in (64, 1):  # with one, the second answer to a conversation finds no place and is started again
+    for places in (64, 1):  # with a queue of 1, the second answer to a conversation does not fit and is started again
         with LLM(DEMO, device="cpu", threads=1, max_num_seqs=2, max_num_queued=places) as llm:
             texts.append([[answer.text for answer in output.outputs] for output in llm.chat([hi] * 4, params)])
     assert texts[0] == texts[1] and texts[0][0] == texts[0][3]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What takes minutes (make nightly PART=python): memory over 10,000 calls, and what a call costs beside the engine."""
+"""Tests of some minutes (make nightly PART=python): memory over 10,000 calls, and the overhead of a call."""
 from __future__ import annotations
 
 import gc
@@ -39,7 +39,7 @@ def test_memory_is_flat_over_10000_calls() -> None:
 
 
 def test_a_call_costs_less_than_a_fifth_of_a_millisecond(llm: LLM) -> None:
-    """Beside the engine's own time; a machine that does other things delays some of the calls."""
+    """Measures the overhead over the engine's own time. On a busy machine, some calls are delayed."""
     beside = []
     for _ in range(500):
         start = time.perf_counter()

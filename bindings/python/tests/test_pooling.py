@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors and scores, by tiny models of random numbers whose reference is in tests/golden."""
+"""Vectors and scores of tiny random models, compared with tests/golden."""
 from __future__ import annotations
 
 import asyncio
