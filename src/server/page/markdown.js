@@ -9,7 +9,7 @@ import { mathNode } from './math.js';
 const MAX_DEPTH = 20; // of nested quotes and lists; deeper ones are shown as plain text
 const SAFE_LINK = /^(https?:|mailto:)/i;
 
-/* Matches $$…$$, \[…\], \(…\) and $…$. A closing dollar sign before a digit, or an opening one before a space, is a price. */
+/* Matches $$…$$, \[…\], \(…\) and $…$. A dollar sign next to a space, or a closing one before a digit, belongs to a price. */
 const MATH = [
   { pattern: /^\$\$((?:\\[^]|[^\\$])+)\$\$/, display: true },
   { pattern: /^\\\[([^]+?)\\\]/, display: true },

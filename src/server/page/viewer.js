@@ -144,7 +144,7 @@ preview.addEventListener('error', () => {
   current.unshown = true;
 });
 
-/* {name, size, width, height, url, seen}, or null. */
+/* Shows an image, {name, size, width, height, url, seen}, or none if it is null. */
 export function showImage(image) {
   $('empty').hidden = Boolean(image);
   frame.hidden = $('facts').hidden = $('zoom').hidden = !image;
