@@ -92,11 +92,22 @@ static bool gemm_takes(const struct matmul_args *a)
            (a->segment[0].w.dtype == K_FP8 || a->segment[0].w.dtype == K_BF16);
 }
 
+/* Whether the matrices are within 4 GiB each, because gemm_wgmma_sm90.cu has offsets of 32 bits. */
+static bool gemm_sm90_reaches(const struct matmul_args *a)
+{
+    for (int i = 0; i < a->n_segments; i++)
+        if ((int64_t)a->segment[i].w.rows * a->k * (a->segment[i].w.dtype == K_FP8 ? 1 : 2) >
+            (int64_t)UINT32_MAX)
+            return false;
+    return true;
+}
+
 static struct launch working_gemm(const struct cuda *c, const struct matmul_args *a)
 {
     struct launch none = {.kernel = GPU_NO_KERNEL};
+    bool sm90 = c->has_gemm_sm90 && gemm_sm90_reaches(a);
     enum gemm_tile_kind kind = cuda_working_tile(c, a->segment[0].w.dtype,
-                                                 gemm_choose(a, c->sm_count, c->has_gemm_sm90));
+                                                 gemm_choose(a, c->sm_count, sm90));
     return kind == GEMM_TILES ? none : gemm_launch_tile(a, kind);
 }
 
