@@ -89,6 +89,7 @@ void image_patchify_rows(float *out, const struct image *image, const struct pat
     const int merge = spec->merge, rows = image->height / spec->patch,
               columns = image->width / spec->patch;
     assert(rows % merge == 0 && columns % merge == 0 && first + n <= rows * columns);
+    (void)rows;
     const size_t stride = 3 * (size_t)image->width;
     const size_t plane = (size_t)spec->temporal * (size_t)spec->patch * (size_t)spec->patch;
     float table[3][256];

@@ -20,6 +20,7 @@ static const struct rule_body *body_for(struct dfa_builder *d, uint32_t rule, bo
         if (!compiler_build_rule(d->c, rule, false) || !dfa_cover_nfa(d)) return NULL;
         r = &d->c->rules[rule];
         assert(d->c->n_rules == n_rules); /* unrolling adds no rules */
+        (void)n_rules;
         dfa_own_body(d, rule, &r->body[0]);
         if (!measure_state_depths(d->c, d->owner, r->body[0].begin, r->body[0].end, d->min_depth))
             return NULL;
