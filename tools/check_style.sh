@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks the rules of style, in seconds: tools/check_style.sh [ROOT]. Format (.clang-format), width, one statement a
-# line, SPDX lines, sizes of folders, layers (docs/architecture.md), headers that compile alone, names that are defined
-# twice, words that the glossary replaced. Prints FILE:LINE: and the problem. The last line is "N passed, N failed",
+# line, SPDX lines, sizes of folders, layers (docs/architecture.md), headers that compile alone, include guards, names
+# that are defined twice, words that the glossary replaced. Prints FILE:LINE: and the problem. The last line is "N passed, N failed",
 # counted in checks.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -74,6 +74,25 @@ headers_alone() {
       echo "$1:1: does not compile alone (a fragment is named *_tmpl.h)"' sh HEADER
 }
 
+# EY_, folders above the header (src is left out; others may be), and its name: EY_CLI_INPUT_H in src/cli/options.
+# Public headers: EYELET_ and the name.
+include_guards() {
+  files src include tests tools bench | grep -E '\.(h|cuh)$' | xargs -r gawk '
+    function guard_form(path, n, i, part, form) {
+      n = split(toupper(path), part, "/")
+      gsub(/[^A-Z0-9]/, "_", part[n])
+      if (part[1] == "INCLUDE") return n == 2 ? "^" part[n] "$" : "^EYELET_" part[n] "$"
+      form = "^EY_"
+      for (i = part[1] == "SRC" ? 2 : 1; i < n; i++) form = form "(" part[i] "_)?"
+      return form part[n] "$"
+    }
+    /^#ifndef .*_C?U?H$/ && !(FILENAME in seen) {
+      seen[FILENAME] = 1
+      if ($2 !~ guard_form(FILENAME)) print FILENAME ":" FNR ": the include guard " $2 " is not of the form EY_FOLDER_NAME_H"
+    }
+    ENDFILE { if (!(FILENAME in seen) && FILENAME !~ /_tmpl\.h$/) print FILENAME ":1: no include guard" }'
+}
+
 tags_of() { ctags -R -x --languages=C,C++ --langmap=C:.c.h,C++:+.cu.cuh "--kinds-C=$1" "--kinds-C++=$1" src include 2>/dev/null; }
 
 # Function names must be unique, except those in tools/style/namesakes.txt, which has at most 25, each with a reason.
@@ -120,6 +139,7 @@ check "folder sizes" folder_sizes
 check "file names" file_names
 check layers "$here/check_layers" .
 check "headers compile alone" headers_alone
+check "include guards" include_guards
 check namesakes namesakes
 check "struct and enum tags" twin_tags
 check "coined words" coined_words

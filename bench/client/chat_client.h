@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to the OpenAI API as text, and what its answers say. */
-#ifndef EY_BENCH_CHAT_H
-#define EY_BENCH_CHAT_H
+#ifndef EY_BENCH_CLIENT_CHAT_CLIENT_H
+#define EY_BENCH_CLIENT_CHAT_CLIENT_H
 
 #include "client/wire.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures: dice that fall alike every time, percentiles, and what machine they were taken on. */
-#ifndef EY_BENCH_FIGURES_H
-#define EY_BENCH_FIGURES_H
+#ifndef EY_BENCH_CLIENT_SAMPLES_H
+#define EY_BENCH_CLIENT_SAMPLES_H
 
 #include "base/buf.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds activations to e4m3 for limits.fp8_prompts (backend.h), in plain arithmetic: the reference
  * for a GPU's kernels. */
-#ifndef EY_BACKEND_ACTIVATIONS_H
-#define EY_BACKEND_ACTIVATIONS_H
+#ifndef EY_BACKEND_FP8_ACTIVATIONS_H
+#define EY_BACKEND_FP8_ACTIVATIONS_H
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations shared by backends whose activations are float32 in host memory and whose weights stay
  * in the file: ref and cpu. See backend.h for each. */
-#ifndef EY_BACKEND_HOST_H
-#define EY_BACKEND_HOST_H
+#ifndef EY_BACKEND_HOST_OPS_H
+#define EY_BACKEND_HOST_OPS_H
 
 #include "backend/backend.h"
 

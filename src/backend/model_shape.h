@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The numbers of a model on which sizes and kernels depend, without names or weights. */
-#ifndef EY_BACKEND_SHAPE_H
-#define EY_BACKEND_SHAPE_H
+#ifndef EY_BACKEND_MODEL_SHAPE_H
+#define EY_BACKEND_MODEL_SHAPE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /* Huge pages for memory that every step reads. Virtual machines such as WSL2 translate addresses
  * twice and file pages are scattered: with 4 KiB pages, weights are read there at half the speed.
  */
-#ifndef EY_BASE_HUGE_H
-#define EY_BASE_HUGE_H
+#ifndef EY_BASE_HUGEPAGES_H
+#define EY_BASE_HUGEPAGES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by all commands that ask a model: opens an engine as the options say, or connects to a
  * server, and sends requests to it. */
-#ifndef EY_CLI_SESSION_H
-#define EY_CLI_SESSION_H
+#ifndef EY_CLI_CLI_ENGINE_H
+#define EY_CLI_CLI_ENGINE_H
 
 #include "cli/options/response_format.h"
 #include "cli/options/input.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Downloads models, for the command pull and when another command's model is missing. */
-#ifndef EY_CLI_PULLING_H
-#define EY_CLI_PULLING_H
+#ifndef EY_CLI_PULL_MODEL_H
+#define EY_CLI_PULL_MODEL_H
 
 #include "checkpoint/hf_cache.h"
 #include "cli/options/options.h"

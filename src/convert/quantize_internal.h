@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantizes one block or group. Private to src/convert. */
-#ifndef EY_QUANTIZE_BLOCKS_H
-#define EY_QUANTIZE_BLOCKS_H
+#ifndef EY_CONVERT_QUANTIZE_INTERNAL_H
+#define EY_CONVERT_QUANTIZE_INTERNAL_H
 
 #include "convert/quantize.h"
 

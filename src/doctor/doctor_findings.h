@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the doctor's files: the checks, and functions that add findings to a diagnosis. */
-#ifndef EY_ENGINE_DOCTOR_H
-#define EY_ENGINE_DOCTOR_H
+#ifndef EY_DOCTOR_DOCTOR_FINDINGS_H
+#define EY_DOCTOR_DOCTOR_FINDINGS_H
 
 #include "eyelet.h"
 

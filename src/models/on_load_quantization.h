@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the matrices to quantize while loading, before the plan is made, so that the plan counts
  * their new sizes. */
-#ifndef EY_MODELS_SHRINK_H
-#define EY_MODELS_SHRINK_H
+#ifndef EY_MODELS_ON_LOAD_QUANTIZATION_H
+#define EY_MODELS_ON_LOAD_QUANTIZATION_H
 
 #include "models/model.h"
 #include "convert/quantize.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One step of a text model on any backend. */
-#ifndef EY_MODELS_DECODER_H
-#define EY_MODELS_DECODER_H
+#ifndef EY_MODELS_TEXT_MODEL_H
+#define EY_MODELS_TEXT_MODEL_H
 
 #include "models/model.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vision encoder: turns patch rows of images into merged features and DeepStack levels, in
  * tiles small enough that other work runs between them. */
-#ifndef EY_MODELS_VISION_H
-#define EY_MODELS_VISION_H
+#ifndef EY_MODELS_VISION_MODEL_H
+#define EY_MODELS_VISION_MODEL_H
 
 #include "models/text_model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan knows about the device: queried from a GPU, or simulated (eyelet plan --vram). */
-#ifndef EY_PLAN_FACTS_H
-#define EY_PLAN_FACTS_H
+#ifndef EY_PLAN_DEVICE_INFO_H
+#define EY_PLAN_DEVICE_INFO_H
 
 #include <stdbool.h>
 #include <stdint.h>

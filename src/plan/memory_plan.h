@@ -6,8 +6,8 @@
  * plan.c sizes everything for given choices, weight_sizes.c the weights; fit.c chooses (on a GPU
  * within a budget); suggestions.c finds options that would fit; multi_model.c plans several
  * models. */
-#ifndef EY_PLAN_H
-#define EY_PLAN_H
+#ifndef EY_PLAN_MEMORY_PLAN_H
+#define EY_PLAN_MEMORY_PLAN_H
 
 #include "backend/backend.h"
 #include "eyelet/plan.h"

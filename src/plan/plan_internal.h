@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of a plan whose choices are made. Private to src/plan. */
-#ifndef EY_PLAN_SIZES_H
-#define EY_PLAN_SIZES_H
+#ifndef EY_PLAN_PLAN_INTERNAL_H
+#define EY_PLAN_PLAN_INTERNAL_H
 
 #include "plan/weight_sizes.h"
 

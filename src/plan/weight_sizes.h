@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a model's weights on a GPU. */
-#ifndef EY_PLAN_WEIGHTS_H
-#define EY_PLAN_WEIGHTS_H
+#ifndef EY_PLAN_WEIGHT_SIZES_H
+#define EY_PLAN_WEIGHT_SIZES_H
 
 #include "base/limits.h"
 #include "plan/memory_plan.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts stored element types to float32, exactly, and float32 to BF16. */
-#ifndef EY_BACKEND_CONVERT_H
-#define EY_BACKEND_CONVERT_H
+#ifndef EY_TENSOR_DEQUANTIZE_H
+#define EY_TENSOR_DEQUANTIZE_H
 
 #include <string.h>
 

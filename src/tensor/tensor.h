@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor: a dtype, a shape and memory that somebody else owns. */
-#ifndef EY_BACKEND_TENSOR_H
-#define EY_BACKEND_TENSOR_H
+#ifndef EY_TENSOR_TENSOR_H
+#define EY_TENSOR_TENSOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /* Counts allocations of the whole process: the allocator's entry points are defined in
  * allocations.c, so every call goes through the count, whoever makes it. Linked into the test
  * program itself, not into a library that others use. */
-#ifndef ALLOCATIONS_H
-#define ALLOCATIONS_H
+#ifndef EY_TESTS_BASE_ALLOCATIONS_H
+#define EY_TESTS_BASE_ALLOCATIONS_H
 
 #include <stdbool.h>
 

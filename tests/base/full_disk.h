@@ -3,8 +3,8 @@
  * none left fails with ENOSPC as the kernel has it: a last write that is cut short, then errors; no
  * new folders and links either. The calls are defined in full_disk.c, so it is linked into the test
  * program itself. Nothing gives room back. */
-#ifndef FULL_DISK_H
-#define FULL_DISK_H
+#ifndef EY_TESTS_BASE_FULL_DISK_H
+#define EY_TESTS_BASE_FULL_DISK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For bounds on work that hold on a slow or busy machine, too: processor time, in units of what a
  * fixed piece of work takes here and now. */
-#ifndef YARDSTICK_H
-#define YARDSTICK_H
+#ifndef EY_TESTS_BASE_YARDSTICK_H
+#define EY_TESTS_BASE_YARDSTICK_H
 
 /* Processor time of this process so far, of all its threads. */
 double cpu_seconds(void);

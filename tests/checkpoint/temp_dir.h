@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small trees of files in a temporary directory, for tests of what reads directories. */
-#ifndef TEMP_DIR_H
-#define TEMP_DIR_H
+#ifndef EY_TESTS_CHECKPOINT_TEMP_DIR_H
+#define EY_TESTS_CHECKPOINT_TEMP_DIR_H
 
 #include <stdbool.h>
 #include <stddef.h>

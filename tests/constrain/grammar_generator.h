@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random schemas, regular expressions and valid texts, from a seed. */
-#ifndef EY_TESTS_GENERATOR_H
-#define EY_TESTS_GENERATOR_H
+#ifndef EY_TESTS_CONSTRAIN_GRAMMAR_GENERATOR_H
+#define EY_TESTS_CONSTRAIN_GRAMMAR_GENERATOR_H
 
 #include <stdint.h>
 

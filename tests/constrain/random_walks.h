@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random walks: answers of tokens drawn from the masks. */
-#ifndef EY_TESTS_WALKS_H
-#define EY_TESTS_WALKS_H
+#ifndef EY_TESTS_CONSTRAIN_RANDOM_WALKS_H
+#define EY_TESTS_CONSTRAIN_RANDOM_WALKS_H
 
 #include "base/buf.h"
 #include "constrain/constrain.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A second opinion: whether a value is valid by a JSON schema. Written for the keywords that
  * src/constrain knows, on its own. */
-#ifndef EY_TESTS_CHECKER_H
-#define EY_TESTS_CHECKER_H
+#ifndef EY_TESTS_CONSTRAIN_SCHEMA_CHECKER_H
+#define EY_TESTS_CONSTRAIN_SCHEMA_CHECKER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /* Runs kernels of the CUDA backend on the CPU: what tests call. The kernels are those of the .cu
  * files linked into the program, compiled as C++ with -DEY_EMULATE (see emulator.h). Plain C, so
  * that tests in either language may include it. */
-#ifndef EY_TEST_CUDA_EMULATED_H
-#define EY_TEST_CUDA_EMULATED_H
+#ifndef EY_TESTS_CUDA_EMULATED_H
+#define EY_TESTS_CUDA_EMULATED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  *
  * Shared memory, what cp.async has not brought yet, and everything else that a kernel might read
  * too early is 0xff bytes: NaN in every format. */
-#ifndef EY_TEST_CUDA_EMULATOR_H
-#define EY_TEST_CUDA_EMULATOR_H
+#ifndef EY_TESTS_CUDA_EMULATOR_H
+#define EY_TESTS_CUDA_EMULATOR_H
 
 #include <math.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a block of threads that the emulator runs; for its own files. */
-#ifndef EY_TEST_CUDA_EMULATOR_BLOCK_H
-#define EY_TEST_CUDA_EMULATOR_BLOCK_H
+#ifndef EY_TESTS_CUDA_EMULATOR_BLOCK_H
+#define EY_TESTS_CUDA_EMULATOR_BLOCK_H
 
 #include <cstdio>
 #include <vector>

@@ -2,8 +2,8 @@
 /* A CUDA driver for tests: its GPU's memory is the host's, its kernels run in the emulator. Work
  * that is asynchronous on a GPU is put off as long as CUDA allows, until something waits for it: a
  * host buffer that is filled again too early, or read too early, shows. */
-#ifndef EY_TEST_CUDA_FAKE_DRIVER_H
-#define EY_TEST_CUDA_FAKE_DRIVER_H
+#ifndef EY_TESTS_CUDA_FAKE_DRIVER_H
+#define EY_TESTS_CUDA_FAKE_DRIVER_H
 
 #include "backend/cuda/cuda_driver.h"
 #include "backend/cuda/cuda_backend.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks of their own for the emulator's threads, and the switch between two of them. */
-#ifndef EY_TEST_CUDA_FIBER_H
-#define EY_TEST_CUDA_FIBER_H
+#ifndef EY_TESTS_CUDA_FIBER_H
+#define EY_TESTS_CUDA_FIBER_H
 
 #include <cstddef>
 

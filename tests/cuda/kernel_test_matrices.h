@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random matrices in the kernels' layouts, with their values beside them in double precision. */
-#ifndef EY_TEST_CUDA_MATRICES_H
-#define EY_TEST_CUDA_MATRICES_H
+#ifndef EY_TESTS_CUDA_KERNEL_TEST_MATRICES_H
+#define EY_TESTS_CUDA_KERNEL_TEST_MATRICES_H
 
 #include "cuda/kernel_test_values.h"
 

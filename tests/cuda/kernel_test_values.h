@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of kernels compute with: random numbers, the formats they are stored in, and memory,
  * which is freed together by free_all(). */
-#ifndef EY_TEST_CUDA_NUMBERS_H
-#define EY_TEST_CUDA_NUMBERS_H
+#ifndef EY_TESTS_CUDA_KERNEL_TEST_VALUES_H
+#define EY_TESTS_CUDA_KERNEL_TEST_VALUES_H
 
 #include <math.h>
 #include <stdint.h>

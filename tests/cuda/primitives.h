@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of primitives.cu, one for each instruction of ptx.cuh, as the host sees them. */
-#ifndef EY_TEST_CUDA_PRIMITIVES_H
-#define EY_TEST_CUDA_PRIMITIVES_H
+#ifndef EY_TESTS_CUDA_PRIMITIVES_H
+#define EY_TESTS_CUDA_PRIMITIVES_H
 
 #include "kernels/cuda/common/abi.h"
 

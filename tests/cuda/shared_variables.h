@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a CPU thread has the __shared__ variables of kernels. */
-#ifndef EY_TEST_CUDA_SHARED_VARIABLES_H
-#define EY_TEST_CUDA_SHARED_VARIABLES_H
+#ifndef EY_TESTS_CUDA_SHARED_VARIABLES_H
+#define EY_TESTS_CUDA_SHARED_VARIABLES_H
 
 #include <cstddef>
 #include <vector>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that run at once, and what each of them must answer. */
-#ifndef CROWD_H
-#define CROWD_H
+#ifndef EY_TESTS_ENGINE_CONCURRENT_REQUESTS_H
+#define EY_TESTS_ENGINE_CONCURRENT_REQUESTS_H
 
 #include "engine/engine_fixture.h"
 #include "engine/request/generation.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts what is allocated while an answer is decoded, on any thread: from its first text, which
  * starts the count, to its last. Goes with base/allocations.c into the test program itself. */
-#ifndef DECODE_ALLOCATIONS_H
-#define DECODE_ALLOCATIONS_H
+#ifndef EY_TESTS_ENGINE_DECODE_ALLOCATIONS_H
+#define EY_TESTS_ENGINE_DECODE_ALLOCATIONS_H
 
 #include "eyelet.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the engine share: engines, images and questions. Whatever fails here fails the
  * test. */
-#ifndef ENGINE_FIXTURE_H
-#define ENGINE_FIXTURE_H
+#ifndef EY_TESTS_ENGINE_ENGINE_FIXTURE_H
+#define EY_TESTS_ENGINE_ENGINE_FIXTURE_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks over a backend's shoulder: counts what the engine asks of it, and calls the test back at
  * each such moment, so that a test acts at a known place of a request instead of at a time. */
-#ifndef OP_HOOKS_H
-#define OP_HOOKS_H
+#ifndef EY_TESTS_ENGINE_OP_HOOKS_H
+#define EY_TESTS_ENGINE_OP_HOOKS_H
 
 #include "engine/engine_fixture.h"
 

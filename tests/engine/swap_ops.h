@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Other operations for the backend of an open engine, whose scheduler may be copying weights. */
-#ifndef SWAP_OPS_H
-#define SWAP_OPS_H
+#ifndef EY_TESTS_ENGINE_SWAP_OPS_H
+#define EY_TESTS_ENGINE_SWAP_OPS_H
 
 #include "engine/engine_internal.h"
 

@@ -2,8 +2,8 @@
 /* A Hugging Face hub of our own on 127.0.0.1, in a process of its own: listing, HEAD and GET of
  * files, redirects to a second port where the large ones are kept, ranges; and whatever goes wrong
  * with those. */
-#ifndef HUB_SERVER_H
-#define HUB_SERVER_H
+#ifndef EY_TESTS_HUB_HUB_SERVER_H
+#define EY_TESTS_HUB_HUB_SERVER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights for tests that call the cpu backend's matmul itself. */
-#ifndef DIRECT_WEIGHT_H
-#define DIRECT_WEIGHT_H
+#ifndef EY_TESTS_KERNELS_DIRECT_WEIGHT_H
+#define EY_TESTS_KERNELS_DIRECT_WEIGHT_H
 
 #include "backend/cpu/cpu_matmul.h"
 

@@ -6,8 +6,8 @@
  *
  * Two demands: a variant is near `ref` (bounds in run.c), and every way of running it gives the
  * same bits. */
-#ifndef EY_TESTS_KERNELS_H
-#define EY_TESTS_KERNELS_H
+#ifndef EY_TESTS_KERNELS_KERNEL_TESTS_H
+#define EY_TESTS_KERNELS_KERNEL_TESTS_H
 
 #include <stdio.h>
 

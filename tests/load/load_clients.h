@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many clients in one thread: they ask, hang up, do not read, and send what is malformed; beside
  * them one asks for /health. */
-#ifndef EY_LOAD_CREW_H
-#define EY_LOAD_CREW_H
+#ifndef EY_TESTS_LOAD_LOAD_CLIENTS_H
+#define EY_TESTS_LOAD_LOAD_CLIENTS_H
 
 #include "client/child.h"
 #include "client/samples.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that are wrong in every way that is known, and what may come of each. */
-#ifndef EY_LOAD_MALFORMED_H
-#define EY_LOAD_MALFORMED_H
+#ifndef EY_TESTS_LOAD_MALFORMED_REQUESTS_H
+#define EY_TESTS_LOAD_MALFORMED_REQUESTS_H
 
 #include "client/samples.h"
 #include "client/wire.h"

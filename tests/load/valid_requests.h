@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests with an answer: what they say, and what the server answered to each when it was asked
  * alone. */
-#ifndef EY_LOAD_GOOD_H
-#define EY_LOAD_GOOD_H
+#ifndef EY_TESTS_LOAD_VALID_REQUESTS_H
+#define EY_TESTS_LOAD_VALID_REQUESTS_H
 
 #include "client/dialects.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints for tests: made by mkcheckpoint, copied, and changed in one thing. Whatever fails
  * here ends the test program. Tests compile with MKCHECKPOINT, the program's path. */
-#ifndef CKPT_EDIT_H
-#define CKPT_EDIT_H
+#ifndef EY_TESTS_MODELS_CKPT_EDIT_H
+#define EY_TESTS_MODELS_CKPT_EDIT_H
 
 #include "checkpoint/checkpoint.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the chat formats of Qwen say before and after a request's tools. */
-#ifndef EY_TEST_TOOLS_TEXT_H
-#define EY_TEST_TOOLS_TEXT_H
+#ifndef EY_TESTS_MODELS_TOOLS_TEXT_H
+#define EY_TESTS_MODELS_TOOLS_TEXT_H
 
 #define TOOLS_HEAD                                                                             \
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are " \

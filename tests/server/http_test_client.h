@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the server share: servers in processes of their own, and a client that says to a
  * socket exactly what it is told to. Whatever fails here fails the test. */
-#ifndef WEB_CLIENT_H
-#define WEB_CLIENT_H
+#ifndef EY_TESTS_SERVER_HTTP_TEST_CLIENT_H
+#define EY_TESTS_SERVER_HTTP_TEST_CLIENT_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server on 127.0.0.1 for tests of clients: it hands each request to a function of the
  * test, which writes whatever bytes it likes. One connection at a time, each for one request. */
-#ifndef LOOPBACK_H
-#define LOOPBACK_H
+#ifndef EY_TESTS_SERVER_LOOPBACK_SERVER_H
+#define EY_TESTS_SERVER_LOOPBACK_SERVER_H
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 /* How fast the engines of servers in other processes compute, so that an answer is still under way
  * when a test does something beside it, however fast the machine is. The test program is linked
  * with --wrap=ey_engine_open. */
-#ifndef PACE_H
-#define PACE_H
+#ifndef EY_TESTS_SERVER_PACE_H
+#define EY_TESTS_SERVER_PACE_H
 
 enum { SLOW_MS = 100 };
 

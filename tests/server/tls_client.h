@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TLS for tests of the server: a key and a certificate of their own, and a client. */
-#ifndef TLS_CLIENT_H
-#define TLS_CLIENT_H
+#ifndef EY_TESTS_SERVER_TLS_CLIENT_H
+#define EY_TESTS_SERVER_TLS_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

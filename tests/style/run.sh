@@ -24,8 +24,8 @@ new_tree() {
 END
   cat >"$tree/src/low/low.h" <<'END'
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOW_H
-#define LOW_H
+#ifndef EY_LOW_H
+#define EY_LOW_H
 
 struct low_pair {
     int first;
@@ -56,6 +56,13 @@ int high_twice(int x)
 END
 }
 
+# header FILE LINE: a header of one line
+header() {
+  local guard
+  guard=EY_$(tr '[:lower:]/.' '[:upper:]__' <<<"$1")
+  printf '/* SPDX-License-Identifier: Apache-2.0 */\n#ifndef %s\n#define %s\n%s\n#endif\n' "$guard" "$guard" "$2" >"$tree/src/$1"
+}
+
 # fails CHECK WHAT: after a change to the tree just that check fails
 fails() {
   local said
@@ -80,17 +87,17 @@ sed -i 's/    return low_sum.*/    int a, b;\n    a = x, b = x;\n    return low_
 fails "one statement a line" "a comma between assignments"
 sed -i 1d "$tree/src/high/high.c"
 fails "SPDX lines" "a file without a licence line"
-for i in $(seq 31); do printf '/* SPDX-License-Identifier: Apache-2.0 */\nextern int many_%s;\n' "$i" >"$tree/src/low/many_$i.h"; done
+for i in $(seq 31); do header "low/many_$i.h" "extern int many_$i;"; done
 fails "folder sizes" "a folder of 33 files"
-printf '/* SPDX-License-Identifier: Apache-2.0 */\nextern int other;\n' >"$tree/src/high/low.h"
+header high/low.h 'extern int other;'
 fails "file names" "two files called low.h"
-printf '/* SPDX-License-Identifier: Apache-2.0 */\nextern int other;\n' >"$tree/src/high/high.h"
+header high/high.h 'extern int other;'
 sed -i 's,#include "low/low.h",&\n#include "high/high.h",' "$tree/src/low/low.c"
 fails layers "a lower folder that includes a higher one"
-printf '/* SPDX-License-Identifier: Apache-2.0 */\n#include "low/one.h"\n' >"$tree/src/low/two.h"
-printf '/* SPDX-License-Identifier: Apache-2.0 */\n#ifndef ONE_H\n#define ONE_H\n#include "low/two.h"\n#endif\n' >"$tree/src/low/one.h"
+header low/two.h '#include "low/one.h"'
+header low/one.h '#include "low/two.h"'
 fails layers "headers in a circle"
-printf '/* SPDX-License-Identifier: Apache-2.0 */\nextern size_t other;\n' >"$tree/src/high/high.h"
+header high/high.h 'extern size_t other;'
 fails "headers compile alone" "a header that needs another one before it"
 sed -i 's/high_twice/low_sum/; s/return low_sum(.*/return x;/; /include/d' "$tree/src/high/high.c"
 fails namesakes "a function's name in two files"
@@ -98,6 +105,8 @@ sed -i 's/^int high/struct low_pair {\n    int x;\n};\n\n&/; s/return low_sum(.*
 fails "struct and enum tags" "a tag that is defined twice"
 sed -i 's,^int high,/* Looks at a picture. */\n&,' "$tree/src/high/high.c"
 fails "coined words" "a word that the glossary replaced"
+sed -i 's/EY_LOW_H/EY_FIRST_H/' "$tree/src/low/low.h"
+fails "include guards" "a guard with another name"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes config.json and the other JSON files, except the tokenizer. */
-#ifndef MK_CONFIG_H
-#define MK_CONFIG_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_CONFIG_H
+#define EY_TOOLS_MKCHECKPOINT_MK_CONFIG_H
 
 #include "mk_kinds.h"
 #include "mk_output.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The models that mkcheckpoint can make: some have the shapes of official checkpoints, others are
  * small and have awkward shapes. */
-#ifndef MK_KINDS_H
-#define MK_KINDS_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_KINDS_H
+#define EY_TOOLS_MKCHECKPOINT_MK_KINDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

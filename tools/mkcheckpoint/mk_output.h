@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The directory to which a checkpoint is written. It remembers the files that it creates, to remove
  * them if something fails. */
-#ifndef MK_OUTPUT_H
-#define MK_OUTPUT_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_OUTPUT_H
+#define EY_TOOLS_MKCHECKPOINT_MK_OUTPUT_H
 
 #include "base/err.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer of Llama-2 and Phi-3 kinds: SentencePiece's BPE in the form of tokenizer.json
  * (spec 6.2). */
-#ifndef MK_SENTENCEPIECE_H
-#define MK_SENTENCEPIECE_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_SENTENCEPIECE_H
+#define EY_TOOLS_MKCHECKPOINT_MK_SENTENCEPIECE_H
 
 #include "base/json.h"
 #include "mk_kinds.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a made-up checkpoint: names, shapes, dtypes and the distribution of their values.
  */
-#ifndef MK_TENSORS_H
-#define MK_TENSORS_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_TENSORS_H
+#define EY_TOOLS_MKCHECKPOINT_MK_TENSORS_H
 
 #include "base/buf.h"
 #include "mk_kinds.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes tokenizer.json and tokenizer_config.json: a copy of a given file, or a made-up vocabulary
  * of the right size. */
-#ifndef MK_TOKENIZER_H
-#define MK_TOKENIZER_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_TOKENIZER_H
+#define EY_TOOLS_MKCHECKPOINT_MK_TOKENIZER_H
 
 #include "mk_kinds.h"
 #include "mk_output.h"

@@ -5,8 +5,8 @@
  * An element is (base + step · d) · 2^-exponent with a triangular d in -255..255 (the sum of two
  * random bytes). All arithmetic is in integers, and the float's bits are built from them. A
  * counter-based generator makes d, so any piece of a tensor can be made by itself. */
-#ifndef MK_VALUES_H
-#define MK_VALUES_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_VALUES_H
+#define EY_TOOLS_MKCHECKPOINT_MK_VALUES_H
 
 #include <stddef.h>
 #include <stdint.h>

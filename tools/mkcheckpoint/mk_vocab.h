@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A made-up byte-level BPE vocabulary of a given size. */
-#ifndef MK_VOCAB_H
-#define MK_VOCAB_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_VOCAB_H
+#define EY_TOOLS_MKCHECKPOINT_MK_VOCAB_H
 
 #include "base/buf.h"
 

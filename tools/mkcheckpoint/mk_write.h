@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes tensors to model.safetensors, or to shards with an index. */
-#ifndef MK_WRITE_H
-#define MK_WRITE_H
+#ifndef EY_TOOLS_MKCHECKPOINT_MK_WRITE_H
+#define EY_TOOLS_MKCHECKPOINT_MK_WRITE_H
 
 #include "base/pool.h"
 #include "mk_output.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the cpu backend: its state, packed rows, and cpu_matmul(). Activations are
  * float32 in host memory; the KV cache is BF16. */
-#ifndef EY_BACKEND_CPU_H
-#define EY_BACKEND_CPU_H
+#ifndef EY_BACKEND_CPU_CPU_BACKEND_H
+#define EY_BACKEND_CPU_CPU_BACKEND_H
 
 #include "backend/backend.h"
 #include "base/buf.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by GEMV (cpu_gemv.c), GEMM (cpu_gemm.c) and cpu_matmul(). */
-#ifndef EY_BACKEND_CPU_MULTIPLY_H
-#define EY_BACKEND_CPU_MULTIPLY_H
+#ifndef EY_BACKEND_CPU_CPU_MATMUL_H
+#define EY_BACKEND_CPU_CPU_MATMUL_H
 
 #include "backend/cpu/cpu_backend.h"
 

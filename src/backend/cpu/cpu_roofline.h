@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the limits of the machine; figures are given as shares of these. */
-#ifndef EY_BACKEND_MACHINE_H
-#define EY_BACKEND_MACHINE_H
+#ifndef EY_BACKEND_CPU_CPU_ROOFLINE_H
+#define EY_BACKEND_CPU_CPU_ROOFLINE_H
 
 #include "backend/backend.h"
 #include "kernels/cpu/cpu_kernels.h"

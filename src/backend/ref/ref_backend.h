@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the reference backend: its state and its few building blocks. All
  * activations are float32 in host memory, so a `dev` is a float pointer. */
-#ifndef EY_BACKEND_REF_H
-#define EY_BACKEND_REF_H
+#ifndef EY_BACKEND_REF_REF_BACKEND_H
+#define EY_BACKEND_REF_REF_BACKEND_H
 
 #include "backend/backend.h"
 #include "base/buf.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One question about images: shared by ask, scene and read. */
-#ifndef EY_CLI_ASKING_H
-#define EY_CLI_ASKING_H
+#ifndef EY_CLI_COMMANDS_ASK_IMAGES_H
+#define EY_CLI_COMMANDS_ASK_IMAGES_H
 
 #include "cli/options/response_format.h"
 #include "cli/options/options.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the known name that is nearest to a mistyped one, for "did you mean …?". */
-#ifndef EY_CLI_NEAREST_H
-#define EY_CLI_NEAREST_H
+#ifndef EY_CLI_OPTIONS_DID_YOU_MEAN_H
+#define EY_CLI_OPTIONS_DID_YOU_MEAN_H
 
 #include <stddef.h>
 

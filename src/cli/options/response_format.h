@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The format that an answer must have: a schema, a regular expression or a list of choices. It is
  * kept as a grammar for our engine, and as text to be sent to a server. */
-#ifndef EY_CLI_FORM_H
-#define EY_CLI_FORM_H
+#ifndef EY_CLI_OPTIONS_RESPONSE_FORMAT_H
+#define EY_CLI_OPTIONS_RESPONSE_FORMAT_H
 
 #include "base/err.h"
 #include "client/remote.h"

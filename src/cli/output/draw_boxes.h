@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Draws labeled boxes into an image. */
-#ifndef EY_CLI_DRAW_H
-#define EY_CLI_DRAW_H
+#ifndef EY_CLI_OUTPUT_DRAW_BOXES_H
+#define EY_CLI_OUTPUT_DRAW_BOXES_H
 
 #include "image/image.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Says in one line whether a memory plan fits. */
-#ifndef EY_CLI_VERDICT_H
-#define EY_CLI_VERDICT_H
+#ifndef EY_CLI_OUTPUT_FIT_MESSAGE_H
+#define EY_CLI_OUTPUT_FIT_MESSAGE_H
 
 #include "base/buf.h"
 #include "eyelet/plan.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An answer in progress. The caller's thread polls it for text; the scheduler's thread computes it.
  * Fields that both touch are marked and protected by scheduler.lock. */
-#ifndef EY_ENGINE_TICKET_H
-#define EY_ENGINE_TICKET_H
+#ifndef EY_ENGINE_REQUEST_GENERATION_H
+#define EY_ENGINE_REQUEST_GENERATION_H
 
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A prompt, prepared on the caller's thread: ids, positions, and images at the model's input size.
  * Immutable, so any number of generations may share it. */
-#ifndef EY_ENGINE_READY_PROMPT_H
-#define EY_ENGINE_READY_PROMPT_H
+#ifndef EY_ENGINE_REQUEST_PROMPT_H
+#define EY_ENGINE_REQUEST_PROMPT_H
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The images of a request, decoded and scaled to their pixel budget. */
-#ifndef EY_ENGINE_PICTURES_H
-#define EY_ENGINE_PICTURES_H
+#ifndef EY_ENGINE_REQUEST_PROMPT_IMAGES_H
+#define EY_ENGINE_REQUEST_PROMPT_IMAGES_H
 
 #include "engine/engine_internal.h"
 #include "engine/request/prompt.h"

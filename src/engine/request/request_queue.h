@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The FIFO of waiting generations. Called under scheduler.lock. */
-#ifndef EY_ENGINE_QUEUE_H
-#define EY_ENGINE_QUEUE_H
+#ifndef EY_ENGINE_REQUEST_REQUEST_QUEUE_H
+#define EY_ENGINE_REQUEST_REQUEST_QUEUE_H
 
 #include "eyelet.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds stop strings in streamed text and holds back text that may become one. */
-#ifndef EY_ENGINE_STOP_H
-#define EY_ENGINE_STOP_H
+#ifndef EY_ENGINE_REQUEST_STOP_STRINGS_H
+#define EY_ENGINE_REQUEST_STOP_STRINGS_H
 
 #include "base/buf.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Async (speculative) steps: the next decode step is enqueued behind the current one. Scheduler
  * thread only. */
-#ifndef EY_ENGINE_AHEAD_H
-#define EY_ENGINE_AHEAD_H
+#ifndef EY_ENGINE_SCHEDULE_ASYNC_STEP_H
+#define EY_ENGINE_SCHEDULE_ASYNC_STEP_H
 
 #include "engine/engine_internal.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grammar masks of a step's constrained requests, computed by a separate thread while the device
  * computes the step. */
-#ifndef EY_ENGINE_MASKS_H
-#define EY_ENGINE_MASKS_H
+#ifndef EY_ENGINE_SCHEDULE_GRAMMAR_MASKS_H
+#define EY_ENGINE_SCHEDULE_GRAMMAR_MASKS_H
 
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tools for writing chat formats: the prompt being written, and checks that all formats share. Text
  * in, text out. */
-#ifndef EY_MODELS_CHAT_H
-#define EY_MODELS_CHAT_H
+#ifndef EY_MODELS_CHAT_CHAT_WRITER_H
+#define EY_MODELS_CHAT_CHAT_WRITER_H
 
 #include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"

@@ -5,8 +5,8 @@
  * A family's template (qwen3vl_chat.c) writes its markers as special tokens and users' text as
  * text, so <|image_pad|> typed by a user stays these characters and is no image token. Text in,
  * text out: no tensors here. */
-#ifndef EY_MODELS_PROMPT_H
-#define EY_MODELS_PROMPT_H
+#ifndef EY_MODELS_CHAT_PROMPT_PIECES_H
+#define EY_MODELS_CHAT_PROMPT_PIECES_H
 
 #include "base/buf.h"
 #include "tokenizer/tokenizer.h"

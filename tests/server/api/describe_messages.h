@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a dialect's reader made of a conversation, as a line to compare. */
-#ifndef EY_TEST_DESCRIBE_MESSAGES_H
-#define EY_TEST_DESCRIBE_MESSAGES_H
+#ifndef EY_TESTS_SERVER_API_DESCRIBE_MESSAGES_H
+#define EY_TESTS_SERVER_API_DESCRIBE_MESSAGES_H
 
 #include "base/buf.h"
 #include "eyelet/request.h"
