@@ -13,6 +13,7 @@ struct sandbox_child {
     int socket;
     atomic_bool killed; /* by sandbox_kill_all, while a job waits for the child */
     bool runs_program;  /* while it is borrowed */
+    int ends_unread;    /* messages about the end of earlier workers that may still come */
     const void *client; /* whom it then works for, or NULL */
     struct sandbox_child *next;
 };

@@ -66,6 +66,25 @@ static void images_come_back(void **state)
     }
 }
 
+/* With limits this small a job does not wait for its worker's end; damaged input and ample limits
+ * in between. */
+static void jobs_follow_one_another(void **state)
+{
+    (void)state;
+    struct sandbox_limits small = {.memory = 32 << 20, .output = 1 << 20, .seconds = 30};
+    for (int i = 0; i < 60; i++) {
+        struct sandbox_image image;
+        ey_err e;
+        bool damaged = i % 3 == 1;
+        const struct sandbox_limits *limits = i % 4 == 3 ? &ample : &small;
+        bool ok = decode_file(damaged ? PLAIN ".ppm" : PLAIN, limits, &image, &e);
+        if (ok == damaged) fail_msg("job %d: %s", i, ok ? "it decodes" : e.text);
+        if (damaged) assert_int_equal(e.code, EY_BAD_IMAGE);
+        if (ok) assert_int_equal(image.width, 48);
+        if (ok) sandbox_image_close(&image);
+    }
+}
+
 static void damaged_input_is_named(void **state)
 {
     (void)state;
@@ -525,6 +544,7 @@ int run_job_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_come_back),
+        cmocka_unit_test(jobs_follow_one_another),
         cmocka_unit_test(damaged_input_is_named),
         cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(output_is_limited),

@@ -3,9 +3,12 @@
  * job. It has one thread and parses only the server's messages; workers read the inputs. */
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +17,7 @@
 #include "sandbox/child/libtiff_decode.h"
 #include "sandbox/child/worker.h"
 
-enum { SERVER_SOCKET = 3, STACK_BYTES = 1 << 20 };
+enum { SERVER_SOCKET = 3, STACK_BYTES = 1 << 20, MOST_SECONDS = 3600 };
 
 static bool send_to_server(enum reply_status status, uint64_t value, const char *text)
 {
@@ -39,10 +42,26 @@ static void spare_address_space(void)
     pthread_attr_destroy(&attributes);
 }
 
+/* Waits for the worker's end and returns its wait() status. The server does not wait for a worker
+ * that has replied: if its next job arrives first, or much later, the worker is killed. */
+static int worker_end(pid_t worker, uint32_t seconds)
+{
+    struct pollfd poll_for[] = {{.fd = (int)syscall(SYS_pidfd_open, worker, 0), .events = POLLIN},
+                                {.fd = SERVER_SOCKET, .events = POLLIN}};
+    const int exits = poll_for[0].fd, most = seconds < MOST_SECONDS ? (int)seconds : MOST_SECONDS;
+    int status = 0;
+    while (exits >= 0 && poll(poll_for, 2, most * 1000) < 0 && errno == EINTR)
+        continue;
+    if (exits >= 0 && !poll_for[0].revents) kill(worker, SIGKILL);
+    while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (exits >= 0) close(exits);
+    return status;
+}
+
 /* Runs the job and reports the worker's end. */
 static bool run_in_worker(const struct worker_job *job)
 {
-    int status = 0;
     pid_t worker = fork();
     const char *problem = worker < 0 ? strerror(errno) : NULL;
     if (worker == 0) {
@@ -52,9 +71,7 @@ static bool run_in_worker(const struct worker_job *job)
     for (size_t i = 0; i < JOB_DESCRIPTORS; i++)
         close(job->fds[i]);
     if (problem) return send_to_server(REPLY_NO_WORKER, 0, problem);
-    while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
-        continue;
-    return send_to_server(REPLY_ENDED, (uint64_t)status, "");
+    return send_to_server(REPLY_ENDED, (uint64_t)worker_end(worker, job->message.cpu_seconds), "");
 }
 
 /* Serves jobs until the server closes its end of the socket. */
