@@ -18,4 +18,8 @@ if ! cmp -s "$folder/package-lock.json" "$stamp"; then
   rm -f "$log"
   cp "$folder/package-lock.json" "$stamp"
 fi
-exec node --test --test-reporter=./tests/node/reporter.mjs "$folder"/*.test.mjs
+
+# clients mostly wait for a server, so two files run at the same time, where Node can do so; a page's tests watch time
+together=
+case $folder in */clients) if node --help | grep -q -e --test-concurrency; then together=--test-concurrency=2; fi ;; esac
+exec node --test $together --test-reporter=./tests/node/reporter.mjs "$folder"/*.test.mjs
