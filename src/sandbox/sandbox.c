@@ -114,9 +114,9 @@ static bool fail_job_reply(const struct sandbox_job *job, const struct reply_mes
 
 /* ---- a job's steps ---- */
 
-static bool open_job(struct sandbox_job *job, const void *input, size_t n, ey_err *e)
+static bool open_job(struct sandbox_job *job, ey_err *e)
 {
-    job->input = sealed_memory_copy("eyelet-input", input, n, e);
+    job->input = sealed_memory_create("eyelet-input", e);
     if (job->input < 0) return false;
     job->output = sealed_memory_create("eyelet-output", e);
     return job->output >= 0;
@@ -137,6 +137,14 @@ static bool send_job(struct sandbox_job *job, ey_err *e)
     job->reply = ends[0];
     close(ends[1]);
     return sent || ey_fail(e, EY_BUSY, "the decoder process died; try again");
+}
+
+/* Stores the input while the worker starts, which waits for a byte before it reads it. */
+static bool send_input(struct sandbox_job *job, const void *input, size_t n, ey_err *e)
+{
+    if (!sealed_memory_store(job->input, input, n, e)) return false;
+    socket_send(job->reply, "", 1, NULL, 0); /* if the worker has died, there is no reply either */
+    return true;
 }
 
 /* Receives what the child reports about a worker. */
@@ -201,12 +209,13 @@ static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err
 static bool run_job(struct sandbox_job *job, const void *input, size_t n,
                     struct reply_message *reply, bool *replied, int *status, ey_err *e)
 {
-    if (!open_job(job, input, n, e)) return false;
+    if (!open_job(job, e)) return false;
     job->child = pool_borrow_child(job->message.kind == JOB_PROGRAM, job->limits,
                                    seconds_now() + CHILD_WAIT_SECONDS, e);
     if (!job->child) return false;
     job->deadline = seconds_now() + job->limits->seconds;
-    if (!send_job(job, e) || !wait_readable(job, job->reply, job->deadline, e)) return false;
+    if (!send_job(job, e) || !send_input(job, input, n, e)) return false;
+    if (!wait_readable(job, job->reply, job->deadline, e)) return false;
     *replied = receive_reply(reply, job->reply);
     if (*replied && end_may_wait(job)) return leave_end(job, e);
     return await_end(job, *replied, status, e);

@@ -17,7 +17,8 @@ enum {
     MAX_REPLY_TEXT = 191,
 };
 
-/* A job for a child. Three descriptors come with it: input, output and a socket for the reply. */
+/* A job for a child. Three descriptors come with it: input, output and a socket for the reply, from
+ * which the worker receives a byte once the input is complete and sealed. */
 enum job_kind {
     JOB_HEIC = 1,
     JOB_AVIF = 2,

@@ -21,16 +21,12 @@ int sealed_memory_create(const char *name, ey_err *e)
     return fd;
 }
 
-int sealed_memory_copy(const char *name, const void *bytes, size_t n, ey_err *e)
+bool sealed_memory_store(int fd, const void *bytes, size_t n, ey_err *e)
 {
-    int fd = sealed_memory_create(name, e);
-    if (fd < 0) return -1;
     if (file_write(fd, bytes, n) && lseek(fd, 0, SEEK_SET) == 0 && sealed_memory_seal(fd))
-        return fd;
-    ey_fail(e, EY_NO_MEMORY, "%zu bytes of input for the decoder cannot be stored: %s", n,
-            strerror(errno));
-    close(fd);
-    return -1;
+        return true;
+    return ey_fail(e, EY_NO_MEMORY, "%zu bytes of input for the decoder cannot be stored: %s", n,
+                   strerror(errno));
 }
 
 bool sealed_memory_seal(int fd)

@@ -8,8 +8,8 @@
 
 /* Creates an empty memory file. Returns -1 with a message on failure. */
 int sealed_memory_create(const char *name, ey_err *e);
-/* Creates a sealed memory file with a copy of n bytes. Returns -1 with a message on failure. */
-int sealed_memory_copy(const char *name, const void *bytes, size_t n, ey_err *e);
+/* Stores n bytes in an empty memory file, to be read from its start, and seals it. */
+bool sealed_memory_store(int fd, const void *bytes, size_t n, ey_err *e);
 /* Adds all seals: size and contents can no longer change. */
 bool sealed_memory_seal(int fd);
 /* Maps a memory file privately: what this process writes there, no other sees. Fails unless the

@@ -30,6 +30,17 @@ static _Noreturn void fail_worker(const struct worker_job *job, const char *text
     _exit(1);
 }
 
+/* Waits until the input is complete. If the server has died or given up, nobody reads a reply. */
+static void await_input(const struct worker_job *job)
+{
+    char byte;
+    ssize_t n;
+    do
+        n = read(job->fds[REPLY], &byte, 1);
+    while (n < 0 && errno == EINTR);
+    if (n != 1) _exit(1);
+}
+
 static void run_decoder(const struct worker_job *job)
 {
     void *input;
@@ -37,6 +48,7 @@ static void run_decoder(const struct worker_job *job)
     ey_err e;
     struct reply_message reply = {.status = REPLY_DAMAGED};
     const struct decoder_output output = {job->fds[OUTPUT], job->message.output};
+    await_input(job);
     if (!sealed_memory_map(&input, &n, job->fds[INPUT], job->message.input) ||
         n != job->message.input)
         fail_worker(job, "its input is not sealed, or has another size than the job says");
@@ -57,6 +69,7 @@ static void run_program(const struct worker_job *job)
     char text[MAX_REPLY_TEXT + 1];
     char *const environment[] = {"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=/nonexistent", NULL};
     ey_err e;
+    await_input(job);
     if (dup2(job->fds[INPUT], 0) < 0 || dup2(job->fds[OUTPUT], 1) < 0 || chdir("/") != 0)
         fail_worker(job, "its standard input and output cannot be set");
     if (!confine_program(&e)) fail_worker(job, e.text);
