@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# The front door: `make help`. CMake and Ninja do the work; each kind of build has its folder.
+# Entry point: see `make help`. CMake and Ninja do the work; each kind of build has a folder.
 FUZZ_SECONDS ?= 20
 PREFIX ?= /usr/local
-# whose kernels packages and releases have, where nvcc is installed; CUDA_ARCHS=auto: of the GPU that is here, if any
+# GPUs for whose kernels nvcc, if installed, compiles packages and releases; CUDA_ARCHS=auto: this machine's GPU, if
+# any
 CUDA_ARCHS ?= all
-# configures a build folder again that has the kernels of other GPUs: $(call set_archs,FOLDER)
+# $(call set_archs,FOLDER) reconfigures a build folder whose kernels are for other GPUs
 set_archs = @grep -qxF 'EY_CUDA_ARCHS:STRING=$(CUDA_ARCHS)' $(1)/CMakeCache.txt || \
   cmake -B $(1) -DEY_CUDA_ARCHS='$(CUDA_ARCHS)' >/dev/null
 CMAKE = cmake -G Ninja -S .
-# on a terminal Ninja shows one moving line; elsewhere only what failed
+# on a terminal Ninja updates one line; elsewhere it prints only failures
 NINJA := ninja $(shell test -t 2 || echo --quiet)
-# asserts stay in every build; the sanitizers' one is optimised, since the reference backend is slow enough
+# asserts are on in every build; sanitizer builds are optimized, since the reference backend is slow
 SANITIZED = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O2 -g1" -DEY_SANITIZE
 
-# the reference backend takes minutes for these under the sanitizers; the other goldens and test_kernels walk the
-# same code
+# the reference backend takes minutes for these with sanitizers; the other goldens and test_kernels cover the same
+# code
 SLOW = ^(golden_(tiny-gqa4-fp8|demo)_ref|test_engine_agree)$$
-# what a second compiler makes no difference to, and takes long
+# slow tests on which the compiler has no influence
 LONG = |^(load_two_models|load_short|cli_pull|pull_faults|constrain_walks)$$
-# CI's sample of make clang: where another compiler could compute otherwise
+# CI's sample of make clang: tests whose arithmetic depends on the compiler
 ARITHMETIC = ^(test_kernels|make_.*|golden_.*_cpu.*)$$
-# where bytes from outside come in, and what allocates: CI's sample of make asan
+# CI's sample of make asan: parsers of untrusted bytes, and code that allocates
 DOORS = ^fuzz_|^library$$|^test_(base|sandbox|safetensors|shards|gguf|hf_cache|model_damaged|image|tokenizer|prompt|constrain|hub|media|api|request_checks|http|remote)
-# threads that meet: the engine's, the server's, downloads
+# multi-threaded code: engine, server, downloads
 THREADS = ^test_(base|budget|engine|model_manager|http|media|api_routes|hub|remote|grammar_cache|image_cache|kv|kernels)|^load_|^serve$$|^cli_server$$|^pull_faults$$
 
 .PHONY: all demo install deb wheel check test emulated test-clients test-ui test-packages load bench-serve clean help
@@ -32,27 +33,27 @@ all: setup build/build.ninja
 	@$(NINJA) -C build
 
 help:
-	@echo 'make               build/eyelet (installs what is missing when root, else says what)'
-	@echo 'make demo          see the dozen images in examples/ described'
+	@echo 'make               build/eyelet (as root, installs missing packages; else lists them)'
+	@echo 'make demo          describe the dozen images in examples/'
 	@echo 'make install       into PREFIX=$(PREFIX), below DESTDIR: program, libeyelet, manual, completions, systemd unit'
 	@echo 'make deb           dist/*.deb for Debian 12: eyelet, libeyelet0, libeyelet-dev'
 	@echo 'make wheel         dist/eyelet-VERSION-py3-none-manylinux_2_35_x86_64.whl: library, program, Python package,'
-	@echo '                   with kernels for all GPUs where nvcc is; CUDA_ARCHS=auto: for the one that is here'
+	@echo '                   with kernels for all GPUs if nvcc is installed; CUDA_ARCHS=auto: for this one'
 	@echo 'make check         style, layers and names, in seconds (docs/testing.md)'
 	@echo 'make test          build and run all tests; one: make test T=name'
-	@echo 'make test-clients  the API with the clients that people use (npm), documents, examples, two servers behind nginx'
-	@echo 'make test-ui       the web page in a browser (npm, chromium); what it looked like is in tests/ui/screenshots'
-	@echo 'make test-packages what make install and make deb give, with lintian, systemd and three shells'
+	@echo 'make test-clients  the API with common clients (npm), documents, examples, two servers behind nginx'
+	@echo 'make test-ui       the web page in a browser (npm, chromium); writes tests/ui/screenshots'
+	@echo 'make test-packages results of make install and make deb, with lintian, systemd and three shells'
 	@echo 'make test-python   the Python package with the library of this build'
 	@echo 'make test-abuse    attacks on a server, each bounded to a minute (docs/guides/security.md)'
-	@echo 'make load          64 clients at once, half of what they send malformed; about a minute'
-	@echo 'make bench-serve   what clients of the server get: first token, token to token, tokens a second'
+	@echo 'make load          64 concurrent clients, half of their requests malformed; about a minute'
+	@echo 'make bench-serve   client-side speed of the server: first token, token to token, tokens a second'
 	@echo 'make nightly       the long checks, PART=release, asan, newcomer …: one of them (tools/nightly.sh)'
-	@echo 'make asan, tsan    the tests under AddressSanitizer and UndefinedBehaviorSanitizer, or ThreadSanitizer; of the longest a sample'
-	@echo 'make clang         the tests compiled by clang; of the longest a sample, none of the emulated GPU'
+	@echo 'make asan, tsan    the tests with AddressSanitizer and UndefinedBehaviorSanitizer, or ThreadSanitizer; a sample of the longest'
+	@echo 'make clang         the tests compiled by clang; a sample of the longest, without the emulated GPU'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
-	@echo 'make portable      dist/: a folder and a .tar.xz that run where nothing is installed'
-	@echo 'make clean         remove what these made'
+	@echo 'make portable      dist/: a folder and a .tar.xz that need no other package'
+	@echo 'make clean         remove all of these'
 
 demo: all
 	@build/eyelet caption --model demo --show --temperature 0 examples/*.png examples/*.jpg
@@ -74,8 +75,8 @@ deb: setup-packages build-deb/build.ninja
 	@lintian --allow-root --fail-on error,warning dist/*.deb
 	@ls dist/*.deb
 
-# the program is the portable one, and so are the kernels; the library has Debian's shared libraries, since not all .a
-# files are PIC
+# The program and its kernels are the portable build's. The library uses Debian's shared libraries, because not all .a
+# files are PIC.
 wheel: setup-wheel portable build-wheel/build.ninja
 	$(call set_archs,build-wheel)
 	@$(NINJA) -C build-wheel libeyelet
@@ -86,8 +87,8 @@ check: setup-style
 	@tools/check_style.sh
 	@tests/style/run.sh
 
-# The emulated GPU takes longer than all the rest: it runs when its stamp says that something it depends on has changed.
-# So do the longest goldens of the reference backend, whose other goldens, and the same ones on the CPU, always run.
+# The emulated GPU takes longer than all other tests, so it runs only if its inputs have changed since its stamp. The
+# longest goldens of the reference backend follow the same stamp; its other goldens, and all on the CPU, always run.
 ifdef T
 test: all
 	@case "$$(ctest --test-dir build -N -L emulated -R '$(T)')" in *'Total Tests: 0'*) ;; *) $(NINJA) -C build emulated ;; esac
@@ -131,7 +132,7 @@ asan: setup build-asan/build.ninja
 	@$(NINJA) -C build-asan all emulated
 	@tools/run_tests.sh build-asan -E '$(SLOW)'
 
-# the quick ones build only what their tests run; CI builds them ahead
+# The quick targets build only the programs of their tests. CI builds them in the background.
 asan-quick-build: setup build-asan/build.ninja
 	@$(NINJA) -C build-asan eyelet eyelet-decode libeyelet $$(tools/test_programs.sh build-asan -R '$(DOORS)' -LE emulated)
 asan-quick: asan-quick-build
@@ -187,7 +188,7 @@ setup-python:
 setup-wheel:
 	@tools/setup.sh portable wheel
 
-# Each is configured once; Ninja configures again by itself when a CMake file changes.
+# Build folders are configured once; Ninja reconfigures them when a CMake file changes.
 build/build.ninja: | setup
 	@$(CMAKE) -B build >/dev/null
 build-asan/build.ninja: | setup

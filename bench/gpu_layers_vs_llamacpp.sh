@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A text model split between GPU and CPU, eyelet and llama.cpp, in turns: bench/gpu_layers_vs_llamacpp.sh EYELET MODEL
-# LLAMA_BIN GGUF [LAYERS]. MODEL is made by mkcheckpoint --like qwen3-vl-8b-fp8 (random weights), GGUF has the same
-# shapes, LLAMA_BIN is the folder of a built llama.cpp. LAYERS (18) of the text model and the head are on the GPU.
-# ROUNDS (3) and THREADS (all) may be set. Prints medians, least and most.
+# bench/gpu_layers_vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF [LAYERS]: a text model divided between GPU and CPU,
+# eyelet and llama.cpp in turns. MODEL is made by mkcheckpoint --like qwen3-vl-8b-fp8 (random weights), GGUF has the
+# same shapes, LLAMA_BIN is the folder of a built llama.cpp. LAYERS (18) of the text model and the head are on the
+# GPU. Environment: ROUNDS (3), THREADS (all). Prints medians, minima and maxima.
 set -u
 [ $# -ge 4 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF [LAYERS]" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 layers=${5:-18}

@@ -3,11 +3,10 @@
 """Makes the tables and plots of docs/performance.md from bench/results/*.json.
 
     bench/report.py            writes them
-    bench/report.py --check    exits 1 where a page or plot differs from what the results say
+    bench/report.py --check    exits 1 if a page or plot does not match the results
 
-A result with "rows" compares eyelet with a peer on one machine; "phases" place it under that machine's limits, which
-were measured in the same run. Only Python's standard library is used.
-"""
+A result with "rows" compares eyelet with a peer on one machine; "phases" compare it with that machine's limits,
+measured in the same run. Needs only Python's standard library."""
 import json
 import math
 import pathlib
@@ -17,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 IMAGES = ROOT / "docs" / "images"
-# Machines in the order in which a reader looks for theirs.
+# Machines in the order of the tables.
 MACHINES = ["2026-11-22-h200", "2026-11-23-cpu-amx", "2026-11-24-cpu-zen4", "2026-11-24-cpu-avx2"]
 COLORS = ["#0b6e4f", "#b8560f", "#2f5d9e", "#7a3b8f"]
 PEER_COLOR = "#9aa0a6"
@@ -61,7 +60,7 @@ def table_of_machine(result):
 
 
 def table_of_cpus(results):
-    """A row a metric, a column a machine: ours, llama.cpp's, how much better."""
+    """A row for each metric, a column for each machine: eyelet's value, llama.cpp's, and the ratio."""
     lines = ["| eyelet / llama.cpp (better by) | " + " | ".join(r["label"] for r in results) + " |",
              "| --- |" + " --- |" * len(results)]
     keys = []
@@ -82,7 +81,7 @@ def table_of_cpus(results):
 
 
 def table_of_sequences(result):
-    """A row a model, a column a number of sequences: tok/s in all and the share of the read limit."""
+    """A row for each model, a column for each number of sequences: total tok/s and the share of the read limit."""
     newest = {(r["model"], r["sequences"]): r for r in result["results"] if r["build"] == "after"}
     columns = sorted({n for _, n in newest})
     lines = ["| tok/s in all (share of the read limit) | " + " | ".join(str(n) for n in columns) + " |",
@@ -102,7 +101,7 @@ def text(x, y, content, anchor="start", extra=""):
 
 
 def bars_svg(results):
-    """Ratios to llama.cpp: a bar for each row that every reader asks about."""
+    """Ratios to llama.cpp: a bar for each of the most important metrics."""
     wanted = [("decode, one sequence", "decode"), ("prefill", "prefill"), ("vision encoder", "vision encoder"),
               ("first token", "image to first token")]
     left, width, row_height, top = 190, 470, 22, 64
@@ -132,7 +131,7 @@ def bars_svg(results):
 
 
 def roofline_svg(results):
-    """FLOP/s against FLOP per byte of weights; each machine's roof and what its phases reach."""
+    """FLOP/s against FLOP per byte of weights: each machine's roof and its phases."""
     width, height, left, top, right, bottom = 760, 470, 90, 52, 190, 60
     x0, x1, y0, y1 = 0.0, 4.0, 10.0, 15.2
 
@@ -162,7 +161,7 @@ def roofline_svg(results):
         points = [(1, read), (ridge, peak), (10 ** x1, peak)]
         path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
-        label_y = max(py(peak) + 4, lowest + 16)  # labels of near roofs must not overlap
+        label_y = max(py(peak) + 4, lowest + 16)  # labels of close roofs must not overlap
         lowest = label_y
         parts.append(text(width - right + 6, label_y, result["label"], extra=f'style="fill:{color}"'))
         for phase in result["phases"]:
@@ -192,7 +191,7 @@ def svg(width, height, parts):
 
 
 def page_with_tables(page, tables):
-    """Replaces what stands between "<!-- table NAME -->" and "<!-- end -->"."""
+    """Replaces the text between "<!-- table NAME -->" and "<!-- end -->"."""
     out, skipping = [], False
     for line in page.split("\n"):
         if line == "<!-- end -->":
@@ -219,7 +218,7 @@ def main():
         return 0
     stale = [path for path, content in wanted.items() if not path.exists() or path.read_text() != content]
     for path in stale:
-        print(f"{path.relative_to(ROOT)}: not what bench/results say; run bench/report.py")
+        print(f"{path.relative_to(ROOT)}: does not match bench/results; run bench/report.py")
     return 1 if stale else 0
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_serve: what a server's clients get. bench/README.md says how to run it and what the figures
- * mean. */
+/* bench_serve measures a server from its clients' side. bench/README.md explains its use and its
+ * figures. */
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -23,8 +23,8 @@ static const char usage[] =
     "use: bench_serve [OPTION...] [-- OPTION-OF-THE-SERVER...]\n"
     "  --server PROGRAM       eyelet, to be started (default: build/eyelet)\n"
     "  --model DIR            its checkpoint (default: models/demo)\n"
-    "  --base-url URL         measure a server that runs, http://127.0.0.1:8000\n"
-    "  --model-name NAME      what requests call the model\n"
+    "  --base-url URL         measure a running server, http://127.0.0.1:8000\n"
+    "  --model-name NAME      the model in requests\n"
     "  --streams N[,N...]     at once (default: 1,8,32)\n"
     "  --tokens N             of an answer (default: 64)\n"
     "  --answers N            of each client in a round, one after the other (default: 1)\n"
@@ -143,7 +143,7 @@ static bool read_settings(struct serve_settings *s, int argc, char **argv)
     return s->n_more < MAX_ARGUMENTS - 16 || fail_value(argv[argc - 1]);
 }
 
-/* As many at once as the widest row asks for; options behind -- come last and win. */
+/* Runs as many requests as the largest --streams; options after -- come last and override. */
 static bool start_server(const struct serve_settings *s, struct child *child, ey_err *e)
 {
     char seqs[16];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of bench_serve share. */
+/* Shared by the parts of bench_serve. */
 #ifndef EY_BENCH_SERVE_H
 #define EY_BENCH_SERVE_H
 
@@ -9,20 +9,19 @@
 enum { SERVE_MAX_STREAMS = 256, SERVE_MAX_COUNTS = 16 };
 
 struct serve_settings {
-    const char *url;    /* of a server that runs; NULL: one is started */
+    const char *url;    /* of a running server; NULL: one is started */
     const char *server; /* the program to start */
-    const char
-        *model;       /* directory: for the server that is started, and for the engine next to it */
-    const char *name; /* what requests call the model; NULL: nothing */
-    char **more;      /* [n_more] options of the server that is started */
+    const char *model;  /* directory, for the started server and for the engine in this process */
+    const char *name;   /* model of requests; NULL: none */
+    char **more;        /* [n_more] options of the started server */
     int n_more;
     int streams[SERVE_MAX_COUNTS];
     int n_counts;
-    int rounds, tokens;        /* of each measurement, of each answer */
+    int rounds, tokens;        /* number of measurements; tokens of each answer */
     int answers;               /* of each client in a round, one after the other */
     int width, height;         /* of the images of streams */
-    int big_width, big_height; /* of the one that may make others wait */
-    int stall_tokens;          /* of the answer that may have to wait */
+    int big_width, big_height; /* of the image that may delay others */
+    int stall_tokens;          /* of the answer that may be delayed */
     int cost_requests;
     int dialect_rounds; /* 0: dialects are not compared */
     double patience;    /* seconds to wait for anything */
@@ -31,43 +30,42 @@ struct serve_settings {
 struct serve {
     const struct serve_settings *settings;
     struct wire_target to;
-    pid_t server;   /* 0: not ours */
-    uint64_t asked; /* requests so far: each says something else, so that no cache answers */
+    pid_t server;   /* 0: not started by us */
+    uint64_t asked; /* requests so far; each is worded differently, so that no cache has it */
 };
 
-/* One answer that is streamed. */
+/* One streamed answer. */
 struct stream {
     struct wire wire;
     struct buf request;
     struct chat_answer answer;
-    double sent, first, last; /* seconds_now(); first 0: no text came yet */
+    double sent, first, last; /* seconds_now(); first 0: no text yet */
     struct samples gaps;      /* from one text to the next */
 };
 struct stream stream_make(void);
 void stream_free(struct stream *s);
-/* Writes a request in words that were not used before, about an image of this size if there is one.
- */
+/* Writes a request in new words, with an image of this size unless width is 0. */
 bool stream_write(struct serve *b, struct stream *s, int width, int height, int max_tokens,
                   ey_err *e);
-/* Sends what was written. */
+/* Sends the request that stream_write has written. */
 bool stream_send(struct serve *b, struct stream *s, ey_err *e);
-/* Both. */
+/* Writes and sends a request. */
 bool stream_start(struct serve *b, struct stream *s, int width, int height, int max_tokens,
                   ey_err *e);
 bool stream_is_over(const struct stream *s);
-/* Waits for what comes to any of them, at most 100 ms. */
+/* Waits for data of any stream, at most 100 ms. */
 void streams_wait(struct stream **all, size_t n);
-bool stream_check(const struct stream *s, ey_err *e); /* it has its answer */
+bool stream_check(const struct stream *s, ey_err *e); /* whether the answer is complete */
 int64_t stream_tokens(const struct stream *s);
 
-/* Time to the first token, from token to token, tokens a second: so many streams at once, with and
- * without an image. */
+/* Measures the time to the first token, the time between tokens, and tokens a second, for each
+ * number of concurrent streams, with and without an image. */
 bool measure_streams(struct serve *b, ey_err *e);
-/* How long others' tokens wait for a big image. */
+/* Measures how long a large image delays the tokens of others. */
 bool measure_stall(struct serve *b, ey_err *e);
-/* What the server adds to the engine's own time for one token. */
+/* Measures the time that the server adds to the engine's for one token. */
 bool measure_cost(struct serve *b, ey_err *e);
-/* What each dialect adds to Chat. */
+/* Measures the time that each dialect adds to Chat's. */
 bool measure_dialects(struct serve *b, ey_err *e);
 
 #endif

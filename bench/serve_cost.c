@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What HTTP, JSON and the way between threads add to one token. */
+/* The cost of HTTP, JSON and thread switches for one token. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static bool ask_engine(ey_engine *engine, struct samples *out, ey_err *e)
     return ok;
 }
 
-/* On the connection that is there. */
+/* Uses the open connection. */
 static bool ask_server(struct serve *b, struct wire *w, const struct buf *request,
                        struct samples *out, ey_err *e)
 {
@@ -75,7 +75,7 @@ static void print_times(const char *name, struct samples *f)
            1e3 * samples_percentile(f, 0.9), 1e3 * samples_percentile(f, 0.99));
 }
 
-/* By turns, so that both see the same machine. */
+/* Alternates, so that both run under the same conditions. */
 static bool measure_both(struct serve *b, ey_engine *engine, struct samples *engine_times,
                          struct samples *server_times, ey_err *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a dialect adds to Chat's time and processor time: to a request, and to a token. */
+/* The wall and processor time that each dialect adds to Chat's: for a request, and for a token. */
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,21 +16,21 @@ static const struct shape {
     bool stream, is_long;
 } shapes[N_SHAPES] = {{false, false}, {true, false}, {false, true}, {true, true}};
 
-/* Qwen's template as text, so that dialects without a template have the same prompt. */
+/* Qwen's template as text, so that dialects that apply no template have the same prompt. */
 static const char plain[] = "Say hello.";
 static const char templated[] = "<|im_start|>user\nSay hello.<|im_end|>\n<|im_start|>assistant\n";
 
-/* Seconds a request, for the client and of the server's processors. */
+/* Seconds for a request: wall time of the client, processor time of the server. */
 struct cost {
-    double wall, cpu; /* cpu: NAN where the server is not ours */
+    double wall, cpu; /* cpu: NAN if the server was not started by us */
 };
 
-/* Of one round, by dialect and shape. */
+/* One round, by dialect and shape. */
 struct round {
     struct cost of[N_DIALECTS][N_SHAPES];
 };
 
-/* Differences to Chat of all rounds, in seconds. */
+/* Differences to Chat in all rounds, in seconds. */
 struct difference {
     struct samples wall, cpu;
 };
@@ -73,7 +73,7 @@ static bool write_request(struct comparison *c, enum dialect d, size_t shape)
     return ok;
 }
 
-/* The reply is read when it is whole: a client's own work is not to be measured. */
+/* The reply is parsed only when it is complete, so that the client's own work is not measured. */
 static bool ask(struct comparison *c, const struct buf *request, ey_err *e)
 {
     struct wire *w = &c->wire;
@@ -117,7 +117,7 @@ static bool measure_turn(struct comparison *c, enum dialect d, size_t shape, str
     return check_answer(c, d, &shapes[shape], e);
 }
 
-/* Each round starts with another dialect, so that none is always behind the same one. */
+/* Each round starts with another dialect, so that the order varies. */
 static bool measure_round(struct comparison *c, int n, struct round *out, ey_err *e)
 {
     for (size_t shape = 0; shape < N_SHAPES; shape++)
@@ -207,7 +207,7 @@ bool measure_dialects(struct serve *b, ey_err *e)
             ok = ok && write_request(&c, d, i);
         }
     if (!ok) ey_fail_memory(e, "requests", MAX_COST_REQUEST);
-    ok = ok && measure_round(&c, 0, &round, e); /* to warm up */
+    ok = ok && measure_round(&c, 0, &round, e); /* warm-up */
     for (int n = 0; ok && n < b->settings->dialect_rounds; n++) {
         ok = measure_round(&c, n, &round, e);
         if (ok) add_round(&c, &round);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many streams at once; an image alongside a stream. */
+/* Concurrent streams, and an image during a stream. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "serve.h"
 
-enum { WARM_TEXTS = 20 }; /* chunks after which a stream is taken to be in its stride */
+enum { WARM_TEXTS = 20 }; /* chunks after which a stream has reached its speed */
 
-/* ---- so many at once ---- */
+/* ---- concurrent streams ---- */
 
 struct row {
     struct samples first, gaps;     /* of all streams of all rounds */
@@ -19,7 +19,7 @@ struct row {
 
 /* Clients that ask one question after the other: [n, each] streams. */
 struct clients {
-    struct stream *stream, **current; /* current: [n] of each client */
+    struct stream *stream, **current; /* current: [n] the running one of each client */
     int n, each;
 };
 
@@ -43,7 +43,7 @@ static void clients_close(struct clients *c)
     free(c->current);
 }
 
-/* Clients whose answer has come ask again. *over: none has anything to ask any more. */
+/* Starts the next question of clients whose answer is complete. *over: no client has another. */
 static bool clients_go_on(struct serve *b, const struct clients *c, bool *over, ey_err *e)
 {
     *over = true;
@@ -81,7 +81,7 @@ static bool run_round(struct serve *b, int n, bool with_image, struct row *row, 
     const int answers = n * o->answers;
     double tokens = 0;
     bool ok = true;
-    /* drawing images takes this process longer than some servers need for an answer */
+    /* generating images takes this process longer than some servers need for an answer */
     for (int i = 0; ok && i < answers; i++)
         ok = stream_write(b, &clients.stream[i], with_image ? o->width : 0, o->height, o->tokens,
                           e);
@@ -151,16 +151,16 @@ bool measure_streams(struct serve *b, ey_err *e)
     return ok;
 }
 
-/* ---- one image alongside one stream ---- */
+/* ---- an image during a stream ---- */
 
 struct stall {
     struct samples alone, with_image,
         first; /* longest gap of a round without and with the image; the image's first token */
-    struct samples usual; /* all gaps without */
+    struct samples usual; /* all gaps without the image */
 };
 
-/* Waits until the stream is in its stride, or, where there is an image, for its answer; the stream
- * must not end before. */
+/* Waits until the stream has reached its speed or, with an image, for its answer; the stream must
+ * not end before. */
 static bool wait_for(struct serve *b, struct stream *text, struct stream *with_image, ey_err *e)
 {
     struct stream *all[] = {text, with_image};
@@ -195,7 +195,7 @@ static bool run_stall(struct serve *b, struct stall *out, ey_err *e)
     }
     if (ok) {
         double now = seconds_now();
-        samples_add(&text.gaps, now - text.last); /* it may be in the middle of one */
+        samples_add(&text.gaps, now - text.last); /* the current gap may not have ended */
         samples_add(&out->with_image, samples_percentile(&text.gaps, 1));
         samples_add(&out->first, with_image.first - with_image.sent);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of answers, and the images that they are about. */
+/* Streamed answers, and their images. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum { MAX_BODY = 64 << 20, MAX_FILE = 32 << 20, MAX_WAIT_MS = 100 };
 
-/* Smooth colors that no other image has, so that no cache answers. */
+/* Smooth colors that differ between images, so that no cache has them. */
 static bool draw_image(struct image *image, uint64_t number, int width, int height, ey_err *e)
 {
     struct rng rng = {number};
@@ -166,7 +166,7 @@ static void stream_receive(struct stream *s, short revents)
             samples_add(&s->gaps, now - s->last);
         s->last = now;
     }
-    if (s->answer.done && s->first <= 0) s->first = s->last = now; /* an answer without a text */
+    if (s->answer.done && s->first <= 0) s->first = s->last = now; /* an answer without text */
 }
 
 void streams_wait(struct stream **all, size_t n)

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers on a GPU, on random weights of the official shapes: time to the first token of an image, decoding,
-memory.
+"""python3 bench/transformers_gpu.py 2b|4b [--side 1024] [--tokens 64]: transformers on a GPU with random weights of
+the official shapes: time to the first token of an image, decode, memory.
 
-    python3 bench/transformers_gpu.py 2b|4b [--side 1024] [--tokens 64]
-
-BF16, SDPA, one sequence, patches already on the GPU: what its users have without another kernel package. Prints
-medians.
-"""
+BF16, SDPA, one sequence, patches already on the GPU: the default without another kernel package. Prints medians."""
 
 import argparse
 import statistics

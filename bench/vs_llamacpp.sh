@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet and llama.cpp on the CPU, one after the other in every round: bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF
-# MMPROJ. MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a built
-# llama.cpp, GGUF and MMPROJ its files of the same shapes. EYELET and bench_serve are in their build folder. Prints
-# medians, least and most, and ratios. In the environment:
-#   ROUNDS (5; at least 5)  THREADS (2)  KEEP=FOLDER for the programs' own output  FROM=N: rounds before N lie in KEEP
-# already; beyond ROUNDS it only prints
-#   OPTIONS="--head 8bit ..." of eyelet in further rows    GGUF_BF16=FILE: llama.cpp with the weights as they were
-#   SERVERS=1: when both servers are ready, too (LLAMA_BIN has llama-server), and what clients get of eyelet's;
-# llama-server ends most streams of random
-#   weights with an error, as it cannot parse them, so that the other side of that row is llama-batched-bench with
-# prompts as long, without a server
+# bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ: eyelet and llama.cpp on the CPU, one after the other in
+# every round. MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a
+# built llama.cpp, GGUF and MMPROJ its files of the same shapes. EYELET and bench_serve must be in their build folder.
+# Prints medians, minima, maxima and ratios. Environment:
+# ROUNDS (5, at least 5), THREADS (2), KEEP=FOLDER for the programs' own output, FROM=N: use the output of rounds
+# before N in KEEP (beyond ROUNDS it only prints).
+# OPTIONS="--head 8bit ...": options of eyelet for additional rows. GGUF_BF16=FILE: llama.cpp with the unquantized
+# weights.
+# SERVERS=1: also times until both servers are ready (LLAMA_BIN must have llama-server) and client-side speed of
+# eyelet's. llama-server ends most streams of random weights with an error, as it cannot parse them, so that row
+# compares with llama-batched-bench and prompts of equal length, without a server.
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
@@ -31,7 +31,7 @@ leave() {
 }
 trap leave EXIT
 
-# an image of that size as a PPM: what is on it costs nothing
+# a gray PPM of that size; its content does not affect speed
 { printf 'P6\n%s %s\n255\n' "${image%x*}" "${image#*x}"; head -c $((${image%x*} * ${image#*x} * 3)) /dev/zero |
   tr '\0' '\177'; } >"$out/image.ppm"
 
@@ -41,7 +41,7 @@ bench_eyelet() {
     --max-model-len 2048 --kv-tokens 2048 --depth $depth --streams $streams "${@:2}" \
     >"$out/$1-$round.txt" 2>"$out/errors.txt" || { cat "$out/errors.txt" >&2; exit 1; }
 }
-# bench_llama NAME GGUF: tokens a second of a prompt, and of an answer behind as many, as eyelet's comes; then an
+# bench_llama NAME GGUF: speed of a prompt and of an answer after one of that length, as in eyelet's bench; then an
 # image with a question
 bench_llama() {
   "$llama/llama-bench" -m "$2" -t "$threads" -ngl 0 -p $prompt -n 0 -r 1 -o csv >"$out/$1-$round.csv" 2>/dev/null ||
@@ -52,12 +52,12 @@ bench_llama() {
     --image "$out/image.ppm" -p 'Describe this image.' \
     -n 2 --temp 0 -lv 4 >"$out/$1-image-$round.txt" 2>&1 || exit 1
 }
-# batch_llama NAME GGUF PROMPT: several sequences at once
+# batch_llama NAME GGUF PROMPT: several concurrent sequences
 batch_llama() {
   "$llama/llama-batched-bench" -m "$2" -t "$threads" -ngl 0 -c 2048 -npp $3 -ntg $answer -npl $streams \
     >"$out/$1-batch-$round.txt" 2>/dev/null || exit 1
 }
-# start_server NAME READY COMMAND...: seconds until READY, an address, says that it can answer
+# start_server NAME READY COMMAND...: prints the seconds until the address READY answers
 start_server() {
   local name=$1 ready=$2 start=${EPOCHREALTIME/./}
   shift 2
@@ -96,27 +96,27 @@ for round in $(seq "$from" "$rounds"); do
   fi
 done
 
-# ---- what was printed, a value a round ----
+# ---- values of the output, one for each round ----
 
 all() { for r in $(seq "$rounds"); do cat "$out/$1-$r.$2" 2>/dev/null; done; }
 rate() { all "$1" txt | sed -n "s/^$2  *[0-9.]* s  *\([0-9.]*\) tok.s.*/\1/p"; }
 vision() { all "$1" txt | sed -n 's/^vision  *\([0-9.]*\) s .*/\1/p'; }
 first() { all "$1" txt | sed -n 's/^first  *\([0-9.]*\) ms .*/\1/p' | awk '{print $1 / 1000}'; }
 peak() { all "$1" txt | sed -n 's/^memory  *\([0-9]*\) MB .*/\1/p'; }
-# the column avg_ts of the rows with so many prompt and generated tokens
+# the column avg_ts of the rows with these numbers of prompt and generated tokens
 llama_rate() {
   all "$1" csv | tr -d '"' | awk -F, -v p="$2" -v n="$3" '
     /avg_ts/ {for (i = 1; i <= NF; i++) at[$i] = i; next}
     $at["n_prompt"] == p && $at["n_gen"] == n {print $at["avg_ts"]}'
 }
 together() { all "$1" txt | sed -n "s/^$streams at $depth .* ms  *\([0-9.]*\) tok.s total.*/\1/p"; }
-# tokens a second of all answers, prompts included
+# tokens a second of all answers, including prompts
 llama_served() { all "$1-batch" txt | awk -F'|' -v b=$streams -v n=$answer '$4 + 0 == b {print b * n / $10}'; }
 llama_together() { all "$1-batch" txt | awk -F'|' -v b=$streams '$4 + 0 == b {print $9 + 0}'; }
 llama_vision() { all "$1-image" txt | sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' |
   awk '{print $1 / 1000}'; }
-# the image's vision encoder and all of the prompt through the text model; the vision encoder is in llama.cpp's prompt
-# time where text that comes before it waits in the same queue
+# The image's vision encoder plus the whole prompt. llama.cpp counts the vision encoder as prompt time if text before
+# the image waits in the same queue.
 llama_first() {
   for r in $(seq "$rounds"); do
     awk '/(slice encoded|batch encoding done) in/ {for (i = 1; i < NF; i++) if ($i == "in") vision += $(i + 1)}
@@ -129,7 +129,7 @@ ready() { all "$1-server" txt | sed -n 's/^ready \([0-9]*\) ms/\1/p' | awk '{pri
 served() { all eyelet-server txt | awk -v n=$streams '$1 == n && $2 == "text" {print $11}'; }
 summary() { sort -n | awk '{v[NR] = $1} END {if (NR) printf "%.2f %.2f %.2f %d", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, v[1], v[NR], NR}'; }
 
-# row NAME UNIT more|less OURS THEIRS: medians, least and most, and how many times better eyelet is
+# row NAME UNIT more|less OURS THEIRS: medians, minima, maxima, and how many times better eyelet is
 row() {
   read -r a a0 a1 a_n <<<"$(summary <<<"$4")"
   read -r b b0 b1 b_n <<<"$(summary <<<"$5")"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# eyelet and llama.cpp and transformers on one GPU, the same shapes, in one run: bench/vs_peers_gpu.sh EYELET MODEL2B
-# MODEL4B [LLAMA_BIN [GGUF_DIR]]. MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8
+# bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]: eyelet, llama.cpp and transformers on one GPU,
+# with the same shapes, in one run. MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8
 # (random weights). LLAMA_BIN is the folder of a built llama.cpp and GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and
-# mmproj-4b.gguf of the same shapes; without them its rows are left out. transformers' rows need python3 with torch and
-# transformers. ROUNDS (3) and TRANSFORMERS_ROUNDS (as many; 0 leaves it out) may be set; KEEP is a folder for the
-# programs' own output.
+# mmproj-4b.gguf of the same shapes; without them llama.cpp is left out. transformers needs python3 with torch and
+# transformers. Environment: ROUNDS (3), TRANSFORMERS_ROUNDS (as many; 0 leaves it out), KEEP=FOLDER for the programs'
+# own output.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]" >&2; exit 2; }
 eyelet=$1 model_2b=$2 model_4b=$3 llama=${4:-} gguf=${5:-.}
@@ -14,7 +14,7 @@ rounds=${ROUNDS:-3} transformers_rounds=${TRANSFORMERS_ROUNDS:-${ROUNDS:-3}} tok
 out=${KEEP:-$(mktemp -d)}
 mkdir -p "$out"
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$out"' EXIT
-image=$out/image.ppm # what is on it costs nothing
+image=$out/image.ppm # its content does not affect speed
 { printf 'P6\n1024 1024\n255\n'; head -c $((3 * 1024 * 1024)) /dev/zero | tr '\0' '\177'; } >"$image"
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
@@ -22,7 +22,7 @@ date -u +%F
 
 bench() { "$eyelet" bench --device cuda --model "$1" --picture 1024x1024 --depth 1024 --max-tokens 128 --runs 5 \
   "${@:2}"; }
-# most_in_use FILE COMMAND...: runs it; FILE gets the most MiB of the GPU that were in use meanwhile
+# most_in_use FILE COMMAND...: runs COMMAND and writes the peak GPU memory in MiB to FILE
 most_in_use() {
   local file=$1 watcher
   shift
@@ -41,7 +41,7 @@ for round in $(seq "$rounds"); do
     if [ -n "$llama" ]; then
       "$llama/llama-bench" -m "$gguf/$size.gguf" -ngl 99 -fa 1 -p $tokens -n 128 -d 0,1024 -r 5 -o csv \
         >"$out/llama-$size-$round" 2>/dev/null
-      # the same image twice: the first one, and one when all is warm
+      # the same image twice: cold and warm
       most_in_use "$out/llama-memory-$size-$round" "$llama/llama-mtmd-cli" -m "$gguf/$size.gguf" --mmproj \
         "$gguf/mmproj-$size.gguf" -ngl 99 -fa on -c 4096 \
         --image "$image,$image" -p 'What is this?' -n 2 --temp 0 >"$out/llama-image-$size-$round" 2>&1
@@ -58,7 +58,7 @@ for round in $(seq "$rounds"); do
       >"$out/llama-batch-$round" 2>/dev/null
 done
 
-# ---- what was printed, a value a round ----
+# ---- values of the output, one for each round ----
 
 value() { sed -n "s/.*$1.*/\1/p"; }
 summary() { sort -n | awk \
@@ -70,7 +70,7 @@ of_bench() { # SIZE PROMPT GENERATED DEPTH: tokens a second of llama-bench
     $at["n_prompt"] == p && $at["n_gen"] == n && $at["n_depth"] == d {print $at["avg_ts"]}'
 }
 of_batch() { [ -z "$llama" ] || cat "$out"/llama-batch-? | awk -F'|' -v b="$1" '$4 + 0 == b {print $9 + 0}'; }
-# the milliseconds that the first or the second image of each round took in total: WHICH SIZE
+# WHICH SIZE: total milliseconds of the first or second image of each round
 of_image() {
   [ -z "$llama" ] || for r in $(seq "$rounds"); do
     sed -nE 's/.*(slice encoded|batch encoding done) in ([0-9]+) ms.*/\2/p' "$out/llama-image-$2-$r" | sed -n "$1p"
@@ -78,7 +78,7 @@ of_image() {
 }
 of_transformers() { cat "$out/transformers-$1"-? 2>/dev/null | value "$2"; }
 
-# row NAME UNIT more|less OURS THEIRS [THEIR_NAME]: medians, least and most; how many times better ours is
+# row NAME UNIT more|less OURS THEIRS [THEIR_NAME]: medians, minima, maxima, and how many times better eyelet is
 row() {
   local a a0 a1 b b0 b1
   read -r a a0 a1 <<<"$(summary <<<"$4")"

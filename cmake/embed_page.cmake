@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The page's files → the C table that src/server/page/page_files.h declares:
+# Makes the C table of the page's files that src/server/page/page_files.h declares:
 #   cmake -DFOLDER=src/server/page -DFILES="index.html,app.js" -DOUT=page_files.c -P embed_page.cmake
-# A file with an absolute path is served by its name alone.
+# A file with an absolute path is served under its file name.
 set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8" svg image/svg+xml
   png image/png webmanifest application/manifest+json json application/json)
 string(REPLACE "," ";" files "${FILES}")
@@ -12,7 +12,7 @@ foreach(file ${files})
   string(REGEX REPLACE ".*\\." "" extension ${file})
   list(FIND types ${extension} at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "embed_page.cmake: no content type is known for ${file}")
+    message(FATAL_ERROR "embed_page.cmake: unknown content type of ${file}")
   endif()
   math(EXPR at "${at} + 1")
   list(GET types ${at} type)

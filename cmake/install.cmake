@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What make install puts where, and the Debian package of the same. `manual` is built before (Makefile).
-# Debian looks there below any prefix, and its packages must
+# Rules for make install and for the Debian packages. The Makefile builds `manual` before.
+# Debian uses this folder below any prefix, and its packages must.
 if(CMAKE_LIBRARY_ARCHITECTURE AND NOT DEFINED CMAKE_INSTALL_LIBDIR)
   set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE PATH "libraries, below the prefix")
 endif()
@@ -16,7 +16,7 @@ install(FILES ${manual}/_eyelet DESTINATION share/zsh/vendor-completions)
 install(FILES ${manual}/eyelet.fish DESTINATION share/fish/vendor_completions.d)
 install(FILES packaging/debian/copyright ${manual}/changelog.gz DESTINATION share/doc/eyelet)
 install(DIRECTORY docs/ DESTINATION share/doc/eyelet FILES_MATCHING PATTERN *.md PATTERN *.png)
-# the unit has the prefix that is known only now
+# the prefix of the unit is known only at install time
 install(CODE "configure_file(${CMAKE_SOURCE_DIR}/packaging/eyelet.service.in ${CMAKE_BINARY_DIR}/eyelet.service @ONLY)")
 install(FILES ${CMAKE_BINARY_DIR}/eyelet.service DESTINATION lib/systemd/system)
 
@@ -47,7 +47,7 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_COMPONENTS_ALL program)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME eyelet)
-# opened at run time: for serve; for images from the web and --server; for HEIC and AVIF, for TIFF; for PDF
+# opened at run time: serve; images from the web and --server; HEIC and AVIF; TIFF; PDF
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "libmicrohttpd12, libzstd1")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4, libheif1, libtiff6 | libtiff5, poppler-utils, ca-certificates")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm)
@@ -56,11 +56,11 @@ if(TARGET libeyelet)
   list(APPEND CPACK_COMPONENTS_ALL library development)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libeyelet${EY_SOVERSION})
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-  # what a program that is linked with it depends on, and ldconfig after it is unpacked
+  # shlibs: the dependency of programs that link the library; triggers: run ldconfig after unpacking
   file(WRITE ${CMAKE_BINARY_DIR}/debian/shlibs "libeyelet ${EY_SOVERSION} libeyelet${EY_SOVERSION} (>= ${PROJECT_VERSION})\n")
   file(WRITE ${CMAKE_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/debian/shlibs ${CMAKE_BINARY_DIR}/debian/triggers)
-  # the program that decodes HEIC, AVIF and TIFF, and the demo model
+  # the package has the decoder of HEIC, AVIF and TIFF, and the demo model
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "eyelet")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libeyelet-dev)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

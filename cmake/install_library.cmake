@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libeyelet for programs that are compiled with it: library, headers, and files for pkg-config and CMake.
+# Installs libeyelet for developers: library, headers, and files for pkg-config and CMake.
 include(CMakePackageConfigHelpers)
 set(config ${CMAKE_INSTALL_LIBDIR}/cmake/eyelet)
 file(RELATIVE_PATH EY_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
@@ -16,7 +16,7 @@ install(DIRECTORY include/eyelet DESTINATION include)
 install(FILES packaging/debian/copyright ${manual}/changelog.gz DESTINATION share/doc/libeyelet-dev)
 install(DIRECTORY examples/c/ DESTINATION share/doc/libeyelet-dev/examples)
 install(FILES packaging/debian/copyright ${manual}/changelog.gz DESTINATION share/doc/libeyelet${EY_SOVERSION} COMPONENT library)
-# of the package only
+# only in the package
 install(CODE "if(CMAKE_INSTALL_PREFIX STREQUAL /usr)
   file(INSTALL ${CMAKE_SOURCE_DIR}/packaging/debian/libeyelet.lintian
     DESTINATION \${CMAKE_INSTALL_PREFIX}/share/lintian/overrides RENAME libeyelet${EY_SOVERSION})

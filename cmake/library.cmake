@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# libeyelet.so: what the headers of include/eyelet mark EY_API, and nothing else.
-set(EY_SOVERSION 0) # goes up when a program compiled with the version before would not run (abidiff, make nightly)
-# All objects of the folders that define such functions; of the others those that these use.
+# libeyelet.so exports the functions that include/eyelet marks EY_API, and nothing else.
+set(EY_SOVERSION 0) # increase it if programs that were compiled with the previous version would break (abidiff, make nightly)
+# All objects of folders that define such functions, and from the others those that these use.
 set(objects)
 foreach(folder engine doctor tasks base)
   list(APPEND objects $<TARGET_OBJECTS:ey_${folder}>)

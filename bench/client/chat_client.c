@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The OpenAI API as a client sees it. */
+/* A client of the OpenAI API. */
 #include "client/chat_client.h"
 
 #include <stdio.h>
@@ -69,7 +69,7 @@ static void read_usage(struct chat_answer *a, const json_object *usage)
     if (completion) a->completion_tokens = json_object_get_int64(completion);
 }
 
-/* A choice of an answer or a chunk; whether it has text. */
+/* Reads a choice of an answer or a chunk; returns whether it has text. */
 static bool read_choice(struct chat_answer *a, const json_object *choice)
 {
     json_object *index = json_member(choice, "index"), *part = json_member(choice, "delta");
@@ -86,7 +86,7 @@ static bool read_choice(struct chat_answer *a, const json_object *choice)
                    (size_t)json_object_get_string_len(text));
 }
 
-/* An answer or a chunk; whether it has text. */
+/* Reads an answer or a chunk; returns whether it has text. */
 static bool read_object(struct chat_answer *a, const char *text, size_t n, bool whole)
 {
     bool has_text = false;
@@ -108,7 +108,7 @@ void chat_read_whole(struct chat_answer *a, const struct buf *body)
     a->done = !a->failed;
 }
 
-/* One event of a stream; whether it has text. Comments are none. */
+/* Reads one event of a stream; returns whether it has text. Comments are skipped. */
 static bool read_event(struct chat_answer *a, const char *event, size_t n)
 {
     static const char data[] = "data:";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server of our own. */
+/* Starts, watches and stops a server. */
 #include "client/child.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static void sleep_ms(long ms)
 static void run(const struct child *c, const char *const *argv, pid_t parent)
 {
     int nothing = open("/dev/null", O_RDONLY);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* never left behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with its parent */
     if (getppid() != parent) _exit(127);
     dup2(nothing, 0);
     dup2(c->log, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server of our own: started, watched, stopped. */
+/* A server as a child process: start, watch, stop. */
 #ifndef EY_BENCH_CHILD_H
 #define EY_BENCH_CHILD_H
 
@@ -8,24 +8,23 @@
 #include "base/err.h"
 
 struct child {
-    pid_t pid;    /* 0: there is none */
-    int log;      /* what it writes to standard error and output: a file without a name */
+    pid_t pid;    /* 0: not running */
+    int log;      /* an unnamed file with its standard output and error */
     char url[64]; /* "http://127.0.0.1:40123" */
 };
 
 /* Starts argv[0] and waits for its line "eyelet ready on http://…". */
 bool child_start(struct child *c, const char *const *argv, double seconds, ey_err *e);
 bool child_is_alive(struct child *c);
-/* Tells it to end and waits; its exit status, or -1 where it had to be killed or died of a signal.
- * Takes one that is not there. */
+/* Terminates the server and waits. Returns its exit status, or -1 if it had to be killed or died of
+ * a signal. Does nothing if it is not running. */
 int child_stop(struct child *c, double seconds);
-/* Its memory: what is resident, of that what no file backs, and the most that ever was resident.
- * Bytes. */
+/* Memory in bytes: resident, the part of it that no file backs, and the peak of resident memory. */
 struct child_memory {
     int64_t resident, anonymous, peak;
 };
 struct child_memory child_memory(const struct child *c);
-/* The end of what it wrote, on standard error. */
+/* Prints the end of its log on standard error. */
 void child_print_log(const struct child *c);
 
 #endif

@@ -46,7 +46,7 @@ static void end_answer(struct chat_answer *a, const char *finish, int64_t prompt
     a->done = true;
 }
 
-/* Adds the texts of all content parts of `object`. */
+/* Appends the texts of all content parts of `object`. */
 static bool add_part_texts(struct chat_answer *a, const json_object *object)
 {
     json_object *parts = json_member_of_type(object, "content", json_type_array);
@@ -92,7 +92,7 @@ static void end_message(struct chat_answer *a, const char *stop_reason, const js
                count_of(usage, "output_tokens"));
 }
 
-/* The counts and the reason come one event before the end. */
+/* Counts and finish reason come one event before the end. */
 static bool read_message_piece(struct chat_answer *a, const json_object *piece)
 {
     const char *type = string_of(piece, "type");
@@ -134,7 +134,7 @@ static bool read_llamacpp_piece(struct chat_answer *a, const json_object *piece)
 static const struct {
     const char *name, *path;
     read_piece_fn *read;
-    const char *between; /* the pieces of a stream */
+    const char *between; /* separator of a stream's pieces */
 } dialects[N_DIALECTS] = {
     [DIALECT_CHAT] = {"Chat", "/v1/chat/completions", NULL, "\n\n"},
     [DIALECT_COMPLETIONS] = {"Completions", "/v1/completions", NULL, "\n\n"},
@@ -175,7 +175,7 @@ void dialect_read_whole(enum dialect d, struct chat_answer *a, const struct buf 
     if (!a->done) a->failed = true;
 }
 
-/* An event's data behind its name, or a line of JSON; NULL: neither, as comments are. */
+/* The JSON of an event or line; NULL if there is none, as in comments. */
 static const char *find_json(const char *piece, const char *end)
 {
     const char *data = memmem(piece, (size_t)(end - piece), "data:", strlen("data:"));

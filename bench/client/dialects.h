@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question in each of the dialects that the server speaks, and what its answers say. */
+/* Writes a question in each dialect of the server and reads the answers. */
 #ifndef EY_BENCH_DIALECTS_H
 #define EY_BENCH_DIALECTS_H
 
@@ -16,11 +16,11 @@ enum dialect {
     N_DIALECTS
 };
 
-/* A question that is answered greedily. */
+/* A question for a greedy answer. */
 struct question {
-    const char *text; /* DIALECT_COMPLETIONS and DIALECT_LLAMACPP have no chat template */
+    const char *text; /* DIALECT_COMPLETIONS and DIALECT_LLAMACPP apply no chat template */
     const char *image_type;
-    const void *image; /* NULL: none; DIALECT_COMPLETIONS takes none */
+    const void *image; /* NULL: none; DIALECT_COMPLETIONS has no images */
     size_t n_image;
     int max_tokens;
 };
@@ -30,12 +30,12 @@ const char *dialect_path(enum dialect d);
 
 /* Writes the question's body without its last members. */
 void dialect_begin_body(struct buf *out, enum dialect d, const struct question *q);
-/* Ends the body. `model` may be NULL in Chat and Completions: the server's first. */
+/* Completes the body. `model` may be NULL in Chat and Completions: the server's first model. */
 void dialect_end_body(struct buf *out, enum dialect d, const char *model, bool stream);
 
-/* A whole answer. */
+/* Reads a whole answer. */
 void dialect_read_whole(enum dialect d, struct chat_answer *a, const struct buf *body);
-/* What came of a stream since the last call: how many pieces with text. */
+/* Reads new pieces of a stream; returns how many have text. */
 int dialect_read_stream(enum dialect d, struct chat_answer *a, const struct buf *body);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dice, percentiles, the machine. */
+/* Random numbers, percentiles, a description of the machine. */
 #include "client/samples.h"
 
 #include <math.h>

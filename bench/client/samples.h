@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures: dice that fall alike every time, percentiles, and what machine they were taken on. */
+/* For measurements: reproducible random numbers, percentiles, and a description of the machine. */
 #ifndef EY_BENCH_CLIENT_SAMPLES_H
 #define EY_BENCH_CLIENT_SAMPLES_H
 
@@ -9,7 +9,7 @@ struct rng {
     uint64_t state;
 };
 uint64_t rng_next(struct rng *d);
-size_t rng_below(struct rng *d, size_t n); /* 0 … n - 1 */
+size_t rng_below(struct rng *d, size_t n); /* 0 to n - 1 */
 double rng_between(struct rng *d, double lo, double hi);
 
 struct samples {
@@ -19,11 +19,11 @@ struct samples {
 };
 void samples_add(struct samples *f, double value);
 void samples_add_all(struct samples *to, const struct samples *from);
-/* The value that this share of all is not above; 0.5: the median. NaN: there are none. */
+/* The value below which this share of the samples lies; 0.5: the median. NaN if there are none. */
 double samples_percentile(struct samples *f, double share);
 void samples_free(struct samples *f);
 
-/* Processor, how many of them, memory, and how much else they have to do. */
+/* Appends the processor's name, the number of processors, memory and load. */
 void machine_describe(struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets that never block, and replies as they come. */
+/* Non-blocking sockets, and incremental parsing of replies. */
 #include "client/wire.h"
 
 #include <ctype.h>
@@ -24,7 +24,7 @@ enum {
     MAX_REPLY = 64 << 20,
     MAX_OUT = 2 * EY_MAX_BODY_BYTES,
     READ_BYTES = 64 << 10,
-    NARROW_BUFFER = 2048, /* the system makes at least this much of it */
+    NARROW_BUFFER = 2048, /* the minimum that the system grants */
     NARROW_SEGMENT = 536,
 };
 
@@ -55,7 +55,7 @@ bool http_reply_header(const struct http_reply *r, const char *name, char *out, 
     return false;
 }
 
-/* The head is whole: what follows it? */
+/* After the head: decides what follows. */
 static void read_head(struct http_reply *r)
 {
     char value[64], *end;
@@ -66,7 +66,7 @@ static void read_head(struct http_reply *r)
     }
     r->status = (int)strtol(r->head.data + 9, NULL, 10);
     if (r->status >= 100 && r->status < 200) {
-        buf_clear(&r->head); /* the real one follows */
+        buf_clear(&r->head); /* the final reply follows */
         return;
     }
     r->closes = http_reply_header(r, "Connection", value, sizeof(value))
@@ -122,7 +122,7 @@ static size_t feed_body(struct http_reply *r, const char *bytes, size_t n)
     return take;
 }
 
-/* How many of the bytes belong to the reply. */
+/* Parses bytes; returns how many belong to the reply. */
 static size_t reply_feed(struct http_reply *r, const char *bytes, size_t n)
 {
     size_t at = 0;
@@ -250,7 +250,8 @@ static void send_some(struct wire *w)
         ssize_t n = send(w->fd, w->out.data + w->sent, w->allowed - w->sent, MSG_NOSIGNAL);
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
-                w->allowed = w->sent; /* what it said before it closed may still be read */
+                /* bytes that the peer sent before it closed may still be read */
+                w->allowed = w->sent;
             return;
         }
         w->sent += (size_t)n;

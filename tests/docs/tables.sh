@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tables of the documents that the program makes: tests/docs/tables.sh EYELET PAGES MKCHECKPOINT MKGGUF
-# [--write], in the source tree. Compares each with what stands in its document between <!-- table --> and <!-- /table -->, or puts it
-# there.
+# tests/docs/tables.sh EYELET PAGES MKCHECKPOINT MKGGUF [--write], in the source tree: generates tables of the
+# documents from the program's output and compares them with the text between <!-- table --> and <!-- /table -->, or
+# replaces it.
 set -euo pipefail
 eyelet=$(realpath "$1") pages=$(realpath "$2") mkcheckpoint=$(realpath "$3") mkgguf=$(realpath "$4") write=${5-}
 source=$PWD
 work=$(mktemp -d)
-export HF_HUB_CACHE=$work/empty HF_HUB_OFFLINE=1 # as a reader who has downloaded nothing
+export HF_HUB_CACHE=$work/empty HF_HUB_OFFLINE=1 # as if nothing had been downloaded
 trap 'rm -rf "$work"' EXIT
 failed=0
 
@@ -15,7 +15,7 @@ number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" <<<"$plan"; }
 mib() { echo $(((($1 + (1 << 20) - 1)) >> 20)); }
 grouped() { sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$1"; }
 
-# The names of the options that the plan chose by itself; who reads an 8-bit head's rows is nothing that is given up.
+# The options that the plan chose, except --head-rows, which costs nothing.
 given_up() {
   local names
   names=$(grep -oE '"choices": \[[^]]*\]' <<<"$plan" | grep -oE '"--[a-z-]+( [a-z0-9]+)?' | tr -d '"' |
@@ -53,7 +53,7 @@ choosing() {
 END
 }
 
-most_seqs() { # most_seqs SIZE MEMORY MULTIPROCESSORS OPTION...: requests of 4,096 tokens that the plan lets run at once
+most_seqs() { # most_seqs SIZE MEMORY MULTIPROCESSORS OPTION...: how many requests of 4,096 tokens the plan lets run concurrently
   local kind=$1 memory=$2 count=$3 low=0 high=128 middle
   shift 3
   while [ $low -lt $high ]; do
@@ -84,7 +84,7 @@ sizing() {
 END
 }
 
-# What a GPU of 8 GB holds of the files that people have.
+# Which of other programs' files fit an 8 GB GPU.
 foreign() {
   local size kind made
   echo '| model | file, with the vision encoder | on the GPU | context | given up |'
@@ -121,19 +121,19 @@ foreign_row() { # foreign_row SIZE KIND FOLDER
   fi
 }
 
-# What stands in the document now; or, from standard input, what is to stand there.
+# shown: prints the document's table. put: replaces it with standard input.
 shown() { sed -n '/^<!-- table -->$/,/^<!-- \/table -->$/p' "$1" | sed '1d;$d'; }
 put() {
   cat >"$work/table"
   sed -i -e '/^<!-- table -->$/,/^<!-- \/table -->$/{/^<!-- /!d}' -e "/^<!-- table -->\$/r $work/table" "$1"
 }
 
-document() { # document FILE COMMAND: prints the table
+document() { # document FILE COMMAND: checks or replaces the table that COMMAND prints
   local file=$source/docs/$1
   "$2" >"$work/made"
   if [ "$write" = --write ]; then put "$file" <"$work/made"; fi
   if ! diff -u --label "docs/$1" --label "what eyelet says" <(shown "$file") "$work/made"; then
-    echo "FAILED docs/$1: make it anew with tests/docs/tables.sh EYELET PAGES MKCHECKPOINT MKGGUF --write"
+    echo "FAILED docs/$1: update it with tests/docs/tables.sh EYELET PAGES MKCHECKPOINT MKGGUF --write"
     failed=1
   fi
 }

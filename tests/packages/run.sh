@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What make install and make deb give: tests/packages/run.sh BUILD, in the source tree. The package satisfies lintian,
-# what is installed runs, pages and completions know each option, the unit is one that systemd takes. Last line: "N
-# passed, N failed".
+# tests/packages/run.sh BUILD, in the source tree: checks the results of make install and make deb. lintian accepts
+# the packages, the installed program runs, manual pages and completions have each option, and systemd accepts the
+# unit. Last line: "N passed, N failed".
 set -euo pipefail
 build=$(realpath "$1") source=$PWD
 here=$source/tests/packages
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
+check() { # check WHAT COMMAND...: COMMAND prints the error and fails
   local what=$1 said
   shift
   if said=$("$@" 2>&1); then
@@ -23,10 +23,10 @@ check() { # check WHAT COMMAND...: COMMAND says what is wrong, and fails
   fi
 }
 
-# ---- what is installed ----
+# ---- make install ----
 
 installs() { cmake --install "$build" --prefix "$work/a prefix"; }
-runs_demo() { # ... PROGRAM: without an environment, from elsewhere
+runs_demo() { # runs_demo PROGRAM: without an environment, in another folder
   local said
   said=$(cd / && env -i HF_HOME="$work" "$1" ask --model demo --temperature 0 "$source/examples/shapes-4.png" \
     "Describe this image.")
@@ -35,12 +35,12 @@ runs_demo() { # ... PROGRAM: without an environment, from elsewhere
 }
 unit_is_accepted() {
   local unit=$work/eyelet.service
-  # the prefix has a blank, which a real one may not: the program of the unit is this one all the same
+  # the test's prefix has a space, which systemd does not allow, so the unit gets the build's program
   sed "s|^ExecStart=.*/bin/eyelet|ExecStart=$build/eyelet|" "$work/a prefix/lib/systemd/system/eyelet.service" >"$unit"
   systemd-analyze verify --man=no "$unit" 2>&1 | tee /dev/stderr | (! grep -F eyelet.service)
 }
 unit_is_hardened() { systemd-analyze security --offline=true --threshold=25 "$work/eyelet.service"; }
-unit_options_exist() { # serve takes what the document tells people to write into /etc/default/eyelet
+unit_options_exist() { # serve accepts the options that the guide suggests for /etc/default/eyelet
   local options
   options=$(sed -n 's/^EYELET_OPTIONS="\(.*\)"$/\1/p' docs/guides/operating.md | head -1)
   # shellcheck disable=SC2086
@@ -48,15 +48,15 @@ unit_options_exist() { # serve takes what the document tells people to write int
 }
 
 check "make install" installs
-check "what is installed runs" runs_demo "$work/a prefix/bin/eyelet"
+check "the installed program runs" runs_demo "$work/a prefix/bin/eyelet"
 check "the unit is accepted by systemd" unit_is_accepted
 check "the unit is hardened (exposure at most 2.5 of 10)" unit_is_hardened
 [ ! -e docs/guides/operating.md ] || check "the options in the document" unit_options_exist
 check "READY, WATCHDOG and STOPPING are reported" python3 "$here/systemd.py" "$build/eyelet"
 
-# ---- the package ----
+# ---- packages ----
 
-packs() { # all three into one tree, as apt would
+packs() { # unpacks all three into one tree, like apt
   local deb
   (cd "$build" && cpack --config CPackConfig.cmake -B "$work/deb") || return 1
   for deb in "$work"/deb/*.deb; do dpkg-deb -x "$deb" "$work/root" || return 1; done
@@ -65,14 +65,14 @@ lints() { lintian --allow-root --fail-on error,warning "$work"/deb/*.deb; }
 depends_on() { dpkg-deb -f "$work"/deb/eyelet_*.deb Depends | tee /dev/stderr |
   grep -q "libmicrohttpd12.*libc6 (>= .*libjson-c5"; }
 
-library_packages() { # the soname is in the name, and headers want the same version
+library_packages() { # the package's name has the soname, and the headers need the same version
   local version
   version=$(dpkg-deb -f "$work"/deb/libeyelet0_*.deb Version) && [ "$(ls "$work"/deb/*.deb | wc -l)" = 3 ] &&
     [ "$(dpkg-deb -f "$work"/deb/libeyelet-dev_*.deb Depends)" = "libeyelet0 (= $version)" ] &&
     dpkg-deb -c "$work"/deb/libeyelet0_*.deb | grep -F /lib/x86_64-linux-gnu/libeyelet.so.0 &&
     ! dpkg-deb -c "$work"/deb/eyelet_*.deb | grep -E 'libeyelet|include/'
 }
-compiles_example() { # with what the packages hold, below another root
+compiles_example() { # compiles the example with the packages' files, in another root
   local root=$work/root/usr
   cc examples/c/caption.c -o "$work/caption" \
     $(PKG_CONFIG_PATH=$root/lib/x86_64-linux-gnu/pkgconfig pkg-config --cflags --libs eyelet) &&
@@ -85,11 +85,11 @@ check "lintian" lints
 check "its dependencies" depends_on
 check "the library's packages" library_packages
 check "the example is compiled with libeyelet-dev" compiles_example
-check "what is in it runs" runs_demo "$work/root/usr/bin/eyelet"
+check "the packaged program runs" runs_demo "$work/root/usr/bin/eyelet"
 
-# ---- pages ----
+# ---- manual pages ----
 
-page_is_sound() { # ... PAGE: groff has nothing to say, and each option of help stands in it
+page_is_sound() { # page_is_sound PAGE: groff prints no warning, and the page has each option of the help
   local name=${1##*/} text option
   name=${name%.1.gz}
   text=$(zcat "$1" | groff -Kutf8 -man -Tutf8 -ww -rLL=500n 2>"$work/said" | col -b)
@@ -97,7 +97,7 @@ page_is_sound() { # ... PAGE: groff has nothing to say, and each option of help 
   [ ! -s "$work/said" ] || return 1
   [ "$name" != eyelet ] || return 0
   for option in $("$build/eyelet" help "${name#eyelet-}" | grep -oE '^  --[a-z0-9-]+'); do
-    grep -qE -- "^ +$option( |$)" <<<"$text" || { echo "$option is not in it"; return 1; }
+    grep -qE -- "^ +$option( |$)" <<<"$text" || { echo "$option is missing"; return 1; }
   done
 }
 for page in "$work/a prefix"/share/man/man1/*; do check "${page##*/}" page_is_sound "$page"; done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for systemd: systemd.py EYELET. Checks what the server reports, and in which order."""
+"""systemd.py EYELET: takes systemd's place and checks the server's notifications and their order."""
 
 import os
 import signal

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The perplexity of text.txt through the API: perplexity.py EYELET REFERENCE.json [DEVICE], in the folder of this file.
+"""perplexity.py EYELET REFERENCE.json [DEVICE], in this folder: the perplexity of text.txt through the API.
 
-A server with the real model says how likely each token of the text is, by prompt_logprobs and by echo with logprobs,
-which must agree; then each token's, and the perplexity, are held against transformers in float32. Prints TAP; exit 77
-where tools/real/fetch.sh has not brought the model."""
+A server with the real model reports the log-probability of each token of the text, with prompt_logprobs and with echo
+and logprobs, which must agree. Log-probabilities and perplexity are compared with transformers in F32. Prints TAP;
+exits 77 if tools/real/fetch.sh has not fetched the model."""
 import json
 import math
 import os
@@ -14,8 +14,8 @@ import sys
 import urllib.request
 
 PERPLEXITY = 0.001  # relative
-TOKEN = 0.25        # of a token's log-probability, at most, and
-MEAN = 0.02         # on average: keys and values are BF16
+TOKEN = 0.25        # maximum difference of a token's log-probability
+MEAN = 0.02         # mean difference; keys and values are BF16
 
 
 def model_path(name):
@@ -68,7 +68,7 @@ def main():
         reference = json.load(f)
     model = model_path(reference['file'])
     if not os.path.exists(model):
-        print(f'skipped: {model} is not there; tools/real/fetch.sh brings it')
+        print(f'skipped: {model} is missing; tools/real/fetch.sh fetches it')
         sys.exit(77)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'text.txt')) as f:
         text = f.read()

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model of real weights against transformers in float32 (README.md beside this file):
- *     test_real REFERENCE.json DEVICE [TOKENS]          (of each greedy answer, at most)
- * Skipped where tools/real/fetch.sh has not been run. `ref` is held to logits and every greedy
- * token, others to the KL divergence of next-token distributions and to greedy tokens but for
- * near-ties, which are named. */
+/* A model with real weights against transformers in F32 (see README.md):
+ *     test_real REFERENCE.json DEVICE [TOKENS]          (at most TOKENS of each greedy answer)
+ * Skipped unless tools/real/fetch.sh was run. On `ref`, logits and every greedy token must agree;
+ * other devices are bounded by the KL divergence of next-token distributions, and by greedy tokens
+ * except at near-ties, which are printed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,8 +21,8 @@ enum { SKIPPED = 77, MAX_TURNS = 16 };
 
 static const struct bound {
     const char *device;
-    double logits, kl, tie; /* tie: a margin below which the second best may be taken */
-    double score;           /* of a log-probability, whose reference has five digits */
+    double logits, kl, tie; /* tie: margin below which the second best may win */
+    double score;           /* of log-probabilities; the reference has five digits */
 } bounds[] = {{"ref", 1e-4, 1e-6, 1e-4, 3e-4},
               {"cpu", INFINITY, 1e-3, 0.2, 0.25},
               {"cuda", INFINITY, 3e-3, 0.3, 0.5}};
@@ -115,7 +115,7 @@ static double log_of_sum(const float *x, int n)
     return most + log(sum);
 }
 
-/* Over the best tokens, and all others as one. */
+/* Over the reference's best tokens; all others count as one. */
 static double kl_divergence(json_object *c, const float *got, int n)
 {
     json_object *ids = json_member(c, "top_ids"), *logits = json_member(c, "top_logits");
@@ -152,7 +152,7 @@ static void check_logits(json_object *c, const char *id)
 
 /* ---- the answer ---- */
 
-/* Whether the answer's token i, or what ended it there, is this one. */
+/* Token i of the answer, or the one that ended it there. */
 static int answer_token(const ey_answer *answer, size_t i)
 {
     return i < (size_t)answer->n_tokens ? answer->tokens[i] : answer->stop_id;
@@ -198,8 +198,8 @@ static void run_case(void **state)
     ey_answer_free(&answer);
 }
 
-/* How likely each token of the beginning of text.txt is; the last are cut off from what they are
- * part of there. */
+/* Log-probabilities of the first tokens of text.txt. The last ones are left out, because there they
+ * are parts of longer tokens. */
 static void score_text(void **state)
 {
     enum { BYTES = 240, CUT = 2 };
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
         return fprintf(stderr, "%s\n", e.text), 1;
     const char *name = json_object_get_string(json_member(real.reference, "file"));
     if (!find_file(file, name)) {
-        printf("skipped: %s is not in the cache; tools/real/fetch.sh brings it\n", name);
+        printf("skipped: %s is not in the cache; tools/real/fetch.sh fetches it\n", name);
         return json_object_put(real.reference), SKIPPED;
     }
     if (!open_real(argv[2], file, &e)) return fprintf(stderr, "%s\n", e.text), 1;
