@@ -40,7 +40,7 @@ static void count(void)
 #define SANITIZED
 #endif
 
-#ifdef SANITIZED /* the allocator is the sanitizer's, and calls this */
+#ifdef SANITIZED /* The sanitizer's allocator calls this hook. */
 void __sanitizer_malloc_hook(const volatile void *p, size_t n);
 __attribute__((visibility("default"))) void __sanitizer_malloc_hook(const volatile void *p,
                                                                     size_t n)

@@ -28,7 +28,7 @@ static bool is_on_disk(int fd)
     return on && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* -1: nothing of it fits. */
+/* How many of n bytes fit, or -1 with errno if none does. */
 static ssize_t fitting(int fd, size_t n)
 {
     if (!is_on_disk(fd)) return (ssize_t)n;
@@ -42,7 +42,7 @@ static ssize_t took(int fd, ssize_t wrote)
     return wrote;
 }
 
-/* Of a name that is there already the kernel says that first. */
+/* Like the kernel, an existing entry is reported (EEXIST) before a full disk is. */
 static bool entry_fails(const char *path)
 {
     struct stat st;
@@ -65,7 +65,7 @@ SHOWN ssize_t pwrite(int fd, const void *from, size_t n, off_t at)
     return fits < 0 ? -1 : took(fd, syscall(SYS_pwrite64, fd, from, (size_t)fits, at));
 }
 
-/* What it has room for is taken when it is written. */
+/* Reserves nothing: bytes are charged when they are written. */
 SHOWN int fallocate(int fd, int mode, off_t at, off_t n)
 {
     if (!is_on_disk(fd)) return (int)syscall(SYS_fallocate, fd, mode, at, n);

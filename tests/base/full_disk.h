@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk with so much room: what this process writes into regular files takes of it, and what finds
- * none left fails with ENOSPC as the kernel has it: a last write that is cut short, then errors; no
- * new folders and links either. The calls are defined in full_disk.c, so it is linked into the test
- * program itself. Nothing gives room back. */
+/* Simulates a disk with limited free space. Bytes that this process writes into regular files use
+ * it up; then writes are cut short, later ones fail with ENOSPC like the kernel's, and no folder or
+ * link can be made. Deleting a file frees nothing. full_disk.c defines the system calls, so link it
+ * into the test program. */
 #ifndef EY_TESTS_BASE_FULL_DISK_H
 #define EY_TESTS_BASE_FULL_DISK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* reserves: the file system can take a file's room at once (fallocate). */
+/* Limits the free space to `room` bytes. reserves: whether fallocate works. */
 void full_disk_start(uint64_t room, bool reserves);
-/* Somebody has made room. */
+/* Removes the limit. */
 void full_disk_stop(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The base room: UTF-8, JSON with limits, bounded buffers, arenas, error texts, the thread team. */
+/* Tests of src/base: UTF-8, JSON with limits, bounded buffers, arenas, error texts, thread pool. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -42,7 +42,7 @@ static void utf8_table(void **state)
         {"\xe0\x80\x80", 0, 0, 1},     /* overlong */
         {"\xed\xa0\x80", 0, 0, 1},     /* surrogate */
         {"\xf4\x90\x80\x80", 0, 0, 1}, /* beyond U+10FFFF */
-        {"\xf0\x9f\x41", 0, 0, 2},     /* broken off by an ASCII letter */
+        {"\xf0\x9f\x41", 0, 0, 2},     /* cut off by an ASCII letter */
         {"\x80", 0, 0, 1},
         {"\xff", 0, 0, 1},
     };
@@ -191,7 +191,7 @@ static void arena_aligns_and_refuses_overflow(void **state)
     arena_free(&a);
 }
 
-static void errors_show_what_could_harm_a_terminal(void **state)
+static void errors_escape_control_characters(void **state)
 {
     (void)state;
     ey_err e;
@@ -212,12 +212,12 @@ static void errors_are_cut_between_characters(void **state)
     ey_fail(&e, EY_IO, "%s", longest);
     assert_true(strlen(e.text) < sizeof(e.text));
     assert_true(utf8_valid(e.text, strlen(e.text)));
-    assert_null(strchr(e.text, '\\')); /* nor is half a character shown as bytes */
+    assert_null(strchr(e.text, '\\')); /* no partial character is shown as escapes, either */
     ey_fail_within(&e, "%s", longest);
     assert_null(strchr(e.text, '\\'));
 }
 
-static void errors_say_which_item_they_are_about(void **state)
+static void errors_name_their_item(void **state)
 {
     (void)state;
     ey_err e;
@@ -229,7 +229,7 @@ static void errors_say_which_item_they_are_about(void **state)
     assert_int_equal(e.item, 1);
     assert_string_equal(e.text, "image 2: not a JPEG");
     assert_string_equal(e.text + e.detail, "not a JPEG");
-    ey_fail_within(&e, "\x1b%s", "Failed to load image"); /* a prefix grows while it is shown */
+    ey_fail_within(&e, "\x1b%s", "Failed to load image"); /* escaping makes the prefix longer */
     assert_string_equal(e.text, "\\x1bFailed to load image: image 2: not a JPEG");
     assert_int_equal(e.item_kind, EY_ITEM_IMAGE);
     assert_int_equal(e.item, 1);
@@ -242,7 +242,7 @@ static void errors_say_which_item_they_are_about(void **state)
     assert_false(ey_fail_item(NULL, EY_ITEM_TOOL, 0, "tool 0"));
 }
 
-static void a_new_error_is_about_no_item(void **state)
+static void new_errors_name_no_item(void **state)
 {
     (void)state;
     ey_err e;
@@ -262,7 +262,7 @@ static void a_new_error_is_about_no_item(void **state)
     assert_non_null(strstr(e.text, "no memory for a list; "));
 }
 
-static void details_stay_in_a_text_that_was_cut(void **state)
+static void details_survive_truncation(void **state)
 {
     (void)state;
     char longest[sizeof(((ey_err *)0)->text)];
@@ -304,7 +304,7 @@ static void count_item(void *context, size_t begin, size_t end, int thread)
         atomic_fetch_add(&seen[i], 1);
 }
 
-/* Loops behind one another and, sometimes, after the team fell asleep. */
+/* Consecutive loops, some of them after the pool's threads fell asleep. */
 static void run_team(int threads, int *rounds, atomic_int *seen)
 {
     const struct timespec nap = {0, 300000};
@@ -327,16 +327,16 @@ static void run_team(int threads, int *rounds, atomic_int *seen)
     pool_destroy(&pool);
 }
 
-static void team_does_each_item_once(void **state)
+static void pools_run_each_item_once(void **state)
 {
     (void)state;
     static atomic_int seen[ITEMS];
     int rounds = 0;
-    run_team(2, &rounds, seen); /* waits awake where there are two processors */
+    run_team(2, &rounds, seen); /* spins while waiting if there are two processors */
     run_team(7, &rounds, seen);
 }
 
-/* Vectors of Noll's test_fnv.c, which draft-eastlake-fnv prints. */
+/* Vectors of Noll's test_fnv.c, as printed in draft-eastlake-fnv. */
 static void fnv1a_gives_the_published_hashes(void **state)
 {
     (void)state;
@@ -364,13 +364,13 @@ int main(void)
         cmocka_unit_test(json_dumps_as_python_does),
         cmocka_unit_test(buffer_stops_at_its_maximum),
         cmocka_unit_test(arena_aligns_and_refuses_overflow),
-        cmocka_unit_test(errors_show_what_could_harm_a_terminal),
+        cmocka_unit_test(errors_escape_control_characters),
         cmocka_unit_test(errors_are_cut_between_characters),
-        cmocka_unit_test(errors_say_which_item_they_are_about),
-        cmocka_unit_test(a_new_error_is_about_no_item),
-        cmocka_unit_test(details_stay_in_a_text_that_was_cut),
+        cmocka_unit_test(errors_name_their_item),
+        cmocka_unit_test(new_errors_name_no_item),
+        cmocka_unit_test(details_survive_truncation),
         cmocka_unit_test(missing_file_is_named),
-        cmocka_unit_test(team_does_each_item_once),
+        cmocka_unit_test(pools_run_each_item_once),
         cmocka_unit_test(fnv1a_gives_the_published_hashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The budget that threads share: never more than there is, and whoever waits gets it. */
+/* The shared budget: it never lends more than its total, and every waiter is served. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "eyelet.h"
 
-static void takes_and_gives(void **state)
+static void budgets_lend_and_take_back(void **state)
 {
     (void)state;
     ey_budget *b = ey_budget_create(100);
@@ -21,7 +21,7 @@ static void takes_and_gives(void **state)
     assert_true(ey_budget_acquire(b, 0, 0));
     assert_true(ey_budget_acquire(b, 60, 0));
     assert_false(ey_budget_acquire(b, 41, 0));
-    assert_false(ey_budget_acquire(b, 41, 20)); /* nobody gives any back */
+    assert_false(ey_budget_acquire(b, 41, 20)); /* nobody releases any */
     assert_true(ey_budget_acquire(b, 40, 0));
     assert_int_equal(ey_budget_used(b), 100);
     assert_true(ey_budget_acquire(b, 0, 0));
@@ -36,8 +36,8 @@ static void takes_and_gives(void **state)
     ey_budget_free(&b);
 }
 
-/* More than there will ever be is refused at once, however long the caller would wait. */
-static void what_can_never_be_is_refused(void **state)
+/* A request for more than the total is refused immediately, even with a timeout. */
+static void more_than_the_total_is_refused(void **state)
 {
     (void)state;
     static const uint64_t totals[] = {0, 100, UINT64_MAX - 1};
@@ -54,8 +54,8 @@ static void what_can_never_be_is_refused(void **state)
     }
 }
 
-/* The linker puts this before the real one (--wrap), so that those who wait are counted. They
- * hold the budget's lock. */
+/* The linker calls this in place of the real function (--wrap) to count waiters. They hold the
+ * budget's lock. */
 static atomic_int n_waits;
 
 int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
@@ -74,7 +74,7 @@ struct waiter {
     ey_budget *budget;
     pthread_t thread;
     uint64_t n;
-    int timeout_ms; /* 0: a minute */
+    int timeout_ms; /* 0: one minute */
     bool first, got;
 };
 
@@ -87,7 +87,7 @@ static void *wait_for_it(void *user)
     return NULL;
 }
 
-/* Starts a thread that waits, and returns when it does. */
+/* Starts a waiting thread and returns once it waits. */
 static void start_waiter(struct waiter *w)
 {
     const int before = atomic_load(&n_waits);
@@ -96,7 +96,7 @@ static void start_waiter(struct waiter *w)
         sched_yield();
 }
 
-static void who_waits_gets_it(void **state)
+static void waiters_are_served(void **state)
 {
     (void)state;
     ey_budget *b = ey_budget_create(100);
@@ -148,7 +148,7 @@ static void *take_and_give(void *user)
     return NULL;
 }
 
-static void never_more_than_there_is(void **state)
+static void the_total_is_never_exceeded(void **state)
 {
     (void)state;
     struct crowd crowd = {.budget = ey_budget_create(TOTAL)};
@@ -175,18 +175,18 @@ static void one_client_leaves_some_to_others(void **state)
     assert_ptr_equal(busy, again);
     assert_ptr_not_equal(busy, other);
     assert_int_equal(ey_budget_total(busy), 160);
-    assert_true(ey_budget_acquire(busy, 150, 0)); /* 15 times the 10 that are left */
+    assert_true(ey_budget_acquire(busy, 150, 0)); /* 15 times the 10 bytes that remain */
     assert_false(ey_budget_acquire(busy, 5, 0));
     assert_true(ey_budget_acquire(other, 10, 0));
     assert_int_equal(ey_budget_used(busy), 150);
     assert_int_equal(ey_budget_used(other), 10);
     assert_int_equal(ey_budget_used(whole), 160);
     ey_budget_release(other, 10);
-    ey_budget_part_close(&again); /* a single request may need all */
+    ey_budget_part_close(&again); /* a client's only request may use all */
     assert_true(ey_budget_acquire(busy, 10, 0));
     assert_false(ey_budget_acquire(other, 1, 0));
     ey_budget_part_close(&busy);
-    busy = ey_budget_part_open(whole, 1, 0); /* what is held is not forgotten */
+    busy = ey_budget_part_open(whole, 1, 0); /* reopening a share keeps what it holds */
     assert_int_equal(ey_budget_used(busy), 160);
     ey_budget_release(busy, 160);
     ey_budget_part_close(&busy);
@@ -196,8 +196,8 @@ static void one_client_leaves_some_to_others(void **state)
     ey_budget_free(&whole);
 }
 
-/* While another waits that has less, only requests that have begun go on. */
-static void who_has_more_waits_for_who_has_less(void **state)
+/* While a smaller client waits, a larger one may only finish requests that it has begun. */
+static void larger_clients_wait_for_smaller_ones(void **state)
 {
     (void)state;
     ey_budget *whole = ey_budget_create(160);
@@ -227,7 +227,7 @@ static void who_has_more_waits_for_who_has_less(void **state)
 
 enum { WAKING_SECONDS = 10, WAITING_MS = 30000 };
 
-/* A request that is the last of its client may take all, and learns of it at once. */
+/* The last request of a client may use the whole budget and is woken for it. */
 static void the_last_user_is_woken(void **state)
 {
     (void)state;
@@ -246,8 +246,9 @@ static void the_last_user_is_woken(void **state)
     ey_budget_free(&whole);
 }
 
-/* Who stood back for another goes on when the other stops waiting, though it released nothing. */
-static void who_stood_back_is_woken(void **state)
+/* A request that yielded to a waiter continues when that waiter gives up, although nothing was
+ * released. */
+static void yielding_requests_are_woken(void **state)
 {
     (void)state;
     ey_budget *whole = ey_budget_create(160);
@@ -269,7 +270,7 @@ static void who_stood_back_is_woken(void **state)
     ey_budget_free(&whole);
 }
 
-/* A time that has passed already is one check, not an endless loop with an invalid time. */
+/* A deadline in the past means one check, not an endless loop with an invalid time. */
 static void negative_waits_end(void **state)
 {
     (void)state;
@@ -289,13 +290,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_client_leaves_some_to_others),
-        cmocka_unit_test(who_has_more_waits_for_who_has_less),
-        cmocka_unit_test(takes_and_gives),
-        cmocka_unit_test(what_can_never_be_is_refused),
-        cmocka_unit_test(who_waits_gets_it),
-        cmocka_unit_test(never_more_than_there_is),
+        cmocka_unit_test(larger_clients_wait_for_smaller_ones),
+        cmocka_unit_test(budgets_lend_and_take_back),
+        cmocka_unit_test(more_than_the_total_is_refused),
+        cmocka_unit_test(waiters_are_served),
+        cmocka_unit_test(the_total_is_never_exceeded),
         cmocka_unit_test(the_last_user_is_woken),
-        cmocka_unit_test(who_stood_back_is_woken),
+        cmocka_unit_test(yielding_requests_are_woken),
         cmocka_unit_test(negative_waits_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory in huge pages: where it begins, and that asking for them keeps what is there. */
+/* Memory in huge pages: its alignment, and that advising the kernel keeps its contents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "base/hugepages.h"
 
-static void a_room_begins_with_a_huge_page(void **state)
+static void memory_begins_at_a_huge_page(void **state)
 {
     (void)state;
     const size_t size = (5 << 20) + 100;
@@ -28,7 +28,7 @@ static void a_room_begins_with_a_huge_page(void **state)
     assert_null(hugepages_alloc(SIZE_MAX / 4));
 }
 
-static void asking_keeps_what_is_there(void **state)
+static void advising_keeps_the_contents(void **state)
 {
     (void)state;
     unsigned char *memory = malloc(5 << 20);
@@ -44,8 +44,8 @@ static void asking_keeps_what_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_room_begins_with_a_huge_page),
-        cmocka_unit_test(asking_keeps_what_is_there),
+        cmocka_unit_test(memory_begins_at_a_huge_page),
+        cmocka_unit_test(advising_keeps_the_contents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which file an address is mapped from, and what reading a part that is gone does. */
+/* Which file an address is mapped from, and the message after reading a truncated part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,8 @@ static void maps_are_found_until_they_close(void **state)
     file_map_close(&again);
 }
 
-/* What a process says and how it ends that maps the file, cuts it off, and does `then`. */
+/* Forks a process that maps the file, truncates it and runs `then`. Returns its exit status and, in
+ * `said`, its standard error. */
 static int status_of(void (*then)(const struct file_map *map), char *said)
 {
     int ends[2];
@@ -131,7 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_are_found_until_they_close), cmocka_unit_test(a_lost_file_is_named),
         cmocka_unit_test(other_signals_end_it_as_before),
-        cmocka_unit_test(a_pipe_is_refused), /* the last: the file is gone then */
+        cmocka_unit_test(a_pipe_is_refused), /* last, as it replaces the file */
     };
     int fd = mkstemp(path);
     if (fd < 0) return 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the limits of cgroups leave, in a tree of files as the kernel shows them. */
+/* Memory that cgroup limits leave, from a copy of the kernel's file tree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void the_container_limits(void **state)
     assert_true(memory_left_in_cgroups(root) == UINT64_MAX);
 }
 
-static void groups_within_groups_limit(void **state)
+static void nested_groups_limit(void **state)
 {
     (void)state;
     write_in_root("/proc/self/cgroup", "1:name=systemd:/x\n0::/user.slice/eyelet.service\n");
@@ -80,7 +80,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_limits_nothing),
         cmocka_unit_test(the_container_limits),
-        cmocka_unit_test(groups_within_groups_limit),
+        cmocka_unit_test(nested_groups_limit),
         cmocka_unit_test(version_1_limits),
     };
     if (!mkdtemp(root)) return 1;

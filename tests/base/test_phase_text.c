@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases and finish reasons as people and programs read them: the API and the metrics promise
- * these words. */
+/* Names of phases and finish reasons, which the API and the metrics promise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which threads a process gets: trees of /proc and /sys as machines with shared cores, containers
- * and nested control groups have them. */
+/* Which threads a process may use: trees of /proc and /sys as on machines with SMT, in containers
+ * and in nested control groups. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static void without_topology_each_is_a_core(void **state)
     assert_int_equal(usable_of_all(temp_dir_make()), PROCESSORS);
 }
 
-static void there_are_never_more_than_the_team_takes(void **state)
+static void counts_are_bounded_by_the_pool(void **state)
 {
     (void)state;
     static int many[2 * EY_MAX_THREADS];
@@ -89,7 +89,7 @@ static void there_are_never_more_than_the_team_takes(void **state)
     temp_dir_remove(dir);
 }
 
-/* A container's view: its own group is the root of what it sees. */
+/* In a container the process's own group is the root. */
 static void quota_of_a_container(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void quota_of_a_container(void **state)
     }
 }
 
-/* The least along the way up is what there is. */
+/* The smallest quota of all ancestors counts. */
 static void quota_of_a_group_above(void **state)
 {
     (void)state;
@@ -147,8 +147,8 @@ static void quota_and_cores_limit_each_other(void **state)
     assert_int_equal(usable_of_all(dir), 3);
 }
 
-/* Version 1, cpu and cpuacct together; the mount shows a part of the hierarchy, as in a container
- * without a namespace of groups. */
+/* cgroup v1 with cpu and cpuacct together. The mount shows a part of the hierarchy, as in a
+ * container without a cgroup namespace. */
 static void quota_of_version_one(void **state)
 {
     (void)state;
@@ -169,8 +169,8 @@ static void quota_of_version_one(void **state)
     assert_int_equal(usable_of_all(dir), 3);
 }
 
-/* Version 1 for processors, version 2 beside it for nothing. */
-static void both_versions_at_once(void **state)
+/* v1 has the cpu controller; v2 is mounted, too, but controls nothing. */
+static void both_cgroup_versions(void **state)
 {
     (void)state;
     const char *dir = temp_dir_make();
@@ -183,7 +183,7 @@ static void both_versions_at_once(void **state)
     assert_int_equal(usable_of_all(dir), 2);
 }
 
-static void what_makes_no_sense_limits_nothing(void **state)
+static void invalid_limits_are_ignored(void **state)
 {
     (void)state;
     static const char *const mounts[] = {"",
@@ -208,7 +208,7 @@ static void what_makes_no_sense_limits_nothing(void **state)
     }
 }
 
-static void here_there_is_at_least_one(void **state)
+static void this_machine_has_a_processor(void **state)
 {
     (void)state;
     assert_in_range(processors_usable(), 1, EY_MAX_THREADS);
@@ -221,7 +221,7 @@ struct turn_thread {
     const void *client;
     atomic_bool waits, leaves;
     atomic_int *order;
-    int place; /* in which it had its turn, from 1; 0: it had none */
+    int place; /* in the order of turns, from 1; 0: had none */
 };
 
 static bool ask_thread(void *user)
@@ -242,8 +242,7 @@ static void *take_turn(void *user)
     return NULL;
 }
 
-/* Of two clients, the one with one thread comes before the other's three, and who leaves has none.
- */
+/* A client with one thread is served before another's three; a thread that leaves gets no turn. */
 static void turns_are_fair(void **state)
 {
     (void)state;
@@ -310,13 +309,13 @@ static void run_in_thread(void *(*run)(void *), void *user)
     pthread_join(thread, NULL);
 }
 
-static void threads_are_patient_while_they_compute(void **state)
+static void computing_threads_use_batch_scheduling(void **state)
 {
     (void)state;
     int policy[5] = {0};
     if (sched_getscheduler(0) != SCHED_OTHER) skip();
     run_in_thread(see_paces, policy);
-    if (policy[0] == SCHED_OTHER) skip(); /* a sandbox that refuses */
+    if (policy[0] == SCHED_OTHER) skip(); /* the sandbox refuses the call */
     const int expected[] = {SCHED_BATCH, SCHED_OTHER, SCHED_OTHER, SCHED_BATCH, SCHED_OTHER};
     assert_memory_equal(policy, expected, sizeof(expected));
 }
@@ -332,20 +331,20 @@ static void a_policy_of_the_user_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_are_patient_while_they_compute),
+        cmocka_unit_test(computing_threads_use_batch_scheduling),
         cmocka_unit_test(a_policy_of_the_user_stays),
         cmocka_unit_test(turns_are_fair),
         cmocka_unit_test(threads_of_a_core_count_once),
         cmocka_unit_test(siblings_are_also_written_as_a_range),
         cmocka_unit_test(without_topology_each_is_a_core),
-        cmocka_unit_test(there_are_never_more_than_the_team_takes),
+        cmocka_unit_test(counts_are_bounded_by_the_pool),
         cmocka_unit_test(quota_of_a_container),
         cmocka_unit_test(quota_of_a_group_above),
         cmocka_unit_test(quota_and_cores_limit_each_other),
         cmocka_unit_test(quota_of_version_one),
-        cmocka_unit_test(both_versions_at_once),
-        cmocka_unit_test(what_makes_no_sense_limits_nothing),
-        cmocka_unit_test(here_there_is_at_least_one),
+        cmocka_unit_test(both_cgroup_versions),
+        cmocka_unit_test(invalid_limits_are_ignored),
+        cmocka_unit_test(this_machine_has_a_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ double cpu_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Each step waits for the one before, so that no compiler and no processor makes it short. */
+/* Each step depends on the one before, so neither compiler nor processor can shorten it. */
 static void work(void)
 {
     enum { STEPS = 50 * 1000 * 1000 };

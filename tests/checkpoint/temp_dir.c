@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trees of files for tests; whatever fails here ends the test program. */
+/* Temporary file trees for tests; any failure ends the test program. */
 #include "temp_dir.h"
 
 #include <ftw.h>

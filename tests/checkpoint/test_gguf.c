@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files as strangers make them: what is read of sound ones (tools/gguf/make_seeds.py), a clear
- * line for each way to be damaged, and thousands of headers with a byte changed or an end missing.
- */
+/* Untrusted GGUF files: the contents of valid ones (tools/gguf/make_seeds.py), one message for each
+ * kind of damage, and thousands of headers with a changed byte or a missing end. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +39,7 @@ static struct bytes read_seed(const char *name)
     return b;
 }
 
-/* Where the text is; it must be there. */
+/* Finds the text, which must exist. */
 static char *find_text(const struct bytes *b, const char *text)
 {
     char *at = memmem(b->data, b->n, text, strlen(text));
@@ -114,7 +113,8 @@ static void reads_tokenizers(void **state)
     tokenizer_close(tok);
 }
 
-/* Names and shapes are the family's, and rows of queries are back in their place. */
+/* Tensors have the family's names and shapes, and the rows of queries are in their original order.
+ */
 static void reads_models(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void reads_models(void **state)
 
 /* ---- damaged ones ---- */
 
-/* At the text, `at` bytes further: n bytes are replaced. */
+/* n bytes, `at` bytes after the text, are replaced. */
 static const struct damage {
     const char *text;
     long at;
@@ -213,7 +213,7 @@ static void names_damage(void **state)
     }
 }
 
-/* Of the tokenizer, which is read later. */
+/* Damage of the tokenizer, which is read later. */
 static const struct damage token_damages[] = {
     {"smollm", 0, 6, "tekken", "tokenizer.ggml.pre is tekken"},
     {"gpt2", 0, 4, "bert", "tokenizer.ggml.model is missing or not supported"},
@@ -264,7 +264,7 @@ static void names_a_score_that_is_no_number(void **state)
     free(b.data);
 }
 
-/* A header in which one byte is another, and files that end early: read, or a message. */
+/* Headers with one changed byte and truncated files either load or give a message. */
 static void survives_changes(void **state)
 {
     (void)state;
@@ -280,7 +280,8 @@ static void survives_changes(void **state)
             b.data[i] = was;
         }
         for (size_t n = 0; n < header; n += 37) {
-            uint8_t *cut = malloc(n + 1); /* of its own size, so that reading beyond is found */
+            /* a block of this size, so that a sanitizer sees reads past its end */
+            uint8_t *cut = malloc(n + 1);
             memcpy(cut, b.data, n);
             LLVMFuzzerTestOneInput(cut, n);
             free(cut);
@@ -312,7 +313,7 @@ static void names_missing_parts(void **state)
     free(b.data);
 }
 
-/* Those of a small model. */
+/* The hyperparameters of a small model. */
 static void put_numbers(struct gguf_writer *w)
 {
     static const struct {
@@ -326,7 +327,7 @@ static void put_numbers(struct gguf_writer *w)
     gguf_put_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
 }
 
-/* Part i of two of a model that has this architecture and name. */
+/* Writes part i of a two-part model with this architecture and name. */
 static void write_part(const char *path, unsigned i, const char *arch, const char *name,
                        const char *tensor)
 {
@@ -406,7 +407,7 @@ static void names_parts_of_other_models(void **state)
     temp_dir_remove(dir);
 }
 
-/* llama.cpp writes the global scale of an NVFP4 matrix as a tensor of one number beside it. */
+/* llama.cpp stores the global scale of an NVFP4 matrix as a separate tensor with one element. */
 static void reads_scales_of_queries(void **state)
 {
     (void)state;
@@ -445,7 +446,7 @@ static void reads_scales_of_queries(void **state)
 
 /* ---- Ollama's layout ---- */
 
-/* What a file in it may have wrong. */
+/* Faults of a file in Ollama's layout. */
 struct ollama_fault {
     int64_t key_rows, patch_filters;
     int patch_dims;
@@ -487,7 +488,7 @@ static void put_ollama_keys(struct gguf_writer *w, const struct ollama_fault *fa
     if (fault->factor != 0) gguf_put_f32(w, "qwen3vl.rope.scaling.factor", fault->factor);
 }
 
-/* Numbers that rise from `first` by one. */
+/* Writes n numbers: first, first + 1, ... */
 static void add_rising(struct gguf_writer *w, int fd, uint64_t at, size_t n, float first)
 {
     static float values[OLLAMA_VALUES];
@@ -497,7 +498,7 @@ static void add_rising(struct gguf_writer *w, int fd, uint64_t at, size_t n, flo
     assert_true(gguf_write_data(w, values, n * sizeof(*values), at));
 }
 
-/* Queries and keys are float32 and values Q8_0, all of whose scales are 1. */
+/* Queries and keys are F32; values are Q8_0 with scales of 1. */
 static void write_ollama(const char *path, const struct ollama_fault *fault)
 {
     const struct {
@@ -577,7 +578,7 @@ static void reads_ollamas_layout(void **state)
     temp_dir_remove(dir);
 }
 
-/* A model with images keeps the type of RoPE scaling too, which src/models refuses if it is not
+/* The reader keeps the type of RoPE scaling of a vision model; src/models refuses all but
  * "default". */
 static void keeps_rope_scaling_with_images(void **state)
 {
@@ -658,7 +659,7 @@ static void names_faults_of_ollamas_layout(void **state)
     temp_dir_remove(dir);
 }
 
-/* A small model whose tokenizer has n tokens of equal text, and so many empty merges. */
+/* A small model whose tokenizer has n identical tokens and this many empty merges. */
 static struct gguf_model *model_of_tokens(const char *path, size_t n, size_t merges)
 {
     static const int64_t shape[2] = {4, 32};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of models and the Hugging Face cache, in a cache of our own. */
+/* Model names and the Hugging Face cache, in a temporary cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static void revisions(void **state)
     expect_missing(NAME "@climbs", "revision climbs", "eyelet pull");
 }
 
-/* As its repository in FP8, or else in BF16. */
+/* A short name finds the FP8 repository, else the BF16 one. */
 static void short_names(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void without_a_reference_the_only_snapshot_counts(void **state)
     expect_missing(NAME, "revision main", "eyelet pull " NAME);
 }
 
-static void directories_are_taken_as_they_are(void **state)
+static void directories_need_no_cache(void **state)
 {
     (void)state;
     char found[EY_MAX_PATH], here[EY_MAX_PATH];
@@ -127,7 +127,7 @@ static void directories_are_taken_as_they_are(void **state)
     assert_int_equal(chdir(here), 0);
 }
 
-static void names_that_are_nothing(void **state)
+static void unknown_names_are_errors(void **state)
 {
     (void)state;
     expect_missing(NAME, NAME " is not a directory and not in the Hugging Face cache (",
@@ -163,7 +163,7 @@ static void where_the_cache_is(void **state)
         make_repository(repository, "main", "aaaa1111", "{}");
         only_set(rows[i].variable, root);
         expect_found(NAME, snapshot);
-        setenv("HOME", root, 1); /* the others go before it; a "~" is it */
+        setenv("HOME", root, 1); /* the other variables override HOME, and "~" in them means it */
         expect_found(NAME, snapshot);
         if (i < 4) setenv(rows[i].variable, "~", 1);
         expect_found(NAME, snapshot);
@@ -222,7 +222,7 @@ static void an_absent_cache_is_an_empty_list(void **state)
 
 #define SEED "tests/fuzz/corpus/gguf/byte-level.gguf"
 
-/* A link to a sound file. */
+/* Links to a valid file. */
 static void link_gguf(const char *relative)
 {
     char here[EY_MAX_PATH], target[EY_MAX_PATH + sizeof(SEED) + 1];
@@ -281,7 +281,7 @@ static void write_manifest(const char *relative, const char *digest, const char 
     temp_text(root, relative, text);
 }
 
-/* The message of what opens a manifest; "": it opens. */
+/* Opens a manifest and returns the error message, "" on success. */
 static const char *opening(const char *relative)
 {
     static ey_err e;
@@ -317,7 +317,7 @@ static void ollama_and_lm_studio(void **state)
     expect_missing("small:8b", "nor Ollama has it", "eyelet pull downloads");
     expect_missing("../small:4b", "", "");
     assert_string_equal(opening(LIBRARY "small/4b"), "");
-    link_gguf("manifests/own/small.gguf"); /* no manifest, whatever the folder's name */
+    link_gguf("manifests/own/small.gguf"); /* a GGUF file, though its folder is named manifests */
     assert_string_equal(opening("manifests/own/small.gguf"), "");
     assert_non_null(
         strstr(opening(LIBRARY "small/latest"), "has 24480 bytes, but the manifest says 24481"));
@@ -344,8 +344,8 @@ int main(void)
         CASE(revisions),
         CASE(short_names),
         CASE(without_a_reference_the_only_snapshot_counts),
-        CASE(directories_are_taken_as_they_are),
-        CASE(names_that_are_nothing),
+        CASE(directories_need_no_cache),
+        CASE(unknown_names_are_errors),
         CASE(where_the_cache_is),
         CASE(listing),
         CASE(an_absent_cache_is_an_empty_list),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mkcheckpoint's output opens, has the tensors it should, is the same for any number of threads,
- * and mistakes of its command line leave nothing behind. */
+/* mkcheckpoint writes checkpoints that open and have the right tensors, independent of the number
+ * of threads. Wrong command lines leave no files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Exit status; what it says goes to root/said. */
+/* Returns the exit status; root/said gets the output. */
 static int run(const char *arguments, const char *dir)
 {
     char command[1024];
@@ -167,8 +167,8 @@ static void threads_and_shards_change_no_value(void **state)
     checkpoint_close(other);
 }
 
-/* The bytes are part of the contract: another machine, compiler or year makes the same. FNV-1a of
- * all tensors. */
+/* The bytes are part of the contract: every machine, compiler and version writes the same. FNV-1a
+ * of all tensors. */
 static void values_are_pinned(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void mistakes_leave_nothing_behind(void **state)
     assert_true(path_is_file(temp_path(root, "full/file")));
 }
 
-/* A limit on the size of files stands for a full disk. */
+/* A file size limit stands in for a full disk. */
 static void a_write_that_fails_is_undone(void **state)
 {
     (void)state;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A matrix in every quantized layout that files have (tools/golden/quantized_layouts.py): its
- * numbers must be those that numpy computed by the formats' formulas, bit for bit, the same of a
- * part of it, and of single columns. Then each file damaged in every tensor's shape and type: a
- * message, or the same numbers. */
+/* A matrix in every quantized layout (tools/golden/quantized_layouts.py): whole, in part and by
+ * single columns, its numbers equal those that numpy computed from the formats' formulas, bit for
+ * bit. With each tensor's shape and type damaged, a file gives a message or the same numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -129,7 +128,7 @@ static bool make(struct opened *o, struct tensor *w, ey_err *e)
            repack_weight(w, o->memory, &described, o->pool, e);
 }
 
-/* Rows first .. of the matrix. */
+/* Reads `rows` rows from `first` on. */
 static bool read_case(struct opened *o, const char *dir, const struct layout_case *c, int64_t rows,
                       int64_t cols, int64_t first, ey_err *e)
 {
@@ -215,7 +214,7 @@ static void damage_tensor(struct tensor_list *list, struct edited_tensor *t, enu
     tensor_fit(t);
 }
 
-/* The tensors of a case alone. */
+/* The tensors of one case. */
 static struct tensor_list tensors_of(const struct layout_case *c)
 {
     struct tensor_list all = tensors_read(quantized);
@@ -229,7 +228,7 @@ static struct tensor_list tensors_of(const struct layout_case *c)
     return all;
 }
 
-/* Parts that may be missing or, where nothing depends on them, of any kind. */
+/* Tensors that may be missing, or whose type does not matter. */
 static bool may_be_accepted(const struct layout_case *c, const char *name, enum damage how)
 {
     const bool gptq = c->says.qweight == QWEIGHT_GPTQ,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in each layout that files have: their values as the formulas of
- * docs/guides/quantization.md make them, and one row for each way in which a layout can be wrong.
- */
+/* Weights in each supported layout: their values follow the formulas of
+ * docs/guides/quantization.md, and each kind of malformed layout has a row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -88,7 +87,7 @@ static void plain_tensors(void **state)
 
 enum { FP8_ROWS = 257, FP8_COLS = 130 };
 
-/* Scales 1 .. 6. */
+/* Scales 1 to 6. */
 static void add_fp8(struct tensor_list *list, enum dtype scales)
 {
     static const float f32[] = {1, 2, 3, 4, 5, 6};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One safetensors file: what is accepted, and one row for each way in which a file can be wrong. */
+/* One safetensors file: what is accepted, and a row for each way in which it can be malformed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ struct image {
     size_t size;
 };
 
-/* The file in a block of exactly its size, so that a sanitizer sees a read past the end. */
+/* Puts the file in a block of exactly its size, so that a sanitizer sees reads past its end. */
 static struct image file_of(const char *header, size_t length, size_t data)
 {
     struct image f = {.size = 8 + length + data};
@@ -46,8 +46,7 @@ static void expect_error(const struct image *f, const char *const *parts, size_t
 #define ENTRY(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-/* Every row: header, bytes of data after it, and what the message must contain beside the file's
- * name. */
+/* Each row: the header, the number of data bytes, and a part of the message. */
 static void malformed_headers(void **state)
 {
     (void)state;

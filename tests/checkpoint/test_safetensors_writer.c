@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the safetensors writer writes, the reader opens; only the header is ever in memory. */
+/* The reader opens what the safetensors writer writes; the writer holds only the header in memory.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -60,7 +61,7 @@ static void every_tensor_is_read_back(void **state)
     }
     assert_true(w.data_size == at);
     assert_true(safetensors_write_header(&w));
-    for (size_t i = N_SAMPLES; i-- > 0;) /* in pieces, the last first */
+    for (size_t i = N_SAMPLES; i-- > 0;) /* byte by byte, the last tensor first */
         for (size_t k = samples[i].size; k-- > 0;) {
             uint8_t byte = byte_at(offset[i] + k);
             assert_true(safetensors_write_data(&w, &byte, 1, offset[i] + k));
@@ -84,8 +85,8 @@ static void every_tensor_is_read_back(void **state)
     safetensors_close(file);
 }
 
-/* The format's own description: 8 bytes little-endian, a header that begins with { and may end in
- * blanks; its writer pads it to a multiple of 8. */
+/* The format: an 8-byte little-endian length, then a header that begins with { and may end in
+ * blanks. The writer pads it to a multiple of 8. */
 static void the_header_is_as_the_format_says(void **state)
 {
     (void)state;
@@ -122,7 +123,7 @@ static void every_dtype_of_files_has_a_name(void **state)
 
 /* ---- memory ---- */
 
-/* 48 MiB go through one piece of 1 MiB, and nothing else is allocated. */
+/* 48 MiB pass through one buffer of 1 MiB; nothing else is allocated. */
 static void data_is_not_kept(void **state)
 {
     (void)state;

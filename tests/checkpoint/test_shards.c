@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory: single file, shards with an index, and every way in which the index can
+/* A checkpoint directory: a single file, shards with an index, and each way in which the index can
  * be wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void incomplete_directories(void **state)
     expect_failure(dir, EY_NOT_FOUND, (const char *const[3]){dir, "config.json"});
     temp_text(dir, "config.json", "{}");
     expect_failure(dir, EY_NOT_FOUND, (const char *const[3]){dir, "model.safetensors"});
-    temp_link(dir, "model.safetensors", "blobs/gone"); /* a download that was broken off */
+    temp_link(dir, "model.safetensors", "blobs/gone"); /* an interrupted download */
     expect_failure(dir, EY_NOT_FOUND, (const char *const[3]){dir, "incomplete"});
     temp_text(dir, "config.json", "{\"a\": ");
     expect_failure(dir, EY_BAD_MODEL, (const char *const[3]){"config.json", "not valid JSON"});
@@ -128,13 +128,13 @@ static void shards_make_one_sorted_table(void **state)
     temp_dir_remove(dir);
 }
 
-/* All is there, only the index is wrong: what transformers loads, loads here. */
+/* Only the index is wrong: transformers loads these directories, and so does eyelet. */
 static void stale_indexes(void **state)
 {
     (void)state;
     static const struct {
         const char *what, *index;
-        bool single; /* model.safetensors is there too, with all of it */
+        bool single; /* whether model.safetensors exists and has every tensor */
     } rows[] = {
         {"shards that are gone", "{\"weight_map\":{\"a\":\"gone.safetensors\"}}", true},
         {"not even an index", "[", true},
@@ -171,7 +171,7 @@ static void stale_indexes(void **state)
     }
 }
 
-/* A tensor in two shards is the one that the index means. */
+/* If two shards have a tensor, the index selects one. */
 static void a_tensor_in_two_shards(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void a_tensor_in_two_shards(void **state)
     }
 }
 
-/* A clone without `git lfs` has these in place of large files. */
+/* `git clone` without LFS leaves these in place of large files. */
 static void git_lfs_pointers(void **state)
 {
     (void)state;

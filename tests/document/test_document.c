@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of PDF and TIFF files, from the source tree's top. data/two.pdf and two.tif have
- * examples/word-2.jpg and shapes-1.png as pages, the PDF at 100 dots an inch; Pillow wrote them. */
+/* Pages of PDF and TIFF files. Run it in the source tree's top. data/two.pdf and two.tif contain
+ * examples/word-2.jpg and shapes-1.png, the PDF at 100 dpi, written by Pillow. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static struct image decode_page(const struct paged_document *d, int page, int dp
     return image;
 }
 
-/* Mean of the differences of two images' values. */
+/* Mean difference of two images' values. */
 static double mean_difference(const struct image *a, const struct image *b)
 {
     double sum = 0;
@@ -86,7 +86,7 @@ static void pages_of_a_pdf(void **state)
     bool ok = document_open(&d, bytes, n, "two.pdf", &no_wait, &e);
     if (!ok && !lacks_program(&e)) fail_msg("%s", e.text);
     if (ok) {
-        check_pages(&d, 4); /* JPEG's losses, drawn again */
+        check_pages(&d, 4); /* losses of JPEG and of rendering */
         struct image half = decode_page(&d, 2, 50);
         assert_int_equal(half.width, 240);
         image_free(&half);
@@ -150,8 +150,8 @@ static void without_the_program_the_package_is_named(void **state)
     free(path);
 }
 
-/* What a hostile file makes pdfinfo say stays within bounds. */
-static void what_pdfinfo_says_is_checked(void **state)
+/* Numbers that a hostile file makes pdfinfo print are bounded. */
+static void pdfinfo_output_is_checked(void **state)
 {
     (void)state;
     static const struct {
@@ -187,8 +187,8 @@ static void what_pdfinfo_says_is_checked(void **state)
     }
 }
 
-/* A page of 200 inches is drawn as small as it must be. */
-static void huge_pages_are_drawn_smaller(void **state)
+/* A page with too many pixels at the requested resolution is rendered at a lower one. */
+static void huge_pages_are_rendered_smaller(void **state)
 {
     (void)state;
     size_t n;
@@ -196,7 +196,7 @@ static void huge_pages_are_drawn_smaller(void **state)
     struct paged_document d;
     char *bytes = read_data("tests/document/data/two.pdf", &n);
     if (document_open(&d, bytes, n, "two.pdf", &no_wait, &e)) {
-        struct image image = decode_page(&d, 1, 1200); /* 7680 x 4320 otherwise */
+        struct image image = decode_page(&d, 1, 1200); /* would be 7680 x 4320 */
         size_t pixels = (size_t)image.width * (size_t)image.height;
         assert_true(pixels > 16000000 && pixels < 17000000);
         image_free(&image);
@@ -213,8 +213,8 @@ int main(void)
         cmocka_unit_test(pages_of_a_tiff),
         cmocka_unit_test(damaged_pdfs_are_named),
         cmocka_unit_test(without_the_program_the_package_is_named),
-        cmocka_unit_test(what_pdfinfo_says_is_checked),
-        cmocka_unit_test(huge_pages_are_drawn_smaller),
+        cmocka_unit_test(pdfinfo_output_is_checked),
+        cmocka_unit_test(huge_pages_are_rendered_smaller),
     };
     return cmocka_run_group_tests_name("document", tests, NULL, NULL);
 }

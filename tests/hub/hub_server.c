@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread a connection, blocking sockets, HTTP/1.1 with connections that are kept. */
+/* One thread for each connection, blocking sockets, HTTP/1.1 with keep-alive. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "hub/hub_server.h"
 
@@ -31,13 +31,13 @@ struct connection {
     const struct server *server;
     struct hub_script *script;
     int fd;
-    bool elsewhere; /* at the second port */
+    bool elsewhere; /* requests the second port */
     bool proxied;   /* this request came to a proxy */
     bool is_head, close;
     unsigned random;
     char head[HEAD_BYTES];
     char path[4096];
-    long cut; /* bytes until the line is cut; < 0: it is not */
+    long cut; /* bytes until the connection is cut; < 0: never */
 };
 
 /* ---- writing, with cuts ---- */
@@ -93,7 +93,7 @@ static const char *header(const struct connection *c, const char *name)
     return NULL;
 }
 
-/* Of "http://host:port/path" the path counts, and whether the port is that of the large files. */
+/* Splits "http://host:port/path": keeps the path, and whether the port is that of large files. */
 static void take_proxied(struct connection *c)
 {
     static const char scheme[] = "http://";
@@ -126,7 +126,7 @@ static bool read_head(struct connection *c)
 
 enum { NAP_US = 1000 };
 
-/* While the script holds back what comes after so many bytes. */
+/* Waits while the script holds back bodies from byte `at` on. */
 static void wait_for_leave(const struct hub_script *s, uint64_t at)
 {
     while (s->hold_after && at >= s->hold_after)
@@ -289,7 +289,8 @@ static bool answer_here(struct connection *c)
     bool sent = refuse(c, &refused);
     if (refused) return sent;
     snprintf(listing, sizeof(listing), "/api/models/%s/revision/%s", s->repository, s->revision);
-    bool by_name = strstr(c->path, "/resolve/main/") != NULL; /* as others than eyelet ask */
+    /* requested by branch name, unlike eyelet */
+    bool by_name = strstr(c->path, "/resolve/main/") != NULL;
     snprintf(files, sizeof(files), "/%s/resolve/%s/", s->repository, by_name ? "main" : s->commit);
     if (strcmp(c->path, listing) == 0) return send_listing(c);
     /* as the hub: small files are redirected within it */
@@ -349,7 +350,7 @@ static bool answer(struct connection *c)
     return c->elsewhere ? answer_elsewhere(c) : answer_here(c);
 }
 
-/* It is counted until the client sees its end. */
+/* The connection counts as open until the client sees its end. */
 static void end(struct connection *c)
 {
     c->script->connections--;
@@ -374,7 +375,7 @@ static void *accept_all(void *user)
         pthread_t thread;
         if (!c) continue;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1},
-                   sizeof(int)); /* a body does not wait until its head is acknowledged */
+                   sizeof(int)); /* sends a body without waiting for the ACK of its head */
         *c = *first;
         c->fd = fd;
         c->random = first->script->seed * 7919u + n * 104729u + c->elsewhere;
@@ -465,7 +466,7 @@ pid_t hub_server_start(struct hub_script *s, int *port)
 {
     running = (struct server){.script = s};
     running.hub = listen_somewhere(1, &running.hub_port);
-    running.cdn = listen_somewhere(2, &running.cdn_port); /* two hosts, as the hub's */
+    running.cdn = listen_somewhere(2, &running.cdn_port); /* two hosts, like the hub's */
     pid_t child = fork();
     if (child == 0) run(&running);
     if (child < 0) abort();
@@ -475,7 +476,7 @@ pid_t hub_server_start(struct hub_script *s, int *port)
     return child;
 }
 
-/* Connections are taken in the order in which they come, so those before this one have been. */
+/* Connections are accepted in order, so all earlier ones have been accepted when this one is. */
 static void pass_through(unsigned last, int port)
 {
     struct sockaddr_in at = address_of(last, port);

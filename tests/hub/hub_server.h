@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Hugging Face hub of our own on 127.0.0.1, in a process of its own: listing, HEAD and GET of
- * files, redirects to a second port where the large ones are kept, ranges; and whatever goes wrong
- * with those. */
+/* A fake Hugging Face hub on 127.0.0.1, in its own process: listings, HEAD and GET of files,
+ * redirects of large files to a second port, ranges, and faults in all of these. */
 #ifndef EY_TESTS_HUB_HUB_SERVER_H
 #define EY_TESTS_HUB_HUB_SERVER_H
 
@@ -14,7 +13,7 @@
 enum { SERVED_FILES = 32 };
 
 struct served_file {
-    char name[256]; /* as the listing has it */
+    char name[256]; /* as in the listing */
     const uint8_t *data;
     size_t size;
     bool large; /* kept in LFS: SHA-256, another host; else git's hash */
@@ -24,7 +23,7 @@ struct served_file {
 enum misbehaviour {
     WELL_BEHAVED,
     GATED,         /* 401 without a token, 403 with one */
-    NO_SUCH_MODEL, /* 401 and RepoNotFound, as the hub says to who is nobody */
+    NO_SUCH_MODEL, /* 401 and RepoNotFound, the hub's answer without a token */
     NO_SUCH_REVISION,
     BAD_TOKEN,
     FORBIDDEN,
@@ -46,42 +45,42 @@ enum misbehaviour {
     REDIRECTS_ROUND,
     REDIRECTS_NOWHERE,
     REDIRECTS_TO_FILE,
-    WRONG_BYTES, /* of large files, always */
+    WRONG_BYTES, /* in large files, always */
     LISTING_BROKEN,
     LISTING_LONG,
     HEADERS_LONG,
 };
 
-/* Shared with the server's process: may be changed while it runs. */
+/* Shared with the server's process; may be changed while it runs. */
 struct hub_script {
     char repository[128], revision[128], commit[41];
     struct served_file file[SERVED_FILES];
     size_t n;
-    char token[64];  /* that the endpoint asks for; "": none */
-    bool proxy_asks; /* as a proxy it wants a password, and takes any */
+    char token[64];  /* that the endpoint requires; "": none */
+    bool proxy_asks; /* the proxy requires a password and accepts any */
     enum misbehaviour misbehaviour;
-    int cut_one_in, fail_one_in; /* of answers from either port; 0: none */
-    atomic_int wrong_once;       /* the next so many answers of large files have a wrong byte */
-    uint32_t bytes_per_ms;       /* of a body; 0: as fast as it goes */
-    _Atomic uint64_t hold_after; /* bytes of bodies; what comes then waits; 0: nothing does */
-    int gather;                  /* large files wait until so many are requested at once */
+    int cut_one_in, fail_one_in; /* answers of either port; 0: none */
+    atomic_int wrong_once;       /* so many of the next large files have a wrong byte */
+    uint32_t bytes_per_ms;       /* rate of bodies; 0: unlimited */
+    _Atomic uint64_t hold_after; /* holds bodies back after so many bytes; 0: never */
+    int gather;                  /* holds large files until so many are requested together */
     unsigned seed;
-    /* what happened */
+    /* statistics */
     atomic_uint requests, elsewhere, tokens_elsewhere, ranges, cuts, proxied;
-    _Atomic uint64_t begun, bytes;    /* of bodies: that are being sent or were, that were */
-    atomic_int connections;           /* that are open */
-    atomic_int at_once, most_at_once; /* GETs of large files */
+    _Atomic uint64_t begun, bytes;    /* bytes of bodies begun and sent */
+    atomic_int connections;           /* open now */
+    atomic_int at_once, most_at_once; /* concurrent GETs of large files */
 };
 
-/* A script in shared memory. */
+/* Creates a script in shared memory. */
 struct hub_script *hub_script_new(const char *repository);
-/* Adds a file; computes its etag. The bytes must be there when the server starts, and stay. */
+/* Adds a file and computes its etag. The caller keeps the bytes until the server stops. */
 void hub_script_add(struct hub_script *s, const char *name, const void *data, size_t size,
                     bool large);
-/* Listens on two ports and serves until it is stopped; *port is the endpoint's. To whoever takes
- * that for a proxy (GET http://…) it is one, and answers in place of any host. */
+/* Starts a server on two ports and returns its process; *port is the endpoint's. That port is also
+ * a proxy (GET http://…), which answers for any host. */
 pid_t hub_server_start(struct hub_script *s, int *port);
-/* Waits until all that clients who have left asked for is answered and counted. */
+/* Waits until all requests of closed clients are answered and counted. */
 void hub_server_await_rest(void);
 void hub_server_stop(pid_t server);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve_folder REPOSITORY DIR: a hub of our own that has the files of a folder, for tests of the
- * program. Prints its URL; commands on standard input change how it behaves ("cut 5", "misbehave
- * 1", "hold 9000", "count"); ends with its input. */
+/* serve_folder REPOSITORY DIR: a fake hub that serves a folder, for tests of the program. It prints
+ * its URL. Commands on standard input change its behaviour ("cut 5", "misbehave 1", "hold 9000",
+ * "count"); it ends at the end of its input. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pulling from a hub of our own: what lies in the cache afterwards, who sees the token, and what is
- * said when something is wrong. */
+/* Pulling from a fake hub: the resulting cache, which hosts get the token, and the errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +105,7 @@ static int fresh(void **state)
     script->hold_after = 0;
     script->gather = 0;
     strcpy(script->revision, "main");
-    hub_server_await_rest(); /* what the test before asked for does not count in this one */
+    hub_server_await_rest(); /* requests of the test before do not count */
     script->requests = script->elsewhere = script->tokens_elsewhere = script->ranges =
         script->proxied = 0;
     script->bytes = 0;
@@ -122,7 +121,7 @@ static int drop(void **state)
     return 0;
 }
 
-static int noted = -1; /* a pipe that the next notice is told to */
+static int noted = -1; /* a pipe that the next notice is written to */
 
 static void note(void *user, const char *text)
 {
@@ -132,7 +131,7 @@ static void note(void *user, const char *text)
     snprintf(notices + strlen(notices), sizeof(notices) - strlen(notices), "%s\n", text);
 }
 
-/* `stop`: as in hub_options, asked with the model; or NULL. */
+/* Pulls with hub_options' `stop`, which gets the model, or NULL. */
 static bool pull_asking(const char *name, bool (*stop)(void *model), ey_err *e)
 {
     struct hub hub;
@@ -165,7 +164,7 @@ static void expect_failure(const char *name, const char *pattern)
     assert_false(pull_from(name, &e));
     if (!strstr(e.text, pattern)) fail_msg("\"%s\" has no \"%s\"", e.text, pattern);
     if (strstr(e.text, "signature") || strstr(e.text, "hf_secret"))
-        fail_msg("\"%s\" tells a secret", e.text);
+        fail_msg("\"%s\" shows a secret", e.text);
 }
 
 /* ---- what is in the cache ---- */
@@ -200,10 +199,10 @@ static void expect_link(const char *name)
 static void expect_absent(const char *path)
 {
     struct stat st;
-    if (lstat(in_cache(path), &st) == 0) fail_msg("%s is there", path);
+    if (lstat(in_cache(path), &st) == 0) fail_msg("%s exists", path);
 }
 
-/* Counts what a folder holds. */
+/* Counts a folder's entries. */
 static int count(const char *path)
 {
     char command[700];
@@ -248,8 +247,8 @@ static void test_layout(void **state)
     assert_true(path_is_file(in_cache("CACHEDIR.TAG")));
     assert_int_equal(count(".locks/" FOLDER), 6);
     assert_true(script->ranges >= 5 && script->most_at_once >= 1);
-    /* again: a listing, a HEAD or two for each of six files, the index, and not a byte of a large
-     * one */
+    /* a second pull needs a listing, one or two HEADs for each of six files and the index, but no
+     * byte of a large file */
     unsigned elsewhere = script->elsewhere;
     pull();
     assert_int_equal(script->elsewhere, elsewhere);
@@ -264,7 +263,7 @@ static void test_found_by_name(void **state)
     assert_string_equal(strstr(directory, "snapshots/"), "snapshots/" COMMIT);
 }
 
-static void test_several_at_once(void **state)
+static void test_parallel_ranges(void **state)
 {
     (void)state;
     script->gather = 4;
@@ -286,9 +285,8 @@ static void test_revisions(void **state)
     expect_absent(FOLDER "/refs/" COMMIT);
 }
 
-/* As huggingface_hub would have left it: other files in the same snapshot, a blob that is there
- * without a link. */
-static void test_beside_others(void **state)
+/* Other tools' files in the snapshot, and a blob without a link, as huggingface_hub leaves them. */
+static void test_files_of_other_tools(void **state)
 {
     (void)state;
     char blob[256];
@@ -304,7 +302,7 @@ static void test_beside_others(void **state)
     expect_file(FOLDER "/snapshots/" COMMIT "/README.md", "x", 1);
 }
 
-/* Where links are not possible huggingface_hub leaves files of their own in the snapshot. */
+/* Without symbolic links, huggingface_hub stores files directly in the snapshot. */
 static void test_snapshot_of_files(void **state)
 {
     (void)state;
@@ -316,7 +314,7 @@ static void test_snapshot_of_files(void **state)
                 sizeof(first));
 }
 
-/* A file that was truncated there is downloaded again, and replaced. */
+/* A truncated file there is downloaded again and replaced. */
 static void test_damaged_snapshot_file(void **state)
 {
     (void)state;
@@ -441,7 +439,7 @@ static void test_no_network(void **state)
     expect_failure(NAME, "is this machine online?");
 }
 
-/* A host that only the proxy knows. */
+/* A host name that only the proxy resolves. */
 static void test_proxy(void **state)
 {
     (void)state;
@@ -460,7 +458,7 @@ static void test_proxy(void **state)
     expect_failure(NAME, "is this machine online?");
 }
 
-static void test_proxy_that_asks(void **state)
+static void test_proxy_with_password(void **state)
 {
     (void)state;
     char proxy[64];
@@ -494,7 +492,7 @@ static void test_names(void **state)
     expect_failure("Org/Other", "no such model, revision or file (HTTP 404)");
 }
 
-/* model.safetensors has all of it: an index that was left beside it names shards that are gone. */
+/* model.safetensors is complete; a leftover index names missing shards. */
 static void test_stale_index(void **state)
 {
     (void)state;
@@ -507,7 +505,8 @@ static void test_stale_index(void **state)
     strcpy(script->file[7].name, "model-00002-of-00002.safetensors");
 }
 
-/* sentence-transformers' file in a folder of the snapshot, and what a plan leaves out. */
+/* A file in a folder (sentence-transformers' layout): its link in the snapshot has one more "..".
+ */
 static void test_embedding_layout(void **state)
 {
     static const char name[] = "1_Pooling/config.json", json[] = "{}";
@@ -525,7 +524,7 @@ static void test_embedding_layout(void **state)
     script->n--;
 }
 
-/* As before tokenizer.json. */
+/* Repositories without tokenizer.json. */
 static void test_vocab_and_merges(void **state)
 {
     (void)state;
@@ -585,7 +584,7 @@ static void test_wrong_byte_once(void **state)
     expect_whole();
 }
 
-/* What a power cut leaves: a record that tells of bytes that are not there. */
+/* After a power cut, a record may claim bytes that were never written. */
 static void test_damaged_partial(void **state)
 {
     (void)state;
@@ -613,7 +612,7 @@ static void test_true_partial(void **state)
     assert_true(script->bytes < sizeof(second) + 50001 + 3000);
 }
 
-/* Killed between the blob's name and the record's end. */
+/* The process was killed after renaming the blob and before removing the record. */
 static void test_leftover_record(void **state)
 {
     (void)state;
@@ -628,7 +627,7 @@ static void test_leftover_record(void **state)
     expect_whole();
 }
 
-/* A partial file of huggingface_hub's is its own. */
+/* A partial file of huggingface_hub is left alone. */
 static void test_foreign_partial(void **state)
 {
     (void)state;
@@ -641,8 +640,7 @@ static void test_foreign_partial(void **state)
 
 /* ---- a full disk ---- */
 
-/* Of the files that have their names, none is short; and the snapshot is not there before they are.
- */
+/* Finished blobs are complete, and no snapshot exists before they are. */
 static void expect_nothing_half(void)
 {
     bool all = true;
@@ -662,7 +660,7 @@ static void expect_nothing_half(void)
     expect_absent(FOLDER "/refs/main");
 }
 
-/* One pull with so much room, and when that was too little another one with enough. */
+/* Pulls once with this room and, if that fails, again with enough. */
 static bool pull_on_a_disk_of(uint64_t room, bool reserves)
 {
     ey_err e = {.text = ""};
@@ -702,7 +700,7 @@ static void test_full_disk(void **state)
     if (failed <= 20 || failed == n) fail_msg("%d of %d failed", failed, n);
 }
 
-/* Before anything large is asked for. */
+/* Fails before anything large is requested. */
 static void test_full_disk_that_reserves(void **state)
 {
     (void)state;
@@ -716,9 +714,9 @@ static void test_full_disk_that_reserves(void **state)
     assert_int_equal(script->elsewhere, 0);
 }
 
-enum { RECORDED = 150000, HELD = 160000 }; /* bytes, less than the disk takes */
+enum { RECORDED = 150000, HELD = 160000 }; /* bytes, less than the disk holds */
 
-/* The hub goes on when the records tell of what came until then. */
+/* The hub continues once the record has the bytes so far. */
 static bool go_on_when_recorded(void *user)
 {
     const struct hub_model *model = user;
@@ -729,7 +727,7 @@ static bool go_on_when_recorded(void *user)
     return false;
 }
 
-/* What the last record tells of is not requested again. */
+/* Recorded bytes are not requested again. */
 static void test_full_disk_goes_on(void **state)
 {
     (void)state;
@@ -749,7 +747,7 @@ static void test_full_disk_goes_on(void **state)
 
 /* ---- two at once ---- */
 
-static void test_two_at_once(void **state)
+static void test_concurrent_pulls(void **state)
 {
     (void)state;
     pid_t child[3];
@@ -766,10 +764,10 @@ static void test_two_at_once(void **state)
     }
     expect_whole();
     assert_true(script->bytes < (sizeof(first) + sizeof(second)) * 3 /
-                                    2); /* each byte came once, not three times */
+                                    2); /* each byte was sent once, not three times */
 }
 
-/* Somebody else, huggingface_hub perhaps, holds the lock of a blob, and then is done. */
+/* Another program, such as huggingface_hub, holds a blob's lock for a while. */
 static void test_waits_for_others(void **state)
 {
     (void)state;
@@ -785,7 +783,7 @@ static void test_waits_for_others(void **state)
         flock(fd, LOCK_EX);
         close(locked[1]);
         close(told[1]);
-        if (read(told[0], &byte, 1) != 1) _exit(1); /* until it is said that somebody waits */
+        if (read(told[0], &byte, 1) != 1) _exit(1); /* until the notice says that eyelet waits */
         snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", script->file[6].etag);
         temp_file(cache, blob, first, sizeof(first));
         _exit(0);
@@ -889,9 +887,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_layout),
         CASE(test_found_by_name),
-        CASE(test_several_at_once),
+        CASE(test_parallel_ranges),
         CASE(test_revisions),
-        CASE(test_beside_others),
+        CASE(test_files_of_other_tools),
         CASE(test_snapshot_of_files),
         CASE(test_damaged_snapshot_file),
         CASE(test_blob_of_wrong_size),
@@ -902,7 +900,7 @@ int main(void)
         CASE(test_too_much),
         CASE(test_no_network),
         CASE(test_proxy),
-        CASE(test_proxy_that_asks),
+        CASE(test_proxy_with_password),
         CASE(test_endpoints),
         CASE(test_names),
         CASE(test_no_weights),
@@ -919,7 +917,7 @@ int main(void)
         CASE(test_full_disk),
         CASE(test_full_disk_that_reserves),
         CASE(test_full_disk_goes_on),
-        CASE(test_two_at_once),
+        CASE(test_concurrent_pulls),
         CASE(test_waits_for_others),
         CASE(test_remove_all),
         CASE(test_remove_revision),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from the hub as bytes: names, etags, commits, headers, listings, and the record beside
- * a partial file. */
+/* Parsing of the hub's data (names, etags, commits, headers, listings) and of the record of a
+ * partial file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

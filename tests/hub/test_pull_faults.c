@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pulls that are killed at any moment, over lines that are cut at any byte, from a hub that fails
- * now and then: 200 of them, each run again and again until it says that it is done, must end with
- * the files that the hub has. test_pull_faults [PULLS [SEED]]; the seed is printed. */
+/* test_pull_faults [PULLS [SEED]]: 200 pulls that are killed at random, over connections that are
+ * cut at random, from a hub that sometimes fails. Each is repeated until it reports success and
+ * must then have the hub's files. The seed is printed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void fill_script(struct hub_script *s, unsigned *seed)
     }
 }
 
-/* 0: done, 1: it said why not, 2: it was wrong about what it had. */
+/* Returns 0 for success, 1 for an error, 2 for success with wrong files. */
 static int pull(void)
 {
     const struct hub_options options = {.range_bytes = 65536, .retry_seconds = 0.002};
@@ -62,7 +62,7 @@ static int pull(void)
     return ok ? 0 : strstr(e.text, "its hash is") ? 2 : 1;
 }
 
-/* One run in a process of its own, perhaps killed; its status as pull() has it. */
+/* Runs pull() in a child that may be killed, and returns its status. */
 static int run_once(unsigned *seed, struct tally *tally)
 {
     bool kills = rand_r(seed) % 4 != 0;
@@ -94,7 +94,7 @@ static bool is_same(const char *cache, const struct served_file *f)
     return same;
 }
 
-/* The blobs and nothing else. */
+/* Counts all files of the cache but the blobs. */
 static int files_left(const char *cache)
 {
     char command[600];
@@ -109,8 +109,8 @@ static int files_left(const char *cache)
 
 static bool pull_until_done(const struct hub_script *s, unsigned *seed, struct tally *tally)
 {
-    char cache[256] = "/dev/shm/eyelet-test-XXXXXX"; /* writing through to a disk is no part of
-                                                        this, and takes a minute */
+    /* /dev/shm, as writing to a disk takes a minute and is not the subject */
+    char cache[256] = "/dev/shm/eyelet-test-XXXXXX";
     if (!mkdtemp(cache)) snprintf(cache, sizeof(cache), "%s", temp_dir_make());
     setenv("HF_HUB_CACHE", cache, 1);
     int status = 1, runs = 0;
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
     setenv("HF_ENDPOINT", endpoint, 1);
     setenv("HOME", "/nonexistent", 1);
-    libcurl_load(NULL); /* once, not in each process */
+    libcurl_load(NULL); /* once, not in each child */
     for (int i = 0; i < pulls; i++)
         good += pull_until_done(s, &seed, &tally);
     hub_server_stop(server);

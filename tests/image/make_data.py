@@ -1,15 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the small images of tests/image/data in every flavour eyelet reads, and writes what they must decode to.
-
-Each image NAME has NAME.ppm next to it: the expected RGB, from Pillow with the deviations of the specification
-(EXIF orientation applied, alpha composited on white, 16-bit values cut to their high byte), or for HEIC and AVIF
-from libheif's and libavif's own tools. resized-*.ppm are a few sizes of photo.ppm by an independent numpy version of
-torch's uint8 resampling.
-
-Needs Debian's python3-pil, python3-numpy, libturbojpeg0, libjpeg-turbo-progs, libheif-examples, libavif-bin, libtiff-tools.
-Run with the system's Python:  /usr/bin/python3 tests/image/make_data.py
-"""
+"""Makes the small images of tests/image/data in every format that eyelet reads, with the pixels that they must decode
+to.
+Each image NAME has the expected RGB in NAME.ppm: by Pillow with the specification's deviations (EXIF orientation
+applied, alpha composited on white, 16-bit values cut to their high byte), or for HEIC and AVIF by the tools of
+libheif and libavif. resized-*.ppm are photo.ppm in a few sizes, by an independent numpy version of torch's uint8
+resampling.
+Needs Debian's python3-pil, python3-numpy, libturbojpeg0, libjpeg-turbo-progs, libheif-examples, libavif-bin,
+libtiff-tools. Run it with the system's Python: /usr/bin/python3 tests/image/make_data.py"""
 import ctypes
 import io
 import math
@@ -29,7 +27,7 @@ W, H = 35, 27
 # ---- images -----------------------------------------------------------------------------------------------
 
 def photo(width=W, height=H, seed=1):
-    """Gradients, edges and noise: no row or column like another."""
+    """Gradients, edges and noise: all rows and columns differ."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     rgb = np.stack([x * 255 // (width - 1), y * 255 // (height - 1), (x * 7 + y * 11) % 256], axis=-1)
@@ -39,7 +37,7 @@ def photo(width=W, height=H, seed=1):
 
 
 def alpha(width=W, height=H):
-    """All 256 values where there is room, with whole areas of 0 and 255."""
+    """All 256 values if there is room, with large areas of 0 and 255."""
     y, x = np.mgrid[0:height, 0:width]
     a = (x * 13 + y * 29) % 256
     a[: height // 5] = 0
@@ -69,7 +67,7 @@ def write_ppm(name, rgb):
 
 
 def expected(content):
-    """What Pillow makes of it, upright and on white."""
+    """The image decoded by Pillow, upright and on white."""
     im = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     if im.mode in ("RGBA", "LA", "PA") or "transparency" in im.info:
         im = im.convert("RGBA")
@@ -81,7 +79,7 @@ def expected(content):
 
 
 def add(name, content, rgb=None):
-    """An image and its expectation; `rgb` where Pillow's own is one we deviate from."""
+    """Writes an image and its expected pixels: `rgb`, or Pillow's."""
     write(name, content)
     write_ppm(name + ".ppm", expected(content) if rgb is None else rgb)
 
@@ -93,7 +91,7 @@ def saved(im, kind, **options):
 
 
 def exif(orientation, prefix=b"Exif\0\0"):
-    """A little-endian EXIF block with one tag before the orientation and one after."""
+    """A little-endian EXIF block with the orientation between two other tags."""
     entries = [(0x0100, 4, 1, struct.pack("<I", 64)), (0x0112, 3, 1, struct.pack("<HH", orientation, 0)),
                (0x0128, 3, 1, struct.pack("<HH", 2, 0))]
     body = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHI", t, f, n) + v for t, f, n, v in entries)
@@ -107,7 +105,7 @@ def jpegtran(content, *options):
 
 
 def turbo(pixels, pixel_format, subsampling, quality=88):
-    """TurboJPEG's encoder: it has samplings that Pillow does not offer, and makes YCCK of CMYK."""
+    """Encodes with TurboJPEG, which has subsamplings that Pillow lacks and converts CMYK to YCCK."""
     lib = ctypes.CDLL("libturbojpeg.so.0")
     lib.tjInitCompress.restype = ctypes.c_void_p
     handle = ctypes.c_void_p(lib.tjInitCompress())
@@ -120,7 +118,7 @@ def turbo(pixels, pixel_format, subsampling, quality=88):
 
 
 def adobe_rgb(jpeg):
-    """Marks a JPEG's three components as RGB, by Adobe's marker in place of JFIF's."""
+    """Marks a JPEG's components as RGB: replaces the JFIF marker with Adobe's."""
     length = struct.unpack(">H", jpeg[4:6])[0]
     assert jpeg[2:4] == b"\xff\xe0"
     return jpeg[:2] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0" + jpeg[4 + length:]
@@ -160,7 +158,7 @@ def chunk(kind, body):
 
 
 def packed(samples, depth):
-    """Rows of samples [h, n] to rows of bytes."""
+    """Packs rows of samples [h, n] into bytes."""
     if depth == 16:
         return [row.astype(">u2").tobytes() for row in samples]
     if depth == 8:
@@ -173,7 +171,7 @@ ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (
 
 
 def png(samples, depth, color, interlaced=False, before=b"", after=b""):
-    """A PNG of samples [h, w, channels], every colour type and depth, row filters 0 and 1 (8 bit and more)."""
+    """Writes a PNG of samples [h, w, channels] in any colour type and depth; row filters 0 and 1 from 8 bits on."""
     h, w = samples.shape[:2]
     passes = [samples[y::dy, x::dx] for x, y, dx, dy in ADAM7] if interlaced else [samples]
     raw = b""
@@ -218,7 +216,7 @@ def make_png():
 
 
 def make_png16(rgb, a):
-    """16 bits: the high byte; a transparent colour is compared in 16 bits."""
+    """16-bit PNGs decode to their high bytes; the transparent colour is compared in 16 bits."""
     low = np.random.default_rng(7).integers(0, 256, (H, W, 4))
     deep = (rgb.astype(int) << 8) | low[..., :3]
     deep_a = (a.astype(int) << 8) | low[..., 3]
@@ -252,7 +250,7 @@ def make_webp():
 
 
 def part_frame_webp(flags):
-    """An animation whose first frame covers a part of its canvas."""
+    """An animation whose first frame covers only a part of the canvas."""
     def box(kind, body):
         return kind + struct.pack("<I", len(body)) + body + b"\0" * (len(body) & 1)
 
@@ -268,8 +266,8 @@ def part_frame_webp(flags):
 
 
 def gif(frames, screen, palette, background=0):
-    """A GIF from its parts. A frame: (x, y, indices, interlaced, transparent index or None, own palette or None).
-    Codes are all 9 bits with a clear before the table grows: simple and valid."""
+    """A GIF from its parts. A frame is (x, y, indices, interlaced, transparent index or None, palette or None). All
+    codes have 9 bits, and the table is cleared before it grows."""
     def table(colors):
         bits = max(1, math.ceil(math.log2(len(colors))))
         return bits - 1, colors.tobytes().ljust(3 << bits, b"\0")
@@ -332,7 +330,7 @@ def run(*command):
 
 
 def make_heif():
-    """Even sizes: the encoders pad odd ones. Expected: the library's own converter to PNG."""
+    """Sizes are even because the encoders pad odd ones. The libraries' PNG converters give the expected pixels."""
     rgb, rgba = photo(48, 32), np.dstack([photo(48, 32), alpha(48, 32)])
     with tempfile.TemporaryDirectory() as tmp:
         for name, pixels, encode in (
@@ -362,7 +360,7 @@ def make_heif():
 # ---- TIFF, BMP, PNM -----------------------------------------------------------------------------------------
 
 def tiffcp(content, *options):
-    """libtiff's own tool: it has codings and layouts that Pillow does not write."""
+    """Converts with libtiff's tool, which writes codings and layouts that Pillow cannot."""
     with tempfile.TemporaryDirectory() as tmp:
         source, target = os.path.join(tmp, "in.tif"), os.path.join(tmp, "out.tif")
         with open(source, "wb") as f:
@@ -373,7 +371,7 @@ def tiffcp(content, *options):
 
 
 def turned_tiff(content, orientation):
-    """With another value of its one orientation tag, which Pillow writes when asked to."""
+    """Changes the value of the only orientation tag, which Pillow writes on request."""
     old, new = (struct.pack("<HHIHH", 274, 3, 1, value, 0) for value in (1, orientation))
     assert content.count(old) == 1
     return content.replace(old, new)
@@ -406,7 +404,7 @@ def make_tiff():
 
 
 def bmp(bits, rows, coding=0, masks=b"", palette=b"", header=40, height=H):
-    """A BMP of Windows, its rows as they lie in the file."""
+    """A Windows BMP; rows are in file order."""
     info = struct.pack("<IiiHHIIiiII", header, W, height, 1, bits, coding, len(rows), 2835, 2835, len(palette) // 4, 0)
     info += masks if header == 40 else masks.ljust(header - 40, b"\0")
     at = 14 + len(info) + len(palette)
@@ -414,12 +412,12 @@ def bmp(bits, rows, coding=0, masks=b"", palette=b"", header=40, height=H):
 
 
 def padded(rows):
-    """A list of rows, each to whole words, the last first."""
+    """Pads rows to 4 bytes and reverses their order."""
     return b"".join(row + bytes(-len(row) % 4) for row in reversed(rows))
 
 
 def rle8(indices):
-    """Runs, literals, a jump over the colour 0 and an end of each line: all that the coding has."""
+    """Uses all of the coding: runs, literals, a jump over colour 0 and ends of lines."""
     out = b""
     for y in range(H - 1, -1, -1):
         row, x = indices[y], 0
@@ -453,7 +451,7 @@ def make_bmp():
     add("palette4.bmp", bmp(4, padded([bytes((row[::2] << 4 | row[1::2]).tolist()) for row in pairs]), palette=palette))
     banded = indices.copy()
     banded[5:9, 4:30] = 0
-    # Pillow 9.4 reads two bytes too many at a jump
+    # Pillow 9.4 reads two bytes too many after a jump
     add("rle8.bmp", bmp(8, rle8(banded), 1, palette=palette), colors[banded].astype(np.uint8))
     nibbles = b"".join(b"".join(bytes((1, int(v) << 4)) for v in row) + b"\0\0" for row in banded[::-1]) + b"\0\1"
     add("rle4.bmp", bmp(4, nibbles, 2, palette=palette), colors[banded].astype(np.uint8))
@@ -495,7 +493,7 @@ def make_pnm():
 # ---- resampling ---------------------------------------------------------------------------------------------
 
 def torch_weights(n_in, n_out):
-    """torch's uint8 antialiased bicubic for one axis: first pixels, integer weights, fraction bits."""
+    """torch's antialiased uint8 bicubic weights for one axis: first pixels, integer weights, fraction bits."""
     def cubic(x, a=-0.5):
         x = abs(x)
         if x < 1:
@@ -540,7 +538,7 @@ def make_resized():
 if __name__ == "__main__":
     os.makedirs(DATA, exist_ok=True)
     for old in os.listdir(DATA):
-        if os.path.isfile(path_of(old)):  # reports/ is made by tools/make_image_cases.py
+        if os.path.isfile(path_of(old)):  # tools/make_image_cases.py makes reports/
             os.remove(path_of(old))
     for make in (make_jpeg, make_png, make_webp, make_gif, make_heif, make_tiff, make_bmp, make_pnm, make_resized):
         make()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every flavour of image against its expected pixels; damaged, hostile and foreign files against
- * their errors. */
+/* Every image format against its expected pixels; damaged, hostile and foreign files against their
+ * errors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 static const struct {
     const char *name;
-    int tolerance; /* 0: bit for bit as Pillow; above: by a library that may be missing */
+    int tolerance; /* 0: bit for bit as Pillow; above 0: decoded by a library that may be missing */
 } images[] = {
     {"444.jpg", 0},
     {"422.jpg", 0},
@@ -153,7 +153,7 @@ static void images_decode_as_expected(void **state)
 
 /* ---- damage ---- */
 
-/* Cut anywhere but in the last bytes (a checksum, a terminator), a file is refused. */
+/* A file that is cut anywhere before its last bytes (a checksum, a terminator) is refused. */
 static void cut_files_are_refused(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void cut_files_are_refused(void **state)
         char *data = data_file(images[i].name, &n);
         if (images[i].tolerance || strcmp(images[i].name, "tail.jpg") == 0) {
             free(data);
-            continue; /* these have bytes that are not needed at their end */
+            continue; /* the last bytes of these are not needed */
         }
         bool first_of_many = strstr(images[i].name, "frames") ||
                              strstr(images[i].name, "animated.gif");
@@ -171,7 +171,7 @@ static void cut_files_are_refused(void **state)
         if (strstr(images[i].name, "exif-late")) end -= 60;
         for (size_t cut = 1; cut < end; cut += 1 + n / 97) {
             if (decodes(data, cut, images[i].name, &e))
-                fail_msg("%s of %zu bytes, cut to %zu, was taken", images[i].name, n, cut);
+                fail_msg("%s of %zu bytes, cut to %zu, was accepted", images[i].name, n, cut);
             assert_int_equal(e.code, EY_BAD_IMAGE);
         }
         free(data);
@@ -260,7 +260,8 @@ static void foreign_files_are_named(void **state)
 
 /* ---- headers that ask for too much ---- */
 
-/* Too large by header alone: refused at once, with the numbers, and without a pixel allocated. */
+/* The header alone shows the excessive size: the file is refused with the numbers, before pixels
+ * are allocated. */
 static const struct {
     const char *name, *bytes;
     size_t n;
@@ -329,7 +330,7 @@ static const struct {
      "this TIFF is truncated or damaged (its tiles)"},
 };
 
-/* Most memory the process ever held, in KiB. */
+/* Peak memory of the process in KiB. */
 static long peak_kib(void)
 {
     char *status, *line;
@@ -381,8 +382,8 @@ static void scan_bomb_is_refused(void **state)
     assert_non_null(strstr(e.text, "400 passes"));
 }
 
-/* Sides and pixels at the limit pass the check of sizes (and fail later, as the file is short); one
- * more does not. */
+/* Images with exactly the largest side or pixel count pass the size check and fail later, as the
+ * file is short; one pixel more fails the check. */
 static void size_limits_are_exact(void **state)
 {
     (void)state;
@@ -423,7 +424,7 @@ static void huge_files_are_refused_unread(void **state)
 
 /* ---- pages ---- */
 
-/* Page by page: turned a quarter, the last one is as wide as the first is high. */
+/* Reads page by page. The last page is rotated: its width is the height of the first. */
 static void a_page_can_be_put_first(void **state)
 {
     (void)state;
@@ -445,7 +446,7 @@ static void a_page_can_be_put_first(void **state)
     free(data);
 }
 
-/* Two directories that name each other. */
+/* Two directories that point to each other. */
 static void a_circle_of_pages_ends(void **state)
 {
     (void)state;
@@ -488,7 +489,7 @@ static void written_png_reads_back(void **state)
 int run_decode_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_headers_cost_nothing), /* first: it looks at peak memory */
+        cmocka_unit_test(hostile_headers_cost_nothing), /* first, as it measures peak memory */
         cmocka_unit_test(images_decode_as_expected),     cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(damaged_files_do_no_harm),      cmocka_unit_test(foreign_files_are_named),
         cmocka_unit_test(scan_bomb_is_refused),          cmocka_unit_test(size_limits_are_exact),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HEIC and AVIF: what they take is known from their coded frames, whatever their headers say. */
+/* HEIC and AVIF: coded frames, not headers, tell how much memory decoding takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static char *read_file(const char *folder, const char *name, size_t *n)
     return data;
 }
 
-/* HEVC codes whole units of 8 pixels or more, 64 in these files; AV1 what there is. */
+/* HEVC codes whole units of at least 8 pixels, 64 in these files; AV1 codes the exact size. */
 static const struct {
     const char *folder, *name;
     struct heif_size size;
@@ -55,7 +55,7 @@ static void coded_sizes_are_found(void **state)
     }
 }
 
-/* Refused at once, and without a byte of the budget. */
+/* Refused before any byte of the budget is acquired. */
 static const struct {
     const char *name, *message;
 } hostile_heif[] = {
@@ -94,8 +94,8 @@ static uint8_t *begin_box(uint8_t *at, const char *type, size_t body)
     return at + 8;
 }
 
-/* Half a megabyte of tables: an item names one of 32,768 properties 130,000 times, and each name is
- * looked up by counting. */
+/* Half a megabyte of tables: an item refers to one of 32,768 properties 130,000 times, and each
+ * lookup counts from the start. */
 static void tables_that_multiply_are_refused(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void tables_that_multiply_are_refused(void **state)
     for (int i = 0; i < PROPERTIES; i++)
         at = begin_box(at, "free", 0);
     at = begin_box(at, "ipma", ipma) + 8;
-    at[-5] = 1; /* flags: names of 15 bits */
+    at[-5] = 1; /* flags: property indices have 15 bits */
     at[-2] = ENTRIES >> 8;
     at[-1] = ENTRIES & 255;
     for (int i = 0; i < ENTRIES; i++, at += ENTRY) {
@@ -134,9 +134,9 @@ static bool says_gone(void *user)
     return true;
 }
 
-/* What can never be had beside what the request holds itself is not waited for; what others hold
- * is, until the client leaves. */
-static void the_impossible_is_not_waited_for(void **state)
+/* A request does not wait for memory that its own holdings make impossible; it does wait for memory
+ * that others hold, until its client leaves. */
+static void impossible_memory_is_not_awaited(void **state)
 {
     (void)state;
     enum { MIB = 1 << 20 };
@@ -181,7 +181,7 @@ int run_heif_tests(void)
         cmocka_unit_test(coded_sizes_are_found),
         cmocka_unit_test(hostile_heif_costs_nothing),
         cmocka_unit_test(tables_that_multiply_are_refused),
-        cmocka_unit_test(the_impossible_is_not_waited_for),
+        cmocka_unit_test(impossible_memory_is_not_awaited),
         cmocka_unit_test(without_the_helper_heif_is_refused),
     };
     return cmocka_run_group_tests_name("heif", tests, NULL, NULL);

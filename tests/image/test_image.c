@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the tests of src/image, from the source tree's top. */
+/* Runs the tests of src/image. Run it in the source tree's top. */
 #include "image/test_image.h"
 
 #include <stdio.h>
@@ -42,9 +42,7 @@ int largest_difference(const struct image *a, const struct image *b)
     return largest;
 }
 
-/* HEIC, AVIF and TIFF need a library that a machine may lack: then the error says so, and that is
- * right.
- */
+/* Accepts the error of a missing library of HEIC, AVIF or TIFF. */
 static bool excused(const ey_err *e)
 {
     return strstr(e->text, "libheif") || strstr(e->text, "libtiff") ||

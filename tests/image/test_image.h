@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of src/image: what its files share. The expected images are made by make_data.py. */
+/* Shared by the tests of src/image. make_data.py makes the expected images. */
 #ifndef EY_TESTS_TEST_IMAGE_H
 #define EY_TESTS_TEST_IMAGE_H
 
@@ -12,20 +12,20 @@
 
 #include "image/image.h"
 
-/* A file of tests/image/data; the caller frees. */
+/* Reads a file of tests/image/data; the caller frees it. */
 char *data_file(const char *name, size_t *n);
-/* A PPM of tests/image/data. */
+/* Reads a PPM of tests/image/data. */
 struct image data_ppm(const char *name);
-/* Largest difference of two images' values; fails the test when their sizes differ. */
+/* Returns the largest difference of two images' values; different sizes fail the test. */
 int largest_difference(const struct image *a, const struct image *b);
 
-/* An image of tests/image/data decodes to its PPM; tolerance 0: bit for bit. One above 0 is of HEIC
- * and AVIF, whose library a machine may lack. */
+/* Decodes an image of tests/image/data and compares it with its PPM. tolerance 0: bit for bit;
+ * above 0 only for HEIC and AVIF, whose library may be missing. */
 void check_image(const char *name, int tolerance);
 /* Decodes from a block of exactly n bytes, so that the sanitizer sees a read past the end. */
 bool decodes(const void *bytes, size_t n, const char *name, ey_err *e);
 
-/* Each runs its file's tests; returns how many failed. */
+/* Each runs the tests of its file and returns the number of failures. */
 int run_decode_tests(void);
 int run_reports_tests(void);
 int run_heif_tests(void);

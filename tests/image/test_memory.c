@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decoding an image takes from the budget is what it allocates: malloc is counted. */
+/* The memory budget of decoding matches the allocations, which a malloc of the test counts. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 enum { WIDTH = 1500, HEIGHT = 1000, PIXELS = WIDTH * HEIGHT };
 
-/* ---- counting; sanitizers have a malloc of their own ---- */
+/* ---- counting (sanitizers replace malloc themselves) ---- */
 
 #ifndef EY_SANITIZED
 void *__libc_malloc(size_t n);
@@ -30,7 +30,7 @@ void __libc_free(void *p);
 
 static atomic_long allocated, most;
 
-/* Not hidden: the libraries are to call these, too. */
+/* visible, so that libraries call these */
 #pragma GCC visibility push(default)
 
 static void *count_block(void *p)
@@ -93,7 +93,7 @@ static void start_counting(void)
     atomic_store(&most, atomic_load(&allocated));
 }
 
-/* The most that was allocated at once since then, beyond what was before. */
+/* The peak of allocated bytes since start_counting(), less `before`. */
 static uint64_t counted_since(long before)
 {
     return (uint64_t)(atomic_load(&most) - before);
@@ -124,7 +124,7 @@ struct encoded_file {
     size_t n;
 };
 
-/* Noise of so many bytes: nothing in it can be left out. */
+/* n bytes of noise, which no codec can compress. */
 static uint8_t *noise(size_t n)
 {
     uint8_t *bytes = malloc(n);
@@ -136,7 +136,7 @@ static uint8_t *noise(size_t n)
     return bytes;
 }
 
-enum { TURNED = 1 << 16 }; /* with an EXIF block that says so */
+enum { TURNED = 1 << 16 }; /* flag: an EXIF block rotates the image */
 
 static const uint8_t exif_turned[] =
     "\xff\xe1\0\x22"
@@ -195,7 +195,7 @@ static void append_png(png_structp png, png_bytep bytes, size_t n)
     out->n += n;
 }
 
-/* format: of libpng's colour types; detail: bits of a channel */
+/* format: a colour type of libpng; detail: bits a channel */
 static struct encoded_file encode_interlaced_png(int format, int detail)
 {
     struct encoded_file out = {malloc((size_t)PIXELS * 10), 0};
@@ -217,7 +217,7 @@ static struct encoded_file encode_interlaced_png(int format, int detail)
     return out;
 }
 
-/* format: channels; detail: whether it is lossless */
+/* format: channels; detail: 1 for lossless */
 static struct encoded_file encode_webp(int format, int detail)
 {
     uint8_t *pixels = noise((size_t)PIXELS * (size_t)format), *webp = NULL;
@@ -279,7 +279,7 @@ static void put_u32(uint8_t *to, uint32_t value)
         to[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* format: bits; detail: header's bytes */
+/* format: bits a pixel; detail: bytes of the header */
 static struct encoded_file encode_bmp(int format, int detail)
 {
     size_t head = 14 + (size_t)detail, row = ((size_t)WIDTH * (size_t)format + 31) / 32 * 4;
@@ -290,7 +290,7 @@ static struct encoded_file encode_bmp(int format, int detail)
     put_u32(out.bytes + 18, WIDTH);
     put_u32(out.bytes + 22, HEIGHT);
     put_u32(out.bytes + 26, 1 | (uint32_t)format << 16);
-    if (format == 32) { /* masks, of alpha too */
+    if (format == 32) { /* masks, including alpha */
         put_u32(out.bytes + 30, 3);
         for (uint32_t i = 0; i < 4; i++)
             put_u32(out.bytes + 54 + 4 * i, 0xffu << 8 * i);
@@ -375,7 +375,7 @@ static const struct {
 };
 
 #ifndef EY_SANITIZED
-/* Most is taken by another process then, which is not counted. */
+/* Another process, whose memory is not counted, decodes these. */
 static bool is_decoded_apart(size_t kind)
 {
     return kinds[kind].encode == encode_tiff ||
@@ -383,7 +383,7 @@ static bool is_decoded_apart(size_t kind)
 }
 #endif
 
-static void what_is_charged_is_what_is_allocated(void **state)
+static void charges_match_allocations(void **state)
 {
     (void)state;
     ey_budget *budget = ey_budget_create((uint64_t)1 << 30);
@@ -399,7 +399,7 @@ static void what_is_charged_is_what_is_allocated(void **state)
                 fail_msg("%s: %s", kinds[i].name, e.text);
             free(file.bytes);
             ey_budget_release(budget, held.held);
-            continue; /* no libtiff here */
+            continue; /* libtiff is missing */
         }
         uint64_t taken = counted_since(before);
         printf("%-30s %5.2f bytes a pixel, charged %5.2f\n", kinds[i].name, (double)taken / PIXELS,
@@ -416,7 +416,7 @@ static void what_is_charged_is_what_is_allocated(void **state)
     ey_budget_free(&budget);
 }
 
-/* A scan of one component out of three, and no other: libjpeg keeps the coefficients of all. */
+/* If the first scan has only one of three components, libjpeg keeps the coefficients of all. */
 static void a_first_scan_of_one_component_is_charged(void **state)
 {
     (void)state;
@@ -461,7 +461,7 @@ static void put_simple_code(struct bit_writer *w)
     put_bits(w, 1, 4); /* simple, one symbol of one bit, 0 */
 }
 
-/* All of 256 symbols by 8 bits: the only code length is 8, which takes none itself. */
+/* A code of 256 symbols with 8 bits each: the only code length is 8 and takes no bits itself. */
 static void put_flat_code(struct bit_writer *w)
 {
     put_bits(w, 0, 1);
@@ -469,7 +469,7 @@ static void put_flat_code(struct bit_writer *w)
     for (int i = 0; i < 12; i++)
         put_bits(w, i == 11, 3);
     put_bits(w, 1, 1);
-    put_bits(w, 3, 3); /* how many lengths follow, in 8 bits, less 2 */
+    put_bits(w, 3, 3); /* number of lengths that follow, less 2, in 8 bits */
     put_bits(w, 256 - 2, 8);
 }
 
@@ -481,7 +481,7 @@ static uint32_t reversed_byte(uint32_t value)
     return out;
 }
 
-/* 1024x1024 pixels, of which each 4x4 have five tables of their own. */
+/* 1024x1024 pixels; each 4x4 block has its own five tables. */
 static struct encoded_file webp_of_tables(void)
 {
     enum { SIDE = 1024, GROUPS = SIDE / 4 * SIDE / 4, HEAD = 20, MOST_BYTES = 400000 };
@@ -527,7 +527,7 @@ static void tables_beyond_all_encoders_are_refused(void **state)
     if (!strstr(e.text, "it: this WebP: decoding it takes more than")) fail_msg("%s", e.text);
     assert_true(counted_since(before) < 8 << 20);
 #else
-    (void)before; /* a sanitizer's own address space leaves the child without a limit */
+    (void)before; /* with a sanitizer, the child has no limit of address space */
     if (decoded) image_free(&image);
 #endif
     free(file.bytes);
@@ -536,7 +536,7 @@ static void tables_beyond_all_encoders_are_refused(void **state)
 int main(void)
 {
     sandbox_set_helper(EY_HELPER);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_charged_is_what_is_allocated),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(charges_match_allocations),
                                        cmocka_unit_test(a_first_scan_of_one_component_is_charged),
                                        cmocka_unit_test(tables_beyond_all_encoders_are_refused)};
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way from pixels to patches: sizes of spec 5.1, resampling of 5.2, patches of 5.3 and 5.4. */
+/* From pixels to patches: sizes (spec 5.1), resampling (5.2) and patches (5.3 and 5.4). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void narrow_images_are_refused(void **state)
 
 /* ---- resampling ---- */
 
-/* The weights of spec 5.2's check values, seen through an image with one bright pixel. */
+/* The weights among spec 5.2's check values, read from an image with one bright pixel. */
 static const struct {
     int in, out, lit, at, bits;
     int weight;
@@ -142,8 +142,7 @@ static void same_size_is_a_copy(void **state)
     image_free(&photo);
 }
 
-/* Weights sum to one only to within their rounding; gray stays gray all the same, and the extremes
- * stay. */
+/* Weights sum to one only within rounding; gray and the extremes must still be preserved. */
 static void flat_images_stay_flat(void **state)
 {
     (void)state;
@@ -205,7 +204,7 @@ static void patches_are_in_merge_block_order(void **state)
     image_free(&image);
 }
 
-/* Each channel has its own mean and deviation; patch, temporal and merge are what the spec says. */
+/* Each channel has its own mean and deviation; the spec gives patch, temporal and merge sizes. */
 static void patches_follow_their_spec(void **state)
 {
     (void)state;

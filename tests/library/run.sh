@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# libeyelet as a program finds it: tests/library/run.sh BUILD CC SANITIZERS, in the source tree. What is
-# exported is what the headers mark; the example is compiled against the installed tree, with pkg-config and with CMake,
-# and runs.
+# tests/library/run.sh BUILD CC SANITIZERS, in the source tree: checks the installed libeyelet. It exports what the
+# headers mark, and the example compiles with pkg-config and with CMake, and runs.
 set -euo pipefail
 build=$1 cc=$2 sanitizers=$3
 work=$(mktemp -d)
@@ -10,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 prefix="$work/a prefix"
 fail() { echo "FAILED $*"; exit 1; }
 
-# the manual's changelog may not have been made
+# the build may have skipped the manual's changelog
 mkdir -p "$build/manual"
 [ -e "$build/manual/changelog.gz" ] || gzip -9nc CHANGELOG.md >"$build/manual/changelog.gz"
 for component in library development; do
@@ -23,14 +22,14 @@ library=$(find "$prefix" -name 'libeyelet.so.0')
 # ---- symbols ----
 
 exported() { nm -D --defined-only "$library" | awk '$2 != "A" {print $3}' | LC_ALL=C sort; }
-marked() { # with the version that a program is bound to
+marked() { # with their symbol version
   cat "$prefix"/include/eyelet/*.h | tr '\n' ' ' | grep -oE 'EY_API [^;(]*\(' | grep -oE 'ey_[a-z_0-9]+\(' |
     sed 's/($/@@EYELET_0/' | LC_ALL=C sort -u
 }
 diff <(exported) <(marked) || fail "exported (<) is not what the headers mark EY_API (>)"
 objdump -p "$library" | grep 'SONAME *libeyelet.so.0' >/dev/null || fail "the soname is not libeyelet.so.0"
 for never in libstdc++ libheif libtiff libcurl libmicrohttpd; do
-  [ -z "$sanitizers" ] || break # whose own libraries want some
+  [ -z "$sanitizers" ] || break # sanitizers' runtimes need some
   ! ldd "$library" | grep -F "$never" || fail "$never would be loaded into programs"
 done
 
@@ -45,7 +44,7 @@ done
 # ---- the example ----
 
 expected() { sed -n "s/^  \"$1\": \"\(.*\)\",*$/\1/p" examples/expected.json; }
-runs() { # runs PROGRAM: a sentence for each image, an error for a file that is none
+runs() { # runs PROGRAM: it prints a sentence for an image and an error for a missing file
   local image=shapes-4.png said
   said=$(LD_LIBRARY_PATH=$(dirname "$library") "$1" models/demo examples/$image) || fail "$1: $said"
   [ "$said" = "examples/$image: $(expected $image)" ] || fail "$1 says: $said"
@@ -55,7 +54,7 @@ runs() { # runs PROGRAM: a sentence for each image, an error for a file that is 
 }
 
 export PKG_CONFIG_PATH=${pc%/*}
-# pkg-config escapes the blank of the prefix for a shell
+# pkg-config escapes the prefix's space for a shell
 eval "$cc -std=c11 $flags -g examples/c/caption.c -o '$work/caption' $(pkg-config --cflags --libs eyelet)"
 runs "$work/caption"
 [ "$(wc -l <examples/c/caption.c)" -lt 60 ] || fail "examples/c/caption.c has 60 lines or more"

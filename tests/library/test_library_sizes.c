@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs of programs that were compiled with an older or newer eyelet.h. */
+/* Structs of programs that were compiled against an older or newer eyelet.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "engine/engine_internal.h"
 
-/* Options as a newer header has them, with fields that ours does not know. */
+/* Options of a newer header, with unknown fields. */
 struct newer {
     ey_engine_options options;
     uint64_t more[4];
@@ -23,7 +23,7 @@ static struct newer newer_defaults(void)
     return n;
 }
 
-static void our_own_size_is_taken(void **state)
+static void the_current_size_is_accepted(void **state)
 {
     (void)state;
     ey_err e;
@@ -75,7 +75,7 @@ static void a_size_that_no_version_had_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(our_own_size_is_taken),
+        cmocka_unit_test(the_current_size_is_accepted),
         cmocka_unit_test(newer_options_work_where_they_say_nothing_new),
         cmocka_unit_test(a_size_that_no_version_had_is_refused),
     };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images from URLs, without a network: data: URLs, files, addresses, what is refused, and the
- * budget. */
+/* Images from URLs without a network: data: URLs, files, addresses, refusals and the budget. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,7 +40,7 @@ static void expect_failure(const char *url, size_t n, const struct media_policy 
 {
     struct media m;
     ey_err e = {0};
-    if (media_get(&m, url, n, policy, &e)) fail_msg("%s was taken", url);
+    if (media_get(&m, url, n, policy, &e)) fail_msg("%s was accepted", url);
     expect_text(&e, code, part);
     assert_null(m.bytes);
     media_free(&m);
@@ -68,7 +67,7 @@ static void good_data_urls(void **state)
         {"data:image/png;base64,AA%3D%3D", "\0", 1},
         {"data:image/png;base64,AA%0AE%20=%20", "\0\1", 2},
         {"data:image/png;base64,AA= =\n", "\0", 1},
-        /* as the URL and Fetch standards strip them */
+        /* leading and trailing blanks, stripped as in the URL and Fetch standards */
         {" \n\tdata:image/png;base64,AAEC", "\0\1\2", 3},
         {"\1\x1f data:image/png;base64,AAEC \n", "\0\1\2", 3},
         {"data:image/png; base64,AAEC", "\0\1\2", 3},
@@ -95,7 +94,8 @@ static void bad_data_urls(void **state)
         {"data:image/png,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:image/png;base64;x=y,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:base64,AAEC", EY_BAD_REQUEST, "not base64"},
-        {"data:image/png;\fbase64,AAEC", EY_BAD_REQUEST, "not base64"}, /* blanks alone there */
+        /* only spaces are allowed there */
+        {"data:image/png;\fbase64,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:image/png;base 64,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data :image/png;base64,AAEC", EY_BAD_REQUEST, "must be a data:"},
         {"data: text/plain ;base64,AAEC", EY_BAD_REQUEST, "of type \"text/plain\""},
@@ -160,7 +160,7 @@ static void data_size_is_capped(void **state)
     free(url);
 }
 
-/* ---- what is none of the kinds ---- */
+/* ---- other schemes ---- */
 
 static void other_urls(void **state)
 {
@@ -204,7 +204,7 @@ static void web_urls(void **state)
                                           "127.0.0.1",   "::1",        "xn--mnchen-3ya.de"};
     static const struct media_policy policy = {.domains = domains, .n_domains = 6};
     static const struct {
-        const char *url, *part; /* NULL: taken */
+        const char *url, *part; /* NULL: accepted */
     } rows[] = {
         {"http://example.com/a.png", NULL},
         {"https://example.com", NULL},
@@ -213,8 +213,8 @@ static void web_urls(void **state)
         {"http://a.wild.org/", NULL},
         {"http://a.b.wild.org/", NULL},
         {"http://a.dot.org/", NULL},
-        {"http://[::1]/", NULL}, /* the address is refused when it is connected to */
-        {"http://127.1/", NULL}, /* libcurl makes 127.0.0.1 of it; so does the check */
+        {"http://[::1]/", NULL}, /* connecting to it is refused later */
+        {"http://127.1/", NULL}, /* libcurl reads it as 127.0.0.1, and so does the check */
         {"http://0x7f000001/", NULL},
         {"http://wild.org/", "host wild.org is not among"},
         {"http://dot.org/", "not among"},
@@ -346,7 +346,7 @@ static void addresses(void **state)
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         if (!is_public(good[i])) fail_msg("%s is refused", good[i]);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (is_public(bad[i])) fail_msg("%s is let through", bad[i]);
+        if (is_public(bad[i])) fail_msg("%s is accepted", bad[i]);
     assert_false(address_is_public(&(struct sockaddr){.sa_family = AF_UNIX}));
 }
 
@@ -397,7 +397,7 @@ static void file_paths(void **state)
     expect_text(&e, EY_BAD_REQUEST, "longer than 4095");
 }
 
-/* A directory that may be read, `in`, with links out of it, and one beside it that may not. */
+/* A readable directory, `in`, with links out of it, next to one that may not be read. */
 static const char *make_tree(void)
 {
     const char *dir = temp_dir_make();
@@ -478,8 +478,8 @@ static void files(void **state)
     temp_dir_remove(dir);
 }
 
-/* Links that stay inside are followed; the directory may be called by either of its names, with or
- * without a slash. */
+/* Links that stay inside are followed. The directory may be given by either name, with or without a
+ * slash. */
 static void files_by_links(void **state)
 {
     (void)state;
@@ -493,9 +493,7 @@ static void files_by_links(void **state)
         snprintf(url, sizeof(url), "file://%s/%s", dir, names[i]);
         int there = open(dir, O_PATH | O_CLOEXEC), fd = media_open_below(there, "in/sub/up", false);
         if (fd >= 0)
-            expect_bytes(
-                url, "inside", 6,
-                &policy); /* else: a kernel without openat2, where links are not followed */
+            expect_bytes(url, "inside", 6, &policy); /* a kernel without openat2 follows no links */
         if (fd >= 0) close(fd);
         close(there);
     }
@@ -510,7 +508,7 @@ static void files_by_links(void **state)
     temp_dir_remove(dir);
 }
 
-/* The way without openat2 lets through no more, and no link at all. */
+/* Without openat2 the same files are refused, and all links. */
 static void files_by_walking(void **state)
 {
     (void)state;
@@ -555,7 +553,7 @@ static void files_by_walking(void **state)
 
 /* ---- budget ---- */
 
-static void budget_is_taken_and_given(void **state)
+static void budget_is_acquired_and_released(void **state)
 {
     (void)state;
     ey_budget *budget = ey_budget_create(100);
@@ -582,7 +580,8 @@ static bool say_gone(void *user)
     return true;
 }
 
-/* Asked between two waits, so when the first was in vain: gives back what is waited for. */
+/* Called between two waits, so after the first has failed: releases the bytes that are waited for.
+ */
 static bool give_it_back(void *user)
 {
     ey_budget **held = user;
@@ -612,7 +611,7 @@ static void budget_is_waited_for(void **state)
     ey_budget_free(&budget);
 }
 
-/* A GIF of one pixel, with so many frames. */
+/* A GIF of one pixel and this many frames. */
 static size_t make_gif(char out[64], int frames)
 {
     static const char head[] = "GIF89a\1\0\1\0\0\0", frame[] = ",\0\0\0\0\1\0\1\0\0\2\1\0";
@@ -624,7 +623,7 @@ static size_t make_gif(char out[64], int frames)
     return n;
 }
 
-static void what_is_left_out_is_named(void **state)
+static void omitted_frames_and_pages_are_named(void **state)
 {
     (void)state;
     static const char webp[] = "RIFF\x30\0\0\0WEBPVP8X\x0a\0\0\0\2\0\0\0";
@@ -643,7 +642,7 @@ static void what_is_left_out_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_left_out_is_named),
+        cmocka_unit_test(omitted_frames_and_pages_are_named),
         cmocka_unit_test(good_data_urls),
         cmocka_unit_test(bad_data_urls),
         cmocka_unit_test(data_size_is_capped),
@@ -654,7 +653,7 @@ int main(void)
         cmocka_unit_test(files),
         cmocka_unit_test(files_by_links),
         cmocka_unit_test(files_by_walking),
-        cmocka_unit_test(budget_is_taken_and_given),
+        cmocka_unit_test(budget_is_acquired_and_released),
         cmocka_unit_test(budget_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

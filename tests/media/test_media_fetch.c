@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images by http, from a server of the test's own on loopback, which the policy of these tests
- * alone allows. */
+/* Images by HTTP from a server on loopback, which only the policy of these tests allows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +34,7 @@ static void say_endless(const struct loopback_request *r, const char *head)
 {
     loopback_say(r, "%s\r\nConnection: close\r\n\r\n", head);
     for (int i = 0; i < 4000; i++)
-        loopback_say(r, "%01024d", 0); /* 4 MB: more than any limit of these tests */
+        loopback_say(r, "%01024d", 0); /* 4 MB, above every limit of these tests */
 }
 
 static void say_header(const struct loopback_request *r, const char *name)
@@ -147,7 +146,7 @@ static void expect_failure(const char *path, const struct media_policy *policy, 
 {
     struct media m;
     ey_err e;
-    if (get(&m, path, policy, &e)) fail_msg("%s was taken", path);
+    if (get(&m, path, policy, &e)) fail_msg("%s was accepted", path);
     expect_text(&e, code, part);
     assert_null(m.bytes);
 }
@@ -192,7 +191,7 @@ static void failures(void **state)
         expect_failure(rows[i].path, &policy, rows[i].code, rows[i].part);
 }
 
-/* What a redirect leads to is as strange as what a client sends, and is not told. */
+/* The target of a redirect is untrusted, too, and does not appear in messages. */
 static void redirects_are_checked(void **state)
 {
     (void)state;
@@ -215,14 +214,14 @@ static void redirects_are_checked(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct media m;
         ey_err e;
-        if (get(&m, rows[i].path, &policy, &e)) fail_msg("%s was taken", rows[i].path);
+        if (get(&m, rows[i].path, &policy, &e)) fail_msg("%s was accepted", rows[i].path);
         if (!strstr(e.text, rows[i].part)) fail_msg("%s: %s", rows[i].path, e.text);
         assert_null(strstr(e.text, "evil"));
         assert_null(strstr(e.text, "10.0.0"));
     }
 }
 
-/* Without the test's permission nobody gets to this machine, whatever the allowed names are. */
+/* Without the test's permission no one reaches this machine, whatever names are allowed. */
 static void loopback_is_refused(void **state)
 {
     (void)state;
@@ -235,12 +234,13 @@ static void loopback_is_refused(void **state)
         struct media m;
         ey_err e = {0};
         snprintf(url, sizeof(url), "http://%s:%d/image", hosts[i], port);
-        if (media_get(&m, url, strlen(url), &policy, &e)) fail_msg("%s was taken", url);
+        if (media_get(&m, url, strlen(url), &policy, &e)) fail_msg("%s was accepted", url);
         if (strcmp(hosts[i], "2130706433") == 0 || strcmp(hosts[i], "0x7f.1") == 0 ||
             strcmp(hosts[i], "127.1") == 0)
             assert_int_equal(e.code,
-                             EY_BAD_REQUEST); /* some versions of libcurl leave such forms to the
-                                                 resolver: not among the names then */
+                             /* some versions of libcurl leave such names to the resolver; then they
+                              * are not in the allowed list */
+                             EY_BAD_REQUEST);
         else
             expect_text(&e, EY_BAD_REQUEST, "not at a public address");
     }
@@ -256,7 +256,7 @@ static void hosts_that_are_not_there(void **state)
     policy.connect_seconds = 2;
     snprintf(url, sizeof(url), "http://nowhere.invalid:%d/", port);
     assert_false(media_get(&m, url, strlen(url), &policy, &e));
-    assert_int_equal(e.code, EY_IO); /* "not known", or "too long" where there is no network */
+    assert_int_equal(e.code, EY_IO); /* "not known", or "too long" without a network */
     snprintf(url, sizeof(url), "http://127.0.0.1:1/");
     assert_false(media_get(&m, url, strlen(url), &policy, &e));
     expect_text(&e, EY_IO, "accepts no connection");
@@ -280,7 +280,7 @@ static void slow_servers(void **state)
     (void)state;
     struct media_policy policy = open_policy();
     policy.total_seconds = 1;
-    /* the server waits for the client to leave */
+    /* the server waits until the client leaves */
     expect_failure("/silence", &policy, EY_IO, "took too long");
     expect_failure("/slow", &policy, EY_IO, "took too long");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shim (LD_PRELOAD) whose allocations fail when a test says so: a file that the test maps, too,
- * tells which, and hears who made them. Children of the process share it. It is no part of eyelet.
- */
+/* A shim (LD_PRELOAD) whose allocations fail on request. Test and shim share a mapped file that
+ * selects the failing allocations and records their callers. Child processes share it, too. It is
+ * no part of eyelet. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -16,15 +16,15 @@
 
 enum { MAX_CALLERS = 1 << 16, MAX_FRAMES = 20 };
 
-/* As memory_sweep.py has it. */
+/* Same layout as in memory_sweep.py. */
 struct failing_control {
     atomic_uint_fast64_t count;                /* allocations so far */
     atomic_uint_fast64_t from;                 /* the first that fails; 0: none does */
-    atomic_uint_fast64_t every;                /* then each so many-th one; 0: none after it */
-    atomic_uint_fast64_t failed;               /* how many did */
-    atomic_uint_fast64_t asks;                 /* whether callers are asked for */
-    atomic_uint_fast64_t callers[MAX_CALLERS]; /* a hash of each allocation's calls, from the first;
-                                                  within one process, equal calls have equal ones */
+    atomic_uint_fast64_t every;                /* then every n-th one; 0: none after it */
+    atomic_uint_fast64_t failed;               /* number of failed ones */
+    atomic_uint_fast64_t asks;                 /* whether callers are recorded */
+    atomic_uint_fast64_t callers[MAX_CALLERS]; /* hash of each allocation's call stack, from the
+                                                  first; comparable within one process */
 };
 
 void *__libc_malloc(size_t n);
@@ -57,7 +57,7 @@ static _Unwind_Reason_Code add_call(struct _Unwind_Context *context, void *user)
     return ++calls->n < MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-/* The unwinder may allocate itself, which has no callers then. */
+/* The unwinder may allocate itself; those allocations have no callers. */
 static void note_callers(uint64_t n)
 {
     static _Thread_local int unwinds __attribute__((tls_model("initial-exec")));
@@ -93,7 +93,7 @@ void *calloc(size_t count, size_t n)
     return is_to_fail() ? NULL : __libc_calloc(count, n);
 }
 
-/* What shrinks may fail as well. */
+/* Shrinking may fail, too. */
 void *realloc(void *p, size_t n)
 {
     return is_to_fail() ? NULL : __libc_realloc(p, n);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refused memory: memory_sweep.py EYELET SHIM [all | start | SECONDS]. A server of the demo model, whose allocations
-fail one by one and each so many-th: over its start, and over requests with an image, a schema and log-probabilities. It
-ends in a clear error or a right answer, never in a crash. `all`: every allocation, or as many of the start's as 25
-minutes hold; `start`: only those, in 5 minutes; else a sample that takes so many seconds."""
+"""memory_sweep.py EYELET SHIM [all | start | SECONDS]: makes allocations of a server with the demo model fail, one by
+one and every n-th, at its start and in requests with an image, a schema and log-probabilities. Each run ends with a
+clear error or a right answer, never in a crash. `all`: every allocation, or as many of the start's as fit in 25
+minutes. `start`: those of the start, in 5 minutes. Otherwise a sample of SECONDS."""
 import http.client
 import json
 import mmap
@@ -35,7 +35,7 @@ lock = threading.Lock()
 
 
 class Control:
-    """What the shim reads."""
+    """The memory that the shim reads."""
 
     def __init__(self):
         self.file = tempfile.NamedTemporaryFile()
@@ -46,7 +46,7 @@ class Control:
         return struct.unpack_from('<Q', self.map, 8 * field)[0]
 
     def callers(self):
-        """Of each allocation until now, what stands for its calls."""
+        """The call stack hash of each allocation so far."""
         return struct.unpack_from(f'<{min(self.get(COUNT), MAX_CALLERS)}Q', self.map, 8 * CALLERS)
 
     def ask_callers(self):
@@ -71,7 +71,7 @@ serial = iter(range(1 << 40))
 
 
 def schema_body():
-    """A schema that no cache has."""
+    """A schema that no cache contains."""
     properties = {'a': {'type': 'string', 'pattern': '^[a-f]{2,5}$'}, 'b': {'type': 'array', 'items': {'type': 'integer'}},
                   f'c{next(serial)}': {'enum': ['x', 'y', 3]}}
     schema = {'type': 'object', 'properties': properties, 'required': ['a'], 'additionalProperties': False}
@@ -123,7 +123,7 @@ class Server:
             return f.read()
 
     def post(self, request, path='/v1/chat/completions'):
-        """(status, text); status 0: the connection broke."""
+        """Returns (status, text); status 0: the connection broke."""
         connection = http.client.HTTPConnection(self.host, timeout=REPLY_SECONDS)
         try:
             connection.request('POST', path, request,
@@ -138,7 +138,7 @@ class Server:
             connection.close()
 
     def stop(self):
-        """Its status after SIGTERM."""
+        """Its exit status after SIGTERM."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -158,7 +158,7 @@ def note(ok, what):
 
 
 def content(reply):
-    """What was answered, without ids and times, and however a stream is cut in chunks."""
+    """The answer without ids and times, independent of a stream's chunks."""
     if not reply.startswith('data:'):
         reply = json.loads(reply)
         return json.dumps(reply['choices'] if 'choices' in reply else reply['message'])
@@ -169,7 +169,7 @@ def content(reply):
 
 
 def is_clear(status, text):
-    """An error in the API's form."""
+    """Whether the text is an error in the API's form."""
     try:
         error = json.loads(text)['error']
         return status >= 400 and len(error['message'] if isinstance(error, dict) else error) > 8
@@ -201,7 +201,7 @@ def check_start(fail_from, every, expected):
 # ---- requests ----
 
 def check_request(server, name, fail_from, every, expected):
-    """Whether an allocation failed."""
+    """Returns whether an allocation failed."""
     what = f'{name} with allocation {fail_from} failing' + (f', then each {every}th' if every else '')
     request = REQUESTS[name]()
     server.control.set(fail_from, every)
@@ -211,7 +211,7 @@ def check_request(server, name, fail_from, every, expected):
     if server.process.poll() is not None:
         note(False, f'{what}: the server died, {server.process.returncode}: {server.said()[-300:]}')
         return reached
-    # a connection may break where there is no memory to say why: what its library could not allocate
+    # without memory a connection may break before its library can send an error
     right = status == 0 or is_clear(status, text) or (
         status == 200 and (name in ('schema', 'tools') or content(text) == expected or
                            (name == 'stream' and '"error"' in text)))
@@ -248,7 +248,7 @@ def expired():
 
 
 def in_threads(run, items):
-    """Two at a time."""
+    """Runs two items at a time."""
     items = iter(items)
 
     def work():
@@ -266,14 +266,14 @@ def in_threads(run, items):
 
 
 def by_callers(callers):
-    """Numbers of the start's allocations, from 1: of each way to allocate the first one, then the last, then all
-    others, so that little is new when time is up."""
+    """Orders the numbers of the start's allocations, from 1: the first of each call stack, then the last, then all
+    others. So the ones that time does not allow are mostly repetitions."""
     ways = {}
     for number, calls in enumerate(callers, 1):
         ways.setdefault(calls, []).append(number)
     firsts = {numbers[0] for numbers in ways.values()}
     lasts = {numbers[-1] for numbers in ways.values()} - firsts
-    others = set(range(1, len(callers) + 50)) - firsts - lasts  # another start may have a few more
+    others = set(range(1, len(callers) + 50)) - firsts - lasts  # another start may make a few more
     return len(ways), [number for some in (firsts, lasts, others) for number in random.sample(sorted(some), len(some))]
 
 

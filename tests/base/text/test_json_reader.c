@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON reader: what it takes, with what it makes of it, and what it refuses, with where. */
+/* The JSON reader: accepted texts with their values, refused ones with the position of the error.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 #include "base/text/json_reader.h"
 
-/* In memory of its own, so that a sanitizer sees what is read beyond it. */
+/* Copies the text to its own block, so that a sanitizer sees reads past its end. */
 static json_object *read_copy(struct json_reading *reading, const char *text, size_t n)
 {
     char *copy = malloc(n ? n : 1);
@@ -110,7 +111,7 @@ static void refusals(void **state)
     }
 }
 
-/* What follows the value is the caller's affair. */
+/* The reader stops after the value; the rest is the caller's. */
 static void rest(void **state)
 {
     (void)state;

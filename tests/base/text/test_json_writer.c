@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON writer: its three styles, and whatever it writes read back by json-c. */
+/* The JSON writer: its three styles, and json-c reads back all that it writes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,8 +47,8 @@ static void write_sample(struct json_writer *w)
     json_close_object(w);
 }
 
-/* The second and third as json.dumps(value) and json.dumps(value, indent=2) of Python print it, but
- * that a float keeps its zeros. */
+/* Styles two and three match Python's json.dumps(value) and json.dumps(value, indent=2), except
+ * that floats keep trailing zeros. */
 static void three_styles(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void three_styles(void **state)
     }
 }
 
-/* A writer goes on where its buffer was sent and emptied. */
+/* A writer continues after its buffer was sent and emptied. */
 static void items_follow_an_emptied_buffer(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void every_character_comes_back(void **state)
     char text[3 * 4];
     for (uint32_t cp = 0; cp < 0x110000; cp += cp < 0x3000 ? 1 : 251) {
         if (cp >= 0xd800 && cp < 0xe000) continue;
-        size_t n = 0; /* after itself and before a plain letter */
+        size_t n = 0; /* twice, then before a plain letter */
         n += (size_t)utf8_encode(cp, text + n);
         n += (size_t)utf8_encode(cp, text + n);
         text[n++] = 'z';
@@ -128,7 +128,7 @@ static void malformed_bytes_become_u_fffd(void **state)
     expect_text_back("\xed\xa0\x80", 3, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", 9);
 }
 
-/* RFC 8259, section 7: what must be escaped, and in two characters where there are any. */
+/* RFC 8259, section 7: required escapes, in the two-character form if there is one. */
 static void escapes_are_short(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void raw_json_and_data_urls(void **state)
     buf_free(&out);
 }
 
-/* What json-c read is written as json-c itself writes it. */
+/* Values parsed by json-c are written as json-c writes them. */
 static void parsed_values_are_written_again(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of short names against the repositories that Hugging Face has. */
+/* The table of short names against the repositories on Hugging Face. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void a_family(void **state)
     } seen = {0};
     (void)state;
     assert_true(short_name_each("QWEN3-vl", is_second, &seen));
-    assert_string_equal(seen.name, "qwen3-vl:4b"); /* 8b is the first */
+    assert_string_equal(seen.name, "qwen3-vl:4b"); /* 8b is first in the table */
     assert_false(short_name_each("llama3", is_second, &seen));
     assert_int_equal(seen.calls, 2);
 }
