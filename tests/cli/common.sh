@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the others: a case is one line, TAP comes out. `eyelet` is the program; each runs in a folder of
-# its own, where `out` and `err` are what the last call printed.
+# Sourced by the other scripts, which print one TAP line for each case. `eyelet` is the program. Each script runs in
+# its own folder, where `out` and `err` have the output of the last call.
 unset EYELET_SERVER EYELET_API_KEY VLLM_API_KEY
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 ran=0 failed=0
 
-say() { # say NAME: "ok" or "not ok" by the last status
+say() { # say NAME: "ok" or "not ok", by the exit status of the last command
   if [ $? -eq 0 ]; then echo "ok $((++ran)) $1"; else echo "not ok $((++ran)) $1"; failed=$((failed + 1)); show; fi
 }
 show() { sed 's/^/# stdout: /' out | head -20; sed 's/^/# stderr: /' err | head -20; echo "# status: ${status-}"; }
 
-# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": whatever.
+# matches FILE PATTERN: an extended regular expression; "-": the file is empty; "*": anything.
 matches() {
   case $2 in
     -) [ ! -s "$1" ] ;;
@@ -21,7 +21,7 @@ matches() {
   esac
 }
 
-# try NAME STATUS STDOUT STDERR ARGUMENT...; standard input is the file `in`, when there is one
+# try NAME STATUS STDOUT STDERR ARGUMENT...; standard input is the file `in`, if it exists
 try() {
   local name=$1 want=$2 want_out=$3 want_err=$4
   shift 4
@@ -31,7 +31,7 @@ try() {
   say "$name"
 }
 
-# same NAME WANTED KEY...: the keys of the JSON lines in `out`, compared as a whole
+# same NAME WANTED KEY...: compares the values at the keys of the JSON lines in `out`
 same() {
   local name=$1 want=$2
   shift 2
@@ -39,18 +39,18 @@ same() {
   say "$name"
 }
 
-# await COMMAND...: until it succeeds, for at most five minutes
+# await COMMAND...: repeats the command until it succeeds, for at most five minutes
 await() {
   local i
   for ((i = 0; i < 6000; i++)); do "$@" && return; sleep 0.05; done
   return 1
 }
 
-# ended PID: of a child
+# ended PID: whether this child has ended
 ended() { ! kill -0 "$1" 2>/dev/null; }
 
-# listens PID: is it the program, and does it catch SIGINT? Its name first: the shell it is started from catches
-# SIGINT, too.
+# listens PID: whether the process is the program and catches SIGINT. The name is checked first, because the shell
+# that starts it catches SIGINT, too.
 listens() {
   local caught
   [ "$(readlink "/proc/$1/exe")" = "$eyelet" ] &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For shell tests: json_at KEY... reads one JSON value a line from standard input and prints, for
- * each line, the values at the keys (a.b.0.c), tab between them; "keys" after a dot lists the
- * members. Exit status 1: no JSON, or no such key. */
+/* json_at KEY..., for shell tests: reads one JSON value a line from standard input and prints, for
+ * each line, the values at the keys (a.b.0.c), separated by tabs. A last part "keys" lists the
+ * members. Exit status 1: not JSON, or no such key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static bool print_line(const char *line, size_t n, int argc, char **argv)
     for (int i = 1; ok && i < argc; i++) {
         if (i > 1) putchar('\t');
         ok = print_at(value, argv[i]);
-        if (!ok) fprintf(stderr, "json_at: nothing at %s\n", argv[i]);
+        if (!ok) fprintf(stderr, "json_at: no value at %s\n", argv[i]);
     }
     putchar('\n');
     json_object_put(value);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The real program as a person calls it: run.sh EYELET MKCHECKPOINT JSON_AT. Prints TAP; a made-up checkpoint stands in
-# for a model, so what is looked at is statuses, messages and shapes, not what the answers say.
+# run.sh EYELET MKCHECKPOINT JSON_AT: the commands of the program, as TAP. The model has random weights, so the tests
+# check exit statuses, messages and forms of the answers, not their text.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
 . "$(dirname "$(realpath "$0")")/common.sh"
@@ -9,7 +9,7 @@ unset EYELET_MODEL HF_HUB_CACHE
 export HF_HOME=$work/no-cache HOME=$work
 
 "$mkcheckpoint" --like tiny-gqa4-fp8 --seed 1 tiny >/dev/null || exit 1
-sed -i 's/"do_sample": true/"do_sample": false/' tiny/generation_config.json # else answers are drawn
+sed -i 's/"do_sample": true/"do_sample": false/' tiny/generation_config.json # greedy, else answers are random
 base64 -d >red.png <<'END'
 iVBORw0KGgoAAAANSUhEUgAAAEAAAAAwCAIAAAAuKetIAAAAQ0lEQVR42u3PQQkAAAgEsEty/UMZxgp+hcEKLNO+FgEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQGBqwX3ryDEVSQZuAAAAABJRU5ErkJggg==
 END
@@ -33,7 +33,7 @@ for command in ask caption extract tokenize list; do
   cmp -s by_help out
   say "$command --help is help $command"
 done
-try "help of nothing" 2 - 'no command "nothing"' help nothing
+try "help of an unknown command" 2 - 'no command "nothing"' help nothing
 try "--version" 0 '^eyelet [0-9]+\.[0-9]+\.[0-9]+$' - --version
 try "unknown command" 2 - 'did you mean caption' captoin x
 try "an image as command" 2 - 'eyelet ask red.png' red.png
@@ -48,7 +48,7 @@ try "ask an empty question" 2 - 'question is empty' ask red.png ''
 try "ask without question" 2 - 'question is missing' ask red.png
 try "ask two without question" 2 - 'question is missing' ask red.png blue.png
 try "ask a directory without images" 2 - 'folders has no images' ask folders what
-try "question that is no UTF-8" 2 - 'not UTF-8' ask red.png $'\xff\xfe'
+try "a question that is not UTF-8" 2 - 'not UTF-8' ask red.png $'\xff\xfe'
 try "stdin twice" 2 - 'can be named only once' ask - - what
 try "caption nothing" 2 - 'needs an image' caption
 try "caption a directory without images" 2 - 'folders/ has no images' caption folders/
@@ -56,7 +56,7 @@ try "tokenize two" 2 - 'one text, not 2' tokenize a b
 try "list something" 2 - 'no arguments' list x
 try "missing image, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
-try "a short name that is none" 1 - 'qwen3-vl:70b is not a directory.* downloads qwen3-vl:2b, :4b' plan qwen3-vl:70b
+try "an unknown short name" 1 - 'qwen3-vl:70b is not a directory.* downloads qwen3-vl:2b, :4b' plan qwen3-vl:70b
 try "to be pulled" 2 - '"qwen3vl:2b" is not a short name that eyelet knows' pull qwen3vl:2b
 try "the question first" 2 - 'comes after the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
 try "completions of the shell" 2 - 'make install installs completions' completion bash
@@ -114,16 +114,16 @@ try "greedy has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
 try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e \
   hello
 try "top_p below 0" 2 - 'top-p' ask --top-p -0.5 hello
-try "temperature that is none" 2 - 'temperature takes a number' ask --temperature warm hello
+try "an invalid temperature" 2 - 'temperature takes a number' ask --temperature warm hello
 try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
 try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png
-try "scene of nothing" 2 - 'scene needs an image' scene
+try "scene without an image" 2 - 'scene needs an image' scene
 try "bench" 0 'share_of_limit' - bench --model tiny --json --runs 1 --max-tokens 3
 try "bench: streams need a depth" 2 - 'streams needs --depth' bench --model tiny --streams 2
 try "bench: the prompt of one stream" 0 '"prompt": {"seconds"' - bench --model tiny --json --runs 1 --max-tokens 3 \
   --depth 20
 
-try "an image that is none" 1 - '^eyelet: text.jpg: ' ask text.jpg what
+try "a text as an image" 1 - '^eyelet: text.jpg: ' ask text.jpg what
 try "the bad one of two is named" 1 - '^eyelet: cut.png: ' ask red.png cut.png what
 try "an empty image" 1 - 'empty.png' ask empty.png what
 try "a name with a line end" 1 - 'new\\x0aline.png: No such' ask "new${nl}line.png" what
@@ -154,7 +154,7 @@ try "extract nothing" 2 - 'needs an image' extract --schema fields.json
 try "extract without schema" 2 - 'extract needs either --fields' extract red.png
 try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema \
   nope.json
-try "a schema with what it cannot have, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model \
+try "a schema with an unsupported keyword, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model \
   nowhere red.png --schema odd.json
 try "a schema that is no JSON" 2 - 'text.jpg: ' extract --model nowhere red.png --schema text.jpg
 try "stdin twice" 2 - 'not both' extract - --schema -
@@ -175,7 +175,7 @@ for seed in {1..20}; do
   "$eyelet" extract red.png --schema fields.json --temperature 1.5 --seed $seed 2>>err
 done >out
 [ "$("$json_at" data.keys <out | sort | uniq -c | tr -s ' ')" = ' 20 kind,count,words' ]
-say "data however it is drawn"
+say "data at any temperature"
 "$json_at" data.kind data.count <out | awk '!/^"(heart|square)"\t[0-9][0-9]?$/ {bad = 1} END {exit bad}'
 say "with values of the schema"
 try "a choice" 0 '^(yes|no)$' - ask red.png 'Is it red?' --choice yes --choice no
@@ -184,7 +184,7 @@ say "and nothing else"
 for seed in {1..10}; do "$eyelet" ask hello --choice yes --choice 'no, never' --choice no --temperature 1.5 --seed \
   $seed; done >out 2>err
 [ "$(grep -cxE 'yes|no|no, never' out)" -eq 10 ] && [ "$(wc -l <out)" -eq 10 ]
-say "a choice however it is drawn"
+say "a choice at any temperature"
 try "a choice as JSON" 0 '"answer": "yes", "finish_reason": "stop", "seed": null' - ask --json hello --choice yes
 try "ask with a schema" 0 '^\{"kind":.*\}$' - ask red.png what --schema fields.json
 try "ask with a schema, cut" 1 . 'cut after 2 tokens' ask red.png what --schema fields.json --max-tokens 2
@@ -230,8 +230,7 @@ try "a model by its name" 0 . - ask --model Qwen/Tiny-VL --max-tokens 1 hello
 unset EYELET_MODEL
 try "the model of the cache" 0 . - ask --max-tokens 1 hello
 
-# ---- the demo beside the program ----
-# a larger model whose download stopped is skipped in favor of a complete one
+# ---- the demo model next to the program ----
 broken=$work/cache/hub/models--big--broken/snapshots/aaaa
 mkdir -p "$broken" "$work/cache/hub/models--big--broken/refs"
 printf aaaa >"$work/cache/hub/models--big--broken/refs/main"
@@ -261,7 +260,7 @@ try "demo of an installed program" 0 . 'using the demo' ask --max-tokens 1 hello
 eyelet=$real
 export EYELET_MODEL=$work/tiny
 
-# ---- readers that go away, full disks, Ctrl-C ----
+# ---- closed pipes, full disks, Ctrl-C ----
 "$eyelet" ask --max-tokens 4000 hello 2>err | head -c 5 >out
 status=${PIPESTATUS[0]}
 [ "$status" -eq 0 ] && [ ! -s err ]
@@ -277,10 +276,9 @@ if [ -w /dev/full ]; then
   say "full disk"
 fi
 
-# at_work PID listens|writes; or it has ended
+# at_work PID listens|writes: whether the program catches SIGINT and, with `writes`, has written output; or has ended
 at_work() { ended $1 || { listens $1 && { [ "$2" = listens ] || [ -s out ]; }; }; }
-# interrupted listens|writes ARGUMENT...: Ctrl-C once the program listens for it, which it does while it answers, or
-# has written something, too
+# interrupted listens|writes ARGUMENT...: sends Ctrl-C when at_work is true; the program catches SIGINT while it answers
 interrupted() {
   local when=$1
   shift
@@ -293,19 +291,19 @@ interrupted() {
   status=$?
 }
 cp -r tiny endless && sed -i 's/150[02]\(,\|$\)/1535\1/' endless/generation_config.json \
-  # answers end with an id that is no token, so not at all
+  # its end token is not in the vocabulary, so answers do not end by themselves
 interrupted writes ask --model endless --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
-say "Ctrl-C: what there is, 130"
+say "Ctrl-C: the answer so far, status 130"
 interrupted listens bench --model tiny --runs 1000 --max-tokens 8000
 [ $status -eq 130 ] && [ ! -s out ] && grep -q 'stopped before' err
-say "Ctrl-C in bench: no figures, 130"
+say "Ctrl-C in bench: no figures, status 130"
 interrupted listens ask --model endless --json --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ "$("$json_at" finish_reason <out)" = '"cancelled"' ]
 say "Ctrl-C with --json: cancelled"
 
 # ---- a terminal ----
-if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no pseudo-terminals
   script -qec "'$eyelet' caption red.png blue.png text.jpg --max-tokens 4" /dev/null </dev/null >out 2>err
   grep -q '\[.*\] 1/3' out && grep -q 'blue.png: ' out
   say "a progress bar on a terminal"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Many images: folders, forms of output, going on after a stop, several at once. The demo model answers.
-# run_batch.sh EYELET JSON_AT
+# run_batch.sh EYELET JSON_AT: many images with the demo model: folders, output formats, resuming, several requests in
+# flight.
 eyelet=$(realpath "$1") json_at=$(realpath "$2")
 root=$PWD
 here=$(dirname "$(realpath "$0")")
@@ -17,7 +17,7 @@ ln -s .. photos/more/up
 options=(--temperature 0 --max-tokens 24)
 
 # ---- folders ----
-try "a folder: its images, sorted; what is below is said" 0 '^photos/a.JPG: .*FRAGILE' '1 folder left out \(photos/more\); -r' \
+try "a folder: its images, sorted; subfolders are reported" 0 '^photos/a.JPG: .*FRAGILE' '1 folder left out \(photos/more\); -r' \
   caption photos "${options[@]}"
 [ "$(cut -d: -f1 out | paste -sd ' ')" = 'photos/a.JPG photos/b.png' ]
 say "in order, no other files"
@@ -28,7 +28,7 @@ rm -f photos/notes.txt
 try "files and a folder, as * gives them" 0 '^photos/a.JPG: ' '1 folder left out' caption photos/* --max-tokens 2
 try "no images" 2 - 'empty has no images' caption empty
 try "folders only" 2 - 'has only folders; -r' caption folders
-try "a folder that is not there" 1 - 'nope: No such file' caption nope
+try "a missing folder" 1 - 'nope: No such file' caption nope
 
 # ---- questions ----
 try "ask each" 0 '^photos/b.png:$' - ask photos "How many shapes?" "${options[@]}" --quiet
@@ -52,10 +52,10 @@ try "extract, CSV: the schema's fields" 0 '^photos/a.JPG,"x""y",7,"\[1,2\]"$' - 
 [ "$(head -1 out)" = 'image,"a, b",n,l' ]
 say "their names"
 
-# ---- beside the images ----
+# ---- sidecar files ----
 try "sidecars" 0 - - caption photos "${options[@]}" --sidecar --quiet
 grep -q FRAGILE photos/a.txt && [ -s photos/b.txt ]
-say "photo.txt beside photo.jpg"
+say "photo.txt next to photo.jpg"
 try "sidecars are not overwritten" 1 - 'photos/a.txt already exists; --resume' caption photos --sidecar --quiet
 echo mine >photos/a.txt
 try "--resume leaves them out" 0 - '2 of 2 images are done' caption photos --sidecar --resume
@@ -68,16 +68,16 @@ try "--overwrite without --sidecar" 2 - 'overwrite is for --sidecar' caption pho
 mkdir twins
 cp "$root"/examples/shapes-1.png twins/t.png
 cp "$root"/examples/shapes-6.jpg twins/t.jpg
-try "two images of one sidecar, at once" 1 - 't.png: twins/t.txt already exists' caption twins --sidecar --max-num-seqs 2 \
+try "two concurrent images with the same sidecar" 1 - 't.png: twins/t.txt already exists' caption twins --sidecar --max-num-seqs 2 \
   --max-tokens 2
 rm -r twins
 try "extract makes photo.json" 0 - - extract photos --schema schema.json --sidecar --quiet
 grep -q '"n": *7' photos/a.json
 say "with the data"
 
-# ---- going on ----
-try "resume without a place" 2 - 'use it with --sidecar, or with --output' caption photos --resume
-try "two forms" 2 - 'cannot be combined' caption photos --csv --jsonl
+# ---- resuming ----
+try "resume without an output" 2 - 'use it with --sidecar, or with --output' caption photos --resume
+try "two formats" 2 - 'cannot be combined' caption photos --csv --jsonl
 echo mine >kept.txt
 try "a model that cannot be loaded" 1 - 'nowhere' caption nope.png photos/a.JPG --jsonl -o kept.txt --model nowhere
 try "a new file, too" 1 - 'nowhere' caption photos/a.JPG -o new.txt --model nowhere
@@ -95,7 +95,7 @@ try "killed between the rows of an image" 0 - '1 of 2 images are done' detect ph
 [ "$(head -2 rows.csv | tail -1)" = photos/a.JPG,x,1,2,3,4 ] && grep -q ^photos/b.png rows.csv && ! grep -q ',[yz],' rows.csv
 say "has all rows of it, and those of a run"
 try "JSON lines to a file" 0 - - caption photos/a.JPG --jsonl -o all.jsonl "${options[@]}"
-printf '{"image": "photos/b.png", "capt' >>all.jsonl # killed in the middle of a line
+printf '{"image": "photos/b.png", "capt' >>all.jsonl # killed while writing a line
 try "goes on after a cut line" 0 - '1 of 3 images are done' caption -r photos --jsonl -o all.jsonl --resume "${options[@]}"
 cp all.jsonl out
 [ "$(sed 's/^{"image": "\([^"]*\)".*/\1/' out | paste -sd ' ')" = 'photos/a.JPG photos/b.png photos/more/c.png' ]
@@ -106,7 +106,7 @@ try "goes on" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --res
 [ "$(grep -c ^image, all.csv)" -eq 1 ] && [ "$(wc -l <all.csv)" -eq 3 ]
 say "one header, each image once"
 : >photos/bad.png
-try "one that fails is tried again" 1 - '1 of 3 images failed' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --max-tokens 2
+try "failed images are retried" 1 - '1 of 3 images failed' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --max-tokens 2
 cp "$root"/examples/shapes-3.png photos/bad.png
 try "and done" 0 - '2 of 3 images are done' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --resume --max-tokens 2
 try "an image is no output" 2 - 'output would overwrite the image photos/b.png' caption photos -o photos/b.png --max-tokens 2
@@ -114,13 +114,13 @@ try "an image is no output" 2 - 'output would overwrite the image photos/b.png' 
 say "and is left alone"
 try "a full disk" 1 - '/dev/full' caption photos/a.JPG photos/b.png --csv -o /dev/full --max-tokens 2
 
-# ---- several at once ----
+# ---- several requests in flight ----
 caption_all() { "$eyelet" caption "$root"/examples/*.png "$root"/examples/*.jpg "${options[@]}" --quiet "$@"; }
 caption_all >one 2>err
 caption_all --max-num-seqs 4 >out 2>err
 cmp one out >>err 2>&1
-say "four at once: the same answers in the same order"
-try "several at once, one bad" 1 '^\{"image": "nope.png", "error"' 'images failed' \
+say "four in flight: the same answers in the same order"
+try "several in flight, one bad" 1 '^\{"image": "nope.png", "error"' 'images failed' \
   caption photos/a.JPG nope.png photos/b.png photos/more/c.png --jsonl --max-num-seqs 3 --max-tokens 2
 
 # ---- documents ----
@@ -129,9 +129,9 @@ documents=scan.tif
 if "$eyelet" read "$root"/tests/document/data/two.pdf --max-tokens 1 >out 2>err; then
   cp "$root"/tests/document/data/two.pdf scan.pdf
   documents='scan.tif scan.pdf'
-else # a machine without pdftoppm, or a kernel without Landlock
+else # no pdftoppm, or a kernel without Landlock
   grep -qE 'poppler-utils|Landlock' err
-  say "a PDF cannot be read here, which is said"
+  say "the error says why PDFs cannot be read"
 fi
 for scan in $documents; do
   try "$scan: its texts are one answer" 0 '^FRAGILE$' - read $scan --max-tokens 24 --dpi 100
@@ -156,10 +156,10 @@ for scan in $documents; do
   try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet
   try "$scan: a line of JSON says that there is no such page" 1 "^\{\"image\": \"$scan\", \"error\": \".* has 2 pages" '*' \
     detect $scan "$root/examples/word-1.png" ring --pages 3-
-  try "$scan: beside it" 0 - - read $scan --sidecar --overwrite --max-tokens 24 --quiet
+  try "$scan: sidecar" 0 - - read $scan --sidecar --overwrite --max-tokens 24 --quiet
   grep -q FRAGILE scan.txt
   say "$scan: its text"
-  try "$scan: beside it, a page each" 0 - - caption $scan --each --sidecar --overwrite --quiet --max-tokens 2
+  try "$scan: a sidecar for each page" 0 - - caption $scan --each --sidecar --overwrite --quiet --max-tokens 2
   [ -s scan.page1.txt ] && [ -s scan.page2.txt ]
   say "$scan: two files"
   cp $scan in
@@ -181,11 +181,11 @@ try "an animation is named" 0 . 'animated.gif is animated; only its first frame 
 cp "$root"/examples/shapes-1.png wide.png
 try "boxes of one image" 0 . - detect wide.png "ring, square, circle" --quiet --jsonl
 cp out boxes
-try "boxes beside it" 0 - - detect wide.png "ring, square, circle" --sidecar --quiet
+try "boxes as a sidecar" 0 - - detect wide.png "ring, square, circle" --sidecar --quiet
 [ "$(cat wide.json)" = "$(sed 's/.*"boxes": //; s/}$//' boxes)" ]
 say "are the same pixels"
 
-if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminal to give
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no pseudo-terminals
   printf '/image wide.png\n/image scan.tif\n/quit\n' >typed
   script -qec "$eyelet chat" /dev/null <typed >out 2>err
   grep -q 'wide.png, 480 x 320, is sent with the next message' out && grep -q 'scan.tif, 2 pages, are sent with' out
@@ -199,21 +199,21 @@ try "a document that has no room" 1 . 'already has 64 images' chat --max-pixels 
 say "leaves no page of it behind"
 rm in
 
-# ---- ways in ----
+# ---- images from standard input ----
 cat photos/b.png >in
-try "an image on standard input, not named" 0 'white ring' - ask "Describe this image." "${options[@]}"
+try "an unnamed image on standard input" 0 'white ring' - ask "Describe this image." "${options[@]}"
 try "caption of standard input" 0 'white ring' - caption "${options[@]}"
 try "detect wants WHAT first" 2 - 'needs an image and what' detect
 echo 'just text' >in
 try "text on standard input is no image" 0 . 'not an image and is not used' ask Hello --max-tokens 2
 rm in
 sleep 6 | { timeout 20 "$eyelet" ask Hello --max-tokens 2 >out 2>err; status=$?; [ $status -eq 0 ] && grep -q 'within 5 s' err; }
-say "a pipe that nobody writes to is waited for shortly"
+say "a pipe without a writer is given up after 5 s"
 try "an address is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png' caption http://127.0.0.1:1/x.png
 
-# ---- fields, forms, words ----
+# ---- fields, types, labels ----
 try "extract with names" 0 '"data": \{"shop": ?".*", "total": ?-?[0-9]' - extract photos/a.JPG --fields "shop, total:number" --max-tokens 200
-try "a type that is none" 2 - 'not "total:euro"' extract photos/a.JPG --fields "total:euro"
+try "an unknown type" 2 - 'not "total:euro"' extract photos/a.JPG --fields "total:euro"
 try "fields and a schema" 2 - 'extract needs either --fields' extract photos/a.JPG --fields a --schema schema.json
 try "a schema as it stands" 0 '"data": \{"n": 7\}' - extract photos/a.JPG \
   --schema '{"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": false}'
@@ -229,7 +229,7 @@ say "an image that comes in two pieces"
 printf 'What is 1?\nWhat is 2?\nWhat is 3?\n' >questions
 while read -r question; do "$eyelet" ask "$question" --max-tokens 1 --quiet; done <questions >out 2>err
 [ "$(wc -l <out)" -eq 3 ]
-say "a file of questions is not eaten"
+say "ask leaves the rest of a file of questions unread"
 try "read --as" 0 . - read --as markdown photos/a.JPG --max-tokens 3
 try "describe is scene" 0 . - describe photos/a.JPG --max-tokens 3
 try "ocr is read" 0 . - ocr photos/a.JPG --max-tokens 3

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# detect and chat as a person calls them, with the demo model: run_more.sh EYELET JSON_AT, in the source tree. Prints
-# TAP.
+# run_more.sh EYELET JSON_AT, in the source tree: detect and chat with the demo model, as TAP.
 set -u
 eyelet=$(realpath "$1") json_at=$(realpath "$2") examples=$PWD/examples
 export EYELET_MODEL=$PWD/models/demo
@@ -14,15 +13,15 @@ try "detect nothing" 2 - 'needs an image and what' detect "$scene"
 try "detect without quotation marks" 2 - 'put several words in quotation marks: .*"circle square"$' detect "$scene" circle square
 try "detect blanks" 2 - 'is empty' detect "$scene" ' , '
 try "detect in a directory without images" 2 - 'has no images' detect "$work" circle
-try "detect in what is not there" 1 - 'nope.png: No such file' detect nope.png circle
+try "detect in a missing image" 1 - 'nope.png: No such file' detect nope.png circle
 try "detect has no sampling" 2 - 'not an option of detect' detect "$scene" circle --temperature 1
 cp "$scene" scene.png && ln -s scene.png link.png
 try "drawing over the image" 2 - 'overwrite the image' detect scene.png circle --draw scene.png
 try "drawing over the image by another name" 2 - 'overwrite the image' detect scene.png circle --draw link.png
 cmp -s scene.png "$scene"
 say "the image is as it was"
-try "drawing to what is no PNG" 2 - 'does not end in .png' detect scene.png circle --draw out.jpg
-try "drawing where nothing can be, before any load" 1 - 'cannot write no/where.png' detect --model nowhere scene.png \
+try "drawing to a file that is not a PNG" 2 - 'does not end in .png' detect scene.png circle --draw out.jpg
+try "drawing into a missing folder, before any load" 1 - 'cannot write no/where.png' detect --model nowhere scene.png \
   circle --draw no/where.png
 try "drawing is tried without a trace" 1 - 'nowhere' detect --model nowhere scene.png circle --draw new.png
 [ ! -e new.png ]
@@ -56,7 +55,7 @@ try "an answer that has no end" 1 '^\[\]$' 'cut after 5 tokens' detect scene.png
 grep -q 'no boxes that can be understood: "' err
 say "its beginning is shown"
 
-try "an answer that would be none" 0 '^\[\]$' - detect "$examples/transparent.png" heart # free, the demo says "Please."
+try "an answer without boxes" 0 '^\[\]$' - detect "$examples/transparent.png" heart # without a grammar, the demo model says "Please."
 try "several kinds" 0 '^\[\{.*\}\]$' - detect "$examples/shapes-5.png" 'circle, square'
 
 # ---- chat ----
@@ -109,7 +108,7 @@ talk "/set" 0 - '^temperature +0$' '/set\n'
 talk "/set changes" 0 - '^max-tokens +3$' '/set max-tokens 3\n/set\n'
 talk "/set with an underscore and =" 0 - '^top-p +0.5$' '/set top_p=0.5\n/set\n'
 talk "a short answer" 0 . 'cut after 3 tokens' '/set max-tokens 3\nDescribe this image.\n' scene.png
-talk "/set of what is not" 1 - 'did you mean temperature' '/set temprature 1\n'
+talk "/set of an unknown setting" 1 - 'did you mean temperature' '/set temprature 1\n'
 talk "/set of a wrong value" 1 - 'takes a number from 0 to 100, not "warm"' '/set temperature warm\n'
 talk "/set without a value" 1 - 'takes a number' '/set seed\n'
 talk "/set of another option" 1 - 'no setting threads' '/set threads 1\n'
@@ -132,10 +131,10 @@ same "its messages" $'"user"\t"assistant"' messages.0.role messages.1.role
 talk "/save into nowhere" 1 - 'cannot write nowhere/talk.md' '/save nowhere/talk.md\n'
 talk "a message that begins with a slash" 0 . - ' /image is a command\n'
 echo 'not an image' >text.png
-talk "images that are none" 1 'pink square' 'text.png: ' \
+talk "invalid images" 1 'pink square' 'text.png: ' \
   '/image text.png\n/image nope.png\n/image\n/image scene.png\nDescribe this image.\n'
 [ "$(wc -l <err)" -eq 3 ] && lines 1
-say "each is said, and the next one counts"
+say "each gives an error, and the next one is sent"
 cp scene.png 'my scene.png'
 talk "quotes round a path, ~" 0 'pink square' - \
   "/image 'my scene.png' \nDescribe this image.\n/image ~/scene.png\nDescribe this image.\n"
@@ -166,7 +165,7 @@ cmp -s out first
 say "gives the same conversation"
 rm in
 
-# Ctrl-C once the program listens for it, which it does while it answers; the plain backend takes its time
+# Ctrl-C once the program catches it, as it does while it answers; the reference backend is slow enough
 printf '%s\n' "$(printf 'what is this %.0s' {1..800})" Hello >in
 env --default-signal=INT "$eyelet" chat --device ref <in >out 2>err &
 pid=$!
@@ -179,10 +178,10 @@ status=$?
 say "Ctrl-C ends a conversation from a pipe"
 rm in
 
-# ---- the doctor, on the processor: a GPU may or may not be here ----
-try "what is there" 0 '^ok +processor .* kernels for ' - doctor --device cpu
+# ---- doctor on the CPU (a GPU may be missing) ----
+try "doctor" 0 '^ok +processor .* kernels for ' - doctor --device cpu
 matches out '^models can be run$'
-say "and that it will do"
+say "models can be run"
 try "the same as JSON" 0 '^.*"usable": true' - doctor --device cpu --json
 same "its members" usable,findings keys
 same "of a finding" name,level,text,remedy,value,unit findings.0.keys
@@ -192,22 +191,22 @@ try "a model that is not here, by its shapes" 0 '^ok +model +qwen3-vl:2b on cpu:
 HF_ENDPOINT=http://127.0.0.1:1 try "a model of which nothing can be known" 1 '^bad +model +qwen3-vl:32b cannot be judged' - \
   doctor --device cpu --model qwen3-vl:32b
 matches out '^ok +processor'
-say "and the machine is judged all the same"
-try "a model that is not there" 1 '^bad +model .*nowhere' - doctor --device cpu --model /nowhere
+say "the machine is checked all the same"
+try "a missing model" 1 '^bad +model .*nowhere' - doctor --device cpu --model /nowhere
 try "no arguments" 2 - 'doctor takes no arguments' doctor now
 
 # ---- a terminal ----
-if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no terminals to give
-  # what is typed waits until the prompt is there, because Ctrl-C throws away what was typed before
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no pseudo-terminals
+  # keys are sent after the prompt appears, because Ctrl-C discards earlier input
   mkfifo keys
-  exec 8<>keys # for both, so that opening it waits for nobody
+  exec 8<>keys # opened for reading and writing, so that opening does not block
   seen() { ended $typing || [ "$(grep -c -- "$1" shown)" -ge "$2" ]; }
-  sit_down() { # sit_down ARGUMENT...: sets typing
+  sit_down() { # sit_down ARGUMENT...: starts a chat and sets `typing`
     : >shown
     env --default-signal=INT script -qec "exec '$eyelet' chat --temperature 0 $*" /dev/null <keys >shown 2>err 8>&- &
     typing=$!
   }
-  type_when() { await seen "$1" "$2"; printf "$3" >&8; } # type_when PATTERN TIMES KEYS: when so many lines have it
+  type_when() { await seen "$1" "$2"; printf "$3" >&8; } # type_when PATTERN COUNT KEYS: types once COUNT lines match
   stand_up() { wait $typing; status=$?; cp shown out; }
   sit_down scene.png
   type_when '> ' 1 'half a line\003'
@@ -217,7 +216,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   stand_up
   grep -q '/help lists the commands, Ctrl-D leaves' shown && grep -q 'pink square' shown && [ "$status" -eq 0 ]
   say "a conversation on a terminal: Ctrl-C at the prompt, Ctrl-D"
-  # libedit's keys, history over two runs, pasted lines, """ and Tab; Ctrl-C ends the line that was brought back
+  # libedit's keys, a history over two runs, pasted lines, """ and Tab; Ctrl-C discards a line from the history
   export XDG_STATE_HOME=$work/state TERM=xterm
   sit_down --quiet
   type_when '> ' 1 'Hxllo\033[D\033[D\033[D\be\n'
@@ -250,7 +249,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   stand_up
   grep -qx 'secret' none.md && ! grep -q secret state/eyelet/chat-history
   say "without a history nothing is read or written"
-  sit_down --device ref "$examples"/*.png "$examples"/*.jpg # the plain backend looks at them for a while
+  sit_down --device ref "$examples"/*.png "$examples"/*.jpg # the reference backend takes a while to encode these
   type_when '> ' 1 'Describe this image.\n'
   type_when 'vision' 1 '\003'
   await seen 'message was removed' 1

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# plan for GPUs that are not here, with the official models' headers: run_plan.sh EYELET MKCHECKPOINT JSON_AT. Prints
-# TAP.
+# run_plan.sh EYELET MKCHECKPOINT JSON_AT: plans for simulated GPUs from the headers of the official models, as TAP.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
 . "$(dirname "$(realpath "$0")")/common.sh"
@@ -12,7 +11,7 @@ export HF_HOME=$work/no-cache HOME=$work
   "$mkcheckpoint" --like qwen3-vl-4b-fp8 --sparse 4b >/dev/null || exit 1
 desktop='--vram 8151MiB --vram-used 1151MiB --sm-count 30'
 
-# ---- settings that must start: model, share, context, pattern of what was chosen ----
+# ---- settings that must fit: model, share, context, pattern of the choices ----
 while read -r model share context chosen; do
   # shellcheck disable=SC2086
   try "$model at $share, $context" 0 'fits; usable memory: ' - plan $model $desktop --gpu-memory-utilization "$share" \
@@ -31,7 +30,7 @@ done <<'END'
 4b 0.65 1024 --head 8bit
 END
 
-# ---- models that are not here: their shapes are built in ----
+# ---- models that are not downloaded: their shapes are built in ----
 mkdir temporary
 export TMPDIR=$work/temporary
 for size in 2b 4b 8b; do
@@ -85,8 +84,7 @@ try "given options stay" 1 'with --vision-weights streamed +[0-9.]+ MiB  fits' -
 # shellcheck disable=SC2086
 try "one pinned, the others chosen" 0 'chosen: --head 8bit' - plan 4b $desktop --kv-cache-dtype bf16
 
-# ---- what an 8-bit head leaves in the file ----
-# shellcheck disable=SC2086
+# ---- BF16 head rows of an 8-bit head ----
 try "the GPU may read it" 0 'chosen: --head-rows pinned: the GPU reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
 grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out &&
   grep -qE '^  weights read when needed +file +0.0 MiB' out
@@ -102,7 +100,7 @@ try "the vision encoder on the CPU" 0 '^  vision workspace +host ' - plan 4b $de
 grep -qE '^  prefill workspace +cuda:0 ' out && ! grep -q 'vision weights' out
 say "the GPU has nothing of it"
 
-# ---- quantised while loading ----
+# ---- on-load quantization ----
 "$mkcheckpoint" --like qwen3-vl-4b-bf16 --sparse 4b-bf16 >/dev/null
 # shellcheck disable=SC2086
 try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 \
@@ -154,7 +152,7 @@ try "a share above all" 2 - 'takes a number from 0 to 1' plan 2b --gpu-memory-ut
 try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vram 8G --max-model-len 4096 --kv-tokens \
   2048
 
-# ---- the CPU is planned as before ----
+# ---- plans for the CPU ----
 try "on the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu
 try "options of a GPU" 0 'chosen: .*of a GPU, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
 try "but for its 8-bit head" 0 '^  head +host +297.3 MiB' - plan 2b --device cpu --head 8bit

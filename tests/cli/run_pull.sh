@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# pull, list, rm and the offer to pull, with a hub of our own: run_pull.sh EYELET MKCHECKPOINT JSON_AT SERVE_FOLDER.
-# Prints TAP.
+# run_pull.sh EYELET MKCHECKPOINT JSON_AT SERVE_FOLDER: pull, list, rm and the offer to pull, with a fake hub, as TAP.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") serve_folder=$(realpath "$4")
 seed=$(dirname "$(realpath "$0")")/../fuzz/corpus/gguf/byte-level.gguf
@@ -15,8 +14,8 @@ model=Org/Tiny cache=$work/hf/hub/models--Org--Tiny snapshot=snapshots/012345678
 
 mkfifo orders
 start_hub() { \
-  # sets hub and HF_ENDPOINT; what a hub before it said goes first, or its address is taken for the new one's
-  exec 9<>orders # for both, so that opening it waits for nobody
+  # sets hub and HF_ENDPOINT; the previous hub's output is removed first, so that its address is not used
+  exec 9<>orders # opened for reading and writing, so that opening does not block
   : >hub.out
   "$serve_folder" $model tiny <orders 9>&- >hub.out &
   hub=$!
@@ -26,18 +25,18 @@ start_hub() { \
 stop_hub() { exec 9>&-; wait $hub; }
 trap 'stop_hub; rm -rf "$work"' EXIT
 start_hub
-order() { # order WORDS: how the hub behaves from now on; what it says then is in $hub_says
+order() { # order WORDS: changes the hub's behaviour; $hub_says gets its reply
   local before
   before=$(wc -l <hub.out)
   echo "$*" >&9
   until [ "$(wc -l <hub.out)" -gt "$before" ]; do sleep 0.02; done
   hub_says=$(tail -1 hub.out)
 }
-terminals=$(script -qec true /dev/null </dev/null >/dev/null 2>&1 && echo yes) # a chroot may have none to give
+terminals=$(script -qec true /dev/null </dev/null >/dev/null 2>&1 && echo yes) # a chroot may have no pseudo-terminals
 mkfifo keys
-exec 8<>keys # for both, as above
+exec 8<>keys # for reading and writing, as above
 asked() { ended $1 || grep -qF '[y/N]' out; }
-# at_terminal NAME STATUS PATTERN ANSWER ARGUMENT...: as try, but somebody sits there and types ANSWER when asked
+# at_terminal NAME STATUS PATTERN ANSWER ARGUMENT...: like try, but a user at a terminal types ANSWER to the question
 at_terminal() {
   local name=$1 want=$2 pattern=$3 answer=$4 typing
   shift 4
@@ -63,8 +62,8 @@ HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
 [ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE forbids downloads' err
 say "offline"
 try "two names" 2 - 'takes one model' pull a/b c/d
-try "a name that climbs" 2 - 'not the name of a model' pull ../../x
-try "a revision that climbs" 2 - 'not the name of a model' pull $model --revision ../../x
+try "a name with .." 2 - 'not the name of a model' pull ../../x
+try "a revision with .." 2 - 'not the name of a model' pull $model --revision ../../x
 try "two revisions" 2 - 'given twice' pull $model@a --revision b
 try "a model that the hub does not have" 1 - 'no such model' pull Org/Other
 [ ! -e "$cache" ]
@@ -80,7 +79,7 @@ say "which took some kilobytes: $hub_says"
 
 try "a plan of it" 0 "^$model on " "$model is not downloaded .0.0. GB.; planned from its headers on the hub" plan $model --device cpu
 [ ! -e "$cache" ]
-say "nothing is kept of it"
+say "the dry run stores nothing"
 
 # ---- pulling ----
 order cut 4
@@ -97,19 +96,19 @@ try "listed as JSON" 0 '"fits": (true|false)' - list --json
 HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
 status=$?
 [ $status -eq 0 ] && grep -q "$snapshot" out
-say "offline, and it is here"
+say "offline, from the cache"
 
 "$eyelet" rm $model --yes 2>/dev/null
 order hold 2000000
-"$eyelet" pull $model >out 2>err & # a shell keeps Ctrl-C from what it starts with &
+"$eyelet" pull $model >out 2>err & # a shell disables SIGINT in background jobs, so SIGTERM is used
 pulling=$!
 recorded() { cat "$cache"/blobs/*.ranges.incomplete 2>/dev/null | awk 'NF == 2 {n += $2 - $1} END {exit !n}'; \
-  } # bytes of some file
+  } # whether any bytes are recorded
 await recorded
 kill -TERM $pulling
 wait $pulling
 ls "$cache/blobs" | grep -q '\.ranges\.incomplete$'
-say "stopped in the middle: a record of what is here"
+say "interrupted: a record of the downloaded bytes"
 order hold 0
 order count
 try "pulled again" 0 "$snapshot" 'GB left to download' pull $model
@@ -134,7 +133,7 @@ try "--yes" 0 . 'hashes verified' ask --model $model --yes --max-tokens 1 --temp
 "$eyelet" rm $model --yes 2>/dev/null
 
 # ---- a server that pulls ----
-# post METHOD PATH BODY: the answer's bytes, head included, are in `out`
+# post METHOD PATH BODY: `out` gets the response with its head
 post() {
   exec 7<>"/dev/tcp/127.0.0.1/$port" || return 1
   printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' "$1" "$2" ${#3} "$3" >&7
@@ -151,21 +150,21 @@ post POST /api/pull "{\"model\": \"$model\"}" &&
   grep -q '"status":"success"' out && [ -e "$cache/$snapshot/config.json" ]
 say "/api/pull downloads with lines of progress"
 post POST /api/pull '{"model": "Org/Other"}' && grep -q '{"error":"pull model manifest: file does not exist: .*no such model' out
-say "/api/pull of what the hub does not have"
+say "/api/pull of a model that the hub lacks"
 post POST /api/pull '{"model": "nobody"}' && grep -q '{"error":"pull model manifest: file does not exist: .*owner/name' out
-say "/api/pull of no name of a model"
+say "/api/pull of an invalid name"
 post POST /api/pull '{"model": "here", "stream": false}' && grep -q '{"status":"success"}' out
-say "/api/pull of what is served"
+say "/api/pull of a served model"
 post DELETE /api/delete '{"model": "here"}' && grep -q ' 400 ' out
-say "/api/delete of what is served"
-# served under a name of its own: the repository's name is not one of the server's
+say "/api/delete of a served model"
+# served under its own name: the repository's name is not one of the server's models
 "$eyelet" serve $model --served-model-name mine --port 0 --allow-pull 2>served.log &
 other=$!
 first=$port
 await served
 post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 400 ' out && grep -q 'is being served' out &&
   [ -e "$cache/$snapshot/config.json" ]
-say "/api/delete of what is served under another name"
+say "/api/delete of a model that is served under another name"
 post DELETE /api/delete "{\"model\": \"$model:Q8_0\"}" && grep -q ' 400 ' out
 say "/api/delete of one of a repository's files"
 kill -TERM $other
@@ -178,7 +177,7 @@ say "/api/delete again"
 kill -TERM $serving
 wait $serving
 
-# ---- what does not run here ----
+# ---- unsupported models ----
 sed -i 's/Qwen3VLForConditionalGeneration/LlamaForCausalLM/; s/"qwen3_vl"/"llama"/' tiny/config.json
 order misbehave 0
 stop_hub
@@ -186,7 +185,7 @@ start_hub
 try "a model that eyelet does not run" 1 - 'this machine cannot run it: .*' pull $model
 [ ! -e "$cache/snapshots" ]
 say "was not downloaded"
-try "but is when --yes says so" 0 "$snapshot" 'cannot run it' pull $model --yes
+try "--yes downloads it anyway" 0 "$snapshot" 'cannot run it' pull $model --yes
 
 # ---- GGUF files ----
 "$eyelet" rm $model --yes 2>/dev/null
@@ -203,11 +202,11 @@ try "it is listed by its tag" 0 "^$model:Q8_0 .* Q4_0 .*yes\$" - list
 try "it is found by its tag" 0 "Tiny-Q8_0.gguf on cpu" - plan --model $model:Q8_0 --device cpu
 try "without a tag it is Q4_K_M" 0 . '1 files' pull $model
 [ -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
-say "which is here now"
+say "which is downloaded now"
 try "rm of one file" 2 - 'name it without ":Q8_0"' rm $model:Q8_0 --yes
-cp "$seed" damaged.gguf # the scale of the first block of attn_q becomes a NaN
+cp "$seed" damaged.gguf # sets the scale of the first block of attn_q to NaN
 printf '\377\174' | dd of=damaged.gguf bs=1 seek=14336 conv=notrunc 2>/dev/null
-try "a scale that is no number" 1 - "damaged.gguf: a scale in the weights of layer 0 is not a finite number" ask --model \
+try "a scale that is NaN" 1 - "damaged.gguf: a scale in the weights of layer 0 is not a finite number" ask --model \
   damaged.gguf --device cpu hello
 
 echo "1..$ran"

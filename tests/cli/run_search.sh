@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# embed and search: what gets a vector, what the index has after changes, kills and other programs.
-# run_search.sh EYELET MKCHECKPOINT JSON_AT
+# run_search.sh EYELET MKCHECKPOINT JSON_AT: embed and search: which inputs get vectors, and the index after changes,
+# kills and concurrent runs.
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3")
 root=$PWD
 here=$(dirname "$(realpath "$0")")
@@ -44,12 +44,12 @@ head -1 out | cmp -s - one
 say 'the same as an argument'
 rm in
 printf 'hello\n{"image": "nope.png"}\n' >lines
-try 'an image that is not there' 1 - '1 of 2 inputs failed' embed --lines lines -o vectors.jsonl
+try 'a missing image' 1 - '1 of 2 inputs failed' embed --lines lines -o vectors.jsonl
 cmp -s <(head -1 vectors.jsonl) one && grep -q '^{"image": "nope.png", "error": "nope.png: No such file' vectors.jsonl
 say 'into a file'
 for line in '{"text": 5}' '{}' '{"text": "x"'; do
   echo "$line" >lines
-  try "a line that is none: $line" 2 - '(line 1|must be)' embed --lines lines
+  try "an invalid line: $line" 2 - '(line 1|must be)' embed --lines lines
 done
 try 'an address in capitals is an image' 1 '^{"image": "HTTP://127.0.0.1:1/x.png", "error"' . embed HTTP://127.0.0.1:1/x.png hello
 cp photos/16-64x64.png kept.png
@@ -131,13 +131,13 @@ say 'goes on where it was'
   [ "$(wc -l <out)" -eq $images ]
 say 'all are there'
 
-# Two programs at once: one waits, or says that it cannot write; the index is whole afterwards.
+# Of two concurrent runs, one waits or reports that it cannot write; the index is complete afterwards.
 mkdir both
 cp many/{1,2,3,4,5,6,7,8}.jpg both
 "$eyelet" search both >/dev/null 2>&1 &
 first=$!
 "$eyelet" search both >/dev/null 2>&1 &
 wait $first $!
-try 'two at once' 0 '"images": 8' '*' search both x --json
+try 'two concurrent searches' 0 '"images": 8' '*' search both x --json
 echo "1..$ran"
 exit $((failed > 0))

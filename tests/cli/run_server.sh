@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The commands with --server: what they print must be what they print without. run_server.sh EYELET, in the source tree.
-# Prints TAP. The server is the program itself with the demo model, on a port of its own.
+# run_server.sh EYELET, in the source tree: with --server, commands print what they print without it. Prints TAP. The
+# server is the program itself with the demo model.
 set -u
 eyelet=$(realpath "$1") examples=$PWD/examples
 demo=$PWD/models/demo
@@ -16,12 +16,12 @@ head -c 2000 shapes-6.jpg >cut.jpg
 echo '{"type": "object", "properties": {"shape": {"type": "string", "maxLength": 9}, "count": {"type": "integer", "minimum": 0, "maximum": 9}},
   "required": ["shape", "count"], "additionalProperties": false}' >fields.json
 
-# is_ready LOG: sets port; or the server has ended
+# is_ready LOG: sets port; true, too, if the server has ended
 is_ready() {
   port=$(sed -n 's/.*ready on https*:\/\/127\.0\.0\.1:\([0-9]*\) .*/\1/p' $1)
   [ -n "$port" ] || ended $pid
 }
-# serve NAME ARGUMENT...: starts a server, whose log is NAME.log; sets pid and port
+# serve NAME ARGUMENT...: starts a server that logs to NAME.log; sets pid and port
 serve() {
   local name=$1
   shift
@@ -32,7 +32,7 @@ serve() {
   [ -n "$port" ] && return
   cat $name.log; echo "not ok $((++ran)) the server starts"; exit 1
 }
-# gauge NAME: a number of /metrics
+# gauge NAME: a value of /metrics
 gauge() {
   exec 3<>/dev/tcp/127.0.0.1/$port || return
   printf 'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n' $port >&3
@@ -41,11 +41,11 @@ gauge() {
 }
 is() { [ "$(gauge "$1")" = "$2" ]; } # is NAME NUMBER
 
-# Times differ, and so does what a server still knows of what it was asked before.
+# Masks times and cached tokens, which may differ.
 plain() { sed -E \
   's/"(load|vision|prefill|decode)_s": [0-9.]+/"\1_s": T/g; s/"cached_tokens": [0-9]+/"cached_tokens": C/g' "$1"; }
 
-# both NAME ARGUMENT...: the same with and without the server: what it prints, what it complains of, how it ends
+# both NAME ARGUMENT...: compares output, errors and exit status with and without the server
 both() {
   local name=$1 here
   shift
@@ -87,9 +87,9 @@ both "a schema" ask --json shapes-4.png 'What is it?' --schema fields.json
 both "extract" extract shapes-4.png text.png word-1.png --schema fields.json --json
 both "extract, drawn" extract shapes-4.png --schema fields.json --temperature 1.5 --seed 3
 both "extract, cut" extract shapes-4.png --schema fields.json --max-tokens 3
-both "an image that is none" ask text.png 'What is this?'
+both "a text as an image" ask text.png 'What is this?'
 both "the bad one of two" ask shapes-1.png cut.jpg 'What is this?'
-both "an image that is not there" ask nope.png 'What is this?'
+both "a missing image" ask nope.png 'What is this?'
 printf '/image shapes-4.png\nDescribe this image.\nHow many shapes are there?\n/image text.png\n/clear\nHello\n' >in
 both "a conversation" chat --temperature 0
 { printf 'x%.0s' {1..1700}; printf '\n'; printf 'and y%.0s' {1..1700}; printf '\n'; printf 'again %.0s' {1..600}; \
@@ -102,7 +102,7 @@ say "boxes drawn"
 
 EYELET_SERVER=http://127.0.0.1:$port EYELET_MODEL=/nowhere try "EYELET_SERVER; EYELET_MODEL is not the server's" 0 \
   '^Five' - ask --temperature 0 shapes-5.png 'How many shapes are there?'
-EYELET_SERVER= try "an empty EYELET_SERVER is none" 1 - nowhere ask --model nowhere hello
+EYELET_SERVER= try "an empty EYELET_SERVER is ignored" 1 - nowhere ask --model nowhere hello
 try "a model that the server has" 0 . - ask --server 127.0.0.1:$port --model "$demo" --temperature 0 hello
 try "a model that it has not" 1 - 'has no model qwen; it has ' ask --server 127.0.0.1:$port --model qwen hello
 try "an option of the engine" 2 - '--threads cannot be combined with --server' ask --server 127.0.0.1:$port --threads 1 \
@@ -139,20 +139,20 @@ status=$?
 [ $status -eq 0 ]
 say "the server ends well"
 
-# ---- what ends in the middle: the plain backend takes its time ----
+# ---- interrupted answers (the reference backend is slow enough) ----
 serve slow --device ref
 question=$(printf 'what is this %.0s' {1..600})
 env --default-signal=INT "$eyelet" ask --server 127.0.0.1:$port "$question" >out 2>err </dev/null &
 asking=$!
 await is vllm:num_requests_running 1
-say "the server is at work"
+say "the server is computing"
 kill -INT $asking
 wait $asking
 status=$?
 [ $status -eq 130 ]
 say "Ctrl-C"
 await is vllm:num_requests_running 0
-say "and the server is at rest"
+say "and the server is idle"
 "$eyelet" ask --server 127.0.0.1:$port "$question" >out 2>err </dev/null &
 asking=$!
 await is vllm:num_requests_running 1
@@ -162,7 +162,7 @@ pid=
 [ $status -eq 1 ] && grep -q 'closed the connection before its answer was complete' err
 say "a server that dies"
 
-# a server that is away while a message is sent
+# the server is down while a message is sent
 serve away
 lost_and_found() {
   echo Hello

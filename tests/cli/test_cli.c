@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line's parts that need no model: the option table, nearest names, what a terminal is
- * sent, JSON. */
+/* Parts of the command line that need no model: the option table, suggestions of names, text for
+ * terminals, JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@
 
 struct option_case {
     enum command_bit command;
-    const char *arguments; /* blank between them */
-    const char *error;     /* part of the message; NULL: it is right */
+    const char *arguments; /* separated by spaces */
+    const char *error;     /* part of the message; NULL: valid */
 };
 
 static bool parse(struct options *o, const struct option_case *c, char *copy, ey_err *e)
@@ -100,7 +100,7 @@ static void options_values(void **state)
     unsetenv("EYELET_MODEL");
     assert_true(parse(&o, &ask, copy, &e));
     assert_int_equal(o.n_args, 3);
-    assert_string_equal(o.args[1], "b.png"); /* no number, so not the value of --logprobs */
+    assert_string_equal(o.args[1], "b.png"); /* not a number, so not the value of --logprobs */
     assert_string_equal(o.args[2], "--json");
     assert_int_equal(o.logprobs, 0);
     assert_int_equal(o.max_tokens, 8);
@@ -231,7 +231,7 @@ static void answers_are_json(void **state)
     buf_free(&out);
 }
 
-/* What ps shows of these arguments has no key, and the options still have it until it is wiped. */
+/* ps shows no key of these arguments; the options keep it until it is wiped. */
 static void keys_leave_the_arguments(void **state)
 {
     (void)state;

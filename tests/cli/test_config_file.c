@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve --config: which YAML sets which options, and what is said of any other. */
+/* serve --config: YAML lines with the options that they set, and the errors of all others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

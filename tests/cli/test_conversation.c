@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of chat: what is owned by whom, and which image's name belongs to which image. */
+/* The messages of chat: their ownership, and which name belongs to which image. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -48,7 +48,8 @@ static void answer(const char *text)
     assert_true(conversation_answer(&talk, text, strlen(text), &e));
 }
 
-/* "user: [a.png] text | assistant: text": what the engine would see, images by their bytes. */
+/* "user: [a.png] text | assistant: text": the messages as the engine gets them. An image is shown
+ * by its bytes. */
 static void assert_sees(const char *wanted)
 {
     struct buf seen = buf_with_max(4096);
@@ -65,7 +66,7 @@ static void assert_sees(const char *wanted)
     buf_free(&seen);
 }
 
-/* Every image's name is what its bytes are, in these tests. */
+/* In these tests an image's bytes are its name. */
 static void assert_names_fit(void)
 {
     size_t n = 0;
@@ -123,7 +124,7 @@ static void the_last_answer_is_taken_back(void **state)
     assert_names_fit();
 }
 
-/* A question that is tried again while an image waits for the next one, and then fails. */
+/* A question is retried while an image waits for the next message; the retry fails. */
 static void images_keep_their_names(void **state)
 {
     (void)state;

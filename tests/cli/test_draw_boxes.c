@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Painted boxes: nothing outside the image, one color per label, letters of any bytes. */
+/* Drawn boxes: no pixel outside the image, one color for each label, labels of any bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static const uint8_t *pixel(const struct image *image, int x, int y)
     return image->rgb + 3 * ((size_t)y * (size_t)image->width + (size_t)x);
 }
 
-/* The sanitizers watch the borders. */
+/* Sanitizers check the bounds. */
 static void any_box_in_any_image(void **state)
 {
     (void)state;
@@ -51,10 +51,10 @@ static void a_colour_a_label(void **state)
     draw_boxes(&image, boxes, 3);
     assert_memory_equal(pixel(&image, 10, 90), pixel(&image, 200, 90), 3);
     assert_memory_not_equal(pixel(&image, 10, 90), pixel(&image, 100, 90), 3);
-    assert_int_equal(*pixel(&image, 35, 90), 90); /* inside: as it was */
+    assert_int_equal(*pixel(&image, 35, 90), 90); /* inside: unchanged */
     assert_int_equal(*pixel(&image, 5, 90), 90);  /* outside */
     assert_memory_equal(pixel(&image, 10, 59), pixel(&image, 10, 90),
-                        3); /* the label's ground, above */
+                        3); /* the label's background, above */
     image_free(&image);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client of --server against a server of canned replies: what it sends, what it makes of what
- * comes back, and what it says when that is none of what it should be. */
+/* The client of --server against a server with canned replies: its requests, its reading of
+ * replies, and its errors for invalid ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,17 +28,17 @@ enum { PATIENCE_MS = 300000 };
 static char url[64];
 static int port;
 
-/* What the server is to answer, and what it was asked. The lock is the test's, except while it
- * asks. */
+/* The canned replies and the last request. The test holds the lock except while it sends a request.
+ */
 static struct {
     pthread_mutex_t lock;
     const char *models, *reply; /* whole HTTP replies */
-    const char *second;         /* to the second question; NULL: the same */
-    bool wait;                  /* after the reply, for the client to leave */
+    const char *second;         /* reply to the second request; NULL: the same */
+    bool wait;                  /* after the reply, wait until the client leaves */
     atomic_bool left;
     int questions;
     char head[4096];
-    char *body; /* of the last question */
+    char *body; /* body of the last request */
 } canned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *note_question(const struct loopback_request *r)
@@ -126,7 +126,7 @@ static void expect_failure(const char *reply, ey_code code, const char *part)
     ey_answer a;
     ey_err e;
     set(reply);
-    if (ask(&request, &a, &e)) fail_msg("%s was taken", reply);
+    if (ask(&request, &a, &e)) fail_msg("%s was accepted", reply);
     ey_answer_free(&a);
     if (!strstr(e.text, part) || e.code != code)
         fail_msg("code %d, \"%s\"; wanted %d, \"%s\"", e.code, e.text, code, part);
@@ -134,7 +134,7 @@ static void expect_failure(const char *reply, ey_code code, const char *part)
 
 /* ---- what is sent ---- */
 
-/* The member at a path of names and numbers, "messages.0.role". */
+/* The member at a path of names and indices, "messages.0.role". */
 static json_object *member(json_object *at, const char *path)
 {
     char names[200];
@@ -367,8 +367,7 @@ static void spellings_of_the_url(void **state)
     static const char *const forms[] = {"http://127.0.0.1:%d", "http://127.0.0.1:%d/",
                                         "http://127.0.0.1:%d/v1", "http://localhost:%d/v1//",
                                         "127.0.0.1:%d"};
-    setenv("http_proxy", "http://127.0.0.1:1",
-           1); /* which nobody asks for the way to this machine */
+    setenv("http_proxy", "http://127.0.0.1:1", 1); /* loopback addresses bypass the proxy */
     set("");
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         char spelled[64];
@@ -382,14 +381,16 @@ static void spellings_of_the_url(void **state)
     unsetenv("http_proxy");
 }
 
-/* A name that begins like an address is asked through the proxy, which this server plays. */
+/* A host name that begins like a loopback address goes through the proxy, which this server plays.
+ */
 static void names_are_not_addresses(void **state)
 {
     (void)state;
     struct remote *remote;
     ey_err e;
     set("");
-    canned.reply = canned.models; /* whose question it does not know by a whole URL */
+    /* the server does not recognize the absolute URL of a proxy request as /v1/models */
+    canned.reply = canned.models;
     setenv("http_proxy", url, 1);
     if (!try_open(&remote, &(struct remote_options){.url = "http://127.example.invalid"}, &e))
         fail_msg("%s", e.text);
@@ -537,8 +538,8 @@ static void odd_usage_is_bounded(void **state)
     ey_answer_free(&a);
 }
 
-/* The reader stops after a word: the answer is what there is, and the server sees the connection
- * go. */
+/* The callback stops after two words: the answer has these words, and the server sees the
+ * connection close. */
 static void cancelling(void **state)
 {
     (void)state;
@@ -581,8 +582,8 @@ static void cancelling_while_it_is_silent(void **state)
     ey_answer_free(&a);
 }
 
-/* The API refuses what may not come to its end; it is asked for less then, as the engine does by
- * itself. */
+/* The API refuses a max_tokens that exceeds the context. The client then requests as many as fit,
+ * like the engine. */
 static void an_answer_longer_than_the_context(void **state)
 {
     (void)state;
@@ -601,7 +602,7 @@ static void an_answer_longer_than_the_context(void **state)
     ey_answer_free(&a);
     canned.second = NULL;
     canned.questions = 0;
-    request.max_tokens = 90; /* it would fit: the refusal is meant otherwise */
+    request.max_tokens = 90; /* this fits, so the refusal has another reason */
     assert_false(ask(&request, &a, &e));
     assert_int_equal(canned.questions, 1);
     assert_int_equal(e.code, EY_TOO_LONG);
@@ -620,13 +621,13 @@ static void an_answer_longer_than_the_context(void **state)
     "\r\n{\"error\":{\"message\":\"Failed to load image: " message \
     "\",\"type\":\"x\",\"param\":\"" param "\",\"code\":1}}"
 
-/* The server says by its field which image it was, and names it in its words. */
+/* The server names the failed image in the error's param; the message has its file name. */
 static void refused_images_are_items(void **state)
 {
     (void)state;
     static const struct {
         const char *reply;
-        int item; /* -1: none */
+        int item; /* index of the image; -1: none */
         const char *detail;
     } cases[] = {
         {REFUSE_IMAGE("messages[0].content[0].image_url.url", "image 1: cut"), 0, "cut"},
@@ -687,7 +688,7 @@ static bool embed(const char *reply, int dimensions, struct remote_vector *out, 
     return ok;
 }
 
-/* A server that shortens no vectors, or tells no numbers, is not believed. */
+/* A vector of another length, or with values that are not numbers, is an error. */
 static void vectors(void **state)
 {
     static const struct {
@@ -773,7 +774,7 @@ static void broken_streams(void **state)
     expect_failure(OK "Content-Length: 1000\r\n\r\n" SAY("x"), EY_IO, "closed the connection");
 }
 
-static void servers_that_are_none(void **state)
+static void other_servers_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -870,7 +871,7 @@ int main(void)
         cmocka_unit_test(vectors),
         cmocka_unit_test(refusals),
         cmocka_unit_test(broken_streams),
-        cmocka_unit_test(servers_that_are_none),
+        cmocka_unit_test(other_servers_are_refused),
         cmocka_unit_test(wrong_calls),
     };
     return cmocka_run_group_tests(tests, start, stop);

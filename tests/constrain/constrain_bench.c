@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a grammar costs: compiling it, and a mask a token, in microseconds of processor time.
+/* Times grammars: compiling, and the mask of each token, in microseconds of processor time.
  *
  *     constrain_bench [TOKENIZER_DIRECTORY [VOCABULARY_SIZE]]      (default: the demo model's)
- *
- * "first" are the masks of the first answers of a grammar, "later" those of answers that find masks
- * in the cache. */
+ * "first": masks of a grammar's first answers; "later": masks of answers that find them in the
+ * cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +120,7 @@ static double share(struct times *t, double q)
     return t->n ? t->us[(size_t)(q * (double)(t->n - 1))] : 0;
 }
 
-/* The masks of one answer; false: it is not one. */
+/* Times the masks of one answer. Returns false if the grammar refuses it. */
 static bool time_answer(struct matcher *c, const struct tokenizer *tok, const char *answer,
                         struct times *t)
 {

@@ -36,7 +36,7 @@ void close_fixture(void)
     tokenizer = NULL;
 }
 
-/* How the text fares by bytes: whether it is complete, and where it was refused. */
+/* Whether the grammar accepts the text byte by byte; *at is where it was refused. */
 static bool in_by_bytes(struct matcher *c, const char *text, size_t *at)
 {
     size_t n = strlen(text);
@@ -46,7 +46,7 @@ static bool in_by_bytes(struct matcher *c, const char *text, size_t *at)
     return matcher_may_end(c);
 }
 
-/* The same by the tokens that the tokenizer makes of it, each of which must be in the mask. */
+/* The same by the tokenizer's tokens, each of which must be in the mask. */
 static bool in_by_tokens(struct matcher *c, const char *text, size_t *at)
 {
     struct ids ids = {0};
@@ -78,7 +78,7 @@ void check_texts(struct grammar *g, const char *name, const char *const *in, con
     }
     for (; *out; out++) {
         if (in_by_bytes(c, *out, &at)) fail_msg("%s\n  should not allow %s", name, *out);
-        /* a tokenizer would repair what is not UTF-8 */
+        /* a tokenizer replaces invalid UTF-8 */
         if (utf8_valid(*out, strlen(*out)) && in_by_tokens(c, *out, &at))
             fail_msg("%s\n  should not allow %s by tokens", name, *out);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of grammars share: the demo model's vocabulary, and whether a text is one of a
- * grammar's. */
+/* Shared by the tests of grammars: the demo model's vocabulary, and whether a grammar accepts a
+ * text. */
 #ifndef EY_TESTS_CONSTRAIN_FIXTURE_H
 #define EY_TESTS_CONSTRAIN_FIXTURE_H
 
@@ -13,15 +13,15 @@
 
 #include "constrain/constrain.h"
 
-/* Opened once. */
+/* Opened at the first call. */
 const struct tokenizer *demo_tokenizer(void);
 const struct vocabulary *demo_vocabulary(void);
 void close_fixture(void);
 
 enum { MAX_TEXTS = 16 };
 
-/* Texts that are in the grammar and texts that are not; NULL ends a list. A text that is in it must
- * be so byte by byte and token by token. */
+/* Checks texts that the grammar must accept (`in`) and refuse (`out`); NULL ends a list. Texts are
+ * fed byte by byte and token by token. */
 void check_texts(struct grammar *g, const char *name, const char *const *in,
                  const char *const *out);
 struct grammar *schema_ok(const char *schema);

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Long tests of grammars, and what other checkers need.
- *
- *     constrain_walks [WALKS [SEED [TOKENIZER]]]      random walks over random schemas and
- * patterns, checked constrain_walks --samples N [SEED [TOKENIZER]]  N lines {"schema": …, "texts":
- * ["…", …]} for tests/clients/ajv.test.mjs
- *
- * By default 2,000 walks, the seed 1 and the demo model's tokenizer; another one is named by its
- * directory. */
+/* Long tests of grammars: constrain_walks [WALKS [SEED [TOKENIZER]]] checks random walks over
+ * random schemas and patterns; the defaults are 2,000 walks, seed 1 and the demo model's tokenizer
+ * (TOKENIZER is a directory). constrain_walks --samples N [SEED [TOKENIZER]] prints N lines
+ * {"schema": …, "texts": ["…", …]} for tests/clients/ajv.test.mjs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +34,7 @@ static void report_wrong(struct setting *s, const char *what, const char *gramma
                text->data ? text->data : "", why);
 }
 
-/* One walk and what must hold of it; `schema` NULL: `source` is a regular expression. */
+/* Makes one walk and checks it. `schema` NULL: `source` is a regular expression. */
 static void check_walk(struct setting *s, struct matcher *c, json_object *schema,
                        const char *source, struct buf *text)
 {
@@ -57,7 +53,7 @@ static void check_walk(struct setting *s, struct matcher *c, json_object *schema
     if (!valid) report_wrong(s, "an invalid text", source, text, why);
     if (s->tally.walks % EXACT_EVERY == 0 && text->size) {
         text->size = random_below(
-            &s->state, (uint32_t)text->size); /* somewhere in the middle, also of a character */
+            &s->state, (uint32_t)text->size); /* a random place, possibly inside a character */
         matcher_reset(c);
         s->tally.exact++;
         if (!matcher_accept_text(c, text->data, text->size) || !mask_is_exact(c, s->tok, text))
@@ -130,8 +126,8 @@ static int run_walks(struct setting *s, long walks)
            "wrong\n",
            t->walks, t->grammars, t->refused, t->patterns_refused, t->ended, t->longs, t->exact,
            t->wrong);
-    /* random schemas may contradict themselves, patterns be too ambiguous, walks long, but not
-     * often */
+    /* random schemas may contradict themselves, patterns may be too ambiguous and walks too long,
+     * but only rarely */
     return t->wrong || t->refused * 10 > t->grammars || t->patterns_refused * 50 > t->grammars ||
            t->longs * 10 > t->walks;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schemas grow from the outside in; definitions may refer to each other and to themselves. */
+/* Schemas are generated from the outside in. Definitions may refer to each other and to themselves.
+ */
 #include "constrain/grammar_generator.h"
 
 #include <stdio.h>
@@ -221,7 +222,7 @@ static json_object *array_schema(struct growing *g, int depth)
     return schema;
 }
 
-/* Two objects that begin alike, told apart by a constant. */
+/* Two objects with the same first members, distinguished by a constant. */
 static json_object *variants_schema(struct growing *g, int depth)
 {
     json_object *schema = json_object_new_object(), *list = json_object_new_array();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token is drawn evenly from the allowed ones; a walk that has become long prefers closing
- * brackets and quotes. */
+/* Tokens are drawn uniformly from the mask; a long walk prefers closing brackets and quotes. */
 #include "constrain/random_walks.h"
 
 #include <stdlib.h>
@@ -8,11 +7,11 @@
 
 #include "constrain/grammar_generator.h"
 
-enum { ENOUGH = 300 }; /* tokens beyond patience */
+enum { ENOUGH = 300 }; /* tokens after `patience` before a walk is given up */
 
 struct chosen {
-    int32_t id;      /* -1: none is allowed */
-    int32_t refused; /* one that is not allowed; -1: none was seen */
+    int32_t id;      /* -1: no token is allowed */
+    int32_t refused; /* a token outside the mask; -1: there is none */
 };
 
 static bool closes(const struct tokenizer *tok, int32_t id)
@@ -22,7 +21,7 @@ static bool closes(const struct tokenizer *tok, int32_t id)
     return n == 1 && strchr("\"]}", bytes[0]);
 }
 
-/* One pass: the k-th of those seen so far replaces the choice with a chance of 1/k. */
+/* Reservoir sampling: the k-th candidate replaces the choice with probability 1/k. */
 static struct chosen choose(const uint32_t *mask, const struct tokenizer *tok, uint64_t *state,
                             bool close)
 {

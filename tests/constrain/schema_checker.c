@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain recursion over schema and value; patterns by PCRE2. */
+/* Recursion over schema and value; PCRE2 matches the patterns. */
 #include "constrain/schema_checker.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ bool checker_matches(const char *pattern, const char *text, size_t n, bool anywh
         abort();
     }
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
-    /* the matcher without backtracking: for the other, random patterns take for ever */
+    /* pcre2_dfa_match does not backtrack: random patterns make the other matcher take forever */
     static int workspace[1 << 18];
     int found = pcre2_dfa_match(code, (PCRE2_SPTR)text, n, 0, 0, match, NULL, workspace,
                                 sizeof(workspace) / sizeof(workspace[0]));
@@ -144,7 +144,8 @@ static size_t code_points(const char *text, size_t n)
     return count;
 }
 
-/* The day exists, and all is as long as it must be: enough to see that a format was kept to. */
+/* Checks that the day exists and that all parts have their lengths, which shows that a format was
+ * followed. */
 static bool check_format(const char *format, const char *text)
 {
     static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};

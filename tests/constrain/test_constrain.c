@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars of schemas, patterns and choices, and places in them. */
+/* Runs the tests of grammars (schemas, patterns, choices) and of the matcher. */
 #include "constrain/constrain_fixture.h"
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step of an answer takes no memory: masks of all kinds, met for the first time and again. */
+/* A step of an answer allocates nothing, whether its masks are new or cached. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,9 +34,9 @@ static void a_step_allocates_nothing(void **state)
     assert_true(buf_reserve(&text, 1 << 19));
     int ended = 0;
     allocations_start(NULL);
-    void *volatile one = malloc(1); /* or the compiler does without */
+    void *volatile one = malloc(1); /* volatile, else the compiler removes the call */
     free(one);
-    assert_int_equal(allocations_so_far(), 1); /* they are counted */
+    assert_int_equal(allocations_so_far(), 1); /* the counter works */
     for (int i = 0; i < 100; i++)
         ended += random_walk(c, tok, &random, 60, &text) == WALK_ENDED;
     assert_int_equal(allocations_stop(), 1);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schemas and patterns that are made to cost much: each compiles, or is refused, in bounded time
- * and memory. */
+/* Expensive schemas and patterns compile or are refused in bounded time and memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +8,9 @@
 #include "base/yardstick.h"
 #include "constrain/constrain_fixture.h"
 
-enum { MOST_YARDSTICKS = 100 }; /* it is some three; the sanitizers included */
+enum { MOST_YARDSTICKS = 100 }; /* about three are needed, also with sanitizers */
 
-/* Compiles, in the time; *error is empty where it worked. */
+/* Compiles within the time limit; *error is "" on success. */
 static struct grammar *compiled(const struct buf *schema, char *error, size_t size)
 {
     struct grammar *g = NULL;
@@ -26,7 +25,7 @@ static struct grammar *compiled(const struct buf *schema, char *error, size_t si
     return g;
 }
 
-/* "" in `says`: it must compile. */
+/* `says` is a part of the error; "": it must compile. */
 static struct grammar *check_schema(struct buf *schema, const char *says)
 {
     char error[800];
@@ -95,7 +94,7 @@ static void hundreds_of_variants(void **state)
     grammar_release(&g);
 }
 
-/* Which of the alternatives are still possible depends on each member: 2^20 sets of them. */
+/* Each member decides which alternatives remain: 2^20 sets of them. */
 static void alternatives_that_overlap_in_all_ways(void **state)
 {
     struct buf s = new_schema();
@@ -126,7 +125,7 @@ static void references_that_multiply(void **state)
     buf_add_text(&s, "\"a25\": false}}");
     struct grammar *g = check_schema(&s, "references lead to more than");
     grammar_release(&g);
-    /* in objects they do not: each is one rule */
+    /* as members of objects, references are one rule each and do not multiply */
     s = new_schema();
     buf_add_text(&s, "{\"$ref\": \"#/$defs/a0\", \"$defs\": {");
     for (int i = 0; i < 25; i++)
@@ -161,7 +160,7 @@ static void counts_that_are_huge(void **state)
     struct grammar *g = check_schema(&s, "");
     check_texts(g, "huge counts", in, out);
     grammar_release(&g);
-    /* beside another array it cannot be counted, and is too long to be spelled out */
+    /* in an anyOf with another array it is unrolled, which is too large */
     s = new_schema();
     buf_add_text(&s, "{\"anyOf\": [{\"type\": \"array\", \"minItems\": 1000000000, \"items\": "
                      "{\"type\": \"string\"}}, {\"type\": \"array\"}]}");
@@ -185,7 +184,7 @@ static void add_properties(struct buf *s, int n)
     buf_add_text(s, "]}");
 }
 
-/* A strict schema requires all of its properties, and they count once. */
+/* A strict schema requires all its properties; each counts once. */
 static void a_thousand_required_properties(void **state)
 {
     struct buf s = new_schema();

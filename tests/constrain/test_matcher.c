@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One answer's place in a grammar: masks, ends, grammars put together, what answers share. */
+/* The matcher of one answer: masks, ends, combined grammars, and state that answers share. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,13 +57,13 @@ static void an_answer_ends_where_it_may(void **state)
     grammar_release(&g);
 }
 
-static void what_is_refused_changes_nothing(void **state)
+static void refused_tokens_change_nothing(void **state)
 {
     struct grammar *g = schema_ok(person);
     struct matcher *c = open_ok(g, demo_vocabulary());
     (void)state;
     assert_true(accepts(c, "{\"name\":\"x\",\"next\":{\"name\":\"y\","));
-    assert_false(accepts(c, "\"tags\":[\"a\"]},\"oops\"")); /* two levels away when it fails */
+    assert_false(accepts(c, "\"tags\":[\"a\"]},\"oops\"")); /* fails two levels down */
     assert_false(accepts(c, "\"tags\":[\"a\",\"a\",\"b\",\"a\"]"));
     assert_false(matcher_accept_token(c, -1));
     assert_false(matcher_accept_token(c, 1 << 29));
@@ -119,12 +119,13 @@ static void special_tokens_are_never_allowed(void **state)
     for (int32_t id = 0; id < tokenizer_size(tok); id++)
         if (tokenizer_is_special(tok, id) && (mask_has(mask, id) || matcher_accept_token(c, id)))
             fail_msg("special token %d is allowed", id);
-    assert_true(mask_has(mask, tokenizer_added_id(tok, "<think>"))); /* added, but not special */
+    /* an added token that is not special */
+    assert_true(mask_has(mask, tokenizer_added_id(tok, "<think>")));
     matcher_close(&c);
     grammar_release(&g);
 }
 
-/* The ids of a walk, from which it is seen whether masks were the same. */
+/* Appends the token ids of a walk; equal ids mean equal masks. */
 static void walk_ids(const struct vocabulary *v, struct grammar *g, struct buf *texts)
 {
     struct matcher *c = open_ok(g, v);
@@ -150,7 +151,7 @@ static void the_cache_changes_no_mask(void **state)
         struct buf other = buf_with_max(1 << 20);
         assert_true(vocabulary_open(&v, demo_tokenizer(), tokenizer_size(demo_tokenizer()),
                                     sizes[i], NULL));
-        for (int round = 0; round < 2; round++) { /* empty, then warm */
+        for (int round = 0; round < 2; round++) { /* with an empty cache, then a warm one */
             buf_clear(&other);
             walk_ids(v, g, &other);
             assert_int_equal(other.size, first.size);
@@ -232,8 +233,8 @@ static void masks_may_be_wider_than_the_tokenizer(void **state)
 
 /* ---- grammars of parts ---- */
 
-/* As for tools: one call or several, each with arguments of its own schema. */
-static void grammars_are_put_together(void **state)
+/* Like tools: one call or several, each with arguments of its own schema. */
+static void grammars_are_combined(void **state)
 {
     static const char *const schemas[] = {"{\"type\": \"object\", \"properties\": {\"city\": "
                                           "{\"type\": \"string\"}}, \"required\": [\"city\"]}",
@@ -300,8 +301,8 @@ static void parts_of_other_kinds(void **state)
     grammar_release(&g);
 }
 
-/* A number's end shows only by what follows, so numbers are spelled out where they stand. */
-static void what_follows_a_number_may_be_digits(void **state)
+/* Only the next character shows the end of a number, so numbers are unrolled in place. */
+static void numbers_may_precede_digits(void **state)
 {
     static const char *const in[] = {"1234", "12034", NULL}, *const out[] = {"34", "123", "03",
                                                                              NULL};
@@ -315,7 +316,7 @@ static void what_follows_a_number_may_be_digits(void **state)
     grammar_release(&g);
 }
 
-static void what_cannot_be_put_together_is_said(void **state)
+static void invalid_combinations_are_errors(void **state)
 {
     struct grammar *g = NULL;
     ey_err e;
@@ -323,7 +324,7 @@ static void what_cannot_be_put_together_is_said(void **state)
     struct grammar_builder *b = grammar_builder_open(&e);
     int part = grammar_literal(b, "a", 1), twice[] = {part, part};
     assert_int_equal(grammar_sequence(b, twice, 2), 0);
-    assert_int_equal(grammar_literal(b, "b", 1), 0); /* after a failure nothing */
+    assert_int_equal(grammar_literal(b, "b", 1), 0); /* after a failure all calls fail */
     assert_false(grammar_builder_finish(&b, part, &g, &e));
     assert_non_null(strstr(e.text, "used twice"));
 
@@ -349,17 +350,17 @@ int run_matcher_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_ends_where_it_may),
-        cmocka_unit_test(what_is_refused_changes_nothing),
+        cmocka_unit_test(refused_tokens_change_nothing),
         cmocka_unit_test(masks_hold_exactly_what_is_accepted),
         cmocka_unit_test(special_tokens_are_never_allowed),
         cmocka_unit_test(the_cache_changes_no_mask),
         cmocka_unit_test(answers_of_several_threads_share_all),
         cmocka_unit_test(a_vocabulary_must_have_all_bytes),
         cmocka_unit_test(masks_may_be_wider_than_the_tokenizer),
-        cmocka_unit_test(grammars_are_put_together),
+        cmocka_unit_test(grammars_are_combined),
         cmocka_unit_test(parts_of_other_kinds),
-        cmocka_unit_test(what_follows_a_number_may_be_digits),
-        cmocka_unit_test(what_cannot_be_put_together_is_said),
+        cmocka_unit_test(numbers_may_precede_digits),
+        cmocka_unit_test(invalid_combinations_are_errors),
     };
     return cmocka_run_group_tests_name("places", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions over whole texts, and choices. */
+/* Regular expressions that match whole texts, and choices. */
 #include <string.h>
 
 #include "constrain/constrain_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON schemas, keyword by keyword: texts that are valid and texts that are not. */
+/* JSON schemas, keyword by keyword, with valid and invalid texts. */
 #include <string.h>
 
 #include "constrain/constrain_fixture.h"
@@ -27,7 +27,7 @@ static const struct schema_case cases[] = {
     {"{\"type\": [\"string\", \"null\"]}", {"null", "\"x\""}, {"0", "true"}},
     {"{\"type\": [\"integer\", \"number\"]}", {"1", "1.5"}, {"null"}},
     {"{\"type\": \"integer\", \"nullable\": true}", {"null", "1"}, {"\"\""}},
-    /* what constrains other types, and what says nothing of values */
+    /* keywords of other types, and annotations */
     {"{\"type\": \"integer\", \"minLength\": 5, \"format\": \"int32\", \"title\": \"T\", "
      "\"description\": \"d\", \"default\": 1, \"examples\": [1], \"x-order\": 1}",
      {"1"},
@@ -296,7 +296,7 @@ static const struct schema_case cases[] = {
      "{\"const\": 2}}}",
      {"[2]", "[]"},
      {"[1]"}},
-    /* as pydantic and zod write them */
+    /* as written by pydantic and zod */
     {"{\"$defs\": {\"Color\": {\"enum\": [\"red\", \"green\"], \"title\": \"Color\", \"type\": "
      "\"string\"}, \"Item\": {\"properties\": {\"name\": {\"title\": \"Name\","
      " \"type\": \"string\"}, \"color\": {\"anyOf\": [{\"$ref\": \"#/$defs/Color\"}, {\"type\": "
@@ -328,7 +328,7 @@ static void schemas_allow_what_is_valid(void **state)
     }
 }
 
-/* A schema and what its error must say. */
+/* A schema and a part of its error message. */
 static const char *const refused[][2] = {
     {"{\"const\": NaN}", "NaN and Infinity are not JSON"},
     {"{\"enum\": [1, {\"a\": [-Infinity]}]}", "NaN and Infinity are not JSON"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints in another format and back: the same bytes where both formats have the form, the same
- * values everywhere, and what cannot be kept refused by name. Goldens ask converted models. */
+/* Checkpoints converted to the other format and back: equal bytes where both formats have the type,
+ * equal values everywhere, and clear refusals of all else. The goldens run converted models. */
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,11 +67,11 @@ static void assert_same_tensors(const char *a, const char *b)
     assert_int_equal(checkpoint_count(was), checkpoint_count(is));
     for (size_t i = 0; i < checkpoint_count(was); i++) {
         const struct tensor_view *x = checkpoint_at(was, i), *y = checkpoint_find(is, x->name);
-        if (!y) fail_msg("%s: %s is not there", b, x->name);
+        if (!y) fail_msg("%s: %s is missing", b, x->name);
         if (x->dtype != y->dtype || x->n_dims != y->n_dims || x->size != y->size ||
             memcmp(x->shape, y->shape, sizeof(x->shape)) != 0 ||
             memcmp(x->data, y->data, x->size) != 0)
-            fail_msg("%s: %s is another", b, x->name);
+            fail_msg("%s: %s differs", b, x->name);
     }
     checkpoint_close(was);
     checkpoint_close(is);
@@ -126,7 +126,7 @@ static void plain_models_come_back(void **state)
         ey_convert_report report = convert(was, file, false);
         assert_int_equal(report.n_float32, 0);
         assert_same_tokenizer(was, file);
-        /* its mmproj is the one of all in the folder that is found: away with the others */
+        /* the other kinds' mmproj files were removed, so the folder has only this model's */
         convert(file, back, false);
         assert_same_tensors(was, back);
         assert_same_tokenizer(was, back);
@@ -136,7 +136,7 @@ static void plain_models_come_back(void **state)
     }
 }
 
-/* Codes that two programs pack alike; scales of BF16 become F16, the same numbers. */
+/* Both formats pack 8-bit values alike; the BF16 scales are exact in F16. */
 static void eight_bits_come_back(void **state)
 {
     (void)state;
@@ -164,8 +164,8 @@ static void eight_bits_come_back(void **state)
 
 /* ---- the same values ---- */
 
-/* Of a matrix of a model that is opened, row by row. */
-static void assert_same_matrix(ey_engine *a, ey_engine *b, int layer)
+/* Compares the shape of one weight. */
+static void assert_same_shape(ey_engine *a, ey_engine *b, int layer)
 {
     const struct tensor *x = &a->devices.model.layers[layer].attention.q,
                         *y = &b->devices.model.layers[layer].attention.q;
@@ -173,12 +173,12 @@ static void assert_same_matrix(ey_engine *a, ey_engine *b, int layer)
     assert_int_equal(x->cols, y->cols);
 }
 
-/* Logits are of equal bits on `ref`, which multiplies with the values. */
+/* Logits are bit-identical on `ref`, which computes with the dequantized values. */
 static void assert_same_answers(const char *was, const char *is, const char *what)
 {
     static struct question q;
     ey_engine *a = engine_open(was, "ref", 2, 128), *b = engine_open(is, "ref", 2, 128);
-    assert_same_matrix(a, b, 0);
+    assert_same_shape(a, b, 0);
     question_simple(&q, 0, "What is this?", 3);
     struct outcome x = outcome_of(a, &q), y = outcome_of(b, &q);
     assert_same_outcome(&x, &y, what);
@@ -220,7 +220,7 @@ static void float32_keeps_values(void **state)
     assert_same_answers(gptq, out, "GPTQ with columns in another order, as float32");
 }
 
-/* Keeps the exponents of all scales: then values of FP8 and four-bit codes have few bits. */
+/* Rounds all scales to powers of two, so that dequantized FP8 and int4 values need few bits. */
 static void keep_powers_of_two(const char *from, const char *to, const char *end)
 {
     ckpt_copy(from, to);
@@ -255,7 +255,8 @@ static void assert_all_of_type(const char *path, enum dtype type, const char *pa
     checkpoint_close(c);
 }
 
-/* Where all values are 16-bit numbers, such a matrix is kept without being asked for. */
+/* If all values are exact in a 16-bit type, a quantized matrix is stored in it, even without
+ * --float32. */
 static void sixteen_bits_where_they_hold_values(void **state)
 {
     (void)state;
@@ -293,7 +294,7 @@ static void empty_tensors_come_along(void **state)
     checkpoint_close(c);
 }
 
-/* Of a file beside the weights, which is copied by either program that writes a folder. */
+/* Both commands that write a folder copy other files with long names. */
 static void long_names_come_along(void **state)
 {
     (void)state;
@@ -359,7 +360,7 @@ static void refuses_what_would_be_lost(void **state)
     assert_int_equal(entries_of(fixture_dir()), before); /* nothing is left behind */
 }
 
-/* GGUF has 32 bits for a limit of pixels. */
+/* GGUF stores pixel limits in 32 bits. */
 static void keeps_limits_of_pixels(void **state)
 {
     (void)state;
@@ -379,7 +380,7 @@ static void keeps_limits_of_pixels(void **state)
     gguf_close(f);
 }
 
-/* A way to cut texts that has no name, and a token whose flags a file does not keep. */
+/* A pre-tokenizer without a name in GGUF, and a token flag that GGUF does not store. */
 static void refuses_other_tokenizers(void **state)
 {
     (void)state;
@@ -406,7 +407,7 @@ static void refuses_other_tokenizers(void **state)
     assert_non_null(strstr(e.text, "GGUF cannot represent rstrip"));
 }
 
-/* A normalizer and a way to merge that readers would not infer from the pre-tokenizer's name. */
+/* A normalizer and a merge rule that readers would not infer from the pre-tokenizer's name. */
 static void refuses_other_normalizers(void **state)
 {
     (void)state;
@@ -420,12 +421,12 @@ static void refuses_other_normalizers(void **state)
     refuse(whole, path_of("whole.gguf"), EY_BAD_REQUEST, "GGUF cannot represent ignore_merges");
 }
 
-/* Members of another type than theirs, which no tokenizer has checked before. */
+/* Members of the wrong type, in a file that no tokenizer has opened. */
 static void names_damaged_tokenizers(void **state)
 {
     (void)state;
     static const struct {
-        const char *member, *value, *message; /* NULL: it is converted */
+        const char *member, *value, *message; /* NULL: converts */
     } rows[] = {
         {"model.merges", "{}", NULL},
         {"post_processor", "{\"processors\":{\"a\":1}}", NULL},
@@ -463,7 +464,7 @@ static unsigned next_number(unsigned *seed)
     return *seed >> 8;
 }
 
-/* Scales of any sign, subnormal ones too. */
+/* Scales of both signs, including subnormal ones. */
 static struct tensor made_matrix(enum dtype dtype, int zero)
 {
     static const uint16_t halves[] = {0x2c00, 0xac00, 0x0001, 0x83ff, 0x3555, 0x7bff, 0x0400, 0x0};
@@ -529,17 +530,17 @@ static void forms_of_integers(void **state)
     form_and_compare(&w, DTYPE_Q4_0);
     w = made_matrix(DTYPE_UINT8, 128);
     form_and_compare(&w, DTYPE_Q8_0);
-    w = made_matrix(DTYPE_INT4, 4); /* four times a half is a half, but for the largest */
+    w = made_matrix(DTYPE_INT4, 4); /* 4 x 0.5 is exact in F16, but the largest scale overflows */
     assert_non_null(plan_for_gguf(&w, true).why_lossy);
     for (size_t i = 0; i < COUNT(made.scales); i++)
         if (made.scales[i] == 0x7bff) made.scales[i] = 0x2c00;
     form_and_compare(&w, DTYPE_Q4_1);
-    w = made_matrix(DTYPE_INT4, 7); /* of eleven bits, times seven */
+    w = made_matrix(DTYPE_INT4, 7); /* 7 times a scale of 11 bits is not exact */
     assert_non_null(plan_for_gguf(&w, true).why_lossy);
     w = made_matrix(DTYPE_UINT8, 127);
     assert_non_null(strstr(plan_for_gguf(&w, true).why_lossy, "no 8-bit type with zero points"));
     w = made_matrix(DTYPE_INT4, 8);
-    w.scale_dtype = DTYPE_BF16; /* their range is wider */
+    w.scale_dtype = DTYPE_BF16; /* BF16 has a wider range */
     made.scales[0] = 0x7e00;
     assert_non_null(strstr(plan_for_gguf(&w, true).why_lossy, "not exact in F16"));
     w = made_matrix(DTYPE_INT4, 8);
@@ -563,14 +564,13 @@ static void forms_of_fp4(void **state)
     w.multiplier = 0.0123f;
     form_and_compare(&w, DTYPE_GGUF_NVFP4);
     w.multiplier = 0;
-    w.divisor = 1024; /* a power of two divides as its inverse multiplies */
+    w.divisor = 1024; /* dividing by a power of two equals multiplying by its inverse */
     form_and_compare(&w, DTYPE_GGUF_NVFP4);
     w.divisor = 1000;
     assert_non_null(strstr(plan_for_gguf(&w, true).why_lossy, "it divides by its global scale"));
 }
 
-/* Vectors become float32 in GGUF and come back as what they were; those that are not of that type
- * stay. */
+/* GGUF stores vectors as F32; they become 16-bit again if that is exact, else stay F32. */
 static void vectors_narrow(void **state)
 {
     (void)state;
@@ -590,7 +590,7 @@ static void vectors_narrow(void **state)
     assert_int_equal(plan_for_safetensors(&w, DTYPE_BF16, false).form, FORM_AS_STORED);
 }
 
-/* Full at any byte: nothing stays. */
+/* Wherever the disk gets full, no file is left. */
 static void a_full_disk(void **state)
 {
     (void)state;
@@ -607,7 +607,7 @@ static void a_full_disk(void **state)
             const bool ok = try_convert(from, to, false, &report, &e);
             full_disk_stop();
             full_disk_start(room, false);
-            assert_false(try_convert(from, to, false, &report, NULL)); /* nobody asks why */
+            assert_false(try_convert(from, to, false, &report, NULL)); /* e may be NULL */
             full_disk_stop();
             if (ok || e.code != EY_IO || !strstr(e.text, "the disk is full"))
                 fail_msg("room %llu: %s", (unsigned long long)room, ok ? "(none)" : e.text);
@@ -617,7 +617,7 @@ static void a_full_disk(void **state)
     assert_same_tensors(file, good);
 }
 
-/* What eyelet reads, too: a vision encoder's file beside a model that it is not for. */
+/* The mmproj of another model is refused, at conversion and at loading. */
 static void names_the_mmproj_of_another_model(void **state)
 {
     (void)state;
@@ -632,7 +632,7 @@ static void names_the_mmproj_of_another_model(void **state)
     snprintf(mmproj, sizeof(mmproj), "%s/mmproj-narrow.gguf", fixture_dir());
     assert_true(gguf_model_open(&m, narrow, mmproj, &e));
     gguf_model_close(m);
-    for (int i = 0; i < 2; i++) { /* of the files in the folder, the one that fits is found */
+    for (int i = 0; i < 2; i++) { /* selects the matching file of the folder */
         if (!gguf_model_open(&m, i ? other : narrow, NULL, &e)) fail_msg("%s", e.text);
         gguf_model_close(m);
     }
@@ -664,7 +664,7 @@ static json_object *pieces_with(const char *merges)
 #define BLANK "\xe2\x96\x81"
 #define PAIR_LAST ",\"" BLANK " " BLANK "\""
 
-/* Ways to make one token are the same; of others, runs of blanks alone may change places. */
+/* The order of merges that make the same token may change, and that of runs of blanks; no other. */
 static void orders_of_merges(void **state)
 {
     (void)state;

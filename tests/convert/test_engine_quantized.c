@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole models quantized while loading. */
+/* Whole models with on-load quantization. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ static struct outcome outcome_with(const char *model, const char *device, const 
     return o;
 }
 
-/* Root mean square of the difference of the logits, of their deviation. */
+/* RMS difference of the logits, divided by their standard deviation. */
 static double distance(const struct outcome *a, const struct outcome *b)
 {
     double off = 0, all = 0, mean = 0;
@@ -47,8 +47,8 @@ static double distance(const struct outcome *a, const struct outcome *b)
 
 /* ---- FP8 ---- */
 
-/* An FP8 checkpoint with its matrices written out as F32. Blocks of mkcheckpoint's codes reach 448,
- * so quantizing finds the same codes again. */
+/* An FP8 checkpoint whose matrices are dequantized to F32. Its blocks reach 448, so quantizing
+ * gives the same values again. */
 static const char *written_out(const char *kind)
 {
     static char dir[400];
@@ -135,7 +135,8 @@ static void four_bits_lose_little(void **state)
         struct outcome o = outcome_with("tiny-gqa4-bf16", "ref", "int4", group);
         double off = distance(&plain, &o);
         assert_true(off > before &&
-                    off < 0.6); /* finer groups are nearer; random weights of three layers */
+                    /* smaller groups are more accurate; random weights of three layers */
+                    off < 0.6);
         before = off * 0.7;
         outcome_free(&o);
     }
@@ -165,7 +166,7 @@ static void keep_as(const char *kind, const char *quantize, int group)
     keep_model(ckpt_make(fixture_dir(), kind), quantize, group);
 }
 
-static void what_is_kept_is_what_was_made(void **state)
+static void quantized_checkpoints_give_the_same_bits(void **state)
 {
     (void)state;
     static const struct {
@@ -186,8 +187,8 @@ static void what_is_kept_is_what_was_made(void **state)
     }
 }
 
-/* Phi-3 has q, k, v in one tensor, and gate and up in another. An MLP so wide has FP8 blocks that
- * end where gate does. */
+/* Phi-3 fuses q, k, v in one tensor and gate, up in another. The width of the MLP decides whether
+ * FP8 blocks end where gate does. */
 static const char *phi3_with_mlp(int mlp)
 {
     static char dir[400];
@@ -220,7 +221,7 @@ static void fused_matrices_are_kept(void **state)
         int mlp;
         const char *quantize;
         int group;
-        const char *says; /* NULL: it is kept */
+        const char *says; /* NULL: accepted */
     } rows[] = {{256, "fp8", 0, NULL},
                 {352, "int4", 32, NULL},
                 {320, "int4", 64, NULL},
@@ -254,8 +255,7 @@ static void fused_matrices_are_kept(void **state)
     }
 }
 
-/* Zeros that are not there are 8. */
-/* They may be missing only where all of them are in the middle. */
+/* Missing zero points mean 8 and are allowed only in symmetric checkpoints. */
 static void assert_missing_zeros_refused(void)
 {
     ey_engine *engine = NULL;
@@ -371,7 +371,7 @@ static void damaged_ones_are_refused(void **state)
     }
 }
 
-static void keeping_is_careful(void **state)
+static void existing_folders_are_refused(void **state)
 {
     (void)state;
     ey_engine_options o = options_of("ref", "int4", 64);
@@ -379,7 +379,7 @@ static void keeping_is_careful(void **state)
     ey_err e = {0};
     keep_as("tiny-gqa4-bf16", "int4", 64);
     o.model = ckpt_make(fixture_dir(), "tiny-gqa4-bf16");
-    assert_false(ey_quantize(&o, kept, &report, &e)); /* something lies there */
+    assert_false(ey_quantize(&o, kept, &report, &e)); /* the folder is not empty */
     assert_non_null(strstr(e.text, "not empty"));
     o.quantize = NULL;
     o.group_size = 0;
@@ -387,7 +387,7 @@ static void keeping_is_careful(void **state)
     o.quantize = "int4";
     o.model = kept;
     e = (ey_err){0};
-    assert_false(ey_quantize(&o, "/nowhere", &report, &e)); /* it is four bits already */
+    assert_false(ey_quantize(&o, "/nowhere", &report, &e)); /* the model is int4 already */
 }
 
 static int files_of(const char *directory)
@@ -402,7 +402,7 @@ static int files_of(const char *directory)
     return n;
 }
 
-/* Full at any byte: nothing stays, and the same again works once there is room. */
+/* Wherever the disk gets full, no file is left, and the same call succeeds once there is room. */
 static void a_full_disk(void **state)
 {
     (void)state;
@@ -454,7 +454,7 @@ static void made_weights_are_planned(void **state)
              made = row_of(fp8, "quantized weights");
     assert_int_equal(row_of(plain, "quantized weights"), 0);
     assert_in_range(made, stored / 2,
-                    stored / 2 + stored / 50); /* codes of half the size, and scales */
+                    stored / 2 + stored / 50); /* quantized values of half the size, plus scales */
     assert_true(fp8->devices.model.arena.used - plain->devices.model.arena.used - made < 1 << 20);
     ey_engine_close(&plain);
     ey_engine_close(&fp8);
@@ -513,11 +513,11 @@ int main(void)
         cmocka_unit_test(an_fp8_checkpoint_stays),
         cmocka_unit_test(devices_agree),
         cmocka_unit_test(four_bits_lose_little),
-        cmocka_unit_test(what_is_kept_is_what_was_made),
+        cmocka_unit_test(quantized_checkpoints_give_the_same_bits),
         cmocka_unit_test(fused_matrices_are_kept),
         cmocka_unit_test(a_symmetric_checkpoint),
         cmocka_unit_test(damaged_ones_are_refused),
-        cmocka_unit_test(keeping_is_careful),
+        cmocka_unit_test(existing_folders_are_refused),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(made_weights_are_planned),
         cmocka_unit_test(wrong_choices),

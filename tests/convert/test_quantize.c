@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantized matrices: every FP8 code is the nearest there is; of four-bit values none can be
- * bettered, their scale hardly; what is not finite is refused. */
+/* Quantized matrices: each FP8 value is the nearest; no int4 value can be improved and scales
+ * hardly; non-finite weights are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -134,7 +134,7 @@ static void every_code_is_the_nearest(void **state)
         }
 }
 
-/* The largest of each block gets the largest code. */
+/* The largest value of each block becomes the largest FP8 value. */
 static void blocks_are_filled(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static double noise_with(const float *x, const float *h, int n, double scale, in
     return noise;
 }
 
-/* The least that a fine grid of scales and all zeros find. */
+/* The least noise over a fine grid of scales and all zero points. */
 static double least_noise(const float *x, const float *h, int n)
 {
     double low = 0, high = 0, least = HUGE_VAL;
@@ -181,8 +181,7 @@ static double least_noise(const float *x, const float *h, int n)
     return least;
 }
 
-static double nearest_rounding(const float *x, const float *h,
-                               int n) /* scale by the largest, no search */
+static double nearest_rounding(const float *x, const float *h, int n)
 {
     double most = 0;
     for (int i = 0; i < n; i++)
@@ -222,7 +221,7 @@ static void groups_are_near_the_best(void **state)
                     least += least_noise(x, of, group);
                     plain += nearest_rounding(x, of, group);
                 }
-            assert_true(all <= 1.03 * least); /* of which BF16 scales cost some */
+            assert_true(all <= 1.03 * least); /* rounding scales to BF16 costs some */
             assert_true(all <= 0.85 * plain);
             matrix_free(&m);
         }
@@ -261,7 +260,7 @@ static void threads_change_nothing(void **state)
     const size_t bytes = quantized_bytes(&m.asked);
     void *again = aligned_alloc(64, bytes);
     struct tensor other;
-    memcpy(again, m.memory, bytes); /* what lies between the parts */
+    memcpy(again, m.memory, bytes); /* also compares the padding between the parts */
     assert_true(quantize_weight(&other, again, &m.asked, one));
     assert_memory_equal(again, m.memory, bytes);
     free(again);
@@ -271,7 +270,7 @@ static void threads_change_nothing(void **state)
 
 /* ---- what is refused ---- */
 
-static void what_is_not_finite(void **state)
+static void infinite_weights_are_refused(void **state)
 {
     static const enum dtype kinds[] = {DTYPE_F8_E4M3, DTYPE_INT4};
     const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -285,7 +284,7 @@ static void what_is_not_finite(void **state)
         }
 }
 
-static void what_cannot_be(void **state)
+static void invalid_recipes_are_refused(void **state)
 {
     (void)state;
     const struct tensor float_rows = {.data = "", .dtype = DTYPE_BF16, .rows = 4, .cols = 96},
@@ -306,8 +305,8 @@ int main(void)
         cmocka_unit_test(groups_are_near_the_best),
         cmocka_unit_test(odd_groups),
         cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(what_is_not_finite),
-        cmocka_unit_test(what_cannot_be),
+        cmocka_unit_test(infinite_weights_are_refused),
+        cmocka_unit_test(invalid_recipes_are_refused),
     };
     return cmocka_run_group_tests(tests, open_pool, close_pool);
 }

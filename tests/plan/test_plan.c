@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory contract, planned on GPUs that are not here, for the official models: their headers,
- * files without numbers. */
+/* Memory plans for simulated GPUs and the official models' headers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,7 +78,7 @@ static struct device_info desktop_gpu(void)
     return gpu_info(8151, 1151, 30);
 }
 
-/* Our H200 filled up by another process until so many MiB are left. */
+/* An H200 with all but this many MiB taken by another process. */
 static struct device_info ballast_gpu(int free)
 {
     return gpu_info(143771, 143771 - free, 132);
@@ -117,14 +116,14 @@ static void must_fit(const struct plan *p, const char *what)
     fail_msg("%s does not fit", what);
 }
 
-/* ---- the settings of the people for whom this was made ---- */
+/* ---- settings that must fit on a desktop's GPU ---- */
 
 struct setting {
     const char *what;
     enum model_name model;
     double utilization;
     int context;
-    bool short_head; /* is what it takes */
+    bool short_head; /* whether it needs an 8-bit head */
 };
 
 static const struct setting settings[] = {
@@ -137,7 +136,7 @@ static const struct setting settings[] = {
     {"4B at 0.65, 1,024 tokens", M4B, 0.65, 1024, true},
 };
 
-static void their_settings_start(void **state)
+static void desktop_settings_fit(void **state)
 {
     (void)state;
     struct device_info info = desktop_gpu();
@@ -158,7 +157,7 @@ static void their_settings_start(void **state)
     }
 }
 
-/* ---- limits that the project has set itself, on the H200 ---- */
+/* ---- limits that the project set itself, on an H200 ---- */
 
 static void totals(void **state)
 {
@@ -185,7 +184,7 @@ static void totals(void **state)
     }
 }
 
-/* ---- eight gigabytes and less, as tests/gpu/eight_gb.sh leaves them ---- */
+/* ---- 8 GiB and less, as tests/gpu/eight_gb.sh leaves ---- */
 
 static void seven_thousand(void **state)
 {
@@ -219,8 +218,8 @@ static void by_knobs(void **state)
     assert_int_equal(p.knobs.vision, VISION_STREAMED);
     assert_int_equal(p.knobs.kv, PLAN_KV_FP8);
     assert_true(p.max_model_len >= 2048 && p.max_model_len < 16384);
-    assert_int_equal(p.n_choices, 7); /* and who reads the head's rows, and how many requests */
-    /* one more block would not fit */
+    assert_int_equal(p.n_choices, 7); /* including --head-rows and --max-num-seqs */
+    /* the context is the longest that fits */
     limits.knobs = p.knobs;
     limits.max_model_len = p.max_model_len + KV_BLOCK;
     struct plan q = plan_of(M2B, &info, &limits);
@@ -235,9 +234,9 @@ static bool has_choice(const struct plan *p, const char *words)
     return has;
 }
 
-/* What an 8-bit head leaves in the file: pinned, unless something is known against it. The GPU's
- * part is the same either way. */
-static void who_reads_stored_rows(void **state)
+/* BF16 rows of an 8-bit head are pinned unless pinning is known to fail. GPU memory is the same
+ * either way. */
+static void head_rows_are_pinned_if_possible(void **state)
 {
     (void)state;
     const uint64_t rows = (uint64_t)151936 * 2048 * 2;
@@ -260,7 +259,7 @@ static void who_reads_stored_rows(void **state)
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
     assert_true(has_choice(&p, "--head-rows host: pinned, they would take over half"));
-    limits.knobs.lm_head_rows = HEAD_ROWS_PINNED; /* asked for */
+    limits.knobs.lm_head_rows = HEAD_ROWS_PINNED; /* given by the user */
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
     assert_false(has_choice(&p, "--head-rows"));
@@ -346,7 +345,7 @@ static void budgets(void **state)
     }
 }
 
-/* An option that is given stays, whatever it costs. */
+/* A given option is kept, whatever it costs. */
 static void pinned(void **state)
 {
     (void)state;
@@ -398,7 +397,7 @@ static uint64_t bytes_on(const struct plan *p, const char *device)
     return sum;
 }
 
-/* All of the vision encoder leaves the GPU, and its rows move to the host. */
+/* All of the vision encoder moves to the host. */
 static void encoder_on_the_cpu(void **state)
 {
     (void)state;
@@ -422,8 +421,8 @@ static void encoder_on_the_cpu(void **state)
     assert_int_equal(q.vision_rows, 512);
     assert_int_equal(q.cpu_limits.max_patches, q.max_patches);
     assert_int_equal(q.limits.max_patches, 0);
-    /* float32: x, queries, keys and values and angles of each patch; attention's output and the MLP
-     * of each row of a tile; a block of features */
+    /* F32: x, queries, keys, values and angles of each patch; attention output and MLP of each row
+     * of a tile; a block of features */
     assert_int_equal(q.bytes[PLAN_CPU_VISION_WORKSPACE],
                      sizeof(float) * ((uint64_t)q.max_patches * (4 * 1024 + 64) +
                                       512 * (1024 + 4096) + FEATURE_BLOCK * 2048));
@@ -450,7 +449,7 @@ static void encoder_on_the_cpu_as_a_suggestion(void **state)
     assert_int_equal(e.code, EY_BAD_REQUEST);
 }
 
-/* As the checkpoint's own headers have it. */
+/* Compares with the shape in the checkpoint's own headers. */
 static void smaller_model_is_right(void *user, const struct model *m)
 {
     struct weight_sizes known = weight_sizes(m, gpu_backend),
@@ -511,7 +510,7 @@ static void some_layers_on_the_cpu(void **state)
     assert_true(fabs(q.tokens_per_second * seconds - PLAN_BANDWIDTH_SHARE) < 1e-6);
 }
 
-/* One layer more would not fit. */
+/* With one layer more on the GPU, the plan would not fit. */
 static void as_many_layers_as_fit(void **state)
 {
     (void)state;
@@ -525,7 +524,7 @@ static void as_many_layers_as_fit(void **state)
     struct plan more = plan_of(M4B, &info, &limits);
     assert_false(more.fits);
     limits.gpu_layers = PLAN_LAYERS_AUTO;
-    limits.cpu_bytes = p.cpu_layers_bytes / 2; /* and the CPU has no room for them */
+    limits.cpu_bytes = p.cpu_layers_bytes / 2; /* the CPU cannot hold them, either */
     assert_false(plan_of(M4B, &info, &limits).fits);
     struct device_info large = gpu_info(24564, 600, 82);
     large.cpu = cpu;
@@ -547,7 +546,7 @@ static void layers_that_stay_together(void **state)
 
 /* ---- several models ---- */
 
-/* What one of them takes is what its engine would, given so much of the GPU. */
+/* An engine with this much of the GPU gets the same plan as the member. */
 static void must_be_reproduced(const struct plan_member *m, const struct device_info *info)
 {
     struct plan_limits limits = *m->limits;
@@ -580,26 +579,26 @@ static void models_that_share_a_gpu(void **state)
     struct plan_member m[2];
     struct plan_limits limits = {0}, short_context = {.max_model_len = 1024};
     struct device_info large = gpu_info(24564, 600, 82), desktop = desktop_gpu();
-    /* room for all that both want */
+    /* room for both */
     two_of(m, M2B, M4B, &large, &limits);
     for (int i = 0; i < 2; i++) {
         struct plan alone = plan_of(i ? M4B : M2B, &large, &limits);
         assert_true(m[i].resident && m[i].plan.allocated == alone.allocated &&
                     m[i].plan.max_model_len == 16384);
     }
-    /* not enough for that: both give way, and neither gets less context than is of use */
+    /* too little for both defaults: both shrink, but keep a useful context */
     two_of(m, M2B, M2B, &desktop, &limits);
     assert_true(m[0].resident && m[1].resident);
     assert_true(plan_member_bytes(&m[0]) + plan_member_bytes(&m[1]) + desktop.context <=
                 m[0].plan.budget.free - m[0].plan.budget.margin);
     assert_true(m[0].plan.max_model_len >= 4096 && m[1].plan.max_model_len >= 4096);
     assert_true(m[0].plan.allocated == m[1].plan.allocated);
-    /* too little for both: turns, each with all of the GPU */
+    /* too little for both: they take turns, each with the whole GPU */
     two_of(m, M2B, M4B, &desktop, &limits);
     assert_true(m[0].resident && !m[1].resident);
     for (int i = 0; i < 2; i++)
         assert_true(m[i].plan.allocated == plan_of(i ? M4B : M2B, &desktop, &limits).allocated);
-    /* what is asked for is kept to */
+    /* given options are kept */
     two_of(m, M2B, M2B, &desktop, &short_context);
     assert_true(m[0].resident && m[1].resident && m[0].plan.max_model_len == 1024);
 }
@@ -630,18 +629,19 @@ static void models_that_share_a_host(void **state)
     ey_err e;
     assert_true(plan_multi_model(m, 2, cpu, &host, &e));
     assert_true(m[0].resident && m[1].resident);
-    assert_true(plan_multi_model(m, 2, cpu, &tight, &e)); /* their weights alone would fill it */
+    /* their weights would exceed the memory */
+    assert_true(plan_multi_model(m, 2, cpu, &tight, &e));
     assert_true(m[0].resident && !m[1].resident && m[1].plan.fits);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(their_settings_start),
+        cmocka_unit_test(desktop_settings_fit),
         cmocka_unit_test(totals),
         cmocka_unit_test(seven_thousand),
         cmocka_unit_test(by_knobs),
-        cmocka_unit_test(who_reads_stored_rows),
+        cmocka_unit_test(head_rows_are_pinned_if_possible),
         cmocka_unit_test(refusal),
         cmocka_unit_test(budgets),
         cmocka_unit_test(pinned),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a decoder is kept from: each attempt is made in a process that has confined itself. */
+/* The decoder's sandbox: each attempt runs in a process that has confined itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 enum { REFUSED = 10, DONE = 11 };
 
-/* 0: done, else errno. */
+/* Returns 0 or errno. */
 typedef int attempt_fn(void);
 
 static int result_of(long value)
@@ -96,7 +96,7 @@ static int make_memory_file(void)
 #ifdef __x86_64__
 static int make_old_call(void)
 {
-    return result_of(syscall(SYS_getpid | 0x40000000)); /* x32's */
+    return result_of(syscall(SYS_getpid | 0x40000000)); /* an x32 system call */
 }
 #endif
 static int allocate(void)
@@ -124,7 +124,7 @@ enum expected { IS_DONE, IS_REFUSED, IS_KILLED };
 static const struct {
     const char *what;
     attempt_fn *attempt;
-    enum expected expected, sanitized; /* sanitizers need much that is refused else */
+    enum expected expected, sanitized; /* sanitizers need calls that are otherwise refused */
 } attempts[] = {
     {"allocate", allocate, IS_DONE, IS_DONE},
     {"start a thread", make_thread, IS_DONE, IS_DONE},

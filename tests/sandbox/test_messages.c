@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages: what is written is read, and every field that is wrong is refused. */
+/* Messages can be read back, and each wrong field is refused. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,9 +17,8 @@ static void jobs_come_back(void **state)
 {
     (void)state;
     uint8_t bytes[JOB_MESSAGE_BYTES + 16];
-    struct job_message back, job = {JOB_PROGRAM, 1234567890123,
-                                    42,          (uint64_t)1 << 40,
-                                    7,           2}; /* a program of two words */
+    struct job_message back,
+        job = {JOB_PROGRAM, 1234567890123, 42, (uint64_t)1 << 40, 7, 2}; /* argc */
     job.input = 1 << 30;
     job_message_write(bytes, &job);
     memcpy(bytes + JOB_MESSAGE_BYTES, "ls\0-l", 6);
@@ -32,14 +31,14 @@ static void jobs_come_back(void **state)
     assert_string_equal(argument[0], "ls");
     assert_string_equal(argument[1], "-l");
     assert_null(argument[2]);
-    /* texts that are missing, too many, or without an end */
+    /* too few arguments, too many, or one without a NUL */
     assert_false(job_message_read(&back, argument, bytes, JOB_MESSAGE_BYTES));
     assert_false(job_message_read(&back, argument, bytes, JOB_MESSAGE_BYTES + 5));
     bytes[JOB_MESSAGE_BYTES + 6] = 0;
     assert_false(job_message_read(&back, argument, bytes, JOB_MESSAGE_BYTES + 7));
 }
 
-/* Which bytes of a sound message may take another value. */
+/* Whether this byte of a valid message may have any value. */
 static bool is_free(size_t at, const size_t free_fields[][2], size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -50,7 +49,7 @@ static bool is_free(size_t at, const size_t free_fields[][2], size_t n)
 static void every_field_of_a_job_is_checked(void **state)
 {
     (void)state;
-    /* seconds; lengths below 2^40 */
+    /* seconds, and lengths below 2^40 */
     static const size_t free_fields[][2] = {{12, 16}, {16, 21}, {24, 29}, {32, 37}};
     uint8_t bytes[JOB_MESSAGE_BYTES];
     struct job_message back, job = {JOB_AVIF, 10, 20, 30, 7, 0};
@@ -100,7 +99,7 @@ static void bitmaps_are_exactly_as_long_as_they_say(void **state)
         assert_false(bitmap_header_read(&back, bytes, n));
         bytes[i] ^= 0x80;
     }
-    /* 65536 squared wraps to nothing in 32 bits */
+    /* 65536 squared overflows 32 bits */
     bitmap_header_write(bytes, &(struct bitmap_header){65536, 65536, 4});
     assert_false(bitmap_header_read(&back, bytes, BITMAP_HEADER_BYTES));
 }
@@ -127,7 +126,7 @@ static void only_sealed_memory_is_mapped(void **state)
     close(file);
 }
 
-/* A message with one descriptor too many is refused, and the others are closed. */
+/* A message with one descriptor too many is refused, and all are closed. */
 static void too_many_descriptors_are_refused(void **state)
 {
     (void)state;
@@ -151,7 +150,7 @@ static void too_many_descriptors_are_refused(void **state)
     close(next);
     assert_int_equal(sendmsg(ends[0], &message, 0), 1);
     assert_int_equal(socket_receive(ends[1], &byte, 1, got, JOB_DESCRIPTORS), -1);
-    assert_int_equal(dup(0), next); /* none was left open */
+    assert_int_equal(dup(0), next); /* no descriptor leaked */
     close(next);
     close(ends[0]);
     close(ends[1]);

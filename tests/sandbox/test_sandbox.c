@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs: decoded, limited, cancelled; and what happens to children. */
+/* Jobs (results, limits, cancelling) and child processes. */
 #include "sandbox/sandbox.h"
 
 #include <dirent.h>
@@ -34,7 +34,7 @@ static char *read_data(const char *path, size_t *n)
     return data;
 }
 
-/* Whether libheif is there; without it there is no decoder to test. */
+/* Decodes a file; skips the test if libheif is missing. */
 static bool decode_file(const char *path, const struct sandbox_limits *limits,
                         struct sandbox_image *out, ey_err *e)
 {
@@ -102,7 +102,7 @@ static void damaged_input_is_named(void **state)
 static void memory_is_limited(void **state)
 {
 #ifdef EY_SANITIZED
-    skip(); /* address space is not limited there */
+    skip(); /* sanitizers disable the limit of address space */
 #endif
     (void)state;
     struct sandbox_image image;
@@ -146,7 +146,7 @@ static bool leave_soon(void *user)
     return seconds_now() > *(double *)user;
 }
 
-static void who_leaves_is_not_decoded_for(void **state)
+static void gone_clients_stop_decoding(void **state)
 {
     (void)state;
     struct sandbox_image image;
@@ -160,7 +160,7 @@ static void who_leaves_is_not_decoded_for(void **state)
     assert_false(decode_file(SLOW, &limits, &image, &e));
     assert_int_equal(e.code, EY_CANCELLED);
     assert_true(seconds_now() - start < 5);
-    /* and the next one finds a child again */
+    /* the next job gets a new child */
     assert_true(decode_file(PLAIN, &ample, &image, &e));
     sandbox_image_close(&image);
 }
@@ -192,7 +192,7 @@ static void all_can_be_killed(void **state)
 
 /* ---- children ---- */
 
-/* Descriptors that are not /dev/null, sockets or memory files (or its standard error). */
+/* Counts descriptors other than standard error, /dev/null, sockets and memory files. */
 static int foreign_descriptors(int pid)
 {
     char path[64], target[300];
@@ -210,7 +210,7 @@ static int foreign_descriptors(int pid)
     return n;
 }
 
-/* The same, of a child that may still be opening its libraries. */
+/* Polls, since the child may still be opening its libraries. */
 static int lasting_foreign_descriptors(int pid)
 {
     const struct timespec pause = {0, 20000000};
@@ -220,7 +220,7 @@ static int lasting_foreign_descriptors(int pid)
     return foreign_descriptors(pid);
 }
 
-/* The parent of a process that is eyelet-decode and lives; 0: it is not. */
+/* The parent of a living eyelet-decode process, or 0 if pid is no such process. */
 static int helper_parent(const char *pid)
 {
     char path[300], line[512] = "", letter = 'Z';
@@ -233,7 +233,7 @@ static int helper_parent(const char *pid)
     return letter == 'Z' ? 0 : parent;
 }
 
-/* The children of a process that are eyelet-decode; returns how many. */
+/* Finds the eyelet-decode children of a process; returns their number. */
 static int helpers_of(int parent, int helper[8])
 {
     int n = 0;
@@ -260,8 +260,8 @@ static void children_have_no_descriptors_of_ours(void **state)
     close(secret);
 }
 
-/* A process that decodes for long is killed: neither its child nor that one's worker goes on. */
-static void children_die_with_us(void **state)
+/* If a decoding process is killed, its child and that child's worker end, too. */
+static void children_die_with_their_parent(void **state)
 {
     (void)state;
     int helper[8] = {0}, worker[8] = {0};
@@ -337,9 +337,8 @@ static void many_threads_share_few_children(void **state)
     assert_true(helpers_of(getpid(), helper) <= 5);
 }
 
-/* Starts other children, of this helper, and decodes with one. A child of the helper before may
- * just have been starting: then it starts them again until the decoding succeeds as it should, or
- * not. */
+/* Restarts the children with this helper and decodes. A child of the previous helper may just have
+ * started, so it tries up to five times to get the expected result. */
 static void decode_with_helper(const char *helper, bool succeeds, ey_err *e)
 {
     bool ok = !succeeds;
@@ -401,7 +400,7 @@ static void programs_do_nothing_else(void **state)
         {"/usr/bin/ls", "/home", NULL},
         {"/usr/bin/cat", "/proc/self/environ", NULL},
         {"/usr/bin/touch", "/tmp/eyelet-test-sandbox", NULL},
-        {"/usr/bin/env", "sh", "-c", "ls | cat", NULL}, /* needs a process */
+        {"/usr/bin/env", "sh", "-c", "ls | cat", NULL}, /* forks */
         {"/no/such/program", NULL},
         {"/usr/bin/sleep", "60", NULL},
         {"/usr/bin/yes", NULL}, /* fills its output */
@@ -414,7 +413,7 @@ static void programs_do_nothing_else(void **state)
         struct sandbox_output out;
         ey_err e;
         double start = seconds_now();
-        if (run_program(programs[i], "x", &out, &e)) fail_msg("%s was done", programs[i][0]);
+        if (run_program(programs[i], "x", &out, &e)) fail_msg("%s was not refused", programs[i][0]);
         assert_true(e.code == EY_BAD_IMAGE || e.code == EY_IO);
         assert_true(seconds_now() - start < 10);
     }
@@ -436,7 +435,7 @@ static void *sleep_until_over(void *over)
     return NULL;
 }
 
-/* As many programs as there may ever be children, which do not end, leave some for images. */
+/* Endless programs, as many as there may be children, leave some for images. */
 static void programs_leave_children_for_images(void **state)
 {
     (void)state;
@@ -459,7 +458,7 @@ static void programs_leave_children_for_images(void **state)
 
 struct slow_client {
     atomic_bool over;
-    char address; /* whose address names the client */
+    char address; /* its address identifies the client */
 };
 
 static void *sleep_for_client(void *client)
@@ -469,7 +468,7 @@ static void *sleep_for_client(void *client)
     return sleep_until_over(&c->over);
 }
 
-/* However many slow programs one client runs, another's program and image are done at once. */
+/* However many slow programs a client runs, other clients' programs and images do not wait. */
 static void one_client_leaves_children_for_others(void **state)
 {
     (void)state;
@@ -511,7 +510,7 @@ static bool say_as_child(enum reply_status status, const char *text)
     return socket_send(3, bytes, sizeof(bytes), NULL, 0);
 }
 
-/* This program as a child whose fork() fails. */
+/* Runs this program as a child whose fork() fails. */
 static int be_child_without_workers(void)
 {
     uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];
@@ -531,7 +530,7 @@ static void a_failed_fork_is_not_the_images_fault(void **state)
     struct sandbox_image image;
     ey_err e;
     decode_with_helper("/proc/self/exe", false, &e);
-    for (int i = 0; i < 2; i++) { /* the child goes on */
+    for (int i = 0; i < 2; i++) { /* the child survives a failed fork */
         assert_int_equal(e.code, EY_BUSY);
         assert_false(decode_file(PLAIN, &ample, &image, &e));
         assert_int_equal(e.code, EY_BUSY);
@@ -549,10 +548,10 @@ int run_job_tests(void)
         cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(output_is_limited),
         cmocka_unit_test(time_is_limited),
-        cmocka_unit_test(who_leaves_is_not_decoded_for),
+        cmocka_unit_test(gone_clients_stop_decoding),
         cmocka_unit_test(all_can_be_killed),
         cmocka_unit_test(children_have_no_descriptors_of_ours),
-        cmocka_unit_test(children_die_with_us),
+        cmocka_unit_test(children_die_with_their_parent),
         cmocka_unit_test(many_threads_share_few_children),
         cmocka_unit_test(a_missing_helper_is_named),
         cmocka_unit_test(programs_read_the_system_and_their_input),

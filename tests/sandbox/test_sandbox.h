@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of src/sandbox: what its files share. */
+/* Shared by the tests of src/sandbox. */
 #ifndef EY_TESTS_TEST_SANDBOX_H
 #define EY_TESTS_TEST_SANDBOX_H
 
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Each runs its file's tests; returns how many failed. */
+/* Each runs the tests of its file and returns the number of failures. */
 int run_message_tests(void);
 int run_filter_tests(void);
 int run_job_tests(void);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/check_style.sh can fail: a small tree passes all its checks, and each breach of a rule fails the check that is
-# about it, and no other. Last line: "N passed, N failed".
+# tools/check_style.sh can fail: a small tree passes all checks, and each breach of a rule fails its own check and no
+# other. Last line: "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 check=$PWD/tools/check_style.sh format=$PWD/.clang-format
@@ -63,7 +63,7 @@ header() {
   printf '/* SPDX-License-Identifier: Apache-2.0 */\n#ifndef %s\n#define %s\n%s\n#endif\n' "$guard" "$guard" "$2" >"$tree/src/$1"
 }
 
-# fails CHECK WHAT: after a change to the tree just that check fails
+# fails CHECK WHAT: the changed tree must fail this check only; restores the tree
 fails() {
   local said
   said=$("$check" "$tree" 2>&1)

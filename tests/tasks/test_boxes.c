@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What models answer to "where is it?" → boxes: the format's tolerated variants, its limits, and
- * what is no answer. */
+/* Reading boxes from answers: accepted variants of the format, limits, and text that is no answer.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "eyelet/tasks.h"
 
-/* Boxes as "label x1 y1 x2 y2; ", with one decimal where there is one. */
+/* Prints boxes as "label x1 y1 x2 y2; ", with one decimal unless it is 0. */
 static void describe(struct buf *out, const ey_box_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -35,7 +35,8 @@ static void check(const struct answer_case *cases, size_t n)
         ey_err e;
         struct buf got = buf_with_max(1 << 16);
         size_t length = strlen(cases[i].answer);
-        char *exact = malloc(length + 1); /* without a NUL, so that reading past the end is seen */
+        /* without a NUL, so that a sanitizer sees reads past the end */
+        char *exact = malloc(length + 1);
         memcpy(exact, cases[i].answer, length);
         assert_true(ey_boxes_read(&list, exact, length, &e));
         describe(&got, &list);
@@ -88,7 +89,7 @@ static void lists_and_their_variants(void **state)
     CHECK(cases);
 }
 
-static void what_is_cut_off_is_left_out(void **state)
+static void incomplete_boxes_are_left_out(void **state)
 {
     (void)state;
     static const struct answer_case cases[] = {
@@ -109,7 +110,7 @@ static void what_is_cut_off_is_left_out(void **state)
          " 1 1 2 2"},
         {"[{\"bbox_2d\": [1, 2, 3,", "unclear"},
         {"[{\"bbox_2d\": [1, 2, 3, 4], \"bbox\": [900, 50, 10, x], \"label\": \"a\"}]",
-         "a 1 2 3 4"}, /* the good one stays */
+         "a 1 2 3 4"}, /* the valid box is kept */
         {"[{", "unclear"},
         {"[{\"label\": \"a\\", "unclear"},
     };
@@ -168,7 +169,7 @@ static void no_boxes(void **state)
 
 /* ---- limits ---- */
 
-static void at_most_so_many(void **state)
+static void boxes_are_limited(void **state)
 {
     (void)state;
     for (size_t wanted = EY_MAX_BOXES - 1; wanted <= EY_MAX_BOXES + 1; wanted++) {
@@ -187,7 +188,7 @@ static void at_most_so_many(void **state)
     }
 }
 
-/* Two-byte characters after an odd one: the limit falls inside of one. */
+/* Two-byte characters at odd offsets: the limit falls inside one. */
 static void long_labels_are_cut_between_characters(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void long_labels_are_cut_between_characters(void **state)
     buf_free(&text);
 }
 
-/* Neither a stack nor time that grows with the square. */
+/* Deep nesting takes no stack, and many quotes no quadratic time. */
 static void endless_nesting_and_quotes(void **state)
 {
     (void)state;
@@ -229,10 +230,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_and_their_variants),
-        cmocka_unit_test(what_is_cut_off_is_left_out),
+        cmocka_unit_test(incomplete_boxes_are_left_out),
         cmocka_unit_test(coordinates),
         cmocka_unit_test(no_boxes),
-        cmocka_unit_test(at_most_so_many),
+        cmocka_unit_test(boxes_are_limited),
         cmocka_unit_test(long_labels_are_cut_between_characters),
         cmocka_unit_test(endless_nesting_and_quotes),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The questions as models were trained on them, and what the library says of answers. */
+/* The prompts on which models were trained, and the library's reading of answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

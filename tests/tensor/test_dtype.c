@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What src/tensor/types.def says, against the names and sizes of spec 2.1. */
+/* src/tensor/types.def against the names and sizes of spec 2.1. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void lists_of_names(void **state)
     assert_string_equal(cut, "F64, F3");
 }
 
-/* Two int4 values are a byte; their scales and zero points, and those of FP8, lie apart. */
+/* Two int4 values share a byte. Scales and zero points are separate tensors, as are FP8's. */
 static void quantized_sizes(void **state)
 {
     (void)state;

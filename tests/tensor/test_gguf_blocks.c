@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF blocks → float32, bit for bit as ggml's Python package has them
- * (tools/gguf/make_block_cases.py): a few blocks, a checksum of thousands, parts of rows, and the
+/* Dequantized GGUF blocks equal those of ggml's Python package bit for bit
+ * (tools/gguf/make_block_cases.py): single blocks, a checksum of thousands, parts of rows, and the
  * kernels of each tier. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,11 +19,11 @@ enum { MANY = 4096, MOST_VALUES = 256, MOST_BYTES = 292 };
 
 static struct safetensors *cases;
 
-/* In the order of the script, whose seeds count them. */
+/* In the order of the script, whose seeds depend on it. */
 static const struct {
     const char *name;
     enum dtype dtype;
-    int halves[2]; /* where its halves are; -1: none */
+    int halves[2]; /* offsets of its F16 numbers; -1: none */
 } types[] = {
     {"Q4_0", DTYPE_Q4_0, {0, -1}},         {"Q4_1", DTYPE_Q4_1, {0, 2}},
     {"Q5_0", DTYPE_Q5_0, {0, -1}},         {"Q5_1", DTYPE_Q5_1, {0, 2}},
@@ -45,7 +45,7 @@ static const struct tensor_view *case_tensor(int type, const char *what)
     return t;
 }
 
-/* A matrix of one row over these blocks. */
+/* A one-row matrix of these blocks. */
 static struct tensor row_of_blocks(int type, const void *blocks, int64_t n)
 {
     const struct dtype_traits *t = dtype_info(types[type].dtype);
@@ -71,7 +71,7 @@ static void stored_blocks(void **state)
     }
 }
 
-/* ---- thousands of them ---- */
+/* ---- thousands of blocks ---- */
 
 static void random_bytes(uint8_t *out, size_t n, uint64_t seed)
 {
@@ -84,7 +84,7 @@ static void random_bytes(uint8_t *out, size_t n, uint64_t seed)
     }
 }
 
-/* Scales without infinities and NaNs. */
+/* Makes scales finite. */
 static void make_finite(uint8_t *block, int type)
 {
     for (int i = 0; i < 2; i++) {
@@ -135,7 +135,7 @@ static void many_checksums(void **state)
     }
 }
 
-/* Any columns of any row, and times a factor. */
+/* Any columns of any row, with and without a factor. */
 static void parts_of_rows(void **state)
 {
     (void)state;
@@ -184,8 +184,8 @@ static void rows_of_kernels(void **state)
     }
 }
 
-/* A scale that is none is found in whichever block it is. */
-static void scales_that_are_none(void **state)
+/* An infinite or NaN scale is found in any block. */
+static void scales_that_are_not_finite(void **state)
 {
     (void)state;
     for (int i = 0; i < TYPES; i++) {
@@ -232,9 +232,11 @@ static int close_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_blocks),        cmocka_unit_test(many_checksums),
-        cmocka_unit_test(parts_of_rows),        cmocka_unit_test(rows_of_kernels),
-        cmocka_unit_test(scales_that_are_none),
+        cmocka_unit_test(stored_blocks),
+        cmocka_unit_test(many_checksums),
+        cmocka_unit_test(parts_of_rows),
+        cmocka_unit_test(rows_of_kernels),
+        cmocka_unit_test(scales_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, open_cases, close_cases);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging, word-sized and endless, against the plainest loop there is. */
+/* BPE merging of words and very long pieces, against the simplest loop. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tokenizer/tok_fixture.h"
 #include "tokenizer/tokenizer_internal.h"
 
-/* The definition itself: of all adjacent pairs the lowest rank, the leftmost of equals, until none
- * merges. */
+/* The definition: repeatedly merge the leftmost pair of the lowest rank. */
 static size_t merge_plainly(const struct tokenizer *tok, int32_t *id, size_t n)
 {
     for (;;) {
@@ -70,7 +69,7 @@ static void test_random_pieces_qwen(void **state)
     check_random_pieces(qwen_tokenizer(), "a etionsr\n=-hldcu", 2000);
 }
 
-/* At the length where the array gives way to the heap. */
+/* Around the length from which a heap replaces the array. */
 static void test_lengths_at_the_border(void **state)
 {
     (void)state;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids → text: whole characters only, whatever the cuts between tokens. */
+/* Decoding ids: only whole characters, wherever tokens are cut. */
 #include <string.h>
 
 #include "tokenizer/tok_fixture.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Byte tokens of the small tokenizer are the bytes themselves; 300..305 are special, 306 is
- * <tool_call>. */
+/* The small tokenizer's first 256 ids are bytes, 300 to 305 are special, 306 is <tool_call>. */
 static const struct {
     const char *name;
     size_t n;
@@ -51,7 +50,7 @@ static void test_rows(void **state)
     }
 }
 
-/* What has come out after any token is whole UTF-8 and a beginning of the whole text. */
+/* After any token, the output is valid UTF-8 and a prefix of the whole text. */
 static void test_every_prefix(void **state)
 {
     (void)state;
@@ -71,7 +70,7 @@ static void test_every_prefix(void **state)
     buf_free(&out);
 }
 
-/* The stream may be cut anywhere: bytes given one at a time make the same text as all at once. */
+/* Bytes given one at a time decode to the same text as all together. */
 static void test_random_bytes_one_by_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text → ids against the reference's ids, and the rules of added tokens. */
+/* Encoding against the reference's ids, and the rules of added tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,9 +109,9 @@ static void test_qwen_rows(void **state)
     check_rows(qwen_tokenizer(), qwen_rows, COUNT(qwen_rows));
 }
 
-/* Hand-made: 311 <|left|> takes white space before it, 312 <|right|> after it, 313 zebra stands
- * alone, 314 is "café" (written with a combining accent) sought in normalised text; 310
- * <|im_start|>system is longer than 301. */
+/* Written by hand: 311 <|left|> absorbs preceding white space, 312 <|right|> following; 313 zebra
+ * matches whole words only; 314 is "café" (with a combining accent), matched in normalized text;
+ * 310 <|im_start|>system is longer than 301. */
 static const struct row added_rows[] = {
     {"x \t<|left|> y", true, 4, {120, 311, 32, 121}},
     {"x <|right|> \n\xc2\xa0y", true, 4, {120, 32, 312, 121}},
@@ -137,7 +137,7 @@ static void test_added_tokens(void **state)
     check_rows(small_tokenizer(), added_rows, COUNT(added_rows));
 }
 
-/* Marks out of order, singletons, composition exclusions, Hangul by jamo. */
+/* Combining marks out of order, singletons, composition exclusions, Hangul jamo. */
 static void test_composed_first(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void test_malformed_becomes_replacement(void **state)
     }
 }
 
-/* Any bytes can be encoded, and come back as the composed form of their repaired text. */
+/* Any bytes can be encoded; they decode to their repaired text in NFC. */
 static void test_random_bytes(void **state)
 {
     (void)state;
@@ -207,8 +207,8 @@ static void test_random_bytes(void **state)
         struct ids once = encode_ok(small_tokenizer(), text, n, false);
         struct buf back = decode_ok(small_tokenizer(), &once);
         utf8proc_uint8_t *composed = utf8proc_NFC((utf8proc_uint8_t *)(back.data ? back.data : ""));
-        assert_non_null(composed);                                 /* it is UTF-8 … */
-        assert_string_equal(composed, back.data ? back.data : ""); /* … and composed */
+        assert_non_null(composed);                                 /* valid UTF-8 … */
+        assert_string_equal(composed, back.data ? back.data : ""); /* … in NFC */
         struct ids twice = encode_ok(small_tokenizer(), back.data, back.size, false);
         assert_ids("again", &twice, once.id, once.n);
         free(composed);
@@ -226,8 +226,7 @@ static void test_nul_bytes_are_text(void **state)
     ids_free(&got);
 }
 
-/* A megabyte that is one word, or one run of anything, takes no quadratic time (a quadratic one
- * takes minutes). */
+/* A megabyte that is one word or one run takes no quadratic time (minutes). */
 static void test_megabyte_words(void **state)
 {
     (void)state;
@@ -274,7 +273,7 @@ static void test_round_trip(void **state)
     buf_free(&back);
 }
 
-/* Text that spells a special token is text, all of it, when it is not to be parsed. */
+/* Without parse_special, text that spells a special token stays text. */
 static void test_unparsed_special_stays_text(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json files that must not open, each with its own message, and variants that must. */
+/* tokenizer.json files that must be refused, each with its own message, and variants that must
+ * open. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The small tokenizer with one member put in another's place: `path` is "member" or "model.member";
- * a value of NULL takes the member away. `message` must be in the error; NULL: the file opens. */
+/* The small tokenizer with one member replaced: `path` is "member" or "model.member"; value NULL
+ * removes it. `message` must be in the error; NULL: the file opens. */
 static const struct {
     const char *path, *value, *message;
 } rows[] = {
@@ -177,7 +178,7 @@ static void test_rows(void **state)
         check_row(i);
 }
 
-/* Merges as "A B" are the same merges. */
+/* Merges written as "A B" have the same effect. */
 static void test_merges_as_strings(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static void test_merges_as_strings(void **state)
     json_object_put(root);
 }
 
-/* The same tokenizer written another way (checked by tools/golden/saved_checkpoints.py). */
+/* Other spellings of the same tokenizer (tools/golden/saved_checkpoints.py checks them). */
 static void test_other_spellings(void **state)
 {
     (void)state;
@@ -267,7 +268,7 @@ static void test_other_spellings(void **state)
     }
 }
 
-/* As before tokenizer.json: ids of transformers, and which tokens are special. */
+/* The older files without tokenizer.json: transformers' ids, and which tokens are special. */
 static void check_files(const char *directory)
 {
     char path[300];
@@ -309,7 +310,7 @@ static void test_vocab_and_merges(void **state)
     check_files("tests/tokenizer/data/files-gpt2");
 }
 
-/* ignore_merges: a whole piece that is a token is that token ("the" is one, but no merges lead to
+/* ignore_merges: a piece that is a token becomes that token ("the" is one, but no merges lead to
  * it). */
 static void test_ignore_merges(void **state)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pattern as PCRE2 runs it against a matcher written by hand from spec 6.1, and what may not be
- * in a pattern. */
+/* PCRE2's pieces against a matcher written by hand from spec 6.1, and patterns that are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ static const char qwen_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\
 enum { MAX_CHARACTERS = 64 };
 
 struct characters {
-    uint32_t cp[MAX_CHARACTERS + 1]; /* a zero ends it */
+    uint32_t cp[MAX_CHARACTERS + 1]; /* 0-terminated */
     size_t n;
 };
 
@@ -87,7 +86,7 @@ static size_t space_end(const struct characters *t, size_t i)
     return end == t->n || end - i < 2 ? end : end - 1;
 }
 
-/* End of the piece that begins at i, by the numbered rules of spec 6.1. */
+/* The end of the piece at i, by the numbered rules of spec 6.1. */
 static size_t piece_end(const struct characters *t, size_t i)
 {
     uint32_t cp = t->cp[i];
@@ -136,8 +135,7 @@ static void check_text(struct pretok_scan *scan, const struct characters *t)
 static void test_against_hand_matcher(void **state)
 {
     (void)state;
-    /* U+180E is white space to PCRE2's \s and to nobody else; U+200B to nobody; U+017F is "s" under
-     * (?i). */
+    /* U+180E is white space in PCRE2's \s only, U+200B nowhere; U+017F equals "s" under (?i). */
     static const uint32_t alphabet[] = {
         ' ',    ' ',    '\n',   '\r',   '\t',  0x0b,    0x85,   0xa0,  0x1680,  0x180e,  0x2003,
         0x200b, 0x2028, 0x205f, 0x3000, '\'',  '\'',    's',    'S',   0x17f,   't',     'r',
@@ -160,7 +158,8 @@ static void test_against_hand_matcher(void **state)
     pretok_finish(&pretok);
 }
 
-/* Cuts each character of Unicode from an "x" behind it just when the character is white space. */
+/* For each Unicode character, the pattern separates it from a following "x" just if it is white
+ * space. */
 static void check_white_space(const char *pattern)
 {
     ey_err e;
@@ -190,11 +189,11 @@ static void test_white_space(void **state)
 }
 
 static const struct {
-    const char *pattern, *text, *pieces; /* pieces with | between */
+    const char *pattern, *text, *pieces; /* pieces, separated by | */
 } cuts[] = {
     {PRETOK_GPT2_PATTERN, "I've  123 abc's 'S\n\n x", "I|'ve| | 123| abc|'s| '|S|\n\n| x"},
-    {"b", "abcbb", "a|b|c|b|b"}, /* what does not match is a piece too */
-    {"x*", "axxb", "a|xx|b"},    /* an empty match cuts and is no piece */
+    {"b", "abcbb", "a|b|c|b|b"}, /* unmatched text is a piece, too */
+    {"x*", "axxb", "a|xx|b"},    /* an empty match cuts but is no piece */
     {"(?=b)", "abab", "a|ba|b"},
     {"",
      "a\xc3\xa9"
@@ -256,7 +255,7 @@ static void test_cuts(void **state)
     }
 }
 
-/* A pattern that runs away is an error, not another result and not an hour. */
+/* Catastrophic backtracking gives an error, in short time. */
 static void test_runaway_pattern(void **state)
 {
     (void)state;

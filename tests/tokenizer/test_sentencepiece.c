@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipeline of Llama-2 and Phi-3: ids and texts of the reference, files that must not open, and
- * its rules one by one. */
+/* The tokenizer pipeline of Llama-2 and Phi-3: the reference's ids and texts, refused files, and
+ * its rules. */
 #include <stdio.h>
 #include <string.h>
 
@@ -101,7 +101,7 @@ struct row {
     int32_t ids[64];
 };
 
-/* Spec 6.2 (a blank before each segment) and 7.4. */
+/* Spec 6.2 (a space before each segment) and 7.4. */
 static const struct row llama_rows[] = {
     {"<s>How are you doing?", 7, {1, 1128, 526, 366, 2599, 29973}},
     {"<s>[INST]", 4, {1, 518, 25580, 29962}},
@@ -140,7 +140,7 @@ static void test_phi3_rows(void **state)
     check_rows(phi3_tokenizer(), phi3_rows, COUNT(phi3_rows));
 }
 
-/* What a marker takes in where the chat format writes it by itself. */
+/* How much following white space a marker absorbs (rstrip). */
 static void test_swallowed(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void test_swallowed(void **state)
     assert_int_equal(tokenizer_rstrip_length(tok, 400, "\n", 1), 0);
 }
 
-/* What a prompt that is written out begins with. */
+/* The first token of a raw prompt. */
 static void test_start(void **state)
 {
     (void)state;
@@ -163,8 +163,7 @@ static void test_start(void **state)
     assert_int_equal(tokenizer_bos_id(small_tokenizer()), -1);
 }
 
-/* Text, whatever it is, comes back but for U+2581, which is a blank; long ones go through the heap.
- */
+/* Any text is preserved, except that U+2581 becomes a space. Long ones use the heap. */
 static void test_round_trip(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the tokenizer's groups of cases. */
+/* Runs the tests of the tokenizer. */
 #include "tokenizer/tok_fixture.h"
 
 int main(void)

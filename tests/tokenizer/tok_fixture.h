@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tokenizer's tests share: the two tokenizers, comparisons, and the groups of cases. */
+/* Shared by the tokenizer's tests: tokenizers, comparisons, and the groups of cases. */
 #ifndef EY_TESTS_TOK_FIXTURE_H
 #define EY_TESTS_TOK_FIXTURE_H
 
@@ -18,11 +18,11 @@
 #define LLAMA_DIR "../shared/data/tokenizers/llama-2"
 #define PHI3_DIR "../shared/data/tokenizers/phi-3"
 
-/* The committed tokenizer of tests/tokenizer/data; opened once. */
+/* The committed tokenizer of tests/tokenizer/data; opened at the first call. */
 const struct tokenizer *small_tokenizer(void);
-/* The one with byte fallback: mkcheckpoint's of tiny-phi3. */
+/* A tokenizer with byte fallback: mkcheckpoint's of tiny-phi3. */
 const struct tokenizer *sentencepiece_tokenizer(void);
-/* Real ones, or NULL after a line on stdout that says it is not there. */
+/* Tokenizers of real models, or NULL after a line on stdout that it is missing. */
 const struct tokenizer *qwen_tokenizer(void);
 const struct tokenizer *llama_tokenizer(void);
 const struct tokenizer *phi3_tokenizer(void);
@@ -30,10 +30,10 @@ void close_fixtures(void);
 
 struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bool parse_special);
 void assert_ids(const char *label, const struct ids *got, const int32_t *want, size_t n);
-/* Text of ids by the streaming detokeniser; the caller frees. */
+/* Decodes ids with the streaming detokenizer; the caller frees the text. */
 struct buf decode_ok(const struct tokenizer *tok, const struct ids *ids);
 
-/* Seeded; the same on every machine. */
+/* Pseudo-random number, the same on every machine for a seed. */
 uint32_t next_random(uint64_t *state);
 
 int run_encode_tests(void);

@@ -1,10 +1,5 @@
-// Writes small/tokenizer.json, a byte-level BPE of the shape of Qwen's with a few dozen merges, and small/cases.json,
-// texts with the ids that Hugging Face's own JavaScript implementation gives them.
-//
-//     npm install @huggingface/tokenizers@0.2 && node make_small.mjs
-//
-// Only texts whose treatment that implementation shares with the Rust one are in the list; white space and word rules
-// of added tokens are tested by hand-made expectations in test_encode.c.
+// Writes small/tokenizer.json, a byte-level BPE like Qwen's with a few dozen merges, and small/cases.json, texts with
+// their ids by Hugging Face's JavaScript implementation.
 import { writeFileSync } from "node:fs";
 import { Tokenizer } from "@huggingface/tokenizers";
 
