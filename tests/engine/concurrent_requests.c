@@ -46,11 +46,11 @@ void concurrent_request_collect(struct concurrent_request *m)
     while (!concurrent_request_poll(m, 1000)) {}
     must(ey_generation_collect(&m->gen, &m->answer, &e), &e);
     assert_null(m->gen);
-    /* a cancelled answer may have text that was held back as the beginning of a stop text, or of a
-     * character */
+    /* the engine holds text back that may begin a stop text or is part of a character; a cancelled
+     * answer has that text, but no event did */
     bool cancelled = m->answer.finish_reason == EY_FINISH_CANCELLED;
     if (cancelled ? m->n_text > m->answer.n_text : m->n_text != m->answer.n_text)
-        fail_msg("%zu bytes were heard of %zu", m->n_text, m->answer.n_text);
+        fail_msg("events had %zu bytes of %zu", m->n_text, m->answer.n_text);
     assert_memory_equal(m->text, m->answer.text, m->n_text);
 }
 
@@ -143,7 +143,7 @@ void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what
     if (answers_differ(a, b, how, sizeof(how))) fail_msg("%s: %s", what, how);
 }
 
-#define NEAR_TIE 0.1 /* of two logits: what BF16 may turn round in these models */
+#define NEAR_TIE 0.1 /* gap of two logits that BF16 may reverse in these models */
 
 void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what)
 {
@@ -153,7 +153,7 @@ void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what
         const ey_token_logprobs *l = &a->logprobs[i];
         double gap = (double)l->top[0].logprob - (double)l->top[1].logprob;
         if (gap > NEAR_TIE)
-            fail_msg("%s: token %d is %d and %d, where the best is ahead by %.3g", what, i,
+            fail_msg("%s: token %d is %d and %d, but the best is ahead by %.3g", what, i,
                      a->tokens[i], b->tokens[i], gap);
         print_message("%s: near-tie at token %d (gap %.2g)\n", what, i, gap);
         return;

@@ -70,7 +70,7 @@ ey_engine *engine_open_with(const char *kind, ey_engine_options options)
     return engine;
 }
 
-/* ---- at rest ---- */
+/* ---- idle engines ---- */
 
 void assert_at_rest(ey_engine *engine)
 {
@@ -208,7 +208,7 @@ void question_start(struct question *q, int max_tokens)
 {
     memset(q, 0, sizeof(*q));
     q->request = ey_request_defaults();
-    q->request.no_prefix_cache = true; /* what is tested is how rows are computed */
+    q->request.no_prefix_cache = true; /* rows must be computed */
     q->request.messages = q->messages;
     q->request.max_tokens = max_tokens;
     q->request.ignore_eos = true;
@@ -291,6 +291,6 @@ void assert_same_outcome(const struct outcome *a, const struct outcome *b, const
         fail_msg("%s: logit %d is %.9g and %.9g; ids %s", what, i, (double)a->logits[i],
                  (double)b->logits[i], same ? "equal" : "differ");
     }
-    if (!same) fail_msg("%s: other ids (%d and %d of them)", what, a->n, b->n);
+    if (!same) fail_msg("%s: ids differ (%d and %d)", what, a->n, b->n);
     assert_string_equal(a->text, b->text);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the engine share: engines, images and questions. Whatever fails here fails the
- * test. */
+/* Shared by the tests of the engine: engines, images and questions. Any failure fails the test. */
 #ifndef EY_TESTS_ENGINE_ENGINE_FIXTURE_H
 #define EY_TESTS_ENGINE_ENGINE_FIXTURE_H
 
@@ -14,8 +13,8 @@
 
 #include "engine/engine_internal.h"
 
-/* What tests that are for every device run on. With sanitizers `ref` takes minutes, and goldens and
- * test_kernels see it there. */
+/* The devices on which tests run. `ref` takes minutes with sanitizers; the goldens and test_kernels
+ * cover it there. */
 #ifdef EY_SANITIZED
 #define ENGINE_DEVICES "cpu"
 enum { N_ENGINE_DEVICES = 1 };
@@ -24,39 +23,40 @@ enum { N_ENGINE_DEVICES = 1 };
 enum { N_ENGINE_DEVICES = 2 };
 #endif
 
-/* The directory of this run's checkpoints; engine_fixture_close removes it. */
+/* The directory of this run's checkpoints, which engine_fixture_close removes. */
 const char *fixture_dir(void);
 int engine_fixture_open(void **state);
 int engine_fixture_close(void **state);
 
-/* An engine of a kind of mkcheckpoint (made on first use) or of a directory (starting with '/'). */
+/* Opens a checkpoint: a kind of mkcheckpoint, made at the first use, or a directory that begins
+ * with '/'. */
 ey_engine *engine_open(const char *kind, const char *device, int threads, int max_model_len);
 bool engine_try(ey_engine **engine, const char *kind, const char *device, int threads,
                 int max_model_len, ey_err *e);
-/* The same with any options, of which model is taken from `kind`. */
+/* The same with these options, whose model is set from `kind`. */
 ey_engine *engine_open_with(const char *kind, ey_engine_options options);
 
-/* ---- an engine at rest: no request is under way ---- */
+/* ---- idle engines: no request is running ---- */
 
-/* Fails unless it is, and holds no block, slot or image for anybody. */
+/* Fails unless the engine is idle and holds no block, slot or image. */
 void assert_at_rest(ey_engine *engine);
-/* Between these two the test may use the backend itself: the scheduler's thread, which copies
- * weights into huge pages meanwhile, does not. */
+/* Between these two calls the test may use the backend; the scheduler's thread, which otherwise
+ * copies weights into huge pages when idle, does not. */
 void backend_take(ey_engine *engine);
 void backend_give_back(ey_engine *engine);
-/* Decoder steps of at most so many rows, that many patches of a tile. */
+/* Limits text model steps to `rows` rows and tiles of the vision encoder to `tile` patches. */
 void engine_set_rows(ey_engine *engine, int rows, int tile);
-/* The KV and feature blocks that nobody holds are handed out in another order from now on; their
- * contents are forgotten. */
+/* Shuffles the order in which free KV and feature blocks are allocated, and forgets their contents.
+ */
 void engine_shuffle(ey_engine *engine, unsigned seed);
-/* Nothing is cached any more. */
+/* Empties all caches. */
 void engine_forget(ey_engine *engine);
-/* The features of an image; NULL: they are not there. */
+/* The cached features of an image, or NULL. */
 const struct image_entry *engine_features(ey_engine *engine, const struct digest *image);
-/* Row of ws.features that has the image's visual token `token`. */
+/* The row of ws.features with the image's visual token `token`. */
 int feature_row(const struct image_entry *entry, int token);
 
-/* A PNG of width x height made-up pixels; kept until the end. */
+/* A PNG of random pixels; kept until the end. */
 ey_part test_image(int width, int height, unsigned seed);
 
 enum { MAX_TURNS = 8, MAX_TURN_PARTS = 80 };
@@ -65,19 +65,19 @@ struct question {
     ey_message messages[MAX_TURNS];
     ey_request request; /* greedy, ignores stop tokens */
 };
-/* An empty conversation; the struct must not move afterwards. */
+/* Starts an empty conversation. Do not move the struct afterwards. */
 void question_start(struct question *q, int max_tokens);
 void question_turn(struct question *q, const char *role);
-/* Adds to the last turn. */
+/* Adds text to the last turn. */
 void question_text(struct question *q, const char *text);
 void question_part(struct question *q, ey_part part);
-/* One user turn: n_images images of awkward sizes, then the text. */
+/* One user turn: n_images images of odd sizes, then the text. */
 void question_simple(struct question *q, int n_images, const char *text, int max_tokens);
 
-/* Asks; a failure fails the test. The answer is the caller's. */
+/* Runs the request; a failure fails the test. The caller frees the answer. */
 ey_answer ask(ey_engine *engine, const struct question *q);
 
-/* What a request leaves behind, for comparing bits: ids and the last logits. */
+/* The result of a request for bitwise comparison: ids and the last logits. */
 struct outcome {
     int ids[256], n, prompt_tokens, image_tokens, vocabulary;
     float *logits;

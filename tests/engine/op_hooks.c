@@ -141,7 +141,7 @@ ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op,
     ey_err e;
     if (!ey_prompt_prepare(engine, &q->request, &prompt, &e)) fail_msg("%s", e.text);
     hooks_reset(cancel_there, &c);
-    pthread_mutex_lock(&engine->devices.lock); /* until the generation is where the hook finds it */
+    pthread_mutex_lock(&engine->devices.lock); /* until c.gen is set, which the hook reads */
     bool ok = ey_generation_start(engine, prompt, &q->request, &c.gen, &e);
     pthread_mutex_unlock(&engine->devices.lock);
     ey_prompt_free(&prompt);

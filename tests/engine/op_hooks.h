@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks over a backend's shoulder: counts what the engine asks of it, and calls the test back at
- * each such moment, so that a test acts at a known place of a request instead of at a time. */
+/* Hooks a backend's operations: counts them and calls the test back, so that it can act at a
+ * certain place of a request instead of at a time. */
 #ifndef EY_TESTS_ENGINE_OP_HOOKS_H
 #define EY_TESTS_ENGINE_OP_HOOKS_H
 
@@ -8,29 +8,30 @@
 
 enum op {
     OP_ENCODER, /* an image enters the vision encoder */
-    OP_TILE,    /* keys of a tile in the vision encoder: once a block and tile */
-    OP_MERGE,   /* a tile leaves the vision encoder, or one of its taps */
+    OP_TILE,    /* attention keys of a tile in the vision encoder: once a block and tile */
+    OP_MERGE,   /* merges a tile's output or its DeepStack features */
     OP_STEP,    /* a text model step begins */
     OP_LAYER,   /* a layer of it */
-    OP_LOGITS,  /* the head of a step that makes tokens */
-    OP_FINISH,  /* the device is asked whether all went well */
+    OP_LOGITS,  /* LM head of a step that samples */
+    OP_FINISH,  /* synchronizes with the device and gets its errors */
     N_OPS
 };
 
-/* On the engine's thread, without its locks; n counts the op's calls since hooks_reset, from 1. */
+/* Runs on the engine's thread without its locks; n counts calls of the op since hooks_reset, from
+ * 1. */
 typedef void hook_fn(void *user, enum op op, int n);
 
-/* Hooks the backend of an engine at rest; one engine at a time. The engine may be closed with them.
+/* Hooks the backend of an idle engine; one engine at a time. The engine may be closed while hooked.
  */
 void hooks_on(ey_engine *engine);
-/* Counts from 0 again and calls `fn` (NULL: nobody). Only while the engine rests. */
+/* Resets the counters and sets the callback (NULL: none). The engine must be idle. */
 void hooks_reset(hook_fn *fn, void *user);
 int hooks_count(enum op op);
-/* The device fails at call number `at` of OP_FINISH since hooks_reset. */
+/* Makes the device fail at call `at` of OP_FINISH since hooks_reset. */
 void hooks_fail(int at);
 
-/* Asks, and cancels by ey_generation_cancel from within call number `at` of `op`; that there is one
- * is checked. Text is told to the request's on_event, if it has one. */
+/* Runs the request and calls ey_generation_cancel from call `at` of `op`, which must occur. The
+ * request's on_event gets the text events. */
 ey_answer ask_cancelled(ey_engine *engine, const struct question *q, enum op op, int at);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other operations for the backend of an open engine, whose scheduler may be copying weights. */
+/* Replaces the operations of an open engine's backend while its scheduler may be copying weights.
+ */
 #ifndef EY_TESTS_ENGINE_SWAP_OPS_H
 #define EY_TESTS_ENGINE_SWAP_OPS_H
 
 #include "engine/engine_internal.h"
 
-/* The scheduler reads `ops` under one lock or the other. */
+/* Takes both locks, as the scheduler reads `ops` under either. */
 static inline void swap_ops(ey_engine *engine, const struct backend_ops *ops)
 {
     pthread_mutex_lock(&engine->devices.lock);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast device against the reference, from first principles: over the same ids the distributions
- * of the next token are close in KL divergence, and greedy answers are equal but for near-ties,
- * which are printed. */
+/* The CPU device against the reference: over the same ids, the distributions of the next token have
+ * a small KL divergence, and greedy answers differ only at near-ties, which are printed. */
 #include <math.h>
 
 #include "engine/sample/logprobs.h"
@@ -10,8 +9,8 @@
 #include "models/ckpt_edit.h"
 
 enum { CONTEXT = 512, N_TOKENS = 24 };
-/* Mean over the tokens of an answer, and the worst of them. BF16 keys and values, and with avx512
- * BF16 inputs of products too, are all that the two devices differ in. */
+/* KL divergence: mean over an answer's tokens, and maximum. The devices differ only in BF16 keys
+ * and values and, with AVX-512, BF16 inputs of matmuls. */
 #define MEAN_KL 1e-3
 #define WORST_KL 4e-3
 
@@ -19,15 +18,15 @@ static const char *const kinds[] = {"tiny-gqa4-fp8",    "tiny-gqa4-bf16",  "tiny
                                     "tiny-gqa4-f32",    "tiny-ragged-fp8", "tiny-untied-bf16",
                                     "tiny-head72-bf16", "tiny-shards-fp8", "tiny-old-bf16"};
 
-/* A prompt and an answer to it as one step. */
+/* A prompt and its answer as one step. */
 struct rows {
     int32_t token[CONTEXT], feature[CONTEXT], position[3 * CONTEXT], row_seq[CONTEXT],
         row_slot[CONTEXT], table[CONTEXT / KV_BLOCK];
     int n;
 };
 
-/* Rows of the question and of all but the last of ids[N_TOKENS]. The features are those that the
- * engine made for it. */
+/* Lays out the rows of the question and of all but the last of ids[N_TOKENS], with the features
+ * that the engine has cached for it. */
 static void lay_out_rows(struct rows *r, ey_engine *engine, const struct question *q,
                          const int *ids)
 {
@@ -56,8 +55,7 @@ static void lay_out_rows(struct rows *r, ey_engine *engine, const struct questio
     ey_prompt_free(&prompt);
 }
 
-/* Logits [N_TOKENS, vocabulary] that the engine, which answered the question before, gives along
- * these ids. */
+/* Logits [N_TOKENS, vocabulary] along these ids, from an engine that has answered the question. */
 static void forced_logits(ey_engine *engine, const struct question *q, const int *ids,
                           float *logits)
 {
@@ -120,8 +118,7 @@ static double largest_difference(const float *a, const float *b, int n)
     return most;
 }
 
-/* The first step where the answers differ must be one whose choice is within the devices'
- * difference. */
+/* At the first difference of the answers, the gap must be within the devices' difference. */
 static void compare_greedy(const char *kind, const struct outcome *ref, const struct outcome *cpu,
                            const float *logits, double difference)
 {
@@ -162,9 +159,9 @@ static void compare(const char *kind, const char *mask, int n_images)
     question_simple(&q, n_images, "What is in the image, and what is it doing there?", N_TOKENS);
     struct outcome a = outcome_of(ref, &q), b = outcome_of(cpu, &q);
     forced_logits(ref, &q, a.ids, p);
-    forced_logits(cpu, &q, a.ids, r); /* the reference's ids */
+    forced_logits(cpu, &q, a.ids, r); /* along the reference's ids */
     assert_memory_equal(p + n - (size_t)vocabulary, a.logits,
-                        (size_t)vocabulary * sizeof(float)); /* as the decode loop had them */
+                        (size_t)vocabulary * sizeof(float)); /* equal to the decode loop's */
     for (int i = 0; i < N_TOKENS; i++) {
         const float *x = p + (size_t)i * (size_t)vocabulary,
                     *y = r + (size_t)i * (size_t)vocabulary;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many requests on one engine: each has the answer that it has alone, bit for bit, whatever runs
- * beside it, in whatever steps, from whatever cache, and however often it had to begin again; and
- * nothing is left of it afterwards. */
+/* Concurrent requests on one engine: each answer is bit-identical to the one given alone, whatever
+ * runs in the same steps, comes from caches or is preempted; and nothing is leaked. */
 #include "engine/concurrent_requests.h"
 #include "engine/op_hooks.h"
 #include "engine/request/prompt.h"
@@ -10,7 +9,7 @@ static const char *const devices[] = {ENGINE_DEVICES};
 enum { N_DEVICES = sizeof(devices) / sizeof(devices[0]) };
 #define EACH_DEVICE(d) for (int d = 0; d < N_DEVICES; d++)
 #define SMALLEST_SLICES \
-    1e-9 /* seconds: a tile of the vision encoder and 16 rows of a prompt a turn */
+    1e-9 /* seconds; a turn is then one tile of the vision encoder and 16 rows of a prompt */
 
 static struct concurrent_request members[N_REQUEST_KINDS];
 static struct question q;
@@ -66,12 +65,12 @@ static void run_sorts(ey_engine *engine, const struct request_kinds *sorts, bool
     assert_at_rest(engine);
 }
 
-/* Prefixes and images are cached now; then everything is computed again in the smallest pieces.
+/* With prefixes and images cached, runs all again; then computes all again in the smallest chunks.
  */
 static void run_again(ey_engine *engine, const struct request_kinds *sorts, const char *what)
 {
     uint64_t encoder_runs = ey_engine_stats(engine).encoder_runs;
-    assert_int_equal(encoder_runs, 2); /* of two different images */
+    assert_int_equal(encoder_runs, 2); /* two different images */
     run_sorts(engine, sorts, false, what);
     ey_stats s = ey_engine_stats(engine);
     assert_int_equal(s.encoder_runs, encoder_runs);
@@ -86,7 +85,7 @@ static void run_again(ey_engine *engine, const struct request_kinds *sorts, cons
     assert_true(ey_engine_stats(engine).encoder_runs > encoder_runs);
 }
 
-static void at_once_as_alone(void **state)
+static void concurrent_answers_equal_single_ones(void **state)
 {
     (void)state;
     static struct request_kinds sorts;
@@ -111,7 +110,7 @@ static void at_once_as_alone(void **state)
 
 /* ---- preemption ---- */
 
-/* A pool for one whole request, and four that grow until it is too small for them. */
+/* The pool holds one whole request. Four requests run in it and grow until they exceed it. */
 static void preempted_as_alone(void **state)
 {
     (void)state;
@@ -144,7 +143,7 @@ static void preempted_as_alone(void **state)
         assert_int_equal(s.kv_blocks, 8);
         assert_true(s.preemptions > 0);
         assert_int_equal(s.finished_length, N);
-        assert_int_equal(s.prompt_tokens, prompt_tokens); /* each counts once */
+        assert_int_equal(s.prompt_tokens, prompt_tokens); /* each request counts once */
         assert_at_rest(engine);
         ey_engine_close(&engine);
     }
@@ -154,8 +153,8 @@ static void preempted_as_alone(void **state)
     ey_engine_close(&alone_engine);
 }
 
-/* What fits when others are done waits for them: nobody begins and has to give way. */
-static void who_fits_later_waits(void **state)
+/* Requests that do not fit yet wait until others end; none starts only to be preempted. */
+static void requests_wait_until_they_fit(void **state)
 {
     (void)state;
     enum { N = 4, LENGTH = 200 };
@@ -169,7 +168,7 @@ static void who_fits_later_waits(void **state)
                     4 * KV_BLOCK - 4); /* two of them fill the pool */
     for (int i = 0; i < N; i++)
         members[i].request = q.request;
-    pthread_mutex_lock(&engine->devices.lock); /* until all are there */
+    pthread_mutex_lock(&engine->devices.lock); /* until all are queued */
     for (int i = 0; i < N; i++)
         concurrent_request_start(&members[i], engine);
     pthread_mutex_unlock(&engine->devices.lock);
@@ -186,7 +185,7 @@ static void who_fits_later_waits(void **state)
 
 /* ---- prefixes ---- */
 
-static char rules[400]; /* more than two blocks, by control characters that no merge joins */
+static char rules[400]; /* more than two blocks; the tokenizer merges no control characters */
 
 static void build_after_rules(struct question *to, unsigned seed, const char *text)
 {
@@ -220,8 +219,9 @@ static void prefixes_are_shared(void **state)
     ey_engine_close(&engine);
 }
 
-/* The same tokens in the same place, behind others: a block is known by all that is before it. */
-static void equal_blocks_behind_others(void **state)
+/* Equal tokens at equal positions, but after other blocks: a block's key includes all blocks before
+ * it. */
+static void equal_blocks_after_other_blocks(void **state)
 {
     (void)state;
     ey_engine *fresh = open_many("cpu", 512, 2048, 1, 0),
@@ -242,7 +242,7 @@ static void equal_blocks_behind_others(void **state)
     ey_engine_close(&engine);
 }
 
-/* Two at once that share blocks: neither end takes them from the other. */
+/* Two running requests share blocks, which survive the end of either. */
 static void shared_while_running(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void shared_while_running(void **state)
     ey_engine_close(&engine);
 }
 
-static void prefixes_give_way(void **state)
+static void prefixes_are_evicted(void **state)
 {
     (void)state;
     ey_engine *engine = open_many("cpu", 512, 512, 1, 0);
@@ -280,7 +280,7 @@ static void prefixes_give_way(void **state)
     ey_answer again = ask(engine, &q);
     assert_true(again.cached_tokens >= 2 * KV_BLOCK);
     ey_answer_free(&again);
-    static struct question other; /* takes the whole pool */
+    static struct question other; /* fills the pool */
     question_simple(&other, 0, "Tell me a very long story.", 470);
     again = ask(engine, &other);
     ey_answer_free(&again);
@@ -294,7 +294,7 @@ static void prefixes_give_way(void **state)
     ey_engine_close(&engine);
 }
 
-/* Text and sizes are equal, so ids are: only the pixels tell the prompts apart. */
+/* Texts and sizes, and so ids, are equal; only the pixels differ. */
 static void other_images_share_nothing(void **state)
 {
     (void)state;
@@ -321,7 +321,7 @@ static void other_images_share_nothing(void **state)
         assert_int_equal(ey_engine_stats(engine).cached_tokens, 0);
     }
     ey_engine_close(&fresh);
-    /* before the image all is equal, so that is shared */
+    /* the blocks before the image are equal, and shared */
     build_after_rules(&q, 1, text);
     ey_answer a = ask(engine, &q);
     build_after_rules(&q, 2, text);
@@ -355,14 +355,14 @@ static void ask_of(ey_engine *engine, unsigned seed, const char *text, bool cach
 static void images_are_kept(void **state)
 {
     (void)state;
-    ey_engine *engine = open_many("cpu", 1024, 0, 1, 1); /* 9 blocks of features */
+    ey_engine *engine = open_many("cpu", 1024, 0, 1, 1); /* 9 feature blocks */
     hooks_on(engine);
     assert_int_equal(ey_engine_stats(engine).image_cache_tokens, 576);
     ask_of(engine, 1, "What is this?", false);
     ask_of(engine, 1, "A second question about", true);
     ask_of(engine, 2, "Another image:", false);
     ask_of(engine, 1, "The first one again:", true);
-    ask_of(engine, 3, "A third image:", false); /* the second one goes */
+    ask_of(engine, 3, "A third image:", false); /* evicts the second image */
     ask_of(engine, 1, "Yet another question about", true);
     ask_of(engine, 3, "And of the third:", true);
     ask_of(engine, 2, "The second, once more:", false);
@@ -402,12 +402,12 @@ static void many_answers_to_one_prompt(void **state)
         members[i].request.sampling.seed = (uint64_t)i;
         concurrent_request_start_from(&members[i], engine, prompt);
     }
-    ey_prompt_free(&prompt); /* the answers hold what they need of it */
+    ey_prompt_free(&prompt); /* the generations hold what they need */
     for (int i = 0; i < N; i++)
         concurrent_request_collect(&members[i]);
     for (int i = 0; i < N; i++)
         assert_same_answer(&alone[i], &members[i].answer, "one of several");
-    assert_int_equal(hooks_count(OP_ENCODER), 2); /* two images, once each */
+    assert_int_equal(hooks_count(OP_ENCODER), 2); /* two images, encoded once each */
     concurrent_requests_free(members, N);
     for (int i = 0; i < N; i++)
         ey_answer_free(&alone[i]);
@@ -420,8 +420,8 @@ static void many_answers_to_one_prompt(void **state)
 enum { LARGE_CONTEXT = 2400, FOREVER = 100000 };
 
 struct between {
-    struct concurrent_request *first; /* who answers all the while */
-    int from, to; /* its tokens when the vision encoder began, and when it ended */
+    struct concurrent_request *first; /* the answer that is decoded meanwhile */
+    int from, to;                     /* its tokens at the start and the end of the encoder run */
     int tiles;
 };
 
@@ -442,8 +442,8 @@ static void note_encoder(void *user, enum op op, int n)
     b->tiles += op == OP_TILE || op == OP_MERGE;
 }
 
-/* Starts an answer that goes on until it is cancelled. After its first tokens it waits for its
- * reader, until start_beside. */
+/* Starts an answer that runs until it is cancelled. After its first tokens it pauses until
+ * start_with. */
 static void start_endless(struct concurrent_request *m, ey_engine *engine,
                           struct question *question)
 {
@@ -455,7 +455,7 @@ static void start_endless(struct concurrent_request *m, ey_engine *engine,
         concurrent_request_poll(m, 1000);
 }
 
-/* From here on the endless answer goes on, beside m's. */
+/* Starts m; from now on the endless answer continues, too. */
 static void start_with(struct concurrent_request *m, ey_engine *engine, ey_prompt *prompt)
 {
     pthread_mutex_lock(&engine->devices.lock);
@@ -474,7 +474,7 @@ static void collect_cancelled(struct concurrent_request *m)
     concurrent_request_free(m);
 }
 
-/* While a large image is in the vision encoder, another answer grows: a token a tile. */
+/* During the vision encoder's run on a large image, another answer gets a token for each tile. */
 static void tokens_between_vision_tiles(void **state)
 {
     (void)state;
@@ -496,7 +496,7 @@ static void tokens_between_vision_tiles(void **state)
     concurrent_request_collect(&members[1]);
     assert_int_equal(members[1].answer.images[0].tokens, 1024);
     concurrent_request_free(&members[1]);
-    collect_cancelled(&members[0]); /* nobody notes anything any more */
+    collect_cancelled(&members[0]); /* the hook is not called any more */
     assert_true(between.tiles >= 20);
     if (between.to - between.from < between.tiles - 2)
         fail_msg("%d tokens in %d tiles of the encoder", between.to - between.from, between.tiles);
@@ -504,7 +504,7 @@ static void tokens_between_vision_tiles(void **state)
     ey_engine_close(&engine);
 }
 
-/* While a long prompt is computed, another answer grows: a token for each small chunk. */
+/* During a long prompt, another answer gets a token for each small chunk. */
 static void tokens_with_a_prompt(void **state)
 {
     (void)state;
@@ -526,7 +526,7 @@ static void tokens_with_a_prompt(void **state)
     int more = tokens_of(members[0].gen) - before;
     assert_true(members[1].answer.prompt_tokens > LENGTH);
     if (more < LENGTH / 16)
-        fail_msg("%d tokens beside a prompt of %d", more, members[1].answer.prompt_tokens);
+        fail_msg("%d tokens during a prompt of %d", more, members[1].answer.prompt_tokens);
     concurrent_request_free(&members[1]);
     collect_cancelled(&members[0]);
     assert_at_rest(engine);
@@ -536,13 +536,13 @@ static void tokens_with_a_prompt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_once_as_alone),
+        cmocka_unit_test(concurrent_answers_equal_single_ones),
         cmocka_unit_test(preempted_as_alone),
-        cmocka_unit_test(who_fits_later_waits),
+        cmocka_unit_test(requests_wait_until_they_fit),
         cmocka_unit_test(prefixes_are_shared),
-        cmocka_unit_test(equal_blocks_behind_others),
+        cmocka_unit_test(equal_blocks_after_other_blocks),
         cmocka_unit_test(shared_while_running),
-        cmocka_unit_test(prefixes_give_way),
+        cmocka_unit_test(prefixes_are_evicted),
         cmocka_unit_test(other_images_share_nothing),
         cmocka_unit_test(images_are_kept),
         cmocka_unit_test(many_answers_to_one_prompt),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that keep to a grammar: masks are made beside the step, and change nothing in an answer
- * that is valid by itself. */
+/* Answers with a grammar: masks are computed during the step, and a grammar does not change an
+ * answer that it accepts. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -29,13 +29,13 @@ static void assert_same_tokens(const ey_answer *a, const ey_answer *b)
     }
 }
 
-/* The demo model's own answers, which are sentences, and drawn ones: held to what they are anyway,
- * they are the same to the bit. */
+/* The demo model's answers are sentences. With a grammar that accepts them, greedy and random
+ * answers are bit-identical. */
 static void a_valid_answer_is_unchanged(void **state)
 {
     (void)state;
     char folder[4096];
-    if (!realpath("models/demo", folder)) fail_msg("models/demo is not there");
+    if (!realpath("models/demo", folder)) fail_msg("models/demo is missing");
     ey_engine *engine = engine_open(folder, "cpu", 2, 1024);
     ey_grammar *sentence = regex_of("[A-Z][A-Za-z ,\"'-]*\\."), *anything = regex_of("(.|\\n)*");
     int n_sentences = 0;
@@ -70,7 +70,7 @@ static void a_valid_answer_is_unchanged(void **state)
     ey_engine_close(&engine);
 }
 
-/* ---- beside the step ---- */
+/* ---- masks during the step ---- */
 
 enum { PATIENCE_SECONDS = 300 };
 
@@ -81,8 +81,8 @@ struct observer {
     bool late;
 };
 
-/* The step's last operation does not begin before the step's mask was made: which comes to pass
- * only where somebody else makes it. */
+/* Blocks the step's last operation until the step's mask is computed. The wait ends only if another
+ * thread computes it. */
 static void wait_for_mask(void *user, enum op op, int n)
 {
     struct observer *o = user;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes in and goes out of an engine that many use: prompts of every kind and their errors,
- * limits of a request, memory of images in flight, tokens as text. */
+/* Inputs and outputs of a shared engine: prompts of all kinds and their errors, limits of requests,
+ * memory of images in flight, tokens as text. */
 #include <pthread.h>
 
 #include "engine/concurrent_requests.h"
@@ -55,7 +55,7 @@ static void options_have_ranges(void **state)
         ey_engine_options options = rows[i].options;
         options.size = sizeof(options);
         ey_err e = {0};
-        ey_engine *made = open_plain(); /* so that the checkpoint is there */
+        ey_engine *made = open_plain(); /* makes the checkpoint */
         options.model = ey_engine_describe(made).directory;
         options.device = "cpu";
         expect_error(ey_engine_open(&engine, &options, &e), &e, EY_BAD_REQUEST, rows[i].says,
@@ -65,16 +65,16 @@ static void options_have_ranges(void **state)
     }
     ey_engine_options options = ey_engine_defaults();
     options.device = "cpu";
-    options.kv_tokens = 200; /* the context follows the pool */
+    options.kv_tokens = 200; /* the context is limited by the pool */
     ey_engine *engine = engine_open_with("tiny-ragged-fp8", options);
     assert_int_equal(ey_engine_describe(engine).max_model_len, 200);
-    assert_int_equal(ey_engine_describe(engine).kv_tokens, 256); /* whole blocks */
+    assert_int_equal(ey_engine_describe(engine).kv_tokens, 256); /* rounded up to whole blocks */
     assert_int_equal(ey_engine_describe(engine).max_num_seqs, 1);
     assert_int_equal(ey_engine_stats(engine).kv_blocks, 4);
     ey_engine_close(&engine);
 }
 
-/* Any number of rows a step gives the same answer, from the least to more than a prompt has. */
+/* The answer does not depend on the rows of a step, from the fewest to more than the prompt has. */
 static void rows_of_a_step(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void rows_of_a_step(void **state)
     outcome_free(&first);
 }
 
-/* ---- prompts that are written out ---- */
+/* ---- raw prompts ---- */
 
 static ey_request written(const char *text, bool parse)
 {
@@ -154,7 +154,7 @@ static void prompts_of_text_and_ids(void **state)
         assert_same_answer(&of_messages, &answer, kind ? "ids" : "text");
         ey_answer_free(&answer);
     }
-    ey_request plain = written("<|im_start|>", false); /* only letters and signs */
+    ey_request plain = written("<|im_start|>", false); /* letters and punctuation only */
     ey_prompt *prompt;
     ey_err e;
     assert_true(ey_prompt_prepare(engine, &plain, &prompt, &e));
@@ -165,7 +165,7 @@ static void prompts_of_text_and_ids(void **state)
     ey_engine_close(&engine);
 }
 
-/* Messages, images and what a prompt says of itself. */
+/* Prompts from messages and images, and their description. */
 static void prompts_describe_themselves(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void prompts_describe_themselves(void **state)
     assert_true((int)info.n_ids > info.image_tokens);
     assert_true(info.kv_bytes > 0 && !info.images[0].cached);
     ey_prompt_free(&prompt);
-    assert_int_equal(ey_engine_stats(engine).prompt_tokens, 0); /* nothing was computed */
+    assert_int_equal(ey_engine_stats(engine).prompt_tokens, 0); /* no step has run */
     ey_engine_close(&engine);
 }
 
@@ -194,7 +194,7 @@ static void assert_same_ids(const ey_prompt *a, const ey_prompt *b)
     assert_memory_equal(first.ids, second.ids, first.n_ids * sizeof(*first.ids));
 }
 
-/* A prompt that is written out with its images is the one that the messages become. */
+/* A raw prompt with images equals the prompt of the messages. */
 static void prompts_of_parts(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void prompts_of_parts(void **state)
     assert_same_ids(of_messages, of_parts);
     ey_prompt_free(&of_messages);
     ey_prompt_free(&of_parts);
-    request.messages = q.messages; /* messages go before parts, whose images are not counted */
+    request.messages = q.messages; /* messages override parts, whose images are not counted */
     request.n_messages = q.request.n_messages;
     ey_prompt *of_both;
     if (!ey_prompt_prepare(engine, &request, &of_both, &e)) fail_msg("%s", e.text);
@@ -284,7 +284,7 @@ static void bad_prompts(void **state)
                      rows[i].what);
         assert_null(prompt);
     }
-    ey_request r = ey_request_defaults(); /* one less fits, with room for one token */
+    ey_request r = ey_request_defaults(); /* one token less fits, with room for one token */
     ey_answer answer;
     ey_err e;
     r.ids = long_ids;
@@ -297,7 +297,7 @@ static void bad_prompts(void **state)
     ey_engine_close(&engine);
 }
 
-/* ---- what a request says of its answer ---- */
+/* ---- limits and log-probabilities of answers ---- */
 
 static void limits_of_answers(void **state)
 {
@@ -347,7 +347,7 @@ static void limits_of_answers(void **state)
         assert_null(gen);
     }
     q.request.logit_bias = biases;
-    q.request.n_logit_bias = EY_MAX_LOGIT_BIAS; /* as many as may be, all of no effect */
+    q.request.n_logit_bias = EY_MAX_LOGIT_BIAS; /* the maximum, all without effect */
     q.request.stop_ids = stops;
     q.request.n_stop_ids = EY_MAX_STOP_IDS;
     for (size_t i = 0; i < COUNT(stops); i++)
@@ -376,7 +376,7 @@ static void biases_work(void **state)
     ey_answer one = ask(engine, &q);
     for (int i = 0; i < 8; i++)
         assert_int_equal(one.tokens[i], 321);
-    assert_true(one.logprobs[0].chosen.logprob < -1); /* of the raw logits */
+    assert_true(one.logprobs[0].chosen.logprob < -1); /* of the raw logits, before the bias */
     const ey_logit_bias never = {plain.tokens[0], -100};
     q.request.logit_bias = &never;
     ey_answer other = ask(engine, &q);
@@ -394,7 +394,7 @@ static void biases_work(void **state)
     ey_engine_close(&engine);
 }
 
-/* What the request points to may go as soon as the answer is started. */
+/* Everything that a request points to may be freed once the answer has started. */
 static void requests_are_copied(void **state)
 {
     (void)state;
@@ -424,7 +424,7 @@ static void requests_are_copied(void **state)
     ey_engine_close(&engine);
 }
 
-/* Log-probabilities as the answer grows are those of the answer. */
+/* Log-probabilities in events equal those of the answer. */
 static void logprobs_as_they_come(void **state)
 {
     (void)state;
@@ -463,7 +463,7 @@ static void logprobs_as_they_come(void **state)
     ey_engine_close(&engine);
 }
 
-/* A token may be a part of a character: joined, the bytes of all are the text. */
+/* A token may be part of a character; the tokens' bytes together are the text. */
 static void logprobs_have_the_bytes_of_tokens(void **state)
 {
     (void)state;
@@ -497,7 +497,7 @@ static void logprobs_have_the_bytes_of_tokens(void **state)
     ey_engine_close(&engine);
 }
 
-/* Nothing ends an answer before it has min_tokens: not the model's ends, nor the request's. */
+/* Neither end tokens nor the request's stops end an answer before min_tokens. */
 static void min_tokens(void **state)
 {
     (void)state;
@@ -509,7 +509,7 @@ static void min_tokens(void **state)
     q.request.ignore_eos = true;
     assert_true(ey_ask(engine, &q.request, &free_answer, &e));
     assert_int_equal(free_answer.n_tokens, MAX);
-    /* the third token ends it, and a text that is there early on */
+    /* stops: the third token, and a text that occurs early */
     const int stop_id = free_answer.tokens[2];
     const char early[] = {free_answer.text[0], 0}, *const stop[] = {early};
     q.request.stop_ids = &stop_id;
@@ -524,7 +524,7 @@ static void min_tokens(void **state)
     assert_true(answer.completion_tokens >= MIN && answer.n_text > 0);
     for (int i = 0; i < MIN && i < answer.n_tokens; i++)
         assert_int_not_equal(answer.tokens[i], stop_id);
-    for (int i = 0; i < 2; i++) /* the same until it would have ended */
+    for (int i = 0; i < 2; i++) /* equal up to the first possible stop */
         assert_int_equal(answer.tokens[i], free_answer.tokens[i]);
     ey_answer_free(&answer);
     ey_answer_free(&free_answer);
@@ -535,7 +535,7 @@ static void min_tokens(void **state)
     ey_engine_close(&engine);
 }
 
-/* A grammar that may end early goes on; one that must end, ends. */
+/* With min_tokens, a grammar that may end early continues; one that must end ends. */
 static void min_tokens_within_a_grammar(void **state)
 {
     (void)state;
@@ -586,8 +586,8 @@ static void images_come_out_of_the_budget(void **state)
     question_simple(&q, 2, "What is this?", 4);
     assert_true(ey_prompt_prepare(engine, &q.request, &prompt, &e));
     ey_prompt_info info = ey_prompt_describe(prompt);
-    uint64_t kept = 0; /* the pixels that the model will see, of which the answer needs the copy
-                          until it is over */
+    /* pixels of the resized images, which the generation holds until the answer is complete */
+    uint64_t kept = 0;
     for (size_t i = 0; i < info.n_images; i++)
         kept += (uint64_t)info.images[i].used_width * (uint64_t)info.images[i].used_height * 3;
     assert_int_equal(ey_budget_used(budget), kept);
@@ -597,11 +597,11 @@ static void images_come_out_of_the_budget(void **state)
     assert_int_equal(answer.completion_tokens, 4);
     ey_answer_free(&answer);
     assert_int_equal(ey_budget_used(budget), 0);
-    /* every way to end gives it back */
+    /* all ways to end release the memory */
     static const char broken[] = "GIF89a, not";
     for (int way = 0; way < 6; way++) {
         question_simple(&q, 1, "What is this?", 4);
-        if (way == 0) question_part(&q, test_image(1000, 1000, 1)); /* 8 MB to decode */
+        if (way == 0) question_part(&q, test_image(1000, 1000, 1)); /* 8 MB decoded */
         if (way == 1) question_part(&q, ey_image_part(broken, sizeof(broken)));
         if (way == 2)
             question_part(&q, ey_image_part(test_image(200, 200, 1).bytes,
@@ -631,7 +631,7 @@ static void images_come_out_of_the_budget(void **state)
     ey_budget_free(&budget);
 }
 
-/* A small file that becomes a large image counts as what it becomes. */
+/* A small image that is enlarged counts with its enlarged size. */
 static void enlarged_images_count(void **state)
 {
     (void)state;
@@ -641,7 +641,8 @@ static void enlarged_images_count(void **state)
     options.threads = 1;
     options.max_model_len = 2048;
     options.budget = budget;
-    ey_engine *engine = engine_open_with("tiny-gqa4-bf16", options); /* at least 256 x 256 */
+    /* enlarges images to at least 256 x 256 */
+    ey_engine *engine = engine_open_with("tiny-gqa4-bf16", options);
     ey_prompt *prompt[8];
     ey_err e = {0};
     int n = 0;
@@ -665,7 +666,7 @@ static void *give_back(void *user)
     return NULL;
 }
 
-/* An image waits for memory that others hold. */
+/* An image waits for memory that other requests hold. */
 static void images_wait_for_the_budget(void **state)
 {
     (void)state;
@@ -727,7 +728,7 @@ static void bad_tokens(void **state)
     assert_true(!text && n == 0);
     expect_error(ey_detokenize(engine, negative, 1, &text, &n, &e), &e, EY_BAD_REQUEST, "-1",
                  "id -1");
-    /* the bytes of a character one at a time, and without the last: what is no character becomes
+    /* a character's bytes one at a time, then without the last: an incomplete character becomes
      * U+FFFD */
     assert_true(ey_tokenize(engine, "\xf0\x9f\xa6\x8a", 4, false, &ids, &n, &e));
     if (n > 1) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing is allocated in the decode loop: by us, by the C library or by any other (style.md 3.11).
- */
+/* The decode loop allocates nothing, neither in eyelet nor in libraries (style.md 3.11). */
 #include "base/allocations.h"
 #include "engine/decode_allocations.h"
 #include "engine/engine_fixture.h"
@@ -37,8 +36,8 @@ static void decode_allocates_nothing(void **state)
         for (int k = 0; k < 3; k++) {
             struct decode_allocations heard = {0};
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
-            engine->limits.max_unread = 1; /* nothing is decoded before the first text was heard */
-            question_simple(&q, 1, "Tell me a story.", 80); /* over a block border too */
+            engine->limits.max_unread = 1; /* decodes nothing before the first text event */
+            question_simple(&q, 1, "Tell me a story.", 80); /* crosses a block border, too */
             q.request.on_event = decode_allocations_hear;
             q.request.event_user = &heard;
             q.request.top_logprobs = 5;
@@ -64,7 +63,7 @@ static void must(bool ok, const ey_err *e)
     if (!ok) fail_msg("%s", e->text);
 }
 
-/* Starts the questions, and listens until every one has begun to answer. */
+/* Starts the questions and waits until each answer has begun. */
 static void start_all(ey_engine *engine, struct question *questions, ey_generation **gens,
                       int *n_texts)
 {
@@ -85,7 +84,7 @@ static void start_all(ey_engine *engine, struct question *questions, ey_generati
         }
 }
 
-/* Four answers at once, each over two block borders. */
+/* Four concurrent answers; each crosses two block borders. */
 static void decode_of_many_allocates_nothing(void **state)
 {
     (void)state;

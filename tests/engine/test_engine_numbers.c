@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same request gives the same bits however it is cut up: KV blocks in any order, chunks of any
- * size, any number of threads, alone or beside other sequences. For every device. */
+/* Results are bit-identical for KV blocks in any order, chunks of any size, any number of threads,
+ * and with or without other sequences, on every device. */
 #include "backend/cpu/cpu_backend.h"
 #include "engine/engine_fixture.h"
 #include "models/layers/mrope_positions.h"
@@ -36,7 +36,7 @@ static void scrambled_blocks(void **state)
     }
 }
 
-/* A prompt of exactly n tokens, by control characters that no merge joins. */
+/* A prompt of exactly n tokens, made of control characters, which the tokenizer does not merge. */
 static void question_of_length(struct question *q, ey_engine *engine, int n, int max_tokens)
 {
     static char text[CONTEXT];
@@ -168,7 +168,7 @@ static int32_t made_up_token(int seq, int i)
     return (int32_t)((unsigned)(seq * 7919 + i * 104729 + 13) % 1400u);
 }
 
-/* Rows first .. end-1 of a sequence, behind those of others. */
+/* Appends rows first to end - 1 of a sequence. */
 static void push_rows(struct rows *r, int seq, int first, int end)
 {
     /* the middle sequence has an "image" of 3 x 4 with features 5.. */
@@ -238,8 +238,8 @@ static void write_features(ey_engine *engine)
     free(values);
 }
 
-/* All rows but the last of each sequence, then the last ones (decode steps): all sequences in one
- * step, or one at a time. */
+/* All but the last rows of each sequence, then the last ones (decode steps): with all sequences in
+ * one step, and one at a time. */
 static void several_sequences(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void several_sequences(void **state)
         float *together = malloc(2 * N_SEQS * row_bytes), *alone = malloc(2 * row_bytes);
         assert_true(together && alone);
         write_features(engine);
-        /* prefill of all, blocks scattered; logits of each one's last row */
+        /* prefill of all sequences in scattered blocks; logits of each one's last row */
         int32_t out[N_SEQS];
         memset(&r, 0, sizeof(r));
         static const int32_t table[N_SEQS * SEQ_BLOCKS] = {7, 0, 1, 4, 9, 2, 3, 8, 5};
@@ -284,7 +284,7 @@ static void several_sequences(void **state)
                 if (memcmp(alone + (size_t)step * (size_t)vocabulary,
                            together + (size_t)(step * N_SEQS + s) * (size_t)vocabulary,
                            row_bytes) != 0)
-                    fail_msg("%s %s: sequence %d, step %d has other logits in a step with others",
+                    fail_msg("%s %s: sequence %d, step %d has other logits when it shares steps",
                              devices[d], kinds[k], s, step);
         }
         free(together);
@@ -295,9 +295,8 @@ static void several_sequences(void **state)
 
 /* ---- DeepStack ---- */
 
-/* Each level matters, at the visual rows only, and wherever the chunk border falls (any_chunk has
- * borders inside images): zeroing a level changes the logits of a prompt with an image and not
- * of one without. */
+/* Each level matters, for visual rows only and at any chunk border (any_chunk has borders inside
+ * images). Zeroing a level changes the logits of a prompt with an image, but not of one without. */
 static void deepstack_matters(void **state)
 {
     (void)state;
@@ -340,7 +339,7 @@ static void deepstack_matters(void **state)
 
 enum { IMAGE_TOKENS = 64, RUN_IMAGES = 3 };
 
-/* Runs images first .. end-1 together; image i's features go to block i. */
+/* Encodes images first to end - 1 in one run; the features of image i go to block i. */
 static void encode_images(ey_engine *engine, const struct image *images, int first, int end)
 {
     static const int32_t block[RUN_IMAGES] = {0, 1, 2};
@@ -363,7 +362,7 @@ static void read_features(ey_engine *engine, int level, float *out)
         (size_t)RUN_IMAGES * IMAGE_TOKENS * (size_t)engine->devices.model.text.hidden);
 }
 
-/* Images in one run have the features of each alone: none sees the others. */
+/* Images that are encoded in one run have the same features as alone. */
 static void images_in_one_run(void **state)
 {
     (void)state;
@@ -406,10 +405,10 @@ static void images_in_one_run(void **state)
         free(images[i].rgb);
 }
 
-/* ---- where weights lie ---- */
+/* ---- weights in huge pages ---- */
 
-/* Copies in huge pages, each at the begin of a page, against the file's own. */
-static void weights_that_moved(void **state)
+/* Weights that were copied to huge pages give the same results as the file's. */
+static void weights_in_huge_pages(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"tiny-gqa4-fp8", "tiny-untied-bf16", "tiny-shards-fp8"};
@@ -438,8 +437,7 @@ static void weights_that_moved(void **state)
             assert_true((uintptr_t)at % 4096 == 0 &&
                         at != engine->devices.model.layers[0].mlp.gate.data);
         else
-            print_message("%s: this machine gives no huge pages, or has no memory left\n",
-                          kinds[i]);
+            print_message("%s: no huge pages or no memory on this machine\n", kinds[i]);
         const bool tied = engine->devices.model.embed.data == engine->devices.model.head.data;
         assert_true((embed->tensor.data == head->tensor.data) == tied &&
                     (!tied || embed->bf12 == head->bf12));
@@ -456,7 +454,7 @@ static void weights_that_moved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_that_moved),       cmocka_unit_test(scrambled_blocks),
+        cmocka_unit_test(weights_in_huge_pages),    cmocka_unit_test(scrambled_blocks),
         cmocka_unit_test(prompts_at_block_borders), cmocka_unit_test(any_chunk),
         cmocka_unit_test(any_vision_tile),          cmocka_unit_test(any_threads),
         cmocka_unit_test(several_sequences),        cmocka_unit_test(deepstack_matters),

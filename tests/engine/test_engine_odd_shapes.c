@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes that no released model has but that config.json may name: widths that no kernel likes, one
- * head, one patch a token, no DeepStack. Every device and instruction set gives what the reference
- * gives, or says no; none crashes. */
+/* Shapes that config.json may have but no released model does: odd widths, one head, one patch a
+ * token, no DeepStack. Every device and instruction set agrees with the reference or refuses the
+ * model. */
 #include <math.h>
 
 #include "engine/engine_fixture.h"
@@ -36,8 +36,8 @@ static float next_value(float scale)
     return ((float)(noise >> 8) / (float)(1 << 23) - 1.0f) * scale;
 }
 
-/* F32 values of about 1/sqrt(columns), norms about 1, biases small; F8 codes of moderate size with
- * their scales. */
+/* F32 values of about 1/sqrt(columns), norms of about 1, small biases; FP8 values of moderate size
+ * with scales. */
 static void add(struct tensor_list *list, const char *name, int n_dims, const int64_t *dims,
                 bool fp8)
 {
@@ -224,7 +224,7 @@ static struct outcome outcome_on(const char *model, const char *device, const ch
     options.threads = 2;
     options.max_model_len = 3000;
     if (!ey_engine_open(&engine, &options, &e)) fail_msg("%s: %s", device, e.text);
-    question_simple(&q, 2, "What is this?", 1); /* two images, in tiles and chunks */
+    question_simple(&q, 2, "What is this?", 1); /* two images, several tiles and chunks */
     struct outcome o = outcome_of(engine, &q);
     ey_engine_close(&engine);
     return o;
@@ -259,7 +259,7 @@ static void odd_shapes(void **state)
     }
 }
 
-/* Tokens of nine patches do not divide 64, to which the sizes of tiles are rounded. */
+/* With nine patches a token, tile sizes that are multiples of 64 do not hold whole tokens. */
 static void tiles_hold_whole_tokens(void **state)
 {
     static struct question q;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine says of a GPU that its model does not fit on, and what it takes from the plan;
- * the GPU is told of, none is needed. */
+/* The engine's messages when a model does not fit on a GPU, and how it applies the plan. The GPU is
+ * simulated. */
 #include "backend/cuda/cuda_sizes.h"
 #include "engine/load/load.h"
 #include "engine/engine_fixture.h"
@@ -9,7 +9,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Up to the plan of a GPU with so much memory, all of it free. */
+/* Opens an engine up to its plan, for a GPU with this much free memory. */
 static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_options *options)
 {
     ey_err e;
@@ -30,7 +30,7 @@ static ey_engine *planned(const char *kind, uint64_t mib, const ey_engine_option
     return engine;
 }
 
-static void it_fits(void **state)
+static void small_models_fit(void **state)
 {
     (void)state;
     ey_err e;
@@ -40,7 +40,7 @@ static void it_fits(void **state)
     assert_true(engine_check_plan(engine, &options, &e));
     assert_int_equal(engine->limits.max_num_seqs, 4);
     assert_int_equal(engine->limits.max_model_len, 1000);
-    assert_int_equal(engine->buffers.plan.kv.n_blocks, 63); /* four requests' */
+    assert_int_equal(engine->buffers.plan.kv.n_blocks, 63); /* enough for four requests */
     assert_false(engine->buffers.plan.kv.fp8);
     struct placements where = plan_placements(&engine->buffers.plan);
     assert_int_equal(where.lm_head, PLACE_RESIDENT);
@@ -69,8 +69,8 @@ static void hear(void *user, const char *text)
     snprintf(user, 256, "%s", text);
 }
 
-/* FP8 prompts have a workspace in the plan; where they are not possible somebody is told why, and
- * there is none. */
+/* FP8 prefill needs a workspace in the plan. Where FP8 prefill is not possible, a notice says why
+ * and there is no workspace. */
 static void prefill_math(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void refusal_says_what_to_do(void **state)
     ey_err e;
     ey_engine_options options = ey_engine_defaults();
     ey_engine *engine = planned("tiny-gqa4-fp8", 390,
-                                &options); /* less margin and context: 14 MiB */
+                                &options); /* 14 MiB remain after margin and context */
     assert_false(engine_check_plan(engine, &options, &e));
     assert_int_equal(e.code, EY_NO_MEMORY);
     assert_non_null(strstr(e.text, "does not fit on cuda:0"));
@@ -132,7 +132,7 @@ static void refusal_says_what_to_do(void **state)
     assert_non_null(strstr(e.text, "390 free less a margin of 256"));
     assert_non_null(strstr(e.text, "--device cpu: "));
     assert_non_null(strstr(e.text, "--max-num-seqs 1: "));
-    assert_null(strstr(e.text, "2B-Instruct")); /* larger than this one */
+    assert_null(strstr(e.text, "2B-Instruct")); /* larger than this model, so no suggestion */
     ey_engine_close(&engine);
 }
 
@@ -150,7 +150,7 @@ static void note(void *user, const ey_plan *plan)
     told->fits = plan->fits;
 }
 
-static void plan_is_told_before_loading(void **state)
+static void plans_are_reported_before_loading(void **state)
 {
     (void)state;
     ey_err e;
@@ -168,7 +168,7 @@ static void plan_is_told_before_loading(void **state)
     ey_engine_close(&engine);
 }
 
-static void wrong_words(void **state)
+static void invalid_options_are_named(void **state)
 {
     (void)state;
     ey_plan plan;
@@ -190,7 +190,7 @@ static void wrong_words(void **state)
     assert_non_null(strstr(e.text, "--head 8bit needs a head that is stored as BF16"));
 }
 
-/* All three layers take the features of images, so that the CPU could only have all of them. */
+/* All three layers take image features, so the CPU can run all of them or none. */
 static void layers_that_cannot_be_divided(void **state)
 {
     (void)state;
@@ -224,12 +224,12 @@ static void errors_may_go_nowhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_fits),
+        cmocka_unit_test(small_models_fit),
         cmocka_unit_test(knobs_become_places),
         cmocka_unit_test(prefill_math),
         cmocka_unit_test(refusal_says_what_to_do),
-        cmocka_unit_test(wrong_words),
-        cmocka_unit_test(plan_is_told_before_loading),
+        cmocka_unit_test(invalid_options_are_named),
+        cmocka_unit_test(plans_are_reported_before_loading),
         cmocka_unit_test(layers_that_cannot_be_divided),
         cmocka_unit_test(errors_may_go_nowhere),
     };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log-probabilities of prompts: what the model says behind each beginning of one. That is computed
- * here by asking for these beginnings, one after the other; goldens hold their logits to those of
- * transformers. */
+/* Log-probabilities of prompts. The expected values come from requests for each prefix of the
+ * prompt; the goldens compare their logits with transformers. */
 #include <math.h>
 
 #include "engine/engine_fixture.h"
@@ -46,7 +45,7 @@ static ey_answer ask_scored(ey_engine *engine, int n, int top)
     return ask_for(engine, &r);
 }
 
-/* Of the last row that was computed, in double. */
+/* Log-probability from the last computed row, in double. */
 static double logprob_in_double(const float *logits, int n, int id)
 {
     double most = -INFINITY, sum = 0;
@@ -82,7 +81,7 @@ static void check_token(ey_engine *engine, const ey_answer *scored, int i)
     if (!(fabs((double)got->chosen.logprob - want) < 1e-5))
         fail_msg("token %d: %.9g, and %.9g by itself", i, (double)got->chosen.logprob, want);
     assert_int_equal(got->n_top, TOP);
-    for (int k = 0; k < TOP; k++) { /* equal bits: rows do not depend on those beside them */
+    for (int k = 0; k < TOP; k++) { /* bit-identical: rows do not depend on the others of a step */
         assert_int_equal(got->top[k].id, before.logprobs[0].top[k].id);
         assert_true(got->top[k].logprob == before.logprobs[0].top[k].logprob);
     }
@@ -124,7 +123,7 @@ static double sum_of(const ey_answer *a)
     return sum;
 }
 
-/* Rows that are cached are computed again, and what is computed is cached. */
+/* Cached rows are computed again, and computed rows are cached. */
 static void nothing_comes_from_the_cache(void **state)
 {
     (void)state;

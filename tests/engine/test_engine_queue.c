@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits, who runs and who goes: the queue and its bound, cancelling anywhere, readers that do
- * not read, closing. No request that ends takes anything from another, and nothing is left of it.
- */
+/* The queue and its limit, cancelling at any place, readers that do not read, closing. A request
+ * that ends disturbs no other and leaks nothing. */
 #include "engine/schedule/scheduler.h"
 #include "engine/concurrent_requests.h"
 #include "engine/op_hooks.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SMALLEST_SLICES \
-    1e-9 /* seconds: a tile of the vision encoder and 16 rows of a prompt a turn */
+    1e-9 /* seconds; a turn is then one tile of the vision encoder and 16 rows of a prompt */
 enum { PATIENCE = 60000, MANY = 8 };
 
 static struct concurrent_request members[MANY];
@@ -26,7 +25,7 @@ static ey_engine *open_many(int max_num_seqs, int max_num_queued)
     return engine_open_with("tiny-ragged-fp8", options);
 }
 
-/* Request i: with or without an image, all others than the others. */
+/* Builds request i, with or without an image; all requests differ. */
 static void build(int i, int max_tokens)
 {
     static const char *const texts[] = {"What is a fox?", "And what is a goose?",
@@ -50,7 +49,7 @@ static ey_answer alone(ey_engine *engine, int i)
     return answer;
 }
 
-/* A cancelled answer is the beginning of the whole one. */
+/* A cancelled answer is a prefix of the whole one. */
 static void check_cancelled(const struct concurrent_request *m, const ey_answer *whole, int least,
                             int most)
 {
@@ -70,12 +69,12 @@ static void sleep_a_little(void)
 static void wait_for_drop(ey_engine *engine)
 {
     for (int ms = 0; !ey_engine_stats(engine).finished_cancelled; ms++) {
-        if (ms == PATIENCE) fail_msg("nobody was dropped");
+        if (ms == PATIENCE) fail_msg("no generation was cancelled");
         sleep_a_little();
     }
 }
 
-/* Waits until that many run, wait and are paused. */
+/* Waits until these numbers of requests are running, waiting and paused. */
 static void wait_for_state(ey_engine *engine, int running, int waiting, int paused)
 {
     for (int ms = 0; ms < PATIENCE; ms++) {
@@ -83,7 +82,8 @@ static void wait_for_state(ey_engine *engine, int running, int waiting, int paus
         if (s.running == running && s.waiting == waiting && s.paused == paused) return;
         sleep_a_little();
     }
-    fail_msg("never were %d running, %d waiting and %d paused", running, waiting, paused);
+    fail_msg("timed out waiting for %d running, %d waiting and %d paused", running, waiting,
+             paused);
 }
 
 /* ---- the list ---- */
@@ -112,7 +112,7 @@ static void list_of_gens(void **state)
 
 /* ---- waiting ---- */
 
-static void the_queue_has_an_end(void **state)
+static void the_queue_is_limited(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(2, 3);
@@ -121,12 +121,12 @@ static void the_queue_has_an_end(void **state)
     ey_err e = {0};
     for (int i = 0; i < 6; i++)
         build(i, 12);
-    pthread_mutex_lock(&engine->devices.lock); /* the first one is let in, and stands still */
+    pthread_mutex_lock(&engine->devices.lock); /* the first one is admitted and blocks */
     concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 0);
     for (int i = 1; i < 5; i++)
         concurrent_request_start(&members[i],
-                                 engine); /* one that will run at once, three that wait */
+                                 engine); /* one that will be admitted soon, and three that wait */
     if (!ey_prompt_prepare(engine, &questions[5].request, &prompt, &e)) fail_msg("%s", e.text);
     assert_false(ey_generation_start(engine, prompt, &questions[5].request, &gen, &e));
     assert_null(gen);
@@ -134,7 +134,7 @@ static void the_queue_has_an_end(void **state)
     assert_int_equal(ey_code_http_status(e.code), 503);
     assert_non_null(strstr(e.text, "4 requests wait already"));
     pthread_mutex_unlock(&engine->devices.lock);
-    concurrent_request_collect(&members[0]); /* a place is free */
+    concurrent_request_collect(&members[0]); /* a place in the queue is free */
     members[5].n_text = 0;
     if (!ey_generation_start(engine, prompt, &questions[5].request, &members[5].gen, &e))
         fail_msg("%s", e.text);
@@ -156,7 +156,7 @@ static void first_come_first_served(void **state)
         ey_engine *engine = open_many(at_once, 0);
         for (int i = 0; i < MANY; i++)
             build(i, 4 + i % 3);
-        pthread_mutex_lock(&engine->devices.lock); /* nobody ends before all are there */
+        pthread_mutex_lock(&engine->devices.lock); /* none ends before all are queued */
         for (int i = 0; i < MANY; i++)
             concurrent_request_start(&members[i], engine);
         pthread_mutex_unlock(&engine->devices.lock);
@@ -185,7 +185,7 @@ static void cancelled_while_waiting(void **state)
     ey_engine *engine = open_many(1, 0);
     for (int i = 0; i < 5; i++)
         build(i, 10);
-    engine->limits.max_unread = 0; /* nobody is let in */
+    engine->limits.max_unread = 0; /* nothing is admitted */
     for (int i = 0; i < 5; i++)
         concurrent_request_start(&members[i], engine);
     wait_for_state(engine, 0, 5, 0);
@@ -193,7 +193,7 @@ static void cancelled_while_waiting(void **state)
     for (size_t i = 0; i < COUNT(cancelled); i++) {
         struct concurrent_request *m = &members[cancelled[i]];
         ey_generation_cancel(m->gen);
-        concurrent_request_collect(m); /* at once, though others are before it */
+        concurrent_request_collect(m); /* immediately, although others are ahead of it */
         assert_int_equal(m->answer.finish_reason, EY_FINISH_CANCELLED);
         assert_int_equal(m->answer.completion_tokens, 0);
         assert_int_equal(m->answer.n_text, 0);
@@ -232,9 +232,9 @@ static void cancel_them(void *user, enum op op, int n)
     c->done = true;
 }
 
-/* Some of them run, some wait; all are cancelled in the midst of a vision encoder, a prompt or an
+/* Some requests run, some wait; all are cancelled during a vision encoder's run, a prompt or an
  * answer. */
-static void all_cancelled_at_once(void **state)
+static void all_are_cancelled(void **state)
 {
     (void)state;
     static const struct {
@@ -281,7 +281,7 @@ static void all_cancelled_at_once(void **state)
     ey_engine_close(&engine);
 }
 
-/* Three that run; one is cancelled in the midst of a step that computes rows of all. */
+/* One of three running requests is cancelled during a step with rows of all. */
 static void one_of_several_cancelled(void **state)
 {
     (void)state;
@@ -324,8 +324,8 @@ static void one_of_several_cancelled(void **state)
     ey_engine_close(&engine);
 }
 
-/* Two wait for one image. One is cancelled while it is in the vision encoder: the other has it,
- * after one run. Both: the run stops. */
+/* Two requests wait for one image. If one is cancelled during the encoder run, the other gets its
+ * features from that run; if both are, the run stops. */
 static void cancelled_sharing_an_image(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void cancelled_sharing_an_image(void **state)
     ey_answer_free(&again);
     int tiles = hooks_count(OP_TILE);
     engine->limits.slice_seconds = SMALLEST_SLICES;
-    for (int victims = 1; victims <= 3; victims++) { /* a bit each */
+    for (int victims = 1; victims <= 3; victims++) { /* one bit for each request */
         ey_generation *volatile gens[2];
         struct canceller c = {gens, 0, 3, OP_TILE, false};
         engine_forget(engine);
@@ -373,7 +373,7 @@ static void cancelled_sharing_an_image(void **state)
     ey_engine_close(&engine);
 }
 
-/* Before, after, and twice. */
+/* Cancels before the start, after the end, and twice. */
 static void cancelled_too_late(void **state)
 {
     (void)state;
@@ -387,7 +387,7 @@ static void cancelled_too_late(void **state)
     concurrent_request_collect(&members[0]);
     assert_same_answer(&whole, &members[0].answer, "cancelled when it was over");
     concurrent_request_free(&members[0]);
-    pthread_mutex_lock(&engine->devices.lock); /* it does not end before it is cancelled */
+    pthread_mutex_lock(&engine->devices.lock); /* the answer does not end before it is cancelled */
     concurrent_request_start(&members[0], engine);
     ey_generation_cancel(members[0].gen);
     ey_generation_cancel(members[0].gen);
@@ -402,11 +402,12 @@ static void cancelled_too_late(void **state)
 
 /* ---- a device that fails ---- */
 
-/* Who runs then gets the error; who waits gets the answer, from nothing that the failure left. */
+/* Running requests get the error; waiting ones get right answers, with nothing from the failed
+ * step. */
 static void a_failing_device(void **state)
 {
     (void)state;
-    static const int at[] = {1, 2, 3, 9}; /* in a vision encoder or a step, of whichever requests */
+    static const int at[] = {1, 2, 3, 9}; /* during an encoder run or a step, of any request */
     ey_engine *engine = open_many(2, 0);
     ey_answer whole[5];
     hooks_on(engine);
@@ -447,7 +448,7 @@ static void a_failing_device(void **state)
     }
     for (int i = 0; i < 5; i++)
         ey_answer_free(&whole[i]);
-    /* nothing that was cached before is trusted after it */
+    /* a failure invalidates the caches */
     ey_err e = {0};
     build(1, 80);
     ey_answer longer = ask(engine, &questions[1]);
@@ -465,7 +466,7 @@ static void a_failing_device(void **state)
 
 /* ---- readers ---- */
 
-static void who_does_not_read_waits_alone(void **state)
+static void unread_answers_pause_alone(void **state)
 {
     (void)state;
     enum { UNREAD = 5 };
@@ -479,8 +480,7 @@ static void who_does_not_read_waits_alone(void **state)
     for (int i = 0; i < 3; i++)
         concurrent_request_start(&members[i], engine);
     for (int i = 1; i < 3; i++)
-        concurrent_request_collect(
-            &members[i]); /* to their ends, while nobody reads the first one */
+        concurrent_request_collect(&members[i]); /* both complete while the first is not read */
     wait_for_state(engine, 1, 0, 1);
     pthread_mutex_lock(&engine->scheduler.lock);
     int n_tokens = members[0].gen->n_tokens;
@@ -491,7 +491,7 @@ static void who_does_not_read_waits_alone(void **state)
     engine->limits.max_unread = 1;
     pthread_mutex_unlock(&engine->scheduler.lock);
     concurrent_request_collect(
-        &members[0]); /* it goes on when it is read, though each of its 35 tokens is waited for */
+        &members[0]); /* continues when read, although each of its 35 tokens waits for the reader */
     for (int i = 0; i < 3; i++)
         assert_same_answer(&whole[i], &members[i].answer, "read late");
     concurrent_requests_free(members, 3);
@@ -501,7 +501,7 @@ static void who_does_not_read_waits_alone(void **state)
     ey_engine_close(&engine);
 }
 
-static void who_does_not_read_makes_room(void **state)
+static void unread_answers_are_preempted(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(1, 0);
@@ -514,10 +514,10 @@ static void who_does_not_read_makes_room(void **state)
     concurrent_request_start(&members[0], engine);
     wait_for_state(engine, 1, 0, 1);
     concurrent_request_start(&members[1], engine);
-    concurrent_request_collect(&members[1]); /* in the only place there is */
+    concurrent_request_collect(&members[1]); /* in the only place of the batch */
     assert_same_answer(&whole[1], &members[1].answer, "while another is not read");
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
-    concurrent_request_collect(&members[0]); /* it comes back when it is read */
+    concurrent_request_collect(&members[0]); /* resumes when it is read */
     assert_same_answer(&whole[0], &members[0].answer, "read late");
     concurrent_requests_free(members, 2);
     for (int i = 0; i < 2; i++)
@@ -526,7 +526,7 @@ static void who_does_not_read_makes_room(void **state)
     ey_engine_close(&engine);
 }
 
-static void who_never_reads_is_dropped(void **state)
+static void unread_answers_are_cancelled(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(1, 0);
@@ -545,8 +545,8 @@ static void who_never_reads_is_dropped(void **state)
     ey_engine_close(&engine);
 }
 
-/* The same when it had to make room before. */
-static void who_never_reads_is_dropped_from_the_queue(void **state)
+/* The same after it was preempted. */
+static void unread_preempted_answers_are_cancelled(void **state)
 {
     (void)state;
     ey_engine *engine = open_many(1, 0);
@@ -564,7 +564,7 @@ static void who_never_reads_is_dropped_from_the_queue(void **state)
     assert_int_equal(ey_engine_stats(engine).preemptions, 1);
     pthread_mutex_lock(&engine->scheduler.lock);
     engine->limits.unread_seconds = 0.05;
-    engine->limits.max_unread = 1000; /* the other one needs nobody to read it */
+    engine->limits.max_unread = 1000; /* the other answer never pauses */
     members[0].gen->unread_tokens = 1000;
     pthread_mutex_unlock(&engine->scheduler.lock);
     wait_for_drop(engine);
@@ -594,14 +594,13 @@ static void closing_ends_all(void **state)
             build(i, 400);
             whole[i] = alone(engine, i);
         }
-        engine->limits.max_unread =
-            100; /* nobody reads, so no answer is whole before the engine stops */
+        engine->limits.max_unread = 100; /* unread answers are not complete when the engine stops */
         for (int i = 0; i < 4; i++)
             concurrent_request_start(&members[i], engine);
         while (listen && members[0].n_tokens < 3)
             concurrent_request_poll(&members[0], 1000);
         if (!ey_prompt_prepare(engine, &questions[0].request, &prompt, &e)) fail_msg("%s", e.text);
-        /* as ey_engine_close begins; generations are to be collected before it */
+        /* the first step of ey_engine_close, before which generations must be collected */
         scheduler_stop(&engine->scheduler);
         for (int i = 0; i < 4; i++) {
             concurrent_request_collect(&members[i]);
@@ -619,7 +618,7 @@ static void closing_ends_all(void **state)
     }
 }
 
-/* What is left of work that was done, or never begun, goes with the engine. */
+/* Closing after all work is done, or without any. */
 static void closing_with_nothing_left(void **state)
 {
     (void)state;
@@ -642,18 +641,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_of_gens),
-        cmocka_unit_test(the_queue_has_an_end),
+        cmocka_unit_test(the_queue_is_limited),
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(cancelled_while_waiting),
-        cmocka_unit_test(all_cancelled_at_once),
+        cmocka_unit_test(all_are_cancelled),
         cmocka_unit_test(one_of_several_cancelled),
         cmocka_unit_test(cancelled_sharing_an_image),
         cmocka_unit_test(cancelled_too_late),
         cmocka_unit_test(a_failing_device),
-        cmocka_unit_test(who_does_not_read_waits_alone),
-        cmocka_unit_test(who_does_not_read_makes_room),
-        cmocka_unit_test(who_never_reads_is_dropped),
-        cmocka_unit_test(who_never_reads_is_dropped_from_the_queue),
+        cmocka_unit_test(unread_answers_pause_alone),
+        cmocka_unit_test(unread_answers_are_preempted),
+        cmocka_unit_test(unread_answers_are_cancelled),
+        cmocka_unit_test(unread_preempted_answers_are_cancelled),
         cmocka_unit_test(closing_ends_all),
         cmocka_unit_test(closing_with_nothing_left),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests from outside: limits and errors, events, cancelling, log-probabilities, special tokens
- * that people type, pixel budgets, several threads at once. */
+/* Requests of the public API: limits and errors, events, cancelling, log-probabilities, special
+ * tokens in text, pixel budgets, several threads. */
 #include <math.h>
 #include <pthread.h>
 
@@ -205,22 +205,27 @@ static void bad_requests(void **state)
     }
 }
 
-/* ---- how an answer ends ---- */
+/* ---- finish reasons and lengths ---- */
 
 static void lengths(void **state)
 {
     (void)state;
     ey_engine *engine = engine_open("tiny-gqa4-bf16", "cpu", 2, 512);
     question_simple(&q, 1, "Hello", 1);
-    q.parts[0][0].max_pixels = 4096; /* or a shorter context would have a smaller image */
+    q.parts[0][0].max_pixels = 4096; /* else a shorter context would shrink the image */
     ey_answer a = ask(engine, &q);
     assert_int_equal(a.n_tokens, 1);
     assert_int_equal(a.finish_reason, EY_FINISH_LENGTH);
     int prompt = a.prompt_tokens;
     ey_answer_free(&a);
     ey_engine_close(&engine);
-    static const int rooms[][3] = {{1, 0, 1}, {2, 0, 2}, {5, 5, 5},
-                                   {5, 9, 5}, {5, 4, 4}, {40, 0, 40}}; /* room, max_tokens, given */
+    static const int rooms[][3] = {{1, 0, 1},
+                                   {2, 0, 2},
+                                   {5, 5, 5},
+                                   /* room, max_tokens, expected tokens */
+                                   {5, 9, 5},
+                                   {5, 4, 4},
+                                   {40, 0, 40}};
     EACH_DEVICE(d)
     for (size_t i = 0; i < COUNT(rooms); i++) {
         engine = engine_open("tiny-gqa4-bf16", devices[d], 2, prompt + rooms[i][0]);
@@ -288,13 +293,13 @@ static void stop_token(void **state)
 struct heard {
     char text[8192];
     size_t n_text;
-    int n_tokens, most_at_once; /* that the last event told of; that came between two events */
+    int n_tokens, most_at_once; /* of the last event; the most between two events */
     int last_done;
-    ey_phase last_phase; /* NONE: there was no event */
+    ey_phase last_phase; /* 0: no event yet */
     bool bad;
     /* cancelling */
-    bool at_text; /* at the text event number `cancel_at`, else at the first event of so many tokens
-                   */
+    /* at text event number `cancel_at`, else at the first event with so many tokens */
+    bool at_text;
     int cancel_at; /* -1: never */
     int n_texts;
     bool refused;
@@ -356,7 +361,7 @@ static void events_are_the_answer(void **state)
             ey_engine *engine = engine_open(kinds[k], devices[d], 2, 512);
             if (unread)
                 engine->limits.max_unread =
-                    unread; /* no token comes before the one before it was heard */
+                    unread; /* each token waits until the one before was read */
             question_simple(&q, (int)k, "Tell me.", 60);
             h = (struct heard){.cancel_at = -1};
             q.request.on_event = hear;
@@ -373,9 +378,8 @@ static void events_are_the_answer(void **state)
         }
 }
 
-/* The text heard so far and the tokens so far are the beginning of the whole answer; the next
- * request is as if nothing had been. Where one more token is possible (most > least), that may be
- * the last one: then the answer had ended before its caller's refusal was heard. */
+/* The text of the events and the tokens are prefixes of the whole answer. If most > least, the
+ * answer may have had its last token before the caller's refusal, and then it ended by itself. */
 static void check_cancelled(ey_answer *a, const struct heard *h, const struct outcome *whole,
                             int least, int most, const char *what)
 {
@@ -408,7 +412,7 @@ static void check_next(ey_engine *engine, const struct outcome *wanted, const ch
     outcome_free(&o);
 }
 
-/* By an event that is refused. */
+/* The callback cancels by returning false. */
 static void refused_events(void **state)
 {
     (void)state;
@@ -436,7 +440,7 @@ static void refused_events(void **state)
             engine_set_rows(engine, 16, 16); /* several chunks */
             ey_answer a = ask(engine, &other);
             engine_set_rows(engine, 512, 512);
-            if (!h.refused) fail_msg("%s: nothing was refused", what);
+            if (!h.refused) fail_msg("%s: the callback refused no event", what);
             assert_false(h.bad);
             check_cancelled(&a, &h, &whole, h.n_tokens, h.n_tokens + 1, what);
             check_next(engine, &fresh, what);
@@ -447,13 +451,13 @@ static void refused_events(void **state)
     }
 }
 
-/* By ey_generation_cancel from elsewhere, in the middle of the device's work. */
+/* ey_generation_cancel from another thread, during the device's work. */
 static void cancelling(void **state)
 {
     (void)state;
     static const struct {
         enum op op;
-        int at, tokens; /* of the answer */
+        int at, tokens; /* of the expected answer */
         const char *what;
     } rows[] = {{OP_ENCODER, 1, 0, "first image"}, {OP_TILE, 2, 0, "a tile"},
                 {OP_MERGE, 1, 0, "a merger"},      {OP_ENCODER, 2, 0, "second image"},
@@ -523,7 +527,7 @@ static void last_logprobs_by_hand(const ey_engine *engine, const ey_answer *a)
     for (size_t k = 0; k < last->n_top; k++) {
         double wanted = (double)((long double)logits[last->top[k].id] - logl(sum));
         assert_true(fabs(wanted - (double)last->top[k].logprob) < 2e-6 * (1 + fabs(wanted)));
-        int better = 0; /* logits above it, or equal with a lower id */
+        int better = 0; /* logits above it, or equal ones with a lower id */
         for (int i = 0; i < n; i++)
             better += logits[i] > logits[last->top[k].id] ||
                       (logits[i] == logits[last->top[k].id] && i < last->top[k].id);
@@ -569,7 +573,7 @@ static void scores_of_made_up_logits(void **state)
     assert_true(fabs((double)top[3].logprob - (1 - total)) < 1e-5);
 }
 
-/* ---- special tokens that people type ---- */
+/* ---- special tokens in text ---- */
 
 static void typed_special_tokens(void **state)
 {
@@ -594,7 +598,7 @@ static void typed_special_tokens(void **state)
         assert_int_equal(parsed.image_tokens, 0);
         assert_int_equal(with.image_tokens, with.images[0].tokens);
         assert_true(ey_tokenize(engine, typed[i], strlen(typed[i]), false, &ids, &n, &e));
-        /* the text stands after "user\n", of which nothing merges with "<" */
+        /* the text follows "user\n", which merges with no "<" */
         assert_int_equal(text.prompt_tokens, empty.prompt_tokens + (int)n);
         for (size_t k = 0; k < n; k++)
             assert_false(tokenizer_is_special(engine->devices.tok, ids[k]));
@@ -616,7 +620,7 @@ static void typed_special_tokens(void **state)
 
 /* ---- images ---- */
 
-/* Features of an image as the engine has them, all levels: [1 + n_deepstack, tokens, hidden]. */
+/* The cached features of an image at all levels: [1 + n_deepstack, tokens, hidden]. */
 static float *features_of(ey_engine *engine, const struct image_entry *entry)
 {
     size_t hidden = (size_t)engine->devices.model.text.hidden, n = (size_t)entry->n_tokens;
@@ -654,7 +658,7 @@ static void same_image_twice(void **state)
     EACH_DEVICE(d)
     {
         ey_engine *engine = engine_open("tiny-head72-bf16", devices[d], 2, 512);
-        ey_part p = test_image(430, 297, 3); /* of several feature blocks */
+        ey_part p = test_image(430, 297, 3); /* several feature blocks */
         question_start(&q, 5);
         question_turn(&q, "system");
         question_text(&q, "Be brief.");
@@ -682,7 +686,7 @@ static void same_image_twice(void **state)
         assert_int_equal(a.image_tokens, 2 * tokens);
         assert_int_equal(ey_engine_stats(engine).encoder_runs, 1);
         assert_int_equal(only_entry(engine)->n_tokens, tokens);
-        /* wherever its blocks lie, they are the same */
+        /* they do not depend on the place of their blocks */
         size_t bytes = (size_t)(1 + engine->devices.model.vision.n_deepstack) * (size_t)tokens *
                        (size_t)engine->devices.model.text.hidden * sizeof(float);
         float *first = features_of(engine, only_entry(engine));
@@ -702,8 +706,8 @@ static void same_image_twice(void **state)
     }
 }
 
-/* Sizes by spec 5.1 under min(checkpoint's, detail's, the share of half the context), calculated by
- * hand. */
+/* Sizes by spec 5.1 with the smallest of three limits (checkpoint, detail, share of half the
+ * context), calculated by hand. */
 static void pixel_budgets(void **state)
 {
     (void)state;
@@ -714,22 +718,22 @@ static void pixel_budgets(void **state)
         uint64_t max_pixels;
         int copies, used_width, used_height;
     } rows[] = {
-        /* official budget 65,536 .. 16,777,216; half of 8,192 tokens is 4,194,304 pixels */
+        /* the official budget is 65,536 to 16,777,216; half of 8,192 tokens are 4,194,304 pixels */
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_AUTO, 0, 1, 1312, 960},
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_LOW, 0, 1, 576, 416},
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_HIGH, 0, 1, 1984, 1504},
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_NATIVE, 0, 1, 1984, 1504},
         {"tiny-gqa4-bf16", 8192, 2400, 2100, EY_DETAIL_HIGH, 0, 1, 2176, 1888},
         {"tiny-gqa4-bf16", 8192, 2400, 2100, EY_DETAIL_NATIVE, 0, 1, 2176,
-         1888}, /* the context, not the checkpoint */
+         1888}, /* limited by the context, not the checkpoint */
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_LOW, 1310720, 1, 1312,
-         960}, /* max_pixels wins over detail */
+         960}, /* max_pixels overrides detail */
         {"tiny-gqa4-bf16", 8192, 2000, 1500, EY_DETAIL_HIGH, 262144, 1, 576, 416},
         {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 0, 1, 256,
-         256}, /* enlarged to the checkpoint's least */
+         256}, /* enlarged to the checkpoint's minimum */
         {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 65536, 1, 256, 256},
         {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 10000, 1, 64,
-         64}, /* 128 x 128 would be too much */
+         64}, /* 128 x 128 would exceed max_pixels */
         {"tiny-gqa4-bf16", 8192, 50, 50, EY_DETAIL_AUTO, 1, 1, 32, 32},
         {"tiny-gqa4-bf16", 2048, 2000, 1500, EY_DETAIL_AUTO, 0, 1, 1152, 864}, /* 1,024 tokens */
         {"tiny-gqa4-bf16", 2048, 2000, 1500, EY_DETAIL_AUTO, 0, 4, 576, 416},  /* 256 each */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request takes over from those before it: the same bits as computing it all, in whole
- * blocks of 64 tokens, without the vision encoder for images whose features are there. */
+/* Blocks of 64 tokens and image features that a request reuses from earlier ones give the same bits
+ * as computing them. */
 #include "engine/engine_fixture.h"
 #include "engine/op_hooks.h"
 
-/* images (0: none) then text, in one user turn */
+/* Images (0 ends the list), then text, in one user turn. */
 static void build(struct question *q, const unsigned *seeds, const char *text, int max_tokens)
 {
     question_start(q, max_tokens);
@@ -15,7 +15,7 @@ static void build(struct question *q, const unsigned *seeds, const char *text, i
     q->request.no_prefix_cache = false;
 }
 
-/* Of a prompt all of whose blocks are known; the last token is always computed. */
+/* The cached tokens of a prompt whose blocks are all known; the last token is always computed. */
 static int most_cached(const ey_answer *answer)
 {
     return (answer->prompt_tokens - 1) / KV_BLOCK * KV_BLOCK;
@@ -24,7 +24,7 @@ static int most_cached(const ey_answer *answer)
 static void same_bits_and_fewer_encoder_runs(void **state)
 {
     (void)state;
-    /* each row follows the one before it on the same engine */
+    /* all rows run in this order on one engine */
     static const char question[] =
         "What is this? Answer in a few words, and say how sure you are of it.";
     static const struct {
@@ -42,7 +42,7 @@ static void same_bits_and_fewer_encoder_runs(void **state)
         {{0}, "no image at all", 5, 0},
         {{0}, "no image at all", 1, 0},
         {{4}, "no image at all", 1, 1},
-        {{2, 2}, "They are equal, are they not?", 100, 0}, /* the answer fills blocks too */
+        {{2, 2}, "They are equal, are they not?", 100, 0}, /* the answer fills blocks, too */
     };
     static const char *const devices[] = {ENGINE_DEVICES};
     for (size_t d = 0; d < N_ENGINE_DEVICES; d++) {
@@ -55,7 +55,7 @@ static void same_bits_and_fewer_encoder_runs(void **state)
             hooks_reset(NULL, NULL);
             struct outcome b = outcome_of(kept, &q);
             assert_int_equal(hooks_count(OP_ENCODER), rows[i].encoder_runs);
-            ey_answer answer = ask(kept, &q); /* once more: all of it is there */
+            ey_answer answer = ask(kept, &q); /* again, with everything cached */
             assert_int_equal(answer.cached_tokens, most_cached(&answer));
             assert_int_equal(hooks_count(OP_ENCODER), rows[i].encoder_runs);
             for (size_t k = 0; k < answer.n_images; k++)
@@ -75,7 +75,7 @@ static void same_bits_and_fewer_encoder_runs(void **state)
     }
 }
 
-/* As a request says: nothing is taken over. */
+/* With no_prefix_cache, nothing is reused. */
 static void fresh_computes_all(void **state)
 {
     (void)state;
@@ -126,8 +126,9 @@ static void a_conversation_reuses_its_turns(void **state)
     ey_engine_close(&engine);
 }
 
-/* Cancelled anywhere, in small chunks so that a border falls inside of the image. */
-static void what_a_cancelled_request_left_is_right(void **state)
+/* Cancelled at many places, in chunks that end inside the image. Whatever the caches hold
+ * afterwards must be right. */
+static void caches_are_right_after_cancelling(void **state)
 {
     (void)state;
     static const struct {
@@ -154,7 +155,7 @@ static void what_a_cancelled_request_left_is_right(void **state)
         char what[32];
         snprintf(what, sizeof(what), "row %zu", i);
         struct outcome overwritten = outcome_of(
-            kept, &other); /* or the blocks would hold what they should by chance */
+            kept, &other); /* else the blocks might still hold the right contents */
         outcome_free(&overwritten);
         build(&cancelled, two, text, 6);
         engine_forget(kept);
@@ -177,7 +178,7 @@ int main(void)
         cmocka_unit_test(same_bits_and_fewer_encoder_runs),
         cmocka_unit_test(fresh_computes_all),
         cmocka_unit_test(a_conversation_reuses_its_turns),
-        cmocka_unit_test(what_a_cancelled_request_left_is_right),
+        cmocka_unit_test(caches_are_right_after_cancelling),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

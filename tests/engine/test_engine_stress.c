@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many threads that ask, hang up, do not read, and come back, on an engine with too little of
- * everything: every answer is the one given alone or a beginning of it, and in the end nothing is
- * held. */
+/* Many threads that ask, cancel, do not read and come back, on an engine with small queues, pools
+ * and caches: every answer equals the one given alone or is a prefix of it, and nothing is leaked.
+ */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -33,7 +33,7 @@ struct asker {
     struct crowd *crowd;
     pthread_t thread;
     unsigned noise;
-    char wrong[300]; /* empty: nothing was */
+    char wrong[300]; /* "": no error */
 };
 
 static int random_of(struct asker *a, int n)
@@ -54,19 +54,19 @@ static bool begins(const ey_answer *part, const ey_answer *whole)
            memcmp(part->tokens, whole->tokens, (size_t)part->n_tokens * sizeof(int)) == 0;
 }
 
-/* An answer of request `kind`, which was asked to end early or not. */
+/* Checks an answer of request `kind`. hung_up: the client has cancelled it. */
 static void check(struct asker *a, int kind, ey_answer *answer, bool hung_up)
 {
     char how[200];
     bool cancelled = answer->finish_reason == EY_FINISH_CANCELLED;
     if (cancelled && (!hung_up || !begins(answer, &alone[kind])))
-        snprintf(a->wrong, sizeof(a->wrong), "request %d: another beginning", kind);
+        snprintf(a->wrong, sizeof(a->wrong), "request %d: not a prefix", kind);
     if (!cancelled && answers_differ(&alone[kind], answer, how, sizeof(how)))
         snprintf(a->wrong, sizeof(a->wrong), "request %d: %s", kind, how);
     atomic_fetch_add(cancelled ? &a->crowd->n_cancelled : &a->crowd->n_whole, 1);
 }
 
-/* The text that is heard is the beginning of the answer's. */
+/* Reads events until the answer has `until` tokens; the text must be a prefix of the answer's. */
 static void hear(struct asker *a, int kind, ey_generation *gen, int until)
 {
     ey_event event = {.type = EY_EVENT_NONE};
@@ -82,8 +82,7 @@ static void hear(struct asker *a, int kind, ey_generation *gen, int until)
     }
 }
 
-/* Comes again for as long as the engine is too busy, for want of a place or of memory for the
- * image. */
+/* Retries while the engine is busy (queue full or no memory for the image). */
 static bool start(struct asker *a, int kind, ey_generation **gen)
 {
     ey_prompt *prompt = NULL;
@@ -104,7 +103,7 @@ static bool start(struct asker *a, int kind, ey_generation **gen)
     return ok;
 }
 
-/* Reads to the end, hangs up at once or in the midst, or comes back for the answer later. */
+/* Reads to the end, cancels immediately or after a few tokens, or collects the answer later. */
 static void ask_once(struct asker *a)
 {
     int kind = random_of(a, KINDS), manner = random_of(a, 6);
@@ -132,7 +131,7 @@ static void *ask_often(void *user)
     return NULL;
 }
 
-/* Looks on from outside, as a page of metrics does. */
+/* Reads the statistics meanwhile, like /metrics. */
 static void *look_on(void *user)
 {
     struct asker *a = user;
@@ -171,8 +170,7 @@ static void open_requests(ey_engine *engine)
         requests[i] = &sorts.question[i].request;
         alone[i] = sorts.expected[i];
     }
-    for (int i = 0; i < LARGE;
-         i++) { /* four of the six blocks that the image cache has for images */
+    for (int i = 0; i < LARGE; i++) { /* four of the image cache's six blocks */
         question_start(&large[i], 6 + i);
         question_turn(&large[i], "user");
         question_part(&large[i], test_image(512, 512, (unsigned)i % 3));
@@ -188,7 +186,7 @@ static void many_threads(void **state)
     (void)state;
     static struct asker askers[THREADS + 1];
     ey_engine *first = open_engine(0, 1, NULL);
-    ey_budget *budget = ey_budget_create(6 << 20); /* three large images while they are decoded */
+    ey_budget *budget = ey_budget_create(6 << 20); /* enough to decode three large images */
     ey_engine *engine = open_engine(CONTEXT, AT_ONCE, budget);
     struct crowd crowd = {.engine = engine};
     open_requests(first);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thoughts and loops: a checkpoint whose template opens a thought, and a model that says what the
- * test wants, token by token. */
+/* Thinking and the loop guard, with a checkpoint whose template opens a thought and a model that is
+ * scripted token by token. */
 #include "base/allocations.h"
 #include "engine/decode_allocations.h"
 #include "engine/engine_fixture.h"
@@ -26,14 +26,14 @@ static ey_engine *open_thinker(void)
     return engine_open(dir, "cpu", 1, 4096);
 }
 
-/* ---- what the model says ---- */
+/* ---- scripted logits ---- */
 
 static struct memory_ops scripted_memory;
 static struct backend_ops scripted;
 static const struct backend_ops *real;
 static int *script;
 static size_t n_script, at_script;
-static bool repeats; /* from its beginning, when it is over */
+static bool repeats; /* starts again at the end */
 
 static void read_scripted(struct backend *be, float *out, const float *in, size_t n)
 {
@@ -44,7 +44,7 @@ static void read_scripted(struct backend *be, float *out, const float *in, size_
 
 static void script_on(ey_engine *engine)
 {
-    real = engine->devices.be->ops; /* of all engines on a CPU */
+    real = engine->devices.be->ops; /* shared by all CPU engines */
     scripted_memory = *real->memory;
     scripted_memory.read_logits = read_scripted;
     scripted = *real;
@@ -62,12 +62,12 @@ static void say(const ey_engine *engine, const char *text)
     repeats = false;
 }
 
-/* ---- what is heard ---- */
+/* ---- events ---- */
 
 struct heard {
     char thought[8192], text[8192];
     size_t n_thought, n_text;
-    bool mixed; /* a thought behind text */
+    bool mixed; /* thought after text */
 };
 
 static bool hear(void *user, const ey_event *event)
@@ -107,14 +107,14 @@ static void start_question(int max_tokens)
 
 /* ---- splitting ---- */
 
-static void thoughts_are_told_from_text(void **state)
+static void thoughts_are_split_from_text(void **state)
 {
     static const struct {
         const char *says, *thought, *text;
     } rows[] = {
         {"hm\n</think>\n\nYes.<|im_end|>", "hm", "Yes."},
         {"\n\na\n\nb\n\n</think>Yes\n<|im_end|>", "a\n\nb", "Yes\n"},
-        {"<think>\nhm</think>\nNo<|im_end|>", "hm", "No"}, /* opened once more */
+        {"<think>\nhm</think>\nNo<|im_end|>", "hm", "No"}, /* opened a second time */
         {"all of it<|im_end|>", "all of it", ""},
         {"</think>\n\nYes<|im_end|>", "", "Yes"},
         {"\n</think>\n\n<|im_end|>", "", ""},
@@ -136,7 +136,8 @@ static void thoughts_are_told_from_text(void **state)
     }
 }
 
-/* Off, or a model whose template opens none: a thought that it opens itself is one all the same. */
+/* With thinking off, or a template that opens no thought, a thought that the model opens itself
+ * still counts as one. */
 static void a_thought_may_open_itself(void **state)
 {
     (void)state;
@@ -157,7 +158,7 @@ static void a_thought_may_open_itself(void **state)
     }
 }
 
-static void prompts_that_are_written_out_open_none(void **state)
+static void raw_prompts_open_no_thought(void **state)
 {
     struct heard heard;
     (void)state;
@@ -172,7 +173,7 @@ static void prompts_that_are_written_out_open_none(void **state)
     ey_answer_free(&answer);
 }
 
-static void who_thinks(void **state)
+static void thinking_needs_a_template(void **state)
 {
     ey_answer answer;
     ey_err e;
@@ -186,7 +187,7 @@ static void who_thinks(void **state)
     ey_answer_free(&answer);
 }
 
-/* Stop texts end the text, not the thought, and log-probabilities are the text's. */
+/* Stop texts end the text, not the thought; log-probabilities cover the text only. */
 static void stop_texts_and_logprobs_are_of_the_text(void **state)
 {
     static const char *const stops[] = {"b"};
@@ -204,7 +205,7 @@ static void stop_texts_and_logprobs_are_of_the_text(void **state)
     ey_answer_free(&answer);
 }
 
-static void a_grammar_begins_behind_the_thought(void **state)
+static void grammars_begin_after_the_thought(void **state)
 {
     struct heard heard;
     ey_grammar *digits;
@@ -218,11 +219,13 @@ static void a_grammar_begins_behind_the_thought(void **state)
     assert_string_equal(answer.text, "427");
     assert_int_equal(answer.finish_reason, EY_FINISH_STOP);
     ey_answer_free(&answer);
-    answer = ask_scripted(thinker, "a<tool_call>427", &heard); /* which the grammar does not have */
+    /* the grammar has no tool calls, so the thought ends there */
+    answer = ask_scripted(thinker, "a<tool_call>427", &heard);
     assert_string_equal(answer.thought, "a");
     assert_string_equal(answer.text, "427");
     ey_answer_free(&answer);
-    answer = ask_scripted(thinker, "a<|im_end|>427", &heard); /* before the grammar's beginning */
+    /* an end token before the grammar has begun */
+    answer = ask_scripted(thinker, "a<|im_end|>427", &heard);
     assert_string_equal(answer.thought, "a");
     assert_string_equal(answer.text, "427");
     assert_int_equal(answer.stop_id, -1);
@@ -251,7 +254,7 @@ static void a_budget_ends_the_thought(void **state)
     ey_answer_free(&answer);
 }
 
-/* A text of its own ends the thought; what stands in front of the mark is told as thought. */
+/* thinking_end may have words; those before </think> belong to the thought. */
 static void a_budget_may_end_with_words(void **state)
 {
     static const char *const bad[] = {"", "no mark", "</think>a</think>"};
@@ -265,7 +268,8 @@ static void a_budget_may_end_with_words(void **state)
     assert_string_equal(answer.thought, "123\nEnough.");
     assert_string_equal(answer.text, "Yes");
     assert_int_equal(answer.completion_tokens, answer.n_tokens + 1);
-    assert_int_equal(answer.completion_tokens - answer.thought_tokens, 2); /* Yes, and the end */
+    /* Yes, and the end token */
+    assert_int_equal(answer.completion_tokens - answer.thought_tokens, 2);
     ey_answer_free(&answer);
     for (size_t i = 0; i < COUNT(bad); i++) {
         q.request.thinking_end = bad[i];
@@ -275,7 +279,7 @@ static void a_budget_may_end_with_words(void **state)
     }
 }
 
-/* NFC makes two characters of each, so that few bytes are more tokens than fit. */
+/* NFC makes two characters of each, so a short text becomes too many tokens. */
 static void a_text_may_grow_when_it_is_normalized(void **state)
 {
     static const char note[] = "\xf0\x9d\x85\x9e"; /* U+1D15E */
@@ -295,8 +299,8 @@ static void a_text_may_grow_when_it_is_normalized(void **state)
     buf_free(&end);
 }
 
-/* A last message of the assistant is continued, without a thought of its own. */
-static void answers_that_are_begun_open_no_thought(void **state)
+/* An answer that continues an assistant message opens no thought. */
+static void continued_answers_open_no_thought(void **state)
 {
     struct heard heard;
     (void)state;
@@ -312,7 +316,7 @@ static void answers_that_are_begun_open_no_thought(void **state)
     ey_answer_free(&answer);
 }
 
-/* Of 40 tokens 10 are for the answer. */
+/* 10 of 40 tokens are kept for the answer. */
 static void a_quarter_is_kept(void **state)
 {
     struct heard heard;
@@ -332,8 +336,7 @@ static void a_quarter_is_kept(void **state)
     ey_answer_free(&answer);
 }
 
-/* What is drawn behind a forced end is what would have been drawn anyway: it took no random number.
- */
+/* A forced token consumes no random number, so the tokens after it are drawn as without it. */
 static void forced_tokens_are_not_drawn(void **state)
 {
     (void)state;
@@ -362,7 +365,7 @@ static ey_repetition guard_all(const ey_loop_guard *rule, const int32_t *ids, in
     return found;
 }
 
-/* By the definition, without counters. */
+/* Whether the ids repeat, by the definition and without counters. */
 static bool repeats_at(const ey_loop_guard *rule, const int32_t *ids, int n, int *pattern)
 {
     for (int p = rule->min_pattern ? rule->min_pattern : 1; p <= rule->max_pattern; p++) {
@@ -401,7 +404,7 @@ static void loops_are_found_as_defined(void **state)
     }
 }
 
-/* The cautious rule: 1,024 equal tokens, 86 rows of 12, 8 paragraphs of 300. */
+/* The cautious rule fires at 1,024 equal tokens, 86 rows of 12 or 8 paragraphs of 300. */
 static void the_cautious_rule_is_late(void **state)
 {
     static int32_t ids[4096];
@@ -445,7 +448,7 @@ static void rules_are_checked(void **state)
     }
 }
 
-/* In a thought a loop ends it, and the text has counters of its own. */
+/* A loop in a thought ends the thought; the text is counted separately. */
 static void a_loop_ends_thought_and_text(void **state)
 {
     struct heard heard;
@@ -516,16 +519,16 @@ static int close_engines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thoughts_are_told_from_text),
+        cmocka_unit_test(thoughts_are_split_from_text),
         cmocka_unit_test(a_thought_may_open_itself),
-        cmocka_unit_test(prompts_that_are_written_out_open_none),
-        cmocka_unit_test(who_thinks),
+        cmocka_unit_test(raw_prompts_open_no_thought),
+        cmocka_unit_test(thinking_needs_a_template),
         cmocka_unit_test(stop_texts_and_logprobs_are_of_the_text),
-        cmocka_unit_test(a_grammar_begins_behind_the_thought),
+        cmocka_unit_test(grammars_begin_after_the_thought),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_may_end_with_words),
         cmocka_unit_test(a_text_may_grow_when_it_is_normalized),
-        cmocka_unit_test(answers_that_are_begun_open_no_thought),
+        cmocka_unit_test(continued_answers_open_no_thought),
         cmocka_unit_test(a_quarter_is_kept),
         cmocka_unit_test(forced_tokens_are_not_drawn),
         cmocka_unit_test(loops_are_found_as_defined),

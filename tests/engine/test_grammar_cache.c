@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars kept between requests: found by what they were made of, bounded in number and bytes, the
- * longest unused ones forgotten. */
+/* The grammar cache: entries are found by their source, bounded in number and bytes, and evicted
+ * least recently used first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,8 +20,7 @@ static ey_grammar_cache *open_cache(size_t bytes)
     return cache;
 }
 
-/* Makes the grammar of a text and keeps it by that text; its address says later whether it is still
- * the same. */
+/* Compiles a pattern and adds it to the cache. The returned address identifies the grammar. */
 static const ey_grammar *keep(ey_grammar_cache *cache, const char *pattern)
 {
     ey_grammar *g = NULL;
@@ -41,7 +40,7 @@ static const ey_grammar *found(ey_grammar_cache *cache, const char *pattern)
     return address;
 }
 
-static void what_was_kept_is_found(void **state)
+static void cached_grammars_are_found(void **state)
 {
     (void)state;
     ey_grammar_cache *cache = open_cache(1 << 20);
@@ -51,11 +50,11 @@ static void what_was_kept_is_found(void **state)
     assert_ptr_equal(found(cache, "b+"), b);
     assert_null(found(cache, "a"));
     assert_null(found(cache, ""));
-    keep(cache, "a+"); /* a second one of the same: the first stays */
+    keep(cache, "a+"); /* adding it again keeps the first */
     assert_ptr_equal(found(cache, "a+"), a);
     ey_grammar *held = ey_grammar_cache_find(cache, "a+", 2);
     ey_grammar_cache_close(&cache);
-    assert_true(grammar_bytes(held) > 0); /* who holds it keeps it */
+    assert_true(grammar_bytes(held) > 0); /* a reference keeps it alive */
     ey_grammar_free(&held);
 }
 
@@ -68,7 +67,7 @@ static void number_is_bounded(void **state)
     for (int i = 0; i < MORE; i++) {
         snprintf(pattern[i], sizeof(pattern[i]), "x{%d}", i + 1);
         keep(cache, pattern[i]);
-        assert_non_null(found(cache, pattern[0])); /* in use, so it stays */
+        assert_non_null(found(cache, pattern[0])); /* used, so it stays */
     }
     int n = 0;
     for (int i = 0; i < MORE; i++)
@@ -94,7 +93,7 @@ static void bytes_are_bounded(void **state)
     assert_null(found(cache, patterns[0]));
     for (int i = 1; i < 4; i++)
         assert_non_null(found(cache, patterns[i]));
-    keep(cache, "[a-z]{250}"); /* as large as all of them: it cannot be kept, or they go */
+    keep(cache, "[a-z]{250}"); /* as large as the whole cache: it is not added, or evicts others */
     int n = 0;
     for (int i = 1; i < 4; i++)
         n += found(cache, patterns[i]) != NULL;
@@ -105,7 +104,7 @@ static void bytes_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_kept_is_found),
+        cmocka_unit_test(cached_grammars_are_found),
         cmocka_unit_test(number_is_bounded),
         cmocka_unit_test(bytes_are_bounded),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The image cache alone, and the digests that images are known by. */
+/* The image cache, and the digests of images. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static struct image_entry *pin(struct fixture *f, int i, int n_tokens)
     return image_cache_pin(&f->cache, &key, n_tokens);
 }
 
-/* As a request that is done with it leaves it. */
+/* Adds an image and releases it, like a request that is done. */
 static void put(struct fixture *f, int i, int n_tokens)
 {
     struct image_entry *entry = pin(f, i, n_tokens);
@@ -55,7 +55,7 @@ static bool has(struct fixture *f, int i)
     return false;
 }
 
-/* Every block is in one place. */
+/* Each block is in exactly one place. */
 static void check(const struct fixture *f)
 {
     bool seen[N] = {0};
@@ -87,7 +87,7 @@ static void blocks_of_images(void **state)
         assert_int_equal(image_cache_blocks(rows[i][0]), rows[i][1]);
 }
 
-static void what_nobody_made_ready_is_gone(void **state)
+static void unfinished_images_are_dropped(void **state)
 {
     (void)state;
     struct fixture f;
@@ -95,7 +95,7 @@ static void what_nobody_made_ready_is_gone(void **state)
     struct image_entry *entry = pin(&f, 1, 100);
     assert_false(entry->ready);
     assert_int_equal(entry->n_blocks, 2);
-    assert_ptr_equal(pin(&f, 1, 100), entry); /* another one waits for it too */
+    assert_ptr_equal(pin(&f, 1, 100), entry); /* a second request waits for it */
     image_cache_unpin(&f.cache, entry);
     assert_true(has(&f, 1));
     check(&f);
@@ -109,7 +109,7 @@ static void what_nobody_made_ready_is_gone(void **state)
     arena_free(&f.arena);
 }
 
-static void the_longest_unused_goes(void **state)
+static void least_recently_used_images_are_evicted(void **state)
 {
     (void)state;
     struct fixture f;
@@ -121,14 +121,13 @@ static void the_longest_unused_goes(void **state)
     put(&f, 4, 64);
     assert_true(has(&f, 1) && !has(&f, 2) && has(&f, 3) && has(&f, 4));
     check(&f);
-    put(&f, 5, 5 * 64); /* as many as it takes: one block is free, 3 gives three, 1 gives three; 4
-                           is younger */
+    put(&f, 5, 5 * 64); /* one block is free, evicting 3 and 1 frees three each; 4 was used later */
     assert_true(!has(&f, 1) && !has(&f, 3) && has(&f, 4) && has(&f, 5));
     check(&f);
     arena_free(&f.arena);
 }
 
-static void what_is_pinned_stays(void **state)
+static void pinned_images_stay(void **state)
 {
     (void)state;
     struct fixture f;
@@ -136,8 +135,8 @@ static void what_is_pinned_stays(void **state)
     struct image_entry *held = pin(&f, 1, 4 * 64);
     held->ready = true;
     put(&f, 2, 3 * 64);
-    assert_null(pin(&f, 3, 5 * 64)); /* 1 is held, so there are four at most … */
-    assert_true(has(&f, 2));         /* … and nothing was given up for nothing */
+    assert_null(pin(&f, 3, 5 * 64)); /* 1 is pinned, so at most four are available … */
+    assert_true(has(&f, 2));         /* … and nothing is evicted in vain */
     struct digest one = key_of(1), two = key_of(2);
     image_cache_remove(&f.cache, &one);
     assert_true(has(&f, 1));
@@ -224,9 +223,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_of_images),
-        cmocka_unit_test(what_nobody_made_ready_is_gone),
-        cmocka_unit_test(the_longest_unused_goes),
-        cmocka_unit_test(what_is_pinned_stays),
+        cmocka_unit_test(unfinished_images_are_dropped),
+        cmocka_unit_test(least_recently_used_images_are_evicted),
+        cmocka_unit_test(pinned_images_stay),
         cmocka_unit_test(any_order_of_calls),
         cmocka_unit_test(digests_are_sha256),
         cmocka_unit_test(images_are_known_by_pixels_and_size),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The KV pool alone: who holds a block, which prefixes are known, and which free block is given
- * next. */
+/* The KV pool: references to blocks, known prefixes, and the order in which free blocks are
+ * allocated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void open_fixture(struct fixture *f, int n)
     assert_true(kv_pool_open(&f->pool, &f->arena, n, &e));
 }
 
-/* Keys of the same group begin alike, so that they share a bucket. */
+/* Keys of a group share their first bytes, and so a hash bucket. */
 static struct digest key_of(int group, int i)
 {
     struct digest key = {{0}};
@@ -75,23 +75,23 @@ static void prefixes_are_found_and_shared(void **state)
     int32_t block = kv_pool_alloc(&f.pool), other = kv_pool_alloc(&f.pool);
     assert_int_equal(find(&f, 1, 0), -1);
     publish(&f, block, 1, 0);
-    publish(&f, other, 1, 0); /* the second one of the same contents is not known */
+    publish(&f, other, 1, 0); /* a second block with the same contents is not added */
     assert_int_equal(find(&f, 1, 0), block);
     assert_int_equal(f.pool.block[block].refs, 2);
     kv_pool_unref(&f.pool, block);
-    assert_int_equal(f.pool.n_free, N - 2); /* somebody holds it still */
+    assert_int_equal(f.pool.n_free, N - 2); /* one reference remains */
     kv_pool_unref(&f.pool, block);
     kv_pool_unref(&f.pool, other);
     assert_int_equal(f.pool.n_free, N);
     assert_int_equal(f.pool.n_known_free, 1);
-    assert_int_equal(find(&f, 1, 0), block); /* free, and yet known */
+    assert_int_equal(find(&f, 1, 0), block); /* free, but still known */
     assert_int_equal(f.pool.n_free, N - 1);
     assert_int_equal(f.pool.n_known_free, 0);
     arena_free(&f.arena);
 }
 
-/* Unknown blocks are given first, then the known one that was let go first. */
-static void the_oldest_goes_first(void **state)
+/* Unknown blocks are allocated first, then known ones, least recently released first. */
+static void least_recently_released_blocks_go_first(void **state)
 {
     (void)state;
     struct fixture f;
@@ -104,14 +104,14 @@ static void the_oldest_goes_first(void **state)
             publish(&f, order[i], 2, order[i]); /* all in one bucket */
         kv_pool_unref(&f.pool, order[i]);
     }
-    assert_int_equal(find(&f, 2, 4), 4); /* used again: the youngest now */
+    assert_int_equal(find(&f, 2, 4), 4); /* used again, so the last in order */
     kv_pool_unref(&f.pool, 4);
     static const int32_t taken[N] = {3, 5, 1, 0, 2, 4};
     for (int i = 0; i < N; i++) {
         bool was_known = f.pool.block[taken[i]].known;
         assert_int_equal(kv_pool_alloc(&f.pool), taken[i]);
-        assert_int_equal(find(&f, 2, taken[i]), -1); /* what it held is forgotten … */
-        if (was_known && i < 5) assert_true(f.pool.block[4].known); /* … and the others are not */
+        assert_int_equal(find(&f, 2, taken[i]), -1); /* its old contents are forgotten … */
+        if (was_known && i < 5) assert_true(f.pool.block[4].known); /* … but not the others' */
     }
     arena_free(&f.arena);
 }
@@ -136,7 +136,7 @@ static void forgetting_keeps_holders(void **state)
     arena_free(&f.arena);
 }
 
-/* ---- any order of calls, beside a model that looks through everything ---- */
+/* ---- random calls, checked against a simple model ---- */
 
 enum { MANY = 40, KEYS = 60, CALLS = 200000 };
 
@@ -216,8 +216,10 @@ static void any_order_of_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_block_once),       cmocka_unit_test(prefixes_are_found_and_shared),
-        cmocka_unit_test(the_oldest_goes_first), cmocka_unit_test(forgetting_keeps_holders),
+        cmocka_unit_test(each_block_once),
+        cmocka_unit_test(prefixes_are_found_and_shared),
+        cmocka_unit_test(least_recently_released_blocks_go_first),
+        cmocka_unit_test(forgetting_keeps_holders),
         cmocka_unit_test(any_order_of_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

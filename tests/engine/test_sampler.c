@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler and the stop texts alone, on logits made by hand. */
+/* The sampler and stop texts on logits made by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,8 @@ static void open_fixture(struct fixture *f)
     assert_true(sampler_open(&f->sampler, &f->scratch, &f->arena, VOCABULARY, &e));
 }
 
-/* Shares of each id in many draws, each the first token of a request with another seed. */
+/* The share of each id in many draws; each draw is the first token of a request with another seed.
+ */
 static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling options,
                       const int32_t *prompt, size_t n_prompt)
 {
@@ -42,7 +43,7 @@ static void shares_of(double share[VOCABULARY], const float *logits, ey_sampling
     arena_free(&f.arena);
 }
 
-/* Natural logarithms of these: probabilities that are easy to add. */
+/* The probabilities whose logarithms are the logits. */
 static const double odds[VOCABULARY] = {0.05, 0.4, 0.02, 0.2, 0.2, 0.08, 0.04, 0.01};
 
 static void fill_logits(float *logits)
@@ -59,7 +60,7 @@ static void filters_keep_what_they_say(void **state)
         const char *name;
         float temperature, top_p, min_p;
         int top_k;
-        unsigned kept; /* a bit an id */
+        unsigned kept; /* bit mask of ids */
     } rows[] = {
         {"all", 1, 1, 0, 0, 0xff},
         {"top_k 1", 1, 1, 0, 1, 0x02},
@@ -118,8 +119,9 @@ static void penalties(void **state)
     o.frequency_penalty = 0.25f;
     sampler_start(&f.sampler, &o, prompt, 2); /* the prompt does not count */
     static const int32_t picks[] = {1, 1, 0, 1, 2, 3, 4, 5, 6, 1};
-    /* id 1: 2, then 0.25 (still best), then 0: a tie that the lower id 0 wins and leaves at -1.75;
-     * 1 wins the next tie and is at -0.25, below 2 to 6 until each was taken once */
+    /* id 1: 2, then 0.25 (still best), then 0, a tie with id 0, which wins as the lower id and
+     * falls to -1.75; id 1 wins the next tie and falls to -0.25, below 2 to 6 until each was picked
+     * once */
     for (size_t i = 0; i < sizeof(picks) / sizeof(picks[0]); i++)
         assert_int_equal(sampler_sample(&f.sampler, logits, NULL), picks[i]);
     arena_free(&f.arena);
@@ -176,7 +178,7 @@ static void bad_options_are_named(void **state)
     }
 }
 
-/* Streams `text` in pieces of every length and returns what came out before the stop. */
+/* Feeds `text` in pieces of every length and returns the output before the stop. */
 static void stop_texts_across_pieces(void **state)
 {
     (void)state;
@@ -218,11 +220,11 @@ static void stop_texts_across_pieces(void **state)
     }
 }
 
-/* ---- from the best alone ---- */
+/* ---- from top-k logits ---- */
 
 enum { LARGE_VOCABULARY = 300, ROUNDS = 4000 };
 
-/* Its own stream of numbers below `n`. */
+/* A pseudo-random number below n. */
 static int number(uint64_t *state, int n)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -263,8 +265,7 @@ static ey_sampling any_sampling(uint64_t *state)
                          .seed = *state};
 }
 
-/* Coarse ones have many ties; narrow ones differ by a bit or two, which a temperature of 7 rounds
- * to the same. */
+/* Kind 1 has many ties; kind 2 differs by a bit or two, which a temperature of 7 rounds away. */
 static void any_logits(float *logits, int n, uint64_t *state)
 {
     int kind = number(state, 4);
@@ -277,7 +278,7 @@ static void any_logits(float *logits, int n, uint64_t *state)
     }
 }
 
-/* Of each 2, 4 … 32 ids one, and now and then an end token beside the mask. */
+/* Allows one in 2, 4 … 32 ids, and sometimes an end token outside the mask. */
 static struct allowed any_mask(uint32_t *mask, int n, uint64_t *random)
 {
     static const int end[] = {3};
@@ -288,7 +289,7 @@ static struct allowed any_mask(uint32_t *mask, int n, uint64_t *random)
     return (struct allowed){mask, end, number(random, 2)};
 }
 
-static void the_best_decide_as_all_do(void **state)
+static void topk_logits_decide_like_all(void **state)
 {
     (void)state;
     static const int sizes[] = {LARGE_VOCABULARY, 65, 64, 20};
@@ -333,11 +334,10 @@ static void the_best_decide_as_all_do(void **state)
     }
     assert_true(n_decided > ROUNDS && n_masked > ROUNDS / 10);
     assert_true(n_greedy > 100 &&
-                n_greedy_decided >
-                    n_greedy * 3 / 4); /* the rest: so many best ones that they need not be all */
+                n_greedy_decided > n_greedy * 3 / 4); /* the rest has too many ties at the top */
 }
 
-/* A grammar has to go on with what it allows, even where the model says that none of it can be. */
+/* With a grammar the sampler picks an allowed token, even if all their logits are -inf or NaN. */
 static void forbidden_ids_are_never_picked(void **state)
 {
     (void)state;
@@ -353,7 +353,7 @@ static void forbidden_ids_are_never_picked(void **state)
                                      .top_p = 1,
                                      .repetition_penalty = 1,
                                      .seed = row};
-        const uint32_t mask = row / 36 ? 0x18 : 0; /* 3 and 4; or the end alone */
+        const uint32_t mask = row / 36 ? 0x18 : 0; /* 3 and 4, or only the end */
         const struct allowed allowed = {&mask, end, row / 36 ? 0 : 1};
         float logits[VOCABULARY] = {1, 2, 3, 0, 0, 4, 5, 0};
         int32_t ids[TOPK_LOGITS];
@@ -372,9 +372,9 @@ static void forbidden_ids_are_never_picked(void **state)
     arena_free(&f.arena);
 }
 
-/* Ends wait for min_tokens, whoever samples: from all, from the best, from rescored ones; the GPU
- * does not sample until then. */
-static void ends_wait(void **state)
+/* End tokens wait for min_tokens with every sampler (all logits, top-k, rescored); until then the
+ * GPU does not sample. */
+static void end_tokens_wait(void **state)
 {
     (void)state;
     static const int32_t ends[] = {5, 6};
@@ -410,7 +410,8 @@ static void ends_wait(void **state)
     arena_free(&f.arena);
 }
 
-/* With an 8-bit head the others are known only about: half of the best is as far as they decide. */
+/* With an 8-bit head logits are approximate, so only the better half of the top-k logits is used.
+ */
 static void approximate_logits_decide_less(void **state)
 {
     (void)state;
@@ -443,9 +444,9 @@ static void approximate_logits_decide_less(void **state)
     arena_free(&f.arena);
 }
 
-/* The best by what is about known, then these again with other logits, that are above all others':
- * as if those had been known at once. */
-static void picked_again_as_from_all(void **state)
+/* Candidates are picked by approximate logits and rescored; the result equals sampling from the
+ * exact logits. */
+static void rescored_candidates_decide_like_all(void **state)
 {
     (void)state;
     static uint32_t mask[LARGE_VOCABULARY / 32 + 1];
@@ -516,11 +517,11 @@ int main(void)
         cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(stop_texts_across_pieces),
         cmocka_unit_test(bad_stop_texts),
-        cmocka_unit_test(the_best_decide_as_all_do),
+        cmocka_unit_test(topk_logits_decide_like_all),
         cmocka_unit_test(forbidden_ids_are_never_picked),
-        cmocka_unit_test(ends_wait),
+        cmocka_unit_test(end_tokens_wait),
         cmocka_unit_test(approximate_logits_decide_less),
-        cmocka_unit_test(picked_again_as_from_all),
+        cmocka_unit_test(rescored_candidates_decide_like_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

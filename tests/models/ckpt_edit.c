@@ -77,7 +77,7 @@ void ckpt_remove_file(const char *dir, const char *file)
 void ckpt_write_file(const char *dir, const char *file, const void *bytes, size_t n)
 {
     char *path = join(dir, file);
-    unlink(path); /* a link to the original */
+    unlink(path); /* it is a link to the original */
     FILE *f = fopen(path, "wb");
     require(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, path);
     free(path);
@@ -245,7 +245,7 @@ static void put_float(uint8_t *out, enum dtype to, float value)
     if (to == DTYPE_F32)
         memcpy(out, &bits, 4);
     else if (to == DTYPE_BF16)
-        memcpy(out, (uint8_t *)&bits + 2, 2); /* cut: tests convert what fits */
+        memcpy(out, (uint8_t *)&bits + 2, 2); /* truncates; the tests convert exact values */
     else
         require(false, "conversion");
 }

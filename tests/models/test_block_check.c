@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One scale that is no number, anywhere in a model's GGUF blocks: the check names the place, with
- * and without threads of its own, and can be given up early. */
+/* Finds one infinite or NaN scale anywhere in a model's GGUF blocks: the message names the place,
+ * with and without threads, and the check can be cancelled. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static struct tensor blocks_of(int64_t rows)
     return w;
 }
 
-/* The embedding has 43 MB, so that threads are worth a start. It is the head too. */
+/* The embedding, which is also the head, has 43 MB, enough to start threads. */
 static void make_model(struct made *made)
 {
     struct model *m = &made->m;
@@ -77,7 +77,7 @@ static void expect_named(const struct made *made, const struct tensor *w, int64_
 {
     ey_err e;
     uint8_t *scale = (uint8_t *)w->data + row * COLS / BLOCK * BLOCK_BYTES;
-    scale[1] = 0x7c; /* an infinity */
+    scale[1] = 0x7c; /* infinity */
     for (int threads = 0; threads <= 3; threads += 3)
         if (passes(made, threads, &e) || !strstr(e.text, where))
             fail_msg("\"%s\", not \"%s\"", e.text, where);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages → prompt of the text-only families, as their templates render them (spec 7.2 to 7.4),
- * and the golden ids. Qwen3-VL's is in tests/tokenizer/test_prompt.c. */
+/* Prompts of text-only families against their templates (spec 7.2 to 7.4) and the golden ids.
+ * test_prompt.c covers Qwen3-VL. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -37,8 +37,7 @@
     "assistant.<|im_end|>\n"
 #define GO "<|im_start|>assistant\n"
 
-/* The rendered text, and its ids by the real tokenizer where it is there; none listed: only the
- * text. */
+/* The rendered text and, if listed, its ids by the real tokenizer, when that is available. */
 static const struct rendering {
     const struct family *family;
     ey_request request;
@@ -178,7 +177,7 @@ static void check_rendering(const struct rendering *row)
     if (tok && !prompt_tokens(&got, NULL, &prompt, NULL, tok, NULL, false, &e))
         fail_msg("%s", e.text);
     if (tok && ids_listed(row)) assert_ids(row->text, &got, row->ids, ids_listed(row));
-    if (tok) { /* piece by piece as the rendered whole */
+    if (tok) { /* encoding the parts gives the ids of the whole text */
         struct ids whole = encode_ok(tok, text.data, text.size, true);
         assert_ids(row->text, &got, whole.id, whole.n);
         ids_free(&whole);
@@ -253,7 +252,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* What people type is text, whatever it spells. */
+/* A message's text never becomes a special token. */
 static void test_no_injection(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint with one thing wrong is refused with an error that names the file, the thing and its
- * value. */
+/* A checkpoint with one fault is refused; the error names the file, the fault and the value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ static char damaged[512];
 
 static int n_failures;
 
-/* Counts and prints what is not as it should be, so that one run shows all. */
+/* Counts and prints failures, so that one run shows all. */
 static void expect_refusal(const char *what, ey_code code, const char *const words[], int n_words)
 {
     ey_err e = {0};
@@ -58,7 +57,7 @@ static void expect_refusal(const char *what, ey_code code, const char *const wor
 
 struct json_row {
     const char *file, *path, *value; /* value GONE: removed */
-    const char *says; /* in the error; NULL: the value, or "absent" when it is gone */
+    const char *says;                /* part of the error; NULL: the value, or "absent" for GONE */
 };
 
 static const struct json_row json_rows[] = {
@@ -131,7 +130,7 @@ static const struct json_row json_rows[] = {
     {CONFIG, T "rope_scaling.mrope_section", "[104,-20,-20]", "-20"},
     {CONFIG, T "rope_scaling.mrope_section", "[2147483647,2147483647,66]", "2147483647"},
     {CONFIG, T "rope_scaling.mrope_section", "[24,20,\"20\"]", "\"20\""},
-    /* this object goes before rope_parameters, and must be whole */
+    /* rope_scaling overrides rope_parameters and must be complete */
     {CONFIG, T "rope_scaling.rope_theta", "-3", NULL},
     {CONFIG, "image_token_id", "7", "image_token_id 7"},
     {CONFIG, "image_token_id", "-1", "image_token_id"},
@@ -141,7 +140,7 @@ static const struct json_row json_rows[] = {
     {CONFIG, V "hidden_size", "0", NULL},
     {CONFIG, V "hidden_size", "16388", NULL},
     {CONFIG, V "num_heads", "3", NULL},
-    {CONFIG, V "num_heads", "64", NULL}, /* 2 a head */
+    {CONFIG, V "num_heads", "64", NULL}, /* 2 dimensions a head */
     {CONFIG, V "num_heads", "0", NULL},
     {CONFIG, V "num_heads", "256", NULL}, /* more heads than columns */
     {CONFIG, V "intermediate_size", "-256", NULL},
@@ -149,7 +148,7 @@ static const struct json_row json_rows[] = {
     {CONFIG, V "in_channels", "1", NULL},
     {CONFIG, V "patch_size", "0", NULL},
     {CONFIG, V "patch_size", "1000000", NULL},
-    {CONFIG, V "patch_size", "14", NULL}, /* preprocessor_config.json says 16 */
+    {CONFIG, V "patch_size", "14", NULL}, /* preprocessor_config.json has 16 */
     {CONFIG, V "patch_size", "33", NULL},
     {CONFIG, V "temporal_patch_size", "3", NULL},
     {CONFIG, V "temporal_patch_size", "0", NULL},
@@ -195,7 +194,7 @@ static const struct json_row json_rows[] = {
     {PREPROCESSOR, "size", "65536", "size"},
     {PREPROCESSOR, "size.longest_edge", GONE, "longest_edge"},
     {PREPROCESSOR, "size.longest_edge", "0", NULL},
-    {PREPROCESSOR, "size.longest_edge", "100", "100"}, /* less than the shortest */
+    {PREPROCESSOR, "size.longest_edge", "100", "100"}, /* below shortest_edge */
     {PREPROCESSOR, "size.shortest_edge", "-1", NULL},
     {PREPROCESSOR, "size.longest_edge", "1e18", "1e18"},
     {PREPROCESSOR, "size.longest_edge", "9223372036854775807", "longest_edge"},
@@ -235,7 +234,7 @@ static void json_damage(void **state)
     assert_int_equal(n_failures, 0);
 }
 
-/* What the text-only families read that Qwen3-VL does not, or otherwise. */
+/* Members that only the text-only families read, or read differently. */
 static void text_only_damage(void **state)
 {
     (void)state;
@@ -292,13 +291,13 @@ static void text_only_damage(void **state)
     assert_int_equal(n_failures, 0);
 }
 
-/* Tensors of the text-only families that lack, or are of another shape or type. */
+/* Tensors of the text-only families that are missing or have the wrong shape or type. */
 static void text_only_tensors(void **state)
 {
     (void)state;
     static const struct {
         const char *kind, *name;
-        int64_t rows; /* 0: dropped */
+        int64_t rows; /* 0: removed */
     } rows[] = {
         {"tiny-qwen2-bf16", "model.layers.1.self_attn.k_proj.bias", 0},
         {"tiny-qwen2-bf16", "model.layers.0.self_attn.q_proj.bias", 1023},
@@ -354,7 +353,7 @@ static void file_damage(void **state)
             ckpt_write_file(damaged, rows[i].file, rows[i].bytes, strlen(rows[i].bytes));
         else
             ckpt_remove_file(damaged, rows[i].file);
-        /* a missing file may be either code */
+        /* either code is right for a missing file */
         ey_engine *engine = NULL;
         ey_err e = {0};
         ey_engine_options options = ey_engine_defaults();
@@ -404,8 +403,8 @@ struct tensor_row {
 #define L2 "model.language_model.layers.2."
 #define VIS "model.visual."
 
-/* tiny-ragged-fp8: hidden 192, 3 heads and 1 KV head of 128, MLP 320, vision hidden 128, MLP 256,
- * table 144 */
+/* tiny-ragged-fp8: hidden 192, 3 heads and 1 KV head of 128, MLP 320, vision hidden 128, vision MLP
+ * 256, 144 positions */
 static const struct tensor_row tensor_rows[] = {
     {"model.language_model.embed_tokens.weight", DROP, 0, 0, {0}, "missing"},
     {"model.language_model.embed_tokens.weight", RESHAPE, 0, 2, {1535, 192}, "[1535, 192]"},
@@ -488,12 +487,13 @@ static void untied_without_head(void **state)
     (void)state;
     const char *const words[] = {"lm_head.weight", "missing"};
     ckpt_copy(ckpt_make(base_dir, "tiny-ragged-fp8"), damaged);
-    ckpt_set(damaged, CONFIG, "tie_word_embeddings", "false"); /* top level wins over text_config */
+    /* the top level overrides text_config */
+    ckpt_set(damaged, CONFIG, "tie_word_embeddings", "false");
     expect_refusal("untied, no head", EY_BAD_MODEL, words, 2);
     assert_int_equal(n_failures, 0);
 }
 
-/* The head gets the tensors of a projection, with rows for the vocabulary. */
+/* Gives the head the tensors of a projection, with the vocabulary's rows. */
 static void act_order_head(void **state)
 {
     (void)state;
@@ -517,7 +517,7 @@ static void act_order_head(void **state)
     assert_int_equal(n_failures, 0);
 }
 
-/* Shapes that config.json allows and the tensors do not have: nothing of that size may be
+/* config.json allows these shapes, but the tensors are smaller. Nothing of that size may be
  * allocated. */
 static void huge_but_allowed(void **state)
 {
@@ -534,7 +534,7 @@ static void huge_but_allowed(void **state)
     struct rlimit old, small;
     getrlimit(RLIMIT_AS, &old);
     small = old;
-#ifndef __SANITIZE_ADDRESS__ /* which reserves terabytes of addresses */
+#ifndef __SANITIZE_ADDRESS__ /* AddressSanitizer reserves terabytes of addresses */
     small.rlim_cur = (rlim_t)1 << 30;
 #endif
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -578,7 +578,7 @@ static void token_missing(void **state)
     for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
         char command[2048];
         ckpt_copy(good, damaged);
-        /* another name of equal length, so that only the name is gone */
+        /* a name of equal length, so that the old one is missing */
         snprintf(
             command, sizeof(command),
             "rm '%s/tokenizer.json' && sed 's/%s/<#%s/g' '%s/tokenizer.json' > '%s/tokenizer.json'",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same weights in every layout that checkpoints come in (spec 1.2, 2.3, 2.4, 2.5) give the same
- * bits. */
+/* The same weights in every checkpoint layout (spec 1.2, 2.3, 2.4, 2.5) give bit-identical results.
+ */
 #include "engine/engine_fixture.h"
 #include "models/ckpt_edit.h"
 
@@ -66,7 +66,8 @@ static void older_config(void **state)
 
 #define ROPE "\"mrope_interleaved\":true,\"mrope_section\":[24,20,20],\"rope_type\":\"default\""
 
-/* Where transformers 5.24 reads these, with the same values (tools/golden/saved_configs.py). */
+/* Alternative places in which transformers 5.24 reads the same values
+ * (tools/golden/saved_configs.py). */
 static void other_places(void **state)
 {
     (void)state;
@@ -143,7 +144,7 @@ static ey_sampling sampling_at(const char *generation)
     return sampling;
 }
 
-/* A recommendation that cannot be followed is passed over, and named, not a reason to fail. */
+/* Recommended sampling that is not supported is ignored with a notice. */
 static void recommended_sampling(void **state)
 {
     (void)state;
@@ -182,8 +183,8 @@ static const char *notices_at(const char *what)
 #define WORDS "<|im_start|>system\\nAnswer in capital letters.<|im_end|>\\n"
 #define TAIL "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
 
-/* A template that is not the built-in format is named once, wherever it stands, and is no reason
- * not to load. */
+/* A chat template that differs from the built-in format gives one notice, wherever it is stored;
+ * the model loads. */
 static void own_template(void **state)
 {
     (void)state;
@@ -211,12 +212,12 @@ static void own_template(void **state)
         if (rows[i].says[0] ? !strstr(said, rows[i].says) : said[0])
             fail_msg("row %zu: %s", i, said);
     }
-    ckpt_write_file(dir, "chat_template.jinja", "{{ x }}", 7); /* goes before the others */
+    ckpt_write_file(dir, "chat_template.jinja", "{{ x }}", 7); /* overrides the others */
     assert_non_null(strstr(notices_at("jinja"), "chat_template.jinja: the checkpoint's"));
     assert_non_null(strstr(notices, "tail: it has none"));
 }
 
-/* <|im_end|> ends an answer also where no file says so. */
+/* <|im_end|> ends an answer even if no file lists it. */
 static void end_of_turn(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void end_of_turn(void **state)
         {"generation_config.json", "eos_token_id", "1500"},
         {"generation_config.json", "eos_token_id", "[1500]"},
         {"generation_config.json", "eos_token_id",
-         "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"}, /* as many as there may be */
+         "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"}, /* the maximum */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         static struct question q;
@@ -240,7 +241,7 @@ static void end_of_turn(void **state)
         q.request.logit_bias = &bias;
         q.request.n_logit_bias = 1;
         q.request.ignore_eos = false;
-        for (int least = 0; least < 4; least += 3) { /* and not before min_tokens */
+        for (int least = 0; least < 4; least += 3) { /* also with min_tokens */
             q.request.min_tokens = least;
             if (!ey_ask(engine, &q.request, &answer, &e)) fail_msg("%s", e.text);
             assert_int_equal(answer.stop_id, 1502);
@@ -251,7 +252,7 @@ static void end_of_turn(void **state)
     }
 }
 
-/* Of both files processor_config.json says how large an image may be, if it says so. */
+/* processor_config.json's image sizes override preprocessor_config.json's. */
 static void newer_processor_config(void **state)
 {
     (void)state;
@@ -362,18 +363,18 @@ static void heads(void **state)
     expect_same(good, "an identical copy of a tied head");
     ey_engine *engine = engine_open(dir, "ref", 1, 256);
     assert_ptr_equal(engine->devices.model.head.data,
-                     engine->devices.model.embed.data); /* kept once */
+                     engine->devices.model.embed.data); /* stored once */
     ey_engine_close(&engine);
 
     ckpt_set(dir, "config.json", "tie_word_embeddings", "false");
     expect_same(good, "an identical copy of an untied head");
 
-    /* stored and different: the stored one is used, whatever the config says */
+    /* the head is stored and differs: it is used, whatever the config says */
     copy_of("tiny-ragged-fp8");
     list = tensors_read(good);
     struct edited_tensor *head = tensors_add(&list, "lm_head.weight", tensors_find(&list, EMBED));
     size_t row = head->size / (size_t)head->shape[0];
-    for (int64_t i = 0; i < head->shape[0]; i++) /* rows backwards */
+    for (int64_t i = 0; i < head->shape[0]; i++) /* rows in reverse order */
         memcpy(head->data + (size_t)i * row,
                tensors_find(&list, EMBED)->data + (size_t)(head->shape[0] - 1 - i) * row, row);
     tensors_write(&list, dir);
@@ -409,10 +410,10 @@ static void scales(void **state)
 {
     (void)state;
     convert_scales("tiny-gqa4-fp8", DTYPE_BF16, DTYPE_F32);
-    convert_scales("tiny-shards-fp8", DTYPE_F16, DTYPE_F32); /* and one file instead of two */
+    convert_scales("tiny-shards-fp8", DTYPE_F16, DTYPE_F32); /* and in one file instead of two */
 }
 
-/* FP8 or not is decided tensor by tensor. */
+/* Each tensor may be FP8 or not. */
 static void mixed_dtypes(void **state)
 {
     (void)state;

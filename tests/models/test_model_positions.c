@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where things are: M-RoPE positions and frequencies (spec 3.3, 3.4), the vision encoder's rotary
- * table (4.4) and its learned positions (4.1, 4.3). */
+/* Positions: M-RoPE and its frequencies (spec 3.3, 3.4), the vision encoder's rotary table (4.4)
+ * and learned positions (4.1, 4.3). */
 #include <math.h>
 
 #include "engine/engine_fixture.h"
@@ -31,7 +31,7 @@ static void text_frequencies(void **state)
     ey_engine_close(&engine);
 }
 
-/* text_n, rows, cols, text_n, rows, cols … → T H W triples and the next position */
+/* {text_n, rows, cols, text_n, rows, cols …} → (t, h, w) triples and the next position */
 static const struct {
     const char *what;
     size_t n, n_runs;
@@ -110,7 +110,7 @@ static void mrope_walks(void **state)
     }
 }
 
-/* Angles of far positions stay right: float32 product, then a correct range reduction. */
+/* Angles of far positions: an F32 product, then exact range reduction. */
 static void rope_table_values(void **state)
 {
     (void)state;
@@ -161,9 +161,9 @@ static void vision_frequencies(void **state)
 
 enum { SIDE = 48, HIDDEN = 16, PATCH_WIDTH = 3 * 2 * 2 * 2, MAX_GRID = 64 * 48 };
 
-/* A table whose columns are its row, its column, 1 and their product: interpolated they tell where
- * the patch is. */
-static const float *telling_table(void)
+/* A table whose columns are row, column, 1 and row x column: interpolating it shows the patch's
+ * position. */
+static const float *coordinate_table(void)
 {
     static float table[SIDE * SIDE][HIDDEN];
     for (int y = 0; y < SIDE; y++)
@@ -232,7 +232,7 @@ static void learned_positions(void **state)
         struct affine placed;
         struct placed *placed_table;
         struct tensor table = {
-            .data = telling_table(), .dtype = DTYPE_F32, .rows = SIDE * SIDE, .cols = HIDDEN};
+            .data = coordinate_table(), .dtype = DTYPE_F32, .rows = SIDE * SIDE, .cols = HIDDEN};
         struct backend_limits limits = {
             .max_rows = 64, .max_keys = MAX_GRID, .max_width = 64, .max_patches = MAX_GRID};
         assert_true(d ? backend_cpu_create(&be, pool, NULL, &e)
@@ -244,7 +244,7 @@ static void learned_positions(void **state)
             be->ops->memory->place(be, &placed_table, &table, ROLE_TEXT, PLACE_RESIDENT, &e));
         for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++)
             check_grid(be, &placed, placed_table, grids[g][0], grids[g][1], 2e-6);
-        check_grid(be, &placed, placed_table, 48, 48, 0); /* the table itself, to the bit */
+        check_grid(be, &placed, placed_table, 48, 48, 0); /* the table itself, bit for bit */
         be->ops->destroy(be);
     }
     pool_destroy(&pool);

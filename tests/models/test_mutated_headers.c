@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hundreds of headers, each with something else in one place: of checkpoints in every layout that
- * others pack four and eight bits in, their configurations, and of GGUF files, a real one among
- * them where it is at hand (tools/real/fetch.sh). Each is refused with one line that says which
- * file is meant, or it opens, and its matrices can be read. The headers themselves open, and so do
- * those in which something changes that means nothing. */
+/* Hundreds of headers with one change: of checkpoints in each 4-bit and 8-bit layout, of their
+ * configurations, and of GGUF files (with a real one, if tools/real/fetch.sh was run). Each is
+ * refused with one line that names the file, or opens with readable matrices. Unchanged headers and
+ * ones with harmless changes open. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +42,7 @@ struct bytes {
     size_t n;
 };
 
-/* It names the file, or one of JSON. */
+/* The error must be one line that names this file or a JSON file. */
 static void expect_one_line(const ey_err *e, const char *file, const char *what, int i)
 {
     const bool names_one = strstr(e->text, file) || strstr(e->text, ".json: ");
@@ -63,7 +62,7 @@ static void replace_span(struct bytes *b, size_t at, size_t n, const char *with)
     b->n -= n;
 }
 
-/* The number that begins at or after a place, or else the first; its length in *n. */
+/* The first number at or after `from`, else the first in the file; *n is its length. */
 static size_t find_number(const struct bytes *b, size_t from, size_t *n)
 {
     const char digits[] = "0123456789";
@@ -77,7 +76,7 @@ static size_t find_number(const struct bytes *b, size_t from, size_t *n)
     return *n = 0;
 }
 
-/* A text that is in the header becomes another. */
+/* Replaces an occurrence of the text, from a random place on. */
 static bool replace_text(struct bytes *b, const char *text, const char *with)
 {
     size_t from = below(b->n);
@@ -90,7 +89,7 @@ static bool replace_text(struct bytes *b, const char *text, const char *with)
     return false;
 }
 
-/* JSON with one thing changed; there is room for more of it. */
+/* Changes one thing in JSON. The buffer has room for longer text. */
 static void mutate_json(struct bytes *b)
 {
     static const char *const numbers[] = {"0",   "1",       "-1",         "3",
@@ -118,7 +117,7 @@ static void mutate_json(struct bytes *b)
     case 1:
         n = below(40);
         if (n > b->n - at - 1) n = b->n - at - 1;
-        replace_span(b, at, n, ""); /* a piece is missing */
+        replace_span(b, at, n, ""); /* deletes a piece */
         return;
     case 2:
         for (int tries = 0; tries < 50; tries++) {
@@ -210,7 +209,7 @@ static struct bytes read_whole(const char *dir, const char *file)
     return b;
 }
 
-/* Splits a safetensors file into its header and the rest, which `data` counts from. */
+/* Splits a safetensors file at `data` into its header and the rest. */
 static struct bytes header_of(const struct bytes *file, size_t *data)
 {
     uint64_t length;
@@ -220,7 +219,7 @@ static struct bytes header_of(const struct bytes *file, size_t *data)
     return with_room(file->data + LENGTH_BYTES, (size_t)length);
 }
 
-/* Writes the header and the file's data, as long as `most`. */
+/* Writes the header and the file's data, at most `most` bytes. */
 static void write_with_header(const char *dir, const struct bytes *header, const struct bytes *file,
                               size_t data, size_t most)
 {
@@ -255,8 +254,7 @@ static void mutate_config(const char *dir, const struct bytes *config, const cha
     open_mutated(dir, what, HEADERS + i);
 }
 
-/* As they are, and with what means nothing in the header and the configuration: spaces, a key that
- * nobody knows. */
+/* Opens the files as they are, then with harmless changes: spaces, an unknown key. */
 static void open_unchanged(const char *dir, const struct bytes *file, const struct bytes *config,
                            const char *what)
 {
@@ -308,7 +306,7 @@ static void packed_checkpoints(void **state)
 
 /* ---- GGUF ---- */
 
-/* The first rows of all tensors. */
+/* Reads the first rows of all tensors. */
 static void read_tensors(const struct gguf *f)
 {
     for (size_t i = 0; i < gguf_n_tensors(f); i++) {
@@ -346,7 +344,7 @@ static void open_gguf(const char *data, size_t n, bool tokens, const char *what,
     gguf_model_close(m);
 }
 
-/* At the beginning, where the keys are, at the end, where tensors are listed, or anywhere. */
+/* A place among the keys at the start, among the tensors at the end, or anywhere. */
 static size_t place_in_header(size_t header)
 {
     const size_t part = header < 24000 ? header / 3 : 8000;
@@ -359,7 +357,7 @@ static size_t place_in_header(size_t header)
     }
 }
 
-/* As it is, and with another letter in the model's name. */
+/* Opens the file as it is, then with another letter in the model's name. */
 static void open_unchanged_gguf(char *data, size_t n, size_t header, const char *what)
 {
     enum { NAME_BYTES = 12, TYPE_BYTES = 4 };
@@ -375,7 +373,7 @@ static void open_unchanged_gguf(char *data, size_t n, size_t header, const char 
     if (refused || opened != 2) fail_msg("%s does not open", what);
 }
 
-/* Bytes of a number, a letter, or of a length become others. */
+/* Changes the bytes of a number, a letter or a length. */
 static void mutate_gguf(char *data, size_t n, size_t header, const char *what)
 {
     static const unsigned char bytes[] = {0, 1, 2, 8, 9, 13, 0x7f, 0x80, 0xff};
@@ -416,7 +414,7 @@ static bool find_real(char *out, size_t size)
     return path_is_file(out);
 }
 
-/* SmolLM2's. Pages that are changed are this program's own. */
+/* SmolLM2. The mapping is private, so changes do not reach the file. */
 static void a_real_file(void **state)
 {
     (void)state;

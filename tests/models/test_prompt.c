@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages → prompt, byte for byte as the official template renders them (spec 7.1), and prompt →
- * ids. */
+/* Prompts equal those of the official template (spec 7.1) byte for byte; and their ids. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,7 +179,7 @@ static void test_renderings(void **state)
         check_rendering(&renderings[i]);
 }
 
-/* Without images, what we tokenise piece by piece is what the reference tokenises as one text. */
+/* Without images, encoding the parts gives the ids of the whole text. */
 static void test_ids_are_the_rendered_texts(void **state)
 {
     (void)state;
@@ -283,8 +282,8 @@ static void test_text_limit(void **state)
     prompt_free(&prompt);
 }
 
-/* ---- ids, by the small tokenizer: 301 <|im_start|> 302 <|im_end|> 303..305 start, end, pad of
- * vision ------- */
+/* ---- ids by the small tokenizer: 301 <|im_start|>, 302 <|im_end|>, 303..305 vision start, end,
+ * pad ---- */
 
 static const int sizes[] = {3, 1};
 
@@ -344,7 +343,7 @@ static const ey_request evil_requests[] = {
 };
 static const size_t evil_turns[] = {1, 1, 1, 2, 2};
 
-/* Whatever a message says, its markers stay text: turns and pads are only those that we wrote. */
+/* Markers in messages stay text: only eyelet's own become turns and pads. */
 static void test_no_injection(void **state)
 {
     (void)state;
@@ -361,7 +360,7 @@ static void test_no_injection(void **state)
     }
 }
 
-static void test_parsed_when_asked(void **state)
+static void test_parse_special_tokens(void **state)
 {
     (void)state;
     static const int32_t want[] = {301, 279, 10, 97, 302, 302, 10, 301, ASSISTANT, 10};
@@ -371,7 +370,7 @@ static void test_parsed_when_asked(void **state)
     ids_free(&ids);
 }
 
-static void test_typed_pad_beside_images(void **state)
+static void test_typed_pad_with_images(void **state)
 {
     (void)state;
     const ey_request request = {MESSAGES({ROLE("user"), PARTS(IMAGE, TEXT("x<|image_pad|>"))})};
@@ -402,7 +401,7 @@ static void test_missing_marker(void **state)
     prompt_free(&prompt);
 }
 
-/* The beginning of an image prompt as transformers' test of a sibling model has it (spec 7.1). */
+/* The start of an image prompt, from transformers' test of a related model (spec 7.1). */
 static void test_qwen_image_prompt(void **state)
 {
     (void)state;
@@ -426,11 +425,16 @@ static void test_qwen_image_prompt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_renderings),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_image_limit),       cmocka_unit_test(test_text_limit),
-        cmocka_unit_test(test_pads_and_spans),    cmocka_unit_test(test_no_injection),
-        cmocka_unit_test(test_parsed_when_asked), cmocka_unit_test(test_typed_pad_beside_images),
-        cmocka_unit_test(test_missing_marker),    cmocka_unit_test(test_ids_are_the_rendered_texts),
+        cmocka_unit_test(test_renderings),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_image_limit),
+        cmocka_unit_test(test_text_limit),
+        cmocka_unit_test(test_pads_and_spans),
+        cmocka_unit_test(test_no_injection),
+        cmocka_unit_test(test_parse_special_tokens),
+        cmocka_unit_test(test_typed_pad_with_images),
+        cmocka_unit_test(test_missing_marker),
+        cmocka_unit_test(test_ids_are_the_rendered_texts),
         cmocka_unit_test(test_qwen_image_prompt),
     };
     int failed = cmocka_run_group_tests_name("prompt", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantization_config as the programs that quantise write it: what is read of it, and a line that
- * names the variant and what to use instead for each that is not supported. */
+/* quantization_config of other programs: what eyelet reads, and for unsupported variants an error
+ * that names the variant and an alternative. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ static bool read_config(struct quantization *q, const char *file, const char *te
     return ok;
 }
 
-/* A checkpoint of one tensor, called so. */
+/* A checkpoint with one tensor of this name. */
 static void write_tensor(const char *name)
 {
     char header[300];
@@ -121,7 +121,7 @@ static const struct accepted_row {
      {.bits = 1 << 4, .qweight = QWEIGHT_AWQ, .group = 128}},
 };
 
-static void what_is_read(void **state)
+static void supported_variants_are_read(void **state)
 {
     (void)state;
     write_tensor("plain");
@@ -133,8 +133,8 @@ static void what_is_read(void **state)
         if (q.bits != row->want.bits || q.qweight != row->want.qweight ||
             q.group != row->want.group || q.zeros_less_one != row->want.zeros_less_one ||
             q.symmetric != row->want.symmetric || q.asymmetric != row->want.asymmetric)
-            fail_msg("%s was read otherwise: bits %x, qweight %d, group %d, %d %d %d", row->text,
-                     q.bits, (int)q.qweight, q.group, q.zeros_less_one, q.symmetric, q.asymmetric);
+            fail_msg("%s was misread: bits %x, qweight %d, group %d, %d %d %d", row->text, q.bits,
+                     (int)q.qweight, q.group, q.zeros_less_one, q.symmetric, q.asymmetric);
         if (strcmp(row->file, "config.json") != 0) remove(temp_path(dir, row->file));
     }
 }
@@ -177,7 +177,7 @@ static const struct {
     {Q("\"quant_method\":\"fp8\",\"weight_block_size\":[64,64]"), "[64,64]", "[128, 128]"},
 };
 
-static void what_is_refused(void **state)
+static void unsupported_variants_are_refused(void **state)
 {
     (void)state;
     write_tensor("plain");
@@ -208,8 +208,8 @@ static void bitsandbytes_names_the_original(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_read),
-        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(supported_variants_are_read),
+        cmocka_unit_test(unsupported_variants_are_refused),
         cmocka_unit_test(bitsandbytes_names_the_original),
     };
     dir = temp_dir_until_exit();

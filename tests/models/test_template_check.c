@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a checkpoint's chat template is said to differ. Each row was rendered by transformers
- * 5.24's apply_chat_template: those without a difference give the built-in prompt for a user's
- * "hi", the others do not (tools/golden/saved_checkpoints.py checks the rows). */
+/* The reported differences of chat templates. Each row was rendered by transformers 5.24's
+ * apply_chat_template: rows without a difference give the built-in prompt for the user message
+ * "hi", others do not (tools/golden/saved_checkpoints.py checks them). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char chatml[] =
     "<tool_call>\n{\"name\": \"x\", \"arguments\": {}}\n</tool_call><|im_end|>\n" QWEN;
 
 static const struct row {
-    const char *template, *says; /* "": nothing */
+    const char *template, *says; /* "": no difference */
     bool qwen2;                  /* else a format without a default system prompt */
 } rows[] = {
     /* rows begin */
@@ -90,7 +90,7 @@ static void differences(void **state)
     buf_free(&written);
 }
 
-/* Every beginning of a template is looked at to its end, whatever it breaks off in. */
+/* Every prefix of a template is parsed to its end. */
 static void broken_templates(void **state)
 {
     (void)state;
@@ -106,9 +106,9 @@ static void broken_templates(void **state)
     buf_free(&written);
 }
 
-/* A text in front of the name belongs to the tail once, however often an expression has the name:
- * the tail is never longer than the template. */
-static void name_that_stands_twice(void **state)
+/* If an expression has the variable twice, the text before it belongs to the tail only once: the
+ * tail is never longer than the template. */
+static void variables_that_occur_twice(void **state)
 {
     (void)state;
     static const char tail[] = "a tail of more bytes than the name has, and than twice the name";
@@ -126,6 +126,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(differences),
                                        cmocka_unit_test(broken_templates),
-                                       cmocka_unit_test(name_that_stands_twice)};
+                                       cmocka_unit_test(variables_that_occur_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models without a vision encoder in the engine: what they say of themselves, what they refuse, and
- * what their answers do not depend on. */
+/* Models without a vision encoder in the engine: their description, their refusals, and
+ * bit-identical answers. */
 #include "engine/engine_fixture.h"
 #include "models/ckpt_edit.h"
 
@@ -36,8 +36,7 @@ static void refuses_images(void **state)
     }
 }
 
-/* Neither on the threads nor on how the prompt is cut: also not where windows begin inside blocks.
- */
+/* Answers do not depend on threads or chunks, even if sliding windows begin inside blocks. */
 static void same_bits(void **state)
 {
     (void)state;
@@ -66,7 +65,7 @@ static void same_bits(void **state)
     }
 }
 
-/* A written-out prompt begins as the tokenizer says, unless it is asked not to. */
+/* A raw prompt begins with BOS if the tokenizer says so, unless the request disables it. */
 static void starts_prompts(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts, grammars and answers follow the format that a family brings, whichever that is. */
+/* Prompts, grammars and answers follow the family's tool-call format, whatever it is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 static const char tool_text[] = "{\"name\":\"f\"}";
 
-/* A chat with everything that has to do with tools. */
+/* A chat with all fields of tools. */
 static ey_request tool_chat(void)
 {
     static const char *const tools[] = {tool_text};
@@ -65,7 +65,7 @@ static void no_format_means_no_tools(void **state)
     prompt_free(&prompt);
 }
 
-/* What a family says of itself is what its prompts do. */
+/* Families support tools exactly if they have a format. */
 static void families_take_tools_if_they_have_a_format(void **state)
 {
     (void)state;
@@ -103,11 +103,11 @@ static void grammars_come_from_the_format(void **state)
     ey_grammar_free(&grammar);
     assert_true(ey_grammar_of_tool_calls(&grammar, &hermes_tool_calls, tools, 1, true, &e));
     ey_grammar_free(&grammar);
-    /* the toy has no schemas; Hermes refuses the second tool's, and says which it is */
+    /* toy has no schemas; Hermes refuses the second tool's schema and names the tool */
     assert_false(ey_grammar_of_tool_calls(&grammar, &hermes_tool_calls, tools, 2, true, &e));
     assert_int_equal(e.item_kind, EY_ITEM_TOOL);
     assert_int_equal(e.item, 1);
-    assert_memory_equal(e.text, "tool 2: ", 8); /* as prompts count them */
+    assert_memory_equal(e.text, "tool 2: ", 8); /* numbered as in prompts */
     assert_int_equal(e.detail, 8);
     static char name[300001];
     memset(name, 'f', sizeof(name) - 1);
@@ -130,7 +130,7 @@ static void formats_of_other_grammars_have_other_names(void **state)
 
 /* ---- answers ---- */
 
-/* The answer's pieces, "[0 name arguments]" for a call. */
+/* The pieces of the answer: text, and "[0 name arguments]" for a call. */
 static void check_answer(const struct tool_call_format *format, const char *answer,
                          const char *wanted)
 {

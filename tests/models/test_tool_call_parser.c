@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tool calls in an answer's text: whatever the pieces in which it comes, content and calls are the
- * same. */
+/* Tool calls in an answer's text: however it is cut into pieces, content and calls are the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +12,7 @@
 #include "models/chat/hermes_parser.h"
 
 struct call_case {
-    const char *text, *wanted; /* content, with [index name arguments] where calls are */
+    const char *text, *wanted; /* content, with [index name arguments] for calls */
 };
 
 #define CALL(json) "<tool_call>\n" json "\n</tool_call>"
@@ -49,14 +48,14 @@ static const struct call_case cases[] = {
     {CALL("{\"name\": \"f\", \"arguments\": {\"html\": \"</tool_call> "
           "<tool_call>\"}}") "!",
      "[0 f {\"html\": \"</tool_call> <tool_call>\"}]!"},
-    /* the answer ends before the call's mark does */
+    /* the answer ends inside the closing mark */
     {"<tool_call>\n{\"name\": \"f\", \"arguments\": {}}", "[0 f {}]"},
     {"so: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool",
      "so: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool"},
     {"so: <tool_call>\n{\"name\": \"f\", \"argu", "so: <tool_call>\n{\"name\": \"f\", \"argu"},
     {"so:\n<tool_call>", "so:\n<tool_call>"},
     {"<tool_call></tool_call>", "<tool_call></tool_call>"},
-    /* what cannot be read is content, and what follows is read on */
+    /* unreadable calls are content, and parsing continues after them */
     {CALL("{\"name\": \"f\", \"arguments\": {}") " x",
      "<tool_call>\n{\"name\": \"f\", \"arguments\": {}\n</tool_call> x"},
     {"hm \n" CALL("not JSON") "\n" CALL("{\"name\": \"g\", \"arguments\": {}}"),
@@ -86,7 +85,7 @@ static void take_pieces(void *t, struct buf *got)
     }
 }
 
-/* Adds text[from..to) from memory that ends there. */
+/* Adds text[from..to) from a block that ends there. */
 static void add(void *t, const char *text, size_t from, size_t to, struct buf *got)
 {
     size_t n = to - from;
@@ -97,7 +96,7 @@ static void add(void *t, const char *text, size_t from, size_t to, struct buf *g
     take_pieces(t, got);
 }
 
-/* The text cut at a and b; where step is not 0, each `step` bytes instead. */
+/* Cuts the text at a and b or, if step is not 0, every `step` bytes. */
 static void check(const struct call_case *c, size_t a, size_t b, size_t step)
 {
     void *t = hermes_parser_open(false);
@@ -134,7 +133,7 @@ static void every_way_to_cut_it(void **state)
     }
 }
 
-/* Ordinary text is given as it comes: no byte more is held back than what may become a call. */
+/* Plain text is passed on immediately, except bytes that may begin a call. */
 static void text_is_not_held_back(void **state)
 {
     (void)state;

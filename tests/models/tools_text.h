@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the chat formats of Qwen say before and after a request's tools. */
+/* The text of Qwen's chat formats before and after the tools. */
 #ifndef EY_TESTS_MODELS_TOOLS_TEXT_H
 #define EY_TESTS_MODELS_TOOLS_TEXT_H
 

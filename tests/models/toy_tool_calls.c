@@ -30,7 +30,7 @@ static void toy_write_result(struct chat_writer *w, const ey_message *result)
     chat_write_parts(w, result);
 }
 
-/* Calls without arguments, of the first tool. */
+/* Calls of the first tool without arguments. */
 static bool toy_grammar(ey_grammar **grammar, const ey_tool *tools, size_t n, bool parallel,
                         ey_err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tool-call format that no model has: "!name {...};" and nothing else in the answer. What works
- * with it knows no format by heart. */
+/* A tool-call format of no real model: "!name {...};" and nothing else in the answer. It checks
+ * that callers depend on no particular format. */
 #ifndef EY_TESTS_TOY_TOOL_CALLS_H
 #define EY_TESTS_TOY_TOOL_CALLS_H
 
