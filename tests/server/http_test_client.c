@@ -44,8 +44,7 @@ struct server_options demo_options(void)
 static void become_server(const struct server_options *options, int log)
 {
     ey_err e;
-    signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it, and what is ignored never comes
-                                to the server */
+    signal(SIGINT, SIG_DFL); /* background jobs of a shell ignore SIGINT, and so would the server */
     dup2(log, STDERR_FILENO);
     if (server_run(options, &e)) exit(0);
     fprintf(stderr, "eyelet: %s\n", e.text);
@@ -187,7 +186,8 @@ void web_say(int fd, const char *text)
     web_send(fd, text, strlen(text));
 }
 
-/* More bytes behind the *n that all[MAX_HEARD] has. False: the connection ended. */
+/* Appends received bytes to the *n in all[MAX_HEARD]. Returns false when the connection has ended.
+ */
 static bool hear_more(int fd, char *all, size_t *n)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -225,7 +225,7 @@ static const char *header_value(const char *head, const char *name)
     return NULL;
 }
 
-/* `bare`: the reply to HEAD, whose length is that of a body which does not come. */
+/* `bare`: a reply to HEAD, which has a Content-Length but no body. */
 static struct reply read_reply(int fd, bool bare)
 {
     struct reply r = {0};
@@ -293,7 +293,7 @@ struct reply web_ask(int port, const char *method, const char *path, const char 
     return r;
 }
 
-/* -1: the reply, or NULL in place of it, does not have it. */
+/* The metric's value, or -1 if `body` is NULL or lacks it. */
 static double metric_in(const char *body, const char *name)
 {
     size_t n = strlen(name);
@@ -314,8 +314,7 @@ double web_metric(int port, const char *name)
     return value;
 }
 
-/* A server that gives its clients little time may cut this one, too, where the machine is slow:
- * then it asks again. */
+/* A server with short deadlines may close this connection on a slow machine; then it asks again. */
 void web_await_metric(int port, const char *name, double value)
 {
     double now = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the server share: servers in processes of their own, and a client that says to a
- * socket exactly what it is told to. Whatever fails here fails the test. */
+/* Shared by tests of the server: servers in child processes, and a client that sends exact bytes.
+ * Any failure fails the test. */
 #ifndef EY_TESTS_SERVER_HTTP_TEST_CLIENT_H
 #define EY_TESTS_SERVER_HTTP_TEST_CLIENT_H
 
@@ -20,57 +20,57 @@
 struct running {
     pid_t pid;
     int port;
-    int log; /* descriptor of the file that its standard error goes to */
+    int log; /* descriptor of the file with its standard error */
 };
 
-/* Options of the demo model on any free port. */
+/* Options of a server with the demo model on a free port. */
 struct server_options demo_options(void);
-/* Starts one and waits until it listens. */
+/* Starts a server and waits until it listens. */
 struct running server_start(const struct server_options *options);
 /* Waits until the log has this text. */
 void server_await_log(const struct running *s, const char *text);
-/* Everything that it has written; the caller frees. */
+/* Returns the whole log; the caller frees it. */
 char *server_log(const struct running *s);
 void server_signal(const struct running *s, int number);
-/* Waits until it has ended by itself or a signal; its exit status, or 128 and the signal that it
- * died of. */
+/* Waits until the server has ended by itself or by a signal. Returns its exit status, or 128 plus
+ * the signal that killed it. */
 int server_wait(struct running *s);
-/* SIGTERM and server_wait, which must be 0. */
+/* Sends SIGTERM and waits; the exit status must be 0. */
 void server_stop(struct running *s);
 
 /* ---- a client ---- */
 
 int web_connect(int port);
-/* From 127.0.0.`host`. */
+/* Connects from 127.0.0.`host`. */
 int web_connect_from(int port, int host);
-/* As web_connect, with the smallest receive buffer that there is. */
+/* Like web_connect, with the smallest possible receive buffer. */
 int web_connect_narrow(int port);
 void web_say(int fd, const char *text);
 void web_send(int fd, const void *bytes, size_t n);
-/* Sends as much as is taken; false: the other end is gone. */
+/* Sends until all is sent or the peer has closed; then returns false. */
 bool web_try_send(int fd, const void *bytes, size_t n);
-/* Bytes until `text` is among them or the connection ends, NUL behind; at most 1 MiB. The caller
- * frees. */
+/* Receives until `text` has come or the connection ends, at most 1 MiB. The caller frees the
+ * NUL-terminated result. */
 char *web_hear_until(int fd, const char *text);
-/* Waits until the other end closes; returns what came before. */
+/* Receives until the peer closes and returns all that came; the caller frees it. */
 char *web_hear_all(int fd);
 
 struct reply {
-    int status; /* 0: none came */
+    int status; /* 0: no reply */
     char *head, *body;
-    bool closed; /* the connection ended with it */
+    bool closed; /* whether the server closed the connection */
 };
-/* One reply, with a Content-Length or in chunks. */
+/* Reads one reply, with a Content-Length or chunked. */
 struct reply web_reply(int fd);
 void reply_free(struct reply *r);
 bool reply_has(const struct reply *r, const char *header_line);
-/* Says a whole request on a connection of its own. `more`: header lines, each with its \r\n. */
+/* Sends a request on a new connection. `more`: header lines, each ending in \r\n. */
 struct reply web_ask(int port, const char *method, const char *path, const char *more,
                      const char *body);
-/* web_ask, for the value of a metric: the first with this name, or the one with these labels, too
- * (NAME{LABELS}); -1: it is not there. */
+/* Asks for a metric's value: the first with this name or, given NAME{LABELS}, the one with these
+ * labels; -1 if there is none. */
 double web_metric(int port, const char *name);
-/* Waits until it has that value. */
+/* Waits until the metric has this value. */
 void web_await_metric(int port, const char *name, double value);
 
 #endif

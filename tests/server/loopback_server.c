@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's thread: accept, read a request, answer, close. Whatever fails here ends the test
+/* The server's thread accepts, reads a request, answers and closes. Any failure ends the test
  * program. */
 #include "server/loopback_server.h"
 
@@ -31,7 +31,7 @@ static void require(bool ok, const char *what)
     exit(1);
 }
 
-/* Bytes of the body that the head announces. */
+/* The body's length, from the head. */
 static size_t body_bytes(const char *head)
 {
     for (const char *line = head; (line = strstr(line, "\r\n")); line++)
@@ -39,8 +39,8 @@ static size_t body_bytes(const char *head)
     return 0;
 }
 
-/* Reads into all[MAX_REQUEST] until head and body are there; returns the body's place, 0 where the
- * client left before. */
+/* Reads head and body into all[MAX_REQUEST]. Returns the offset of the body, or 0 if the client
+ * left early. */
 static size_t read_request(int fd, char *all, size_t *n_body)
 {
     size_t n = 0, body = 0;
@@ -52,7 +52,7 @@ static size_t read_request(int fd, char *all, size_t *n_body)
         all[n] = 0;
         char *end = body ? NULL : strstr(all, "\r\n\r\n");
         if (!end) continue;
-        end[2] = 0; /* the head's end, for body_bytes and the test */
+        end[2] = 0; /* terminates the head for body_bytes and the test */
         body = (size_t)(end + 4 - all);
         *n_body = body_bytes(all);
     }

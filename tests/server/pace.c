@@ -43,7 +43,7 @@ int pace_fast(void **state)
 
 /* ---- in the server's process ---- */
 
-/* The first operation of a decoder step. */
+/* The first operation of a text model step. */
 static void embed(struct backend *be, dev x, const struct placed *table, dev features,
                   const struct step *step)
 {
@@ -56,8 +56,8 @@ static void embed(struct backend *be, dev x, const struct placed *table, dev fea
 bool __real_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
 bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e);
 
-/* All engines of these tests have the same backend, so one table is enough. No engine runs it
- * yet when it is made. */
+/* All engines of these tests share a backend, so one table is enough. It is set before the engine
+ * runs. */
 bool __wrap_ey_engine_open(ey_engine **out, const ey_engine_options *options, ey_err *e)
 {
     if (!__real_ey_engine_open(out, options, e)) return false;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A server that embeds, reranks and answers at once: pooling.sh EYELET MKCHECKPOINT JSON_AT, in the source tree.
-# What is computed is held to the reference by tests/golden; here it is that batches, images and dialects agree.
+# pooling.sh EYELET MKCHECKPOINT JSON_AT, in the source tree: a server with models that embed, rerank and chat.
+# Batches, images and dialects must agree; tests/golden checks the values.
 set -u
 eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2") json_at=$(realpath "$3") root=$PWD
 . "$(dirname "$(realpath "$0")")/../cli/common.sh"
@@ -12,7 +12,7 @@ trap 'kill $pid 2>/dev/null; rm -rf "$work"' EXIT
 "$mkcheckpoint" --like tiny-reranker-bf16 --seed 18 tiny-reranker >/dev/null
 "$mkcheckpoint" --like tiny-untied-bf16 vectors >/dev/null
 
-# Options first: they end before a port is opened.
+# Wrong options are refused before a port is opened.
 try 'a task of several models' 2 - 'is for one model' serve embedding tiny-reranker --port 0 --task embed
 try 'no such task' 2 - 'takes auto' serve embedding --port 0 --task draw
 "$mkcheckpoint" --like tiny-qwen3-bf16 text >/dev/null
@@ -25,7 +25,7 @@ is_ready() {
   [ -n "$port" ] || ended $pid
 }
 await is_ready
-post() { # post PATH BODY: `out`
+post() { # post PATH BODY: writes the answer to `out` and sets status
   status=$(curl -s -o out -w '%{http_code}' -H 'Content-Type: application/json' "http://127.0.0.1:$port$1" -d "$2" 2>err)
 }
 answers() { # answers NAME STATUS PATTERN PATH BODY
@@ -75,7 +75,7 @@ say "an image by llama.cpp's form"
 
 long=$(printf 'the house and the tree %.0s' $(seq 3000))
 answers 'too long' 400 'the input has [0-9]+ tokens; at most 8191' /v1/embeddings "{\"model\":\"embedding\",\"input\":\"$long\"}"
-answers 'cut where it may be' 200 '"prompt_tokens":100,' /v1/embeddings \
+answers 'truncated if allowed' 200 '"prompt_tokens":100,' /v1/embeddings \
   "{\"model\":\"embedding\",\"input\":\"$long\",\"truncate_prompt_tokens\":100}"
 answers "cut by Ollama's default" 200 '"prompt_eval_count":8191}' /api/embed "{\"model\":\"embedding\",\"input\":\"$long\"}"
 answers 'not with truncate false' 400 '"error":"the input length exceeds the context length"' /api/embed \
@@ -99,7 +99,7 @@ answers 'an image that is none' 400 '"param": "documents\[1\].image"' /rerank \
 answers 'a model that embeds, by cosines' 200 '"index":1,"relevance_score":(1|0.99)' /rerank \
   '{"model":"embedding","query":"a","documents":["b","a"],"top_n":1}'
 
-# ---- who does what ----
+# ---- tasks of the models ----
 answers 'the chat model beside them' 200 '"content":' /v1/chat/completions \
   '{"model":"demo","messages":[{"role":"user","content":"hi"}],"max_tokens":2}'
 answers 'it makes no vectors' 400 'The model `demo` does not make embeddings' /v1/embeddings '{"model":"demo","input":"x"}'
@@ -113,9 +113,9 @@ answers "nor in Ollama's words" 400 '\\"embedding\\" does not support chat' /api
   '{"model":"embedding","messages":[{"role":"user","content":"hi"}]}'
 curl -s "http://127.0.0.1:$port/api/tags" >out
 grep -q '"capabilities":\["embedding","vision"\]' out && grep -q '"capabilities":\["rerank","vision"\]' out
-say 'what each can do is listed'
+say "each model's tasks are listed"
 
-# ---- the command, here and by the server ----
+# ---- eyelet embed, with and without a server ----
 "$eyelet" embed --model embedding --device cpu --dimensions 64 hello "$root/tests/golden/pictures/16-64x64.png" >here 2>err
 EYELET_SERVER=http://127.0.0.1:$port "$eyelet" embed --model embedding --dimensions 64 hello \
   "$root/tests/golden/pictures/16-64x64.png" >out 2>err
@@ -137,8 +137,8 @@ try 'another model of the server' 2 - 'was made with embedding, and .* of tiny-r
 kill $pid
 wait $pid
 
-# ---- by option, whatever the folder is called ----
-: >log # or the wait could find the first server's line
+# ---- the task as an option ----
+: >log # else the wait could find the first server's line
 "$eyelet" serve vectors --port 0 --device cpu --task embed >log 2>&1 </dev/null &
 pid=$!
 await is_ready

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# serve's command line: serve.sh EYELET, in the source tree. What the server does is tested elsewhere.
+# serve.sh EYELET, in the source tree: the command line of serve. Other tests cover the server.
 set -u
 eyelet=$1 json_at=
 model=$PWD/models/demo
 . "$(dirname "$0")/../cli/common.sh"
 
-refused() { # refused PATTERN ARGUMENT...
+refused() { # refused PATTERN ARGUMENT...: serve exits with an error that matches PATTERN
   local pattern=$1
   shift
   try "refused: $*" 2 - "$pattern" serve "$model" --port 0 "$@"
@@ -54,7 +54,7 @@ refused 'has no key' --api-key-file keys
 HF_HOME=$PWD/none try 'a short name' 1 - 'Qwen/Qwen3-VL-4B-Thinking-FP8 is not' serve qwen3-vl:4b-thinking --port 0
 try 'no such model' 1 - 'nonexistent' serve /nonexistent --port 0
 
-# A server with all that scripts for vLLM have: it starts, lists what it ignored, and stops when it is told to.
+# A server with the options of typical vLLM scripts starts, lists those that it ignores, and stops on request.
 printf 'first\r\nsecond\n' >keys
 "$eyelet" serve "$model" --port 0 --trust-remote-code --swap-space 4 --enforce-eager --gpu-memory-utilization 0.9 -O3 -tp 1 \
   --tensor_parallel_size=1 --dtype auto --max_model_len 2k --kv-tokens 4K --enable-chunked-prefill False --no-enable-prefix-caching \
@@ -81,9 +81,10 @@ say 'has the lines that scripts look for'
 [ ! -s out ]
 say 'leaves standard output alone'
 
-# On a CPU no line speaks of a GPU but those that scripts search vLLM's log for. Options from a file; the network's address.
+# On a CPU, the log mentions GPUs only in lines that scripts search vLLM's log for. Options come from a file; the
+# server listens on all interfaces.
 printf 'port: 0\nmax-num-seqs: 2\nserved-model-name: [from-file]\ndevice: cpu\nhost: 0.0.0.0\ninsecure: true\n' >serve.yaml
-: >err # the first server's says ready, too: a SIGTERM that comes before the program runs may be lost
+: >err # the first server has logged "ready", too; a SIGTERM before the program runs may be lost
 "$eyelet" serve "$model" --config serve.yaml --max-num-seqs 1 >out 2>err </dev/null &
 server=$!
 await is_ready

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log's queue: order, lines that find no room, readers that do not read, closed descriptors. */
+/* The log's queue: order, dropped lines, readers that do not read, closed descriptors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static void make_pipe(int ends[2])
     assert_true(fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES) > 0);
 }
 
-/* All that comes until nobody can write any more. */
+/* Reads until all writers have closed. */
 static char *hear_all(int fd)
 {
     char *text = calloc(1, HEARD);
@@ -68,7 +68,7 @@ struct heard {
     size_t lines, dropped, notes;
 };
 
-/* What complete lines of the text say. */
+/* Counts what the text's complete lines contain. */
 static struct heard count_heard(const char *text)
 {
     struct heard all = {0};
@@ -84,7 +84,7 @@ static struct heard count_heard(const char *text)
 
 /* Each line is written or counted as dropped. The writer may drain the queue in between, so there
  * may be several notes. */
-static void what_finds_no_room_is_counted(void **state)
+static void dropped_lines_are_counted(void **state)
 {
     (void)state;
     enum { LINES = 10000 };
@@ -114,7 +114,7 @@ static void what_finds_no_room_is_counted(void **state)
     close(ends[1]);
 }
 
-static void who_does_not_read_stops_nobody(void **state)
+static void slow_readers_do_not_block(void **state)
 {
     (void)state;
     int ends[2];
@@ -125,10 +125,10 @@ static void who_does_not_read_stops_nobody(void **state)
     double start = seconds_now();
     assert_false(log_queue_close(q, 0.2));
     assert_true(seconds_now() - start < 5);
-    close(ends[0]); /* its thread sees that, and ends */
+    close(ends[0]); /* the reading thread sees it and ends */
 }
 
-static void a_closed_descriptor_takes_everything(void **state)
+static void closed_descriptors_discard_lines(void **state)
 {
     (void)state;
     int ends[2];
@@ -145,9 +145,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_in_order),
-        cmocka_unit_test(what_finds_no_room_is_counted),
-        cmocka_unit_test(who_does_not_read_stops_nobody),
-        cmocka_unit_test(a_closed_descriptor_takes_everything),
+        cmocka_unit_test(dropped_lines_are_counted),
+        cmocka_unit_test(slow_readers_do_not_block),
+        cmocka_unit_test(closed_descriptors_discard_lines),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

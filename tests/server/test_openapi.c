@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /openapi.json and the table of routes: each route is described, and nothing else is. */
+/* /openapi.json describes each route and nothing else. */
 #include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static int free_document(void **state)
     return json_object_put(document) == 1 ? 0 : -1;
 }
 
-/* What a reference within the document, "#/a/b~1c", names. */
+/* The target of a reference within the document, "#/a/b~1c". */
 static json_object *referred(const char *reference)
 {
     json_object *at = document;
@@ -50,13 +50,13 @@ static json_object *referred(const char *reference)
         }
         key[n] = 0;
         at = json_member(at, key);
-        if (!at) fail_msg("%s leads nowhere", reference);
+        if (!at) fail_msg("%s has no target", reference);
         part = part[length] ? part + length + 1 : NULL;
     }
     return at;
 }
 
-/* The description of a path, through its reference where it has one. */
+/* The path item, after resolving a reference. */
 static json_object *path_item(json_object *item)
 {
     json_object *reference = json_member_of_type(item, "$ref", json_type_string);
@@ -71,7 +71,7 @@ static void lower(char out[16], const char *method)
     out[n] = 0;
 }
 
-/* The description of a route's path: "/v1/models/{model}" is that of "/v1/models/" with any end. */
+/* The description of a route: "/v1/models/{model}" describes "/v1/models/" with any end. */
 static json_object *described(const struct route *r)
 {
     json_object_object_foreach(paths, path, item)
@@ -93,8 +93,8 @@ static void every_route_is_described(void **state)
         json_object *item = described(r);
         lower(method, r->method);
         json_object *operation = item ? json_member(item, method) : NULL;
-        if (!operation) fail_msg("%s %s is not in openapi.json", r->method, r->path);
-        /* what needs no key says so */
+        if (!operation) fail_msg("openapi.json lacks %s %s", r->method, r->path);
+        /* open routes say that they need no key */
         json_object *security = json_member(operation, "security");
         bool open = security && json_object_array_length(security) == 0;
         if (open != !!(r->flags & ROUTE_OPEN))
@@ -109,7 +109,7 @@ static bool is_page_file(const char *path)
     return false;
 }
 
-static void everything_described_is_a_route(void **state)
+static void every_description_is_a_route(void **state)
 {
     (void)state;
     static const char *const methods[] = {"GET", "POST", "DELETE", "PUT", "PATCH"};
@@ -125,7 +125,7 @@ static void everything_described_is_a_route(void **state)
             if (!json_member(path_item(item), method)) continue;
             const struct route *r = route_find(methods[i], sample, &allow);
             bool same = r && strlen(r->path) == n;
-            if (!same && !is_page_file(path)) fail_msg("%s %s is no route", methods[i], path);
+            if (!same && !is_page_file(path)) fail_msg("%s %s is not a route", methods[i], path);
         }
     }
 }
@@ -144,13 +144,13 @@ static void check_references(json_object *value)
     }
 }
 
-static void references_lead_somewhere(void **state)
+static void references_have_targets(void **state)
 {
     (void)state;
     check_references(document);
 }
 
-static void it_names_this_version(void **state)
+static void the_document_has_this_version(void **state)
 {
     (void)state;
     json_object *info = json_member(document, "info");
@@ -162,9 +162,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_is_described),
-        cmocka_unit_test(everything_described_is_a_route),
-        cmocka_unit_test(references_lead_somewhere),
-        cmocka_unit_test(it_names_this_version),
+        cmocka_unit_test(every_description_is_a_route),
+        cmocka_unit_test(references_have_targets),
+        cmocka_unit_test(the_document_has_this_version),
     };
     return cmocka_run_group_tests(tests, parse_document, free_document);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What systemd is sent: datagrams to a path or an abstract name, and nothing where there is no
- * such place. */
+/* Notifications to systemd: datagrams to a path or an abstract name, and nothing without a valid
+ * socket. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,7 @@
 
 #include "server/systemd_notify.h"
 
-/* A socket bound to the name that $NOTIFY_SOCKET then has; @ stands for the NUL of an abstract one.
- */
+/* Binds a socket to the name and sets $NOTIFY_SOCKET; @ stands for the NUL of an abstract name. */
 static int listen_as(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -63,8 +62,9 @@ static void tells_an_abstract_name(void **state)
     close(fd);
 }
 
-/* Returns, whatever the name is: none, relative, too long, nobody there, one that does not read. */
-static void nobody_to_tell(void **state)
+/* Does not block, whatever the name is: unset, relative, too long, without a listener, with a
+ * listener that does not read. */
+static void missing_listeners_do_not_block(void **state)
 {
     (void)state;
     char longest[300], name[64];
@@ -109,6 +109,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_a_path), cmocka_unit_test(tells_an_abstract_name),
-        cmocka_unit_test(nobody_to_tell), cmocka_unit_test(is_watched)};
+        cmocka_unit_test(missing_listeners_do_not_block), cmocka_unit_test(is_watched)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

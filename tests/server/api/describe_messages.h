@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a dialect's reader made of a conversation, as a line to compare. */
+/* Prints the messages that a dialect's parser has read as one line, for comparison. */
 #ifndef EY_TESTS_SERVER_API_DESCRIBE_MESSAGES_H
 #define EY_TESTS_SERVER_API_DESCRIBE_MESSAGES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anthropic's dialect: what clients send and what becomes of it; what comes back, byte for byte. */
+/* Anthropic's API: requests of real clients and how they are parsed; answers, byte for byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,17 +75,18 @@ static void conversations(void **state)
          "user: 'T' '\n' 'a'; max=9 note=messages[0].content[0].citations was ignored: answers "
          "have "
          "no citations"},
-        /* the answer is begun; white space at its end goes */
+        /* continues an answer, without trailing white space */
         {ASK(USER("\"a\"") ", " ASSISTANT("\" The \\n\"")),
          "user: 'a'; assistant: ' The'; max=9 continues"},
         {ASK(USER("\"a\"") ", " ASSISTANT("[" TEXT("The") ", " TEXT(" ") "]")),
          "user: 'a'; assistant: 'The' ''; max=9 continues"},
-        /* Claude Code: a system text between, and one that must not defeat the cache */
+        /* Claude Code: a system text among the messages, and a first one that must not defeat the
+         * prefix cache */
         {"{\"model\": \"m\", \"system\": [" TEXT("x-anthropic-billing-header: 1") ", " TEXT(
              "S") "], \"messages\": [" USER("\"a\"") ", {\"role\": \"system\", \"content\": "
                                                      "\"T\"}]}",
          "system: 'S' '\n\n' 'T'; user: 'a'; max=4096"},
-        /* a call, its result with an image, and what the user says besides */
+        /* a call, its result with an image, and further text of the user */
         {ASK(USER("\"a\"") ", " ASSISTANT(
              "[{\"type\": \"thinking\", \"thinking\": \"t\", \"signature\": \"s\"}, " TEXT(
                  "b") ", {\"type\": \"tool_use\", \"id\": \"1\", \"name\": \"f\", \"input\": "
@@ -183,10 +184,10 @@ static void refused_conversations(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_request r;
         struct api_error error = {0};
-        if (parse_anthropic(&r, cases[i].body, &error)) fail_msg("%s was taken", cases[i].body);
+        if (parse_anthropic(&r, cases[i].body, &error)) fail_msg("%s was accepted", cases[i].body);
         assert_int_equal(error.status, 400);
         if (strcmp(error.param, cases[i].param) != 0)
-            fail_msg("%s\n  is about %s", cases[i].body, error.param);
+            fail_msg("%s\n  the error names %s", cases[i].body, error.param);
         api_request_free(&r);
     }
 }
@@ -275,7 +276,7 @@ static void whole_messages(void **state)
          3,
          "\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"f\",\"input\":{\"x\": "
          "1}}],\"stop_reason\":\"tool_use\",\"stop_sequence\":null"},
-        /* the signature: the first half of SHA-256 of "abc", of FIPS 180-4 */
+        /* the signature is the first half of SHA-256 of "abc" (FIPS 180-4) */
         {{.thinking = "abc", .n_thinking = 3, .end = {.finish = EY_FINISH_STOP}},
          3,
          "\"content\":[{\"type\":\"thinking\",\"thinking\":\"abc\",\"signature\":"
@@ -335,7 +336,7 @@ static void omitted_thoughts(void **state)
     buf_free(&stream);
 }
 
-/* Each event's name and data without what both have. */
+/* Compares the names of events and their data, without the members that all have. */
 static void check_events(struct buf *out, const char *wanted)
 {
     struct buf got = buf_with_max(1 << 16);
@@ -418,7 +419,7 @@ static void streamed_messages(void **state)
                  "message_stop\n");
 }
 
-/* As in a whole answer, so that clients can parse them. */
+/* Arguments are an object, as in answers that are not streamed, so that clients can parse them. */
 static void streamed_arguments_are_an_object(void **state)
 {
     static const struct api_tool_call call = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents in a request, from the source tree's top: their pages become images where the document
- * stood, in order, within the limits. tests/document/data has files of two pages. */
+/* Documents in requests: their pages become images in place and in order, within the limits. Run it
+ * in the source tree's top. tests/document/data has files of two pages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static struct api_limits limits(const struct media_policy *media)
     return l;
 }
 
-/* `form` has %s once or more where the file's base64 belongs. */
+/* Replaces each %s of `form` with the file's base64. */
 static char *body_with(const char *form, const char *path)
 {
     char *bytes = NULL;
@@ -51,7 +51,7 @@ static char *body_with(const char *form, const char *path)
     return body.data;
 }
 
-/* "t" for a text and "i" for an image, messages apart by blanks. */
+/* Prints "t" for texts and "i" for images, with a space between messages. */
 static void describe_parts(char *out, const struct api_request *r)
 {
     size_t n = 0;
@@ -67,7 +67,7 @@ static void describe_parts(char *out, const struct api_request *r)
     out[n] = 0;
 }
 
-/* A machine may lack pdftoppm or Landlock. */
+/* Whether the error is that pdftoppm or Landlock is missing. */
 static bool lacks_program(const char *message)
 {
     return strstr(message, "poppler-utils") || strstr(message, "Landlock");
@@ -132,7 +132,7 @@ static void pages_become_images(void **state)
     ey_budget_free(&media.budget);
 }
 
-/* What the part says of detail is true of each of its pages. */
+/* A document's detail applies to each of its pages. */
 static void detail_is_of_all_pages(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void detail_is_of_all_pages(void **state)
     ey_budget_free(&media.budget);
 }
 
-static void what_is_refused(void **state)
+static void invalid_documents_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -186,7 +186,7 @@ static void what_is_refused(void **state)
         struct api_error error;
         char *body = body_with(cases[i].form, cases[i].path);
         if (api_parse(&r, dialect(false), body, strlen(body), &l, &error))
-            fail_msg("case %zu is taken", i);
+            fail_msg("case %zu is accepted", i);
         if (!strstr(error.message, cases[i].message))
             fail_msg("%s, not %s", error.message, cases[i].message);
         api_request_free(&r);
@@ -196,8 +196,8 @@ static void what_is_refused(void **state)
     ey_budget_free(&media.budget);
 }
 
-/* Drawing needs more than the budget will ever have. */
-static void drawing_is_charged(void **state)
+/* Rendering would need more than the whole budget. */
+static void rendering_is_charged(void **state)
 {
     (void)state;
     struct media_policy media = {.budget = ey_budget_create(1 << 20)};
@@ -213,7 +213,7 @@ static void drawing_is_charged(void **state)
     ey_budget_free(&media.budget);
 }
 
-/* The second image will never fit beside the first, so the client must not try again. */
+/* The second image can never fit next to the first, so the error must not suggest a retry. */
 static void images_of_a_request_are_added_up(void **state)
 {
     (void)state;
@@ -235,8 +235,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_become_images),
         cmocka_unit_test(detail_is_of_all_pages),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(drawing_is_charged),
+        cmocka_unit_test(invalid_documents_are_refused),
+        cmocka_unit_test(rendering_is_charged),
         cmocka_unit_test(images_of_a_request_are_added_up),
     };
     sandbox_set_helper(EY_HELPER);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llama.cpp's /completion: what is read, and the bytes that come back. */
+/* llama.cpp's /completion: parsing of requests, and the bytes of answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void requests(void **state)
     api_request_free(&r);
 }
 
-/* Texts and images in their places, prompts ";" between. */
+/* Prints the texts and images of all prompts in order, with ";" between prompts. */
 static void describe_prompt_list(struct buf *out, const struct api_request *r)
 {
     for (size_t i = 0; i < r->n_prompts; i++) {
@@ -77,14 +77,14 @@ static void prompts_with_images(void **state)
         {"{\"prompt\": [\"a\", [1, 2], {\"prompt_string\": \"" MARK
          "\", \"multimodal_data\": [\"" PNG "\"]}]}",
          "'a';2 ids;image(8)"},
-        /* the form of old clients: brackets with the id of no image stay text */
+        /* old clients' format: [img-N] stays text if no image has this id */
         {"{\"prompt\": \"[img-7] [img-12][img-x]\", \"image_data\": [{\"id\": 12, \"data\": \"" PNG
          "\"}]}",
          "'[img-7] 'image(8)'[img-x]'"},
         {"{\"prompt\": \"[img-2][img-1]\", \"image_data\": [{\"id\": 1, \"data\": \"" PNG
          "\"}, {\"id\": 2, \"data\": \"" PNG "\"}]}",
          "image(8)image(8)"},
-        /* prompts that have the same image */
+        /* prompts that share an image */
         {"{\"prompt\": [\"[img-1]a\", \"b[img-1]\"], \"image_data\": [{\"id\": 1, \"data\": \"" PNG
          "\"}]}",
          "image(8)'a';'b'image(8)"},
@@ -120,8 +120,8 @@ static void probabilities_and_biases(void **state)
     api_request_free(&r);
 }
 
-/* Of probabilities behind the samplers a client is told that it does not get them. */
-static void what_is_ignored_is_told(void **state)
+/* The notes say that probabilities after sampling are not available. */
+static void ignored_fields_are_noted(void **state)
 {
     struct api_request r;
     struct api_error error = {0};
@@ -135,7 +135,7 @@ static void what_is_ignored_is_told(void **state)
     api_request_free(&r);
 }
 
-static void what_is_refused(void **state)
+static void invalid_completions_are_refused(void **state)
 {
     static const struct {
         const char *body, *param;
@@ -175,7 +175,7 @@ static void what_is_refused(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_request r;
         struct api_error error = {0};
-        if (parse_completion(&r, cases[i].body, &error)) fail_msg("%s was taken", cases[i].body);
+        if (parse_completion(&r, cases[i].body, &error)) fail_msg("%s was accepted", cases[i].body);
         assert_int_equal(error.status, 400);
         assert_string_equal(error.param, cases[i].param);
         api_request_free(&r);
@@ -229,7 +229,7 @@ static void answers(void **state)
     buf_free(&out);
 }
 
-/* Each answer of a list has its own counts and times, not the request's. */
+/* Each answer of a list has its own counts and times. */
 static void lists_of_answers(void **state)
 {
     struct buf out = buf_with_max(1 << 16);
@@ -264,8 +264,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(requests),
                                        cmocka_unit_test(prompts_with_images),
                                        cmocka_unit_test(probabilities_and_biases),
-                                       cmocka_unit_test(what_is_ignored_is_told),
-                                       cmocka_unit_test(what_is_refused),
+                                       cmocka_unit_test(ignored_fields_are_noted),
+                                       cmocka_unit_test(invalid_completions_are_refused),
                                        cmocka_unit_test(answers),
                                        cmocka_unit_test(lists_of_answers),
                                        cmocka_unit_test(errors)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ollama's dialect: what clients send and what becomes of it; what comes back, byte for byte but
- * for times. */
+/* Ollama's API: requests of real clients and how they are parsed; answers, byte for byte except
+ * times. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static struct api_limits ollama_limits(void)
                            .vocab_size = 1000,
                            .max_model_len = 2048,
                            .media = &media,
-                           .strict = true, /* which does not apply here */
+                           .strict = true, /* has no effect here */
                            .tool_format = &hermes_tool_calls};
     l.defaults.top_logprobs = -1;
     l.defaults.sampling = (ey_sampling){
@@ -71,7 +71,7 @@ static void describe_request(struct buf *out, const struct api_request *r)
     if (r->notes.size) buf_printf(out, " note=%s", r->notes.data);
 }
 
-static void what_clients_send(void **state)
+static void requests_of_clients(void **state)
 {
     static const struct {
         enum ollama_kind kind;
@@ -84,7 +84,7 @@ static void what_clients_send(void **state)
          "{" HI ", \"tools\": [], \"think\": null, \"keep_alive\": -1, \"options\": {\"num_ctx\": "
          "null, \"num_predict\": null, \"stop\": null, \"temperature\": 1.0, \"top_p\": null}}",
          "user: 'hi'; stream t=1"},
-        /* LLM Vision: all three also at the top */
+        /* LLM Vision: all three also at the top level */
         {OLLAMA_CHAT,
          "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"What?\", "
          "\"images\": [\"" PNG "\"]}], \"system\": \"s\", \"prompt\": [\"p\"], \"images\": "
@@ -99,7 +99,7 @@ static void what_clients_send(void **state)
          "\"ok\", \"tool_name\": \"f\"}], \"tools\": [{\"type\": \"function\", \"function\": "
          "{\"name\": \"f\"}}]}",
          "system: 'S'; assistant: '' f({\"a\": 1}); tool: 'ok'; 1 tools; stream"},
-        /* LangChain.js: two messages of one question */
+        /* LangChain.js: two messages for one question */
         {OLLAMA_CHAT,
          "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"\", \"images\": "
          "[\"data:image/png;base64," PNG "\"]}, {\"role\": \"user\", \"content\": \"x\"}]}",
@@ -117,7 +117,7 @@ static void what_clients_send(void **state)
          "\"options\": {\"temperature\": 0.5, \"repeat_penalty\": 1.05, \"presence_penalty\": "
          "0.3}, \"stream\": false}",
          "user: image(8) image(8) 'What?'; whole grammar r=1.05"},
-        /* PhotoPrism: what it always sends, and extras */
+        /* PhotoPrism: its usual members, and optional ones */
         {OLLAMA_GENERATE,
          "{\"id\": \"1\", \"version\": \"latest\", \"model\": \"m\", \"suffix\": \"\", \"system\": "
          "\"S\", \"prompt\": \"P\", \"images\": [\"" PNG "\"], \"format\": \"json\", \"options\": "
@@ -162,7 +162,7 @@ static void what_clients_send(void **state)
     }
 }
 
-/* Open WebUI's "continue": the last message is the answer's beginning, unless a schema is for the
+/* Open WebUI's "continue": the last message is the start of the answer, unless a schema covers the
  * whole answer. */
 static void answers_are_continued(void **state)
 {
@@ -189,7 +189,7 @@ static void answers_are_continued(void **state)
     }
 }
 
-static void what_is_refused(void **state)
+static void invalid_ollama_requests_are_refused(void **state)
 {
     static const struct {
         enum ollama_kind kind;
@@ -231,14 +231,14 @@ static void what_is_refused(void **state)
         struct api_request r;
         struct api_error error = {0};
         if (parse_ollama(&r, cases[i].kind, cases[i].body, &l, &error))
-            fail_msg("%s was taken", cases[i].body);
+            fail_msg("%s was accepted", cases[i].body);
         assert_int_equal(error.status, 400);
         assert_string_equal(api_error_text(&error), cases[i].wanted);
         api_request_free(&r);
     }
 }
 
-static void an_image_that_is_none(void **state)
+static void invalid_images_are_refused(void **state)
 {
     struct api_limits l = ollama_limits();
     struct api_request r;
@@ -251,7 +251,7 @@ static void an_image_that_is_none(void **state)
     api_request_free(&r);
 }
 
-static void models_that_can_less_or_more(void **state)
+static void capabilities_of_models(void **state)
 {
     struct api_limits l = ollama_limits();
     struct api_request r;
@@ -341,7 +341,7 @@ static void keywords_that_narrow(void **state)
 
 /* ---- keep_alive ---- */
 
-static void how_long_it_stays(void **state)
+static void keep_alive_is_parsed(void **state)
 {
     static const struct {
         const char *value;
@@ -378,7 +378,7 @@ static void how_long_it_stays(void **state)
     }
 }
 
-static void questions_that_are_none(void **state)
+static void requests_without_a_question(void **state)
 {
     static const struct {
         enum ollama_kind kind;
@@ -413,7 +413,7 @@ static struct api_reply reply_of(enum ollama_kind kind)
     return reply;
 }
 
-/* With the times taken out: they are checked to be numbers and dates. */
+/* Compares lines without their times, which must be numbers and dates. */
 static void check_lines(struct buf *got, const char *wanted)
 {
     static const char *const times[] = {"\"created_at\":\"", "\"total_duration\":"};
@@ -525,15 +525,15 @@ static void errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_clients_send),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(requests_of_clients),
                                        cmocka_unit_test(answers_are_continued),
-                                       cmocka_unit_test(what_is_refused),
-                                       cmocka_unit_test(an_image_that_is_none),
-                                       cmocka_unit_test(models_that_can_less_or_more),
+                                       cmocka_unit_test(invalid_ollama_requests_are_refused),
+                                       cmocka_unit_test(invalid_images_are_refused),
+                                       cmocka_unit_test(capabilities_of_models),
                                        cmocka_unit_test(the_oldest_messages),
                                        cmocka_unit_test(keywords_that_narrow),
-                                       cmocka_unit_test(how_long_it_stays),
-                                       cmocka_unit_test(questions_that_are_none),
+                                       cmocka_unit_test(keep_alive_is_parsed),
+                                       cmocka_unit_test(requests_without_a_question),
                                        cmocka_unit_test(whole_answers),
                                        cmocka_unit_test(lines_of_a_stream),
                                        cmocka_unit_test(errors)};

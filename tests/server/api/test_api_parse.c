@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests as JSON → structs: every field, its range at the edge and one past it, and errors that
- * name the field. */
+/* Parsing of requests: every field at its limits and one past them, and errors that name the field.
+ */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "models/toy_tool_calls.h"
 #include "server/api/openai_chat/openai_dialect.h"
 
-/* A PNG of one pixel: nothing here decodes it. */
+/* The start of a PNG; no test decodes it. */
 #define PNG "data:image/png;base64,iVBORw0KGgo="
 #define USER "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
 
@@ -31,7 +31,7 @@ static struct api_limits limits(void)
     return l;
 }
 
-/* Parses from memory that ends where the body does. */
+/* Parses a body in a block of exactly its size. */
 static bool parse_within(struct api_request *out, enum openai_kind kind, const char *body,
                          const struct api_limits *l, struct api_error *error)
 {
@@ -87,7 +87,7 @@ static void describe_prompts(struct buf *out, const struct api_request *r)
     }
 }
 
-/* The conversation or prompts, and after a bar what differs from a plain request. */
+/* Prints the conversation or prompts and, after a bar, all that differs from a plain request. */
 static void describe(struct buf *out, const struct api_request *r)
 {
     const ey_request *q = &r->request;
@@ -248,7 +248,7 @@ static void a_budget_of_the_server(void **state)
     }
 }
 
-/* A tool_choice of this mode and one tool. */
+/* A tool_choice with this mode and one tool. */
 #define ALLOWED(mode, name)                                                                 \
     "{\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"" mode "\", \"tools\": " \
     "[{\"type\": \"function\", \"function\": {\"name\": \"" name "\"}}]}}"
@@ -333,14 +333,14 @@ static void formats_of_an_answer(void **state)
         {"{" USER ", \"tools\": [" LOOSE_TOOL ", " BARE_TOOL
          "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"g\"}}}",
          "user: 'hi'; tool " LOOSE_TOOL "; tool " BARE_TOOL " | calls grammar"},
-        /* tools that are not allowed leave the prompt */
+        /* tools that are not allowed are left out of the prompt */
         {"{" USER ", \"tools\": [" TOOL ", " BARE_TOOL
          "], \"tool_choice\": " ALLOWED("required", "g") "}",
          "user: 'hi'; tool " BARE_TOOL " | calls grammar"},
         {"{" USER ", \"tools\": [" TOOL ", " BARE_TOOL ", " OPEN_TOOL
          "], \"parallel_tool_calls\": false, \"tool_choice\": " ALLOWED("auto", "f") "}",
          "user: 'hi'; tool " TOOL " | one-call"},
-        /* with a format of its own an answer is not looked through for calls */
+        /* with a grammar of the request, the answer is not parsed for calls */
         {"{" USER ", \"tools\": [" LOOSE_TOOL "], \"guided_choice\": [\"a\"]}",
          "user: 'hi'; tool " LOOSE_TOOL " | grammar"},
     };
@@ -360,7 +360,7 @@ static void formats_of_an_answer(void **state)
     CHECK_GOOD(API_TOKENIZE, counted);
 }
 
-/* As many tools as there may be, each with a schema of its own. */
+/* The maximum number of tools, each with its own schema. */
 static void many_tools(void **state)
 {
     (void)state;
@@ -406,7 +406,7 @@ static void fields_of_a_chat(void **state)
         {"{" USER ", \"temperature\": 2.0}", "user: 'hi' | temperature=2"},
         {"{" USER ", \"top_p\": 1}", "user: 'hi' | top_p=1"},
         {"{" USER ", \"top_p\": 1e-9}", "user: 'hi' | top_p=1e-09"},
-        {"{" USER ", \"top_p\": 0}", "user: 'hi' | top_p=0"}, /* the best alone */
+        {"{" USER ", \"top_p\": 0}", "user: 'hi' | top_p=0"}, /* greedy */
         {"{" USER ", \"min_tokens\": 4}", "user: 'hi' | min_tokens=4"},
         {"{" USER ", \"min_tokens\": 7, \"max_tokens\": 7}",
          "user: 'hi' | max_tokens=7 min_tokens=7"},
@@ -514,7 +514,7 @@ static void fields_of_counting(void **state)
 /* ---- what is refused ---- */
 
 struct bad_case {
-    const char *body, *param, *message; /* the message begins so */
+    const char *body, *param, *message; /* body, and the error's param and start of its message */
 };
 
 static void check_bad(enum openai_kind kind, const char *type, const struct bad_case *cases,
@@ -990,7 +990,7 @@ static void strict_servers_refuse_unknown_fields(void **state)
     api_request_free(&r);
 }
 
-/* A format that was met before comes with the same grammar; any other one with its own. */
+/* An equal format reuses the compiled grammar; any other gets its own. */
 static void grammars_are_kept_between_requests(void **state)
 {
     (void)state;
@@ -1030,8 +1030,8 @@ static void grammars_are_kept_between_requests(void **state)
     ey_grammar_cache_close(&l.grammars);
 }
 
-/* The grammar of calls is the model's: other models' are not taken for it, and a model that knows
- * no tools has none, because its prompt is refused. */
+/* Grammars of tool calls depend on the model. A model without tool calls has none, since it refuses
+ * the prompt. */
 static void grammars_of_calls_are_the_models(void **state)
 {
     (void)state;
@@ -1073,13 +1073,13 @@ static void grammars_are_charged(void **state)
     ey_err e;
     l.media = &policy;
     assert_true(ey_grammar_cache_open(&l.grammars, 1 << 20, &e));
-    for (int i = 0; i < 2; i++) { /* compiled, then found */
+    for (int i = 0; i < 2; i++) { /* compiled, then from the cache */
         assert_true(parse_within(&r, API_CHAT, body, &l, &error));
         assert_int_equal(ey_budget_used(policy.budget), ey_grammar_bytes(r.request.grammar));
         api_request_free(&r);
         assert_int_equal(ey_budget_used(policy.budget), 0);
     }
-    /* others have what compiling takes */
+    /* other requests hold memory that compiling needs */
     assert_true(ey_budget_acquire(policy.budget, TOTAL / 2 + 1, 0));
     assert_true(parse_within(&r, API_CHAT, body, &l, &error));
     api_request_free(&r);
@@ -1094,7 +1094,7 @@ static void grammars_are_charged(void **state)
     ey_budget_free(&policy.budget);
 }
 
-/* The values of a schema take more than the compiler, also if the schema is in a string. */
+/* The values of a schema take more memory than its text, also if the schema is in a string. */
 static void schemas_in_strings_are_charged(void **state)
 {
     (void)state;
@@ -1123,8 +1123,8 @@ static void schemas_in_strings_are_charged(void **state)
 
 /* ---- thoughts and loops ---- */
 
-/* The first that says something decides: switch, effort, server; a budget of 0 is off. */
-static void who_says_whether_to_think(void **state)
+/* The first of switch, effort and server that is set decides; a budget of 0 means off. */
+static void thinking_is_chosen_in_order(void **state)
 {
     static const struct {
         const char *body;
@@ -1146,7 +1146,8 @@ static void who_says_whether_to_think(void **state)
         {", \"thinking_token_budget\": 0", EY_THINKING_ON, EY_THINKING_OFF, 0},
         {", \"thinking_token_budget\": -1, \"max_tokens\": 9", EY_THINKING_AUTO, EY_THINKING_AUTO,
          0},
-        {", \"max_tokens\": 9", EY_THINKING_AUTO, EY_THINKING_AUTO, 0}, /* nothing is kept here */
+        /* no tokens are kept for the answer by default */
+        {", \"max_tokens\": 9", EY_THINKING_AUTO, EY_THINKING_AUTO, 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -1164,8 +1165,8 @@ static void who_says_whether_to_think(void **state)
     }
 }
 
-/* Who asks for a thought in front of an answer that is begun is told that there is none. */
-static void no_thought_in_begun_answers(void **state)
+/* A request to think before a continued answer gets a note that there is no thought. */
+static void no_thought_in_continued_answers(void **state)
 {
     static const struct {
         const char *body;
@@ -1208,7 +1209,7 @@ static void detail_of_a_text_is_noted(void **state)
     api_request_free(&r);
 }
 
-/* Of a server with --thinking-reserve and --effort-budgets. */
+/* A server with --thinking-reserve and --effort-budgets. */
 static void budgets_by_option(void **state)
 {
     static const struct {
@@ -1307,7 +1308,7 @@ static void thinking_fields_are_checked(void **state)
         struct api_error error = {0};
         char body[512];
         snprintf(body, sizeof(body), "{" USER ", %s}", bad[i]);
-        if (parse(&r, API_CHAT, body, &error)) fail_msg("%s was taken", body);
+        if (parse(&r, API_CHAT, body, &error)) fail_msg("%s was accepted", body);
         assert_int_equal(error.status, 400);
         api_request_free(&r);
     }
@@ -1315,7 +1316,7 @@ static void thinking_fields_are_checked(void **state)
 
 /* ---- limits ---- */
 
-/* head, n times item with commas between, tail. */
+/* head, n items separated by commas, tail. */
 static char *repeated(const char *head, const char *item, size_t n, const char *tail)
 {
     struct buf text = buf_with_max((size_t)64 << 20);
@@ -1402,7 +1403,7 @@ static void long_texts(void **state)
         }
 }
 
-/* Brackets in strings weigh nothing. */
+/* Brackets in strings count nothing. */
 static void text_full_of_brackets(void **state)
 {
     (void)state;
@@ -1430,7 +1431,7 @@ static void deep_nesting(void **state)
     buf_free(&body);
 }
 
-/* A header has room for so many names; the request is taken all the same. */
+/* A response header limits the listed names; the request is still accepted. */
 static void many_unknown_fields(void **state)
 {
     (void)state;
@@ -1448,8 +1449,8 @@ static void many_unknown_fields(void **state)
     buf_free(&body);
 }
 
-/* The answer goes on without its question. */
-static void what_is_left_when_prompts_are_dropped(void **state)
+/* The answer's options survive when the prompts are freed. */
+static void options_survive_dropped_prompts(void **state)
 {
     (void)state;
     struct api_request r;
@@ -1481,7 +1482,7 @@ static uint64_t heap_bytes(void)
     return (uint64_t)m.uordblks + (uint64_t)m.hblkhd;
 }
 
-/* n times `item` after `key` (with its number, so that no two are the same), between brackets. */
+/* n members or items between brackets; each key gets its number, so that all differ. */
 static char *many_values(const char *open, const char *key, const char *item, const char *end,
                          int n)
 {
@@ -1524,7 +1525,7 @@ static void json_takes_no_more_than_is_charged(void **state)
          "]}", 16000},
         {"{\"a\":\"", NULL, "0123456789", "\"}", 500000},
     };
-    if (!heap_bytes()) skip(); /* a sanitizer's allocator does not say */
+    if (!heap_bytes()) skip(); /* a sanitizer's allocator has no statistics */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *body = many_values(cases[i].open, cases[i].key, cases[i].item, cases[i].end,
                                  cases[i].n);
@@ -1548,8 +1549,8 @@ static void json_takes_no_more_than_is_charged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_says_whether_to_think),
-        cmocka_unit_test(no_thought_in_begun_answers),
+        cmocka_unit_test(thinking_is_chosen_in_order),
+        cmocka_unit_test(no_thought_in_continued_answers),
         cmocka_unit_test(detail_of_a_text_is_noted),
         cmocka_unit_test(budgets_by_option),
         cmocka_unit_test(models_that_do_not_think),
@@ -1579,7 +1580,7 @@ int main(void)
         cmocka_unit_test(text_full_of_brackets),
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(many_unknown_fields),
-        cmocka_unit_test(what_is_left_when_prompts_are_dropped),
+        cmocka_unit_test(options_survive_dropped_prompts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embeddings, reranking and scores: what is read of each form, what is refused, and the bytes that
- * come back. */
+/* Embeddings, reranking and scores: parsing of each dialect, refusals, and the bytes of answers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +41,7 @@ static void must_parse(struct api_request *out, const struct api_dialect *dialec
     if (!parse_for(out, dialect, task, body, &error)) fail_msg("%s: %s", body, error.message);
 }
 
-/* "instruction|query|parts": texts as they are, <image> for an image. */
+/* Prints "instruction|query|parts", with <image> for images. */
 static void add_parts(struct buf *out, const ey_part *parts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -171,7 +170,7 @@ static void pairs_are_read(void **state)
     expect(score, EY_TASK_RERANK, "{\"data_1\": \"q\", \"data_2\": \"a\"}", "q?a");
 }
 
-/* An image that cannot be read is named by its field, wherever the prompt has it. */
+/* The error of an unreadable image names its field, wherever the prompt puts the image. */
 static void images_keep_their_place(void **state)
 {
     struct api_request r;
@@ -187,7 +186,7 @@ static void images_keep_their_place(void **state)
     api_request_free(&r);
 }
 
-static void what_is_refused(void **state)
+static void invalid_pooling_requests_are_refused(void **state)
 {
     static const struct {
         const struct api_dialect *dialect;
@@ -248,7 +247,7 @@ static void what_is_refused(void **state)
         struct api_request r;
         struct api_error error;
         if (parse_for(&r, cases[i].dialect, cases[i].task, cases[i].body, &error))
-            fail_msg("%s was taken", cases[i].body);
+            fail_msg("%s was accepted", cases[i].body);
         if (strcmp(error.param, cases[i].param) != 0)
             fail_msg("%s: %s, not %s", cases[i].body, error.param, cases[i].param);
         assert_int_equal(error.status, cases[i].status);
@@ -352,10 +351,14 @@ static void scores_are_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embeddings_are_read),     cmocka_unit_test(options_are_read),
-        cmocka_unit_test(ollama_is_read),          cmocka_unit_test(pairs_are_read),
-        cmocka_unit_test(images_keep_their_place), cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(vectors_are_written),     cmocka_unit_test(scores_are_written),
+        cmocka_unit_test(embeddings_are_read),
+        cmocka_unit_test(options_are_read),
+        cmocka_unit_test(ollama_is_read),
+        cmocka_unit_test(pairs_are_read),
+        cmocka_unit_test(images_keep_their_place),
+        cmocka_unit_test(invalid_pooling_requests_are_refused),
+        cmocka_unit_test(vectors_are_written),
+        cmocka_unit_test(scores_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

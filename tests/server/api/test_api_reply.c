@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as JSON: the very bytes of objects and chunks, but for ids and times. */
+/* Answers as JSON: the exact bytes of objects and chunks, except ids and times. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static const ey_logprob top[] = {{5, "a", -0.25f, "a", 1},
                                  {7, "a", -INFINITY, "a", 1}};
 static const ey_token_logprobs tokens[] = {{{5, "a", -0.25f, "a", 1}, top, 3},
                                            {{9, "z", -3, "z", 1}, top, 2}};
-/* A part of a character: its text is U+FFFD, its bytes are its own, a NUL among them. */
+/* Part of a character: the text is U+FFFD; the bytes are its own, including a NUL. */
 static const ey_token_logprobs part[] = {{{3, "\xef\xbf\xbd", -1, "\xf0\x9f\0", 3}, NULL, 0}};
 
 static void ids(void **state)
@@ -98,7 +98,7 @@ static void whole_chats(void **state)
                                         "reason\":\"tool_calls\",\"stop_reason\":null}]," USAGE);
 }
 
-static void why_it_stopped(void **state)
+static void finish_reasons_of_answers(void **state)
 {
     (void)state;
     static const struct {
@@ -181,7 +181,7 @@ static void scores_of_a_completion(void **state)
     assert_int_equal(offset, 12);
 }
 
-/* A choice takes no more than is said of it, and no less than a quarter. */
+/* The estimate of a choice's bytes is an upper bound, and at most four times too high. */
 static void bytes_of_a_choice(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void chunks_of_a_completion(void **state)
                                            "reason\":\"length\",\"stop_reason\":null}]}\n\n");
 }
 
-/* Under both names that clients look for. */
+/* Under both names that clients read. */
 static void thoughts(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void thoughts(void **state)
                                 "\"stop_reason\":null}");
 }
 
-/* The loop stands at the top of the whole answer and of the chunk that ends it. */
+/* Whole answers and a stream's last chunk have the loop at the top level. */
 static void loops(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void an_error_in_a_stream(void **state)
           "\\\"went\\\"\",\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}\n\n");
 }
 
-/* One event is one line, whatever the answer's text is. */
+/* Each event is one line, whatever the text. */
 static void no_text_ends_an_event(void **state)
 {
     (void)state;
@@ -364,7 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids),
         cmocka_unit_test(whole_chats),
-        cmocka_unit_test(why_it_stopped),
+        cmocka_unit_test(finish_reasons_of_answers),
         cmocka_unit_test(scores_of_a_chat),
         cmocka_unit_test(bytes_of_a_part_of_a_character),
         cmocka_unit_test(scores_of_a_completion),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's Responses: what clients send and what becomes of it; the order of a stream's events and
- * what they say; the store's limits. */
+/* OpenAI's Responses: requests of real clients and how they are parsed; the events of streams; the
+ * store's limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static void describe_items(struct buf *out, const struct api_request *r)
     if (r->notes.size) buf_printf(out, " note=%s", r->notes.data);
 }
 
-static void what_items_become(void **state)
+static void items_become_messages(void **state)
 {
     static const struct {
         const char *body, *wanted;
@@ -75,7 +75,7 @@ static void what_items_become(void **state)
          "{\"role\": "
          "\"developer\", \"content\": \"B\"}]}",
          "system: 'A' '\n\n' 'B'; user: 'a'; max=0"},
-        /* one message of the assistant; results in the order of the calls, an image within */
+        /* one assistant message; results in the order of the calls, one with an image */
         {"{\"input\": [{\"type\": \"reasoning\", \"summary\": []}, {\"role\": \"assistant\", "
          "\"content\": [{\"type\": \"output_text\", \"text\": \"t\"}]}, " CALL("1", "f") ", " CALL(
              "2", "g") ", " OUTPUT("2", "\"two\"") ", " OUTPUT("1", "[" PICTURE "]") "]}",
@@ -85,7 +85,8 @@ static void what_items_become(void **state)
                            "\"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": "
                            "\"c\"}]}",
          "assistant: f({\"x\": 1}); tool: 'r'; tool: 's'; assistant: 'a' 'b'; user: 'c'; max=0"},
-        /* thoughts: content, else the summary, else what is in base64; none of another server's */
+        /* thoughts come from content, else summary, else base64; other servers' encrypted ones are
+         * ignored */
         {"{\"input\": [" THOUGHT("[" PART("s") "]",
                                  "\"content\": [" PART("c") "," PART(
                                      "d") "]") ", " CALL("1", "f") ", " OUTPUT("1", "\"r\"") "]}",
@@ -100,10 +101,10 @@ static void what_items_become(void **state)
         {"{\"input\": [" SAID("a") ", {\"role\": \"user\", \"content\": \"d\"}, " THOUGHT(
              "[" PART("s") "]", "\"id\": \"rs_1\"") "]}",
          "assistant: 'a'; user: 'd'; max=0"},
-        /* what the route puts in the place of the id */
+        /* the route replaces the id with the messages */
         {"{\"previous_response_id\": [{\"role\": \"user\", \"content\": \"a\"}], \"input\": \"b\"}",
          "user: 'a'; user: 'b'; max=0"},
-        /* Codex: tools and items of its own */
+        /* Codex: its own tools and items */
         {"{\"input\": [{\"type\": \"web_search_call\"}, {\"type\": \"local_shell_call_output\", "
          "\"output\": \"o\"}], \"tools\": [{\"type\": \"web_search\"}, " TOOL("f") "]}",
          "tool: 'o'; {\"type\": \"function\", \"function\": {\"name\": \"f\"}}; max=0 "
@@ -206,10 +207,10 @@ static void refused_items(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct api_request r;
         struct api_error error = {0};
-        if (parse_responses(&r, cases[i].body, &error)) fail_msg("%s was taken", cases[i].body);
+        if (parse_responses(&r, cases[i].body, &error)) fail_msg("%s was accepted", cases[i].body);
         assert_int_equal(error.status, 400);
         if (strcmp(error.param, cases[i].param) != 0)
-            fail_msg("%s\n  is about %s", cases[i].body, error.param);
+            fail_msg("%s\n  the error names %s", cases[i].body, error.param);
         api_request_free(&r);
     }
 }
@@ -251,8 +252,8 @@ static json_object *parsed(const char *text)
     return json;
 }
 
-/* The names of a stream's events, and what is at the end; sequence numbers and types are looked at.
- */
+/* Collects the names of a stream's events and returns the final response; checks sequence numbers
+ * and types. */
 static json_object *read_stream(struct buf *out, struct buf *names)
 {
     json_object *last = NULL;
@@ -350,7 +351,7 @@ static void a_stream_that_fails(void **state)
     close_answer(&a);
 }
 
-/* Every member that readers demand is there. */
+/* All members that clients require are present. */
 static void a_whole_answer(void **state)
 {
     static const char *const members[] = {"id",
@@ -391,7 +392,7 @@ static void a_whole_answer(void **state)
     responses_write_whole(&out, &a.reply, &choice, 1, &usage);
     json_object *whole = parsed(out.data);
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
-        if (!json_member(whole, members[i])) fail_msg("there is no %s", members[i]);
+        if (!json_member(whole, members[i])) fail_msg("%s is missing", members[i]);
     assert_string_equal(json_object_get_string(json_member(whole, "status")), "incomplete");
     json_object *item = json_object_array_get_idx(json_member(whole, "output"), 0);
     assert_string_equal(json_object_get_string(json_member(item, "status")), "incomplete");
@@ -477,14 +478,14 @@ static void limits_of_the_store(void **state)
     assert_true(responses_store_open(&store, 4 << 20, &e));
     for (int i = 0; i < RESPONSES_STORE_COUNT + 1; i++)
         assert_true(put(store, nobody, i, 64, 10));
-    assert_false(has(store, nobody, 0, 11)); /* 513 are too many */
+    assert_false(has(store, nobody, 0, 11)); /* one more than 512 */
     assert_true(has(store, nobody, 1, 11));
-    assert_false(has(store, other, 1, 11)); /* of another key */
+    assert_false(has(store, other, 1, 11)); /* another key */
     assert_true(put(store, nobody, 9000, 64, 12));
-    assert_true(has(store, nobody, 1, 12)); /* it was used after 2 */
+    assert_true(has(store, nobody, 1, 12)); /* used more recently than 2 */
     assert_false(has(store, nobody, 2, 12));
-    assert_false(put(store, nobody, 9001, 4 << 20, 12));   /* alone too large */
-    assert_true(put(store, nobody, 9002, 3900 << 10, 12)); /* for which others go */
+    assert_false(put(store, nobody, 9001, 4 << 20, 12));   /* too large by itself */
+    assert_true(put(store, nobody, 9002, 3900 << 10, 12)); /* evicts others */
     assert_false(has(store, nobody, 3, 12));
     assert_true(responses_store_find_item(store, nobody, "msg_9002", 12, &r));
     assert_string_equal(r.id, "resp_9002");
@@ -503,8 +504,8 @@ static void limits_of_the_store(void **state)
     responses_store_close(&store);
 }
 
-/* A store full of 32 KiB responses, and as many references as a request can have, each to the
- * response that was used longest ago. */
+/* The store is full of 32 KiB responses, and a request has the maximum number of references, each
+ * to the least recently used response. */
 static void references_are_found_fast(void **state)
 {
     enum { ENTRIES = 400, REFERENCES = 32768 };
@@ -529,7 +530,7 @@ static void references_are_found_fast(void **state)
     responses_store_close(&store);
 }
 
-/* Tools and instructions are repeated in a response, but only its output has items. */
+/* A response repeats tools and instructions, but only its output items can be referenced. */
 static void only_output_items_are_referred_to(void **state)
 {
     struct responses_store *store;
@@ -555,7 +556,7 @@ static void only_output_items_are_referred_to(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_items_become),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(items_become_messages),
                                        cmocka_unit_test(refused_items),
                                        cmocka_unit_test(details_of_images),
                                        cmocka_unit_test(events_of_a_stream),

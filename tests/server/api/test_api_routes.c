@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API's routes between a made-up exchange and an engine that says what a script tells it: what
- * goes out, in which order, what happens when either side leaves, and that nothing is left behind.
- */
+/* The API's routes with a fake exchange and a scripted engine: the output and its order, either
+ * side leaving early, and no leaks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,15 +18,15 @@
 #include "server/api/common/model_card.h"
 #include "server/api/openai_chat/api_routes.h"
 
-/* ---- the engine's side ---- */
+/* ---- the engine ---- */
 
-/* What one answer does, event by event; NULL ends it. */
+/* The steps of one answer; NULL ends it. */
 struct script {
-    const char *steps[12]; /* "text", ":phase", "-" (nothing comes) or "=" (nothing ever comes) */
+    const char *steps[12]; /* "text", ":phase", "-" (no event) or "=" (no event ever) */
     ey_finish finish;
     const char *stop_text;
     int stop_id;     /* 0: none */
-    ey_code failure; /* of ey_generation_collect */
+    ey_code failure; /* error of ey_generation_collect */
 };
 
 struct ey_prompt {
@@ -43,20 +42,20 @@ struct ey_generation {
 };
 
 static struct {
-    const struct script *script[64]; /* of the answers in the order in which they start; the last
-                                        one again and again */
+    /* scripts of the answers, in order of their starts; the last one repeats */
+    const struct script *script[64];
     ey_code prepare_fails, start_fails;
-    size_t failed_image;                   /* that the preparing fails for, from 1; 0: for none */
-    int start_fails_at, start_fails_times; /* from the start number on, so many times */
+    size_t failed_image;                   /* image for which preparing fails, from 1; 0: none */
+    int start_fails_at, start_fails_times; /* the first start that fails, and how many do */
     int prompts, running, most_running, started, cancelled, leased, watches;
-    bool waited; /* for the model to be loaded */
+    bool waited; /* the request waited for the model */
     size_t n_prompt_tokens;
     uint64_t seeds[64];
     const ey_grammar *grammars[64];
     const ey_tool_format *tool_format; /* NULL: Hermes */
     double clock;
-    double ending_at;  /* the server ends then; 0: never */
-    ey_budget *budget; /* the client's part */
+    double ending_at;  /* when the server shuts down; 0: never */
+    ey_budget *budget; /* the client's share */
 } fake;
 
 double seconds_now(void)
@@ -70,7 +69,7 @@ ey_sampling ey_model_sampling(const ey_engine *engine)
     return (ey_sampling){.top_p = 1, .repetition_penalty = 1};
 }
 
-/* The family's; a test may say another. */
+/* Returns the test's format, else the family's. */
 const ey_tool_format *ey_engine_tool_format(const ey_engine *engine)
 {
     (void)engine;
@@ -195,7 +194,7 @@ ey_token_logprobs ey_generation_logprobs(const ey_generation *t, int i, ey_logpr
         {i, letters + 2 * i, -0.5f, letters + 2 * i, 1}, top, (size_t)t->request.top_logprobs};
 }
 
-/* Of the prompt: capitals. */
+/* The prompt's tokens: capital letters. */
 static const char capitals[] = "A\0B\0C\0D";
 static int prompt_ranks[] = {0, 1, 2, 3};
 
@@ -218,7 +217,7 @@ void ey_generation_cancel(ey_generation *t)
     fake.cancelled++;
 }
 
-/* One more token than texts: the one that stopped it. */
+/* One more token than texts: the one that stopped the answer. */
 static void fill_scores(ey_answer *answer, const ey_generation *t)
 {
     answer->n_logprobs = (size_t)t->n_tokens + 1;
@@ -303,7 +302,7 @@ const char *ey_token_text(const ey_engine *engine, int id)
     return "t";
 }
 
-/* ---- the server's side ---- */
+/* ---- the server ---- */
 
 struct exchange {
     const char *body;
@@ -313,9 +312,9 @@ struct exchange {
     struct response_stream stream;
     bool streaming;
     double hangs_up_at; /* 0: never */
-    size_t room;        /* bytes that the client takes at a time */
+    size_t room;        /* bytes that the client accepts at a time */
     bool cut;
-    uint64_t budget_used; /* of the client's part, when the reply was sent */
+    uint64_t budget_used; /* of the client's share, when the reply was sent */
 };
 
 const char *exchange_body(const struct exchange *x, size_t *n)
@@ -408,7 +407,7 @@ void exchange_send_error(struct exchange *x, const struct api_error *error)
                   error->message);
 }
 
-/* As the library does it, when the route has returned. */
+/* Called by the HTTP library after the route has returned. */
 void exchange_stream(struct exchange *x, int status, const char *content_type,
                      struct response_stream stream)
 {
@@ -475,7 +474,7 @@ void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, boo
     fake.watches--;
 }
 
-/* ---- running it ---- */
+/* ---- running a route ---- */
 
 static int forget(void **state)
 {
@@ -573,7 +572,7 @@ static void describe_json(struct buf *out, const char *text, size_t n)
     json_object_put(object);
 }
 
-/* An event a line, an empty line behind each. */
+/* One event a line, each followed by an empty line. */
 static void describe_stream(struct buf *out, const char *text)
 {
     while (*text) {
@@ -653,7 +652,7 @@ static void several_answers(void **state)
     check(&s, "1 role; 1 'x'; 0 role; 0 'one'; 1 'y'; 0 ' two'; 1 =length; 0 =stop; DONE");
 }
 
-static void how_it_ended(void **state)
+static void finish_reasons_are_reported(void **state)
 {
     (void)state;
     static const struct script by_text = {.steps = {"x"}, .stop_text = "END"},
@@ -721,7 +720,8 @@ static void log_probabilities(void **state)
     check(&c, "0 'one' ~a; 0 ' two' ~b; 0 '' ~c =stop; DONE");
 }
 
-/* With an echo, the prompt's come first; the answer of no token is the prompt alone. */
+/* With echo, the prompt's log-probabilities come first; with no tokens to generate, the answer is
+ * the prompt alone. */
 static void log_probabilities_of_prompts(void **state)
 {
     (void)state;
@@ -755,7 +755,7 @@ static void log_probabilities_of_prompts(void **state)
     check(&chat, "0 'one two' =stop; usage 3+3; ");
 }
 
-/* Large answers are charged to the client's part of the budget, which limits its share. */
+/* Large answers are charged to the client's share of the budget. */
 static void answers_are_charged_to_their_client(void **state)
 {
     (void)state;
@@ -783,8 +783,8 @@ static const struct script calling = {
 static const struct script a_call = {
     .steps = {"<tool_call>\n{\"name\": \"f\", ", "\"arguments\": {}}\n</tool_call>"}};
 
-/* All answers keep to one grammar; what spells a call is one where calls were asked for, and text
- * where a format was. */
+/* All choices share one grammar. Its output is a call if calls were requested, and text if a format
+ * was. */
 static void answers_that_keep_to_a_grammar(void **state)
 {
     (void)state;
@@ -809,7 +809,7 @@ static void answers_that_keep_to_a_grammar(void **state)
 static const struct script not_quite = {
     .steps = {"<tool_call>\n{\"name\": ", "oops}\n</tool_call>"}};
 
-static void tool_calls_are_taken_apart(void **state)
+static void tool_calls_are_parsed(void **state)
 {
     (void)state;
     struct exchange whole = {0}, streamed = {0}, plain = {0}, scored = {0}, bad = {0};
@@ -831,7 +831,7 @@ static void tool_calls_are_taken_apart(void **state)
     check(&bad, "0 role; 0 '<tool_call>\n{\"name\": oops}\n</tool_call>'; 0 =stop; DONE");
 }
 
-/* The server reads the format of the model's family, and no other. */
+/* The server parses the model family's format only. */
 static void tool_calls_of_another_format(void **state)
 {
     (void)state;
@@ -885,7 +885,7 @@ static void refused_before_anything_is_sent(void **state)
 #define IMAGE_PART \
     "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,aGVsbG8=\"}}"
 
-/* The field of the image that the engine's error is about, whatever its words. */
+/* The error has the field of the failed image, whatever the engine's words. */
 static void images_that_fail_have_their_field(void **state)
 {
     (void)state;
@@ -922,7 +922,7 @@ static void prompts_that_do_not_fit(void **state)
                  "prompt or the number of requested output tokens. "
                  "(parameter=input_tokens, value=90)");
     run(&unsaid, route_completions,
-        "{\"prompt\": \"a\"}"); /* 16 tokens, but nobody asked for them */
+        "{\"prompt\": \"a\"}"); /* 16 tokens are the default, not a request */
     check(&unsaid, "0 'xy' =length; usage 90+3; ");
     fake.prepare_fails = EY_TOO_LONG;
     run(&alone, route_chat_completions, "{" MESSAGES "}");
@@ -931,7 +931,7 @@ static void prompts_that_do_not_fit(void **state)
                   "input prompt or the number of requested output tokens.");
 }
 
-static void a_full_queue_in_the_middle_is_waited_for(void **state)
+static void later_prompts_wait_for_a_full_queue(void **state)
 {
     (void)state;
     struct exchange x = {0}, failed = {0};
@@ -950,9 +950,8 @@ static void a_full_queue_in_the_middle_is_waited_for(void **state)
     check(&failed, "503 ServiceUnavailableError: it cannot be started");
 }
 
-/* Whoever waited for the model is let in: others who came meanwhile do not fill the queue in front
- * of it. */
-static void a_full_queue_does_not_turn_away_who_waited(void **state)
+/* Requests that waited for the model are admitted even if later ones have filled the queue. */
+static void waiting_requests_pass_a_full_queue(void **state)
 {
     (void)state;
     struct exchange x = {0}, c = {0};
@@ -1018,9 +1017,9 @@ static void the_server_ends(void **state)
     assert_int_equal(fake.cancelled, 2);
 }
 
-/* When nothing comes for 10 seconds, a line that clients skip keeps proxies from closing the
- * connection; before the first token it says how far the request is. */
-static void signs_of_life(void **state)
+/* After 10 seconds without output, a comment line keeps proxies from closing the connection; before
+ * the first token it shows the progress. */
+static void keep_alive_comments(void **state)
 {
     (void)state;
     static const struct script waiting = {.steps = {":queue", "="}};
@@ -1034,7 +1033,7 @@ static void signs_of_life(void **state)
     check(&y, ": queue 1/2; ");
 }
 
-/* Some clients take a comment for an event: none is sent as long as anything else comes in time. */
+/* Some clients take comments for events, so none is sent while other output comes in time. */
 static void no_comment_on_progress(void **state)
 {
     (void)state;
@@ -1099,24 +1098,24 @@ int main(void)
         cmocka_unit_test_setup(a_whole_answer, forget),
         cmocka_unit_test_setup(a_streamed_answer, forget),
         cmocka_unit_test_setup(several_answers, forget),
-        cmocka_unit_test_setup(how_it_ended, forget),
+        cmocka_unit_test_setup(finish_reasons_are_reported, forget),
         cmocka_unit_test_setup(completions, forget),
         cmocka_unit_test_setup(many_prompts_do_not_fill_the_queue, forget),
         cmocka_unit_test_setup(log_probabilities, forget),
         cmocka_unit_test_setup(log_probabilities_of_prompts, forget),
         cmocka_unit_test_setup(answers_are_charged_to_their_client, forget),
-        cmocka_unit_test_setup(tool_calls_are_taken_apart, forget),
+        cmocka_unit_test_setup(tool_calls_are_parsed, forget),
         cmocka_unit_test_setup(tool_calls_of_another_format, forget),
         cmocka_unit_test_setup(answers_that_keep_to_a_grammar, forget),
         cmocka_unit_test_setup(refused_before_anything_is_sent, forget),
         cmocka_unit_test_setup(images_that_fail_have_their_field, forget),
         cmocka_unit_test_setup(prompts_that_do_not_fit, forget),
-        cmocka_unit_test_setup(a_full_queue_in_the_middle_is_waited_for, forget),
-        cmocka_unit_test_setup(a_full_queue_does_not_turn_away_who_waited, forget),
+        cmocka_unit_test_setup(later_prompts_wait_for_a_full_queue, forget),
+        cmocka_unit_test_setup(waiting_requests_pass_a_full_queue, forget),
         cmocka_unit_test_setup(an_error_in_mid_stream, forget),
         cmocka_unit_test_setup(the_client_leaves, forget),
         cmocka_unit_test_setup(the_server_ends, forget),
-        cmocka_unit_test_setup(signs_of_life, forget),
+        cmocka_unit_test_setup(keep_alive_comments, forget),
         cmocka_unit_test_setup(no_comment_on_progress, forget),
         cmocka_unit_test_setup(counting, forget),
     };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is let in, by numbers alone: rates, addresses, shares of places, and who goes for whom. */
+/* Admission of clients: send rates, addresses, shares of places, and which connection is closed for
+ * a new one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -14,7 +15,7 @@
 
 /* ---- rates ---- */
 
-static void rates_forget_what_is_long_ago(void **state)
+static void old_bytes_leave_the_rate(void **state)
 {
     (void)state;
     struct send_rate r = send_rate_start(60, 1000);
@@ -30,7 +31,7 @@ static void rates_forget_what_is_long_ago(void **state)
     assert_int_equal(send_rate_bytes(&r, 1, 1e9), 7);
 }
 
-/* Of all that is sent at even speed, a window has what belongs to it and at most a part more. */
+/* A sender at constant speed: the bytes of a window are counted, and at most one interval more. */
 static void rates_are_those_of_even_senders(void **state)
 {
     (void)state;
@@ -45,7 +46,7 @@ static void rates_are_those_of_even_senders(void **state)
     }
 }
 
-static void slow_is_who_had_the_time(void **state)
+static void senders_are_slow_only_after_a_window(void **state)
 {
     (void)state;
     struct send_rate r = send_rate_start(60, 0);
@@ -55,7 +56,7 @@ static void slow_is_who_had_the_time(void **state)
     assert_false(send_rate_is_below(&r, 100, 60, 61));
     assert_false(send_rate_is_below(&r, 100, 60, 115));
     assert_true(send_rate_is_below(&r, 100, 60, 130));
-    for (int i = 0; i < 10; i++) /* a byte every 15 s */
+    for (int i = 0; i < 10; i++) /* one byte every 15 s */
         send_rate_add(&r, 1, 130 + 15 * i);
     assert_true(send_rate_is_below(&r, 1, 60, 280));
 }
@@ -65,7 +66,7 @@ static void slow_is_who_had_the_time(void **state)
 static struct client_address address(const char *text)
 {
     struct client_address a;
-    if (!client_address_read(&a, text, strlen(text))) fail_msg("%s is no address", text);
+    if (!client_address_read(&a, text, strlen(text))) fail_msg("%s is not an address", text);
     return a;
 }
 
@@ -196,7 +197,7 @@ static struct doors open_doors(void)
     return d;
 }
 
-/* A connection of the client of that number. */
+/* Accepts a connection of client `number`. */
 static struct http_connection *arrive(struct doors *d, unsigned number)
 {
     int pair[2];
@@ -244,17 +245,17 @@ static void a_client_leaves_places_to_others(void **state)
     assert_false(run(&d, more));
     assert_true(run(&d, arrive(&d, 2)));
     assert_false(run(&d, arrive(&d, 3)));
-    connections_enter(&d.all, d.c[0], PHASE_IDLE, 30); /* its request is at its end */
-    assert_false(run(&d, more));                       /* this place is kept now */
+    connections_enter(&d.all, d.c[0], PHASE_IDLE, 30); /* its request ends */
+    assert_false(run(&d, more));                       /* the place is kept for other clients now */
     assert_true(run(&d, arrive(&d, 3)));
     for (int i = 1; i < MAX - 1; i++)
         assert_false(d.c[i]->cut);
     close_doors(&d);
 }
 
-/* Whose turn it is to go: of the client that lets most wait, the one that has waited longest; who
- * runs never, however long. */
-static void newcomers_replace_who_waits_longest(void **state)
+/* The connection that has waited longest, of the client with the most waiting ones, is closed.
+ * Connections with a running request never are. */
+static void newcomers_replace_the_longest_waiting(void **state)
 {
     (void)state;
     struct doors d = open_doors();
@@ -287,7 +288,7 @@ static void spare_places_when_all_run(void **state)
     close_doors(&d);
 }
 
-/* As if it had begun so many seconds before. */
+/* Shifts the connection's times into the past. */
 static void age(struct http_connection *c, double seconds)
 {
     c->phase_since -= seconds;
@@ -301,7 +302,7 @@ static void slow_bodies_lose_their_places(void **state)
     struct doors d = open_doors();
     for (int i = 0; i < MAX - 1; i++)
         assert_true(begin(&d, arrive(&d, 1)));
-    assert_false(begin(&d, arrive(&d, 1))); /* they may be fast yet */
+    assert_false(begin(&d, arrive(&d, 1))); /* they may still be fast */
     for (int i = 0; i < 3; i++)
         age(d.c[i], 10);
     connections_progress(&d.all, d.c[0], 1 << 20, 30);
@@ -317,7 +318,7 @@ static void slow_bodies_lose_their_places(void **state)
     close_doors(&d);
 }
 
-/* A client far above its share gets no place from the slow body of another, which therefore stays.
+/* If a client far above its share would not get the place, another client's slow body is not cut.
  */
 static void slow_bodies_are_not_cut_in_vain(void **state)
 {
@@ -355,8 +356,8 @@ static void awaited_memory_ends_the_largest_pause(void **state)
     close_doors(&d);
 }
 
-/* On a busy machine, the thread of who has sent enough may not have read it yet. */
-static void who_has_sent_does_not_pause(void **state)
+/* On a busy machine the server may not have read bytes that a client has sent. */
+static void unread_bytes_are_no_pause(void **state)
 {
     (void)state;
     struct doors d = open_doors();
@@ -373,7 +374,7 @@ static void who_has_sent_does_not_pause(void **state)
     close_doors(&d);
 }
 
-/* Without anyone who waits: 60 s, then 16 KiB a second. */
+/* Without waiting connections, a body has 60 s, then must average 16 KiB/s. */
 static void slow_bodies_end_in_time(void **state)
 {
     (void)state;
@@ -392,7 +393,7 @@ static void slow_bodies_end_in_time(void **state)
     close_doors(&d);
 }
 
-/* Where descriptors are scarce. */
+/* With few descriptors. */
 static void few_descriptors_make_fewer_places(void **state)
 {
     (void)state;
@@ -412,20 +413,20 @@ static void few_descriptors_make_fewer_places(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_forget_what_is_long_ago),
+        cmocka_unit_test(old_bytes_leave_the_rate),
         cmocka_unit_test(rates_are_those_of_even_senders),
-        cmocka_unit_test(slow_is_who_had_the_time),
+        cmocka_unit_test(senders_are_slow_only_after_a_window),
         cmocka_unit_test(addresses_are_read),
         cmocka_unit_test(clients_are_networks_of_ipv6),
         cmocka_unit_test(ranges),
         cmocka_unit_test(proxies_are_believed_up_to_the_first_stranger),
         cmocka_unit_test(a_client_leaves_places_to_others),
-        cmocka_unit_test(newcomers_replace_who_waits_longest),
+        cmocka_unit_test(newcomers_replace_the_longest_waiting),
         cmocka_unit_test(spare_places_when_all_run),
         cmocka_unit_test(slow_bodies_lose_their_places),
         cmocka_unit_test(slow_bodies_are_not_cut_in_vain),
         cmocka_unit_test(awaited_memory_ends_the_largest_pause),
-        cmocka_unit_test(who_has_sent_does_not_pause),
+        cmocka_unit_test(unread_bytes_are_no_pause),
         cmocka_unit_test(slow_bodies_end_in_time),
         cmocka_unit_test(few_descriptors_make_fewer_places),
     };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP side of the server over real sockets: what it refuses, what it waits for and for how
- * long, how it ends. */
+/* The HTTP server over real sockets: refusals, deadlines, and shutdown. */
 #include "../tls_client.h"
 #include "server/http_test_client.h"
 
@@ -16,7 +15,7 @@
 #include "base/clock.h"
 #include "server/pace.h"
 
-static struct running open_server; /* without a key, deadlines as they are */
+static struct running open_server; /* no key, default deadlines */
 
 static int start_open_server(void **state)
 {
@@ -35,7 +34,7 @@ static int stop_open_server(void **state)
 }
 
 static const char json_type[] = "Content-Type: application/json\r\n";
-/* An answer that takes minutes when steps are slow (pace.h). */
+/* An answer that takes minutes with slow steps (pace.h). */
 static const char long_stream[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
                                   "\"max_tokens\": 4000, \"ignore_eos\": true, "
                                   "\"stream\": true, \"temperature\": 0}";
@@ -147,9 +146,9 @@ static void malformed_requests_get_400_and_the_connection_ends(void **state)
     free(log);
 }
 
-/* libmicrohttpd 0.9.75 says the head twice where a Content-Length is no number, and HTML where a
- * chunk's extension is huge, before the server sees the request: the connection ends with it, so
- * that nothing after it is taken for the answer to another request. */
+/* libmicrohttpd 0.9.75 refuses some requests before the server sees them: for an invalid
+ * Content-Length it sends the head twice, for a huge chunk extension HTML. The connection must end
+ * then, so that no later bytes are taken for the answer to another request. */
 static void the_librarys_own_refusals_end_the_connection(void **state)
 {
     (void)state;
@@ -173,7 +172,7 @@ static void the_librarys_own_refusals_end_the_connection(void **state)
         web_try_send(fd, cases[i].body, strlen(cases[i].body));
         web_try_send(fd, RAW("GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         char *said = web_hear_all(fd);
-        if (said[0]) { /* unread bytes may have reset the connection */
+        if (said[0]) { /* unread bytes may reset the connection */
             assert_memory_equal(said, "HTTP/1.1 ", 9);
             assert_true(said[9] == '4' || said[9] == '5');
             assert_non_null(strstr(said, "\r\nConnection: close\r\n"));
@@ -190,8 +189,8 @@ static void the_librarys_own_refusals_end_the_connection(void **state)
     reply_free(&r);
 }
 
-/* The same bytes without what is wrong with them. */
-static void well_formed_requests_are_let_in(void **state)
+/* The same requests without their faults. */
+static void well_formed_requests_are_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -332,7 +331,7 @@ static void page_is_sent_once(void **state)
     reply_free(&second);
 }
 
-/* ---- web pages of others ---- */
+/* ---- other web pages ---- */
 
 static void foreign_hosts_and_origins_are_refused(void **state)
 {
@@ -362,7 +361,7 @@ static void foreign_hosts_and_origins_are_refused(void **state)
     }
 }
 
-static void friends_are_told_that_they_may(void **state)
+static void allowed_origins_get_cors_headers(void **state)
 {
     (void)state;
     struct reply r = web_ask(
@@ -518,7 +517,7 @@ static void large_bodies_are_refused(void **state)
              "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n",
              json_type, EY_MAX_BODY_BYTES + 1);
     web_say(fd, head);
-    struct reply r = web_reply(fd); /* at once, before any of it comes */
+    struct reply r = web_reply(fd); /* immediately, before the body */
     assert_int_equal(r.status, 413);
     reply_free(&r);
     close(fd);
@@ -544,8 +543,8 @@ static void large_bodies_are_refused(void **state)
     await_rest(open_server.port);
 }
 
-/* An error comes when the body has come, so that the client can read it, and the connection goes
- * on. */
+/* The error is sent after the body, so that the client can read it, and the connection stays open.
+ */
 static void refused_bodies_are_read(void **state)
 {
     (void)state;
@@ -586,7 +585,7 @@ static void expectations(void **state)
     fd = web_connect(open_server.port);
     web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: "
                 "100-continue\r\nContent-Length: 19\r\n\r\n");
-    r = web_reply(fd); /* no "go on": it would be for nothing */
+    r = web_reply(fd); /* no 100 Continue before a refusal */
     assert_int_equal(r.status, 415);
     reply_free(&r);
     close(fd);
@@ -617,7 +616,7 @@ static void bodies_stay_within_the_budget(void **state)
     reply_free(&r);
     web_say(first, " ");
     r = web_reply(first);
-    assert_int_equal(r.status, 400); /* no JSON, but let in */
+    assert_int_equal(r.status, 400); /* not JSON, but it was read */
     reply_free(&r);
     close(first);
     close(second);
@@ -660,7 +659,7 @@ static void large_heads_are_refused(void **state)
 
 enum { PATIENCE = 120 /* seconds */ };
 
-/* Sends a byte at a time until the server has had enough; false: it never has. */
+/* Sends one byte at a time until the server closes the connection; false: it never does. */
 static bool drip(int fd, const char *text)
 {
     for (double end = seconds_now() + PATIENCE; seconds_now() < end; usleep(20000))
@@ -668,8 +667,8 @@ static bool drip(int fd, const char *text)
     return false;
 }
 
-/* A connection that is idle after its first reply. On a slow machine the server's patience may end
- * before that: then another one. */
+/* Returns a connection that is idle after its first reply. On slow machines the server may close it
+ * before that; then tries again. */
 static int connect_idle(int port)
 {
     struct reply r = {0};
@@ -689,7 +688,7 @@ static int connect_idle(int port)
 #define POST_TOKENIZE \
     "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-/* The rest of a request never comes. */
+/* Sends a part of a request; the rest never comes. */
 static int connect_with_part(int port, const char *part)
 {
     int fd = web_connect(port);
@@ -724,7 +723,7 @@ static void slow_clients_are_dropped(void **state)
     server_stop(&s);
 }
 
-/* The answer is a stream that would be as long as this context, and more than the sockets hold. */
+/* The client pipelines requests whose replies exceed the socket buffers, and reads none. */
 static void clients_that_do_not_read_are_dropped(void **state)
 {
     (void)state;
@@ -735,14 +734,14 @@ static void clients_that_do_not_read_are_dropped(void **state)
     for (int i = 0; i < 100; i++)
         if (!web_try_send(fd, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 42)) break;
     struct pollfd answered = {.fd = fd, .events = POLLIN};
-    assert_int_equal(poll(&answered, 1, PATIENCE * 1000), 1); /* so the server has taken it */
+    assert_int_equal(poll(&answered, 1, PATIENCE * 1000), 1); /* the server has accepted it */
     web_await_metric(s.port, "eyelet_connections", 1);
     close(fd);
     server_stop(&s);
 }
 
-/* A silent crowd of one address has the server's connections; those of others, and who has been
- * answered from the same one, are served. */
+/* One address has all connections and is silent. Others are served, and so is an earlier client of
+ * the first. */
 static void newcomers_replace_the_silent(void **state)
 {
     (void)state;
@@ -766,8 +765,8 @@ static void newcomers_replace_the_silent(void **state)
     struct reply r = web_reply(kept);
     assert_int_equal(r.status, 200);
     reply_free(&r);
-    char *said = web_hear_all(fd[0]); /* the first to be silent was the first to go */
-    if (said[0]) {                    /* it had said a line by then */
+    char *said = web_hear_all(fd[0]); /* the oldest silent one was closed first */
+    if (said[0]) {                    /* it had sent one line */
         assert_memory_equal(said, "HTTP/1.1 408", 12);
         assert_non_null(strstr(said, "--max-connections"));
     }
@@ -779,15 +778,15 @@ static void newcomers_replace_the_silent(void **state)
     server_stop(&s);
 }
 
-/* The reply to it has begun: before, a newcomer may take the place of a connection that is still in
- * its headers. */
+/* Waits until the reply begins. Before, while it still reads headers, a newcomer may replace the
+ * connection. */
 static void await_reply_begins(int fd)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     assert_int_equal(poll(&readable, 1, PATIENCE * 1000), 1);
 }
 
-/* One client leaves a place to others, and two leave one to /health. */
+/* One client leaves a place for others; two leave one for /health. */
 static void places_are_kept_for_others(void **state)
 {
     (void)state;
@@ -823,11 +822,11 @@ static void places_are_kept_for_others(void **state)
     server_stop(&s);
 }
 
-/* The address that the log has of a request. */
+/* The log has this client address for the request. */
 static void assert_logged(int port, const struct running *s, const char *more, const char *client)
 {
     char line[128];
-    static int n; /* so that each has a line of its own */
+    static int n; /* a path for each request, to find its line */
     char path[32];
     snprintf(path, sizeof(path), "/nowhere%d", ++n);
     struct reply r = web_ask(port, "GET", path, more, NULL);
@@ -861,7 +860,7 @@ static void trusted_proxies_say_who_asks(void **state)
     assert_non_null(strstr(e.text, "--trusted-proxy 10.0.0.0/33"));
 }
 
-/* A client that sends much at once has not paid for its pauses. */
+/* A fast start does not excuse a pause. */
 static void bodies_that_pause_are_dropped(void **state)
 {
     (void)state;
@@ -883,7 +882,7 @@ static void bodies_that_pause_are_dropped(void **state)
     server_stop(&s);
 }
 
-/* Who gets no further says why it is ended, and gives its memory to who waits. */
+/* A stalled body gets an error with the reason, and its memory goes to a waiting request. */
 static void slow_bodies_give_their_memory_to_others(void **state)
 {
     (void)state;
@@ -898,9 +897,9 @@ static void slow_bodies_give_their_memory_to_others(void **state)
     int slow = connect_with_part(s.port, POST_TOKENIZE "Content-Length: 921600\r\n\r\n");
     web_send(slow, body, BODY - 1);
     web_await_metric(s.port, "eyelet_host_budget_used_bytes", BODY + 1);
-    usleep(8 * 1000 * 1000); /* what it sent at once is not recent any more */
+    usleep(8 * 1000 * 1000); /* until the fast start is outside the window */
     struct reply r = web_ask(s.port, "POST", "/tokenize", json_type, body);
-    assert_int_equal(r.status, 400); /* no JSON, but let in */
+    assert_int_equal(r.status, 400); /* not JSON, but it was read */
     reply_free(&r);
     r = web_reply(slow);
     assert_int_equal(r.status, 408);
@@ -921,7 +920,7 @@ static void hang_ups_end_the_answer(void **state)
     free(web_hear_until(stream, "\"content\":\""));
     close(stream);
     await_rest(open_server.port);
-    int fd[12]; /* more than run at once: some are in the queue */
+    int fd[12]; /* more than can run, so some are queued */
     for (int i = 0; i < 12; i++)
         fd[i] = start_stream(open_server.port, long_stream);
     web_await_metric(open_server.port, "vllm:num_requests_running", 4);
@@ -970,7 +969,7 @@ static void stopping_lets_answers_finish(void **state)
     close(kept);
 }
 
-static void stopping_ends_what_takes_too_long(void **state)
+static void stopping_ends_slow_answers(void **state)
 {
     (void)state;
     struct server_options o = demo_options();
@@ -987,7 +986,7 @@ static void stopping_ends_what_takes_too_long(void **state)
     close(stream);
 }
 
-static void a_second_signal_stops_at_once(void **state)
+static void a_second_signal_stops_immediately(void **state)
 {
     (void)state;
     struct server_options o = demo_options();
@@ -996,7 +995,7 @@ static void a_second_signal_stops_at_once(void **state)
     free(web_hear_until(stream, "\"content\":\""));
     server_signal(&s, SIGTERM);
     server_await_log(&s, "stopping: ");
-    server_signal(&s, SIGTERM); /* of a storm: the same one */
+    server_signal(&s, SIGTERM); /* repeated signals within a moment count once */
     usleep(1300 * 1000);
     char *log = server_log(&s);
     assert_null(strstr(log, "stopped"));
@@ -1047,9 +1046,9 @@ static void idle_models_are_unloaded_and_come_back(void **state)
     server_stop(&s);
 }
 
-/* Ollama's older clients send "name". The answer repeats it after the request's JSON was freed;
- * M_PERTURB overwrites freed memory, but not small blocks, so the name is long. */
-static void the_name_of_a_model_lasts_as_long_as_its_answer(void **state)
+/* Ollama's older clients send "name". The answer has it after the request's JSON was freed.
+ * M_PERTURB overwrites freed memory except small blocks, so the name is long. */
+static void model_names_outlive_the_requests_json(void **state)
 {
     (void)state;
     enum { OVERWRITE = 0xa5, LONG_NAME = 1500 };
@@ -1057,7 +1056,7 @@ static void the_name_of_a_model_lasts_as_long_as_its_answer(void **state)
     char name[LONG_NAME + 1] = "", body[2 * LONG_NAME], wanted[2 * LONG_NAME];
     memset(name, 'n', LONG_NAME);
     o.models[0].names[0] = name;
-    mallopt(M_PERTURB, OVERWRITE); /* also in the server's process */
+    mallopt(M_PERTURB, OVERWRITE); /* applies to the server's process, too */
     struct running s = server_start(&o);
     mallopt(M_PERTURB, 0);
     snprintf(body, sizeof(body),
@@ -1072,7 +1071,7 @@ static void the_name_of_a_model_lasts_as_long_as_its_answer(void **state)
     server_stop(&s);
 }
 
-/* A request of a few bytes per reference may name a stored item thousands of times. */
+/* A few bytes can reference a stored item, so a request may have thousands of references. */
 static void references_to_stored_items_are_charged(void **state)
 {
     (void)state;
@@ -1100,7 +1099,7 @@ static void references_to_stored_items_are_charged(void **state)
     server_stop(&s);
 }
 
-/* A model whose files are gone when it is wanted again is the server's trouble, and may pass. */
+/* If a model's files are missing when it is reloaded, the error is temporary (503). */
 static void models_that_cannot_come_back_are_tried_again(void **state)
 {
     (void)state;
@@ -1130,7 +1129,7 @@ static void models_that_cannot_come_back_are_tried_again(void **state)
     rmdir(folder);
 }
 
-static void what_cannot_start_says_why(void **state)
+static void failed_starts_give_reasons(void **state)
 {
     (void)state;
     struct server_options taken = demo_options();
@@ -1158,7 +1157,8 @@ static void what_cannot_start_says_why(void **state)
 
 /* ---- TLS ---- */
 
-/* Leaves the server without descriptors until it says so. Its key is gone when they come back. */
+/* Lowers the server's limit of descriptors until it logs the shortage, and deletes its key file
+ * meanwhile. */
 static void lose_descriptors(const struct running *s, const char *key)
 {
     struct rlimit all, few;
@@ -1214,12 +1214,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_requests_get_400_and_the_connection_ends),
         cmocka_unit_test(the_librarys_own_refusals_end_the_connection),
-        cmocka_unit_test(well_formed_requests_are_let_in),
+        cmocka_unit_test(well_formed_requests_are_accepted),
         cmocka_unit_test(connections_are_kept),
         cmocka_unit_test(statuses),
         cmocka_unit_test(page_is_sent_once),
         cmocka_unit_test(foreign_hosts_and_origins_are_refused),
-        cmocka_unit_test(friends_are_told_that_they_may),
+        cmocka_unit_test(allowed_origins_get_cors_headers),
         cmocka_unit_test(keys_guard_all_but_the_open_routes),
         cmocka_unit_test(keys_are_read_again),
         cmocka_unit_test(large_bodies_are_refused),
@@ -1236,14 +1236,14 @@ int main(void)
         cmocka_unit_test(slow_bodies_give_their_memory_to_others),
         cmocka_unit_test_setup_teardown(hang_ups_end_the_answer, pace_slow, pace_fast),
         cmocka_unit_test_setup_teardown(stopping_lets_answers_finish, pace_slow, pace_fast),
-        cmocka_unit_test_setup_teardown(stopping_ends_what_takes_too_long, pace_slow, pace_fast),
-        cmocka_unit_test_setup_teardown(a_second_signal_stops_at_once, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(stopping_ends_slow_answers, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(a_second_signal_stops_immediately, pace_slow, pace_fast),
         cmocka_unit_test(the_port_is_free_afterwards),
-        cmocka_unit_test(the_name_of_a_model_lasts_as_long_as_its_answer),
+        cmocka_unit_test(model_names_outlive_the_requests_json),
         cmocka_unit_test(references_to_stored_items_are_charged),
         cmocka_unit_test(idle_models_are_unloaded_and_come_back),
         cmocka_unit_test(models_that_cannot_come_back_are_tried_again),
-        cmocka_unit_test(what_cannot_start_says_why),
+        cmocka_unit_test(failed_starts_give_reasons),
         cmocka_unit_test(tls),
     };
     return cmocka_run_group_tests(tests, start_open_server, stop_open_server);

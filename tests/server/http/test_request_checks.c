@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of a request, one header at a time. */
+/* Checks of requests, header by header. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,9 @@
 enum { MAX_HEADERS = 8 };
 
 struct fault_case {
-    const char *headers; /* name: value, | between them */
+    const char *headers; /* "name: value", separated by | */
     bool http_1_0;
-    const char *fault; /* part of the sentence; NULL: none */
+    const char *fault; /* part of the message; NULL: valid */
 };
 
 static size_t split(struct request_header *h, char *text)
@@ -146,7 +146,7 @@ static void hosts_that_are_known(void **state)
         {"0.0.0.0", "evil.example", false, false},
         {"0.0.0.0", "server.example", true, true},
         {"0.0.0.0", "192.168.7.9:8000", false, true},
-        {"0.0.0.0", "bad/name", true, true}, /* who has the key may say so */
+        {"0.0.0.0", "bad/name", true, true}, /* allowed for clients with the key */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct server_options o = {.host = cases[i].bound,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed bodies, as frames that are put together here by RFC 8878: raw and repeated blocks. */
+/* Compressed bodies: frames with raw and repeated blocks, assembled by RFC 8878. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,8 @@ static void frames_are_decoded(void **state)
     assert_memory_equal(kept.data, "abcddd", 6);
     assert_memory_equal(kept.data + 100000, "dddef", 5);
     buf_free(&kept);
-    for (size_t n = 0; n < body.size; n++) { /* every beginning but the first frame alone */
+    /* every prefix is broken, except the whole first frame */
+    for (size_t n = 0; n < body.size; n++) {
         const struct buf part = {.data = body.data, .size = n};
         kept = buf_with_max(1 << 20);
         const bool first_frame = n == 6 + 3 + 3 + 3 + 1;
@@ -75,7 +76,7 @@ static void bombs_are_refused(void **state)
         add_block(&body, REPEATED, MAX_BLOCK, "0", false);
     const size_t n = body.size;
     add_block(&body, RAW, 0, "", true);
-    assert_int_equal(decode(&body, &kept), ZSTD_DECODED); /* just as much as is taken */
+    assert_int_equal(decode(&body, &kept), ZSTD_DECODED); /* exactly the limit */
     assert_int_equal(kept.size, ZSTD_MAX_BODY_BYTES);
     body.size = n;
     add_block(&body, RAW, 1, "1", true);
@@ -89,7 +90,7 @@ static void bombs_are_refused(void **state)
     buf_free(&kept);
 }
 
-static void what_is_no_zstd(void **state)
+static void other_bodies_are_refused(void **state)
 {
     static const char json[] = "{\"model\": \"demo\"}";
     struct buf body = buf_with_max(1 << 10), kept = buf_with_max(2);
@@ -98,7 +99,7 @@ static void what_is_no_zstd(void **state)
     assert_int_equal(decode(&body, &kept), ZSTD_BROKEN);
     buf_clear(&body);
     begin_frame(&body, 20);
-    add_block(&body, RAW, 3, "abc", true); /* more than `keep` takes */
+    add_block(&body, RAW, 3, "abc", true); /* more than `kept` holds */
     assert_int_equal(decode(&body, &kept), ZSTD_STOPPED);
     buf_free(&body);
     buf_free(&kept);
@@ -108,6 +109,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(frames_are_decoded),
                                        cmocka_unit_test(bombs_are_refused),
-                                       cmocka_unit_test(what_is_no_zstd)};
+                                       cmocka_unit_test(other_bodies_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

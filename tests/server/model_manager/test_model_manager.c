@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several models in one server: which one answers, what is loaded, and that nobody is turned away
- * while they take turns. */
+/* Several models in one server: which one answers, which are loaded, and that taking turns refuses
+ * no request. */
 #include "server/http_test_client.h"
 
 #include <poll.h>
@@ -14,14 +14,14 @@
 
 static const char content_type[] = "Content-Type: application/json\r\n";
 static char folder[] = "/tmp/eyelet-test-XXXXXX";
-static const char *tiny; /* a random model of another vocabulary; what it says has no meaning, but
-                            it is always the same */
+/* a random model with another vocabulary; its answers are meaningless but reproducible */
+static const char *tiny;
 
 enum { MODELS = 2, QUESTIONS = 3 };
 static const char *const names[MODELS] = {"demo", "tiny"};
 static const char *const questions[QUESTIONS] = {"Say hello.", "Name a colour.",
                                                  "A red circle and a blue square."};
-static char *truth[MODELS][QUESTIONS]; /* of a server that has this model alone */
+static char *truth[MODELS][QUESTIONS]; /* answers of servers with only this model */
 
 static struct server_options options_of(bool with_demo, bool with_tiny)
 {
@@ -62,7 +62,7 @@ static int post(int port, const char *path, const char *body)
     return fd;
 }
 
-/* Says a question on a connection of its own. */
+/* Sends a request on a new connection. */
 static int ask(int port, const char *model, const char *question, int max_tokens, bool stream)
 {
     char *body = body_of(model, question, max_tokens, stream);
@@ -71,7 +71,7 @@ static int ask(int port, const char *model, const char *question, int max_tokens
     return fd;
 }
 
-/* "choices": … of a whole answer. */
+/* The "choices" member of a whole answer. */
 static char *choices(const struct reply *r)
 {
     const char *start = strstr(r->body, "\"choices\""),
@@ -94,7 +94,8 @@ static void assert_truth(struct reply *r, size_t model, size_t question)
     char *said = choices(r), called[64];
     assert_string_equal(said, truth[model][question]);
     snprintf(called, sizeof(called), "\"model\":\"%s\"", names[model]);
-    if (!strstr(r->body, called)) fail_msg("%s is not called so: %s", names[model], r->body);
+    if (!strstr(r->body, called))
+        fail_msg("the answer does not name %s: %s", names[model], r->body);
     free(said);
     reply_free(r);
 }
@@ -140,7 +141,7 @@ static void assert_says(int port, const char *path, const char *text)
     reply_free(&r);
 }
 
-/* What /v1/models says of one. */
+/* Whether /v1/models says that the model is loaded. */
 static bool is_resident(int port, const char *model)
 {
     char path[64];
@@ -153,7 +154,7 @@ static bool is_resident(int port, const char *model)
     return is;
 }
 
-/* ---- what waits ---- */
+/* ---- waiting requests ---- */
 
 static const char *waiting_of(const char *model)
 {
@@ -181,8 +182,8 @@ static void hear_tokens(int fd)
     reply_free(&r);
 }
 
-/* Asks a small thing of a model whose turn ends sooner or later, until one such request waits for
- * it to drain; returns the connection of that one. Nothing else may wait for the model. */
+/* Sends small requests to a model whose turn will end, until one waits for it to drain; returns its
+ * connection. No other request may wait for the model. */
 static int await_end_of_turn(int port, const char *model)
 {
     char body[128];
@@ -241,7 +242,7 @@ static void requests_choose_by_name(void **state)
     server_stop(&s);
 }
 
-/* With memory for one, the other is loaded on demand. */
+/* With memory for one model, the other is loaded on demand. */
 static void models_take_turns(void **state)
 {
     (void)state;
@@ -259,15 +260,15 @@ static void models_take_turns(void **state)
         assert_true(is_resident(s.port, names[model]) && !is_resident(s.port, names[1 - model]));
     }
     server_await_log(&s, "model demo was unloaded: model tiny was requested and needs its memory");
-    assert_int_equal(web_metric(s.port, "eyelet_loads_total"), 3); /* the first line: demo's */
+    assert_int_equal(web_metric(s.port, "eyelet_loads_total"), 3); /* demo's is the first line */
     struct reply ready = web_ask(s.port, "GET", "/ready", NULL, NULL);
     assert_int_equal(ready.status, 200);
     reply_free(&ready);
     server_stop(&s);
 }
 
-/* Who is answering is never put out; whoever asks the same model again and again does not keep the
- * other away. */
+/* A model with running answers is not evicted, and frequent requests for it do not keep the other
+ * model waiting forever. */
 static void answers_come_to_their_end(void **state)
 {
     (void)state;
@@ -281,7 +282,7 @@ static void answers_come_to_their_end(void **state)
     await_waiting(s.port, "tiny", 1);
     int waiting = await_end_of_turn(s.port, "demo");
     int late = ask(s.port, "demo", questions[1], TOKENS, false);
-    await_waiting(s.port, "demo", 2); /* behind the other model's request */
+    await_waiting(s.port, "demo", 2); /* after the other model's request */
     pace_set(0);
     char *all = web_hear_until(stream, "data: [DONE]");
     assert_non_null(strstr(all, "\"finish_reason\":\"length\""));
@@ -295,8 +296,8 @@ static void answers_come_to_their_end(void **state)
     server_stop(&s);
 }
 
-/* Many clients, both models at random: all are answered, each by the model that it asked. */
-static void nobody_is_turned_away(void **state)
+/* Many clients ask both models at random; each gets the right model's answer. */
+static void no_client_is_refused(void **state)
 {
     (void)state;
     enum { CLIENTS = 24, ROUNDS = 3 };
@@ -325,8 +326,8 @@ static void nobody_is_turned_away(void **state)
     server_stop(&s);
 }
 
-/* The queue's rule holds for those who wait for a model: one more is told so at once. */
-static void the_line_has_an_end(void **state)
+/* The queue limit includes requests that wait for a model: one more is refused immediately. */
+static void waiting_for_a_model_is_limited(void **state)
 {
     (void)state;
     struct server_options o = options_of(true, true);
@@ -336,7 +337,7 @@ static void the_line_has_an_end(void **state)
     struct running s = server_start(&o);
     int stream = ask(s.port, "demo", questions[0], LONG, true), waiting[2];
     free(web_hear_until(stream, "\"content\":"));
-    int next = ask(s.port, "demo", questions[0], LONG, true); /* its turn is not over */
+    int next = ask(s.port, "demo", questions[0], LONG, true); /* demo's turn continues */
     free(web_hear_until(next, "\"content\":"));
     for (int i = 0; i < 2; i++)
         waiting[i] = ask(s.port, "tiny", questions[0], TOKENS, false);
@@ -357,8 +358,8 @@ static void the_line_has_an_end(void **state)
     server_stop(&s);
 }
 
-/* Who leaves while it waits takes its wish along. */
-static void wishes_end_with_those_who_had_them(void **state)
+/* If the waiting client leaves, its model is not loaded. */
+static void models_of_gone_clients_are_not_loaded(void **state)
 {
     (void)state;
     struct server_options o = options_of(true, true);
@@ -371,7 +372,7 @@ static void wishes_end_with_those_who_had_them(void **state)
     await_waiting(s.port, "tiny", 1);
     int waiting = await_end_of_turn(s.port, "demo");
     close(other);
-    hear_tokens(waiting); /* it admits requests again */
+    hear_tokens(waiting); /* demo admits requests again */
     await_waiting(s.port, "tiny", 0);
     struct reply r = hear(ask(s.port, "demo", questions[1], TOKENS, false));
     assert_truth(&r, 0, 1);
@@ -397,7 +398,7 @@ static void idle_models_are_unloaded_each_for_itself(void **state)
     server_stop(&s);
 }
 
-/* Counters go on when a model is loaded again, so each is added to those of its earlier engines. */
+/* Metrics sum the counters of all engines that a model has had. */
 static void every_counter_is_added(void **state)
 {
     (void)state;
@@ -421,7 +422,7 @@ static void every_counter_is_added(void **state)
     assert_memory_equal(&sum, &one, sizeof(sum));
 }
 
-/* Lists of models read every *.safetensors of the folder, also those that the engine does not. */
+/* Lists of models read all *.safetensors of a folder, including ones that the engine ignores. */
 static void files_that_are_no_weights_are_skipped(void **state)
 {
     (void)state;
@@ -439,7 +440,7 @@ static void files_that_are_no_weights_are_skipped(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Told to stop while somebody waits for a model: that one is still answered. */
+/* SIGTERM while a request waits for a model: it is still answered. */
 static void drains_what_waits(void **state)
 {
     (void)state;
@@ -479,9 +480,10 @@ int main(void)
         cmocka_unit_test(requests_choose_by_name),
         cmocka_unit_test(models_take_turns),
         cmocka_unit_test_setup_teardown(answers_come_to_their_end, pace_slow, pace_fast),
-        cmocka_unit_test(nobody_is_turned_away),
-        cmocka_unit_test_setup_teardown(the_line_has_an_end, pace_slow, pace_fast),
-        cmocka_unit_test_setup_teardown(wishes_end_with_those_who_had_them, pace_slow, pace_fast),
+        cmocka_unit_test(no_client_is_refused),
+        cmocka_unit_test_setup_teardown(waiting_for_a_model_is_limited, pace_slow, pace_fast),
+        cmocka_unit_test_setup_teardown(models_of_gone_clients_are_not_loaded, pace_slow,
+                                        pace_fast),
         cmocka_unit_test(idle_models_are_unloaded_each_for_itself),
         cmocka_unit_test(every_counter_is_added),
         cmocka_unit_test(files_that_are_no_weights_are_skipped),
