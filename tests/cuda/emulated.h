@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs kernels of the CUDA backend on the CPU: what tests call. The kernels are those of the .cu
- * files linked into the program, compiled as C++ with -DEY_EMULATE (see emulator.h). Plain C, so
- * that tests in either language may include it. */
+/* Runs CUDA kernels on the CPU. The kernels are in the .cu files that are linked into the program,
+ * compiled as C++ with -DEY_EMULATE (see emulator.h). Plain C, so that C and C++ tests may include
+ * it. */
 #ifndef EY_TESTS_CUDA_EMULATED_H
 #define EY_TESTS_CUDA_EMULATED_H
 
@@ -14,24 +14,23 @@ extern "C" {
 
 struct emulated_kernel {
     const char *name;
-    size_t args_size;     /* of the struct that it takes */
-    unsigned max_threads; /* a block */
+    size_t args_size;     /* size of the kernel's argument struct */
+    unsigned max_threads; /* largest block */
 };
 
-/* NULL where there is no kernel of that name. */
+/* Returns NULL if there is no kernel with this name. */
 const struct emulated_kernel *emulator_find(const char *name);
-/* Each kernel once, in no order: 0, 1, ... until NULL. */
+/* Enumerates the kernels in no order: 0, 1, ... until NULL. */
 const struct emulated_kernel *emulator_kernel_at(unsigned i);
 
-/* Runs the kernel over grid[3] blocks of block[3] threads each and returns when all are done.
- * `args` points to the kernel's struct. False, with a line on stderr, for a launch that a GPU would
- * refuse. A kernel that does what no kernel may (threads of a block that wait in different places,
- * a misaligned vector access, a write past its shared memory, a race where the build looks for
- * them) ends the program with a message. */
+/* Runs the kernel over grid[3] blocks of block[3] threads and returns when all are done. `args` is
+ * the kernel's struct. Returns false, with a line on stderr, for a launch that a GPU would refuse.
+ * A faulty kernel (divergent barriers, a misaligned vector access, a write past its shared memory,
+ * a race if the build looks for them) ends the program with a message. */
 bool emulator_launch(const char *kernel, const void *args, const unsigned grid[3],
                      const unsigned block[3], size_t shared_bytes);
 
-/* Threads of the CPU that take blocks; 2 unless told. */
+/* Sets the number of CPU threads that run blocks; default 2. */
 void emulator_use_threads(int n);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block at a time on each CPU thread: its threads are fibers, of which one runs until it waits.
- * Who waits hands on to the next thread of its warp, or, when the whole warp waits for the block,
- * to the next warp; the last to come does what all came for, and the round goes on from there, so
- * that the order of threads differs from one round to the next. Every wait of CUDA needs all
- * threads of the warp or of the block: a turn that falls to one who cannot run is a fault of the
- * kernel and ends the program with a message. */
+/* Each CPU thread runs one block at a time. The block's threads are fibers; one runs until it
+ * waits, then the next thread of its warp runs or, if all of the warp wait for the block, the next
+ * warp. The last thread to arrive at a warp instruction executes it for all and runs on, so the
+ * order of threads changes between rounds. Every wait of CUDA needs all threads of the warp or
+ * block: if the next thread cannot run, the kernel is faulty and the program ends with a message.
+ */
 #include "cuda/emulator.h"
 
 #include <algorithm>
@@ -31,9 +31,9 @@ enum { MAX_DYNAMIC_SHARED = 227 * 1024, CANARY = 256 };
 #error "the emulator lives by its checks"
 #endif
 
-static const kernel *kernels; /* all that are linked in */
+static const kernel *kernels; /* all linked kernels */
 static int cpu_threads = 2;
-static thread_local struct block *block; /* the one this CPU thread runs */
+static thread_local struct block *block; /* the block that this CPU thread runs */
 
 kernel::kernel(const emulated_kernel &what, void (*run)(const void *))
     : emulated_kernel(what), thread(run), next(kernels)
@@ -91,7 +91,8 @@ static void run_instead(struct lane_state *from, struct lane_state *to)
     fiber_switch(&from->fiber, &to->fiber);
 }
 
-/* The thread whose turn it is after `t`, which cannot go on; NULL: all of the block have ended. */
+/* The thread to run after `t`, which waits or has ended; NULL: all threads of the block have ended.
+ */
 static struct lane_state *next_turn(struct lane_state *t)
 {
     int n = block->n_threads, number = t->number, first = number / 32 * 32;
@@ -113,7 +114,7 @@ static struct lane_state *next_turn(struct lane_state *t)
 static void wait_turn(struct lane_state *t)
 {
     struct lane_state *next = next_turn(t);
-    if (!next) fault("%s: nobody can go on", doing(*t));
+    if (!next) fault("%s: no thread can run", doing(*t));
     run_instead(t, next);
 }
 
@@ -150,7 +151,7 @@ static void thread_entry(void)
     end_thread();
 }
 
-/* ---- what a warp does together ---- */
+/* ---- warp instructions ---- */
 
 static void do_shuffle(struct lane_state *lanes)
 {
@@ -188,7 +189,7 @@ static float half_value(uint16_t bits, bool f16)
     return f16 ? f16_bits_value(bits) : value((uint32_t)bits << 16);
 }
 
-/* Two columns of a row (or rows of a column) from one register. */
+/* Unpacks two columns of a row (or rows of a column) from a register. */
 static void unpack(float *out, int stride, uint32_t pair, bool f16)
 {
     out[0] = half_value((uint16_t)pair, f16);
@@ -239,8 +240,7 @@ static void unpack_four(float *out, int stride, uint32_t four)
         out[i * stride] = e4m3_value(four >> 8 * i & 0xffu);
 }
 
-/* Products are exact, and so is each sum but for float32's rounding: real GPUs may keep fewer bits
- * of it. */
+/* Products are exact, and sums are rounded to F32; real GPUs may keep fewer bits of sums. */
 static void do_mma_e4m3(struct lane_state *lanes)
 {
     float a[16][32], b[32][8], c[16][8];
@@ -299,8 +299,8 @@ static void do_mma_s8(struct lane_state *lanes)
     }
 }
 
-/* The warp's 16 rows of one wgmma: each lane's p. b's address is that of its first row; the machine
- * swaps units by the address bits above them. */
+/* The warp's 16 rows of one wgmma; p[i] is lane i's. b is the address of the first row; the
+ * hardware swizzles 16-byte units by higher address bits. */
 static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const p[32])
 {
     float a[16][16];
@@ -333,7 +333,7 @@ static void do_wgmma(struct lane_state *lanes, const struct pending_wgmma *const
     }
 }
 
-/* All lanes have the same products under way. */
+/* Executes the warp's pending wgmmas, which are the same in all lanes. */
 static void do_wgmmas(struct lane_state *lanes)
 {
     size_t done = 0;
@@ -408,7 +408,7 @@ void copy_commit(void)
     block->current->n_groups++;
 }
 
-/* Copies that were not committed stay under way, as on a GPU. */
+/* Uncommitted copies stay pending, as on a GPU. */
 void copy_wait(int pending)
 {
     struct lane_state *t = block->current;
@@ -422,7 +422,7 @@ void copy_wait(int pending)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)done);
 }
 
-/* ---- products of a warpgroup ---- */
+/* ---- warpgroup matmuls ---- */
 
 void wgmma(float *c, int tiles, const uint32_t a[4], const void *b, bool add)
 {
@@ -473,7 +473,8 @@ struct launch {
     std::atomic<uint64_t> next_block;
 };
 
-/* Fibers outlive a launch: making their stacks is most of its cost. */
+/* Fibers are reused between launches, because allocating their stacks is most of a launch's cost.
+ */
 static std::mutex idle_lock;
 static std::vector<std::unique_ptr<struct block>> idle_blocks;
 
@@ -548,7 +549,7 @@ static void run_blocks(struct launch *l)
     block = own.get();
     uint64_t n_blocks = (uint64_t)l->grid.x * l->grid.y * l->grid.z;
     std::vector<unsigned char> dynamic(l->shared_bytes + CANARY + 1024);
-    /* a copy, so that AddressSanitizer sees a kernel that reads more */
+    /* a copy of the right size, so that AddressSanitizer sees reads past the struct */
     std::unique_ptr<unsigned char[]> args(new unsigned char[l->of->args_size]);
     memcpy(args.get(), l->args, l->of->args_size);
     own->of = l->of;

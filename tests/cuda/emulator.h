@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulator's half of ptx.cuh: the CUDA C++ that kernels use, and every machine instruction of
- * ptx.cuh with the same meaning, for a plain C++ compiler. A block's threads are fibers of one CPU
- * thread that run one after the other, each until it waits for others; what instructions do for a
- * whole warp is done when its last thread has come (emulator.cpp).
- *
- * Shared memory, what cp.async has not brought yet, and everything else that a kernel might read
- * too early is 0xff bytes: NaN in every format. */
+/* Emulates ptx.cuh: the CUDA C++ that kernels use, and every PTX instruction of ptx.cuh, for a C++
+ * compiler. A block's threads are fibers of one CPU thread, each of which runs until it waits. The
+ * last thread of a warp to arrive executes a warp instruction (emulator.cpp).
+ * Shared memory, cp.async targets before they are complete, and all else that a kernel might read
+ * too early hold 0xff bytes, which are NaN in every format. */
 #ifndef EY_TESTS_CUDA_EMULATOR_H
 #define EY_TESTS_CUDA_EMULATOR_H
 
@@ -16,7 +14,7 @@
 
 #include "cuda/emulated.h"
 
-/* ---- the language ---- */
+/* ---- the CUDA language ---- */
 
 #define __device__
 #define __global__
@@ -26,8 +24,8 @@
 #define __grid_constant__
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
-/* one copy a CPU thread, which is one a block that runs; emulator.cpp finds these variables by the
- * program's symbols */
+/* One copy for each CPU thread, which runs one block at a time. emulator.cpp finds these variables
+ * in the program's symbol table. */
 #define __shared__ static thread_local
 
 struct uint3 {
@@ -73,7 +71,7 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
     return {x, y, z, w};
 }
 
-/* set at every switch of fibers */
+/* set at each switch of fibers */
 extern __thread uint3 threadIdx, blockIdx;
 extern __thread dim3 blockDim, gridDim;
 
@@ -112,8 +110,8 @@ struct mma_s8_operand {
     uint32_t b[2];
 };
 
-/* Waits until all 32 threads of the warp have come to the same meeting; by its return what the
- * instruction does is done. */
+/* Waits until all 32 threads of the warp have arrived at this instruction. It is complete when
+ * meet() returns. */
 void meet(enum meeting what, void *operand);
 void block_barrier(void);
 
@@ -128,12 +126,12 @@ uint32_t count_arrival(uint32_t *counter);
 void check_aligned(const void *p, size_t alignment);
 
 struct kernel : emulated_kernel {
-    void (*thread)(const void *args); /* what one thread does */
+    void (*thread)(const void *args); /* runs one thread */
     const kernel *next;
     kernel(const emulated_kernel &what, void (*run)(const void *args));
 };
 
-/* ---- numbers: round to nearest even, denormals kept ---- */
+/* ---- conversions: round to nearest even, keep denormals ---- */
 
 static inline uint32_t bits(float f)
 {
@@ -160,8 +158,8 @@ static inline uint16_t f16_bits(float f)
 {
     uint32_t sign = bits(f) >> 16 & 0x8000u, u = bits(f) & 0x7fffffffu;
     if (f != f) return 0x7fff;
-    if (u >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and more */
-    if (u < 0x38800000u)                                     /* below 2^-14: a multiple of 2^-24 */
+    if (u >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and above */
+    if (u < 0x38800000u)                                     /* below 2^-14: multiples of 2^-24 */
         return (uint16_t)(sign | (uint32_t)lrint((double)value(u) * 0x1p24));
     return (uint16_t)(sign | ((u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13));
 }
@@ -174,8 +172,8 @@ static inline float f16_bits_value(uint16_t h)
     return value(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/* The product of two BF16 is exact in float32 but for its range; where it is a BF16 denormal it is
- * rounded once to a multiple of 2^-133. */
+/* A BF16 product is exact in F32 except for its range; BF16 denormals are rounded once, to
+ * multiples of 2^-133. */
 static inline uint16_t bf16_product(uint16_t a, uint16_t b)
 {
     double product = (double)value((uint32_t)a << 16) * (double)value((uint32_t)b << 16);
@@ -200,9 +198,9 @@ static inline uint32_t shuffled(uint32_t v, int from_lane)
 
 } // namespace emulator
 
-/* ---- what the compiler of kernels has built in ---- */
+/* ---- builtins of nvcc ---- */
 
-/* no race, and so not to be looked at for one */
+/* atomics do not race, so races.cpp must not see them */
 #ifdef __clang__
 #define EMULATED_ATOMIC __attribute__((noinline, disable_sanitizer_instrumentation))
 #else
@@ -259,7 +257,7 @@ static inline float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);
 }
-/* macros, since some C libraries have functions of these names */
+/* macros, since some C libraries have functions with these names */
 static inline float emulated_rsqrtf(float x)
 {
     return (float)(1.0 / sqrt((double)x));
@@ -284,21 +282,22 @@ static inline int __ffs(int v)
     return __builtin_ffs(v);
 }
 
-/* Byte i of the result is byte (selector's nibble i) of b:a. */
+/* Byte i of the result is the byte of b:a that nibble i of the selector names. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     uint64_t both = (uint64_t)b << 32 | a;
     unsigned out = 0;
     for (int i = 0; i < 4; i++) {
         unsigned pick = selector >> 4 * i &
-                        7u; /* its top bit is ignored: the compiler's __byte_perm masks it, unlike
-                               the machine's prmt */
+                        /* the nibble's top bit is ignored, as by nvcc's __byte_perm and unlike by
+                         * PTX's prmt */
+                        7u;
         out |= ((unsigned)(both >> 8 * pick) & 0xffu) << 8 * i;
     }
     return out;
 }
 
-/* Each in its own type, as in CUDA. */
+/* One function for each type, as in CUDA. */
 #define EMULATED_MIN_MAX(type)             \
     static inline type min(type a, type b) \
     {                                      \
@@ -318,7 +317,7 @@ EMULATED_MIN_MAX(float)
 EMULATED_MIN_MAX(double)
 #undef EMULATED_MIN_MAX
 
-/* Sets *p to change(*p) as one step; gives the value before. */
+/* Atomically sets *p to change(*p) and returns the old value. */
 template <typename T, typename Change> EMULATED_ATOMIC static T emulated_atomic(T *p, Change change)
 {
     T before, after;
@@ -516,7 +515,7 @@ EY_DEVICE uint32_t f16_pair_add(uint32_t a, uint32_t b)
                      << 16;
 }
 
-/* A product of two float16 is exact in float32, and the sum in double nearly so. */
+/* F16 products are exact in F32; their sum in double is nearly exact. */
 EY_DEVICE uint32_t f16_pair_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t out = 0;
@@ -568,7 +567,7 @@ EY_DEVICE float exp2_fast(float x)
 
 EY_DEVICE float product_rounded(float a, float b)
 {
-    return a * b; /* the build allows no contraction */
+    return a * b; /* the build disables contraction */
 }
 
 EY_DEVICE void wait_for_previous(void)
@@ -612,8 +611,8 @@ EY_DEVICE float shuffle_xor(float v, int mask)
     return emulator::value(emulator::shuffled(emulator::bits(v), (int)(threadIdx.x % 32) ^ mask));
 }
 
-/* ---- wgmma.cuh: done at the wait, when the operands are read; that writes need a fence is not
- * looked after ---- */
+/* ---- wgmma.cuh: executed at the wait, which reads the operands; missing fences after writes are
+ * not detected ---- */
 
 #define EY_DYNAMIC_SHARED_1024(name) EY_DYNAMIC_SHARED(name)
 

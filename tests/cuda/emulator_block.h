@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a block of threads that the emulator runs; for its own files. */
+/* The state of a running block; private to the emulator. */
 #ifndef EY_TESTS_CUDA_EMULATOR_BLOCK_H
 #define EY_TESTS_CUDA_EMULATOR_BLOCK_H
 
@@ -15,9 +15,7 @@ namespace emulator
 
 enum {
     MAX_BLOCK_THREADS = 1024,
-    FIBER_STACK =
-        256 *
-        1024 /* kernels keep their tiles in local arrays, and sanitizers much more about them */
+    FIBER_STACK = 256 * 1024 /* kernels keep tiles in local arrays, and sanitizers need much more */
 };
 
 enum phase : uint8_t { PHASE_RUNS, PHASE_AT_MEETING, PHASE_AT_BARRIER, PHASE_ENDED };
@@ -42,8 +40,8 @@ struct lane_state {
     int number; /* in the block */
     enum phase phase;
     enum meeting at;
-    void *operand;  /* of the meeting */
-    const void *pc; /* from where it came there */
+    void *operand;  /* operand of the instruction at which it waits */
+    const void *pc; /* where it waits */
     std::vector<pending_copy> copies;
     int n_groups; /* committed */
     std::vector<pending_wgmma> products;
@@ -54,7 +52,7 @@ struct block {
     const kernel *of;
     const void *args;
     int n_threads;
-    int n_stacks; /* the threads that have one: at least n_threads */
+    int n_stacks; /* threads with a stack, at least n_threads */
     struct lane_state threads[MAX_BLOCK_THREADS];
     struct lane_state *current;
     struct fiber caller;
@@ -62,10 +60,10 @@ struct block {
     size_t dynamic_size;
     std::vector<shared_variable> variables;
     int n_at_barrier;
-    uint8_t n_met[32];         /* [warp] */
-    uint32_t epoch;            /* barriers passed, in total blocks so far, and their starts */
-    uint32_t warp_epoch[32];   /* __syncwarps passed, in total blocks so far */
-    struct race_memory *races; /* races.cpp's */
+    uint8_t n_met[32];         /* threads of each warp that have arrived */
+    uint32_t epoch;            /* number of barriers and block starts so far */
+    uint32_t warp_epoch[32];   /* number of __syncwarps so far, for each warp */
+    struct race_memory *races; /* owned by races.cpp */
     block() = default;
     ~block();
     block(const block &) = delete;
@@ -74,9 +72,8 @@ struct block {
 bool is_shared(const void *p, size_t size);
 [[noreturn]] __attribute__((format(printf, 1, 2))) void fault(const char *format, ...);
 
-/* The search for races (races.cpp), which a build has with EY_RACES: an access to shared memory by
- * a thread whose code is at pc; a launch of blocks on this CPU thread, to watch from here on; its
- * end. */
+/* The race detector (races.cpp; builds with EY_RACES). note_access: a thread whose code is at pc
+ * accesses shared memory. The others begin and end a launch on this CPU thread. */
 enum access { ACCESS_READ, ACCESS_WRITE };
 void note_access(const void *p, size_t size, const struct lane_state *who, enum access what,
                  const void *pc);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See fake_driver.h. A stream is a list of steps that are still to be done, in order; an event is a
- * place in such a list. */
+/* See fake_driver.h. A stream is a queue of steps that have not run; an event is a position in such
+ * a queue. */
 #include "cuda/fake_driver.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ enum {
     ILLEGAL_STATE = 401,
     LAUNCH_FAILED = 719
 };
-/* A GPU gives 48 KiB to the two kinds of shared memory together; how much of the fixed kind a
- * kernel has is not known here, so 16 KiB are taken for it. */
+/* A GPU grants 48 KiB of static and dynamic shared memory without an attribute. A kernel's static
+ * part is unknown here; 16 KiB are assumed. */
 enum { SHARED_WITHOUT_ASKING = 32 * 1024, ALIGNMENT = 512, MAX_ARGS = 4096 };
 
 typedef std::function<void(void)> gpu_work;
@@ -41,15 +41,14 @@ typedef std::function<void(void)> gpu_work;
 struct CUstream_st {
     std::deque<gpu_work> steps;
     uint64_t n_added, n_done;
-    CUgraph capture; /* what steps go to instead; NULL: none */
-    bool everywhere; /* what is forbidden meanwhile is so in total threads, not only in the one that
-                        captures */
+    CUgraph capture; /* steps are recorded here if not NULL */
+    bool everywhere; /* forbidden calls fail on all threads, not only on the capturing one */
     std::thread::id capturer;
 };
 
 struct CUevent_st {
     CUstream stream;
-    uint64_t position; /* it has happened when the stream has done so many steps */
+    uint64_t position; /* complete after so many steps of the stream */
     double time;       /* seconds */
 };
 
@@ -68,7 +67,7 @@ struct CUfunc_st {
 };
 
 struct CUmod_st {
-    std::deque<CUfunc_st> functions; /* all that are linked in, whatever the image */
+    std::deque<CUfunc_st> functions; /* all linked kernels, whatever the image */
 };
 
 struct CUctx_st {
@@ -105,7 +104,7 @@ static bool has_failed;
 static CUresult failure;
 static std::string broken_kernel, hidden_kernel;
 static size_t spilled_first, spilled_bytes;
-static double now; /* seconds, of the GPU's making */
+static double now; /* simulated seconds */
 
 /* ---- checks ---- */
 
@@ -122,7 +121,7 @@ static bool capturing(void)
     return false;
 }
 
-/* What any call may say before it does its work. */
+/* Returns the error that a test has planned for this call. */
 static CUresult planned_failure(const char *member)
 {
     if (failing_member != member || --calls_to_failure) return CUDA_SUCCESS;
@@ -138,7 +137,7 @@ static CUresult entering(const char *member)
                    : complaint(member, INVALID_CONTEXT, "this thread has no current context");
 }
 
-/* Calls that wait or allocate may not come while a stream writes down a graph. */
+/* For calls that wait or allocate, which are not allowed during a capture. */
 static CUresult entering_uncaptured(const char *member)
 {
     if (CUresult r = entering(member)) return r;
@@ -147,7 +146,7 @@ static CUresult entering_uncaptured(const char *member)
                : CUDA_SUCCESS;
 }
 
-static thread_local int depth; /* of calls of the driver */
+static thread_local int depth; /* of nested driver calls */
 
 struct inside {
     inside()
@@ -309,7 +308,7 @@ static CUresult capture_begin(CUstream s, int mode)
     return CUDA_SUCCESS;
 }
 
-/* One that fails has ended all the same. */
+/* A failed capture has ended, too. */
 static CUresult capture_end(CUstream s, CUgraph *graph)
 {
     HOLD();
@@ -372,7 +371,7 @@ static size_t free_bytes_now(void)
     return used < gpu.total ? gpu.total - used : 0;
 }
 
-/* NaN in every format, until someone writes it. */
+/* Filled with NaN in every format. */
 static void *unwritten(size_t bytes)
 {
     void *p = nullptr;
@@ -450,7 +449,7 @@ static CUresult host_free(void *p)
     return CUDA_SUCCESS;
 }
 
-/* Whole pages, no page twice. */
+/* Whole pages, none of them registered already. */
 static bool may_register(uintptr_t p, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -509,7 +508,7 @@ static CUresult copy_in(CUdeviceptr to, const void *from, size_t bytes, CUstream
     counts.copies++;
     if (s->capture || within(host_memory, (uintptr_t)from, bytes)) {
         add_step(s, [=] { memcpy((void *)(uintptr_t)to, from, bytes); });
-    } else { /* the driver has read ordinary memory when it returns */
+    } else { /* pageable memory is read before the call returns */
         auto taken = std::make_shared<std::vector<char>>((const char *)from,
                                                          (const char *)from + bytes);
         add_step(s, [=] { memcpy((void *)(uintptr_t)to, taken->data(), bytes); });
@@ -525,7 +524,7 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes, CUstream s)
         return complaint("to_host", CUDA_ERROR_INVALID_VALUE, "from no allocation of the GPU");
     counts.copies++;
     add_step(s, [=] { memcpy(to, (const void *)(uintptr_t)from, bytes); });
-    /* into ordinary memory the driver copies before it returns */
+    /* copies to pageable memory are complete when the call returns */
     if (!s->capture && !within(host_memory, (uintptr_t)to, bytes)) do_until(s, s->n_added);
     return CUDA_SUCCESS;
 }
@@ -553,9 +552,9 @@ static CUresult set_bytes(CUdeviceptr to, unsigned char byte, size_t bytes, CUst
 
 /* ---- kernels ---- */
 
-enum { READ_FOR_REAL = 1 << 20 }; /* the emulator takes long for more */
+enum { READ_FOR_REAL = 1 << 20 }; /* the emulator is slow, so larger reads only advance the clock */
 
-/* Of data[bytes], those that are in the host's memory. */
+/* How many of data[bytes] are spilled to host memory. */
 static size_t spilled_of(uintptr_t data, size_t bytes)
 {
     uintptr_t largest = 0;
@@ -570,7 +569,7 @@ static size_t spilled_of(uintptr_t data, size_t bytes)
     return spilled_bytes && first < end ? end - first : 0;
 }
 
-/* True: nothing else is to be done. */
+/* Advances the clock; returns true if the kernel need not run. */
 static bool read_in_made_up_time(const struct read_memory_args *a)
 {
     enum { SLOWER = 30 };
@@ -764,7 +763,7 @@ static CUresult context_retain(CUcontext *out, CUdevice)
     return CUDA_SUCCESS;
 }
 
-/* What is left of a context goes with it; the counts still tell of it. */
+/* Frees what a context still holds; the counts keep it. */
 static void forget_memory(void)
 {
     for (const auto &held : device_memory)
@@ -862,7 +861,7 @@ extern "C" void fake_driver_fill(struct cuda_driver *driver, const struct fake_g
     FILL(function_name);
     FILL(function_attribute);
     FILL(function_load);
-    driver->launch = launch_kernel; /* `launch` is a struct too */
+    driver->launch = launch_kernel; /* `launch` is also a struct, so no FILL */
     FILL(stream_create);
     FILL(stream_destroy);
     FILL(stream_sync);

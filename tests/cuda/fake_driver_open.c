@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of opening libcuda.so.1: the driver that is not there. Linked before the backend's
- * library. */
+/* Opens the fake driver instead of libcuda.so.1. Link it before the backend. */
 #include <stdlib.h>
 
 #include "cuda/fake_driver.h"
@@ -10,7 +9,7 @@ static const char *failing_member;
 static int failing_call;
 static CUresult failure;
 
-/* What the kernels' trial finds is kept among the build's files, not the user's. */
+/* Keeps the self-test's results in the build folder, not the user's cache. */
 __attribute__((constructor)) static void keep_selftest_results_here(void)
 {
     setenv("XDG_CACHE_HOME", EY_TEST_CACHE, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of compiled kernels: one image, whose kernels are those that are linked in for the
- * emulator. Linked before the backend's library, it stands for the build's own table. */
+/* Replaces the table of compiled kernels: one image, whose kernels are those of the emulator. Link
+ * it before the backend. */
 #include "kernels/cuda/cuda_fatbins.h"
 
 static const char image[] = "emulated";

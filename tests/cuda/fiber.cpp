@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See fiber.h. The switch saves the registers that a function keeps, swaps the stack pointer, and
- * returns on the other stack; AddressSanitizer is told, since it follows stacks. */
+/* See fiber.h. A switch saves the callee-saved registers, swaps the stack pointers and returns on
+ * the other stack. AddressSanitizer follows stacks, so it is notified. */
 #include "cuda/fiber.h"
 
 #include <cstdint>
@@ -70,7 +70,7 @@ void fiber_of_caller(struct fiber *f)
 void fiber_create(struct fiber *f, size_t stack_size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (stack_size + page - 1) / page * page;
-    /* a page that faults below it: a kernel's stack that runs over is found at once */
+    /* a guard page below the stack reveals overflows */
     void *p = mmap(nullptr, size + page, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(p, page, PROT_NONE) != 0) {
@@ -91,7 +91,7 @@ void fiber_destroy(struct fiber *f)
 
 void fiber_prepare(struct fiber *f, void (*entry)(void))
 {
-    /* one spare word: on entry the stack is as after a call */
+    /* one spare word: on entry the stack is aligned as after a call */
     uintptr_t top = ((uintptr_t)f->stack + f->stack_size) & ~(uintptr_t)63;
     void **frame = reinterpret_cast<void **>(top) - (SAVED_WORDS + 2);
     for (int i = 0; i < SAVED_WORDS + 2; i++)
@@ -102,7 +102,7 @@ void fiber_prepare(struct fiber *f, void (*entry)(void))
 }
 
 #ifdef FIBER_ASAN
-/* Where the fiber that has just been left had its stack: a CPU thread's own is only known so. */
+/* The fiber that was just left. Only this tells the bounds of a CPU thread's own stack. */
 static __thread struct fiber *left_fiber;
 
 static void swap(struct fiber *from, struct fiber *to, bool for_good)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random matrices in the kernels' layouts, with their values beside them in double precision. */
+/* Random matrices in the kernels' layouts, with their values in double. */
 #ifndef EY_TESTS_CUDA_KERNEL_TEST_MATRICES_H
 #define EY_TESTS_CUDA_KERNEL_TEST_MATRICES_H
 
@@ -22,7 +22,7 @@ static inline size_t kernel_dtype_size(int dtype)
     return dtype == K_F32 ? 4 : dtype == K_F16 || dtype == K_BF16 ? 2 : 1;
 }
 
-/* As abi.h describes it. */
+/* Packs rows as abi.h describes. */
 static inline void *pack_rows(const uint8_t *row_major, int rows, int row_bytes)
 {
     int blocks = (rows + 15) / 16, chunks = (row_bytes + 63) / 64;
@@ -38,7 +38,7 @@ static inline void *pack_rows(const uint8_t *row_major, int rows, int row_bytes)
     return out;
 }
 
-/* One random element, written at `to`; its value. */
+/* Writes a random element to `to` and returns its value. */
 static inline double random_element(void *to, int dtype)
 {
     if (dtype == K_F32) {
@@ -62,7 +62,7 @@ static inline double random_element(void *to, int dtype)
     return dtype == K_FP8 ? e4m3_double(code) : (double)(int8_t)code;
 }
 
-/* A word of scale and zero, and the same as numbers. */
+/* A packed word of scale and zero point, and both as numbers. */
 static inline uint32_t random_scale_zero(int wide, double *scale, int *zero)
 {
     const uint32_t exponent = 11 + random_bits() % 5,
@@ -73,8 +73,8 @@ static inline uint32_t random_scale_zero(int wide, double *scale, int *zero)
     return wide ? bits | (uint32_t)*zero << 16 : bits << 1 | (uint32_t)*zero;
 }
 
-/* Multipliers as abi.h describes them, with values that float16 has; groups by the columns. Those
- * of every other matrix are wide. */
+/* Random int4 with scales as in abi.h, exact in F16, and groups along the columns. Every other
+ * matrix has wide scales. */
 static inline struct matrix random_int4(int rows, int cols)
 {
     const int group = cols % 128 == 0  ? 128

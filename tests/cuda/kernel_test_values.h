@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of kernels compute with: random numbers, the formats they are stored in, and memory,
- * which is freed together by free_all(). */
+/* For tests of kernels: random numbers, storage formats, and memory that free_all() frees. */
 #ifndef EY_TESTS_CUDA_KERNEL_TEST_VALUES_H
 #define EY_TESTS_CUDA_KERNEL_TEST_VALUES_H
 
@@ -19,14 +18,14 @@ static inline uint32_t random_bits(void)
     return (uint32_t)(random_state >> 33);
 }
 
-static inline float random_float(void) /* -1 .. 1 */
+static inline float random_float(void) /* -1 to 1 */
 {
     return (float)random_bits() * 0x1p-30f - 1.0f;
 }
 
-static void *last_block; /* each begins with the address of the one before */
+static void *last_block; /* each block begins with the address of the one before */
 
-/* 64-byte aligned, and every byte 0xff: NaN to who reads it too early. */
+/* Allocates memory that is 64-byte aligned and filled with 0xff, NaN in every format. */
 static inline void *aligned(size_t bytes)
 {
     size_t size = (bytes + 63) / 64 * 64 + 128;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that do little but one instruction of ptx.cuh, and some that do what no kernel may: for
- * the emulator's own test. */
+/* For the emulator's own test: kernels with little more than one instruction of ptx.cuh, and faulty
+ * kernels. */
 #include "kernels/cuda/common/ptx.cuh"
 #include "cuda/primitives.h"
 
@@ -15,7 +15,7 @@ EY_KERNEL(test_shuffles, struct primitive_args, 256, 1)
     if (a.mode == MAX) a.out[i] = float_bits(warp_max(bits_float(a.in[i])));
 }
 
-/* out[i, 8]: the four registers of a load and of a transposed one from 32 rows of 8 values */
+/* out[i, 8]: the four registers of a load and of a transposed load from 32 rows of 8 values */
 EY_KERNEL(test_load_matrices, struct primitive_args, 32, 1)
 {
     EY_DYNAMIC_SHARED(rows);
@@ -79,8 +79,8 @@ EY_KERNEL(test_s8_product, struct s8_product_args, 32, 1)
         a.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
-/* Three groups of copies of 16 bytes; out[thread, 3, 4]: what has come of them when at most `mode`
- * are under way. The last brings 4 bytes. */
+/* Three groups of 16-byte copies. out[thread, 3, 4]: the copies' targets when at most `mode` groups
+ * are pending. The last group copies 4 bytes. */
 EY_KERNEL(test_copies, struct primitive_args, 64, 1)
 {
     EY_DYNAMIC_SHARED(tile);
@@ -159,7 +159,7 @@ enum {
     NO_WAIT
 };
 
-/* Each mode is one fault. */
+/* Each mode has one fault. */
 EY_KERNEL(test_faults, struct primitive_args, 64, 1)
 {
     EY_DYNAMIC_SHARED(bytes);

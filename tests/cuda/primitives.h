@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of primitives.cu, one for each instruction of ptx.cuh, as the host sees them. */
+/* The host's view of primitives.cu, which has a kernel for each instruction of ptx.cuh. */
 #ifndef EY_TESTS_CUDA_PRIMITIVES_H
 #define EY_TESTS_CUDA_PRIMITIVES_H
 
 #include "kernels/cuda/common/abi.h"
 
-/* out[i] = what thread i of one block got from in[i]; what is read and written is said at the
- * kernel */
+/* out[i] is the result of thread i of one block for in[i]; see the kernels for shapes */
 struct primitive_args {
     uint32_t *out;
     const uint32_t *in;
@@ -21,7 +20,7 @@ struct product_args {
     int32_t f16;
 };
 
-/* c[16, 8] = a[16, 32] · b[8, 32]ᵀ of e4m3, once alone and once more added to it */
+/* c[16, 8] = a[16, 32] · b[8, 32]ᵀ of e4m3, then the same added once more */
 struct e4m3_product_args {
     float *c;
     const uint8_t *a, *b;
@@ -33,7 +32,7 @@ struct s8_product_args {
     const int8_t *a, *b;
 };
 
-/* out[i] = in[i] added up over the blocks by the last of them to arrive */
+/* out[i] = the sum of in[i] over the blocks, computed by the last one to arrive */
 struct sum_args {
     float *out;
     const float *in;

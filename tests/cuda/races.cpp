@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Races in shared memory. Kernels that are compiled with -fsanitize=thread call a function before
- * every access to memory; here are those functions (ThreadSanitizer's own library, which would look
- * at CPU threads, is not linked). Each byte of shared memory remembers its last writer and readers.
- * Two accesses by different threads, one of them a write, are a race unless a __syncthreads lies
- * between them or, within a warp, a __syncwarp; shuffles and matrix instructions order nothing, as
- * on a GPU. EMULATOR_RACES=0 in the environment leaves that out, which takes a third of the
- * time. */
+/* Detects races in shared memory. Code that is compiled with -fsanitize=thread calls a function
+ * before each memory access; this file implements these functions in place of ThreadSanitizer's
+ * library, which would watch CPU threads. Each byte of shared memory records its last writer and
+ * readers. Two accesses by different threads, at least one of them a write, race unless a
+ * __syncthreads lies between them or, within a warp, a __syncwarp. Shuffles and matrix instructions
+ * order nothing, as on a GPU. EMULATOR_RACES=0 in the environment disables the detector, which
+ * takes a third of the time. */
 #include <algorithm>
 #include <cstdlib>
 
@@ -16,23 +16,24 @@ namespace emulator
 
 #ifdef EY_RACES
 
-/* What is remembered of some bytes of shared memory. */
+/* The last accesses to some bytes of shared memory. */
 struct cell {
     uint32_t write_epoch, write_warp_epoch, read_epoch, read_warp_epoch;
-    uint32_t reading_warps; /* a bit each, in read_epoch */
+    uint32_t reading_warps; /* bit mask of warps that have read in read_epoch */
     uint16_t writer, reader : 15;
-    uint16_t many_readers : 1;      /* threads of the reader's warp, in read_warp_epoch */
-    uint32_t write_code, read_code; /* as addr2line takes it */
+    /* several threads of the reader's warp have read in read_warp_epoch */
+    uint16_t many_readers : 1;
+    uint32_t write_code, read_code; /* addresses for addr2line */
 };
 
-/* Shared memory in pieces of 16 bytes, most of which are accessed in words or at once: a piece has
- * one cell, or one for each of its words, or one for each of its bytes. What a search touches has
- * to stay in a cache, so these lie apart. */
+/* Shared memory in pieces of 16 bytes, most of which are accessed as words or as a whole. A piece
+ * has one cell, or a cell for each word or byte. The arrays are separate so that the common ones
+ * stay in cache. */
 static const size_t PIECE = 16, WORD = 4;
 
-/* Epochs only grow, so what was remembered in an earlier block or launch is never in the way. */
+/* Epochs only grow, so records of earlier blocks and launches never match. */
 struct pieces {
-    std::vector<uint8_t> step; /* [pieces] bytes that share a cell: PIECE, WORD or 1 */
+    std::vector<uint8_t> step; /* bytes of each piece that share a cell: PIECE, WORD or 1 */
     std::vector<cell> of_piece, of_word, of_byte;
 
     cell *cells(size_t piece)
@@ -58,7 +59,7 @@ struct pieces {
             cells(piece)[i] = from[i / times];
     }
 
-    /* After a write of all bytes: one cell is enough again where nobody has read them in this
+    /* After a write of all 16 bytes, one cell is enough again if no thread has read them in this
      * epoch. */
     void join(size_t piece, uint32_t epoch)
     {
@@ -74,8 +75,8 @@ struct race_memory {
     struct pieces dynamic, variables;
 };
 
-/* A span of shared memory of the block that this CPU thread runs, its beginning a multiple of 16;
- * size 0: none. */
+/* Shared memory of the block that this CPU thread runs; `first` is a multiple of 16. size 0: none.
+ */
 struct span {
     uintptr_t first, size;
     struct pieces *pieces;
@@ -109,7 +110,7 @@ static const char *place_name(const void *p, char *text, size_t size)
           place_name(p, place, sizeof(place)), first_did, first, then_did, then, first_code, code);
 }
 
-/* Who accesses, and when. */
+/* The current access. */
 struct now {
     uint32_t epoch, warp_epoch, code;
     int number;
@@ -158,7 +159,7 @@ static inline void note_cell(struct cell &c, const void *p, enum access what, co
         note_write(c, p, n);
 }
 
-/* Bytes first .. end-1 of a piece at p. */
+/* Records an access to bytes first to end - 1 of the piece at p. */
 static void note_piece(struct pieces &all, size_t piece, const char *p, size_t first, size_t end,
                        enum access what, const struct now &n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A __shared__ variable is a thread-local one in the emulator. They are found by the program's own
- * symbol table: the thread-local symbols that it lists under source files called *.cu. */
+/* The emulator makes __shared__ variables thread-local. This finds them in the program's symbol
+ * table: thread-local symbols of source files named *.cu. */
 #include "cuda/shared_variables.h"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace emulator
 {
 
 struct symbol {
-    size_t offset, size; /* in a thread's block of such variables */
+    size_t offset, size; /* offset in a thread's block of thread-local variables */
     const char *name;
 };
 
@@ -53,7 +53,7 @@ static std::vector<symbol> thread_locals_of_kernels(const unsigned char *program
                                                                        sections[s].sh_offset);
         const char *names = reinterpret_cast<const char *>(program +
                                                            sections[sections[s].sh_link].sh_offset);
-        bool in_kernels = false; /* a file's local symbols follow its name */
+        bool in_kernels = false; /* local symbols follow their file's name */
         for (size_t i = 0; i < sections[s].sh_size / sizeof(*symbols); i++) {
             const char *name = names + symbols[i].st_name;
             int type = symbols[i].st_info & 15;

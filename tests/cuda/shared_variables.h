@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a CPU thread has the __shared__ variables of kernels. */
+/* The addresses of kernels' __shared__ variables in a CPU thread. */
 #ifndef EY_TESTS_CUDA_SHARED_VARIABLES_H
 #define EY_TESTS_CUDA_SHARED_VARIABLES_H
 
@@ -12,7 +12,7 @@ namespace emulator
 struct shared_variable {
     unsigned char *address;
     size_t size;
-    const char *name; /* as the linker has it */
+    const char *name; /* symbol name */
 };
 
 std::vector<shared_variable> shared_variables_of_this_thread(void);

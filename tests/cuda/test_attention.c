@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attention kernels in the emulator against loops in double precision. Caches, rows behind the
- * last and shared memory begin as NaN, and places of block tables that are not in use point
- * nowhere: whoever reads too much is found. */
+/* Attention kernels in the emulator against loops in double precision. Caches, rows after the last
+ * and shared memory begin as NaN, and unused entries of block tables are invalid, so that reads of
+ * too much are found. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ enum { NOWHERE = 1 << 28 };
 
 static const float eps = 1e-6f;
 
-/* ---- numbers ---- */
+/* ---- random numbers ---- */
 
 static double uniform(void)
 {
@@ -88,7 +88,7 @@ static void run(struct launch l, const void *args)
 
 struct shape {
     int dim, heads, kv_heads, fp8, normed;
-    double spread; /* of queries, before the norm */
+    double spread; /* standard deviation of queries before the norm */
 };
 
 enum { MAX_SEQS = 8 };
@@ -102,7 +102,7 @@ struct text {
     float *q_norm, *k_norm;
 };
 
-/* Rows of a call. */
+/* The rows of a call. */
 struct rows {
     int n, n_tiles;
     int32_t *seq, *index, *tile;
@@ -145,13 +145,13 @@ static void free_text(struct text *t)
     free(t->k_norm);
 }
 
-/* The k-th block of a sequence: in an order of no use to anyone. */
+/* Allocates the k-th block of a sequence, in scrambled order. */
 static void give_block(struct text *t, int seq, int k)
 {
     t->table[seq * t->max_blocks + k] = (7 * (k * t->n_seqs + seq) + 2) % t->n_blocks;
 }
 
-/* Rows that add[s] tokens to each sequence s make; tiles of up to ATTENTION_ROWS of them. */
+/* Rows for add[s] new tokens of each sequence s, in tiles of up to ATTENTION_ROWS. */
 static struct rows make_rows(struct text *t, const int *add)
 {
     struct rows r = {0};
@@ -221,7 +221,7 @@ static double cached(const struct text *t, size_t i)
                      : bf16_value(((const bf16 *)t->kv.data)[i]);
 }
 
-/* A head of raw q, k and v as it shall be: normed and rotated (v: neither). */
+/* The expected head after norm and rotation of q and k; v is unchanged. */
 static void expected_head(double *out, const struct text *t, const struct rows *r, int row,
                           int head)
 {
@@ -256,7 +256,7 @@ static void assert_near(double got, double want, double relative, double absolut
     fail_msg("%s [%d, %d, %d]: %g, not %g", what, a, b, c, got, want);
 }
 
-/* Keys and values of the rows in the cache. */
+/* Checks the keys and values of the rows in the cache. */
 static void check_cache(const struct text *t, const struct rows *r)
 {
     const struct shape *s = &t->shape;
@@ -291,8 +291,8 @@ static void check_queries(const struct text *t, const struct rows *r)
     }
 }
 
-/* A weighted mean of rows; squares: of what it would be if nothing cancelled, the measure of its
- * error. */
+/* A weighted mean of rows. squares: the size without cancellation, to which the error is compared.
+ */
 struct mean {
     double sum_of_weights, value[HEAD_DIM_MAX], squares;
 };
@@ -313,7 +313,7 @@ static void divide(struct mean *m, int dim)
     m->squares /= m->sum_of_weights * m->sum_of_weights;
 }
 
-/* Attention of one row of a head over what the cache has. */
+/* The expected attention of one row of a head over the cache. */
 static struct mean expected_attention(const struct text *t, const double *q, int seq, int n_keys,
                                       int kv_head)
 {
@@ -339,7 +339,7 @@ static struct mean expected_attention(const struct text *t, const double *q, int
     return m;
 }
 
-/* BF16 weights and results: the error is at most 0.5 % of the size. */
+/* Weights and results are BF16: the error is at most 0.5 % of the size. */
 static void check_row(const bf16 *got, const struct mean *want, int dim, const char *what, int a,
                       int b)
 {
@@ -371,7 +371,7 @@ static void check_attention(const struct text *t, const struct rows *r)
     }
 }
 
-/* Adds tokens as a prompt's chunk does; checks everything where `attends`. */
+/* Adds tokens like a chunk of a prompt; checks everything if `attends`. */
 static void add_chunk(struct text *t, const int *add, bool attends, bool fallback)
 {
     struct rows r = make_rows(t, add);
@@ -393,8 +393,8 @@ static void add_chunk(struct text *t, const int *add, bool attends, bool fallbac
     free_rows(&r);
 }
 
-/* One token more for each sequence, as a decode step does: by so many blocks of threads for a KV
- * head of a sequence, or (many) in all. */
+/* A decode step of one token for each sequence, with `splits` thread blocks for a sequence's KV
+ * head or, if `many`, in total. */
 static void add_token(struct text *t, int splits, bool many)
 {
     static const int one[MAX_SEQS] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -429,8 +429,8 @@ static void add_token(struct text *t, int splits, bool many)
 
 /* ---- text ---- */
 
-/* Sequences of several lengths, some with tokens before this chunk, then one that is a tile of one
- * row. */
+/* Sequences of several lengths, some with tokens before this chunk; the last is a tile of one row.
+ */
 static void prompts(struct shape s, bool fallback)
 {
     struct text t = make_text(s, 4, 4);
@@ -470,7 +470,7 @@ static void prompts_by_the_fallback(void **state)
     prompts((struct shape){128, 2, 1, 0, 1, 1}, true);
 }
 
-/* Scores up to a few hundred, one key having all the weight; and all equal. */
+/* Scores up to a few hundred, so that one key has all the weight; and equal scores. */
 static void prompts_of_extreme_scores(void **state)
 {
     (void)state;
@@ -478,8 +478,8 @@ static void prompts_of_extreme_scores(void **state)
     prompts((struct shape){64, 2, 1, 0, 0, 0}, false);
 }
 
-/* The same rows in one chunk and in several: the same bits, whatever tiles they are in. */
-static void rows_do_not_see_their_tile(void **state)
+/* Rows give the same bits in one chunk and in several, whatever tiles they are in. */
+static void rows_do_not_depend_on_their_tile(void **state)
 {
     (void)state;
     struct text t = make_text((struct shape){128, 2, 1, 0, 1, 8}, 1, 3);
@@ -504,8 +504,8 @@ static void rows_do_not_see_their_tile(void **state)
     free_text(&t);
 }
 
-/* Decode from nothing, across a block's end, shared out in every way: parts of every kind of a
- * sequence, several sequences and KV heads in a block of threads, several rounds of the warps. */
+/* Decode from an empty cache, across a block border, with all kinds of splits: parts of a sequence,
+ * several sequences and KV heads in a thread block, several rounds of the warps. */
 static void decode(struct shape s, bool many)
 {
     struct text t = make_text(s, 4, 6);
@@ -537,7 +537,7 @@ static void tokens_of_many(void **state)
         decode(decoded[i], true);
 }
 
-/* More parts than the last block adds up at once. */
+/* More parts than the last block adds in one round. */
 static void tokens_of_many_parts(void **state)
 {
     (void)state;
@@ -668,7 +668,7 @@ int main(void)
         cmocka_unit_test(prompts_of_odd_heads),
         cmocka_unit_test(prompts_by_the_fallback),
         cmocka_unit_test(prompts_of_extreme_scores),
-        cmocka_unit_test(rows_do_not_see_their_tile),
+        cmocka_unit_test(rows_do_not_depend_on_their_tile),
         cmocka_unit_test(tokens),
         cmocka_unit_test(tokens_of_many),
         cmocka_unit_test(tokens_of_extreme_scores),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text model whose first layers are on the CPU (--gpu-layers), over the driver that is not there:
- * what is allocated is what was planned, and requests that run together, find prefixes again or
- * give way to each other answer as each does alone, near-ties aside. The logits are held to the
- * goldens by test_golden (cuda:layers1). */
+/* The first layers on the CPU (--gpu-layers), on the fake GPU: allocations equal the plan, and
+ * requests that run concurrently, use prefixes or are preempted get the same answers as alone,
+ * except at near-ties. test_golden checks the logits (cuda:layers1). */
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #include "base/allocations.h"
@@ -40,7 +39,7 @@ static void both_sides_as_planned(void **state)
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
     assert_int_equal(engine->buffers.ws.range[1].kv.shape.n_layers, ON_GPU);
     assert_int_equal(first->kv.shape.n_layers, LAYERS - ON_GPU);
-    for (int i = 0; i < LAYERS; i++) { /* on the host: the file's own bytes */
+    for (int i = 0; i < LAYERS; i++) { /* on the host: weights in the mapped file */
         const struct placed *q = engine->devices.model.placed.layers[i].attention.q;
         const void *in_file = engine->devices.model.layers[i].attention.q.data;
         if (i < LAYERS - ON_GPU)
@@ -69,7 +68,7 @@ static void nothing_is_allocated_later(void **state)
     ey_engine_close(&engine);
 }
 
-/* Over a block border of both caches; what the fake driver does for itself does not count. */
+/* Crosses a block border of both caches. The fake driver's own allocations are not counted. */
 static void decode_allocates_nothing_on_the_host(void **state)
 {
     static struct question q;
@@ -77,7 +76,7 @@ static void decode_allocates_nothing_on_the_host(void **state)
     (void)state;
     emulator_use_threads(1);
     ey_engine *engine = open_with_cpu_layers(1024);
-    engine->limits.max_unread = 1; /* nothing is decoded before the first text was heard */
+    engine->limits.max_unread = 1; /* decodes nothing before the first text event */
     question_simple(&q, 1, "Tell me a story.", 70);
     q.request.on_event = decode_allocations_hear;
     q.request.event_user = &heard;
@@ -106,7 +105,7 @@ static void build_question(int i, int n_images, const char *text, int max_tokens
     questions[i].request.top_logprobs = 2;
 }
 
-/* Each with nothing beside it and nothing cached. */
+/* Asks each alone, without caches. */
 static void ask_alone(ey_answer *out, int n, ey_engine *engine)
 {
     for (int i = 0; i < n; i++) {
@@ -125,7 +124,7 @@ static void check_whole(const ey_answer *a, const struct question *q)
 static void run_together(ey_engine *engine, const ey_answer *alone, int n, const char *what)
 {
     struct concurrent_request members[N] = {0};
-    engine->limits.slice_seconds = 10; /* chunks of one size, however slow this machine is */
+    engine->limits.slice_seconds = 10;         /* chunks of one size on slow machines, too */
     pthread_mutex_lock(&engine->devices.lock); /* all begin together */
     for (int i = 0; i < n; i++) {
         members[i].request = questions[i].request;
@@ -133,7 +132,7 @@ static void run_together(ey_engine *engine, const ey_answer *alone, int n, const
     }
     pthread_mutex_unlock(&engine->devices.lock);
     for (int i = 0; i < n; i++)
-        concurrent_request_collect(&members[i]); /* which sees that what was heard is the answer */
+        concurrent_request_collect(&members[i]); /* checks that events and answer agree */
     for (int i = 0; i < n; i++) {
         check_whole(&members[i].answer, &questions[i]);
         assert_near_answer(&alone[i], &members[i].answer, what);
@@ -152,7 +151,7 @@ static void together_as_alone(void **state)
     build_question(2, 0, long_text, 8);
     ask_alone(alone, N, engine);
     run_together(engine, alone, N, "alone and together");
-    ey_answer again = ask(engine, &questions[2]); /* of the prefix that both caches keep */
+    ey_answer again = ask(engine, &questions[2]); /* with the prefix in both caches */
     assert_true(again.cached_tokens >= KV_BLOCK);
     assert_near_answer(&alone[2], &again, "alone, and of a prefix that was there");
     ey_answer_free(&again);
@@ -161,11 +160,10 @@ static void together_as_alone(void **state)
     ey_engine_close(&engine);
 }
 
-/* Two that the pool has room for when they begin and not when they end: one gives way, and is
- * computed again. What is promised is that each answers to its end, that nothing of it is lost or
- * said twice, and that the memory of both sides comes back; not the same tokens, which no GPU
- * promises here, divided or not: what was decoded token by token is computed again in chunks, by
- * other kernels, and a near-tie may turn round. Before one the tokens are the same. */
+/* Two requests fit the pool at their start but not at their end: one is preempted and computed
+ * again. Each must complete, with no text lost or repeated, and both sides must free their memory.
+ * Tokens may differ from a near-tie on, as on any GPU: decoded tokens are recomputed in chunks by
+ * other kernels. */
 static void preempted_answers_to_its_end(void **state)
 {
     (void)state;
@@ -175,7 +173,7 @@ static void preempted_answers_to_its_end(void **state)
     build_question(0, 0, long_text, 24);
     build_question(1, 0, long_text, 20);
     questions[0].request.no_prefix_cache = questions[1].request.no_prefix_cache =
-        true; /* no block is shared */
+        true; /* no shared blocks */
     ask_alone(alone, TWO, engine);
     for (int i = 0; i < TWO; i++) { /* from the second block to the third */
         assert_in_range(alone[i].prompt_tokens, KV_BLOCK + 1, 2 * KV_BLOCK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The doctor and the look at the GPU's memory, on the GPU that is not there, with a management
- * library that is not either. */
+/* The doctor and the check for spilled GPU memory, with a fake GPU and a fake management library.
+ */
 #include <math.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ static int fake_graphics(nvmlDevice_t device, unsigned *n, struct nvml_process *
     return fake_list(drawing, n, list);
 }
 
-/* In place of opening libnvidia-ml.so.1. */
+/* Replaces opening libnvidia-ml.so.1. */
 bool nvml_open(struct nvml *n)
 {
     *n = (struct nvml){fake_shutdown, fake_shutdown, fake_driver_version, fake_by_bus, fake_compute,
@@ -78,7 +78,7 @@ static const ey_finding *finding(const char *name)
 static void assert_found(const char *name, ey_finding_level level, const char *words)
 {
     const ey_finding *f = finding(name);
-    if (!f) fail_msg("nothing about %s", name);
+    if (!f) fail_msg("no finding named %s", name);
     if (f->level != level || !strstr(f->text, words))
         fail_msg("%s: level %d, %s", name, (int)f->level, f->text);
 }
@@ -113,7 +113,7 @@ static void a_gpu_that_others_use(void **state)
     assert_found("driver", EY_FINDING_GOOD, "580.65");
     assert_found("gpu_memory", EY_FINDING_GOOD, "7000 of 8151 MiB");
     assert_found("gpu_process", EY_FINDING_NOTE,
-                 "751 MiB held by "); /* once, though it computes too */
+                 "751 MiB held by "); /* listed once, though it also computes */
     assert_non_null(strstr(finding("gpu_process")->remedy, "close it"));
     assert_found("gpu_memory_system", EY_FINDING_NOTE, "400 MiB are held by the system");
     assert_found("gpu_bandwidth", EY_FINDING_GOOD, "% of its rated bandwidth");
@@ -146,7 +146,7 @@ static void a_gpu_without_room(void **state)
     ey_diagnose(&d, &o, false);
     assert_false(d.usable);
     assert_found("gpu_memory", EY_FINDING_BAD, "1200 of 8151 MiB");
-    o.device = "auto"; /* the processor is still there */
+    o.device = "auto"; /* the CPU is still usable */
     ey_diagnose(&d, &o, false);
     assert_true(d.usable);
     fake_open_gpu(&fake_small_gpu);
@@ -170,7 +170,7 @@ static void without_a_driver(void **state)
     fake_open_gpu(&fake_small_gpu);
 }
 
-static void a_model_that_is_not_there(void **state)
+static void missing_models_are_reported(void **state)
 {
     (void)state;
     ey_engine_options o = options_for("cpu");
@@ -180,7 +180,7 @@ static void a_model_that_is_not_there(void **state)
     assert_found("model", EY_FINDING_BAD, "/nowhere/at/all");
 }
 
-/* ---- memory that the system has moved ---- */
+/* ---- spilled memory ---- */
 
 static char noticed[400];
 
@@ -195,7 +195,7 @@ static ey_engine *opened(void)
     ey_engine_options o = options_for("cuda");
     o.max_model_len = 512;
     o.kv_tokens = 1 << 16;
-    o.notice = note; /* a pool of some hundred MiB: there is something to look at */
+    o.notice = note; /* a pool of some hundred MiB, large enough to measure */
     noticed[0] = 0;
     return engine_open_with("tiny-ragged-fp8", o);
 }
@@ -224,8 +224,7 @@ static void spilled_memory_is_seen(void **state)
     assert_non_null(strstr(text, "SPILLED"));
     assert_true(ey_last_gpu_memory(engine).spilled);
 
-    fake_driver_spill(
-        0, m.allocated_bytes); /* all of it: no part is left that shows how fast it should be */
+    fake_driver_spill(0, m.allocated_bytes); /* all of it: no fast part is left for comparison */
     assert_true(ey_probe_gpu_memory(engine, &m, &e));
     assert_true(m.spilled && m.spilled_bytes + 16 * 64 >= m.allocated_bytes);
 
@@ -237,7 +236,7 @@ static void spilled_memory_is_seen(void **state)
     assert_nothing_left();
 }
 
-static void a_processor_has_nothing_to_look_at(void **state)
+static void cpus_have_no_gpu_memory(void **state)
 {
     (void)state;
     ey_engine *engine = engine_open("tiny-ragged-fp8", "cpu", 1, 512);
@@ -255,9 +254,9 @@ int main(void)
         cmocka_unit_test(without_a_management_library),
         cmocka_unit_test(a_gpu_without_room),
         cmocka_unit_test(without_a_driver),
-        cmocka_unit_test(a_model_that_is_not_there),
+        cmocka_unit_test(missing_models_are_reported),
         cmocka_unit_test(spilled_memory_is_seen),
-        cmocka_unit_test(a_processor_has_nothing_to_look_at),
+        cmocka_unit_test(cpus_have_no_gpu_memory),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulator against plain formulas: every instruction of ptx.cuh, order among blocks and
- * threads, and that it finds the faults that it is for. */
+/* The emulator against plain formulas: every instruction of ptx.cuh, the order of blocks and
+ * threads, and the detection of faults. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static void load_matrices(void **state)
         }
 }
 
-/* Small whole numbers are exact in both formats and in every sum. */
+/* Small whole numbers: exact in both formats and in every sum. */
 static uint16_t small_number(int n, int f16)
 {
     if (!f16) return (uint16_t)(bits_of((float)n) >> 16);
@@ -139,8 +139,8 @@ static void copies(void **state)
     }
 }
 
-/* The nearest value of a format with `fraction_bits` bits after the point and a least exponent,
- * halves to even: from the definition. */
+/* The nearest value with `fraction_bits` fraction bits and this least exponent, ties to even, by
+ * the definition. */
 static double rounded(double x, int fraction_bits, int least_exponent)
 {
     if (x == 0) return x;
@@ -171,8 +171,7 @@ static double e4m3_number(uint32_t bits)
     return sign * (exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9));
 }
 
-/* Small quantized values, subnormal ones among them, and larger ones: of each kind alone sums are
- * exact. */
+/* Small quantized values, some subnormal, and larger ones; sums of either kind are exact. */
 static void e4m3_products(void **state)
 {
     (void)state;
@@ -256,7 +255,7 @@ static void check_number(int mode, uint32_t in, uint32_t out)
         if (isnan(x) || fabs(x) > 120) break;
         assert_true(fabs(value(out) / exp2(x) - 1) < 1e-6);
         break;
-    default: /* the bytes that v << 8 has as high ones: 0 and 2 of v */
+    default: /* the high bytes of v << 8: bytes 0 and 2 of v */
         if ((in & 0x7f) == 0x7f || (in >> 16 & 0x7f) == 0x7f) break;
         assert_same(bf16_number(out & 0xffff), e4m3_number(in & 0xff), in);
         assert_same(bf16_number(out >> 16), e4m3_number(in >> 16 & 0xff), in);
@@ -274,9 +273,9 @@ static void numbers(void **state)
             if (mode == FROM_F16 || mode == E4M3)
                 in[i] = i;
             else if (mode != EXP2 && i % 4 == 1)
-                in[i] = (in[i] & 0x807fffff) | (100 + i / 4 % 30) << 23; /* about f16's range */
+                in[i] = (in[i] & 0x807fffff) | (100 + i / 4 % 30) << 23; /* about F16's range */
             else if (mode != EXP2 && i % 4 == 2)
-                in[i] &= 0xffff8000 | -(i & 4); /* halves between two values */
+                in[i] &= 0xffff8000 | -(i & 4); /* halfway between two values */
         }
         run("test_numbers", &(struct primitive_args){out, in, mode}, N / 256, 256, 0);
         for (int i = 0; i < N; i++)
@@ -336,7 +335,8 @@ static void bad_launches(void **state)
                                  (const unsigned[3]){32, 1, 1}, 0));
 }
 
-/* What a child that runs the fault writes to stderr before it aborts; "" when it does not abort. */
+/* Runs the fault in a child and returns what it writes to stderr before it aborts, or "" if it does
+ * not. */
 static void message_of_fault(int mode, char *out, size_t size)
 {
     int ends[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine on a GPU that is not there: the kernels run in the emulator, the driver counts what is
- * asked of it. What the memory contract says, that the answers are those of the CPU, and that what
- * runs at once, is recorded, cached or begun again answers as it does alone. */
+/* The engine on the fake GPU, with kernels in the emulator and a driver that counts calls: memory
+ * equals the plan, answers equal the CPU's, and concurrent, captured, cached or preempted requests
+ * give the same answers as alone. */
 #include "base/allocations.h"
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
@@ -11,7 +11,7 @@
 
 enum { SLOTS = 4 };
 
-#ifdef EY_SANITIZED /* slow: the levers alone, which take more ways */
+#ifdef EY_SANITIZED /* slow: only the second variant of each test, which covers more code */
 enum { FIRST_LEVERS = 1 };
 #else
 enum { FIRST_LEVERS = 0 };
@@ -74,7 +74,7 @@ static void device_memory_is_the_plan(void **state)
             assert_int_equal(n.lazy_functions, 0);
             assert_int_equal(n.graphs, SLOTS);
             size_t pinned = (size_t)engine->buffers.plan.bytes[PLAN_PINNED_ROWS],
-                   page = 4096; /* beside whole pages, two that begin and end among others */
+                   page = 4096; /* whole pages, plus partial ones at the ends */
             assert_true(i ? pinned && n.pinned_bytes >= pinned &&
                                 n.pinned_bytes <= pinned + 4 * page
                           : !pinned && !n.pinned_ranges);
@@ -122,8 +122,8 @@ static void build_mixed(ey_grammar *grammar, bool fresh)
     mixed[5].request.top_logprobs = 20;
     question_simple(&mixed[6], 0, "Anything.", 5);
     mixed[6].request.sampling.temperature = 1.2f;
-    mixed[6].request.sampling.seed = 3;              /* from the whole vocabulary */
-    question_simple(&mixed[7], 3, "And these?", 40); /* cancelled on the way */
+    mixed[6].request.sampling.seed = 3;              /* sampled from the whole vocabulary */
+    question_simple(&mixed[7], 3, "And these?", 40); /* cancelled midway */
     for (int i = 0; i < MIXED; i++) {
         mixed[i].request.no_prefix_cache = fresh;
         members[i].request = mixed[i].request;
@@ -133,7 +133,7 @@ static void build_mixed(ey_grammar *grammar, bool fresh)
 static void run_mixed(ey_engine *engine)
 {
     engine->limits.max_unread =
-        20; /* so the last one, of 40 tokens, is not over before it is cancelled */
+        20; /* so the last answer, of 40 tokens, is not complete when it is cancelled */
     for (int i = 0; i < MIXED; i++)
         concurrent_request_start(&members[i], engine);
     while (!members[7].n_tokens && !members[7].done)
@@ -177,7 +177,7 @@ static void nothing_is_allocated_after_the_start(void **state)
     ey_grammar_free(&grammar);
 }
 
-/* Over a block border; what the fake driver does for itself does not count. */
+/* Crosses a block border. The fake driver's own allocations are not counted. */
 static void decode_allocates_nothing_on_the_host(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void decode_allocates_nothing_on_the_host(void **state)
         ey_engine_options o = gpu_options();
         o.lm_head = i ? "8bit" : "bf16";
         ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
-        engine->limits.max_unread = 1; /* nothing is decoded before the first text was heard */
+        engine->limits.max_unread = 1; /* decodes nothing before the first text event */
         question_simple(&q, 0, long_text, 24);
         if (i) q.request.sampling = drawn;
         q.request.on_event = decode_allocations_hear;
@@ -252,7 +252,7 @@ static void answers_are_those_of_the_cpu(void **state)
     free_answers(gpu);
 }
 
-static void at_once_as_alone(void **state)
+static void concurrent_gpu_answers_equal_single_ones(void **state)
 {
     (void)state;
     static struct question questions[GREEDY];
@@ -262,7 +262,7 @@ static void at_once_as_alone(void **state)
     for (int i = 0; i < GREEDY; i++) {
         build_greedy(i);
         questions[i] = q;
-        questions[i].request.messages = questions[i].messages; /* it moved */
+        questions[i].request.messages = questions[i].messages; /* the struct was copied */
         for (size_t m = 0; m < q.request.n_messages; m++)
             questions[i].messages[m].parts = questions[i].parts[m];
         members[i].request = questions[i].request;
@@ -276,10 +276,9 @@ static void at_once_as_alone(void **state)
     close_gpu(&engine);
 }
 
-/* Prompts in FP8, cut into chunks that meet the answers of others in a step, and their cached
- * blocks: a row of a prompt is computed in one way and a row of an answer in another, whatever else
- * is in the step. */
-static void prompts_in_fp8_at_once_as_alone(void **state)
+/* FP8 prefill in chunks that share steps with other answers, and with cached blocks: rows of
+ * prompts use FP8 and rows of answers do not, whatever else is in the step. */
+static void fp8_prompts_do_not_depend_on_others(void **state)
 {
     (void)state;
     enum { N = 3 };
@@ -295,13 +294,13 @@ static void prompts_in_fp8_at_once_as_alone(void **state)
         alone[i] = ask(engine, &questions[i]);
         members[i].request = questions[i].request;
     }
-    engine->limits.slice_seconds = 1e-3; /* the least chunks */
+    engine->limits.slice_seconds = 1e-3; /* the smallest chunks */
     concurrent_requests_run(members, N, engine);
     for (int i = 0; i < N; i++)
         assert_near_answer(&alone[i], &members[i].answer, "prompts in FP8, alone and at once");
     concurrent_requests_free(members, N);
     questions[2].request.no_prefix_cache =
-        false; /* all but the last rows are there the second time */
+        false; /* all but the last rows are cached the second time */
     for (int i = 0; i < 2; i++) {
         ey_answer again = ask(engine, &questions[2]);
         assert_near_answer(&alone[2], &again, "prompts in FP8, cached");
@@ -312,7 +311,7 @@ static void prompts_in_fp8_at_once_as_alone(void **state)
     close_gpu(&engine);
 }
 
-/* Two answers that do not fit the pool of five blocks at the same time, and do when they begin. */
+/* Two answers fit the pool of five blocks at their start, but not at their end. */
 static void preempted_as_alone(void **state)
 {
     (void)state;
@@ -324,12 +323,12 @@ static void preempted_as_alone(void **state)
     ey_engine *engine = engine_open_with("tiny-ragged-fp8", o);
     for (int i = 0; i < 2; i++) {
         question_simple(&questions[i], 0, long_text,
-                        i ? 13 : 18); /* of 118 tokens: to the third block */
+                        i ? 13 : 18); /* from 118 tokens into the third block */
         questions[i].request.top_logprobs = 2;
         alone[i] = ask(engine, &questions[i]);
         members[i].request = questions[i].request;
     }
-    engine->limits.slice_seconds = 10; /* a prompt in one step, however slow this machine is */
+    engine->limits.slice_seconds = 10;         /* a prompt in one step on slow machines, too */
     pthread_mutex_lock(&engine->devices.lock); /* both begin together */
     for (int i = 0; i < 2; i++)
         concurrent_request_start(&members[i], engine);
@@ -345,7 +344,7 @@ static void preempted_as_alone(void **state)
     close_gpu(&engine);
 }
 
-/* The second time all whole blocks are there, and so are the image's features. */
+/* The second time, all whole blocks and the image's features are cached. */
 static void caches_are_used(void **state)
 {
     (void)state;
@@ -362,7 +361,7 @@ static void caches_are_used(void **state)
         ey_answer_free(&first);
         ey_answer_free(&second);
     }
-    question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends in the image */
+    question_simple(&q, 1, "Another question about it.", 4); /* the prefix ends inside the image */
     q.request.no_prefix_cache = false;
     q.request.top_logprobs = 2;
     ey_answer cached = ask(engine, &q);
@@ -376,7 +375,7 @@ static void caches_are_used(void **state)
     close_gpu(&engine);
 }
 
-/* Ids and the last logits, from the GPU. */
+/* Ids and last logits from the GPU. */
 static void outcomes(struct outcome out[2], bool eager, const char *head)
 {
     ey_engine_options o = gpu_options();
@@ -410,12 +409,11 @@ static void captured_steps_are_the_eager_ones(void **state)
     }
 }
 
-/* ---- rows that stay in the file ---- */
+/* ---- head rows in the file ---- */
 
 enum { ROWS_ASKED = 4 };
 
-/* Greedy, drawn from few and from more than are rescored, and held to a grammar's choice of tokens
- * by biases. */
+/* Greedy, sampled from fewer and from more tokens than are rescored, and with logit biases. */
 static void build_for_rows(int i)
 {
     static const ey_logit_bias bias[] = {{300, 4.5f}, {301, -100}};
@@ -438,7 +436,7 @@ static void note_text(void *user, const char *text)
     snprintf(user, 400, "%s", text);
 }
 
-/* The engine stays open: answers point to its tokens. */
+/* The engine stays open, because answers point to its tokens. */
 static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, const char *rows,
                                   const char *expected, char notice[400])
 {
@@ -465,13 +463,13 @@ static ey_engine *answer_for_rows(ey_answer out[ROWS_ASKED], const char *kind, c
     return engine;
 }
 
-/* Whoever reads them, the answers are the same bits; where the GPU does, steps are put behind one
- * another. */
-static void pinned_rows_are_read_in_either_way(void **state)
+/* Pinned and host rows give bit-identical answers; with pinned rows, steps are enqueued
+ * asynchronously. */
+static void pinned_and_host_rows_agree(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"tiny-head72-bf16",
-                                        "tiny-untied-bf16"}; /* tied: one stretch of the file */
+                                        "tiny-untied-bf16"}; /* tied: one range of the file */
     for (int k = FIRST_LEVERS; k < 2; k++) {
         ey_answer pinned[ROWS_ASKED], host[ROWS_ASKED];
         char notice[400] = "";
@@ -491,8 +489,8 @@ static void pinned_rows_are_read_in_either_way(void **state)
     }
 }
 
-/* Said by the plan where a page tells it already, by a notice where only all of them do; and an
- * error where nothing else was asked for. */
+/* If the first page cannot be pinned, the plan says so; if only later ones cannot, a notice does.
+ * With --head-rows pinned it is an error. */
 static void files_that_are_not_pinned(void **state)
 {
     (void)state;
@@ -506,7 +504,9 @@ static void files_that_are_not_pinned(void **state)
     o.lm_head = "8bit";
     o.model = ckpt_make(fixture_dir(), "tiny-head72-bf16");
     for (int call = 0; call < 3;
-         call++) { /* all; the pages of the head, and their address, after the one that was tried */
+         /* 0: no page can be pinned; 1: pinning the head fails after the probe's page; 2: getting
+            the head's address fails */
+         call++) {
         if (!call)
             fake_open_gpu(&stubborn);
         else
@@ -541,7 +541,7 @@ static void files_that_are_not_pinned(void **state)
     }
 }
 
-/* As wide as an image may be, with tiles as small as they get. */
+/* The widest allowed image, in the smallest tiles. */
 static void the_widest_image(void **state)
 {
     (void)state;
@@ -572,12 +572,12 @@ int main(void)
         cmocka_unit_test(nothing_is_allocated_after_the_start),
         cmocka_unit_test(decode_allocates_nothing_on_the_host),
         cmocka_unit_test(answers_are_those_of_the_cpu),
-        cmocka_unit_test(at_once_as_alone),
-        cmocka_unit_test(prompts_in_fp8_at_once_as_alone),
+        cmocka_unit_test(concurrent_gpu_answers_equal_single_ones),
+        cmocka_unit_test(fp8_prompts_do_not_depend_on_others),
         cmocka_unit_test(preempted_as_alone),
         cmocka_unit_test(caches_are_used),
         cmocka_unit_test(captured_steps_are_the_eager_ones),
-        cmocka_unit_test(pinned_rows_are_read_in_either_way),
+        cmocka_unit_test(pinned_and_host_rows_agree),
         cmocka_unit_test(files_that_are_not_pinned),
         cmocka_unit_test(the_widest_image),
     };

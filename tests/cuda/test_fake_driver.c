@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake driver: what it puts off and when it does it, what it counts and refuses. */
+/* The fake driver: delayed work, counters, and refused calls. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -69,7 +69,7 @@ static CUfunction function_of(struct opened_gpu *c, const char *wanted)
     return NULL;
 }
 
-/* Shuffles the first half of the GPU's memory into the second: out[i] = in[i ^ 5]. */
+/* Shuffles the first half of the GPU memory into the second: out[i] = in[i ^ 5]. */
 static CUresult launch_shuffle(struct opened_gpu *c, unsigned shared)
 {
     uint32_t *memory = (uint32_t *)(uintptr_t)c->memory;
@@ -99,14 +99,14 @@ static void work_is_put_off(void **state)
     uint32_t ordinary[N], got[N];
     fill(ordinary, 100);
     fill(c.pinned, 200);
-    /* ordinary memory is read at once */
+    /* pageable memory is read immediately */
     assert_int_equal(c.d.to_device(c.memory, ordinary, sizeof(ordinary), c.stream), 0);
     memset(ordinary, 0, sizeof(ordinary));
     assert_int_equal(launch_shuffle(&c, 0), 0);
     assert_int_equal(c.d.to_host(got, c.memory + N * 4, sizeof(got), c.stream), 0);
     for (uint32_t i = 0; i < N; i++)
         assert_int_equal(got[i], 100 + (i ^ 5));
-    /* pinned memory is read and written when the stream is waited for */
+    /* pinned memory is read and written when the stream is synchronized */
     assert_int_equal(c.d.to_device(c.memory, c.pinned, N * 4, c.stream), 0);
     fill(c.pinned, 300);
     assert_int_equal(c.d.stream_sync(c.stream), 0);
@@ -169,7 +169,7 @@ static void graphs_launch(void **state)
     closed(&c);
 }
 
-static void memory_has_an_end(void **state)
+static void memory_is_limited_by_the_gpu(void **state)
 {
     (void)state;
     struct opened_gpu c = opened();
@@ -185,7 +185,7 @@ static void memory_has_an_end(void **state)
     closed(&c);
 }
 
-static void what_a_gpu_refuses(void **state)
+static void invalid_calls_are_refused(void **state)
 {
     (void)state;
     struct opened_gpu c = opened();
@@ -214,9 +214,11 @@ static void what_a_gpu_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_is_put_off),    cmocka_unit_test(events_order_streams),
-        cmocka_unit_test(graphs_launch),      cmocka_unit_test(memory_has_an_end),
-        cmocka_unit_test(what_a_gpu_refuses),
+        cmocka_unit_test(work_is_put_off),
+        cmocka_unit_test(events_order_streams),
+        cmocka_unit_test(graphs_launch),
+        cmocka_unit_test(memory_is_limited_by_the_gpu),
+        cmocka_unit_test(invalid_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GEMM kernels, every tile and every kind of result, against loops in double precision. */
+/* GEMM kernels, with every tile and epilogue, against loops in double precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,15 +56,14 @@ static struct matrix matrix_make(int dtype, int rows, int cols, enum scales kind
     return m;
 }
 
-/* ---- one product ---- */
+/* ---- one matmul ---- */
 
 struct product {
     enum cuda_epilogue out;
     int rows[MAX_SEGMENTS]; /* 0: no more segments */
     int k, n;
     enum scales scales;
-    int bias,
-        loose; /* loose: rows of x and y lie further apart than they are long, y at odd places */
+    int bias, loose; /* loose: rows of x and y are padded, and y is misaligned */
 };
 
 static double activation(double v, enum cuda_epilogue out)
@@ -74,7 +73,7 @@ static double activation(double v, enum cuda_epilogue out)
     return out == EPI_GELU_ERF ? 0.5 * v * (1 + erf(v / sqrt(2))) : v;
 }
 
-/* The product of a row of x and one of w, and what float32 sums of it may be wrong by. */
+/* The dot product of a row of x and one of w; *error bounds the error of F32 sums. */
 static double dot(const float *x, const double *w, int k, double *error)
 {
     double sum = 0, xx = 0, ww = 0;
@@ -134,7 +133,7 @@ static void check_segment(const struct product *c, const struct matrix *m, int s
         }
 }
 
-/* Launches; what of x it works with becomes `values`. */
+/* Launches the tile; `values` gets the x that it computes with. */
 static struct launch launch_tile(const struct matmul_args *a, float *values,
                                  enum gemm_tile_kind tile)
 {
@@ -148,7 +147,7 @@ static struct launch launch_tile(const struct matmul_args *a, float *values,
     return launch;
 }
 
-/* The same with x as e4m3. Quantized values and scales have nothing between or behind them. */
+/* The same with x quantized to e4m3. Values and scales have no padding. */
 static struct launch launch_e4m3(const struct matmul_args *a, float *values)
 {
     const int scale_rows = (a->n + 3) / 4 * 4, blocks = (a->k + SCALE_BLOCK - 1) / SCALE_BLOCK;
@@ -166,7 +165,7 @@ static struct launch launch_e4m3(const struct matmul_args *a, float *values)
     e.matmul.x = q.y;
     e.matmul.ldx = a->k;
     struct launch quantize = quantize_rows_launch(&q), launch = gemm_w8a8_launch(&e);
-    assert_true(2 * (launch.shared + 1024) <= 100 * 1024); /* two blocks of threads on an SM */
+    assert_true(2 * (launch.shared + 1024) <= 100 * 1024); /* two thread blocks fit an SM */
     assert_true(emulator_launch(gpu_kernel_name(quantize.kernel), &q, quantize.grid,
                                 (const unsigned[3]){quantize.block, 1, 1}, quantize.shared));
     assert_true(emulator_launch(gpu_kernel_name(launch.kernel), &e, launch.grid,
@@ -174,7 +173,7 @@ static struct launch launch_e4m3(const struct matmul_args *a, float *values)
     return launch;
 }
 
-/* The same with arranged x, as on a GPU that has room for so many blocks of threads. */
+/* The same with rearranged x, by the small-M kernel as on an H200 (132 SMs). */
 static struct launch launch_some_rows(const struct matmul_args *a, float *values)
 {
     const int tokens = small_tokens(a->n),
@@ -207,7 +206,7 @@ static struct launch launch_some_rows(const struct matmul_args *a, float *values
     return launch;
 }
 
-enum { AS_E4M3 = GEMM_TILES, AS_SOME_ROWS }; /* in place of a tile */
+enum { AS_E4M3 = GEMM_TILES, AS_SOME_ROWS }; /* pseudo tiles */
 
 static void run_product(const struct product *c, int dtype, enum gemm_tile_kind tile)
 {
@@ -334,7 +333,7 @@ static void products_of_some_rows(void **state)
     RUN_ALL(some_rows, K_BF16, (enum gemm_tile_kind)AS_SOME_ROWS);
 }
 
-/* Columns are split until the GPU is full, and no further. */
+/* Columns are split until the GPU is full, but not further. */
 static void columns_are_split_for_the_gpu(void **state)
 {
     (void)state;
@@ -354,7 +353,7 @@ static struct matmul_args sized(int rows, int k, int n)
     return a;
 }
 
-/* A GEMV does few rows and narrow matrices. */
+/* A GEMV is faster for few rows and narrow matrices. */
 static void some_rows_are_chosen_by_size(void **state)
 {
     struct matmul_args narrow = sized(2048, 2048, 8), wide = sized(12288, 2048, 8);
@@ -368,8 +367,8 @@ static void some_rows_are_chosen_by_size(void **state)
     assert_false(small_is_faster(&wide, 132));
 }
 
-/* Rows of odd sizes and contents; every code times its scale is what round_activations() says, bit
- * by bit. */
+/* Rows of odd sizes and contents: quantized values times scales equal round_activations() bit for
+ * bit. */
 static void activations_become_e4m3(void **state)
 {
     enum { N = 11, K = 208, BLOCKS = 2, SCALE_ROWS = 12 };
@@ -385,7 +384,7 @@ static void activations_become_e4m3(void **state)
     x[6 * K + 5] = 0x7fc0;
     x[7 * K + K - 1] = 0xffc1; /* NaN */
     for (int i = 1; i < K; i++)
-        x[8 * K + i] = 0; /* one alone */
+        x[8 * K + i] = 0; /* one nonzero value */
     assert_true(emulator_launch(gpu_kernel_name(l.kernel), &q, l.grid,
                                 (const unsigned[3]){l.block, 1, 1}, l.shared));
     for (int i = 0; i < N; i++) {
@@ -404,7 +403,7 @@ static void activations_become_e4m3(void **state)
     free_all(NULL);
 }
 
-/* More tiles of tokens than one band has. */
+/* More tiles of tokens than a band has. */
 static void bands_cover_all_tiles(void **state)
 {
     const struct product c = {

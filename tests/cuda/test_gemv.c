@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of few tokens, fast kernels and the plain one, against loops in double precision; and
- * that a token's result is the same whichever tokens are beside it. */
+/* GEMV kernels, fast and fallback, against loops in double precision. A token's result does not
+ * depend on the other tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ struct product {
     int rows[MAX_SEGMENTS]; /* 0: no more segments */
     int k;
     int bias, gather;
-    float size; /* of x */
+    float size; /* scale of x */
 };
 
 struct problem {
@@ -50,7 +50,7 @@ static void fill_x(struct problem *p)
     for (int i = 0; i < X_ROWS * ldx; i++) {
         if (i % 7 == 0) f32[i] *= 1e-3f;
         if (i % 997 == 3) f32[i] *= 100;
-        if (i % ldx >= k) f32[i] = NAN; /* what lies between the rows is nobody's */
+        if (i % ldx >= k) f32[i] = NAN; /* padding must not be read */
         half[i] = i % ldx < k ? float_bf16(f32[i]) : 0x7fff;
     }
     p->args.ldx = ldx;
@@ -78,7 +78,7 @@ static void norm_x(struct problem *p)
     }
 }
 
-/* Of every other FP8 matrix: scales of its rows beside those of blocks. */
+/* Adds row scales to the block scales of every other FP8 matrix. */
 static void add_row_scales(struct matrix *m)
 {
     if (m->dev.dtype != K_FP8 || random_bits() % 2) return;
@@ -108,7 +108,7 @@ static struct problem problem_make(const struct product *product, int packed)
     return p;
 }
 
-/* The expected value, and what its float32 sum of rounded products may be wrong by. */
+/* The expected value, and the tolerance for F32 sums of rounded products. */
 static double expected_dot(const struct problem *p, int segment, int row, int token,
                            double *tolerance)
 {
@@ -121,7 +121,7 @@ static double expected_dot(const struct problem *p, int segment, int row, int to
     }
     double rounded_x = p->p.norm              ? (p->p.dtype == K_BF16 ? 0x1p-8 : 0x1p-10)
                        : p->p.dtype == K_INT4 ? 0x1p-11
-                                              : 0x1p-18; /* int4: of weights */
+                                              : 0x1p-18; /* int4: weights are rounded */
     *tolerance = 4 * rounded_x * sqrt(squares) + 1e-6 * fabs(sum) + 1e-30;
     return sum;
 }
@@ -172,7 +172,7 @@ static int is_act(int out)
     return out != EPI_F32 && out != EPI_ADD;
 }
 
-/* Runs the product for n tokens; y is [n, n_rows]. The result is checked, and must be read once. */
+/* Runs the matmul for n tokens; y is [n, n_rows]. Checks the result. */
 static void *run(struct problem *p, int n, const struct launch *shape)
 {
     size_t values = (size_t)n * (size_t)p->n_rows;
@@ -257,7 +257,7 @@ static void fast_kernels_multiply(void **state)
     }
 }
 
-/* gemv1 takes what of the table is a single row of FP8 or four bits, as it lies. */
+/* gemv_m1 handles the cases of FP8 and int4 without a gather. */
 static void kernels_of_one_token_multiply(void **state)
 {
     (void)state;

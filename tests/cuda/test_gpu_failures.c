@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU that fails: every call of the driver in turn, while an engine is opened and while it
- * answers; and GPUs that cannot be used. Nothing may be left of what was opened, every error says
- * what is wrong, and an engine whose step failed goes on. */
+/* GPU failures: every driver call fails once while an engine opens and while it answers; and GPUs
+ * that cannot be used. Nothing is leaked, each error says what is wrong, and the engine survives a
+ * failed step. */
 #include "cuda/emulated.h"
 #include "cuda/fake_driver.h"
 #include "engine/concurrent_requests.h"
@@ -10,7 +10,7 @@
 
 enum { A_FAILURE = 700 };
 
-#ifdef EY_SANITIZED /* slow: the levers alone, which take more ways */
+#ifdef EY_SANITIZED /* slow: only the second variant of each test, which covers more code */
 enum { FIRST_LEVERS = 1 };
 #else
 enum { FIRST_LEVERS = 0 };
@@ -36,7 +36,7 @@ static void assert_all_is_given_back(const char *what)
     int live = n.contexts + n.device_allocations + n.host_allocations + n.pinned_ranges +
                n.modules + n.streams + n.events + n.graphs;
     if (live || n.device_bytes)
-        fail_msg("%s: %d things are left on the GPU, %zu bytes", what, live, n.device_bytes);
+        fail_msg("%s: %d objects and %zu bytes are leaked on the GPU", what, live, n.device_bytes);
 }
 
 /* ---- while opening ---- */
@@ -48,7 +48,7 @@ static const char *const members[] = {
 };
 enum { N_MEMBERS = sizeof(members) / sizeof(members[0]) };
 
-/* What opening does without, or what the engine's thread does once more when it is open. */
+/* Calls that opening can do without, or that the engine's thread repeats. */
 static bool is_optional(const char *member)
 {
     static const char *const optional[] = {"context_limit", "context_current", "host_register",
@@ -58,14 +58,14 @@ static bool is_optional(const char *member)
     return false;
 }
 
-/* There is nothing to be done about these. */
+/* Failures of these calls are ignored, since nothing can be done about them. */
 static bool gives_back(const char *member)
 {
     return strcmp(member, "memory_free") == 0 || strcmp(member, "graph_destroy") == 0 ||
            strcmp(member, "host_unregister") == 0;
 }
 
-/* False: an engine is opened before the nth call. */
+/* Returns false if opening needs fewer than nth calls. */
 static bool fails_at(const ey_engine_options *options, const char *member, int nth)
 {
     char what[80];
@@ -74,7 +74,7 @@ static bool fails_at(const ey_engine_options *options, const char *member, int n
     snprintf(what, sizeof(what), "call %d of %s", nth, member);
     fake_open_fail(member, nth, A_FAILURE);
     bool ok = ey_engine_open(&engine, options, &e), failed = fake_driver_failed();
-    if (ok && failed && !is_optional(member)) fail_msg("%s failed, and nobody noticed", what);
+    if (ok && failed && !is_optional(member)) fail_msg("%s failed without an error", what);
     if (!ok && !failed) fail_msg("%s: %s", what, e.text);
     if (!ok && (e.code == EY_OK || !strstr(e.text, "an error of a test")))
         fail_msg("%s: code %d, \"%s\"", what, (int)e.code, e.text);
@@ -117,7 +117,7 @@ static void assert_fails(ey_engine *engine, const char *member)
     assert_at_rest(engine);
 }
 
-/* One request after the other, one of which fails; the next has its answer from the beginning. */
+/* In a sequence of requests one fails; the next is computed from scratch and gets its answer. */
 static void a_failed_step_ends_its_requests_alone(void **state)
 {
     (void)state;
@@ -153,8 +153,8 @@ static void a_failed_step_ends_its_requests_alone(void **state)
     }
 }
 
-/* Both of those that run have the error; who waits does not. */
-static void those_who_wait_go_on(void **state)
+/* Both running requests fail; the waiting one gets its answer. */
+static void waiting_requests_survive_a_failure(void **state)
 {
     (void)state;
     static struct question questions[3];
@@ -163,7 +163,7 @@ static void those_who_wait_go_on(void **state)
     ey_err e;
     ey_engine *engine;
     if (!ey_engine_open(&engine, &o, &e)) fail_msg("%s", e.text);
-    pthread_mutex_lock(&engine->devices.lock); /* all are there before the first step */
+    pthread_mutex_lock(&engine->devices.lock); /* all are queued before the first step */
     for (int i = 0; i < 3; i++) {
         ey_prompt *prompt;
         question_simple(&questions[i], 0, "Count.", 3);
@@ -191,7 +191,7 @@ static void those_who_wait_go_on(void **state)
 
 /* ---- GPUs that cannot be used ---- */
 
-/* On `device`: an engine of that name, or an error of that code with those words. */
+/* Opens `device`: expects a backend with this name, or this error code and text. */
 static void expect(const char *device, const char *name, ey_code code, const char *words)
 {
     ey_engine_options o = gpu_options();
@@ -252,7 +252,7 @@ static void no_usable_gpu(void **state)
     fake_open_gpu(&fake_small_gpu);
 }
 
-/* A GPU that is there is not passed over because it is full. */
+/* A GPU without free memory is an error; "auto" does not fall back to the CPU. */
 static void too_little_memory(void **state)
 {
     (void)state;
@@ -264,14 +264,15 @@ static void too_little_memory(void **state)
     expect("cuda", NULL, EY_NO_MEMORY, "--device cpu: ");
     expect("auto", NULL, EY_NO_MEMORY, "does not fit on cuda:0");
     fake_open_gpu(&fake_small_gpu);
-    fake_open_fail("memory_alloc", 1, CUDA_ERROR_OUT_OF_MEMORY); /* somebody took it in between */
+    /* another program took the memory meanwhile */
+    fake_open_fail("memory_alloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
     expect("cuda", NULL, EY_NO_MEMORY, "another program may have taken the GPU's memory");
     fake_open_fail("context_retain", 1, CUDA_ERROR_OUT_OF_MEMORY);
     expect("auto", NULL, EY_NO_MEMORY, "no context");
     assert_all_is_given_back("after too little memory");
 }
 
-/* Shapes that a config.json may ask for and no kernel has room for. */
+/* Shapes that config.json may have but that exceed the kernels' limits. */
 static void shapes_that_are_too_large(void **state)
 {
     (void)state;
@@ -309,7 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_fails_while_opening),
         cmocka_unit_test(a_failed_step_ends_its_requests_alone),
-        cmocka_unit_test(those_who_wait_go_on),
+        cmocka_unit_test(waiting_requests_survive_a_failure),
         cmocka_unit_test(no_usable_gpu),
         cmocka_unit_test(too_little_memory),
         cmocka_unit_test(shapes_that_are_too_large),

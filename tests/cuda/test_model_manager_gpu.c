@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model manager with an engine on the fake GPU: what it reports of the GPU's memory, and that a
- * model that nobody needs leaves nothing behind on the GPU. */
+/* The model manager with engines on the fake GPU: its report of GPU memory, and no leaks after an
+ * unload. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -38,7 +38,7 @@ static bool metrics_have(struct model_manager *k, ey_budget *budget, const char 
     return found;
 }
 
-/* The model manager reports an unload before it is done: waits for the memory. */
+/* Waits until the GPU holds this many bytes, since an unload is reported before it is complete. */
 static void await_bytes(size_t bytes)
 {
     double until = seconds_now() + PATIENCE;
@@ -83,14 +83,14 @@ static void nothing_stays_on_the_gpu(void **state)
         double until = seconds_now() + PATIENCE;
         while (model_manager_status(k, 0).unloads < load && seconds_now() < until)
             usleep(10000);
-        await_empty_gpu(); /* it is told before it is done */
+        await_empty_gpu(); /* an unload is reported before it is complete */
         assert_false(metrics_have(k, budget, "eyelet_gpu_memory"));
     }
     model_manager_close(&k);
     ey_budget_free(&budget);
 }
 
-/* What a model has of the GPU beside the context. */
+/* The model's GPU memory without the context. */
 static size_t arena_of(struct model_manager *k, size_t model, size_t context)
 {
     struct model_status r = model_manager_status(k, model);
@@ -122,7 +122,7 @@ static struct server_options two_models(uint64_t gpu_memory)
     return o;
 }
 
-enum { CONTEXT = 120 << 20 }; /* of the small GPU's 30 multiprocessors */
+enum { CONTEXT = 120 << 20 }; /* on the small GPU with 30 SMs */
 
 static size_t two_arenas(struct model_manager *k)
 {
@@ -138,7 +138,7 @@ static struct model_manager *open_two(const struct server_options *o, ey_budget 
     return k;
 }
 
-/* Both are on the GPU at once, and all that is there is what their plans say. */
+/* Both are loaded, and GPU memory is the sum of their plans. */
 static void two_models_share_the_gpu(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void two_models_share_the_gpu(void **state)
     for (size_t m = 0; m < 2; m++)
         assert_non_null(model_manager_acquire(k, m, NULL, NULL, &waited, &e));
     await_bytes(two_arenas(k));
-    assert_int_equal(fake_driver_counts().contexts, 2); /* references to the one that there is */
+    assert_int_equal(fake_driver_counts().contexts, 2); /* references to the one context */
     for (size_t m = 0; m < 2; m++) {
         assert_true(!model_manager_status(k, m).info.shares_memory &&
                     model_manager_status(k, m).memory.known);
@@ -161,7 +161,7 @@ static void two_models_share_the_gpu(void **state)
     ey_budget_free(&budget);
 }
 
-/* Less than both would like, and more than both need: they divide it. */
+/* The GPU has less memory than both want, but more than both need: both shrink and stay loaded. */
 static void two_models_give_way_to_stay(void **state)
 {
     (void)state;
@@ -190,8 +190,8 @@ static void two_models_give_way_to_stay(void **state)
     ey_budget_free(&budget);
 }
 
-/* Room for either: while they take turns the GPU holds exactly what the plan of the one that is
- * there says, and never more at any time. */
+/* Only one fits: taking turns, the GPU holds exactly what the loaded model's plan says, and never
+ * more. */
 static void two_models_take_turns(void **state)
 {
     (void)state;

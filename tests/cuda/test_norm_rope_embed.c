@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row kernels: norms, embedding, RoPE tables, patches and their positions. All are bound by
- * memory. */
+/* Row kernels: norms, embedding, RoPE tables, patches and their positions. All are memory-bound. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +24,7 @@ static void near(double got, double want, double tolerance, const char *what, in
         fail_msg("%s %d is %.9g, not %.9g +- %g", what, i, got, want, tolerance);
 }
 
-/* y[width] = norm of x[width]; b NULL: none; centered: LayerNorm. */
+/* y[width] = the norm of x[width]. b may be NULL; centered: LayerNorm. */
 static void norm_row(double *y, const float *x, const float *w, const float *b, int width,
                      int centered, double eps)
 {
@@ -43,10 +42,10 @@ static void near_row(const bf16 *got, const double *want, int width, const char 
 {
     for (int i = 0; i < width; i++)
         near((double)bf16_float(got[i]), want[i], fabs(want[i]) * 0x1p-8 + 5e-5, what,
-             i); /* the mean is 100 and a float32 */
+             i); /* the mean of 100 is an F32 */
 }
 
-/* Far from zero on the average, so that a variance by differences of squares would be wrong. */
+/* Far from zero, so that computing the variance as a difference of squares would be wrong. */
 static float *rows_far_out(size_t n)
 {
     float *x = random_floats(n, 1);
@@ -74,7 +73,8 @@ static void norms(void **state)
                 norm_row(want, x + i * width, w, b, width, layer, (double)a.eps);
                 if (width > 1 || !layer)
                     near_row(a.y + i * width, want, width,
-                             "norm"); /* one centered value is 0 times much */
+                             /* one value centered is 0; the error of the mean is scaled up */
+                             "norm");
             }
         }
     }
@@ -118,7 +118,7 @@ static void embeddings(void **state)
     static const int32_t token[N] = {0, 39, -1, 17}, feature[N] = {-1, -1, 2, -1};
     bf16 *features = random_bf16(3 * HIDDEN), *rows = random_bf16(N * HIDDEN);
     for (size_t t = 0; t <= sizeof(tables) / sizeof(tables[0]);
-         t++) { /* the last: rows from the host */
+         t++) { /* last: rows from the host */
         struct embed_args a = {.x = aligned(N * HIDDEN * 4),
                                .features = features,
                                .token = token,
@@ -168,8 +168,8 @@ static void angles(void **state)
     }
 }
 
-/* Point i of n on a side of `side` table rows, corner on corner: the table row before it, and how
- * far on. */
+/* The position of point i of n along `side` table rows, with aligned corners: the table row before
+ * it (*low) and the fraction. */
 static double on_side(int i, int n, int side, int *low)
 {
     double at = n > 1 ? (double)i * (side - 1) / (n - 1) : 0;

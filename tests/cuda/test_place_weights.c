@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights placed in the memory that the plan gives them, on the GPU that is not there. */
+/* Weights are placed in the planned memory of the fake GPU. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -35,8 +35,8 @@ static struct dev_matrix placed(struct backend *be, const struct tensor *w,
     return cuda_weight_of(p)->matrix;
 }
 
-/* The memory has room for the matrix and little more than the pieces on their way to it: they need
- * other memory. The third piece, in the place of the first, would land on rows that are there. */
+/* The arena has room for the matrix and little more than the staging buffers, so those need other
+ * memory. Otherwise the third piece would overwrite placed rows. */
 static void pieces_do_not_land_on_the_matrix(void **state)
 {
     enum { COLS = 32768, ROWS = LOAD_STAGING / (int)sizeof(bf16) / COLS + 8 };
@@ -62,7 +62,7 @@ static void pieces_do_not_land_on_the_matrix(void **state)
     free(values);
 }
 
-/* Scales of streamed matrices stay on the GPU: the plan counts what place() takes. */
+/* Scales of streamed matrices stay on the GPU, and the plan counts them. */
 static void scales_of_streamed_matrices_are_counted(void **state)
 {
     enum { ROWS = 200, COLS = 300, BLOCKS = 6 };
@@ -85,7 +85,7 @@ static void scales_of_streamed_matrices_are_counted(void **state)
     }
 }
 
-/* The kernels for packed matrices read a NaN as 480. */
+/* Kernels for packed matrices would read a NaN as 480. */
 static void a_streamed_nan_is_not_packed(void **state)
 {
     enum { ROWS = 16, COLS = 64 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights made ready on the GPU: packed order, padding, NaNs, int8 rows, BF16 of float32, and the
- * reader that measures. */
+/* Kernels that prepare weights: packed order, padding, NaNs, int8 rows, F32 to BF16, and the
+ * bandwidth measurement. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 static const unsigned grid[3] = {3, 1, 1}, block[3] = {256, 1, 1};
 
-/* Byte `b` of row r, by abi.h: chunk, half, lane 4g + t, byte of its 16. */
+/* Offset of byte `b` of row r by abi.h: chunk, half, lane 4g + t, byte of its 16. */
 static size_t place(int r, int b, int row_bytes)
 {
     int chunks = (row_bytes + 63) / 64, lane = r % 8 * 4 + b % 64 / 16;
@@ -104,7 +104,7 @@ static void check_quantized(int rows, int cols, int first_row)
     for (int i = 0; i < rows * cols; i++)
         src[i] = (bf16)(0x3c00 + i * 37 % 0x280 + (i * 7 % 3 == 0 ? 0x8000 : 0));
     for (int c = 0; c < cols; c++)
-        src[2 * cols + c] = 0; /* a row of zeros */
+        src[2 * cols + c] = 0; /* a zero row */
     memset(dst, 0x55, bytes);
     assert_true(emulator_launch("quantize_int8", &a, grid, block, 0));
     for (int r = 0; r < rows; r++) {
@@ -148,7 +148,7 @@ static void floats_become_bf16(void **state)
     assert_true(emulator_launch("convert_bf16", &a, grid, block, 0));
     for (int i = 0; i < N; i++)
         assert_int_equal(y[i], float_bf16(x[i]));
-    assert_int_equal(y[2], 0x3f80); /* ties go to the even one */
+    assert_int_equal(y[2], 0x3f80); /* ties to even */
     assert_int_equal(y[3], 0x3f82);
     assert_int_equal(y[N], 0x1234);
 }
@@ -199,7 +199,7 @@ static void packed_int4_unpacked(void **state)
     }
 }
 
-/* Groups of 32 columns; int4 and uint8 have zeros, and columns in another order. */
+/* Groups of 32 columns; int4 and uint8 have zero points and permuted columns. */
 static void row_major_unpacked(void **state)
 {
     (void)state;

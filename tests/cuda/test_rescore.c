@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Top-k logits rescored from a head's stored rows: the host against doubles, and the GPU's kernel
- * against the host, bit for bit and in order. */
+/* Rescoring top-k logits with BF16 head rows: the host against doubles, and the GPU kernel against
+ * the host, bit for bit and in order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +18,7 @@
 static const int widths[] = {16, 64, 128, 144, 464, 2048, 2560, 4096, 4112, 8208};
 enum { WIDTHS = sizeof(widths) / sizeof(widths[0]) };
 
-/* Sums of n float32 products, each a little wrong: 2^-24 of it, and as many of the sum as there are
- * levels. */
+/* Errors of sums of n F32 products: 2^-24 of each product, and 2^-24 of the sum for each level. */
 static void the_host_against_doubles(void **state)
 {
     (void)state;
@@ -27,7 +26,8 @@ static void the_host_against_doubles(void **state)
         int n = widths[w];
         float *x = random_floats((size_t)n, 3), *norm = random_floats((size_t)n, 1),
               *normed = aligned((size_t)n * sizeof(float));
-        char *row = (char *)aligned((size_t)n * sizeof(bf16) + 1) + 1; /* as a file may have it */
+        /* misaligned, as in a file */
+        char *row = (char *)aligned((size_t)n * sizeof(bf16) + 1) + 1;
         double squares = 0, logit = 0, size = 0;
         for (int i = 0; i < n; i++)
             squares += (double)x[i] * (double)x[i];
@@ -53,8 +53,8 @@ static int compare(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* n rows of x in another order, `known` top-k logits of each; some of the head's rows are the same,
- * so that their ids decide. */
+/* n rows of x in another order with `known` top-k logits each. Some head rows are equal, so that
+ * ids break ties. */
 static void rescored(int n, int cols, int known)
 {
     enum { ROWS = 90, X_ROWS = 5, DIFFERENT = 80 };
@@ -72,7 +72,7 @@ static void rescored(int n, int cols, int known)
         arrived[r] = 0;
         rescore_norm(normed, x + gather[r] * cols, norm, (size_t)cols, EPS);
         for (int i = 0; i < TOPK; i++) {
-            int id = i < known ? (i * 7 + r) % ROWS : -1; /* each once */
+            int id = i < known ? (i * 7 + r) % ROWS : -1; /* each id once */
             best[r * TOPK + i] = (struct topk_logit){-INFINITY, id};
             want[r * TOPK + i] = (struct topk_logit){
                 id < 0 ? -INFINITY : rescore_dot(normed, rows + id * cols, (size_t)cols), id};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trial of the kernels on the GPU that is not there: all pass; one that does not work is found,
- * remembered and replaced; what cannot be replaced, and a GPU that dies of a kernel, are told. */
+/* The self-test on the fake GPU: all kernels pass; a broken one is found, cached and replaced; a
+ * broken one without a fallback, and a GPU that a kernel crashes, give an error. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 static char folder[] = "/tmp/eyelet-check-XXXXXX";
 static struct pool *pool;
 
-/* Each test has a cache of its own. */
+/* Each test has its own cache folder. */
 static int fresh_cache(void **state)
 {
     static char path[64];
@@ -56,7 +56,7 @@ static const struct selftest_result *result_of(const struct selftest_report *r, 
 {
     for (int i = 0; i < r->n; i++)
         if (strcmp(r->kernel[i].name, name) == 0) return &r->kernel[i];
-    fail_msg("there is no family %s", name);
+    fail_msg("no kernel family %s", name);
     return NULL;
 }
 
@@ -87,7 +87,7 @@ static void all_pass_and_are_remembered(void **state)
     closed(be);
 }
 
-/* x[n, rows] += in · wᵀ as the backend does it, against doubles. */
+/* Runs x[n, rows] += in · wᵀ on the backend and compares it with doubles. */
 static void assert_multiplies(struct backend *be, int n)
 {
     enum { ROWS = 48, COLS = 128 };
@@ -121,8 +121,8 @@ static void assert_multiplies(struct backend *be, int n)
     be->ops->memory->release(be, (dev)(uintptr_t)cuda_weight_of(w)->matrix.data);
 }
 
-/* The kernel, which n_families use, fails; others do its work; the next start knows without trying.
- */
+/* The kernel, which n_kernels entries of the report use, fails and is replaced; the next start
+ * reads that from the cache. */
 static void is_replaced(const char *kernel, const char *kernel_id, int n_kernels, int n,
                         bool repaired)
 {
@@ -137,7 +137,7 @@ static void is_replaced(const char *kernel, const char *kernel_id, int n_kernels
         assert_true(result_of(&r, kernel_id)->error > 0.1f);
         assert_int_equal(r.cached, start == 1);
         if (n) assert_multiplies(be, n);
-        if (start == 1 && repaired) { /* a new trial says so */
+        if (start == 1 && repaired) { /* a new self-test passes */
             fake_driver_break(NULL);
             assert_true(backend_selftest(be, pool, true, &r, &e));
             assert_int_equal(r.n_failed, 0);
@@ -176,8 +176,8 @@ static void wrong_w8a8(void **state)
     is_replaced("gemm_w8a8", "gemm_w8a8", 1, 0, true);
 }
 
-/* What makes rows e4m3 is tried with the product; without them BF16 does the work, and who asks is
- * told. */
+/* Quantizing rows is tested with the FP8 matmul. If it is wrong, prefill uses BF16, and
+ * supports_fp8_prompts says why. */
 static void wrong_quantizing(void **state)
 {
     struct selftest_report r;
@@ -188,13 +188,13 @@ static void wrong_quantizing(void **state)
     is_replaced("quantize_rows", "gemm_w8a8", 1, 0, false);
     be = opened(NULL);
     assert_true(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
-    assert_true(backend_selftest(be, pool, false, &r, &e)); /* as the last start found it */
+    assert_true(backend_selftest(be, pool, false, &r, &e)); /* from the cache */
     assert_false(be->ops->compute->supports_fp8_prompts(be, &slow, &e));
     assert_non_null(strstr(e.text, "computes wrongly"));
     closed(be);
 }
 
-/* An RTX 30: the kernel is not even loaded. */
+/* An RTX 30 does not even load the kernel. */
 static void older_gpus_have_no_fp8(void **state)
 {
     struct fake_gpu gpu = fake_small_gpu;
@@ -212,7 +212,7 @@ static void older_gpus_have_no_fp8(void **state)
     closed(be);
 }
 
-/* An H100: it has tiles of its own, each of which is reached and tested alone. */
+/* An H100 has its own tiles; each is launched and tested. */
 static void gpus_of_9_0_have_more_tiles(void **state)
 {
     struct fake_gpu gpu = fake_small_gpu;
@@ -230,13 +230,13 @@ static void gpus_of_9_0_have_more_tiles(void **state)
     for (int i = 0; i < r.n; i++)
         if (!r.kernel[i].was_run && !r.kernel[i].absent)
             fail_msg("%s was not tested", r.kernel[i].name);
-    assert_true(result_of(&r, "matmul_small_sm90")->absent); /* not for the emulator */
+    assert_true(result_of(&r, "matmul_small_sm90")->absent); /* not emulated */
     assert_int_equal(r.n_failed, 1);
     assert_true(result_of(&r, "gemm_sm90_bf16_128x104")->failed);
     closed(be);
 }
 
-static void a_kernel_that_the_build_lacks_is_told(void **state)
+static void missing_kernels_are_named(void **state)
 {
     struct cuda_driver driver;
     struct backend *be;
@@ -256,10 +256,10 @@ static void wrong_attention(void **state)
 {
     (void)state;
     is_replaced("attention_128", "attention_128_fp8", 2, 0,
-                false); /* one kernel for both kinds of cache */
+                false); /* one kernel for both types of KV cache */
 }
 
-static void what_nothing_replaces_is_told(void **state)
+static void kernels_without_fallback_are_errors(void **state)
 {
     struct selftest_report r;
     ey_err e;
@@ -274,7 +274,7 @@ static void what_nothing_replaces_is_told(void **state)
     }
 }
 
-/* Every launch from the nth on is refused: what was tried before is kept. */
+/* All launches from the nth on fail; the earlier results stay valid. */
 static void a_refused_launch_is_a_failure(void **state)
 {
     struct selftest_report r;
@@ -282,7 +282,7 @@ static void a_refused_launch_is_a_failure(void **state)
     (void)state;
     struct backend *be = opened(NULL);
     int before = fake_driver_counts().launches;
-    fake_driver_fail("launch", 8, 700); /* among the rows and the vision encoder */
+    fake_driver_fail("launch", 8, 700); /* while testing row or vision kernels */
     bool ok = backend_selftest(be, pool, false, &r, &e);
     assert_true(fake_driver_counts().launches > before);
     assert_true(ok ? r.n_failed == 1 : strstr(e.text, "kernel") != NULL);
@@ -296,7 +296,7 @@ static void a_damaged_file_is_a_new_selftest(void **state)
     char command[128];
     (void)state;
     struct backend *be = opened(NULL);
-    fake_driver_break("norm_rows"); /* which ends the trial of that start, not the file */
+    fake_driver_break("norm_rows"); /* fails this start, but is not written to the file */
     assert_false(backend_selftest(be, pool, false, &r, &e));
     fake_driver_break(NULL);
     snprintf(command, sizeof(command), "for f in %s/eyelet/*; do echo '{\"key\": 3' > \"$f\"; done",
@@ -305,13 +305,13 @@ static void a_damaged_file_is_a_new_selftest(void **state)
     assert_true(backend_selftest(be, pool, false, &r, &e));
     assert_false(r.cached);
     setenv("XDG_CACHE_HOME", "/proc/nowhere",
-           1); /* and where nothing can be written it is held all the same */
+           1); /* without a writable cache the result is kept in memory */
     assert_true(backend_selftest(be, pool, false, &r, &e));
     assert_false(r.cached);
     closed(be);
 }
 
-/* For tests of engines: with these they start at once. */
+/* Fills the cache for tests of engines, so that they start fast. */
 static void fill(void **state)
 {
     struct selftest_report r;
@@ -353,9 +353,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_quantizing, fresh_cache),
         cmocka_unit_test(older_gpus_have_no_fp8),
         cmocka_unit_test_setup(gpus_of_9_0_have_more_tiles, fresh_cache),
-        cmocka_unit_test(a_kernel_that_the_build_lacks_is_told),
+        cmocka_unit_test(missing_kernels_are_named),
         cmocka_unit_test_setup(wrong_attention, fresh_cache),
-        cmocka_unit_test_setup(what_nothing_replaces_is_told, fresh_cache),
+        cmocka_unit_test_setup(kernels_without_fallback_are_errors, fresh_cache),
         cmocka_unit_test_setup(a_refused_launch_is_a_failure, fresh_cache),
         cmocka_unit_test_setup(a_damaged_file_is_a_new_selftest, fresh_cache),
     };

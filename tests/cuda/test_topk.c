@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best of a row of logits, in exact order, and the logarithm of the sum of exponentials,
- * against sorting and double precision. */
+/* Top-k logits of a row in exact order, and the log of the sum of exponentials, against sorting in
+ * double precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder on the CPU beside a text model on a GPU (--vision-weights host), over the
- * driver that is not there: what is allocated is what was planned, and the features that reach the
- * GPU are those that the CPU alone makes. */
+/* The vision encoder on the CPU (--vision-weights host) with a text model on the fake GPU:
+ * allocations equal the plan, and the GPU gets the features that the CPU backend computes. */
 #include <math.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -47,9 +46,9 @@ static void on_the_gpu_as_planned(void **state)
     assert_int_equal(fake_driver_counts().device_bytes, p->arena_bytes);
     assert_int_equal(p->bytes[PLAN_VISION_WEIGHTS], 0);
     for (int i = 0; i < engine->devices.model.vision.depth; i++)
-        assert_ptr_equal(
-            cpu_tensor(engine->devices.model.placed.vision.blocks[i].qkv.w)->data,
-            engine->devices.model.vision_tensors.blocks[i].qkv.w.data); /* the file's own bytes */
+        assert_ptr_equal(cpu_tensor(engine->devices.model.placed.vision.blocks[i].qkv.w)->data,
+                         /* weights in the mapped file */
+                         engine->devices.model.vision_tensors.blocks[i].qkv.w.data);
     ey_engine_close(&engine);
     assert_int_equal(fake_driver_counts().device_bytes, 0);
 }
@@ -89,7 +88,7 @@ static const struct image_entry *only_entry(ey_engine *engine)
 {
     for (int i = 0; i < engine->caches.images.n_blocks; i++)
         if (engine->caches.images.entry[i].ready) return &engine->caches.images.entry[i];
-    fail_msg("there are no features");
+    fail_msg("no features are cached");
     return NULL;
 }
 
@@ -105,7 +104,7 @@ static void read_feature(ey_engine *engine, float *out, int level, int token)
                      ELEMENT_FEATURE, hidden);
 }
 
-/* The GPU keeps features as BF16: half a unit of its 8 bits off, and no more. */
+/* The GPU stores features as BF16, so they are off by at most half a unit of its 8 bits. */
 static void assert_rounded(float got, float want)
 {
     if (fabsf(got - want) > fabsf(want) / 256)
@@ -117,7 +116,7 @@ static void features_are_the_cpu_s(void **state)
     (void)state;
     ey_engine *beside = open_vision_on_cpu(),
               *alone = engine_open_with("tiny-head72-bf16", options_of("cpu"));
-    ask_about(&pictured, 430, 297, 1); /* of more than one feature block */
+    ask_about(&pictured, 430, 297, 1); /* several feature blocks */
     ey_answer a = ask(beside, &pictured), b = ask(alone, &pictured);
     int hidden = beside->devices.model.text.hidden, n = only_entry(beside)->n_tokens;
     float *got = calloc((size_t)hidden, sizeof(*got)),
@@ -139,7 +138,7 @@ static void features_are_the_cpu_s(void **state)
     ey_engine_close(&alone);
 }
 
-/* Others' tokens come while an image is in the vision encoder; what they are does not change. */
+/* Other requests decode during an encoder run; their answers do not change. */
 static void beside_others(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ballast MIB: takes the GPU's memory until so many MiB are free, prints "ready FREE", and holds it
- * until its standard input ends. Then it prints "least FREE", the least that was free meanwhile:
- * what others have taken at most. For trying a small GPU's memory on a large one. */
+/* ballast MIB: allocates GPU memory until this many MiB are free, prints "ready FREE", and holds it
+ * until its standard input ends. Then it prints "least FREE", the least free memory meanwhile,
+ * which shows the peak of other programs. It simulates a small GPU on a large one. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "backend/cuda/cuda_driver.h"
 
-enum { MIB = 1 << 20, GRAIN = 2 * MIB /* the driver gives no less */, LOOK_EVERY_MS = 5 };
+enum { MIB = 1 << 20, GRAIN = 2 * MIB /* the driver's granularity */, LOOK_EVERY_MS = 5 };
 
 static size_t free_bytes(const struct cuda_driver *d)
 {
@@ -18,7 +18,7 @@ static size_t free_bytes(const struct cuda_driver *d)
     return free_now;
 }
 
-/* Large pieces first; where one is not to be had, half of it. */
+/* Allocates large pieces first, and halves the size when one fails. */
 static bool fill(const struct cuda_driver *d, size_t leave, ey_err *e)
 {
     size_t free_now, piece = (size_t)1 << 40;
@@ -35,7 +35,7 @@ static bool fill(const struct cuda_driver *d, size_t leave, ey_err *e)
                    free_now / MIB, leave / MIB);
 }
 
-/* The least that was free until standard input ended. */
+/* Returns the least free memory until standard input ended. */
 static size_t least_until_end(const struct cuda_driver *d)
 {
     size_t least = free_bytes(d);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the scripts that fill a GPU's memory next to eyelet: sourced by them with eyelet set. Leaves the shell in a
-# folder of its own, which goes at the end.
+# Sourced, with `eyelet` set, by the scripts that fill a GPU's memory next to eyelet. Changes to a temporary folder
+# that is removed at the end.
 tools=$(dirname "$eyelet")/tests/gpu
 work=$(mktemp -d)
 server="" ballast="" failed=0
@@ -14,7 +14,8 @@ cd "$work" || exit 1
 export HOME=$work HF_HOME=$work/no-cache
 unset http_proxy all_proxy ALL_PROXY
 
-# fill MIB: takes memory until so much is free; empty hands it back and leaves the least that was free in least
+# fill MIB: allocates GPU memory until MIB are free. empty: frees it and sets `least` to the least free memory
+# meanwhile
 fill() {
   coproc BALLAST { exec "$tools/ballast" "$1" 2>ballast.err; }
   ballast=$BALLAST_PID
@@ -53,18 +54,18 @@ stop() {
   return $status
 }
 
-# tell CASE ok|FAILED WHAT...
+# tell CASE ok|FAILED WHAT...: prints a result
 tell() {
   printf '%-44s %-7s %s\n' "$1" "$2" "${*:3}"
   [ "$2" = ok ] || failed=1
 }
-# What a failed server or request said.
+# The last output of a failed server or request.
 complaints() { { tail -n 5 serve.log ./*.err; head -qc 400 ./*.json; } 2>/dev/null | sed 's/^/    /'; }
 
-# planned MODEL OPTION...: the MiB that a plan for the GPU as it is says
+# planned MODEL OPTION...: the MiB of a plan for the GPU in its current state
 planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }
 
-# at_once N COMMAND...: COMMAND 1 to COMMAND N concurrently; fails where one of them does
+# at_once N COMMAND...: runs COMMAND 1 to COMMAND N concurrently; fails if any of them does
 at_once() {
   local n=$1 i job jobs=() status=0
   shift
@@ -76,8 +77,8 @@ at_once() {
   return $status
 }
 
-# case_of NAME FREE_MIB QUESTIONS SAYS MODEL OPTION...: with so much free, the model is served and the function
-# QUESTIONS asks it; SAYS prints what to tell of that
+# case_of NAME FREE_MIB QUESTIONS SAYS MODEL OPTION...: serves the model with FREE_MIB free and calls QUESTIONS to ask
+# it; SAYS prints a summary
 case_of() {
   local name=$1 free=$2 questions=$3 says=$4 ok=ok plan
   shift 4

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The 2B and the 4B model on a GPU of eight gigabytes, tried on a larger one: tests/gpu/eight_gb.sh EYELET MODEL2B
-# MODEL4B. Another process fills the GPU's memory until as much is free as on an 8,151 MiB GPU whose desktop holds
-# 1,151; eyelet's own context comes out of that. Prints a line for each case; the exit status is 1 when one of them
-# failed. EYELET is in its build folder, where ballast and make_image are too.
+# tests/gpu/eight_gb.sh EYELET MODEL2B MODEL4B: tests the 2B and the 4B model as on an 8 GB GPU. Another process fills
+# a larger GPU's memory until as much is free as on an 8,151 MiB GPU whose desktop uses 1,151; eyelet's context comes
+# out of that. Prints a line for each case; exits 1 if one failed. EYELET must be in its build folder, next to ballast
+# and make_image.
 set -u
 [ $# = 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B" >&2; exit 2; }
 here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
@@ -12,16 +12,16 @@ here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$
 "$tools/make_image" 1024 1024 small.png && "$tools/make_image" 4096 4096 large.png || exit 1
 long_question="$(seq -s ' ' 1 500) What is in the image?"
 
-# ask NAME PICTURE QUESTION TOKENS: NAME.json is the answer. An answer that its tokens cut is one.
+# ask NAME IMAGE QUESTION TOKENS: writes the answer to NAME.json; it may be cut off by TOKENS
 ask() {
   "$eyelet" ask --server "http://127.0.0.1:$port" --json --temperature 0 --detail high --max-tokens "$4" "$2" "$3" >"$1.json" 2>"$1.err"
   grep -q '"finish_reason": "\(stop\|length\)"' "$1.json"
 }
-# number NAME MEMBER: of an answer
+# number NAME MEMBER: a number of the answer
 number() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1.json"; }
 
 many() { ask "many$1" small.png "$1 $long_question" "$answer_tokens"; }
-# One small and one very large image, then four requests at once with long questions.
+# One small and one very large image, then four concurrent requests with long questions.
 questions() {
   local status=0
   ask small small.png 'What is this?' 32 || status=1
@@ -35,7 +35,7 @@ said() {
 # answers CASE FREE_MIB MODEL OPTION...
 answers() { case_of "$1" "$2" questions said "${@:3}"; }
 
-# refuses CASE FREE_MIB MODEL: --device cuda names the shortfall, and changes with their totals, some of which fit
+# refuses CASE FREE_MIB MODEL: --device cuda names the shortfall and changes with their totals, some of which fit
 refuses() {
   local name=$1 free=$2 status ok=ok
   fill "$free"

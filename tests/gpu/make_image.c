@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make_image WIDTH HEIGHT OUT.png: smooth colours, for requests that need a make_image of a size.
- */
+/* make_image WIDTH HEIGHT OUT.png: writes an image of this size with smooth colours. */
 #include <stdio.h>
 #include <stdlib.h>
 

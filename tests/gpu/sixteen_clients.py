@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A server on a GPU of 7,000 MiB free under clients with images: tests/gpu/sixteen_clients.py EYELET MODEL [--seconds
-300] [--clients 16] [--free 7000].
+"""tests/gpu/sixteen_clients.py EYELET MODEL [--seconds 300] [--clients 16] [--free 7000]: a server with 7,000 MiB of
+free GPU memory under clients with images.
 
-A ballast process fills the GPU until so much is free, as in eight_gb.sh. Each client asks about an image of its
-own, again and again, with other words and sometimes a image that others have too; a tenth hang up in the middle. At
-the end: answers, refusals by status, tokens a second, latency, and the GPU's and the server's memory at the start
-and the end. Exit status 1 when anything but answers came, or memory grew.
-"""
+A ballast process fills the GPU, as in eight_gb.sh. Each client asks repeatedly about its own image, sometimes about
+one that others share; a tenth cancel midway. Prints answers, refusals by status, tokens a second, latency, and memory
+of GPU and server at the start and the end. Exits 1 if any request failed or memory grew."""
 import argparse
 import base64
 import json
@@ -71,7 +69,7 @@ class Client(threading.Thread):
                 self.statuses[200] = self.statuses.get(200, 0) + 1
             except urllib.error.HTTPError as e:
                 self.statuses[e.code] = self.statuses.get(e.code, 0) + 1
-            except Exception as e:  # what it was is all that can be said
+            except Exception as e:  # the type is all that can be reported
                 self.statuses[type(e).__name__] = self.statuses.get(type(e).__name__, 0) + 1
 
 
@@ -119,9 +117,9 @@ def main():
         for k, n in c.statuses.items():
             statuses[k] = statuses.get(k, 0) + n
     took = sorted(s for c in clients for s in c.seconds)
-    print(f"{a.clients} clients, {seconds:.0f} s: {statuses}, {sum(c.left for c in clients)} of them left in the middle, {sum(c.tokens for c in clients) / seconds:.0f} tokens/s")
+    print(f"{a.clients} clients, {seconds:.0f} s: {statuses}, {sum(c.left for c in clients)} of them cancelled midway, {sum(c.tokens for c in clients) / seconds:.0f} tokens/s")
     print(f"an answer took {statistics.median(took):.2f} s (p99 {took[int(len(took) * 0.99)]:.2f})")
-    print(f"GPU {before[0]} MiB in use after the first while, {after[0]} at the end; server resident {before[1]} and {after[1]} MiB")
+    print(f"GPU memory {before[0]} MiB after the warm-up, {after[0]} at the end; server resident {before[1]} and {after[1]} MiB")
     sys.exit(0 if set(statuses) == {200} and after[0] == before[0] and after[1] - before[1] < 64 else 1)
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LD_PRELOAD of a program that opens the GPU as driver.c does, with EY_SMS=N set: its context has N
- * of the GPU's SMs (a green context; N a multiple of 8, 2 on GPUs before sm_90), and it is told of
- * so many. What it reads of memory is not cut in the same way: an SM of a large GPU may read many
+/* LD_PRELOAD for programs that open the GPU like driver.c. With EY_SMS=N, the context gets N of the
+ * GPU's SMs (a green context; N a multiple of 8, or of 2 before sm_90), and the program is told
+ * that number. Memory bandwidth is not reduced in proportion: an SM of a large GPU may read many
  * times its share. */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 static void *(*find)(void *library, const char *name);
 static void *driver;
 
-/* A function of the driver that the program opened. */
+/* A function of the driver that the program has opened. */
 #define DRIVER(name) ((__typeof__(&name))(uintptr_t)find(driver, #name))
 
 static unsigned wanted_sms(void)

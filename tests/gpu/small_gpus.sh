@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What docs/guides/memory.md says fits a small GPU, tried on a larger one: tests/gpu/small_gpus.sh EYELET MKCHECKPOINT
-# [CASE...]. Another process fills the GPU's memory until as much is free as the case has; eyelet's own context comes
-# out of that. Each model is made (random weights of the official shapes), served, and asked several things at once.
-# Prints a line for each case; the exit status is 1 when one of them failed. EYELET is in its build folder, where
-# ballast and make_image are too. Needs curl, and 20 GB of disk for the largest model.
+# tests/gpu/small_gpus.sh EYELET MKCHECKPOINT [CASE...]: tests what docs/guides/memory.md promises for small GPUs on a
+# larger one. Another process fills its memory until as much is free as the case has; eyelet's context comes out of
+# that. Each model is made (random weights, official shapes), served, and asked several questions concurrently. Prints
+# a line for each case; exits 1 if one failed. EYELET must be in its build folder, next to ballast and make_image.
+# Needs curl, and 20 GB of disk for the largest model.
 set -u
 [ $# -ge 2 ] || { echo "usage: $0 EYELET MKCHECKPOINT [CASE...]" >&2; exit 2; }
 here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") mkcheckpoint=$(realpath "$2")
@@ -14,7 +14,7 @@ cases=" $* "
 "$tools/make_image" 1024 1024 image.png || exit 1
 image="data:image/png;base64,$(base64 -w0 image.png)"
 
-# post NUMBER: answerNUMBER.json is the answer to a message of $content
+# post NUMBER: sends $content as a message and writes the answer to answerNUMBER.json
 post() {
   printf '{"messages": [{"role": "user", "content": %s}], "max_tokens": 32, "temperature": 0}' "$content" >"answer$1.request"
   curl -sS --max-time 60 -o "answer$1.json" -H 'Content-Type: application/json' --data-binary "@answer$1.request" "http://127.0.0.1:$port/v1/chat/completions" 2>"answer$1.err" &&
@@ -23,8 +23,8 @@ post() {
 questions() { at_once "$askers" post; }
 said() { echo "$askers at once"; }
 
-# fits CASE FREE_MIB KIND at-once OPTION...: the model is served and answers so many at once, about the image where it
-# sees
+# fits CASE FREE_MIB KIND CONCURRENT OPTION...: serves the model and asks so many questions concurrently, with the
+# image if it has a vision encoder
 fits() {
   local name=$1 free=$2 kind=$3 askers=$4 content
   shift 4

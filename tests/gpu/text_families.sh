@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A full-size checkpoint of random numbers of each text-only family on a real GPU, against transformers in float32
-# (tools/golden/text_golden.py): tests/gpu/text_families.sh BUILD [KIND...]. Needs torch and transformers, a GPU of
-# about 40 GB for the largest, 30 GB of disk. Prints what transformers in BF16 is off by, too; the exit status is 1
-# when a family is off by more than test_golden allows.
+# tests/gpu/text_families.sh BUILD [KIND...]: a full-size random checkpoint of each text-only family on a real GPU,
+# against transformers in F32 (tools/golden/text_golden.py). Also prints the error of transformers in BF16. Exits 1 if
+# a family's error exceeds test_golden's bound. Needs torch, transformers, a GPU of about 40 GB for the largest model,
+# and 30 GB of disk.
 set -u
 [ $# -ge 1 ] || { echo "usage: $0 BUILD [KIND...]" >&2; exit 2; }
 build=$(realpath "$1") root=$(realpath "$(dirname "$0")/../..") failed=0

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Captions by one worker process and by several, each with a GPU of its own and without Ray:
-tests/gpu/two_workers.py MODEL FOLDER [--workers 2] [--rounds 2] [--max-tokens 64] [--make N] [--json FILE], with a Python
-that has the wheel, pyarrow and as many GPUs. --make first fills FOLDER with N different images of 1024x768 (numpy, PIL).
+"""tests/gpu/two_workers.py MODEL FOLDER [--workers 2] [--rounds 2] [--max-tokens 64] [--make N] [--json FILE]:
+captions by one worker process and by several, each with its own GPU and without Ray. Needs a Python with the wheel
+and pyarrow, and as many GPUs. --make first fills FOLDER with N different images of 1024x768 (numpy, PIL).
 
-The workers are those of examples/python/ray_caption.py, with an equal part of the images each. A worker stays on its share
-of the processors, those next to its GPU where Linux knows them; one worker alone has one share, too. All load first and
-then begin together. Exit status 1 when N workers are less than 0.95 N times as fast as one, or a row is missing."""
+The workers are those of examples/python/ray_caption.py, with an equal share of the images. Each is bound to its share
+of the processors, near its GPU if Linux knows where that is; a single worker also has one share. All load first and
+begin together. Exits 1 if N workers are less than 0.95 N times as fast as one, or a row is missing."""
 import argparse
 import json
 import multiprocessing
@@ -21,11 +21,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "python"))
 from ray_caption import Captioner, pieces_of, rows_done, rows_of  # noqa: E402
 
-LEAST = 0.95  # of N times the speed of one
+LEAST = 0.95  # of N times the speed of one worker
 
 
 def make_images(folder, n):
-    """n JPEG files of smooth color and noise: different, so that no cache knows them, and of a photograph's size."""
+    """n different JPEG files of smooth colors and noise, as large as photos; no cache holds them."""
     import numpy
     from PIL import Image
 
@@ -45,12 +45,12 @@ def processors_in(text):
 
 
 def processors_next_to(gpu):
-    """Those on the GPU's node, or all that this process may use where Linux does not know."""
+    """The processors on the GPU's NUMA node, or all that this process may use if Linux does not know them."""
     allowed = os.sched_getaffinity(0)
     try:
         said = subprocess.run(["nvidia-smi", "-i", str(gpu), "--query-gpu=pci.bus_id", "--format=csv,noheader"],
                               capture_output=True, text=True, check=True).stdout.strip()
-        device = Path("/sys/bus/pci/devices", said.lower()[-12:])  # sysfs has four digits of the domain, nvidia-smi eight
+        device = Path("/sys/bus/pci/devices", said.lower()[-12:])  # sysfs has four digits of the PCI domain, nvidia-smi eight
         near = processors_in((device / "local_cpulist").read_text())
     except (OSError, subprocess.CalledProcessError, ValueError):
         return allowed
@@ -58,7 +58,7 @@ def processors_next_to(gpu):
 
 
 def shares_of(n_workers):
-    """Processors of each worker's own: workers whose GPUs are on one node divide it."""
+    """Processors of each worker; workers whose GPUs share a node divide its processors."""
     near = [processors_next_to(gpu) for gpu in range(n_workers)]
     shares = []
     for gpu, here in enumerate(near):
@@ -80,7 +80,7 @@ def work(gpu, share, output, model, max_tokens, pieces, ready, go, results):
 
 
 def seconds_of(n_workers, shares, options, rows):
-    """From the moment when all have loaded to the end of the last."""
+    """Seconds from the end of loading until the last worker is done."""
     context = multiprocessing.get_context("spawn")
     pieces = pieces_of(rows, options.piece)
     with tempfile.TemporaryDirectory() as output:
