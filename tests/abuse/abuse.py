@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the attacks share: a server of the demo model, requests with images, and what server and children take."""
+"""Shared by the attacks: a server with the demo model, requests with images, and the memory of the server and its
+children."""
 import base64
 import fcntl
 import http.client
@@ -22,7 +23,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, '..', '..')
 MIB = 1 << 20
-# Of what the budget does not count: stacks of connections, replies, allocators; the children's own pages.
+# Memory outside the budget: stacks of connections, replies, allocators, and the children's own pages.
 CONSTANT = 96 * MIB
 
 
@@ -42,7 +43,7 @@ def chat(text):
 
 
 def png(width, height, noise=False):
-    """An image of one colour, or of none."""
+    """An image of one colour, or of noise."""
     def chunk(name, data):
         return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
     rows = [b'\0' + (os.urandom(3 * width) if noise else bytes([90, 160, 30]) * width) for _ in range(height)]
@@ -57,15 +58,15 @@ def post_head(n_body):
 
 
 class SlowCrowd:
-    """Keeps n connections of addresses 127.0.0.2 and on open; each says `first`, then a space every `pause` s. What is
-    cut is opened again."""
+    """Keeps n connections open, from addresses 127.0.0.2 on. Each sends `first`, then a space every `pause` seconds.
+    Closed ones are opened again."""
 
     def __init__(self, server, n, addresses, first, pause=1):
         host, port = server.host.split(':')
         self.to = (host, int(port))
         self.n, self.addresses, self.first, self.pause = n, addresses, first, pause
         self.opened = 0
-        self.heard = b''  # of the last one that was cut and heard why
+        self.heard = b''  # reply of the last closed connection that got one
 
     def open(self, i):
         s = socket.socket()
@@ -122,8 +123,8 @@ class SlowCrowd:
 
 
 def serve_honest(server, seconds):
-    """Chats and images of 127.0.0.1 for so long, each answered or the attack was not held; what to say of them, and of
-    /health meanwhile."""
+    """Asks for chats and images from 127.0.0.1 for `seconds`; each must be answered, or the attack was not held.
+    Returns a summary of them and of /health."""
     slowest = {'chat': 0, 'image': 0}
     bodies = {'chat': chat('Hello'), 'image': chat_with_image(png(640, 480))}
     server.health.clear()
@@ -143,7 +144,7 @@ def serve_honest(server, seconds):
 
 
 def status_fields(pid):
-    """Bytes of anonymous and shared memory, and the parent, of a process; None: it is gone."""
+    """(bytes of anonymous and shared memory, parent) of a process; None: it has ended."""
     try:
         with open(f'/proc/{pid}/status') as f:
             text = f.read()
@@ -155,7 +156,7 @@ def status_fields(pid):
 
 
 def waited_to_run():
-    """Seconds that this thread was ready and others had the processors; 0 where the system does not tell."""
+    """Seconds that this thread has waited for a processor; 0 if the system does not tell."""
     try:
         with open('/proc/thread-self/schedstat', encoding='ascii') as f:
             return int(f.read().split()[1]) / 1e9
@@ -164,8 +165,8 @@ def waited_to_run():
 
 
 class HealthAsker:
-    """Asks /health every 20 ms, in a process of its own, which waits for no thread of the test. Of each answer's time
-    it takes off what it waited for a processor itself: that is not the server's."""
+    """Asks /health every 20 ms from its own process, so that it waits for no thread of the test. Times that it waited
+    for a processor itself are subtracted, as they are not the server's."""
     MOST = 1 << 14
 
     def __init__(self, host):
@@ -199,7 +200,7 @@ class HealthAsker:
         self.first = self.count()
 
     def p99(self):
-        """(Answers, seconds of the server, seconds of the asker's own wait)"""
+        """p99: (number of answers, seconds of the server, seconds that the asker waited for a processor)"""
         pairs = [struct.unpack_from('<dd', self.map, 8 + 16 * i) for i in range(self.first, self.count())]
         return len(pairs), *(sorted(of)[int(len(of) * 0.99)] if of else 0
                              for of in ([total - own for total, own in pairs], [own for _, own in pairs]))
@@ -210,7 +211,7 @@ class HealthAsker:
 
 
 class Server:
-    """A server under attack, with options of `serve`; `with` starts and ends it."""
+    """A server under attack with options of `serve`, as a context manager."""
 
     def __init__(self, *options, model=os.path.join(ROOT, 'models/demo'), log=None, limits=(), health=True,
                  folder='/'):
@@ -219,7 +220,7 @@ class Server:
         self.log_path = log
         self.limits = limits
         self.folder = folder
-        self.asks_health = health  # all the time
+        self.asks_health = health  # during the whole attack
         self.peak = self.base = 0
         self.health = None
 
@@ -262,11 +263,11 @@ class Server:
         sys.exit('the server does not start: ' + self.said())
 
     def said(self):
-        """Its log; read at a place of our own, the server's stays."""
+        """Its log. pread keeps the file offset for the server."""
         return os.pread(self.log.fileno(), 1 << 20, 0).decode('utf-8', 'replace')
 
     def children(self):
-        """Living processes below the server."""
+        """Living descendants of the server."""
         parents = {}
         for name in os.listdir('/proc'):
             fields = status_fields(name) if name.isdigit() else None
@@ -281,7 +282,7 @@ class Server:
         return found
 
     def workers(self):
-        """Processes that are doing a job now: children of children."""
+        """Children of children, which are running a job."""
         return [pid for pid in self.children() if (status_fields(pid) or (0, self.pid))[1] != self.pid]
 
     def memory(self):
@@ -294,7 +295,7 @@ class Server:
             time.sleep(0.05)
 
     def post(self, body, timeout=60, path='/v1/chat/completions', address='127.0.0.1'):
-        """(status, text, seconds); status 0: the connection broke."""
+        """Returns (status, text, seconds); status 0: the connection broke."""
         start = time.monotonic()
         connection = http.client.HTTPConnection(self.host, timeout=timeout, source_address=(address, 0))
         try:
@@ -319,17 +320,17 @@ class Server:
         return replies
 
     def begin(self, body):
-        """A connection on which a request was sent and nothing was read."""
+        """A connection with a request sent and no reply read."""
         connection = http.client.HTTPConnection(self.host, timeout=60)
         connection.request('POST', '/v1/chat/completions', body, {'Content-Type': 'application/json'})
         return connection
 
     def taken(self):
-        """The most memory beyond what it took before, in MiB."""
+        """The peak memory above the initial memory, in MiB."""
         return (self.peak - self.base) / MIB
 
     def at_rest(self):
-        """What /health takes before an attack, on this machine as busy as it is."""
+        """Measures /health for 2 s before an attack, as a baseline for this machine."""
         self.health.clear()
         time.sleep(2)
         return f'/health at rest: {self.health_figures()}'
@@ -343,7 +344,7 @@ class Server:
 
 
 def set_loopback(up, address=None):
-    """Of a network namespace of our own; with a second address."""
+    """Configures the loopback device of this network namespace, with a second address."""
     set_flags, set_address, is_up = 0x8914, 0x8916, 1
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         fcntl.ioctl(s, set_flags, struct.pack('16sH14x', b'lo', is_up if up else 0))
@@ -359,7 +360,7 @@ def free_port():
 
 
 def get(host, path, timeout=10, key=None):
-    """The status of a GET; 0: there was no answer."""
+    """The status of a GET; 0: no answer."""
     connection = http.client.HTTPConnection(host, timeout=timeout)
     try:
         connection.request('GET', path, headers={'Authorization': f'Bearer {key}'} if key else {})
@@ -373,7 +374,7 @@ def get(host, path, timeout=10, key=None):
 
 
 def wait_until(condition, seconds):
-    """Seconds that it took; None: it did not come true."""
+    """Waits for a condition. Returns the seconds that it took, or None on timeout."""
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         if condition():
@@ -392,7 +393,7 @@ def held(what):
 
 
 def terminate(server, seconds):
-    """Sends SIGTERM; the seconds until it ended."""
+    """Sends SIGTERM and returns the seconds until the server has ended."""
     start = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
     try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""60 clients of one address at a time whose requests have grammars that take long to compile, then images that take
-long to decode, then long texts: /health answers another. The clients are nice, as if they were on another machine."""
+"""60 concurrent clients of one address send grammars that take long to compile, then images that take long to decode,
+then long texts; /health must answer another address. The clients are nice, as if they ran on another machine."""
 import json
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ FORK = multiprocessing.get_context('fork')
 
 
 def grammar(i):
-    """No two are the same, so that each is compiled."""
+    """Schemas differ, so that each is compiled."""
     properties = {f'p{i}_{k}': {'type': 'string', 'pattern': f'^[a-z{k % 10}]{{1,60}}(x|y{i}){{1,30}}$'}
                   for k in range(60)}
     schema = {'type': 'object', 'properties': properties, 'additionalProperties': False}
@@ -33,7 +33,7 @@ def ask_until(end, server, k, body_of, statuses):
 
 
 def crowd(server, body_of, queue):
-    """Puts what clients got, by status; 0: their time was over before."""
+    """Puts the clients' results by status into the queue; 0: out of time."""
     statuses = {}
     os.nice(19)
     end = time.monotonic() + SECONDS
@@ -46,7 +46,7 @@ def crowd(server, body_of, queue):
 
 
 def storm(server, body_of):
-    """Of a process of its own."""
+    """Runs the clients in another process."""
     queue = FORK.Queue()
     attacker = FORK.Process(target=crowd, args=(server, body_of, queue))
     server.health.clear()

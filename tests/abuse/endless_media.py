@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""60 requests at once for images by http, of a host that sends without end, as fast as it is read; 128 MiB for requests.
-Images come from public addresses only: one is given to the loopback device of a network namespace of its own."""
+"""60 concurrent requests for images by HTTP from a host that sends endlessly and at full speed; 128 MiB for requests.
+As images come from public addresses only, the loopback device of a network namespace gets one."""
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ ADDRESS = '93.184.216.34'
 
 
 def enter_namespace():
-    """Goes on in a network namespace; says so and ends where there is none."""
+    """Restarts in a network namespace, or reports that there is none and exits."""
     if os.environ.get('EY_IN_NAMESPACE'):
         return
     if not shutil.which('unshare') or os.system('unshare -rn true 2>/dev/null') != 0:

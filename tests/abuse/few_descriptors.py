@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`ulimit -n 64` and 200 connections that say nothing; then none left at all."""
+"""`ulimit -n 64` with 200 silent connections; then no descriptor at all."""
 import os
 import resource
 import socket
@@ -39,7 +39,7 @@ with Server(limits=[(resource.RLIMIT_NOFILE, 64)], health=False) as server:
         s.close()
     require(wait_until(lambda: get(server.host, '/health') == 200, 5) is not None, '/health stays deaf')
 
-    # whatever took them: not one more can be opened
+    # now not one more can be opened, whatever uses them
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4, 64))
     crowd = [connect(server.host) for _ in range(20)]
     time.sleep(1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that are cut off while they are served; pipes in place of files."""
+"""Truncates weights while they are served; puts pipes in place of files."""
 import json
 import os
 import shutil
@@ -30,10 +30,11 @@ def cut_off(model):
 
 
 def serve_what_is_cut_off(folder, *options):
-    """From the file; what a copy in huge pages leaves in the file (norms, the vision encoder) is lost with it."""
+    """Truncates weights that the server reads from the file. Weights in huge pages survive, except norms and vision
+    encoder, which stay in the file."""
     model = copy_of_demo(folder)
     with Server('--device', 'cpu', *options, model=model) as server:
-        time.sleep(2)  # idle: the copy is made then
+        time.sleep(2)  # copies to huge pages are made when the server is idle
         cut_off(model)
         server.post(CHAT)
         require(wait_until(lambda: server.process.poll() is not None, 10) is not None, 'it goes on without weights')

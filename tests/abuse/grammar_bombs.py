@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""120 schemas and patterns at once that take 10 to 60 MiB each while they are compiled, 256 MiB for requests."""
+"""120 concurrent schemas and patterns that need 10 to 60 MiB each to compile; 256 MiB for requests."""
 import json
 from collections import Counter
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A client sends an image that takes seconds to decode, and leaves."""
+"""A client sends an image that takes seconds to decode, and disconnects."""
 from abuse import Server, chat_with_image, data_file, held, require, wait_until
 
 with Server('--host-memory', '2G') as server:

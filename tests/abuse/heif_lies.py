@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""1 KiB of AVIF is 8192x8192 pixels and says 64x64, 4 KiB of HEIC a grid of 64 tiles; twelve at once."""
+"""Twelve concurrent images whose headers lie: 1 KiB of AVIF claims 64x64 and has 8192x8192 pixels, 4 KiB of HEIC is a
+grid of 64 tiles."""
 from abuse import CONSTANT, MIB, Server, chat_with_image, data_file, held, require
 
 names = ['claims-64.avif', 'grid-64.heic', 'claims-itself.avif', 'grid-honest.heic'] * 3

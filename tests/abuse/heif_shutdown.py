@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM, then SIGKILL, while an image is decoded that takes long."""
+"""SIGTERM, then SIGKILL, during a long decode."""
 from abuse import Server, chat_with_image, data_file, held, require, status_fields, terminate, wait_until
 
 BODY = chat_with_image(data_file('claims-itself.avif'))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A PNG of 14 KB that is 4000x3000 pixels, to a server with 32 MiB for images: 400 at once, not 503 after waiting."""
+"""A PNG of 14 KB with 4000x3000 pixels, sent to a server with 32 MiB for images, must get 400 immediately, not 503
+after a wait."""
 import struct
 import zlib
 

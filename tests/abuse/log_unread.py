@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody reads standard error; then it is closed. Each request is a line, thousands more than a pipe holds."""
+"""Standard error is a pipe that is not read, then closed. Each request logs a line, thousands more than the pipe
+holds."""
 import fcntl
 import os
 import subprocess
@@ -14,7 +15,7 @@ LINES = 6000
 
 
 class Plain:
-    """A server with a standard error of our own."""
+    """A server with this standard error."""
 
     def __init__(self, stderr):
         self.host = f'127.0.0.1:{free_port()}'
@@ -25,7 +26,7 @@ class Plain:
 
 
 def flood(server, lines):
-    """The longest time that a request took."""
+    """The longest time of a request."""
     longest = 0
     for _ in range(lines):
         start = time.monotonic()

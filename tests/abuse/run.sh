@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every attack against a server: tests/abuse/run.sh EYELET, in the source tree. Each is a script of its own that takes a
-# minute at most, says one line and exits with 0 when the server has held. Most of them wait, so two run at the same
-# time, the longest first; those that bound how long /health or images take run alone. The last line is "N passed, N
-# failed".
+# tests/abuse/run.sh EYELET, in the source tree: runs every attack against a server. Each is a script that takes at
+# most a minute, prints one line and exits with 0 if the server has held. Most of them wait, so two run concurrently,
+# the longest first; those that bound the times of /health or images run alone. The last line is "N passed, N failed".
 set -u
 eyelet=$(realpath "$1")
 long="slow_readers trickles slow_connections slow_bodies"
@@ -11,7 +10,7 @@ alone="busy_processors endless_media"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-attack() { # attack NAME: says what the script says, in one piece
+attack() { # attack NAME: prints the script's output in one piece
   if PYTHONDONTWRITEBYTECODE=1 timeout -k 5 60 python3 "tests/abuse/$1.py" "$eyelet" >"$work/$1.said" 2>&1; then
     touch "$work/$1.held"
   else

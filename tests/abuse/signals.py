@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Storms of SIGTERM while an answer streams, and of SIGHUP: keys, certificate and log are read again."""
+"""Many SIGTERMs during a streamed answer, and many SIGHUPs, each of which reloads keys, certificate and log."""
 import http.client
 import json
 import os

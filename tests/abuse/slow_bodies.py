@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""300 requests of one address whose bodies come a byte a second: /health, chats and images of another are answered."""
+"""300 requests of one address whose bodies come at one byte a second; /health, chats and images of another address
+must be answered."""
 from abuse import Server, SlowCrowd, held, post_head, require, serve_honest
 
 with Server() as server:

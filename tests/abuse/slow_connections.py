@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""280 connections that say half of a request and no more, from one address and then from 70, opened again where they
-are cut: /health, chats and images of another address are answered all the while."""
+"""280 connections that send half a request, from one address and then from 70, and reconnect when they are closed;
+/health, chats and images of another address must be answered meanwhile."""
 from abuse import Server, SlowCrowd, held, require, serve_honest
 
 with Server() as server:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Long answers with 20 log-probabilities a token, 8 choices each, to 40 clients that do not read; then tokens of long
+"""Long answers of 8 choices with 20 log-probabilities a token, to 40 clients that do not read; then tokens of long
 texts to as many. 48 MiB for requests."""
 import http.client
 import json
@@ -16,7 +16,7 @@ TOKENS = json.dumps({'model': '', 'prompt': 'q1w2e3 ' * 500000, 'return_token_st
 
 
 def ask_and_wait(server, path, body):
-    """A connection with a small receive buffer, of which nothing is read."""
+    """A connection with a small receive buffer, which is never read."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     host, port = server.host.rsplit(':', 1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""7 requests of one address that send 34 MiB each, nearly all of the budget, and then a byte now and again: /health,
-chats and images of another are answered, also one that needs more than was left."""
+"""7 requests of one address send 34 MiB each, nearly all of the budget, and then a byte from time to time; /health,
+chats and images of another address must be answered, including one that needs more than is left."""
 import time
 
 from abuse import Server, SlowCrowd, chat_with_image, held, png, post_head, require, serve_honest
 
-LARGE = chat_with_image(png(2600, 2000, noise=True))  # 21 MB with base64, and 15 MiB of pixels beside
+LARGE = chat_with_image(png(2600, 2000, noise=True))  # 21 MB as base64, plus 15 MiB of pixels
 
 with Server('--host-memory', '256M') as server:
     rest = server.at_rest()

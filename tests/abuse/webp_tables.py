@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A lossless WebP of 295 KB whose every 4x4 pixels have Huffman tables of their own, alone and twelve at once."""
+"""A lossless WebP of 295 KB with separate Huffman tables for each 4x4 pixels, alone and twelve concurrently."""
 import struct
 
 from abuse import CONSTANT, MIB, Server, chat_with_image, held, require
@@ -11,13 +11,13 @@ GROUPS = (SIDE // 4) ** 2
 
 class Bits:
     def __init__(self):
-        self.text = []  # least significant first
+        self.text = []  # least significant bit first
 
     def put(self, value, n):
         self.text.append(format(value, f'0{n}b')[::-1])
 
     def code(self, value):
-        """A Huffman code, whose first bit is the most significant one."""
+        """A Huffman code, most significant bit first."""
         self.text.append(format(value, '08b'))
 
     def bytes(self):
@@ -32,10 +32,10 @@ def tables_webp():
     out.put(SIDE - 1, 14)
     out.put(SIDE - 1, 14)
     out.put(0, 6)  # no alpha, version 0, no transform, no colour cache
-    out.put(1, 1)  # groups of tables by tiles …
+    out.put(1, 1)  # groups of tables for tiles …
     out.put(0, 3)  # … of 4x4 pixels …
     out.put(0, 1)  # … whose image has no colour cache
-    for _ in range(2):  # green and red, a group's number: 256 symbols of 8 bits each
+    for _ in range(2):  # green and red are the group's number: 256 symbols of 8 bits each
         out.put(0, 1)
         out.put(8, 4)
         for i in range(12):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds seconds to the minutes of the fuzz targets on standard input: add_minutes.py SECONDS < NAMES."""
+"""add_minutes.py SECONDS < NAMES: adds SECONDS to the recorded minutes of the fuzz targets that standard input
+names."""
 import json
 import os
 import sys

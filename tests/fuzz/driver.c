@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target over files and folders named on the command line, and over each file's
- * truncations and single-byte changes, so that the corpus is an ordinary test too. */
+/* Runs a fuzz target on files and folders of the command line, and on each file's truncations and
+ * single-byte changes, so that the corpus is also an ordinary test. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* The input goes into a block of exactly its size, so that a read past the end is seen. */
+/* Copies the input to a block of exactly its size, so that a sanitizer sees reads past its end. */
 static void run_exact(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* API requests: whatever a request says, what is read of it is within its ranges and
- * readable to the last byte, and an error is one that can be sent. The first byte chooses the
- * route. */
+/* API requests: parsed values are within their ranges and all their bytes readable, and errors can
+ * be sent. The first byte selects the route. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@ static void require(bool what)
     if (!what) abort();
 }
 
-/* Sanitizers see a read of what is not there. */
+/* Reads all bytes, so that a sanitizer sees invalid ones. */
 static void touch(const void *bytes, size_t n)
 {
     static volatile unsigned char sink;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the file of answers that an earlier run left, with --resume: what is done is found
- * again, and reading the file a second time, less a line that was cut, says the same. The first
- * byte chooses CSV or JSON lines. */
+/* Any bytes as the output file of an interrupted run, with --resume: all finished images are found,
+ * and reading the file again, without its cut-off last line, finds the same. The first byte selects
+ * CSV or JSON lines. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* How many images are done, each of which is found; SIZE_MAX: the file was refused. */
+/* The number of finished images, each of which must be found; SIZE_MAX: the file was refused. */
 static size_t count_done(const struct options *o)
 {
     struct batch_output b;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's answer with boxes: whatever it says, boxes lie inside the image and
- * labels are UTF-8. */
+/* Boxes in any answer lie inside the image, and labels are UTF-8. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as config.json of a checkpoint, of Qwen3-VL or whatever it says (the other files are
- * good, there are no weights): refused with a message, or read into shapes that the rest of the
- * program may multiply without looking. */
+/* Any bytes as config.json, with valid other files and no weights: refused with a message, or read
+ * into shapes whose products cannot overflow. The model type is Qwen3-VL or what the file says. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -73,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     checkpoint_close(ckpt);
     ckpt = NULL;
     m = (struct model){0};
-    /* opening the whole model must fail, at the latest for lack of tensors */
+    /* opening the model must fail, at the latest because its tensors are missing */
     if (!checkpoint_open(&ckpt, dir, &e)) return 0;
     require(!model_open(&m, ckpt, NULL, &e) && e.text[0] != 0);
     checkpoint_close(ckpt);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image_url: whatever it says, nothing is read but what the policy names and nothing
- * is connected to. A URL of the kinds that would be fetched or opened is parsed and checked as far
- * as that goes without doing so. */
+/* Any image URL: it reads only what the policy allows, and connects to nothing. URLs of remote
+ * files and paths are only parsed and checked. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a GGUF file: refused with a message, or tensors whose every block can be read, and
- * metadata that makes a configuration and a tokenizer, or a message. */
+/* Any bytes as a GGUF file: refused with a message, or tensors whose blocks are all readable. Its
+ * metadata then gives a configuration and a tokenizer, or a message. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void require(bool ok)
     if (!ok) abort();
 }
 
-/* The first and the last row; the address is within the bytes. */
+/* Reads the first and last row; the address must be inside the file. */
 static void read_tensor(const struct tensor_view *t, const uint8_t *data, size_t size)
 {
     enum { MOST = 1 << 16 };

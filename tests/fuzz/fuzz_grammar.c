@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiles an input as a grammar, and walks it at random. */
+/* Compiles the input as a grammar and walks it at random. */
 #include "fuzz/fuzz_grammar.h"
 
 #include <stdlib.h>

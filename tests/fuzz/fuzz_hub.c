@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hub's readers: the first byte says which of them gets the rest. */
+/* Parsers of the hub's data; the first byte selects the parser. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void read_record(const char *text)
                byte_ranges_total(&x) <= size);
 }
 
-/* A name that passes cannot leave the folder that it is joined to. */
+/* An accepted name cannot leave the folder that it is appended to. */
 static void read_names(const char *text)
 {
     char hash[HUB_ETAG_BYTES + 1];
@@ -73,7 +73,8 @@ static void read_names(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
-    char *text = malloc(size); /* of its own, so that reading past it is seen */
+    /* a block of this size, so that a sanitizer sees reads past its end */
+    char *text = malloc(size);
     if (!text) return 0;
     memcpy(text, data + 1, size - 1);
     text[size - 1] = 0;

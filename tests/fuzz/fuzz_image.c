@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the decoders of images: any bytes, decoded; what decodes and is small goes on to patches.
- */
+/* Image decoders on any bytes. Small images are also cut into patches. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_PIXELS = 1 << 16 };
 
-/* A model with a small budget, so that one run is quick. */
+/* A model with a small pixel budget, so that runs are fast. */
 static const struct patch_spec spec = {4, 2, 2, 64, 4096, {0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}};
 
 static void make_patches(const struct image *image)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the weights of a checkpoint with one quantized matrix, in any layout: refused with a
- * message, or a matrix whose every element is a finite number (but for NaNs of FP8), rows of it the
- * same numbers, and scales for a GPU that stand for the stored ones. */
+/* Any bytes as a checkpoint with one quantized matrix in any layout: refused with a message, or a
+ * matrix whose elements are finite (except FP8 NaNs), whose rows can be read separately, and whose
+ * GPU scales represent the stored ones. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static void check_values(const struct tensor *w)
     }
 }
 
-/* Rows 8 .. 19 as a matrix of their own are the same; rows 5 .. are refused, because zeros are
- * packed. */
+/* Rows from PART on are the same as a matrix of their own. From row 5 on they are refused, because
+ * zero points are packed. */
 static void check_rows(const struct tensor *w)
 {
     struct tensor part;
@@ -49,7 +49,7 @@ static void check_rows(const struct tensor *w)
     }
 }
 
-/* A float16 without sign that is finite. */
+/* A finite F16 without sign. */
 static double f16_value(uint16_t bits)
 {
     return bits >> 10 ? ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25) : ldexp(bits & 0x3ff, -24);
@@ -64,7 +64,7 @@ static void check_scales(const struct tensor *w)
     for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < groups; g++) {
             const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
-                                        row / 8 % 2]; /* as kernels.h says */
+                                        row / 8 % 2]; /* the layout in the CUDA abi.h */
             const double stored = (double)weight_group_scale(w, row, g),
                          made = f16_value((word & 0xfff0) >> 1) * unit;
             require((word & 15) == weight_group_zero(w, row, g) &&
@@ -74,7 +74,7 @@ static void check_scales(const struct tensor *w)
     free(words);
 }
 
-/* What a recipe makes, in place of it. */
+/* Replaces a matrix with an on-load quantization recipe by the quantized one. */
 static bool make(struct tensor *w, ey_err *e)
 {
     static struct pool *pool;
@@ -110,8 +110,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ey_err e = {0};
     static const char *dir;
     if (!dir) temp_text(dir = temp_dir_until_exit(), "config.json", "{}");
-    unlink(temp_path(dir, "model.safetensors")); /* a file that is emptied to be written again waits
-                                                    for the disk on some file systems */
+    /* rewriting an emptied file waits for the disk on some file systems */
+    unlink(temp_path(dir, "model.safetensors"));
     temp_file(dir, "model.safetensors", data, size);
     if (!checkpoint_open(&ckpt, dir, &e)) {
         require(e.text[0] != 0);

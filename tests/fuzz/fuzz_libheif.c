@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What eyelet-decode does with a file, in this process: libheif, and the bitmap that it gives.
- * Large images are left out by what their coded frames say, as the server does. */
+/* Decodes a file in this process like eyelet-decode: libheif and the resulting bitmap. As in the
+ * server, images whose coded frames are large are left out. */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 
-/* Codecs leak on damaged files (dav1d 1.0 does); their process ends with each file. */
+/* Codecs leak on damaged files (dav1d 1.0 does); eyelet-decode ends after each file. */
 const char *__asan_default_options(void)
 {
     return "detect_leaks=0";

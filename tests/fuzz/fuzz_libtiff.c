@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What eyelet-decode does with a TIFF file, in this process: our reading of its directories,
- * libtiff, and the bitmap that it gives. Large images are left out by what their directories say,
- * as the server does. */
+/* Decodes a TIFF in this process like eyelet-decode: eyelet's reader of directories, libtiff and
+ * the resulting bitmap. As in the server, images whose directories say that they are large are left
+ * out. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static void check_tiff_bitmap(int fd)
     munmap(map, n);
 }
 
-/* Every page that is found can be read once it is the first. */
+/* Each page can be read after it was put first. */
 static void check_pages(const uint8_t *data, size_t size)
 {
     uint64_t directory[4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a stranger's URL may lead. A URL that libcurl's parser finds at an allowed host has that
- * host for a plain reader as well, so no two of them can be played against each other; and no
- * address of this machine or its network is public, however it is written. */
+/* Untrusted URLs. If libcurl's parser finds an allowed host, a simple parser finds the same host,
+ * so differences between parsers cannot be exploited. No spelling of a local or private address
+ * counts as public. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* From the last '@' to the port, percent-decoded, without a dot at its end. */
+/* The host: from the last '@' to the port, percent-decoded, without a trailing dot. */
 static bool plain_host(char host[HOST_BYTES], const char *url)
 {
     const char *at = strchr(url, ':') + 1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's answer: whatever it streams, cut wherever, is an error or an answer within
- * the limits. */
+/* A server's stream, cut into any pieces, is an error or an answer within the limits. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "base/utf8.h"
 #include "client/reply_stream.h"
 
-/* Pieces of a length that the input itself chooses. */
+/* The input itself chooses the length of the pieces. */
 static bool take_all(struct reply_stream *r, const char *bytes, size_t n, ey_err *e)
 {
     size_t piece = n ? (unsigned char)bytes[n - 1] % 37 + 1u : 1;

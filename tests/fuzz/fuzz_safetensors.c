@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a safetensors file: refused with a message, or opened with views that lie within the
- * bytes. */
+/* Any bytes as a safetensors file: refused with a message, or opened with views inside the file. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server and its children write to each other: the first byte says which reader gets the
- * rest. What is read, written again, is the same. */
+/* Messages between the server and its children; the first byte selects the message type. A message
+ * that was read is written back identically. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,8 @@ static void read_bitmap(const uint8_t *data, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
-    uint8_t *copy = malloc(size); /* of its own, so that reading past it is seen */
+    /* a block of this size, so that a sanitizer sees reads past its end */
+    uint8_t *copy = malloc(size);
     if (!copy) return 0;
     memcpy(copy, data + 1, size - 1);
     switch (data[0]) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a checkpoint's chat template: looked through to the end, in printable findings. */
+/* Any bytes as a chat template: parsed to the end, with printable findings. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json: the first bytes are a tokenizer, what follows a NUL is text for it.
- */
+/* tokenizer.json, then a NUL and text to tokenize. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vocab.json, merges.txt and the files of added tokens, a NUL after each: opened, or refused with a
- * message. */
+/* vocab.json, merges.txt and the files of added tokens, each followed by a NUL: opened, or refused
+ * with a message. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

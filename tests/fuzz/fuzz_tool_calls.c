@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's answer with tool calls: however it is cut, content and calls are the same, and not a
- * byte of an answer without calls is lost. The first byte chooses the cuts. */
+/* Tool calls in an answer: however it is cut, content and calls are the same, and an answer without
+ * calls loses no byte. The first byte selects the cuts. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

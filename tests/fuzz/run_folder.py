@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the fuzz targets of a folder that tools/fuzz_folder.sh made: run_folder.py SECONDS CORES (such as 6-15), there.
+"""run_folder.py SECONDS CORES (such as 6-15): runs the fuzz targets in the current folder, which tools/fuzz_folder.sh
+has made.
 
-Each core runs one process at a time, some 90 seconds of a target. The next is always of the target that has the fewest
-minutes, hours.json and the processes before it counted, with other seeds than these. A process counts for the processor
-time that it used, so two beside each other count twice and one that had to wait counts less. out.tar.xz then holds
-results.json, for tests/fuzz/add_minutes.py, the small inputs that were found and whatever made a target fail.
+Each core runs one process at a time, about 90 seconds of one target. The next target is the one with the fewest minutes,
+counting hours.json and the processes before; it gets other seeds than these. The processor time of a process counts: two
+in parallel count twice, and waiting does not count. out.tar.xz then has results.json (for tests/fuzz/add_minutes.py),
+new small inputs, and inputs that made a target fail.
 """
 import json
 import os
@@ -16,9 +17,9 @@ import tarfile
 import threading
 import time
 
-SMALL = 1024        # bytes of a found input that may become a seed
-TURN = 90           # seconds of a process, at least
-AFTERWARDS = 12     # seconds that a process may take to end, and the packing
+SMALL = 1024        # largest new input, in bytes, that may become a seed
+TURN = 90           # minimum seconds of a process
+AFTERWARDS = 12     # seconds for the processes to end and for packing
 
 
 def core_list(text):
@@ -54,7 +55,7 @@ def turns(targets, minutes, n_cores, seconds):
 
 
 class Run:
-    """What all processes did."""
+    """The results of all processes."""
 
     def __init__(self):
         self.lock = threading.Lock()

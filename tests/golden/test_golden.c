@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares a backend with the reference's stored outputs (tests/golden/README.md), case by case:
  *     test_golden NAME CHECKPOINT DEVICE [STEP]        (every STEP-th case)
- * ids, positions and patches must be equal. `ref`: features 1e-4 relative, logits 1e-3 absolute.
- * Other devices compute with BF16 activations, and are held to relative features and the KL
- * divergence of next-token distributions (the table below). Greedy ids identical, but for a step
- * whose two best logits the reference itself has closer than the device's tolerance (named when it
- * happens). */
+ * Ids, positions and patches must be equal. `ref`: features to 1e-4 (relative), logits to 1e-3
+ * (absolute). Other devices use BF16 activations; the table below bounds the relative error of
+ * their features and the KL divergence of next-token distributions. Greedy ids must be equal until
+ * a near-tie of the reference, closer than the device's tolerance, which is printed. */
 #include <math.h>
 #include <openssl/sha.h>
 #include <setjmp.h>
@@ -20,55 +19,54 @@
 #include "engine/engine_internal.h"
 #include "engine/request/prompt.h"
 
-/* What a device is held to: the first row of its name, this golden (NULL: any) and a lever that it
- * was opened with (NULL: whatever they are). tests/golden/README.md says where the card's come
- * from. */
+/* Tolerances. The first row counts that has the device, this golden (NULL: any) and a modifier of
+ * the device (NULL: any). tests/golden/README.md explains the GPU's values. */
 static const struct tolerance {
     const char *device, *golden, *lever;
     double features, logits, kl, tie;
 } tolerances[] = {
-    /* prompts with activations of 3 bits of mantissa, by choice: ref with this rounding is off by
-     * 0.044 in the first, 0.27 at most in the others (tests/golden/README.md) */
+    /* FP8 prefill rounds activations to 3 bits of mantissa: ref with this rounding is off by 0.044
+     * in the first, and at most 0.27 in the others (tests/golden/README.md) */
     {"ref", "tiny-gqa4-fp8", "e4m3", 1e-4, INFINITY, 6e-2, 1.0},
     {"cuda", "tiny-gqa4-fp8", "e4m3", 1e-2, INFINITY, 6e-2, 1.0},
     {"ref", NULL, "e4m3", 1e-4, INFINITY, 0.4, 1.0},
     {"cuda", NULL, "e4m3", 1e-2, INFINITY, 0.4, 1.0},
     {"ref", NULL, NULL, 1e-4, 1e-3, 1e-3, 2e-3},
-    /* keys without norms, twice as large as others': transformers in BF16 is off by a KL of 0.015
-       here */
+    /* keys without norms, twice as large as other models': transformers in BF16 has a KL of 0.015
+     * here */
     {"cpu", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 2e-3, 0.2},
     {"cuda", "tiny-phi3-bf16", NULL, 2e-2, INFINITY, 4e-3, 0.2},
     {"cpu", "tiny-phi3-fp8rows", NULL, 2e-2, INFINITY, 2e-3, 0.2},
-    /* these matrices become BF16 before a GEMM on a GPU; an H200 has 0.005 and 0.0031 */
+    /* GPUs convert these matrices to BF16 before a GEMM; an H200 has 0.005 and 0.0031 */
     {"cuda", "tiny-phi3-fp8rows", NULL, 2e-2, INFINITY, 6e-3, 0.2},
     {"cuda", "tiny-qwen3-w8a16", NULL, 2e-2, INFINITY, 4e-3, 0.2},
-    /* full-size checkpoints of random numbers (tests/gpu/text_families.sh): half of what BF16 costs
-       transformers, 0.0122 and 0.0061 */
+    /* full-size random checkpoints (tests/gpu/text_families.sh): half of the error of transformers
+     * in BF16, 0.0122 and 0.0061 */
     {"cuda", "qwen2.5-3b-fp8", NULL, 2e-2, INFINITY, 6e-3, 0.2},
     {"cuda", "phi-3-mini", NULL, 2e-2, INFINITY, 3e-3, 0.2},
-    /* with tiles an activation is rounded once, not for each block of weight rows. Mean over the
-     * cases, by tiles and by vectors: the first 0.0002 both, the second 0.00055 and 0.00034; the
-     * worst case is 0.0011. transformers in BF16 has 0.0058 in the second */
+    /* with AMX an activation is rounded once, not for each block of weight rows. Means over the
+     * cases with AMX and with vectors: 0.0002 and 0.0002 (first), 0.00055 and 0.00034 (second); the
+     * worst case has 0.0011, transformers in BF16 0.0058 (second) */
     {"cpu", "tiny-ragged-fp8", NULL, 2e-2, INFINITY, 2e-3, 0.1},
     {"cpu", "tiny-qwen2-fp8", NULL, 2e-2, INFINITY, 2e-3, 0.1},
-    /* BF16 keys and values: 0.0012 at most on every tier, float32 included */
+    /* BF16 keys and values: at most 0.0012 on every tier, also with F32 matmuls */
     {"cpu", "tiny-qwen2-awq", NULL, 2e-2, INFINITY, 2e-3, 0.1},
-    /* transformers in BF16 is 6.1 % off in its features; AMX has 2.1 % */
+    /* features: transformers in BF16 is off by 6.1 %, AMX by 2.1 % */
     {"cpu", "demo", NULL, 3e-2, INFINITY, 1e-3, 0.1},
     {"cpu", NULL, NULL, 2e-2, INFINITY, 1e-3, 0.1},
-    /* keys and values of 3 bits of mantissa are coarse by choice, and a tiny random model has
-     * neither the width nor the sure answers that make that small in a real one. The last bit of
-     * a key decides how it rounds: kernels that else agree to 0.0007 had 0.040 to 0.057 here */
+    /* FP8 keys and values have 3 bits of mantissa. A tiny random model is narrower and less certain
+     * than a real one, so the error is larger. The last bit of a key decides how it is rounded:
+     * kernels that otherwise agree to 0.0007 had 0.040 to 0.057 here */
     {"cuda", NULL, "fp8", 1e-2, INFINITY, 7e-2, 1.0},
-    /* transformers in BF16 is itself 6.1 % off in this model's features
-       (tools/golden/bf16_error.py); 3 % are rounding, not a bug */
+    /* features: transformers in BF16 is off by 6.1 % (tools/golden/bf16_error.py), so 3 % are
+     * rounding, not a bug */
     {"cuda", "demo", NULL, 4e-2, INFINITY, 2e-3, 0.1},
     {"cuda", NULL, NULL, 1e-2, INFINITY, 2e-3, 0.1},
 };
-/* "cpu:avx2,8bit" is the cpu device with instruction sets up to AVX2 and an 8-bit head;
- * "cuda:eager,fp8,8bit,streamed,e4m3" (or "host") a card with what is listed, e4m3 is
- * --prefill-math fp8; with "layers2" two layers of the decoder are on it and the others on the CPU.
- */
+/* DEVICE: "cpu:avx2,8bit" is the CPU with instruction sets up to AVX2 and an 8-bit head.
+ * "cuda:eager,fp8,8bit,streamed,e4m3" (or "host") is a GPU with these options; e4m3 is
+ * --prefill-math fp8. With "layers2", two layers of the text model are on the GPU and the others on
+ * the CPU. */
 
 static struct {
     const struct tolerance *tolerance;
@@ -208,11 +206,11 @@ static const struct image_entry *cached_features(const struct prompt_image *p)
         if (entry->used && entry->ready && memcmp(&entry->key, &p->digest, sizeof(p->digest)) == 0)
             return entry;
     }
-    fail_msg("the features of a picture are not in the cache");
+    fail_msg("the features of an image are not in the cache");
     return NULL;
 }
 
-/* Where the image cache has visual token `token` of the prompt. */
+/* The row of the image cache with visual token `token` of the prompt. */
 static size_t feature_row(const ey_prompt *prompt, int token)
 {
     const struct prompt_image *p = prompt->images;
@@ -273,7 +271,8 @@ static void check_logits(const char *name, const char *part)
     assert_int_equal(t->shape[0], n);
     golden.engine->devices.be->ops->memory->read_logits(
         golden.engine->devices.be, golden.engine->buffers.host.logits,
-        golden.engine->buffers.logits, (size_t)n); /* a card sends only the best */
+        /* the GPU otherwise sends only the top-k logits */
+        golden.engine->buffers.logits, (size_t)n);
     double worst = 0, kl = 0, total = log_sum_exp(t, n), own = log_sum_exp(NULL, n);
     for (int i = 0; i < n; i++) {
         double want = (double)float_at(t, (size_t)i),
@@ -287,7 +286,7 @@ static void check_logits(const char *name, const char *part)
     if (!(kl <= golden.tolerance->kl)) fail_msg("%s: KL divergence of %s is %.3g", name, part, kl);
 }
 
-/* The whole generation: the answer's tokens, then the stop token if there was one. */
+/* Checks the whole generation: the answer's tokens, then the stop token if there is one. */
 static void check_answer(const char *name, const ey_answer *answer, json_object *want,
                          json_object *gaps)
 {
@@ -337,7 +336,7 @@ static void run_case(void **state)
     free_conversation(&conversation);
 }
 
-/* levers: the device as it was asked for, "cuda:fp8". */
+/* levers: the modifiers of the device, such as "fp8" of "cuda:fp8". */
 static const struct tolerance *tolerance_of(const char *device, const char *golden_name,
                                             const char *levers)
 {

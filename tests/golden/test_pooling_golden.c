@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares vectors and scores with the reference's (tools/golden/pooling_golden.py), case by case:
  *     test_pooling_golden NAME CHECKPOINT DEVICE
- * ids must be equal; vectors and scores are held to the table below. */
+ * Ids must be equal; the table below bounds the errors of vectors and scores. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 #include "engine/request/prompt.h"
 #include "eyelet/pooling.h"
 
-/* Relative error of a vector, difference of a score. What computes in BF16 is held to a cosine of
- * 0.9995: a vector that was cut to 768 numbers and rounded to bytes keeps no more. */
+/* Relative error of vectors, absolute error of scores. BF16 devices need a cosine of 0.9995, as
+ * much as a vector keeps that is cut to 768 numbers and rounded to bytes. */
 static const struct tolerance {
     const char *device;
     double vector, score;
@@ -107,7 +107,7 @@ static const float *golden_row(const char *name, const char *part, size_t n)
     return copy;
 }
 
-/* Of got[n] against the first n of want, both brought to the same length where `scaled`. */
+/* Compares got[n] with the first n of want; both are normalized if `scaled`. */
 static double relative_error(const float *got, const float *want, size_t n, bool scaled)
 {
     double length = 0, error = 0, power = 0;

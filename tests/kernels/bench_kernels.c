@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timed rows of the table: median and best time, and from the best (a shared machine is not
- * always its own) bytes and operations a second and the share of what the machine can do, the best
- * measured in this run up to then. Matrices are taken from one region larger than the caches, a
- * further place each time; keys and values are not. */
+/* Times rows of the table: median and best time. The best (a shared machine is not always idle)
+ * gives bytes and operations a second and their share of the roofline, the best measured so far in
+ * this run. Each call takes its matrices from another place of a region that is larger than the
+ * caches; keys and values stay in place. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ struct bench {
     uint8_t *region;
     size_t next;
     double read;
-    double multiply[KERNEL_SETS][2]; /* float32, BF16 */
+    double multiply[KERNEL_SETS][2]; /* [kernel set][F32, BF16] */
     const char *filter;
     uint64_t seed;
 };
@@ -30,7 +30,7 @@ static void fill_region(void *context, size_t begin, size_t end, int thread)
 {
     uint8_t *region = context;
     (void)thread;
-    /* 0x30 .. 0x3f in every byte is an ordinary number in every dtype */
+    /* bytes 0x30 to 0x3f are ordinary numbers in every dtype */
     for (size_t i = begin; i < end; i++)
         region[i] = (uint8_t)(0x30 | ((i * 2654435761u) >> 13 & 15));
 }
@@ -42,7 +42,7 @@ static bool open_bench(struct bench *b, int threads)
     b->region = mmap(NULL, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                      0);
     if (b->region == MAP_FAILED) return perror("benchmark"), false;
-    madvise(b->region, region_bytes, MADV_HUGEPAGE); /* as cpu_measure_roofline() */
+    madvise(b->region, region_bytes, MADV_HUGEPAGE); /* as in cpu_measure_roofline() */
     pool_run(b->pool, region_bytes, 1 << 20, fill_region, b->region);
     printf("%-72s %12s %12s %9s %9s %9s\n", "", "median", "best", "GB/s", "GFLOP/s", "of limit");
     return true;
@@ -95,7 +95,7 @@ static int by_time(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns the best; the median in *median. */
+/* Returns the best time; the median goes to *median. */
 static double time_calls(struct bench *b, struct run *r, struct problem *p, double *median)
 {
     double times[MAX_SAMPLES], start = seconds_now();
@@ -128,7 +128,7 @@ static void time_variant(struct bench *b, struct problem *p, int set, const char
            p->bytes / t * 1e-9, p->flops / t * 1e-9,
            100 * (reading > multiplying ? reading : multiplying) / t,
            reading > multiplying ? "reading" : "multiplying");
-    if (!run_stop(&r)) printf("%s wrote beside its output\n", name);
+    if (!run_stop(&r)) printf("%s wrote outside its output\n", name);
     be->ops->destroy(be);
 }
 

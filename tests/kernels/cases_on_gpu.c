@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table on a GPU: `cuda` against `ref`. Inputs, outputs and what lies between are BF16 there,
- * so nearness is judged by that; which kernel a row goes through depends on how many there are, so
- * nothing is said of equal bits. */
+/* Runs the table on a GPU: `cuda` against `ref`. Inputs, outputs and intermediate results are BF16
+ * there, which sets the bounds. The kernel depends on the number of rows, so bits may differ
+ * between cuts. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tensor/dequantize.h"
 #include "kernels/kernel_tests.h"
 
-enum { MAX_NAME = 160, LARGE = 1 << 20 }; /* multiply-adds */
+enum { MAX_NAME = 160, LARGE = 1 << 20 }; /* multiply-adds of a large case */
 
 struct gpu_suite {
     struct backend *ref, *gpu;
@@ -24,15 +24,15 @@ static bool is_left_out(struct gpu_suite *s, const struct test_case *c)
     return s->sample > 1 && (s->n_rows++ % s->sample || (int64_t)c->n * c->k * c->m > LARGE);
 }
 
-/* The GPU has F16 matrices as BF16, which does not hold every code. */
+/* The GPU converts F16 matrices to BF16, which cannot represent all values. */
 static bool is_exact(const struct problem *p)
 {
     return p->exact && p->c->op != &op_embed && p->c->op != &op_add_features &&
            !(p->c->dtype == DTYPE_F16 && p->c->fill == FILL_ALL_VALUES);
 }
 
-/* Activations that come as float32 are rounded to BF16, at most 2^-9 off and independently, and so
- * are results; scores of attention are off by as much of their size. */
+/* F32 activations and results are rounded to BF16, with independent errors of at most 2^-9; scores
+ * of attention have relative errors of that size. */
 static double gpu_bound(const struct problem *p)
 {
     const struct op *op = p->c->op;
@@ -42,12 +42,12 @@ static double gpu_bound(const struct problem *p)
            scores = op == &op_vision_qkv || op == &op_vision_attention ||
                             op == &op_vision_attention_images
                         ? 8
-                        : 1; /* of both operands */
+                        : 1; /* both operands are rounded */
     return scores * (p->slack > 1 ? p->slack : 1) * (0x1p-18 + f32) * (p->from_cache ? 4 : 1) +
            0x1p-18;
 }
 
-/* ---- rows of prompts as e4m3 ---- */
+/* ---- FP8 prefill ---- */
 
 static bool runs_prompts(const struct gpu_suite *s, const struct test_case *c)
 {
@@ -58,26 +58,26 @@ static bool runs_prompts(const struct gpu_suite *s, const struct test_case *c)
            s->gpu->ops->compute->supports_fp8_prompts(s->gpu, &slow, NULL);
 }
 
-/* Against ref with the same rounding. The matrix unit adds 32 products at a time and cuts each at
- * some 13 bits behind the largest of them: 2^-13 of a partial sum at most, of which there are as
- * many as of what is summed up, so 2^-24 of the power, with room. Where the norm comes first the
- * GPU has BF16 of what ref rounds to e4m3: one value in 32 (2^-9 of 2^-4) falls on the other side
- * and is off by 2^-4 to 2^-3, a power of 2^-5 · 2^-7. */
+/* Bound against ref with the same rounding. The tensor cores add 32 products at a time and truncate
+ * each about 13 bits below the largest: at most 2^-13 of a partial sum, and there are as many
+ * partial sums as sums of 32, so about 2^-24 of the power; 2^-20 leaves room. If the norm comes
+ * first, the GPU rounds BF16 values to e4m3, and ref F32: one value in 32 (2^-9 of 2^-4) is rounded
+ * the other way and is off by 2^-4 to 2^-3, a power of 2^-5 · 2^-7. */
 static double prompt_bound(const struct problem *p)
 {
     if (p->c->op == &op_project_add) return 0x1p-20;
     return p->slack * (0x1p-12 + 0x1p-18);
 }
 
-/* Against ref without any: e4m3 has steps of 2^-3 of the power of two below a value, so an error of
- * at most 2^-4 of it, a power of 2^-8 / 3. */
+/* Bound against ref without rounding: e4m3 has a step of 2^-3 of a value's power of two, so errors
+ * are at most 2^-4 of it, a power of 2^-8 / 3. */
 static double rounding_bound(const struct problem *p)
 {
     return (p->slack > 1 ? p->slack : 1) * 0x1p-8 / 3;
 }
 
-/* All rows are of prompts, in one call or, with the same bits, in several; or all but the first
- * third, in one. */
+/* All rows belong to prompts, in one call and in several with the same bits; then all but the first
+ * third, in one call. */
 static bool check_prompts(const struct gpu_suite *s, struct problem *p, const char *name,
                           const float *exact)
 {
@@ -96,7 +96,7 @@ static bool check_prompts(const struct gpu_suite *s, struct problem *p, const ch
         memset(got, 0xff, n * sizeof(float));
         const bool ran = run_all(want, s->ref, p, &whole) && run_all(got, s->gpu, p, cuts[i]);
         if (!ran)
-            printf("FAIL %s, %s: wrote beside its output, or the GPU failed\n", name,
+            printf("FAIL %s, %s: wrote outside its output, or the GPU failed\n", name,
                    cuts[i]->name);
         ok = check_near(name, cuts[i]->name, got, want, n, p->out_width, prompt_bound(p), floor) &&
              check_near(name, "prompts, as if nothing were rounded", got, exact, n, p->out_width,
@@ -129,7 +129,8 @@ static void check_gpu_case(void *context, const struct test_case *c)
     p.limits.vision = p.vision;
     p.limits.max_seqs = p.step.n_seqs > p.fill.n_seqs ? p.step.n_seqs : p.fill.n_seqs;
     p.limits.max_blocks = p.step.max_blocks;
-    if (c->op == &op_project_add) /* what the GPU gets of it is what ref has too */
+    /* the GPU rounds this input to BF16, so ref gets it rounded, too */
+    if (c->op == &op_project_add)
         for (size_t i = 0; i < (size_t)c->n * (size_t)c->k; i++)
             p.x[i] = bf16_to_f32(f32_to_bf16(p.x[i]));
     size_t n = (size_t)p.n * (size_t)p.out_width;
@@ -140,7 +141,7 @@ static void check_gpu_case(void *context, const struct test_case *c)
         memset(got, 0xff, n * sizeof(float));
         bool near = run_all(got, s->gpu, &p, cuts[i]);
         if (!near)
-            printf("FAIL %s, %s: wrote beside its output, or the GPU failed\n", name,
+            printf("FAIL %s, %s: wrote outside its output, or the GPU failed\n", name,
                    cuts[i]->name);
         ok = check_near(name, cuts[i]->name, got, want, n, p.out_width, gpu_bound(&p), floor) &&
              near && ok;

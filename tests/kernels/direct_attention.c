@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attention kernel itself, against a softmax in double: any number of rows and of visible keys,
- * both storages, NaN and scores at the ends of the range. */
+/* The CPU attention kernel against a softmax in double: any number of rows and visible keys, BF16
+ * and F32 storage, NaN and extreme scores. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,13 @@ struct keys {
     float key[KEYS][MAX_DIM], value[KEYS][MAX_DIM];
     float query[CPU_Q_ROWS][MAX_DIM];
     void *stored_keys[BLOCKS],
-        *stored_values[BLOCKS]; /* as the kernel wants them; values end at the end of memory */
-    int dim, n_rows, visible[CPU_Q_ROWS]; /* keys that a row sees, of all blocks */
+        *stored_values[BLOCKS]; /* in the kernel's layout; values end at a guard page */
+    /* visible: number of keys, in all blocks, that a row sees */
+    int dim, n_rows, visible[CPU_Q_ROWS];
     bool bf16;
 };
 
-/* The float of x's upper half. */
+/* The float with x's upper 16 bits. */
 static float rounded(float x, bool bf16)
 {
     float upper;
@@ -57,7 +58,7 @@ static void fill_keys(struct keys *s, uint64_t *random, float size)
     }
 }
 
-/* Rows of BF16 lie in pairs. */
+/* BF16 rows are interleaved in pairs. */
 static size_t element_index(const struct keys *s, size_t row, size_t stride, size_t column)
 {
     return s->bf16 ? (row / 2 * stride + column) * 2 + row % 2 : row * stride + column;
@@ -79,7 +80,7 @@ static void store_keys(struct keys *s)
     }
 }
 
-/* One tile over all blocks: out[n_rows][dim]. */
+/* Runs one tile over all blocks: out[n_rows][dim]. */
 static void run_tile(const struct cpu_kernels *k, const struct keys *s, const int *rows, int n_rows,
                      float out[CPU_Q_ROWS][MAX_DIM])
 {
@@ -126,7 +127,7 @@ static void exact_row(const struct keys *s, int r, double *out)
         out[d] /= sum;
 }
 
-/* A score s is off by about s · 2^-24 · a few, and its weight by as much of itself. */
+/* A score s has an error of a few s · 2^-24, and its weight a relative error of that size. */
 static bool check_tile(const struct cpu_kernels *k, const struct keys *s, double allowed)
 {
     int all[CPU_Q_ROWS];
@@ -173,7 +174,7 @@ static bool check_attention_kernel(const struct cpu_kernels *k, uint64_t seed)
     return ok;
 }
 
-/* A key that is not a number makes the rows that see it not numbers, and no others; as ref does. */
+/* A NaN key makes rows that see it NaN, and no others, as in ref. */
 static bool check_nan_key(const struct cpu_kernels *k, uint64_t seed)
 {
     static const int rows[4] = {0, 1, 2, 3};
@@ -196,7 +197,7 @@ static bool check_nan_key(const struct cpu_kernels *k, uint64_t seed)
              (at == 0 || (!isnan(got[1][0]) && !isnan(got[3][0])));
         memory_free(&s->memory);
     }
-    if (!ok) printf("attend: a key with NaN is not seen as one\n");
+    if (!ok) printf("attend: a NaN key does not give NaN\n");
     free(s);
     return ok;
 }

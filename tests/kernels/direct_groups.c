@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that share scales in groups, in int16: every result as near to float64 as steps of
- * activations allow at worst, with codes and scales as large as they get and rows of x that lie in
- * their direction, so that sums come as near to 2^31 as they can; groups of every size with scales
- * of every type; few rows and many alike. */
+/* Group-scaled weights in int16: every result is within the worst case of the rounding steps of
+ * activations. Quantized values and scales have their largest values and rows of x are parallel to
+ * weight rows, so that sums come close to 2^31; groups of every size, scales of every type, few
+ * rows and many. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@ struct groups_fixture {
     struct pool *pool;
     struct cpu_weight w;
     uint8_t data[ROWS * ROW_BYTES];
-    float scales[ROWS * COLS / 32]; /* or halves */
+    float scales[ROWS * COLS / 32]; /* or F16 */
     uint32_t zeros[(ROWS + 7) / 8 * COLS / 32];
     float value[ROWS * COLS], x[MOST * COLS], y[MOST * ROWS];
     int cols;
 };
 
-/* How codes and scales are filled. */
+/* How quantized values and scales are filled. */
 enum codes { RANDOM_CODES, ZERO_CODES, FULL_CODES, CODE_KINDS };
 
 static uint8_t code_byte(enum codes kind, uint64_t *random)
@@ -36,7 +36,7 @@ static uint8_t code_byte(enum codes kind, uint64_t *random)
                                 : 0;
 }
 
-/* Places of the halves that scale a block, and of the signed bytes that Q6_K has. */
+/* Fills a block at random, with finite F16 scales and Q6_K's signed scales. */
 static void fill_block(uint8_t *p, enum dtype dtype, enum codes kind, uint64_t *random)
 {
     const size_t bytes = dtype_info(dtype)->bytes, at = dtype == DTYPE_Q6_K ? 208 : 0;
@@ -83,7 +83,7 @@ static void fill_int4(struct groups_fixture *p, struct tensor *w, enum codes kin
     w->group_zero = p->zeros;
 }
 
-/* Ordinary rows, some with one far larger number; then rows in the direction of weight rows. */
+/* Random rows, some with one far larger number; then rows parallel to weight rows. */
 static void fill_rows(struct groups_fixture *p, uint64_t *random)
 {
     for (int i = 0; i < MOST; i++)
@@ -95,7 +95,7 @@ static void fill_rows(struct groups_fixture *p, uint64_t *random)
         }
 }
 
-/* Half a step of every activation, and what float32 loses. */
+/* The worst-case error: half a step of each activation, plus F32 rounding. */
 static double worst_error(const struct groups_fixture *p, const float *x, const float *w,
                           double *want)
 {
@@ -181,7 +181,7 @@ static bool check_int16_groups(const struct cpu_kernels *k, uint64_t seed)
         .max_rows = MOST, .max_width = COLS, .max_keys = 64, .max_patches = 64};
     struct groups_fixture *p = calloc(1, sizeof(*p));
     ey_err e;
-    if (!k->blocks || k->isa.tier == CPU_AMX) return free(p), true; /* int4 is in BF16 there */
+    if (!k->blocks || k->isa.tier == CPU_AMX) return free(p), true; /* AMX computes int4 in BF16 */
     if (!p || !pool_create(&p->pool, 2, &e)) return free(p), false;
     bool ok = backend_cpu_create(&p->be, p->pool, k->mask, &e);
     if (ok) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrices in int16: which FP8 ones are, and that products are as near as steps allow, at worst and
- * not by luck: every result against float64, few rows and many, whatever power of four the matrix
- * has room for, and where sums come as near to 2^31 as they can. BF16 ones where rows are of
- * images. */
+/* Matmuls in int16: which FP8 matrices are eligible, and that every result is within the worst case
+ * of the rounding steps, against float64. Covers few rows and many, every power of four that a
+ * matrix may have, and sums close to 2^31. Also BF16 weights with rows of images. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 enum {
     ROWS = 259,
-    COLS = 448 /* the last block is half a one */,
+    COLS = 448 /* the last block is only half full */,
     BLOCKS = (COLS + FP8_BLOCK - 1) / FP8_BLOCK,
     MOST = 131,
     NAN_E4M3 = 0x7f,
@@ -27,7 +26,7 @@ struct matmul_fixture {
     struct cpu_weight w;
     uint8_t quantized[ROWS * COLS];
     uint16_t bf16[ROWS * COLS];
-    bool vision; /* BF16, and rows of an image */
+    bool vision; /* BF16 weights and rows of an image */
     float value[ROWS * COLS], scale[(ROWS + FP8_BLOCK - 1) / FP8_BLOCK * BLOCKS], x[MOST * COLS],
         y[MOST * ROWS];
 };
@@ -65,10 +64,10 @@ static void run_matmul(struct matmul_fixture *p, int n)
     cpu_matmul((struct cpu *)p->be, &in, &linear, 1, CPU_STORE);
 }
 
-/* ---- which matrices ---- */
+/* ---- eligibility ---- */
 
-/* All quantized values `code`, but of block 1 of the first rows `other`, and one code there `one`.
- */
+/* Returns the eligibility of a matrix of `quantized` whose block 1 of the first rows is `other`,
+ * with one value `one` in it. */
 static int eligibility_of(struct matmul_fixture *p, uint8_t quantized, uint8_t other, uint8_t one)
 {
     for (int i = 0; i < ROWS * COLS; i++)
@@ -90,9 +89,9 @@ static bool check_choice(struct matmul_fixture *p, uint64_t seed)
                  {0x6e, 0x6e, 0x6e, 2},
                  {0x58, 0xd8, 0x58, 3},
                  {7, 7, 7, 8},
-                 {1, 1, 1, 8}, /* as many powers as there is room for */
+                 {1, 1, 1, 8}, /* the largest supported power */
                  {0x7e, 0, 0, 1},
-                 {0, 0, 0, 8}, /* zeros are no smaller than others */
+                 {0, 0, 0, 8}, /* zeros do not count as small */
                  {0x7e, 0x60, 0x60, 1},
                  {0x7e, 0x5f, 0x5f, CPU_INT16_NO},
                  {0x7e, 0x30, 0x7e, 1},
@@ -109,16 +108,16 @@ static bool check_choice(struct matmul_fixture *p, uint64_t seed)
     return true;
 }
 
-/* ---- how near ---- */
+/* ---- errors ---- */
 
-/* The step of numbers that are so long together, the largest of them so large. */
+/* The step of a block with this sum of squares and this largest value. */
 static double step_of_block(double squares, double largest, double most)
 {
     return fmax(sqrt(squares) / most, largest / INT16_MAX);
 }
 
-/* Half a step of every activation; of every weight half a 16th of a code's unit, or of an image's
- * half a step; and what float32 loses. */
+/* The worst-case error: half a step of each activation, half a 16th of each FP8 weight's unit or
+ * half a step of each image weight, plus F32 rounding. */
 static double allowed_error(const struct matmul_fixture *p, int row, const float *x, double *want)
 {
     double sum = 0, error = 0;
@@ -148,7 +147,7 @@ static double allowed_error(const struct matmul_fixture *p, int row, const float
     return error * (1 + 1e-5) + 1e-30;
 }
 
-/* p->value is what the weights are. */
+/* Dequantizes the weights to p->value, and checks all numbers of rows. */
 static bool check_all_counts(struct matmul_fixture *p, const char *what)
 {
     static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 24, 60, 61, MOST};
@@ -179,7 +178,7 @@ static bool check_all_counts(struct matmul_fixture *p, const char *what)
     return true;
 }
 
-/* Codes up to `largest`, which every block has. */
+/* Values up to `largest`, which occurs in every block. */
 static void random_e4m3(struct matmul_fixture *p, uint8_t largest, uint64_t *random)
 {
     for (int i = 0; i < ROWS * COLS; i++) {
@@ -189,8 +188,8 @@ static void random_e4m3(struct matmul_fixture *p, uint8_t largest, uint64_t *ran
     }
 }
 
-/* Ordinary rows, rows with one number that is far larger than others, of zeros, of very large and
- * of very small numbers, one with NaN. */
+/* Ordinary rows; rows with one far larger number, of zeros, of very large and of very small
+ * numbers; one row with a NaN. */
 static void random_rows(struct matmul_fixture *p, uint64_t *random)
 {
     for (int i = 0; i < MOST * COLS; i++) {
@@ -215,8 +214,8 @@ static bool check_nearness(struct matmul_fixture *p, uint64_t seed)
         random_rows(p, &seed);
         if (!check_all_counts(p, what)) return false;
     }
-    for (int same = 0; same < 2; same++) { /* the longest weights there are, and a row that lies in
-                                              their direction: sums are as large as they get */
+    /* the largest weights, and a parallel row: sums are as large as possible */
+    for (int same = 0; same < 2; same++) {
         for (int i = 0; i < ROWS * COLS; i++)
             p->quantized[i] = (uint8_t)(0x7e | (same ? 0 : (i * 7 % 3 == 0) << 7));
         for (int i = 0; i < MOST * COLS; i++)
@@ -227,8 +226,8 @@ static bool check_nearness(struct matmul_fixture *p, uint64_t seed)
     return true;
 }
 
-/* Ordinary weights, and rows of weights with one that is far larger, of zeros, of very large and of
- * very small ones, one with NaN. */
+/* Ordinary weights; rows with one far larger weight, of zeros, of very large and of very small
+ * weights; one row with a NaN. */
 static void random_weights(struct matmul_fixture *p, uint64_t *random)
 {
     for (int i = 0; i < ROWS * COLS; i++) {
@@ -254,7 +253,7 @@ static bool check_vision_weights(struct matmul_fixture *p, uint64_t seed)
     for (int i = 0; i < MOST * COLS; i++)
         if (fabsf(p->x[i]) > 1e10f) p->x[i] *= 1e-20f; /* products stay finite */
     if (!check_all_counts(p, "images")) return false;
-    for (int sign = 0; sign < 2; sign++) { /* rows that lie in the direction of all weights */
+    for (int sign = 0; sign < 2; sign++) { /* rows parallel to all weights */
         for (int i = 0; i < ROWS * COLS; i++)
             p->bf16[i] = f32_to_bf16(i * 7 % 3 == sign ? -0.3f : 0.3f);
         for (int i = 0; i < MOST * COLS; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel table where a step cannot reach a case: decoding and rounding at the end of memory,
- * products with padding between rows, elementwise functions over their whole range. */
+/* The kernel table, for cases that no step reaches: conversions at the end of memory, matmuls with
+ * padded rows, elementwise functions over their whole range. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,9 +29,8 @@ static bool bytes_are(const uint8_t *p, uint8_t value, size_t n)
     return true;
 }
 
-/* ---- decode: all quantized values, rows that end at the end of memory, nothing beyond the last
- * element ----
- */
+/* ---- dequantize_row: all quantized values, rows that end at a guard page, nothing written past
+ * the last element ---- */
 
 static bool check_decoded(const struct cpu_kernels *k, const struct tensor *w, int64_t row)
 {
@@ -69,14 +68,14 @@ static bool check_decode(const struct cpu_kernels *k, uint64_t seed)
 
 /* ---- to_bf16 ---- */
 
-static float bf16_of(float x) /* to nearest, ties to even, by arithmetic */
+static float bf16_of(float x) /* nearest, ties to even, by arithmetic */
 {
     if (!isfinite(x) || x == 0) return x;
     int exponent;
     frexpf(x, &exponent);
     int lowest = exponent - 8 < -133
                      ? -133
-                     : exponent - 8; /* of the last bit; 2^-133 is the smallest denormal */
+                     : exponent - 8; /* exponent of the last bit; 2^-133 is the smallest denormal */
     return (float)ldexp(nearbyint(ldexp((double)x, -lowest)), lowest);
 }
 
@@ -120,7 +119,7 @@ static bool check_to_bf16(const struct cpu_kernels *k, uint64_t seed)
     return ok;
 }
 
-/* ---- products with padding between rows of input and output ---- */
+/* ---- matmuls with padded rows ---- */
 
 static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
 {
@@ -164,12 +163,12 @@ static bool check_strides(const struct cpu_kernels *k, uint64_t seed)
     return ok;
 }
 
-/* ---- products with numbers of any size ---- */
+/* ---- matmuls with weights of any size ---- */
 
 enum { UNIT_ROWS = 70, UNIT_COLS = 1024 + 192, UNIT_SPREAD = 12 };
 
-/* 8 bits, a sign and one of UNIT_SPREAD exponents; every row has its own largest, from 2^-108 to
- * 2^99. The last two have an infinity and a NaN. */
+/* A BF16 weight with a random sign and mantissa and one of UNIT_SPREAD exponents. Rows have largest
+ * exponents from 2^-108 to 2^99; the last two have an infinity and a NaN. */
 static uint16_t unit_bits(int row, int col, uint64_t *random)
 {
     const uint64_t bits = random_bits(random);
@@ -184,13 +183,13 @@ static float unit_product(const uint16_t *row, int col, float x)
     for (int c = 0; c < UNIT_COLS; c++) {
         const float w = bf16_to_f32(row[c]);
         if (isnan(w)) return (float)NAN;
-        infinite |= isinf(w) && c != col; /* times 0 */
+        infinite |= isinf(w) && c != col; /* infinity times 0 */
     }
     return infinite ? (float)NAN : bf16_to_f32(row[col]) * x;
 }
 
-/* Rows of one number, large or small, pick a column each: nothing is lost of what is within 12
- * powers of two of a row's largest. */
+/* Each row of x selects one column with a large or small number. Weights within 12 powers of two of
+ * a row's largest must be exact. */
 static bool check_units_of(const struct cpu_kernels *k, int n, size_t cols, uint64_t seed)
 {
     static uint16_t w[UNIT_ROWS * UNIT_COLS];
@@ -260,7 +259,7 @@ static bool check_norm(const struct cpu_kernels *k, const float *x, const float 
     for (size_t i = 0; i < n; i++) {
         double want = (double)w[i] * (double)x[i] * scale,
                centred = ((double)x[i] - sum / (double)n) * turn * (double)w[i] + (double)b[i];
-        double mean_error = 1e-6 * fabs(sum / (double)n) * turn; /* of a float32 mean */
+        double mean_error = 1e-6 * fabs(sum / (double)n) * turn; /* an F32 mean */
         REQUIRE(close_to(rms[i], want, 2e-6, 1e-30), "rms_norm: %zu of %zu is %g, not %g", i, n,
                 (double)rms[i], want);
         REQUIRE(close_to(layer[i], centred, 4e-6, 4e-6 + 2 * mean_error),
@@ -288,7 +287,7 @@ static bool check_norms(const struct cpu_kernels *k, uint64_t seed)
     return ok;
 }
 
-/* A common offset much larger than what differs: E[x^2] - E[x]^2 would lose it all. */
+/* A common offset far larger than the variation: E[x^2] - E[x]^2 would lose the variance. */
 static bool check_norm_of_offset(const struct cpu_kernels *k, uint64_t seed)
 {
     float x[320], one[320], zero[320] = {0}, y[320];
@@ -309,7 +308,7 @@ static bool check_norm_of_offset(const struct cpu_kernels *k, uint64_t seed)
 
 /* ---- activations ---- */
 
-/* A sweep over every exponent, both signs, and what lies at the ends. */
+/* Values of all exponents and both signs, and the extremes. */
 enum { SWEEP = 1 << 16 };
 static void make_sweep(float *x)
 {
@@ -319,7 +318,7 @@ static void make_sweep(float *x)
     for (uint32_t i = 0; i < SWEEP; i++) {
         uint32_t bits = i * 65537u; /* all 2^16 upper halves */
         memcpy(&x[i], &bits, sizeof(bits));
-        if (i % 4 == 1) x[i] = ((float)i / SWEEP - 0.5f) * 200; /* densely where it bends */
+        if (i % 4 == 1) x[i] = ((float)i / SWEEP - 0.5f) * 200; /* dense where the functions bend */
         if (i % 4 == 3) x[i] = ((float)i / SWEEP - 0.5f) * 12;
         if (isinf(x[i])) x[i] = 1;
     }
@@ -347,13 +346,13 @@ static double gelu_erf(double x)
     return 0.5 * x * erfc(-x * 0.70710678118654752);
 }
 
-/* e^x is good to 2e-7 down to e^-87, below that nothing: |x| e^-87 at most. */
+/* e^x is accurate to 2e-7 down to e^-87, and 0 below: the error is at most |x| e^-87. */
 static double silu_allowed(double x, double want)
 {
     return 8e-7 * fabs(want) + (x < -80 ? 200 * exp(-87) : 0) + FLT_MIN;
 }
 
-/* The exponent's own rounding comes on top, times its size. */
+/* Plus the rounding of the exponent, times its size. */
 static double gelu_tanh_allowed(double x, double want)
 {
     double exponent = fabs(1.5957691216 * (x + 0.044715 * x * x * x));
@@ -361,7 +360,7 @@ static double gelu_tanh_allowed(double x, double want)
            (x < -5 ? 200 * exp(-87) : 0) + FLT_MIN;
 }
 
-/* 1 + erf(x) cancels below 0, in ref as well; so does the paper's formula in float32. */
+/* 1 + erf(x) cancels below 0, in ref and in the paper's F32 formula, too. */
 static double gelu_erf_allowed(double x, double want)
 {
     return 3e-7 * fabs(want) + (x < 0 ? 1.2e-7 * fmin(-x, 6) : 0) + FLT_MIN;
@@ -402,8 +401,8 @@ static bool check_activations(const struct cpu_kernels *k, uint64_t seed)
     return ok;
 }
 
-/* Every length and every place within it gives the bits of the whole, and nothing is written
- * beyond. */
+/* Every length and offset gives the same bits as the whole array, and nothing is written past the
+ * end. */
 static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
 {
     enum { N = 70 };
@@ -435,7 +434,7 @@ static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
     return true;
 }
 
-/* ---- BF16 matrices in twelve bits: the same products and rows, bit by bit ---- */
+/* ---- BF12 matrices: the same results and rows as BF16, bit for bit ---- */
 
 enum {
     BF12_TEST_BLOCKS = 5,
@@ -444,14 +443,14 @@ enum {
     BF12_TEST_MAX_X = 40
 };
 
-/* Of a row of the second strip, and of the last, the column of the one weight that is odd there. */
+/* The column of the only outlier in a row of the second or last block. */
 static int outlier_column(int row)
 {
     return row < 2 * BF12_ROWS ? 37 * (row % BF12_ROWS) + 5 : row * 9 % BF12_TEST_COLS;
 }
 
-/* By strips: exponents that all have numbers; one in a row that has none; zeros and denormals;
- * anything; a strip that ends early. */
+/* By block: only common exponents; one outlier in each row; zeros and denormals; anything; a block
+ * that ends early. */
 static uint16_t bf12_test_weight(int row, int col, uint64_t *random)
 {
     const uint16_t bits = (uint16_t)random_bits(random), sign_and_fraction = bits & 0x807f;
@@ -489,7 +488,7 @@ static bool same_matmul(struct backend *be, const struct tensor *plain, const vo
         for (int i = 0; i < n * BF12_TEST_ROWS; i++)
             REQUIRE(memcmp(&y[0][i], &y[1][i], sizeof(float)) == 0 ||
                         (isnan(y[0][i]) && isnan(y[1][i])),
-                    "twelve bits: %d rows, weight row %d: %g, not %g", n, i % BF12_TEST_ROWS,
+                    "BF12: %d rows, weight row %d: %g, not %g", n, i % BF12_TEST_ROWS,
                     (double)y[1][i], (double)y[0][i]);
     }
     return true;
@@ -510,10 +509,10 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
     for (int i = 0; i < BF12_TEST_MAX_X; i++)
         one[i * BF12_TEST_COLS +
             outlier_column(i % 2 ? BF12_ROWS + i / 2 % BF12_ROWS : 4 * BF12_ROWS + i / 2 % 7)] =
-            1; /* outliers are small: alone they count */
+            1; /* outliers are small, so they are tested without other terms */
     size_t bytes = cpu_bf12_bytes(cpu_of(be), &plain);
     if (!(k->low_precision ? k->low_precision : k->f32)->bf12) return bytes == 0;
-    REQUIRE(bytes < sizeof(w), "twelve bits: %zu bytes", bytes);
+    REQUIRE(bytes < sizeof(w), "BF12: %zu bytes", bytes);
     struct memory memory = {.n = 0};
     struct bf12_block *blocks = memory_alloc(&memory, bytes, 0);
     memset(blocks, 0xa5, bytes);
@@ -525,16 +524,15 @@ static bool check_bf12_of(struct backend *be, const struct cpu_kernels *k, uint6
               blocks[2].n_outliers == 0 && blocks[3].n_outliers == BF12_UNCOMPRESSED &&
               blocks[4].n_outliers == 7;
     if (!ok)
-        printf("twelve bits: %u, %u, %u, %u, %u odd ones\n", blocks[0].n_outliers,
-               blocks[1].n_outliers, blocks[2].n_outliers, blocks[3].n_outliers,
-               blocks[4].n_outliers);
+        printf("BF12: %u, %u, %u, %u, %u outliers\n", blocks[0].n_outliers, blocks[1].n_outliers,
+               blocks[2].n_outliers, blocks[3].n_outliers, blocks[4].n_outliers);
     for (size_t i = 0; ok && i < COUNT(n); i++)
         ok = same_matmul(be, &plain, blocks, n[i], x) && same_matmul(be, &plain, blocks, n[i], one);
     for (int i = 0; ok && i < BF12_TEST_ROWS; i++) {
         k->rows->dequantize_row(row[0], &stored, i);
         k->rows->dequantize_row(row[1], &compressed, i);
         ok = memcmp(row[0], row[1], sizeof(row[0])) == 0;
-        if (!ok) printf("twelve bits: row %d is another one\n", i);
+        if (!ok) printf("BF12: row %d differs\n", i);
     }
     memory_free(&memory);
     return ok;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights for tests that call the cpu backend's matmul itself. */
+/* Weights for tests that call the cpu backend's matmul directly. */
 #ifndef EY_TESTS_KERNELS_DIRECT_WEIGHT_H
 #define EY_TESTS_KERNELS_DIRECT_WEIGHT_H
 
 #include "backend/cpu/cpu_matmul.h"
 
-/* As place() makes it, but nowhere noted. */
+/* Like place(), but the backend does not keep the weight. */
 static inline struct cpu_weight direct_weight(const struct backend *be, const struct tensor *tensor,
                                               enum weight_role role)
 {

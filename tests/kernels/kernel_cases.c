@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table. A row stands for every combination of its lists. */
+/* The table. A row stands for all combinations of its lists. */
 #include "kernels/kernel_tests.h"
 
 #define F32 DTYPE_F32
@@ -9,14 +9,14 @@
 #define INT4 DTYPE_INT4
 #define MIXED DTYPE_NONE
 
-/* A list of ints that ends at END; the first is always taken. */
+/* Lists end at END. */
 enum { END = -1, MAX_LIST = 16 };
 
 struct sweep {
     const struct op *op;
     int dtypes[MAX_LIST], n[MAX_LIST], k[MAX_LIST], m[MAX_LIST];
     int fills[MAX_LIST];
-    bool both; /* flavours */
+    bool both; /* the op in both flavours */
 };
 
 #define ALL_DTYPES               \
@@ -42,8 +42,8 @@ struct sweep {
         FILL_RANDOM, END \
     }
 
-/* Many shapes, small: 17 rows hold every smaller number of rows, because runs are cut into calls of
- * each size. Heavy sanitizers take the second list. */
+/* Small shapes. 17 rows also cover fewer rows, because runs are cut into calls of each size. Slow
+ * sanitizers use the second list. */
 static const struct sweep sweeps[] = {
     {&op_project_add, GGUF_32, {17, END}, {32, 64, 96, 320, END}, {3, 67, 130, END}, RANDOM, false},
     {&op_project_add, GGUF_256, {17, END}, {256, 768, END}, {3, 67, 130, END}, RANDOM, false},
@@ -125,7 +125,7 @@ static const struct sweep sweeps[] = {
      {64, 128, 320, END},
      {5, 67, 130, END},
      {FILL_EXACT, END},
-     false}, /* with tiles 33 rows are many */
+     false}, /* 33 rows are many with AMX */
     {&op_gate_up, {FP8, INT4, END}, {36, END}, {128, 320, END}, {67, END}, RANDOM, false},
     {&op_project_add,
      {FP8, END},
@@ -133,7 +133,7 @@ static const struct sweep sweeps[] = {
      {48, 128, 336, 1040, END},
      {5, 67, 130, 258, END},
      {FILL_EXACT, FILL_RANDOM, END},
-     false}, /* what a GPU does of several sequences' steps */
+     false}, /* GPUs handle decode steps of several sequences like this */
     {&op_project_add,
      {FP8, END},
      {17, 33, END},
@@ -169,7 +169,7 @@ static const struct sweep sweeps[] = {
     {&op_rope, {F32, END}, {17, END}, {1, 32, 36, 64, END}, {1, END}, RANDOM, false},
 };
 
-/* The shapes of Qwen3-VL-2B-FP8. */
+/* Shapes of Qwen3-VL-2B-FP8. */
 static const struct sweep real[] = {
     {&op_project_add,
      {FP8, END},
@@ -196,11 +196,11 @@ static const struct sweep real[] = {
      {2112, 4352, END},
      {130, END},
      RANDOM,
-     false}, /* panels of some of the columns */
+     false}, /* panels of a part of the columns */
     {&op_gate_up, {FP8, END}, {70, END}, {2240, END}, {130, END}, RANDOM, false},
 };
 
-/* What is timed: one row, a few, a prefill chunk. */
+/* Timed cases: one row, a few, a prefill chunk. */
 static const struct sweep timed[] = {
     {&op_project_add,
      {FP8, BF16, END},

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel tests in the manner of checkasm: a row of the table (cases.c) names a step of the backend
- * waist, sizes, a dtype and a kind of values. prepare() makes the problem on the host, and the same
- * problem is then run by `ref`, by each variant of `cpu` in several ways of cutting it into calls,
- * and by the benchmark.
- *
- * Two demands: a variant is near `ref` (bounds in run.c), and every way of running it gives the
- * same bits. */
+/* Kernel tests in the style of checkasm. A row of the table (kernel_cases.c) names an operation of
+ * the backend, sizes, a dtype and a kind of values. prepare() makes the problem on the host. Then
+ * `ref`, each kernel set of `cpu` with several cuts into calls, and the benchmark run it.
+ * A kernel set must be close to `ref` (bounds in run_problem.c), and every cut must give the same
+ * bits. */
 #ifndef EY_TESTS_KERNELS_KERNEL_TESTS_H
 #define EY_TESTS_KERNELS_KERNEL_TESTS_H
 
@@ -16,13 +14,14 @@
 
 enum fill {
     FILL_RANDOM,
-    FILL_EXACT, /* small integers: every sum is exact in any order, so results are equal, not near;
-                   signs cancel */
-    FILL_ALL_VALUES, /* one-hot rows against every code of the dtype, NaN and infinities in each
-                   third weight row */
-    FILL_LARGE,      /* 1e18 · 1e15, every other row with one element only */
-    FILL_TINY,       /* 1e-20 and denormals */
-    FILL_ZERO,       /* +0 and -0 */
+    /* small integers with both signs: every sum is exact in any order, so results are equal */
+    FILL_EXACT,
+    /* one-hot rows select every value of the dtype; every third weight row has NaN and infinities
+     */
+    FILL_ALL_VALUES,
+    FILL_LARGE, /* 1e18 · 1e15; every other row has only one element */
+    FILL_TINY,  /* 1e-20 and denormals */
+    FILL_ZERO,  /* +0 and -0 */
     FILL_HUGE_SCORES,
     FILL_EQUAL_SCORES,
 };
@@ -35,14 +34,14 @@ struct test_case {
     int n, k, m;      /* rows, width in, width out */
     int heads, kv_heads, dim;
     enum fill fill;
-    bool other; /* an op's second flavour: biases, no head norms, grouped norm, decode instead of
-                   prefill */
+    /* an op's second flavour: biases, no head norms, grouped norm, or decode instead of prefill */
+    bool other;
 };
 
 /* ---- host memory (problem.c) ---- */
 enum { MAX_ALLOCATIONS = 64 };
 
-/* Allocations that end where a page that may not be touched begins. */
+/* Allocations that end at a guard page. */
 struct memory {
     void *map[MAX_ALLOCATIONS];
     size_t size[MAX_ALLOCATIONS];
@@ -53,37 +52,37 @@ void *memory_alloc(struct memory *m, size_t bytes, size_t before_end);
 void memory_free(struct memory *m);
 
 uint64_t random_bits(uint64_t *state);
-float random_float(uint64_t *state); /* -1 .. 1 */
+float random_float(uint64_t *state); /* -1 to 1 */
 
 struct problem {
     const struct test_case *c;
     uint64_t random;
     struct memory memory;
-    struct tensor w[4]; /* matrices: what moves to odd addresses, and what the benchmark keeps out
-                           of the caches */
+    /* matrices, which may be moved to odd addresses and which the benchmark keeps out of caches */
+    struct tensor w[4];
     struct tensor v[6]; /* vectors */
-    uint8_t *int16[4];  /* what the cpu backend found out about FP8 matrices: CPU_INT16_* */
-    float *x, *y;       /* [n, in_width], and what `out` holds before */
+    uint8_t *int16[4];  /* eligibility of FP8 matrices in the cpu backend: CPU_INT16_* */
+    float *x, *y;       /* [n, in_width], and the initial contents of `out` */
     int32_t *rows;
     struct text_shape text;
     struct vision_shape vision;
     struct rope rope;
-    struct step step, fill; /* the rows under test; for attention, those that fill the cache */
-    const int32_t *sequence_table; /* [sequences, max_blocks] blocks of the made-up sequences */
+    struct step step, fill; /* the tested rows; for attention, the rows that fill the cache */
+    const int32_t *sequence_table; /* [sequences, max_blocks] KV blocks */
     int grid_rows, grid_cols;
     struct vision_segment segment[4];
     int n_segments;
     struct backend_limits limits;
-    int first_prompt; /* rows from here on are of prompts, which counts with limits.fp8_prompts */
+    int first_prompt;       /* rows from here on belong to prompts; used with limits.fp8_prompts */
     int n, unit, out_width; /* rows of the output; calls are multiples of `unit` rows */
     double flops,
-        bytes; /* of one call with all rows; bytes of what is read once: weights, keys and values */
-    double slack;      /* times the bound of one product */
-    size_t from_cache; /* elements of the result from here on went through BF16 keys and values; 0:
-                          none */
+        bytes;    /* for one call with all rows; bytes: weights, keys and values, each read once */
+    double slack; /* factor on the bound of a single matmul */
+    /* elements of the result from here on depend on BF16 keys and values; 0: none */
+    size_t from_cache;
     bool attends_image;
-    bool needs_f32; /* activations keep 16 bits of mantissa where products are in BF16 */
-    bool exact;     /* equal to ref, not near */
+    bool needs_f32; /* activations need 16 bits of mantissa in BF16 matmuls */
+    bool exact;     /* must equal ref */
 };
 
 void problem_open(struct problem *p, const struct test_case *c, uint64_t seed);
@@ -95,20 +94,20 @@ float *make_rows(struct problem *p, int n, int width, enum fill fill);
 int32_t *make_ints(struct problem *p, int n, int below);
 void make_rope(struct problem *p, int n_pairs, int axes);
 enum dtype vector_dtype(enum dtype matrix);
-/* Matrices at other addresses, odd ones where the dtype's size is odd or more than one byte. */
+/* Moves matrices to other addresses, odd ones if the element size allows it. */
 void move_matrices(struct problem *p);
 
-/* ---- one backend running one problem (run.c) ---- */
+/* ---- a backend runs a problem (run_problem.c) ---- */
 enum { RUN_BUFFERS = 8 };
 
 struct run {
     struct backend *be;
     const struct problem *p;
-    struct placed *w[4]; /* its matrices, placed; NULL: there is none */
-    struct placed *v[6]; /* and its vectors */
+    struct placed *w[4]; /* placed matrices; NULL: none */
+    struct placed *v[6]; /* placed vectors */
     dev buffer[RUN_BUFFERS];
     enum element kind[RUN_BUFFERS];
-    size_t guarded[RUN_BUFFERS]; /* elements between the canaries; 0: none */
+    size_t guarded[RUN_BUFFERS]; /* elements between canaries; 0: no canaries */
     int n;
     dev in, out, other;
     struct kv_cache kv;
@@ -128,16 +127,17 @@ extern const struct op op_patch_embed, op_vision_qkv, op_vision_attention,
     op_vision_attention_images, op_vision_mlp, op_merge;
 
 dev run_input(struct run *r, enum element kind, const float *x, size_t n);
-dev run_output(struct run *r, enum element kind, size_t n); /* between canaries, filled with them */
+/* filled with canaries, and between more of them */
+dev run_output(struct run *r, enum element kind, size_t n);
 dev run_at(const struct run *r, dev p, enum element kind, int row, int width);
 void run_fetch_residual(struct run *r, float *out);
 void run_fetch_activation(struct run *r, float *out);
 void run_fetch_rope(struct run *r, float *out);
 void run_fetch_feature(struct run *r, float *out);
 void run_start(struct run *r, struct backend *be, const struct problem *p);
-bool run_stop(struct run *r); /* false: a canary is gone */
+bool run_stop(struct run *r); /* false: a canary was overwritten */
 
-/* Calls of sizes[i % n_sizes] units, in an order that is not the natural one. */
+/* Calls of sizes[i % n_sizes] units, out of order. */
 struct cut {
     const char *name;
     int sizes[8], n_sizes;
@@ -145,22 +145,22 @@ struct cut {
 bool run_all(float *out, struct backend *be, const struct problem *p, const struct cut *cut);
 
 void case_name(char *out, size_t size, const struct test_case *c);
-/* Whether its matrices share scales in groups and are multiplied in int16. */
+/* Whether the case's matrices have group scales and are multiplied in int16. */
 bool case_in_int16_groups(const struct test_case *c, const struct cpu_kernels *k);
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache);
-/* got[n] against want[n]: NaN where NaN, the error's power below `bound` times the power of want,
- * and no single element far outside of that. Says what is wrong on standard output. */
+/* Compares got[n] with want[n]: NaNs must match, the error's power must be below `bound` times the
+ * power of want, and no element may be far outside. Prints failures. */
 bool check_near(const char *name, const char *variant, const float *got, const float *want,
                 size_t n, int width, double bound, double floor);
 bool check_same(const char *name, const char *variant, const char *how, const float *got,
                 const float *want, size_t n, int width);
 
-/* ---- the table (cases.c) ---- */
+/* ---- the table (kernel_cases.c) ---- */
 typedef void case_fn(void *context, const struct test_case *c);
 void each_test_case(case_fn *fn, void *context);
 void each_bench_case(case_fn *fn, void *context);
 
-/* Ends a check that fails, saying what was wrong. */
+/* Fails a check with a message. */
 #define REQUIRE(condition, ...)                                            \
     do {                                                                   \
         if (!(condition)) return printf(__VA_ARGS__), printf("\n"), false; \
@@ -168,25 +168,26 @@ void each_bench_case(case_fn *fn, void *context);
 
 /* ---- the kernel sets (run_problem.c) ---- */
 enum { KERNEL_SETS = 6 };
-extern const char *const kernel_masks[KERNEL_SETS]; /* as --cpu-mask names them */
-/* Set i; NULL: this machine has it not. */
+extern const char *const kernel_masks[KERNEL_SETS]; /* names of --cpu-mask */
+/* Kernel set i; NULL if this machine lacks its instructions. */
 const struct cpu_kernels *usable_kernels(int i);
 
-/* ---- the kernel table itself (direct.c, direct_attend.c) ---- */
+/* ---- direct tests of kernels (direct_rows.c, direct_attention.c, direct_int16.c, direct_groups.c)
+ * ---- */
 struct direct_test {
     const char *name;
     bool (*check)(const struct cpu_kernels *k, uint64_t seed);
 };
 extern const struct direct_test direct_tests[], attention_tests[], int16_tests[],
-    groups_tests[]; /* ended by a NULL name */
+    groups_tests[]; /* end with a NULL name */
 
 /* ---- the table on a GPU (cases_on_gpu.c) ---- */
-/* Every row, or with a `sample` above 1 each so manyth, and none of the large ones: a GPU that is
- * emulated takes long. */
+/* Runs all rows or, with `sample` above 1, every n-th that is not large, since the emulated GPU is
+ * slow. */
 int gpu_main(struct backend *gpu, struct backend *ref, const char *filter, uint64_t seed,
              int sample);
 
-/* ---- benchmark (bench.c) ---- */
+/* ---- benchmark (bench_kernels.c) ---- */
 int bench_main(const char *filter, int threads, uint64_t seed);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder's attention: projections into the cache, and reading it. Several sequences of
- * different lengths share a step and their blocks lie scrambled. The cache's layout is the
- * backend's affair, so it is filled by qkv(). */
+/* Attention of the text model: projections into the KV cache, and attention over it. Several
+ * sequences of different lengths share a step, and their blocks are scrambled. qkv() fills the
+ * cache, whose layout is the backend's. */
 #include <math.h>
 #include <string.h>
 
@@ -9,14 +9,14 @@
 
 enum { N_SEQS = 6, LAYERS = 2, LAYER = 1, EXACT_HIDDEN = 64 };
 static const int lengths[N_SEQS] = {66, 1,  201,
-                                    63, 65, 64}; /* last indexes 65, 0, 200, 62, 64, 63 */
+                                    63, 65, 64}; /* last positions: 65, 0, 200, 62, 64, 63 */
 
 static int blocks_of(int length)
 {
     return (length + KV_BLOCK - 1) / KV_BLOCK;
 }
 
-/* Blocks in an order that no sequence has for itself: stride 7 through the pool. */
+/* Assigns blocks with a stride of 7, so that no sequence has consecutive ones. */
 static int make_block_table(struct problem *p, const int *length, int n_seqs)
 {
     int total = 0, next = 0, widest = 0;
@@ -34,7 +34,7 @@ static int make_block_table(struct problem *p, const int *length, int n_seqs)
     return pool;
 }
 
-/* Runs of rows of one sequence, whose blocks are the sequence's. */
+/* Consecutive rows of one sequence. */
 struct piece {
     int seq, first, n;
 };
@@ -72,7 +72,7 @@ static void fill_everything(struct problem *p, const int *length, int n_seqs)
 
 enum { SLICES = 16, SLICE_ROWS = 4096 };
 
-/* Rows first .. first+n-1 of a step; valid until SLICES more were made. */
+/* Rows first to first + n - 1 of a step; valid until SLICES more calls. */
 static struct step rows_of(const struct step *all, int first, int n)
 {
     static struct slice {
@@ -117,7 +117,7 @@ static void set_shape(struct problem *p, int hidden, float eps)
     p->limits.max_keys = 1 << 12;
 }
 
-/* Guarded like an output; ref_kv_bytes is a multiple of an element. */
+/* Has canaries like an output; ref_kv_bytes is a multiple of an element. */
 static void begin_cache(struct run *r, int n_blocks)
 {
     const struct test_case *c = r->p->c;
@@ -154,8 +154,8 @@ static dev make_rope_table(struct run *r, const struct step *step)
     return table;
 }
 
-/* ---- qkv: n rows of three sequences, into an empty cache; the result is q beside what attention
- * then reads ---- */
+/* ---- qkv: n rows of three sequences into an empty cache; the result is q and what attention then
+ * reads ---- */
 
 static void prepare_qkv(struct problem *p)
 {
@@ -164,8 +164,7 @@ static void prepare_qkv(struct problem *p)
     make_matrix(p, 0, c->heads * c->dim, c->k, c->dtype, c->fill);
     make_matrix(p, 1, c->kv_heads * c->dim, c->k, c->dtype, c->fill);
     make_matrix(p, 2, c->kv_heads * c->dim, c->k, c->dtype, c->fill);
-    float size = c->other ? 1 / sqrtf((float)c->k)
-                          : 1; /* without norms, scores are to stay small */
+    float size = c->other ? 1 / sqrtf((float)c->k) : 1; /* without norms, scores must stay small */
     make_vector(p, 0, c->k, 0.5f * size, 1.5f * size, vector_dtype(c->dtype));
     if (!c->other) {
         make_vector(p, 1, c->dim, 0.5f, 1.5f, DTYPE_BF16);
@@ -222,9 +221,9 @@ const struct op op_qkv_bias = {"qkv with biases", prepare_qkv_bias, begin_qkv, c
 
 /* ---- attend ---- */
 
-/* Row t of `fill` is 8 at one place of 64 and 0 elsewhere: with eps 0 its RMSNorm is itself, so its
- * key and value are 8 times a column of a matrix, without rounding. The columns are BF16 numbers:
- * the cache loses nothing. */
+/* Row t of `fill` has one 8 among 64 elements, the others are 0. With eps 0, its RMSNorm is the row
+ * itself, so its key and value are 8 times a column of a matrix, without rounding. The columns are
+ * BF16, so the cache is exact. */
 static void prepare_columns(struct problem *p)
 {
     const struct test_case *c = p->c;
@@ -242,10 +241,10 @@ static void prepare_columns(struct problem *p)
     p->v[0] = (struct tensor){.data = one, .dtype = DTYPE_F32, .rows = 1, .cols = EXACT_HIDDEN};
     make_rope(p, c->dim / 2, 1);
     memset((float *)p->rope.frequency, 0,
-           (size_t)p->rope.n_pairs * sizeof(float)); /* nothing turns */
+           (size_t)p->rope.n_pairs * sizeof(float)); /* no rotation */
 }
 
-/* Decoding: the last row of each sequence, not in order. Prefill: pieces of three sequences. */
+/* Decode: the last row of each sequence, out of order. Prefill: pieces of four sequences. */
 static void choose_rows(struct problem *p)
 {
     static const struct piece pieces[] = {
@@ -261,7 +260,7 @@ static void choose_rows(struct problem *p)
         set_pieces(p, &p->step, pieces, (int)(sizeof(pieces) / sizeof(pieces[0])));
 }
 
-/* One long sequence, for the benchmark: n last rows of k keys. */
+/* For the benchmark: the last n rows of a sequence with k keys. */
 static void choose_last_rows(struct problem *p)
 {
     const struct piece last = {0, p->c->k - p->c->n, p->c->n};
@@ -297,7 +296,7 @@ static void prepare_attention_op(struct problem *p)
     p->out_width = c->heads * c->dim;
     p->slack = c->fill == FILL_HUGE_SCORES
                    ? 1e7
-                   : 100; /* a score s is off by s·eps, and so is its weight */
+                   : 100; /* a score s has an error of s·eps, and so has its weight */
     double keys = 0;
     for (int i = 0; i < p->n; i++)
         keys += p->step.row_slot[i] + 1;
@@ -333,7 +332,7 @@ static void call_attention(struct run *r, int first, int n)
 const struct op op_attention = {"attend", prepare_attention_op, begin_attention, call_attention,
                                 run_fetch_activation};
 
-/* A row sees its last 37 keys: of one block, or of two, or all that there are. */
+/* A row sees its last 37 keys, in one block or two, or all keys. */
 static void prepare_attention_window(struct problem *p)
 {
     prepare_attention_op(p);

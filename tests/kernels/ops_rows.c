@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text model's steps that take rows and give rows: products, embedding, rope table, features.
- */
+/* Row operations of the text model: matmuls, embedding, RoPE table, image features. */
 #include "kernels/kernel_tests.h"
 
-/* Of rows first .. first+n-1 the last so many are of prompts. */
+/* How many of rows first to first + n - 1 belong to prompts. */
 static int prompts_of(const struct problem *p, int first, int n)
 {
     const int prompts = first + n - p->first_prompt;
@@ -56,7 +55,7 @@ static void prepare_gate_up(struct problem *p)
     make_vector(p, 0, c->k, 0.5f, 1.5f, vector_dtype(c->dtype));
     p->x = make_rows(p, c->n, c->k, c->fill);
     p->text = (struct text_shape){.hidden = c->k, .mlp = c->m, .norm_eps = 1e-6f};
-    p->slack = 8; /* a product of two products, through silu */
+    p->slack = 8; /* a product of two matmuls, through SiLU */
 }
 
 static void begin_gate_up(struct run *r)
@@ -88,11 +87,11 @@ static void prepare_lm_head(struct problem *p)
     p->x = make_rows(p, c->n, c->k, c->fill);
     p->rows = make_ints(p, c->n, c->n);
     p->text = (struct text_shape){.hidden = c->k, .vocab_size = c->m, .norm_eps = 1e-6f};
-    p->limits.max_width = c->k; /* logits are no intermediate */
+    p->limits.max_width = c->k; /* logits are not an intermediate result */
     p->slack = 2;
 }
 
-/* logits are float32 everywhere, as the residual stream is */
+/* logits are F32 on all devices, like the residual stream */
 static void begin_lm_head(struct run *r)
 {
     const struct problem *p = r->p;
@@ -138,7 +137,7 @@ static void prepare_embed(struct problem *p)
 {
     make_matrix(p, 0, p->c->k, p->c->m, p->c->dtype, p->c->fill);
     prepare_features(p);
-    p->flops = 1; /* none, in truth */
+    p->flops = 1; /* actually none */
 }
 
 static void begin_embed(struct run *r)

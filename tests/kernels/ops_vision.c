@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vision encoder's steps. Rows come in merge blocks of four. */
+/* Operations of the vision encoder. Rows come in merge blocks of four. */
 #include "kernels/kernel_tests.h"
 
 enum { MERGE = 2, GROUP = MERGE * MERGE, SIDE = 7 };
@@ -39,7 +39,8 @@ static void begin_rows(struct run *r, enum element out)
     r->out = run_output(r, out, (size_t)p->n * (size_t)p->c->m);
 }
 
-/* ---- patch_embed: a patch of k values, so that any width can be tried; two rows of blocks ---- */
+/* ---- patch_embed: patches of k values, so that any width can be tested; two rows of blocks ----
+ */
 
 static void prepare_patch_embed(struct problem *p)
 {
@@ -71,8 +72,8 @@ static void call_patch_embed(struct run *r, int first, int n)
 const struct op op_patch_embed = {"patch_embed", prepare_patch_embed, begin_patch_embed,
                                   call_patch_embed, run_fetch_residual};
 
-/* ---- attention: n patches, k = heads · dim wide. The layout of qkv is the backend's, so both
- * steps run in both tests; they differ in which one is cut (and timed) ---- */
+/* ---- attention: n patches, k = heads · dim. The layout of qkv is the backend's, so both tests run
+ * both operations; they differ in which one is cut (and timed) ---- */
 
 static void prepare_vision_qkv_attention(struct problem *p)
 {
@@ -94,8 +95,9 @@ static void prepare_vision_qkv_attention(struct problem *p)
     p->segment[0] = (struct vision_segment){0, 1, c->n};
     p->n_segments = 1;
     p->attends_image = true;
-    p->slack = 1000; /* scores of standard deviation up to 50 here, off by as many eps; their
-                        weights too */
+    /* scores have a standard deviation of up to 50 and errors of as many eps, and so have their
+     * weights */
+    p->slack = 1000;
 }
 
 static void prepare_vision_attention(struct problem *p)
@@ -152,7 +154,7 @@ const struct op op_vision_attention = {"vision_attend", prepare_vision_attention
                                        begin_vision_attention, call_vision_attention,
                                        run_fetch_activation};
 
-/* The same of four images: of one KV block, of two, of a few patches, and of what is left. */
+/* The same with four images: one KV block, two, a few patches, and the rest. */
 static void prepare_vision_attention_images(struct problem *p)
 {
     prepare_vision_qkv_attention(p);
@@ -197,7 +199,7 @@ static void call_mlp(struct run *r, int first, int n)
 const struct op op_vision_mlp = {"vision_mlp", prepare_mlp, begin_mlp, call_mlp,
                                  run_fetch_activation};
 
-/* ---- merge: n tokens of four patches, k wide together ---- */
+/* ---- merge: n tokens of four patches, k wide in total ---- */
 
 static void prepare_merge(struct problem *p)
 {
@@ -211,7 +213,7 @@ static void prepare_merge(struct problem *p)
     set_shape(p, c->k / GROUP);
     p->unit = 1;
     p->limits.max_rows = GROUP * c->n;
-    p->slack = 8; /* one product after the other */
+    p->slack = 8; /* two consecutive matmuls */
 }
 
 static void begin_merge(struct run *r)

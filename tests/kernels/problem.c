@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host side of a problem: memory that ends at a forbidden page, and values of every kind, all from
+/* The host side of a problem: memory that ends at a guard page, and values of every kind, all from
  * one seed. */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static uint32_t float_bits(float f)
     return bits;
 }
 
-/* Bits of an integer -4 .. 4. */
+/* The bits of an integer from -4 to 4. */
 static uint32_t integer_bits(enum dtype dtype, int value)
 {
     static const uint16_t f16[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
@@ -78,7 +78,7 @@ static uint32_t random_bits_of(enum dtype dtype, uint64_t bits, float factor)
     }
 }
 
-/* Every code in turn (narrow types) or any bits at all; finite ones only where `finite`. */
+/* Narrow types: all values in turn; others: random bits. Only finite values if `finite`. */
 static uint32_t any_bits(enum dtype dtype, uint64_t bits, uint64_t i, bool finite)
 {
     uint32_t bits_of_value = (uint32_t)(bits >> 7);
@@ -121,7 +121,7 @@ static float scale_value(struct problem *p, enum fill fill)
     case FILL_EXACT:
     case FILL_ALL_VALUES:
         return (float)(1 << (random_bits(&p->random) >> 20 & 1)) *
-               0.5f; /* exact, whatever it is multiplied with first */
+               0.5f; /* exact with any first factor */
     case FILL_LARGE: return random * 1e15f;
     case FILL_TINY: return random * 1e-16f;
     default: return random;
@@ -145,7 +145,7 @@ static uint16_t *int4_scales(struct problem *p, size_t n, enum fill fill)
     return scale;
 }
 
-/* The widest groups that the columns have room for. */
+/* Uses the widest groups that fit the columns. */
 static void make_int4(struct problem *p, struct tensor *w, enum fill fill)
 {
     w->group_size = w->cols % 128 == 0 ? 128 : w->cols % 64 == 0 ? 64 : 32;
@@ -163,7 +163,7 @@ static void make_int4(struct problem *p, struct tensor *w, enum fill fill)
     w->group_scale = int4_scales(p, (size_t)w->rows * groups, fill);
 }
 
-/* Any codes but NaN; a scale is 2^-9 .. 2^-6. */
+/* Any values but NaN; scales from 2^-9 to 2^-6. */
 static void make_mxfp8(struct problem *p, struct tensor *w)
 {
     w->group_size = 32;
@@ -178,7 +178,7 @@ static void make_mxfp8(struct problem *p, struct tensor *w)
     w->group_scale = scale;
 }
 
-/* Any codes; scales of a block are of the size that layers have. */
+/* Any values; block scales as in real layers. */
 static void make_gguf(struct problem *p, struct tensor *w)
 {
     static const struct {
@@ -194,7 +194,7 @@ static void make_gguf(struct problem *p, struct tensor *w)
         data[i] = (uint8_t)(random_bits(&p->random) >> 20);
     for (size_t block = 0; block < bytes; block += size) {
         for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++)
-            for (int k = 0; scales[i].dtype == w->dtype && k < 2; k++) /* 2^-8 .. 2^-6 */
+            for (int k = 0; scales[i].dtype == w->dtype && k < 2; k++) /* 2^-8 to 2^-6 */
                 data[block + (size_t)scales[i].half[k] + 1] =
                     (uint8_t)(0x1c + (random_bits(&p->random) >> 20) % 8) |
                     (random_bits(&p->random) >> 30 & 1 ? 0x80 : 0);
@@ -257,7 +257,7 @@ enum dtype vector_dtype(enum dtype matrix)
     return matrix == DTYPE_F16 || matrix == DTYPE_F32 ? matrix : DTYPE_BF16;
 }
 
-/* In EXACT problems integers from low to high. */
+/* Exact problems get integers from low to high. */
 void make_vector(struct problem *p, int slot, int64_t n, float low, float high, enum dtype dtype)
 {
     struct tensor *v = &p->v[slot];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a problem on a backend, whole or cut into calls, with canaries round every output; and
- * judges the result. */
+/* Runs a problem on a backend, whole or cut into calls, with canaries around every output, and
+ * compares results. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "kernels/kernel_tests.h"
 
-enum { GUARD = 96 }; /* elements on each side: more than the widest vector or tile */
-static const float canary = -0x1.64p112f; /* the same in BF16 */
+enum { GUARD = 96 }; /* elements on each side, more than the widest vector or tile */
+static const float canary = -0x1.64p112f; /* the same value in BF16 */
 
 /* ---- device memory ---- */
 
@@ -150,9 +150,9 @@ bool run_stop(struct run *r)
     return live;
 }
 
-/* ---- one way of cutting a problem ---- */
+/* ---- cuts of a problem ---- */
 
-/* Odd pieces first, then even ones: what a call spills over is overwritten by a neighbour, or
+/* Runs odd pieces first, then even ones, so that a call's overrun is overwritten by a neighbour or
  * overwrites one. */
 static void call_pieces(struct run *r, const struct cut *cut, int parity)
 {
@@ -176,9 +176,9 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
     return run_stop(&r) && ok;
 }
 
-/* ---- judgement ---- */
+/* ---- bounds ---- */
 
-/* FP8 matrices that are multiplied in int16, or that are not. */
+/* Counts FP8 matrices that are (`yes`) or are not multiplied in int16. */
 static int matrices_in_int16(const struct problem *p, bool yes)
 {
     int n = 0;
@@ -199,22 +199,22 @@ bool case_in_int16_groups(const struct test_case *c, const struct cpu_kernels *k
     }
 }
 
-/* What the error's power may be, relative to the result's.
- *
- * float32: sums in another order, at most K/4 additions long, each off by eps/2 of a partial sum
- * whose power grows with its length: eps^2/4 · K/8, twice (ref's own error too), and a few eps^2
- * for norms, exp and scales. BF16 matmuls: activations rounded to 8 bits, relative error at most
- * 2^-9, and independent: 2^-18 = 4e-6 at worst (mean square 7e-7). With their remainders
- * (`precise`) the square of that. Four-bit weights times their scales are rounded to 8 bits too.
- * The keys and values of the cache are as coarse in every variant, and a score's error grows with
- * the score, so 4 times that. Where image attention is in BF16, its values and their weights
- * are rounded. With tiles scores have 16 bits; else they are of int16 numbers, off by 9e-6 |q| |k|,
- * which is 9e-6 sqrt(dim) of their standard deviation. FP8 weights in int16: 128 activations have
- * steps of a 26000th of their length, 2^-26 of the result's power at worst, and many weights lose
- * less than that, but a few 2^-22. A vision model's BF16 weights have steps of an 80000th of their
- * length, or a 32767th of the largest. Where weights share scales in groups, 256 activations have
- * steps of a 26000th of their length: 2^-25, more where weights of one sign meet a row whose sum is
- * near zero (direct_groups.c has the worst case). */
+/* Bound of the error's power, relative to the result's.
+ * F32: sums in another order with at most K/4 additions, each off by eps/2 of a partial sum whose
+ * power grows with its length: eps^2/4 · K/8, twice (for ref's error, too), plus a few eps^2 for
+ * norms, exp and scales.
+ * BF16 matmuls: activations are rounded to 8 bits with independent relative errors of at most 2^-9:
+ * 2^-18 = 4e-6 at worst (mean square 7e-7); two-pass BF16 squares that. int4 weights times their
+ * scales are also rounded to 8 bits.
+ * Attention: cached keys and values are BF16 in every kernel set, and a score's error grows with
+ * the score: 4 times the BF16 bound. BF16 image attention rounds values and weights. With AMX
+ * scores have 16 bits; otherwise they are products of int16 numbers, off by 9e-6 |q| |k|, which is
+ * 9e-6 sqrt(dim) of their standard deviation.
+ * int16: with FP8 weights, 128 activations have steps of a 26000th of their norm, 2^-26 of the
+ * result's power at worst; sums of many weights lose less, of few up to 2^-22. BF16 vision weights
+ * have steps of an 80000th of their norm or a 32767th of the largest. With group scales, 256
+ * activations have steps of a 26000th of their norm: 2^-25, or more if weights of one sign meet a
+ * row with a sum near zero (direct_groups.c has the worst case). */
 double case_bound(const struct problem *p, const struct cpu_kernels *k, bool from_cache)
 {
     enum dtype d = p->c->dtype;
@@ -297,7 +297,7 @@ bool check_near(const char *name, const char *variant, const float *got, const f
     double power = mean_power(want, n), error = error_power(got, want, n, floor),
            reach = 8 * sqrt(bound);
     if (!n) return true;
-    double luck = 1 + 8 / sqrt((double)n); /* a few sums may all happen to be small */
+    double luck = 1 + 8 / sqrt((double)n); /* the few sums may all be small by chance */
     for (size_t i = 0; i < n; i++) {
         double allowed = floor + reach * (sqrt(power) + fabs((double)want[i]));
         if (element_near(got[i], want[i], allowed)) continue;

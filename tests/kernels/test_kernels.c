@@ -32,14 +32,14 @@ struct suite {
     uint64_t seed;
 };
 
-/* What runs now, for the one that reads or writes where it may not. */
+/* The message of the fault handler: the case that runs now. */
 static char running[MAX_NAME + 32];
 
 static void say_running(int signal_number)
 {
     (void)signal_number;
     ssize_t written = write(STDOUT_FILENO, running, strlen(running));
-    (void)written; /* the signal comes again, with nobody to catch it */
+    (void)written; /* the signal is raised again and kills the program */
 }
 
 static void set_running(const char *name, const char *variant)
@@ -98,11 +98,11 @@ static const struct cut whole = {"whole", {0}, 0},
 
 static bool canaries(bool live, const char *name, const char *variant, const char *how)
 {
-    if (!live) printf("FAIL %s, %s, %s: wrote beside its output\n", name, variant, how);
+    if (!live) printf("FAIL %s, %s, %s: wrote outside its output\n", name, variant, how);
     return live;
 }
 
-/* The same bits from another cut, another number of threads, and matrices at other addresses. */
+/* Another cut, number of threads and address of the matrices must give the same bits. */
 static bool check_cut(const struct variant *v, const struct problem *p, const char *name,
                       const float *expected, float *got, int threads, const struct cut *cut)
 {
@@ -118,7 +118,7 @@ static bool check_values(const struct variant *v, const struct problem *p, const
 {
     const char *variant = v->kernels->mask;
     double floor = 2 * (double)FLT_MIN *
-                   (p->exact ? 1 : p->c->k + 1); /* of BF16 matmuls: denormals count as 0 */
+                   (p->exact ? 1 : p->c->k + 1); /* denormals are 0 in BF16 matmuls */
     if (p->exact && !case_in_int16_groups(p->c, v->kernels))
         return check_near(name, variant, got, want, n, p->out_width, 0, floor);
     size_t plain = p->from_cache ? p->from_cache : n;
@@ -182,7 +182,7 @@ static bool is_called(const char *name, struct cpu_isa isa)
            found.bf16 == isa.bf16;
 }
 
-/* Of --cpu-mask: each kernel set's own, and what they were called before. */
+/* Names of --cpu-mask: each kernel set's, and the older ones. */
 static void check_mask_names(struct suite *s)
 {
     const struct cpu_isa avx2 = {CPU_AVX2, true, false}, avx512 = {CPU_AVX512, true, true},
@@ -218,7 +218,7 @@ static int test_main(const char *filter, uint64_t seed)
     return s.failed || !s.passed;
 }
 
-/* On the GPU that is here. */
+/* Runs the table on this machine's GPU. */
 static int cuda_main(const char *filter, uint64_t seed, int sample)
 {
     ey_err e = {0};
